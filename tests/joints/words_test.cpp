@@ -169,7 +169,7 @@ TEST(ServerWords, D87_IncompleteAnswerOfSubagent_IsReportedToParent) {
     const Piped run = run_at(home, server, {"--yes", "hello"});
     EXPECT_EQ(run.status, 0) << run.err;
     ASSERT_EQ(server.requests().size(), 3u) << run.err;
-    EXPECT_NE(server.requests()[2].find("[Error: the answer is incomplete: the server ended it"),
+    EXPECT_NE(server.requests()[2].find("[error: the answer is incomplete: the server ended it"),
               std::string::npos)
         << server.requests()[2];
 }

@@ -5,6 +5,7 @@
 #include <bub/builtin/plugin/commands.hpp>
 #include <bub/builtin/plugin/core.hpp>
 #include <bub/builtin/tools/session_files.hpp>
+#include <bub/builtin/tools/subagent_tool.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
 #include <bub/channel.hpp>
 #include <bub/channel/debounce.hpp>
@@ -48,6 +49,17 @@ Task<> close_lifespan(std::shared_ptr<OpenLifespan> open, std::exception_ptr err
     const std::shared_ptr<Lifespan> lifespan = std::exchange(open->lifespan, nullptr);
     if (lifespan) co_await lifespan->close(std::move(error));
 }
+
+/// Ends the sub-agents in the background before the framework.
+class AgentsLifespan final : public Lifespan {
+public:
+    explicit AgentsLifespan(std::shared_ptr<SessionAgents> agents) : agents_(std::move(agents)) {}
+    Task<> open() override { co_return; }
+    Task<> close(std::exception_ptr) override { return agents_->close(); }
+
+private:
+    std::shared_ptr<SessionAgents> agents_;
+};
 
 std::optional<std::string> resolve_session(ResolveSessionCall& call) {
     const std::optional<std::string>& id = call.message.session_id;
@@ -172,6 +184,7 @@ Task<EventStream> answer(CorePtr core, RunModelCall& call) {
     detail::AgentTurnPlan plan;
     plan.session_id = call.session_id;
     plan.message = &call.message;
+    plan.receives_results = detail::is_results_message(call.message);
     plan.answer = std::move(given);
     if (!detail::is_temporary(call.session_id)) plan.input_id = input_id_of(call.message);
     co_return EventStream(
@@ -311,6 +324,11 @@ Task<std::optional<AdmitDecision>> admit(CorePtr core, AdmitMessageCall& call) {
     std::optional<AdmitDecision> decision;
     if (!router) co_return decision;
     decision = co_await router->admit_message(call.session_id, call.message, call.turn);
+    // A turn in progress receives the results itself: they do not steer it.
+    if (detail::is_results_message(call.message) && call.turn.is_running) {
+        decision.emplace();
+        decision->action = AdmitAction::follow_up;
+    }
     if (is_quit(call.message)) {
         // Turns of a session run one after the other (B8): a quit queued after the turns that it should end would have
         // no effect.
@@ -370,6 +388,9 @@ void add_services(Plugin& plugin, const CorePtr& core) {
         TapeSidecar spill;
         spill.name = "spill";
         return spill;
+    };
+    plugin.provide_lifespan = [core](ProvideCall&) -> std::shared_ptr<Lifespan> {
+        return std::make_shared<AgentsLifespan>(core->options().agents);
     };
     plugin.provide_model_options = [core](ModelOptionsCall&) { return model_options(core); };
     plugin.onboard_config = core->options().onboard;

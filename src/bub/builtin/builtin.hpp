@@ -11,12 +11,14 @@
 #include <vector>
 
 #include <bub/builtin/project_files.hpp>
+#include <bub/builtin/session_agents.hpp>
 #include <bub/builtin/session_commands.hpp>
 #include <bub/framework.hpp>
 #include <bub/tape/tape_store.hpp>
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/hitl/confirm_tool_calls.hpp>
 #include <cubepi/middleware/compaction.hpp>
+#include <cubepi/middleware/subagents.hpp>
 #include <cubepi/process/environment.hpp>
 #include <cubepi/workspace/tool_rules.hpp>
 
@@ -149,6 +151,20 @@ struct BuiltinOptions {
     /// The shell commands of the sessions, for a program that lists or ends them. A turn without the standard tools has those
     /// of its session as the service cubepi::ShellSessions of its state. Null: not shared with the program.
     std::shared_ptr<SessionCommands> commands = {};
+    /// The limits of the sub-agents of a session: of those of one turn, and of those in the background until all have ended.
+    /// Sub-agents start none themselves. With `max_background`, the model may start them in the background, and the results arrive as
+    /// messages (D126).
+    cubepi::SubagentLimits subagents = {};
+    /// The sub-agents of the sessions, for a program that lists or ends them. Null: not shared with the program.
+    std::shared_ptr<SessionAgents> agents = {};
+    /// Receives the questions of sub-agents in the background, for example an InMemoryChannel that the host watches. It must not be
+    /// the channel of an agent. Null: these questions are refused.
+    std::shared_ptr<cubepi::HitlChannel> background_channel = {};
+    /// Called when a sub-agent in the background has started, made progress, or ended. May be empty.
+    std::function<void(const std::string& session_id)> on_tasks = {};
+    /// Called when a sub-agent in the background has ended, with a message for the channel manager or process_inbound(): its turn
+    /// receives the results that no turn has received, and is silent if there are none. Empty: the next turn receives them.
+    std::function<void(Envelope message)> deliver_results = {};
     /// Which environment variables commands get, those of operators included.
     cubepi::EnvironmentPolicy environment = {};
     /// More tools, for the model and as comma commands.

@@ -421,7 +421,7 @@ TEST_F(Subagent, FailedSubagent_IsAnErrorForTheParent) {
     steps.push_back(seen(parent, faux_assistant_message("done")));
     add_builtin(std::move(steps));
     EXPECT_EQ(say("do it").model_output, "done");
-    EXPECT_NE(parent.texts.back().find("[Error: "), std::string::npos) << parent.texts.back();
+    EXPECT_NE(parent.texts.back().find("[error: "), std::string::npos) << parent.texts.back();
 }
 
 TEST_F(Subagent, Operator_MayAskForASubagent) {

@@ -53,6 +53,15 @@ std::string_view session_command(std::string_view text) {
     if (text == "/todo") return ",todo";
     if (text == "/goal") return ",goal";
     if (text == "/goal clear") return ",goal clear";
+    if (text == "/tasks") return ",tasks";
+    // The command line begins after its first character.
+    constexpr std::string_view cancel = "/tasks cancel ";
+    const auto is_plain = [](char c) {
+        return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+               c == '-' || c == '_';
+    };
+    if (text.starts_with(cancel) && std::all_of(text.begin() + cancel.size(), text.end(), is_plain))
+        return text;
     return {};
 }
 

@@ -29,8 +29,8 @@ struct DebounceOptions {
 /// no `sender_id` if the senders differ. Throws Error(invalid_argument) if `messages` is empty.
 Envelope merge_messages(std::vector<Envelope> messages);
 
-/// Returns the comma command for `/todo`, `/goal` and `/goal clear`, which every sender may use in the own session; empty for other
-/// texts.
+/// Returns the comma command for `/todo`, `/tasks` and `/goal`, and their arguments, which every sender may use in the own session;
+/// empty for other texts.
 std::string_view session_command(std::string_view text);
 /// Returns true if the message comes from an operator and begins with a comma (B11), or is a session_command(), but not an answer
 /// to a question (B24).

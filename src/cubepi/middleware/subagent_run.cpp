@@ -7,6 +7,7 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/middleware/detail/subagent_run.hpp>
 #include <cubepi/provider/answer_end.hpp>
+#include <cubepi/provider/cost.hpp>
 #include <cubepi/schema/json_text.hpp>
 
 // One sub-agent: its options, its run, its questions.
@@ -42,10 +43,8 @@ constexpr std::string_view no_user =
     "a sub-agent in the background cannot ask the user; have it done without it, or in the "
     "foreground";
 
-/// The channel of a sub-agent whose questions are not stored: asks on the channel of its parent, or refuses.
 class ForwardingChannel final : public HitlChannel {
 public:
-    /// `parent` may be null. `key` makes the ids of the questions unique on the channel of the parent.
     ForwardingChannel(std::shared_ptr<HitlChannel> parent, std::string agent, std::string key,
                       std::shared_ptr<const Runtime> runtime)
         : parent_(std::move(parent)),
@@ -152,6 +151,7 @@ private:
     std::unique_ptr<Agent> agent_;
     std::shared_ptr<void> attached_;
     SubagentResult result_;
+    SubagentMeter meter_;
     std::size_t event_bytes_ = 0;
     bool leaving_ = false;
 };
@@ -163,14 +163,16 @@ SubagentRun::SubagentRun(SubagentPlan plan, ToolContext& caller)
       name_(shown_name(plan_.request.name.value_or(""), plan_.type)),
       call_key_(caller.call_key().empty() ? caller.shared_runtime()->ids->next()
                                           : caller.call_key()),
-      caller_(plan_.background ? nullptr : &caller),
+      caller_(plan_.task ? nullptr : &caller),
       account_(caller.account()),
       origin_(PromptOptions().parent(caller)),
-      stop_(plan_.background ? plan_.stop : caller.stop_token()) {
+      stop_(plan_.task ? plan_.task->stop.get_token() : caller.stop_token()),
+      // In the background the run that receives the result is charged, because this one may be over.
+      meter_(plan_.task ? nullptr : account_, result_, plan_.task) {
     result_.agent_id = "subagent:" + caller.tool_call_id().str();
     const std::string& parent_thread = caller.run().thread_id.str();
-    const bool can_store = shared_->options.checkpointer && !plan_.background &&
-                           !parent_thread.empty() && !caller.call_key().empty();
+    const bool can_store = shared_->options.checkpointer && !plan_.task && !parent_thread.empty() &&
+                           !caller.call_key().empty();
     if (can_store) thread_id_ = parent_thread + "/subagent/" + call_key_;
     // Its earlier actions are not known, and must not be repeated.
     if (caller.is_repeated() && !is_stored())
@@ -207,7 +209,7 @@ AgentOptions SubagentRun::options(const ToolContext& caller) {
 
 std::shared_ptr<HitlChannel> SubagentRun::channel(const ToolContext& caller) {
     std::shared_ptr<HitlChannel> parent = shared_->options.background_channel;
-    if (!plan_.background) {
+    if (!plan_.task) {
         parent = account_ && account_->channel() ? caller.channel() : nullptr;
         if (!parent) return nullptr;
     }
@@ -216,8 +218,7 @@ std::shared_ptr<HitlChannel> SubagentRun::channel(const ToolContext& caller) {
         stored_channel_ = shared_->options.make_channel(shared_->options.checkpointer, thread_id_);
         return stored_channel_;
     }
-    return std::make_shared<ForwardingChannel>(std::move(parent), name_, call_key_,
-                                               caller.shared_runtime());
+    return forwarding_channel(std::move(parent), name_, call_key_, caller.shared_runtime());
 }
 
 PromptOptions SubagentRun::prompt_options() const {
@@ -269,14 +270,8 @@ Task<> SubagentRun::forward(HitlRequest request) {
 }
 
 Task<> SubagentRun::note(AgentEvent event) {
-    const auto count = [this](const Usage& usage, std::optional<double> cost) {
-        result_.usage += usage;
-        result_.cost = result_.cost && cost ? std::optional(*result_.cost + *cost) : std::nullopt;
-        // In the background the run that receives the result is charged, because this one may be over.
-        if (!plan_.background && account_) account_->charge(usage, cost);
-    };
-    if (const auto* ended = event.get_if<AgentEndEvent>()) count(ended->usage, ended->cost);
-    if (const auto* left = event.get_if<AgentSuspendedEvent>()) count(left->usage, left->cost);
+    const BoundModel& model = type_.model ? type_.model : shared_->options.default_model;
+    (void)meter_.note(event, model.spec());
     const SubagentOptions& chosen = shared_->options;
     if (shared_->closed) co_return;
     if (chosen.on_event) chosen.on_event(event);
@@ -330,7 +325,7 @@ Task<SubagentResult> SubagentRun::run() {
     Outcome<RunResult> ended = co_await outcome_of(std::move(leaving));
     place_.spend(result_);
     if (ended.ok()) co_return finished(std::move(ended).value());
-    if (ended.cancelled() && !plan_.background) ended.rethrow();
+    if (ended.cancelled() && !plan_.task) ended.rethrow();
     result_.outcome = ended.cancelled() ? RunOutcome::aborted : RunOutcome::failed;
     result_.error = ended.cancelled() ? "it was cancelled" : exception_text(ended.failure());
     co_return std::move(result_);
@@ -366,8 +361,60 @@ HitlOptions forward_question(HitlRequest& request, std::string_view agent,
     return options;
 }
 
+std::shared_ptr<HitlChannel> forwarding_channel(std::shared_ptr<HitlChannel> parent,
+                                                std::string agent, std::string key,
+                                                std::shared_ptr<const Runtime> runtime) {
+    return std::make_shared<ForwardingChannel>(std::move(parent), std::move(agent), std::move(key),
+                                               std::move(runtime));
+}
+
+void SubagentMeter::add(Spending& sum, const Usage& usage, std::optional<double> cost) {
+    sum.usage += usage;
+    sum.cost = sum.cost && cost ? std::optional(*sum.cost + *cost) : std::nullopt;
+    result_.usage = ended_.usage;
+    result_.cost = ended_.cost;
+    result_.usage += running_.usage;
+    result_.cost =
+        ended_.cost && running_.cost ? std::optional(*ended_.cost + *running_.cost) : std::nullopt;
+    if (!task_) return;
+    task_->result.turns = result_.turns;
+    task_->result.usage = result_.usage;
+    task_->result.cost = result_.cost;
+}
+
+bool SubagentMeter::note(const AgentEvent& event, const Model& model) {
+    if (const auto* turn = event.get_if<TurnEndEvent>()) {
+        ++result_.turns;
+        const AssistantMessage* const answer = turn->message.assistant();
+        add(running_, answer->usage.value_or(Usage()), cost_of(*answer, model));
+        return true;
+    }
+    const auto* ended = event.get_if<AgentEndEvent>();
+    const auto* left = event.get_if<AgentSuspendedEvent>();
+    if (!ended && !left) return false;
+    const Usage& usage = ended ? ended->usage : left->usage;
+    const std::optional<double> cost = ended ? ended->cost : left->cost;
+    running_ = Spending();
+    add(ended_, usage, cost);
+    if (account_) account_->charge(usage, cost);
+    return true;
+}
+
 Task<SubagentResult> run_subagent(SubagentPlan plan, ToolContext& caller) {
     return run_owned(std::make_unique<SubagentRun>(std::move(plan), caller));
+}
+
+JsonObject work_json(const SubagentResult& result) {
+    JsonObject work{{"turns", result.turns}};
+    const Usage& usage = result.usage;
+    if (usage.input_tokens || usage.output_tokens) {
+        work["input_tokens"] = usage.input_tokens.value_or(0) +
+                               usage.cache_read_tokens.value_or(0) +
+                               usage.cache_write_tokens.value_or(0);
+        work["output_tokens"] = usage.output_tokens.value_or(0);
+    }
+    if (result.cost) work["cost"] = *result.cost;
+    return work;
 }
 
 AgentToolResult result_of(SubagentResult ended) {

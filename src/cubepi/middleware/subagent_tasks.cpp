@@ -4,6 +4,7 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/middleware/detail/subagent_run.hpp>
+#include <cubepi/provider/cost.hpp>
 #include <cubepi/schema/json_text.hpp>
 
 // Sub-agents in the background (D115): their start, their results as messages, and what of them survives the process.
@@ -38,7 +39,7 @@ constexpr std::size_t longest_result = std::size_t{50} << 10U;
 constexpr std::string_view interrupted_text =
     "The process ended before the task; what it has done is unknown, and it is not repeated.";
 
-std::shared_ptr<BackgroundTask> find(const SubagentShared& shared, std::string_view id) {
+std::shared_ptr<BackgroundTask> find(const SubagentTasks& shared, std::string_view id) {
     const auto found = std::find_if(shared.tasks.begin(), shared.tasks.end(),
                                     [&](const auto& one) { return one->id == id; });
     return found == shared.tasks.end() ? nullptr : *found;
@@ -58,11 +59,13 @@ std::string text_of(const SubagentTask& task) {
 }
 
 Message message_of(const SubagentTask& task) {
-    return synthetic_user_message(text_of(task), message_source)
-        .with_id(std::string(message_prefix) + task.id);
+    const Message message = synthetic_user_message(text_of(task), message_source);
+    UserMessage made = *message.user();
+    made.metadata["subagent"] = work_json(task.result);
+    return Message(std::move(made)).with_id(std::string(message_prefix) + task.id);
 }
 
-Task<> run_task(std::shared_ptr<SubagentShared> shared, std::shared_ptr<BackgroundTask> task,
+Task<> run_task(std::shared_ptr<SubagentTasks> shared, std::shared_ptr<BackgroundTask> task,
                 Task<SubagentResult> running) {
     Outcome<SubagentResult> ended = co_await outcome_of(std::move(running));
     --shared->running_in_background;
@@ -76,7 +79,7 @@ Task<> run_task(std::shared_ptr<SubagentShared> shared, std::shared_ptr<Backgrou
     task->state = outcome == RunOutcome::aborted ? SubagentTaskState::cancelled
                   : task->result.error.empty()   ? SubagentTaskState::completed
                                                  : SubagentTaskState::failed;
-    if (shared->options.on_task_end && !shared->closed) shared->options.on_task_end(*task);
+    if (shared->on_task_end && !shared->closed) shared->on_task_end(*task);
 }
 
 bool has_message(const MessageList& messages, std::string_view task_id) {
@@ -87,13 +90,11 @@ bool has_message(const MessageList& messages, std::string_view task_id) {
     return false;
 }
 
-/// Adds the tasks of an earlier process, which are over. A malformed record is ignored.
-void read_record(SubagentShared& shared, const HookContext& ctx) {
-    const Json* const record = ctx.extra.if_contains(record_key);
-    if (!record || !record->is_object()) return;
-    for (const auto& [id, value] : record->get_object()) {
+/// Adds the tasks of an earlier process, which are over.
+void read_record(SubagentTasks& shared, const HookContext& ctx) {
+    for (SubagentTask& recorded : SubagentMiddleware::tasks_in(ctx.extra)) {
         if (shared.tasks.size() >= most_recorded) return;
-        if (!value.is_object() || id.size() > longest_recorded) continue;
+        const std::string& id = recorded.id;
         if (const auto known = find(shared, id)) {
             // Only a probe has seen it.
             if (known->thread_id.empty() && !ctx.thread_id.empty()) {
@@ -104,19 +105,14 @@ void read_record(SubagentShared& shared, const HookContext& ctx) {
         }
         if (has_message(ctx.messages, id)) continue;
         auto task = std::make_shared<BackgroundTask>();
-        task->id = id;
-        const JsonObject& fields = value.get_object();
-        task->name = text_member(fields, "name").substr(0, longest_recorded);
-        task->type = text_member(fields, "type").substr(0, longest_recorded);
+        static_cast<SubagentTask&>(*task) = std::move(recorded);
         task->thread_id = ctx.thread_id;
-        task->state = SubagentTaskState::interrupted;
-        task->result.error = interrupted_text;
         shared.tasks.push_back(std::move(task));
     }
 }
 
 /// Charges the tasks whose result a message has, forgets those whose message is in the history, and records the others.
-void update_record(SubagentShared& shared, const HookContext& ctx) {
+void update_record(SubagentTasks& shared, const HookContext& ctx) {
     read_record(shared, ctx);
     for (const auto& task : shared.tasks) {
         if (task->thread_id == ctx.thread_id && task->delivered &&
@@ -140,7 +136,7 @@ void update_record(SubagentShared& shared, const HookContext& ctx) {
 }
 
 /// Returns the results that were not handed out before; with a context, those of its thread.
-MessageList deliver(SubagentShared& shared, const HookContext* ctx = nullptr) {
+MessageList deliver(SubagentTasks& shared, const HookContext* ctx = nullptr) {
     MessageList messages;
     for (const auto& task : shared.tasks) {
         if (ctx && task->thread_id != ctx->thread_id) continue;
@@ -155,7 +151,7 @@ MessageList deliver(SubagentShared& shared, const HookContext* ctx = nullptr) {
 
 /// Returns the results for this run. One that an earlier run or turn got, but that did not enter the history (it was aborted, or its
 /// suspended run was closed), is handed out again.
-MessageList receive(SubagentShared& shared, const HookContext& ctx) {
+MessageList receive(SubagentTasks& shared, const HookContext& ctx) {
     read_record(shared, ctx);
     for (const auto& task : shared.tasks) {
         const bool is_earlier =
@@ -175,18 +171,14 @@ struct TaskArgs {
     std::optional<std::string> task_id;
 };
 
-std::string listed(const SubagentShared& shared) {
-    std::string text;
-    for (const auto& task : shared.tasks) {
-        if (!text.empty()) text += "\n";
-        text += title_of(*task) + ": " + std::string(to_string(task->state));
-        if (!task->task.empty()) text += ", " + task->task;
-    }
-    return text.empty() ? "There are no tasks in the background." : text;
+std::vector<SubagentTask> tasks_of(const SubagentTasks& shared) {
+    std::vector<SubagentTask> tasks;
+    for (const auto& one : shared.tasks) tasks.push_back(*one);
+    return tasks;
 }
 
-AgentToolResult use_tasks(SubagentShared& shared, const TaskArgs& args) {
-    if (args.action == TaskAction::list) return listed(shared);
+AgentToolResult use_tasks(SubagentTasks& shared, const TaskArgs& args) {
+    if (args.action == TaskAction::list) return task_list_text(tasks_of(shared));
     const std::shared_ptr<BackgroundTask> task = find(shared, args.task_id.value_or(""));
     if (!task) {
         return AgentToolResult::error("there is no task '" + args.task_id.value_or("") +
@@ -203,27 +195,19 @@ AgentToolResult use_tasks(SubagentShared& shared, const TaskArgs& args) {
 
 }  // namespace
 
-SubagentOwner::SubagentOwner(SubagentOptions options)
-    : shared(std::make_shared<SubagentShared>(std::move(options))) {}
-
 SubagentOwner::~SubagentOwner() { shared->closed = true; }
 
-AgentToolResult start_subagent_task(SubagentOwner& owner, Executor executor, SubagentPlan plan,
-                                    ToolContext& caller) {
-    SubagentShared& shared = *owner.shared;
-    if (shared.running_in_background >= shared.options.limits.max_background) {
-        return AgentToolResult::error(std::to_string(shared.options.limits.max_background) +
+AgentToolResult start_subagent_task(SubagentOwner& owner, Executor executor,
+                                    std::shared_ptr<BackgroundTask> task, const ToolContext& caller,
+                                    const std::function<Task<SubagentResult>()>& make) {
+    SubagentTasks& shared = *owner.shared;
+    if (shared.running_in_background >= shared.limits.max_background) {
+        return AgentToolResult::error(std::to_string(shared.limits.max_background) +
                                       " sub-agents run in the background already (max_background)");
     }
-    auto task = std::make_shared<BackgroundTask>();
     task->id = caller.runtime().ids->next();
-    task->name = plan.request.name.value_or("");
-    task->type = plan.type;
     task->thread_id = caller.run().thread_id.str();
-    task->task = plan.request.task.value_or("");
-    plan.background = true;
-    plan.stop = task->stop.get_token();
-    Task<SubagentResult> running = run_subagent(std::move(plan), caller);
+    Task<SubagentResult> running = make();
     if (!owner.scope) owner.scope = std::make_unique<BackgroundScope>(std::move(executor));
     shared.tasks.push_back(task);
     ++shared.running_in_background;
@@ -234,7 +218,7 @@ AgentToolResult start_subagent_task(SubagentOwner& owner, Executor executor, Sub
     return result;
 }
 
-AgentTool subagent_tasks_tool(std::shared_ptr<SubagentShared> shared) {
+AgentTool subagent_tasks_tool(std::shared_ptr<SubagentTasks> shared) {
     return tool<TaskArgs>("subagent_tasks",
                           "Lists the sub-agents in the background, reads the state and result of "
                           "one, or cancels one.",
@@ -245,9 +229,44 @@ AgentTool subagent_tasks_tool(std::shared_ptr<SubagentShared> shared) {
 
 }  // namespace detail
 
+std::string task_list_text(const std::vector<SubagentTask>& tasks) {
+    std::string text;
+    for (const SubagentTask& task : tasks) {
+        if (!text.empty()) text += "\n";
+        text += detail::title_of(task) + ": " + std::string(to_string(task.state)) + ", " +
+                std::to_string(task.result.turns) + (task.result.turns == 1 ? " turn" : " turns");
+        if (task.result.cost && *task.result.cost > 0) text += ", " + money_text(*task.result.cost);
+        if (!task.task.empty()) text += ", " + task.task;
+    }
+    return text.empty() ? "There are no tasks in the background." : text;
+}
+
 std::vector<SubagentTask> SubagentMiddleware::tasks() const {
+    return detail::tasks_of(*owner_->shared);
+}
+
+bool is_subagent_task_result(const Message& message) {
+    const Json* const source = message.metadata().find("synthetic_source");
+    return source && source->is_string() && source->get_string() == detail::message_source;
+}
+
+/// A malformed record is ignored.
+std::vector<SubagentTask> SubagentMiddleware::tasks_in(const JsonObject& extra) {
     std::vector<SubagentTask> tasks;
-    for (const auto& one : owner_->shared->tasks) tasks.push_back(*one);
+    const Json* const record = extra.if_contains(detail::record_key);
+    if (!record || !record->is_object()) return tasks;
+    for (const auto& [id, value] : record->get_object()) {
+        if (tasks.size() >= detail::most_recorded) break;
+        if (!value.is_object() || id.size() > detail::longest_recorded) continue;
+        const JsonObject& fields = value.get_object();
+        SubagentTask task;
+        task.id = id;
+        task.name = detail::text_member(fields, "name").substr(0, detail::longest_recorded);
+        task.type = detail::text_member(fields, "type").substr(0, detail::longest_recorded);
+        task.state = SubagentTaskState::interrupted;
+        task.result.error = detail::interrupted_text;
+        tasks.push_back(std::move(task));
+    }
     return tasks;
 }
 

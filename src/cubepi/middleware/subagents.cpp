@@ -76,10 +76,16 @@ Task<AgentToolResult> call_subagent(std::shared_ptr<SubagentShared> shared,
     }
     plan.shared = std::move(shared);
     if (plan.request.run_in_background.value_or(false)) {
-        if (!owner || owner->shared->options.limits.max_background == 0)
+        if (!owner || owner->shared->limits.max_background == 0)
             co_return AgentToolResult::error("a sub-agent cannot run in the background here");
         const Executor executor = co_await this_executor;
-        co_return start_subagent_task(*owner, executor, std::move(plan), *caller);
+        auto task = std::make_shared<BackgroundTask>();
+        task->name = plan.request.name.value_or("");
+        task->type = plan.type;
+        task->task = plan.request.task.value_or("");
+        plan.task = task;
+        co_return start_subagent_task(*owner, executor, std::move(task), *caller,
+                                      [&] { return run_subagent(std::move(plan), *caller); });
     }
     SubagentResult ended = co_await run_subagent(std::move(plan), *caller);
     co_return result_of(std::move(ended));
@@ -97,7 +103,7 @@ std::vector<AgentTool> tools_of(const SubagentOptions& options, const SubagentSp
 }
 
 SubagentShared::SubagentShared(SubagentOptions chosen)
-    : SubagentCounts(chosen.limits), options(checked(std::move(chosen))) {}
+    : SubagentTasks(chosen.limits, chosen.on_task_end), options(checked(std::move(chosen))) {}
 
 const SubagentSpec* SubagentShared::find(std::string_view type) const {
     const auto found = std::find_if(options.subagents.begin(), options.subagents.end(),
@@ -161,9 +167,7 @@ AgentTool subagent_tool(std::shared_ptr<SubagentShared> shared,
     describe(schema, "prompt", "The task, with all that the agent has to know of it.");
     describe(schema, "subagent_type", "The type of the agent. Default: general-purpose.");
     if (owner && shared->options.limits.max_background != 0) {
-        describe(schema, "run_in_background",
-                 "Return at once. The result arrives as a message; subagent_tasks lists, reads and "
-                 "cancels.");
+        describe(schema, "run_in_background", background_text);
     } else {
         schema.as_object().at("properties").as_object().erase("run_in_background");
     }
@@ -182,12 +186,15 @@ AgentTool subagent_tool(std::shared_ptr<SubagentShared> shared,
 
 }  // namespace detail
 
-SubagentMiddleware::SubagentMiddleware(SubagentOptions options)
-    : owner_(std::make_shared<detail::SubagentOwner>(std::move(options))) {
-    tools.push_back(detail::subagent_tool(owner_->shared, owner_, 0));
-    if (owner_->shared->options.limits.max_background != 0)
-        tools.push_back(detail::subagent_tasks_tool(owner_->shared));
+SubagentMiddleware::SubagentMiddleware(SubagentOptions options) {
+    auto shared = std::make_shared<detail::SubagentShared>(std::move(options));
+    owner_ = std::make_shared<detail::SubagentOwner>(shared);
+    tools.push_back(detail::subagent_tool(shared, owner_, 0));
+    if (shared->limits.max_background != 0) tools.push_back(detail::subagent_tasks_tool(shared));
 }
+
+SubagentMiddleware::SubagentMiddleware(std::shared_ptr<detail::SubagentOwner> owner)
+    : owner_(std::move(owner)) {}
 
 Spending SubagentMiddleware::spending() const { return owner_->shared->spent; }
 

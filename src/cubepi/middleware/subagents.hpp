@@ -51,13 +51,14 @@ struct SubagentRequest {
     std::optional<bool> run_in_background = {};
 };
 
-/// The end of a sub-agent.
+/// The work of a sub-agent: so far while it runs, then with its end.
 struct SubagentResult {
     std::string agent_id = {};  ///< "subagent:" and the id of the tool call
     std::string run_id = {};
     std::string text = {};
     JsonArray events = {};   ///< payloads of the event mapper
     std::string error = {};  ///< empty: it completed its task
+    std::size_t turns = 0;   ///< calls of its model
     Usage usage = {};
     std::optional<double> cost = 0.0;  ///< USD; absent: unknown
     RunOutcome outcome = RunOutcome::completed;
@@ -79,7 +80,7 @@ struct SubagentTask {
     std::string type = {};
     std::string task = {};  ///< as the model describes it
     SubagentTaskState state = SubagentTaskState::running;
-    SubagentResult result = {};  ///< complete when the state is not `running`
+    SubagentResult result = {};  ///< while the state is `running`: only turns, usage and cost
 };
 
 struct SubagentOptions {
@@ -115,6 +116,13 @@ struct SubagentOptions {
     std::function<void(const SubagentTask&)> on_task_end = {};
 };
 
+/// Returns a line for each task, for users and models: its id, type, name, state, turns, cost and description.
+std::string task_list_text(const std::vector<SubagentTask>& tasks);
+
+/// Returns true for the message with the result of a sub-agent in the background. Its metadata has the member `subagent`: {"turns",
+/// "input_tokens", "output_tokens", "cost"}, without those that are unknown; so have the details of a result of the pipeline's tool.
+bool is_subagent_task_result(const Message& message);
+
 namespace detail {
 struct SubagentOwner;
 }  // namespace detail
@@ -133,11 +141,15 @@ class SubagentMiddleware {
 public:
     /// Throws Error(invalid_argument) for a type without a name or a model, and for two types, or two tools of a type, of one name.
     explicit SubagentMiddleware(SubagentOptions options);
+    /// For hosts with a tool `subagent` of their own: without tools, and with the sub-agents of this owner.
+    explicit SubagentMiddleware(std::shared_ptr<detail::SubagentOwner> owner);
 
     std::vector<AgentTool> tools = {};
 
     /// Returns the sub-agents in the background, oldest first: those that run, and those whose result is not in the history yet.
     std::vector<SubagentTask> tasks() const;
+    /// Returns the tasks that a thread's state has recorded, as interrupted: they are, unless a process runs them.
+    static std::vector<SubagentTask> tasks_in(const JsonObject& extra);
     /// Cancels a sub-agent in the background. Returns false if none with this id runs.
     bool cancel_task(std::string_view id);
     /// Returns the results that no run has received, as messages for a prompt; they are not delivered again.

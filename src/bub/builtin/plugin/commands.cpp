@@ -145,7 +145,7 @@ public:
           directory_(core_->workspace_of(state)) {
         std::shared_ptr<cubepi::ShellSessions> shells = core_->shells(session_id_, directory_);
         if (!of_operator) {
-            tools_ = plan_commands(tape_);
+            tools_ = plan_commands(core_, tape_, session_id_);
             return;
         }
         state_.replace(shells);
@@ -156,7 +156,7 @@ public:
         }
     }
 
-    ~CommandRun() { core_->release_shells(session_id_); }
+    ~CommandRun() { core_->release_session(session_id_); }
     CommandRun(const CommandRun&) = delete;
     CommandRun& operator=(const CommandRun&) = delete;
 
@@ -240,7 +240,7 @@ private:
     Task<std::string> quit() {
         const std::shared_ptr<OutboundChannelRouter> router = core_->framework().router();
         if (router) co_await router->quit(session_id_);
-        core_->end_shells(session_id_);
+        core_->end_session(session_id_);
         co_return std::string("Session tasks stopped.");
     }
 

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include <bub/builtin/tools/subagent_tool.hpp>
 #include <bub/session_tape.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <cubepi/core/offload.hpp>
@@ -45,6 +46,7 @@ BuiltinCore::BuiltinCore(Framework& owner, BuiltinOptions given)
     : framework_(owner), options_(std::move(given)), default_model_(default_model(options_)) {
     if (options_.home.empty()) options_.home = default_bub_home();
     if (!options_.commands) options_.commands = std::make_shared<SessionCommands>();
+    if (!options_.agents) options_.agents = std::make_shared<SessionAgents>();
 }
 
 std::filesystem::path BuiltinCore::workspace_of(const TurnState& state) const {
@@ -105,11 +107,36 @@ std::shared_ptr<cubepi::ShellSessions> BuiltinCore::shells(const std::string& se
         session_id, [&] { return cubepi::ShellSessions::create(place, std::move(shell)); });
 }
 
-void BuiltinCore::release_shells(const std::string& session_id) {
+std::shared_ptr<AgentsOfSession> BuiltinCore::agents(const std::string& session_id) {
+    return options_.agents->open(session_id, [&] {
+        // The agents may outlive this object, but not the options' functions.
+        const auto holder = std::make_shared<std::weak_ptr<AgentsOfSession>>();
+        auto on_end = [holder, session_id, changed = options_.on_tasks,
+                       deliver = options_.deliver_results](const cubepi::SubagentTask& task) {
+            const std::shared_ptr<AgentsOfSession> agents = holder->lock();
+            if (!agents) return;
+            auto message = agents->messages.extract(task.id);
+            if (changed) changed(session_id);
+            if (deliver && !message.empty()) deliver(std::move(message.mapped()));
+        };
+        auto made = std::make_shared<AgentsOfSession>(
+            std::make_shared<cubepi::detail::SubagentTasks>(options_.subagents, std::move(on_end)));
+        *holder = made;
+        return made;
+    });
+}
+
+void BuiltinCore::end_session(const std::string& session_id) {
+    (void)options_.commands->end(session_id);
+    (void)options_.agents->end(session_id);
+}
+
+void BuiltinCore::release_session(const std::string& session_id) {
     if (is_temporary(session_id)) {
-        end_shells(session_id);
+        end_session(session_id);
     } else {
         options_.commands->release(session_id);
+        options_.agents->release(session_id);
     }
     const std::lock_guard lock(mutex_);
     drop_unused(workspaces_);

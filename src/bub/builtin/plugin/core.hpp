@@ -9,6 +9,7 @@
 
 #include <bub/builtin/builtin.hpp>
 #include <bub/builtin/project_files.hpp>
+#include <bub/builtin/session_agents.hpp>
 #include <bub/builtin/session_commands.hpp>
 #include <bub/tape/tape.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
@@ -20,7 +21,7 @@ namespace bub::detail {
 bool is_temporary(std::string_view session_id) noexcept;
 
 /// The state of the builtin plugin that outlives a turn. Locked, since turns may run on several executors. A session
-/// leaves nothing here between its turns, except background commands.
+/// leaves nothing here between its turns, except background commands and sub-agents.
 class BuiltinCore {
 public:
     BuiltinCore(Framework& owner, BuiltinOptions given);
@@ -34,13 +35,15 @@ public:
     std::shared_ptr<cubepi::Workspace> workspace(const std::filesystem::path& directory);
     /// Keeps the long results of a workspace.
     std::shared_ptr<cubepi::FileSpillSink> spill(const std::filesystem::path& directory);
-    /// Returns the commands of a session for one of its turns, which calls release_shells() at its end.
+    /// Returns the commands of a session for one of its turns, which calls release_session() at its end.
     std::shared_ptr<cubepi::ShellSessions> shells(const std::string& session_id,
                                                   const std::filesystem::path& directory);
-    /// Commands in the background continue, except those of a temporary session.
-    void release_shells(const std::string& session_id);
-    /// Ends the background commands of a session.
-    void end_shells(const std::string& session_id) { (void)options_.commands->end(session_id); }
+    /// Returns the sub-agents of a session for one of its turns, which calls release_session() at its end.
+    std::shared_ptr<AgentsOfSession> agents(const std::string& session_id);
+    /// Commands and sub-agents in the background continue, except those of a temporary session.
+    void release_session(const std::string& session_id);
+    /// Ends the background commands and sub-agents of a session.
+    void end_session(const std::string& session_id);
 
     Task<std::shared_ptr<TapeStore>> store();
     /// Returns the session's tape, with its sidecars. Accesses the file system.

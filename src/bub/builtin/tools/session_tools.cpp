@@ -5,24 +5,17 @@
 #include <utility>
 #include <variant>
 
-#include <bub/builtin/tools/tool_names.hpp>
+#include <bub/builtin/tools/subagent_tool.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
-#include <bub/questions.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
-#include <cubepi/agent/hitl_channel.hpp>
-#include <cubepi/agent/transcript.hpp>
-#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
-#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
-#include <cubepi/core/support/lower_case.hpp>
-#include <cubepi/middleware/detail/subagent_run.hpp>
 #include <cubepi/middleware/goal.hpp>
 #include <cubepi/middleware/todo_list.hpp>
 #include <cubepi/schema/json_text.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
-// The tools of a session: its tape, skills and model, results that were stored next to the tape, and agents with a task of their own.
+// The tools of a session: its tape, skills and model, and results that were stored next to the tape.
 
 namespace bub::detail {
 
@@ -68,6 +61,11 @@ struct ModelArgs {
 
 struct GoalArgs {
     std::optional<std::string> action;
+};
+
+struct TasksArgs {
+    std::optional<std::string> action;
+    std::optional<std::string> task_id;
 };
 
 struct EffortArgs {
@@ -304,6 +302,20 @@ Task<std::string> goal_command(Tape tape, GoalArgs args) {
     co_return "Goal cleared: " + goal->condition;
 }
 
+Task<std::string> tasks_command(std::shared_ptr<BuiltinCore> core, Tape tape,
+                                std::string session_id, TasksArgs args) {
+    const std::string id = args.task_id.value_or("");
+    if (args.action.value_or("cancel") != "cancel" || (args.action && id.empty()))
+        throw cubepi::Error(ErrorCode::invalid_argument, "tasks takes nothing, or `cancel ID`");
+    if (args.action) {
+        if (!core->options().agents->cancel(session_id, id))
+            throw cubepi::Error(ErrorCode::not_found, "no task with this id runs: " + id);
+        co_return "Task " + id + " is being cancelled.";
+    }
+    const JsonObject extra = co_await stored_extra(tape.store(), tape.name());
+    co_return tasks_text(core->options().agents->list(session_id), extra);
+}
+
 void add_tape_tools(std::vector<AgentTool>& tools, const std::shared_ptr<BuiltinCore>& core,
                     const Tape& tape) {
     tools.push_back(cubepi::tool<NoArgs>("tape_info", "Says how long this conversation's tape is.",
@@ -426,290 +438,10 @@ AgentTool spill_read_tool(const Tape& tape) {
         .risk(ToolRisk::read_only);
 }
 
-struct SubagentArgs {
-    std::variant<std::string, std::vector<JsonObject>> prompt;
-    std::optional<std::string> model;
-    std::string session = "temp";
-    std::optional<std::vector<std::string>> allowed_tools;
-    std::optional<std::vector<std::string>> allowed_skills;
-    std::optional<std::string> name;
-};
-
-Prompt prompt_of(const SubagentArgs& args) {
-    if (const auto* text = std::get_if<std::string>(&args.prompt)) return Prompt(*text);
-    JsonArray parts;
-    for (const JsonObject& part : std::get<std::vector<JsonObject>>(args.prompt)) {
-        parts.emplace_back(part);
-    }
-    return Prompt(std::move(parts));
-}
-
-void append_error(std::string& text, const std::string& message) {
-    text += text.empty() ? "" : "\n";
-    text += "[Error: " + message + "]";
-}
-
-Task<> read_answer(AgentTurn& turn, std::string& text) {
-    while (std::optional<StreamEvent> event = co_await turn.next()) {
-        if (event->kind == event_kind::text) {
-            text += event->delta();
-        } else if (event->kind == event_kind::error) {
-            append_error(text, error_from_event(event->data).message());
-        }
-    }
-}
-
-/// Returns the answer of a turn; the turn is closed on every path.
-Task<AgentToolResult> answer_of(AgentTurn& turn) {
-    std::string text;
-    const cubepi::Outcome<> read = co_await cubepi::outcome_of(read_answer(turn, text));
-    if (read.cancelled()) co_await cubepi::shield();
-    co_await turn.close();
-    if (read.cancelled()) co_await cubepi::unshield();
-    if (read) co_return AgentToolResult(std::move(text));
-    if (read.cancelled()) read.rethrow();
-    append_error(text, describe(read.failure()));
-    co_return AgentToolResult::error(std::move(text));
-}
-
-/// Returns the channel of the caller's run if its requests are stored, so that a run that waits can be suspended; else null.
-std::shared_ptr<cubepi::HitlChannel> durable_channel(const cubepi::ToolContext& caller) {
-    if (caller.call_key().empty()) return nullptr;
-    try {
-        std::shared_ptr<cubepi::HitlChannel> channel = caller.channel();
-        return channel->is_durable() ? channel : nullptr;
-    } catch (const cubepi::Error& error) {
-        if (error.code() != ErrorCode::no_channel) throw;
-        return nullptr;
-    }
-}
-
-/// A subagent of one tool call: its session, and the turns that it consists of. A question suspends its run; the call asks it
-/// on the channel of its own run, which may be suspended too, and the answer is another turn of the subagent. If the body of
-/// the tool begins again after a restart, its turns are found on the tape of the subagent.
-class Subagent {
-public:
-    /// `parent` and `caller` must outlive the object. Throws Error(busy) if another call of the turn uses the conversation.
-    Subagent(std::shared_ptr<BuiltinCore> core, TurnState& parent, const std::string& session_id,
-             SubagentArgs args, const cubepi::ToolContext& caller);
-    Subagent(const Subagent&) = delete;
-    Subagent& operator=(const Subagent&) = delete;
-    ~Subagent();
-
-    Task<AgentToolResult> run();
-
-private:
-    TurnState child_state() const;
-    Task<AgentToolResult> turn(std::optional<Answer> answer);
-    Task<> note_questions(const TurnState& state);
-    Task<Answer> ask(cubepi::HitlRequest request);
-
-    std::shared_ptr<BuiltinCore> core_;
-    TurnState& parent_;
-    SubagentArgs args_;
-    const cubepi::ToolContext& caller_;
-    std::shared_ptr<cubepi::HitlChannel>
-        channel_;  ///< of the caller; null if its run cannot be suspended
-    AgentTurnPlan plan_;
-    std::shared_ptr<RunningTurn> running_;  ///< of the caller; null if it has none
-    std::optional<cubepi::detail::SubagentPlace> place_;
-    std::vector<cubepi::HitlRequest> open_;  ///< the questions of its last turn
-    std::string asking_message_;             ///< the id of the message whose calls ask them
-    bool unread_ = false;                    ///< they are older than the prompt of that turn
-};
-
-Subagent::Subagent(std::shared_ptr<BuiltinCore> core, TurnState& parent,
-                   const std::string& session_id, SubagentArgs args,
-                   const cubepi::ToolContext& caller)
-    : core_(std::move(core)),
-      parent_(parent),
-      args_(std::move(args)),
-      caller_(caller),
-      channel_(durable_channel(caller)),
-      running_(parent.service<RunningTurn>()) {
-    plan_.is_subagent = true;
-    plan_.caller = &caller_;
-    if (running_) {
-        place_.emplace(running_->subagents, cubepi::AgentLimits());
-        plan_.policy = running_->policy;
-        plan_.asker = running_->asker;
-        plan_.endpoint = running_->endpoint;
-    }
-    plan_.model_id = args_.model.value_or("");
-    if (args_.session == "inherit" || args_.session == session_id) {
-        plan_.session_id = session_id;
-        if (running_) plan_.inherits = running_->fork;
-        if (!plan_.inherits) {
-            throw cubepi::Error(
-                ErrorCode::invalid_state,
-                "there is no turn in progress to inherit; leave `session` out, or give a name");
-        }
-    } else if (args_.session != "temp" && !args_.session.empty()) {
-        // The name is one within this conversation: other sessions belong to other users.
-        plan_.session_id = session_id + "/agent/" + args_.session;
-    } else if (channel_) {
-        plan_.session_id = session_id + "/call/" + caller_.call_key();
-        plan_.is_removed = true;
-    } else {
-        plan_.session_id = "temp/" + core_->runtime().ids->next();
-    }
-    plan_.can_suspend = channel_ && !plan_.inherits;
-    // Without a tape of its own, what it has done before is not known, and must not be done twice.
-    if (caller.is_repeated() && !plan_.can_suspend)
-        throw cubepi::Error(ErrorCode::invalid_state, std::string(cubepi::interrupted_call_text));
-    if (plan_.can_suspend) plan_.input_id = "subagent/" + caller_.call_key();
-    if (args_.allowed_tools && !args_.allowed_tools->empty()) {
-        plan_.allowed_tools.emplace();
-        for (const std::string& name : *args_.allowed_tools)
-            plan_.allowed_tools->insert(our_tool_name(name));
-    }
-    if (args_.allowed_skills) {
-        plan_.allowed_skills.emplace();
-        for (const std::string& name : *args_.allowed_skills)
-            plan_.allowed_skills->insert(cubepi::detail::lower_case(name));
-    }
-    if (running_ && !plan_.inherits && !running_->agents.insert(plan_.session_id).second) {
-        throw cubepi::Error(ErrorCode::busy,
-                            "the conversation '" + args_.session +
-                                "' is in use by another call; make one call after the other");
-    }
-}
-
-Subagent::~Subagent() {
-    if (running_ && !plan_.inherits) running_->agents.erase(plan_.session_id);
-}
-
-TurnState Subagent::child_state() const {
-    TurnState state = parent_.child();
-    state.values["session_id"] = plan_.session_id;
-    state.values.erase("_runtime_thread_id");
-    if (!plan_.model_id.empty()) state.values["model"] = plan_.model_id;
-    if (plan_.allowed_skills) {
-        JsonArray list(plan_.allowed_skills->begin(), plan_.allowed_skills->end());
-        state.values["allowed_skills"] = std::move(list);
-    }
-    return state;
-}
-
-Task<AgentToolResult> Subagent::turn(std::optional<Answer> answer) {
-    TurnState state = child_state();
-    AgentTurnPlan plan = plan_;
-    if (answer) plan.input_id.clear();
-    plan.answer = std::move(answer);
-    Prompt prompt = plan.answer ? Prompt() : prompt_of(args_);
-    AgentTurn turn(core_, std::move(prompt), std::move(plan), state);
-    AgentToolResult result = co_await answer_of(turn);
-    co_await note_questions(state);
-    co_return result;
-}
-
-/// Notes the questions with which a turn has ended. `state` is that of the turn.
-Task<> Subagent::note_questions(const TurnState& state) {
-    open_.clear();
-    unread_ = false;
-    const std::shared_ptr<OpenQuestions> open = state.service<OpenQuestions>();
-    if (!open && !plan_.is_removed) co_return;
-    const Tape tape = co_await core_->tape(plan_.session_id, state);
-    if (!open) {
-        if (running_) running_->ended_tapes.push_back(tape.name());
-        co_return;
-    }
-    open_ = open->requests;
-    unread_ = open->unread;
-    std::shared_ptr<TapeStore> store = co_await core_->store();
-    TapeCheckpointer memory(std::move(store));
-    const std::optional<cubepi::CheckpointData> stored = co_await memory.load(tape.name());
-    if (!stored) co_return;
-    for (const cubepi::Message& message : stored->messages) {
-        const cubepi::AssistantMessage* const answer = message.assistant();
-        if (answer && answer->has_tool_calls()) asking_message_ = message.id();
-    }
-}
-
-/// Asks a question of the subagent on the channel of the caller. Its id there names the message of the subagent, too: an id
-/// that the endpoint repeats, or a question that is asked again, is another question (D83).
-Task<Answer> Subagent::ask(cubepi::HitlRequest request) {
-    Answer given;
-    given.question = question_name(request);
-    std::string id = caller_.call_key() + "/" + asking_message_ + "/" + request.question_id;
-    cubepi::HitlOptions options =
-        cubepi::detail::forward_question(request, args_.name.value_or(""), std::move(id));
-    given.value = co_await channel_->request(std::move(request.payload), std::move(options));
-    co_return given;
-}
-
-/// Its permissions are those of its parent at most; its model and its session do not affect the parent. Its prompt is never a
-/// command (B11).
-Task<AgentToolResult> Subagent::run() {
-    if (prompt_of(args_).empty()) co_return AgentToolResult::error("the prompt is empty");
-    AgentToolResult result = co_await turn(std::nullopt);
-    if (unread_) {
-        // A call that was abandoned has left its questions in this conversation.
-        Answer close;
-        close.action = AnswerAction::abandon;
-        std::optional<Answer> closing(std::move(close));
-        (void)co_await turn(std::move(closing));
-        result = co_await turn(std::nullopt);
-    }
-    while (!open_.empty()) {
-        cubepi::HitlRequest request = open_.front();
-        Task<Answer> asking = ask(std::move(request));
-        cubepi::Outcome<Answer> answered = co_await cubepi::outcome_of(std::move(asking));
-        const std::exception_ptr failure = answered.failure();
-        if (answered.cancelled()) answered.rethrow();
-        std::optional<Answer> answer;
-        if (!failure) {
-            answer = std::move(answered).value();
-        } else {
-            // The question was cancelled, or its time is over: the run that waits for it is closed.
-            answer.emplace();
-            answer->action = AnswerAction::abandon;
-        }
-        result = co_await turn(std::move(answer));
-        if (failure)
-            co_return AgentToolResult::error("the sub-agent has ended: " +
-                                             cubepi::exception_text(failure));
-    }
-    co_return result;
-}
-
-Task<AgentToolResult> run_subagent(std::shared_ptr<BuiltinCore> core, TurnState* parent,
-                                   std::string session_id, SubagentArgs args,
-                                   const cubepi::ToolContext* caller) {
-    Subagent agent(std::move(core), *parent, session_id, std::move(args), *caller);
-    co_return co_await agent.run();
-}
-
-/// Returns the tool `subagent`.
-AgentTool subagent_tool(std::shared_ptr<BuiltinCore> core, std::string session_id,
-                        TurnState& state) {
-    TurnState* const parent = &state;
-    const auto call = [core, session_id, parent](SubagentArgs args,
-                                                 const cubepi::ToolContext& caller) {
-        return run_subagent(core, parent, session_id, std::move(args), &caller);
-    };
-    return cubepi::tool<SubagentArgs>(
-               "subagent",
-               "Has another agent do a task of its own and returns what it says. By default it "
-               "knows nothing of this conversation.",
-               call)
-        .describe("prompt", "The task, with all that the agent has to know of it.")
-        .describe("model", "Another model's id. Default: the one of this conversation.")
-        .describe("session",
-                  "temp: nothing of it is kept. inherit: it knows this conversation, and what it "
-                  "says stays in it. Any other text: a conversation of that name within this one, "
-                  "which it "
-                  "continues with.")
-        .describe("allowed_tools", "The tools that it may use. Default: all but this one.")
-        .describe("allowed_skills", "The skills listed in its prompt. Default: all.")
-        .describe("name", "A short name, for the user.")
-        .risk(ToolRisk::writes)
-        .replay(cubepi::ReplayPolicy::idempotent);
-}
-
 }  // namespace
 
-std::vector<AgentTool> plan_commands(Tape tape) {
+std::vector<AgentTool> plan_commands(std::shared_ptr<BuiltinCore> core, Tape tape,
+                                     std::string session_id) {
     std::vector<AgentTool> commands;
     commands.push_back(
         cubepi::tool<NoArgs>("todo", "Shows the to-do list of this conversation.", [tape](NoArgs) {
@@ -719,6 +451,14 @@ std::vector<AgentTool> plan_commands(Tape tape) {
                            "goal", "Shows the goal of this conversation, or clears it.",
                            [tape](GoalArgs args) { return goal_command(tape, std::move(args)); })
                            .hidden());
+    commands.push_back(
+        cubepi::tool<TasksArgs>("tasks",
+                                "Lists the sub-agents in the background of this conversation, or "
+                                "cancels one.",
+                                [core, tape, session_id](TasksArgs args) {
+                                    return tasks_command(core, tape, session_id, std::move(args));
+                                })
+            .hidden());
     return commands;
 }
 
@@ -757,7 +497,7 @@ std::vector<AgentTool> session_tools(std::shared_ptr<BuiltinCore> core, Tape tap
         for (const AgentTool& more : plugin->tools) tools.push_back(more);
     }
     for (const AgentTool& more : core->options().tools) tools.push_back(more);
-    for (AgentTool& command : plan_commands(tape)) {
+    for (AgentTool& command : plan_commands(core, tape, session_id)) {
         const bool is_taken = std::any_of(tools.begin(), tools.end(), [&](const AgentTool& tool) {
             return tool.name == command.name;
         });

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <bub/builtin/tools/session_files.hpp>
+#include <bub/builtin/tools/subagent_tool.hpp>
 #include <bub/builtin/tools/tool_names.hpp>
 #include <bub/builtin/turn/earlier_turn.hpp>
 #include <bub/tape/prompt_context.hpp>
@@ -296,16 +297,22 @@ Task<> AgentTurn::remember(cubepi::AgentOptions& options) {
 
 void AgentTurn::make_agent(cubepi::AgentOptions options) {
     agent_ = std::make_shared<cubepi::Agent>(std::move(options));
+    if (plan_.on_event) {
+        agent_->subscribe(
+            [this, agent = agent_.get()](const cubepi::AgentEvent& event) {
+                return plan_.on_event(event, std::as_const(*agent).state().model);
+            },
+            cubepi::EventTypes::all_but({cubepi::AgentEventType::message_update}));
+    }
     const FrameworkOptions& framework = core_->framework().options();
     if (framework.tracer) trace_ = framework.tracer->attach(*agent_);
     if (framework.meter) meter_ = framework.meter->attach(*agent_);
 }
 
 cubepi::PromptOptions AgentTurn::run_options(std::string run_id) const {
-    cubepi::PromptOptions how = cubepi::PromptOptions().run_id(std::move(run_id));
-    // A comma command calls the tool without a run.
-    const bool has_run = plan_.caller && !plan_.caller->run().run_id.empty();
-    if (has_run) return std::move(how).parent(*plan_.caller);
+    cubepi::PromptOptions origin = plan_.parent.value_or(cubepi::PromptOptions());
+    cubepi::PromptOptions how = std::move(origin).run_id(std::move(run_id));
+    if (plan_.parent) return how;
     cubepi::TraceContext trace = trace_of_run(state_, plan_.message);
     if (trace.empty()) return how;
     return std::move(how).tracing_context(std::move(trace));
@@ -366,6 +373,8 @@ Task<> AgentTurn::start_agent() {
         // A memory set by `configure` is that of the parent conversation.
         options.checkpointer = memory;
         options.thread_id = thread_id;
+        double& limit = options.limits.max_spend;
+        if (plan_.max_spend > 0 && (limit <= 0 || plan_.max_spend < limit)) limit = plan_.max_spend;
     }
     add_questions(options);
     suspends_ = asks_user() && options.channel && options.channel->is_durable();
@@ -373,6 +382,7 @@ Task<> AgentTurn::start_agent() {
         options.model = cubepi::BoundModel(options.provider.get(), options.model.shared_spec());
     std::vector<cubepi::AgentTool> tools(options.tools.begin(), options.tools.end());
     if (!plan_.is_subagent) add_plans(options, tools);
+    if (has_tasks()) add_tasks(options, tools);
     keep_allowed(tools, plan_);
     std::vector<cubepi::AgentTool> known = tools;
     if (auto compaction = core_->compaction(options.model)) {
@@ -391,9 +401,50 @@ Task<> AgentTurn::start_agent() {
     if (chosen.on_agent && !plan_.is_subagent) chosen.on_agent(agent_, occasion);
     cubepi::Message message = user_message_of(prompt_);
     if (!message_id_.empty()) message = std::move(message).with_id(message_id_);
+    if (plan_.receives_results) {
+        // A run that waits receives the results when it continues.
+        const std::vector<cubepi::HitlRequest> open = co_await open_questions();
+        if (!open.empty() || !take_results(message)) co_return end_silently();
+    }
     cubepi::PromptOptions how = run_options(run_id_);
     if (has_form) request_form(how, *chosen.answer_form);
     co_await start_run(std::move(message), std::move(how));
+    if (over_) co_return;
+    for (cubepi::Message& one : std::exchange(more_results_, {})) agent_->steer(std::move(one));
+}
+
+/// Returns true if the session may have sub-agents in the background.
+bool AgentTurn::has_tasks() const {
+    return !plan_.is_subagent && core_->options().subagents.max_background != 0 &&
+           !is_temporary(plan_.session_id);
+}
+
+/// Adds the sub-agents in the background, whose results this run receives.
+void AgentTurn::add_tasks(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools) {
+    const std::shared_ptr<AgentsOfSession> agents = core_->agents(plan_.session_id);
+    tools.push_back(cubepi::detail::subagent_tasks_tool(agents->owner->shared));
+    options.middleware.emplace_back(agents->middleware);
+    const auto running = state_.service<RunningTurn>();
+    if (running && plan_.message)
+        running->results_message = results_message(*plan_.message, plan_.session_id);
+}
+
+/// Replaces the message by the results of sub-agents that no run has received; returns false if there are none.
+bool AgentTurn::take_results(cubepi::Message& message) {
+    cubepi::MessageList results;
+    if (has_tasks()) results = core_->agents(plan_.session_id)->middleware.take_results();
+    if (results.empty()) return false;
+    message = results.front();
+    prompt_ = Prompt(message.text());
+    for (std::size_t i = 1; i < results.size(); ++i) more_results_.push_back(results[i]);
+    return true;
+}
+
+/// Ends a turn that has nothing to do.
+void AgentTurn::end_silently() {
+    state_.mark_silent();
+    status_ = TurnStatus::ok;
+    over_ = true;
 }
 
 /// Adds the to-do list and the goal of the session.
@@ -436,7 +487,6 @@ Task<std::string> AgentTurn::system_prompt() {
 }
 
 void AgentTurn::report(const cubepi::RunResult& result) {
-    if (plan_.caller) plan_.caller->charge(result.usage, result.cost);
     if (!core_->options().on_result || plan_.is_subagent) return;
     const std::filesystem::path directory = core_->workspace_of(state_);
     const TurnContext occasion{plan_.session_id, directory, state_, plan_.message};
@@ -524,7 +574,7 @@ Task<> AgentTurn::close() {
     // Later readers of the tape in this turn must see the tape into which the fork was merged.
     Tape after = co_await core_->tape(plan_.session_id, state_);
     state_.replace(std::make_shared<Tape>(std::move(after)));
-    core_->release_shells(plan_.session_id);
+    core_->release_session(plan_.session_id);
     // A turn whose answer was stale has done nothing, and its record of the answer is not true.
     if (is_temporary(plan_.session_id) || is_stale_) {
         co_await fork->discard();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -14,7 +15,6 @@
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/turn_transaction.hpp>
 #include <cubepi/hitl/confirm_tool_calls.hpp>
-#include <cubepi/middleware/detail/subagent_run.hpp>
 #include <cubepi/provider/answer_end.hpp>
 #include <cubepi/tracing/meter.hpp>
 #include <cubepi/tracing/tracer.hpp>
@@ -37,8 +37,20 @@ struct AgentTurnPlan {
     /// The inbound envelope, and the answer to a question of the suspended run that it contains (B24).
     const Envelope* message = nullptr;
     std::optional<Answer> answer = {};
-    /// Of a subagent: the tool call that started it, to which its model calls are charged (D67).
-    const cubepi::ToolContext* caller = nullptr;
+    /// The results of sub-agents in the background are the prompt.
+    bool receives_results = false;
+    /// Of a subagent: its name and the key of its call, for its questions.
+    std::string name = {};
+    std::string call_key = {};
+    /// Of a subagent: it outlives the turn that has started it.
+    bool in_background = false;
+    /// Of a subagent: the origin of its runs; absent if a comma command has started it.
+    std::optional<cubepi::PromptOptions> parent = {};
+    /// Of a subagent: its share of the money, USD. Zero: no limit.
+    double max_spend = 0.0;
+    /// Of a subagent: receives the events of its agents, with the model of the agent. May be empty.
+    std::function<Task<>(cubepi::AgentEvent event, std::shared_ptr<const cubepi::Model> model)>
+        on_event = {};
     /// Of a subagent: the policy of the calls of its parent (D85), and the origin of the message that the parent
     /// answers. Null: the parent has no policy of the plugin.
     cubepi::ApprovalPolicy policy = {};
@@ -88,6 +100,10 @@ private:
     Task<> remember(cubepi::AgentOptions& options);
     std::vector<cubepi::AgentTool> tools(const std::filesystem::path& directory);
     void add_plans(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools) const;
+    void add_tasks(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools);
+    bool has_tasks() const;
+    bool take_results(cubepi::Message& message);
+    void end_silently();
     Task<std::string> system_prompt();
     Task<> finish();
     void finish_answer(const cubepi::AssistantMessage& answer);
@@ -95,6 +111,7 @@ private:
     bool asks_user() const;
     cubepi::ApprovalPolicy approval_policy(const JsonObject& asker) const;
     void add_questions(cubepi::AgentOptions& options);
+    void ask_on(cubepi::AgentOptions& options, std::shared_ptr<cubepi::HitlChannel> parent) const;
     Task<> start_run(cubepi::Message message, cubepi::PromptOptions how);
     Task<> give_answer(cubepi::Message message, cubepi::PromptOptions how);
     Task<> continue_answered_run();
@@ -144,7 +161,8 @@ private:
     bool is_stale_ = false;  ///< another process has answered the question of this turn
     std::optional<TapeEntry> given_;  ///< the record of an answer, until it is on the tape
     std::deque<StreamEvent> events_;
-    std::string message_id_;    ///< empty: generate one
+    std::vector<cubepi::Message> more_results_;  ///< of sub-agents, which follow the prompt
+    std::string message_id_;                     ///< empty: generate one
     cubepi::Message message_;   ///< the prompt of the current run
     std::string run_id_;        ///< of the run that this turn continues; empty: none
     cubepi::MessageList made_;  ///< by a turn that inherits
@@ -169,11 +187,8 @@ struct RunningTurn {
     JsonObject endpoint = {};
     /// The tapes of subagents that have ended. Their conversation is kept until the result is on the tape of the turn.
     std::vector<std::string> ended_tapes = {};
-    /// The sessions of subagents that run.
-    std::set<std::string> agents = {};
-    /// The subagents of the turn, which have the default limits.
-    std::shared_ptr<cubepi::detail::SubagentCounts> subagents =
-        std::make_shared<cubepi::detail::SubagentCounts>();
+    /// The message whose turn receives the results of subagents in the background; absent: there are none.
+    std::optional<Envelope> results_message = {};
 };
 
 /// How the last answer of a turn ended, as a service of its TurnState, for the outputs of the turn.
@@ -192,8 +207,9 @@ const cubepi::AssistantMessage* last_answer(const cubepi::MessageList& messages)
 /// Returns the operations on a session as tools for the model and as comma commands.
 std::vector<cubepi::AgentTool> session_tools(std::shared_ptr<BuiltinCore> core, Tape tape,
                                              std::string session_id, TurnState& state);
-/// Returns the commands `todo` and `goal`, which every user may give in the own session (session_command()).
-std::vector<cubepi::AgentTool> plan_commands(Tape tape);
+/// Returns the commands `todo`, `goal` and `tasks`, which every user may give in the own session (session_command()).
+std::vector<cubepi::AgentTool> plan_commands(std::shared_ptr<BuiltinCore> core, Tape tape,
+                                             std::string session_id);
 /// Returns the prompt of a message that is not a command: its content, preceded by the context string and the date of
 /// arrival (absent: `now`) if there is a context, and its media as content parts. Empty if there is no content.
 Task<Prompt> prompt_of(std::shared_ptr<Envelope> message,

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <utility>
 
+#include <bub/builtin/tools/subagent_tool.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
 #include <bub/builtin/turn/earlier_turn.hpp>
 #include <bub/questions.hpp>
@@ -112,14 +113,27 @@ cubepi::ApprovalPolicy AgentTurn::approval_policy(const JsonObject& asker) const
     return policy_of(questions.rules(plan_.answer ? message_from(asker) : *plan_.message));
 }
 
+/// Sets the channel of a subagent whose questions are not stored. In the background the channel of the parent belongs to another
+/// run.
+void AgentTurn::ask_on(cubepi::AgentOptions& options,
+                       std::shared_ptr<cubepi::HitlChannel> parent) const {
+    if (plan_.in_background) parent = core_->options().background_channel;
+    options.channel = cubepi::detail::forwarding_channel(
+        std::move(parent), plan_.name, plan_.call_key, core_->framework().runtime());
+}
+
 void AgentTurn::add_questions(cubepi::AgentOptions& options) {
     if (options.channel) {
         // Of `configure`, which has a policy of its own. A channel that waits in this process belongs to the run of the
         // parent, and its host shows the requests of both.
-        if (plan_.is_subagent && !options.channel->is_durable()) options.channel = nullptr;
+        if (plan_.in_background || (plan_.is_subagent && !options.channel->is_durable()))
+            ask_on(options, options.channel);
         return;
     }
-    if (!core_->options().questions) return;
+    if (!core_->options().questions) {
+        if (plan_.in_background) ask_on(options, nullptr);
+        return;
+    }
     JsonObject asker;
     if (plan_.is_subagent) {
         asker = plan_.asker;
@@ -133,8 +147,9 @@ void AgentTurn::add_questions(cubepi::AgentOptions& options) {
         running->asker = asker;
     }
     if (!asks_user() || !options.checkpointer) {
+        if (plan_.in_background) ask_on(options, nullptr);
         options.middleware.emplace_back(
-            cubepi::ApprovalPolicyMiddleware(nullptr, std::move(policy)));
+            cubepi::ApprovalPolicyMiddleware(options.channel, std::move(policy)));
         return;
     }
     cubepi::CheckpointedChannelOptions how;
@@ -257,7 +272,8 @@ Task<std::vector<cubepi::HitlRequest>> AgentTurn::open_questions(bool with_expir
 Task<> AgentTurn::recognize_answer() {
     const Json* alone =
         plan_.message ? plan_.message->context.if_contains("private_chat") : nullptr;
-    if (plan_.answer || !asks_user() || !alone || *alone != Json(true)) co_return;
+    const bool is_typed = !plan_.answer && !plan_.receives_results;
+    if (!is_typed || !asks_user() || !alone || *alone != Json(true)) co_return;
     const std::optional<EarlierAnswer> earlier =
         co_await find_earlier_answer(*tape_, plan_.input_id);
     const std::vector<cubepi::HitlRequest> open = co_await open_questions();

@@ -313,7 +313,8 @@ bool answers_questions(const SlashCommand& command) {
 
 /// Returns true for the commands about the session, whose text is passed on as it is.
 bool is_about_session(const SlashCommand& command) {
-    return command.name == "stop" || command.name == "todo" || command.name == "goal";
+    constexpr std::array<std::string_view, 4> names{"stop", "todo", "goal", "tasks"};
+    return std::find(names.begin(), names.end(), command.name) != names.end();
 }
 
 /// Returns true for the commands that need no name of the bot in a group: they are about what the bot does.

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <cubepi/middleware/subagents.hpp>
@@ -14,6 +16,9 @@ namespace cubepi::detail {
 /// Names of the tools.
 inline constexpr std::string_view subagent_tool_name = "subagent";
 inline constexpr std::string_view subagent_tasks_tool_name = "subagent_tasks";
+/// Describes the argument `run_in_background`.
+inline constexpr std::string_view background_text =
+    "Return at once. The result arrives as a message; subagent_tasks lists, reads and cancels.";
 
 /// Returns the tools of a type, without those by which an agent starts others.
 std::vector<AgentTool> tools_of(const SubagentOptions& options, const SubagentSpec& type);
@@ -22,6 +27,12 @@ std::vector<AgentTool> tools_of(const SubagentOptions& options, const SubagentSp
 /// `extra.agent_path`, the outermost first, and changes the id of an approval to `question_id`, because the endpoint of the
 /// sub-agent may choose the id of a call that the parent has too (D83).
 HitlOptions forward_question(HitlRequest& request, std::string_view agent, std::string question_id);
+
+/// Returns the channel of a sub-agent whose questions are not stored: asks on `parent`, with the path of the agents, or refuses if
+/// that is null. `key` makes the ids of the questions unique on the channel of the parent.
+std::shared_ptr<HitlChannel> forwarding_channel(std::shared_ptr<HitlChannel> parent,
+                                                std::string agent, std::string key,
+                                                std::shared_ptr<const Runtime> runtime);
 
 /// A task in the background, and the handle that cancels it.
 struct BackgroundTask : SubagentTask {
@@ -45,27 +56,37 @@ struct SubagentCounts {
     Spending spent = {};
 };
 
-/// The state of all sub-agents of one middleware. Sub-agents that run share it; it does not own them.
-struct SubagentShared : SubagentCounts {
+/// The state of all sub-agents of one middleware, or of one session of the pipeline. Sub-agents that run share it; it does not own
+/// them.
+struct SubagentTasks : SubagentCounts {
+    explicit SubagentTasks(const SubagentLimits& chosen,
+                           std::function<void(const SubagentTask&)> on_end)
+        : SubagentCounts(chosen), on_task_end(std::move(on_end)) {}
+
+    const std::function<void(const SubagentTask&)> on_task_end;
+    std::size_t running_in_background = 0;
+    std::vector<std::shared_ptr<BackgroundTask>> tasks = {};
+    bool closed = false;  ///< the owner is gone: callbacks of the host are not called
+};
+
+/// With the types of a middleware.
+struct SubagentShared : SubagentTasks {
     explicit SubagentShared(SubagentOptions chosen);
 
     const SubagentSpec* find(std::string_view type) const;
     std::string type_names() const;
 
     const SubagentOptions options;
-    std::size_t running_in_background = 0;
-    std::vector<std::shared_ptr<BackgroundTask>> tasks = {};
-    bool closed = false;  ///< the owner is gone: callbacks of the host are not called
 };
 
 /// Owns the sub-agents in the background.
 struct SubagentOwner {
-    explicit SubagentOwner(SubagentOptions options);
+    explicit SubagentOwner(std::shared_ptr<SubagentTasks> tasks) : shared(std::move(tasks)) {}
     ~SubagentOwner();
     SubagentOwner(const SubagentOwner&) = delete;
     SubagentOwner& operator=(const SubagentOwner&) = delete;
 
-    const std::shared_ptr<SubagentShared> shared;
+    const std::shared_ptr<SubagentTasks> shared;
     std::unique_ptr<BackgroundScope> scope = {};  ///< null until the first one starts
 };
 
@@ -90,14 +111,35 @@ private:
     double reserved_ = 0;
 };
 
+/// Counts the work of a sub-agent from its events, and charges it to the run that waits for it (D67).
+class SubagentMeter {
+public:
+    /// `account`: charged for each run of the sub-agent; null in the background, where the run that receives the result is charged.
+    /// `result`, and `task` if there is one, receive the counts.
+    SubagentMeter(std::shared_ptr<RunAccount> account, SubagentResult& result,
+                  std::shared_ptr<BackgroundTask> task)
+        : account_(std::move(account)), result_(result), task_(std::move(task)) {}
+
+    /// `model`: of the agent, for prices. Returns true if the counts have changed.
+    bool note(const AgentEvent& event, const Model& model);
+
+private:
+    void add(Spending& sum, const Usage& usage, std::optional<double> cost);
+
+    std::shared_ptr<RunAccount> account_;
+    SubagentResult& result_;
+    std::shared_ptr<BackgroundTask> task_;
+    Spending ended_;    // by runs that have ended
+    Spending running_;  // by the answers of the current one
+};
+
 /// The origin and the limits of a sub-agent.
 struct SubagentPlan {
     std::shared_ptr<SubagentShared> shared = {};
     SubagentRequest request = {};
     std::string type = {};
-    std::size_t depth = 1;  ///< of the sub-agent
-    bool background = false;
-    std::stop_token stop = {};
+    std::size_t depth = 1;                      ///< of the sub-agent
+    std::shared_ptr<BackgroundTask> task = {};  ///< in the background; else null
 };
 
 /// Runs a sub-agent to its end. `caller` is used before the first suspension only in the background; in the foreground it must
@@ -108,11 +150,16 @@ Task<SubagentResult> run_subagent(SubagentPlan plan, ToolContext& caller);
 /// Returns the tool `subagent` of an agent at this depth; 0 is the root. `owner` may start tasks in the background; null: none.
 AgentTool subagent_tool(std::shared_ptr<SubagentShared> shared,
                         std::shared_ptr<SubagentOwner> owner, std::size_t depth);
-AgentTool subagent_tasks_tool(std::shared_ptr<SubagentShared> shared);
+AgentTool subagent_tasks_tool(std::shared_ptr<SubagentTasks> shared);
 
-/// Starts a sub-agent in the background. Returns the result of the call, which names the task.
-AgentToolResult start_subagent_task(SubagentOwner& owner, Executor executor, SubagentPlan plan,
-                                    ToolContext& caller);
+/// Starts a sub-agent in the background. `task` has its name, type and description; `make` returns its run. Returns the result of the
+/// call, which names the task. Throws what `make` throws.
+AgentToolResult start_subagent_task(SubagentOwner& owner, Executor executor,
+                                    std::shared_ptr<BackgroundTask> task, const ToolContext& caller,
+                                    const std::function<Task<SubagentResult>()>& make);
+
+/// Returns how much a sub-agent has done, for those who show it; see is_subagent_task_result().
+JsonObject work_json(const SubagentResult& result);
 
 /// Returns the result of a call.
 AgentToolResult result_of(SubagentResult ended);

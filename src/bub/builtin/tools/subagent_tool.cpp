@@ -1,0 +1,446 @@
+#include <bub/builtin/tools/subagent_tool.hpp>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <bub/builtin/tools/tool_names.hpp>
+#include <bub/builtin/turn/agent_turn.hpp>
+#include <bub/questions.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
+#include <cubepi/agent/hitl_channel.hpp>
+#include <cubepi/agent/transcript.hpp>
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/lower_case.hpp>
+#include <cubepi/net/utf8.hpp>
+#include <cubepi/schema/json_convert.hpp>
+#include <cubepi/schema/json_schema.hpp>
+
+// The tool `subagent`: sub-agents whose runs are turns with a tape of their own. Their limits, their money, their questions and those
+// in the background are the ones of the middleware (cubepi/middleware/subagents.hpp).
+
+namespace bub::detail {
+
+namespace {
+
+using cubepi::AgentTool;
+using cubepi::AgentToolResult;
+using cubepi::ErrorCode;
+using cubepi::SubagentResult;
+using cubepi::detail::BackgroundTask;
+
+constexpr std::string_view results_key = "subagent_results";
+constexpr std::string_view results_text = "(results of sub-agents)";
+/// Of a task, for the user.
+constexpr std::size_t longest_description = 80;
+
+struct SubagentArgs {
+    std::variant<std::string, std::vector<JsonObject>> prompt;
+    std::optional<std::string> model;
+    std::string session = "temp";
+    std::optional<std::vector<std::string>> allowed_tools;
+    std::optional<std::vector<std::string>> allowed_skills;
+    std::optional<std::string> name;
+    std::optional<bool> run_in_background;
+};
+
+Prompt prompt_of(const SubagentArgs& args) {
+    if (const auto* text = std::get_if<std::string>(&args.prompt)) return Prompt(*text);
+    JsonArray parts;
+    for (const JsonObject& part : std::get<std::vector<JsonObject>>(args.prompt)) {
+        parts.emplace_back(part);
+    }
+    return Prompt(std::move(parts));
+}
+
+/// Returns the channel of the caller's run if its requests are stored, so that a run that waits can be suspended; else null.
+std::shared_ptr<cubepi::HitlChannel> durable_channel(const cubepi::ToolContext& caller) {
+    if (caller.call_key().empty()) return nullptr;
+    try {
+        std::shared_ptr<cubepi::HitlChannel> channel = caller.channel();
+        return channel->is_durable() ? channel : nullptr;
+    } catch (const cubepi::Error& error) {
+        if (error.code() != ErrorCode::no_channel) throw;
+        return nullptr;
+    }
+}
+
+/// A sub-agent of one tool call: its session, and the turns that it consists of. A question suspends its run; the call asks it
+/// on the channel of its own run, which may be suspended too, and the answer is another turn of the sub-agent. If the body of
+/// the tool begins again after a restart, its turns are found on the tape of the sub-agent.
+class Subagent {
+public:
+    /// `parent` and `caller` are not used later in the background, else they must outlive the object. `task`: in the background;
+    /// else null. Throws Error(busy) if another call uses the conversation, and Error(limit).
+    Subagent(std::shared_ptr<BuiltinCore> core, const TurnState& parent,
+             const std::string& session_id, SubagentArgs args, cubepi::ToolContext& caller,
+             std::shared_ptr<BackgroundTask> task);
+    Subagent(const Subagent&) = delete;
+    Subagent& operator=(const Subagent&) = delete;
+    ~Subagent();
+
+    Task<SubagentResult> run();
+
+private:
+    void choose_session();
+    TurnState child_state() const;
+    Task<> work();
+    Task<> turn(std::optional<Answer> answer);
+    Task<> read_answer(AgentTurn& turn);
+    Task<> note(cubepi::AgentEvent event, std::shared_ptr<const cubepi::Model> model);
+    Task<> note_questions(const TurnState& state);
+    Task<Answer> ask(cubepi::HitlRequest request);
+
+    std::shared_ptr<BuiltinCore> core_;
+    const TurnState parent_;
+    const std::string session_id_;  ///< of the caller
+    SubagentArgs args_;
+    const std::shared_ptr<BackgroundTask> task_;
+    cubepi::ToolContext* const caller_;  ///< null in the background
+    const std::string call_key_;
+    std::shared_ptr<cubepi::HitlChannel>
+        channel_;                           ///< of the caller; null if its run cannot be suspended
+    std::shared_ptr<RunningTurn> running_;  ///< of the caller; null if it has none
+    std::shared_ptr<AgentsOfSession> agents_;
+    cubepi::detail::SubagentPlace place_;
+    AgentTurnPlan plan_;
+    SubagentResult result_;
+    cubepi::detail::SubagentMeter meter_;
+    std::vector<cubepi::HitlRequest> open_;  ///< the questions of its last turn
+    std::string asking_message_;             ///< the id of the message whose calls ask them
+    bool unread_ = false;                    ///< they are older than the prompt of that turn
+};
+
+Subagent::Subagent(std::shared_ptr<BuiltinCore> core, const TurnState& parent,
+                   const std::string& session_id, SubagentArgs args, cubepi::ToolContext& caller,
+                   std::shared_ptr<BackgroundTask> task)
+    : core_(std::move(core)),
+      parent_(parent.child()),
+      session_id_(session_id),
+      args_(std::move(args)),
+      task_(std::move(task)),
+      caller_(task_ ? nullptr : &caller),
+      call_key_(caller.call_key()),
+      channel_(task_ ? nullptr : durable_channel(caller)),
+      running_(parent_.service<RunningTurn>()),
+      agents_(core_->agents(session_id)),
+      place_(agents_->owner->shared, cubepi::AgentLimits()),
+      meter_(task_ ? nullptr : caller.account(), result_, task_) {
+    result_.agent_id = "subagent:" + caller.tool_call_id().str();
+    plan_.is_subagent = true;
+    plan_.in_background = task_ != nullptr;
+    plan_.name = args_.name.value_or("");
+    plan_.call_key = call_key_.empty() ? core_->runtime().ids->next() : call_key_;
+    plan_.max_spend = place_.limits().max_spend;
+    // A comma command calls the tool without a run.
+    if (!caller.run().run_id.empty()) plan_.parent = cubepi::PromptOptions().parent(caller);
+    plan_.on_event = [this](cubepi::AgentEvent event, std::shared_ptr<const cubepi::Model> model) {
+        return note(std::move(event), std::move(model));
+    };
+    if (running_) {
+        plan_.policy = running_->policy;
+        plan_.asker = running_->asker;
+        plan_.endpoint = running_->endpoint;
+    }
+    plan_.model_id = args_.model.value_or("");
+    choose_session();
+    plan_.can_suspend = channel_ && !plan_.inherits;
+    // Without a tape of its own, what it has done before is not known, and must not be done twice.
+    if (caller.is_repeated() && !plan_.can_suspend)
+        throw cubepi::Error(ErrorCode::invalid_state, std::string(cubepi::interrupted_call_text));
+    if (plan_.can_suspend) plan_.input_id = "subagent/" + call_key_;
+    if (args_.allowed_tools && !args_.allowed_tools->empty()) {
+        plan_.allowed_tools.emplace();
+        for (const std::string& name : *args_.allowed_tools)
+            plan_.allowed_tools->insert(our_tool_name(name));
+    }
+    if (args_.allowed_skills) {
+        plan_.allowed_skills.emplace();
+        for (const std::string& name : *args_.allowed_skills)
+            plan_.allowed_skills->insert(cubepi::detail::lower_case(name));
+    }
+    if (!plan_.inherits && !agents_->conversations.insert(plan_.session_id).second) {
+        throw cubepi::Error(ErrorCode::busy,
+                            "the conversation '" + args_.session +
+                                "' is in use by another call; make one call after the other");
+    }
+}
+
+void Subagent::choose_session() {
+    if (args_.session == "inherit" || args_.session == session_id_) {
+        plan_.session_id = session_id_;
+        if (task_) {
+            throw cubepi::Error(ErrorCode::invalid_argument,
+                                "a sub-agent in the background cannot inherit this conversation; "
+                                "leave `session` out, or give a name");
+        }
+        if (running_) plan_.inherits = running_->fork;
+        if (!plan_.inherits) {
+            throw cubepi::Error(
+                ErrorCode::invalid_state,
+                "there is no turn in progress to inherit; leave `session` out, or give a name");
+        }
+    } else if (args_.session != "temp" && !args_.session.empty()) {
+        // The name is one within this conversation: other sessions belong to other users.
+        plan_.session_id = session_id_ + "/agent/" + args_.session;
+    } else if (channel_) {
+        plan_.session_id = session_id_ + "/call/" + call_key_;
+        plan_.is_removed = true;
+    } else {
+        plan_.session_id = "temp/" + core_->runtime().ids->next();
+    }
+}
+
+Subagent::~Subagent() {
+    if (!plan_.inherits) agents_->conversations.erase(plan_.session_id);
+}
+
+TurnState Subagent::child_state() const {
+    TurnState state = parent_.child();
+    state.values["session_id"] = plan_.session_id;
+    state.values.erase("_runtime_thread_id");
+    if (!plan_.model_id.empty()) state.values["model"] = plan_.model_id;
+    if (plan_.allowed_skills) {
+        JsonArray list(plan_.allowed_skills->begin(), plan_.allowed_skills->end());
+        state.values["allowed_skills"] = std::move(list);
+    }
+    return state;
+}
+
+/// Shows the progress to those who watch the call, or the tasks of the session.
+Task<> Subagent::note(cubepi::AgentEvent event, std::shared_ptr<const cubepi::Model> model) {
+    if (event.run) result_.run_id = event.run->run_id;
+    if (!meter_.note(event, *model)) co_return;
+    if (caller_) {
+        Json progress = JsonObject{{"subagent", cubepi::detail::work_json(result_)}};
+        co_await caller_->update(std::move(progress));
+    } else if (const auto& changed = core_->options().on_tasks;
+               changed && !agents_->owner->shared->closed) {
+        changed(session_id_);
+    }
+}
+
+Task<> Subagent::read_answer(AgentTurn& turn) {
+    while (std::optional<StreamEvent> event = co_await turn.next()) {
+        if (event->kind == event_kind::text) {
+            result_.text += event->delta();
+        } else if (event->kind == event_kind::error) {
+            if (!result_.error.empty()) result_.error += "; ";
+            result_.error += error_from_event(event->data).message();
+        }
+    }
+}
+
+/// Runs a turn, which is closed on every path. A failure is its error.
+Task<> Subagent::turn(std::optional<Answer> answer) {
+    TurnState state = child_state();
+    AgentTurnPlan plan = plan_;
+    if (answer) plan.input_id.clear();
+    plan.answer = std::move(answer);
+    Prompt prompt = plan.answer ? Prompt() : prompt_of(args_);
+    result_.text.clear();
+    result_.error.clear();
+    AgentTurn turn(core_, std::move(prompt), std::move(plan), state);
+    const cubepi::Outcome<> read = co_await cubepi::outcome_of(read_answer(turn));
+    if (read.cancelled()) co_await cubepi::shield();
+    co_await turn.close();
+    if (read.cancelled()) co_await cubepi::unshield();
+    if (read.cancelled()) read.rethrow();
+    if (!read) result_.error = describe(read.failure());
+    co_await note_questions(state);
+}
+
+/// Notes the questions with which a turn has ended. `state` is that of the turn.
+Task<> Subagent::note_questions(const TurnState& state) {
+    open_.clear();
+    unread_ = false;
+    const std::shared_ptr<OpenQuestions> open = state.service<OpenQuestions>();
+    if (!open && !plan_.is_removed) co_return;
+    const Tape tape = co_await core_->tape(plan_.session_id, state);
+    if (!open) {
+        if (running_) running_->ended_tapes.push_back(tape.name());
+        co_return;
+    }
+    open_ = open->requests;
+    unread_ = open->unread;
+    std::shared_ptr<TapeStore> store = co_await core_->store();
+    TapeCheckpointer memory(std::move(store));
+    const std::optional<cubepi::CheckpointData> stored = co_await memory.load(tape.name());
+    if (!stored) co_return;
+    for (const cubepi::Message& message : stored->messages) {
+        const cubepi::AssistantMessage* const answer = message.assistant();
+        if (answer && answer->has_tool_calls()) asking_message_ = message.id();
+    }
+}
+
+/// Asks a question of the sub-agent on the channel of the caller. Its id there names the message of the sub-agent, too: an id
+/// that the endpoint repeats, or a question that is asked again, is another question (D83).
+Task<Answer> Subagent::ask(cubepi::HitlRequest request) {
+    Answer given;
+    given.question = question_name(request);
+    std::string id = call_key_ + "/" + asking_message_ + "/" + request.question_id;
+    cubepi::HitlOptions options =
+        cubepi::detail::forward_question(request, plan_.name, std::move(id));
+    given.value = co_await channel_->request(std::move(request.payload), std::move(options));
+    co_return given;
+}
+
+/// Its permissions are those of its parent at most; its model and its session do not affect the parent. Its prompt is never a
+/// command (B11).
+Task<> Subagent::work() {
+    co_await turn(std::nullopt);
+    if (unread_) {
+        // A call that was abandoned has left its questions in this conversation.
+        Answer close;
+        close.action = AnswerAction::abandon;
+        std::optional<Answer> closing(std::move(close));
+        co_await turn(std::move(closing));
+        co_await turn(std::nullopt);
+    }
+    while (!open_.empty()) {
+        cubepi::HitlRequest request = open_.front();
+        Task<Answer> asking = ask(std::move(request));
+        cubepi::Outcome<Answer> answered = co_await cubepi::outcome_of(std::move(asking));
+        const std::exception_ptr failure = answered.failure();
+        if (answered.cancelled()) answered.rethrow();
+        std::optional<Answer> answer;
+        if (!failure) {
+            answer = std::move(answered).value();
+        } else {
+            // The question was cancelled, or its time is over: the run that waits for it is closed.
+            answer.emplace();
+            answer->action = AnswerAction::abandon;
+        }
+        co_await turn(std::move(answer));
+        if (!failure) continue;
+        result_.text.clear();
+        result_.error = "the sub-agent has ended: " + cubepi::exception_text(failure);
+        co_return;
+    }
+}
+
+Task<SubagentResult> Subagent::run() {
+    Task<> working = work();
+    if (task_) working = cubepi::cancel_on(task_->stop.get_token(), std::move(working));
+    cubepi::Outcome<> ended = co_await cubepi::outcome_of(std::move(working));
+    place_.spend(result_);
+    if (!ended.ok() && !(ended.cancelled() && task_)) ended.rethrow();
+    if (ended.cancelled()) {
+        result_.outcome = cubepi::RunOutcome::aborted;
+        result_.error = "it was cancelled";
+    } else if (!result_.error.empty()) {
+        result_.outcome = cubepi::RunOutcome::failed;
+    }
+    co_return std::move(result_);
+}
+
+Task<SubagentResult> run_owned(std::unique_ptr<Subagent> agent) { co_return co_await agent->run(); }
+
+std::string description_of(const Prompt& prompt) {
+    std::string text = prompt.text();
+    text.resize(std::min(text.find_first_of("\r\n"), text.size()));
+    return cubepi::replace_broken_utf8(text.substr(0, longest_description));
+}
+
+Task<AgentToolResult> start_in_background(std::shared_ptr<BuiltinCore> core, TurnState* parent,
+                                          std::string session_id, SubagentArgs args,
+                                          cubepi::ToolContext* caller) {
+    const auto running = parent->service<RunningTurn>();
+    if (core->options().subagents.max_background == 0 || is_temporary(session_id) || !running ||
+        caller->run().run_id.empty())
+        co_return AgentToolResult::error("a sub-agent cannot run in the background here");
+    const cubepi::Executor executor = co_await cubepi::this_executor;
+    const std::shared_ptr<AgentsOfSession> agents = core->agents(session_id);
+    auto task = std::make_shared<BackgroundTask>();
+    task->name = args.name.value_or("");
+    task->type = "agent";
+    task->task = description_of(prompt_of(args));
+    const auto make = [&] {
+        return run_owned(
+            std::make_unique<Subagent>(core, *parent, session_id, std::move(args), *caller, task));
+    };
+    AgentToolResult result =
+        cubepi::detail::start_subagent_task(*agents->owner, executor, task, *caller, make);
+    if (running->results_message) agents->messages[task->id] = *running->results_message;
+    if (const auto& changed = core->options().on_tasks) changed(session_id);
+    co_return result;
+}
+
+Task<AgentToolResult> call_subagent(std::shared_ptr<BuiltinCore> core, TurnState* parent,
+                                    std::string session_id, JsonObject arguments,
+                                    cubepi::ToolContext* caller) {
+    auto args = cubepi::from_json<SubagentArgs>(Json(std::move(arguments)));
+    if (prompt_of(args).empty()) co_return AgentToolResult::error("the prompt is empty");
+    if (args.run_in_background.value_or(false)) {
+        co_return co_await start_in_background(std::move(core), parent, std::move(session_id),
+                                               std::move(args), caller);
+    }
+    Subagent agent(std::move(core), *parent, session_id, std::move(args), *caller, nullptr);
+    SubagentResult ended = co_await agent.run();
+    JsonObject work = cubepi::detail::work_json(ended);
+    AgentToolResult result = cubepi::detail::result_of(std::move(ended));
+    result.details.as_object()["subagent"] = std::move(work);
+    co_return result;
+}
+
+}  // namespace
+
+bool is_results_message(const Envelope& message) {
+    return message.rest.contains(results_key) && message.content_text() == results_text;
+}
+
+Envelope results_message(const Envelope& message, const std::string& session_id) {
+    Envelope made{std::string(results_text)};
+    made.session_id = session_id;
+    made.channel = message.channel;
+    made.chat_id = message.chat_id;
+    made.output_channel = message.output_channel;
+    made.context = message.context;
+    made.context.erase(date_key);
+    made.is_active = true;
+    made.from_operator = false;
+    made.rest[results_key] = true;
+    return made;
+}
+
+AgentTool subagent_tool(std::shared_ptr<BuiltinCore> core, std::string session_id,
+                        TurnState& state) {
+    Json schema = cubepi::json_schema_of<SubagentArgs>();
+    cubepi::describe(schema, "prompt", "The task, with all that the agent has to know of it.");
+    cubepi::describe(schema, "model", "Another model's id. Default: the one of this conversation.");
+    cubepi::describe(
+        schema, "session",
+        "temp: nothing of it is kept. inherit: it knows this conversation, and what it "
+        "says stays in it. Any other text: a conversation of that name within this "
+        "one, which it continues with.");
+    cubepi::describe(schema, "allowed_tools",
+                     "The tools that it may use. Default: all but this one.");
+    cubepi::describe(schema, "allowed_skills", "The skills listed in its prompt. Default: all.");
+    cubepi::describe(schema, "name", "A short name, for the user.");
+    if (core->options().subagents.max_background != 0 && !is_temporary(session_id)) {
+        cubepi::describe(schema, "run_in_background", cubepi::detail::background_text);
+    } else {
+        schema.as_object().at("properties").as_object().erase("run_in_background");
+    }
+    TurnState* const parent = &state;
+    const auto call = [core, session_id, parent](JsonObject arguments,
+                                                 cubepi::ToolContext& caller) {
+        return call_subagent(core, parent, session_id, std::move(arguments), &caller);
+    };
+    AgentTool made = cubepi::tool(std::string(cubepi::detail::subagent_tool_name),
+                                  "Has another agent do a task of its own and returns what it "
+                                  "says. By default it knows nothing of this conversation.",
+                                  std::move(schema), call)
+                         .risk(cubepi::ToolRisk::writes)
+                         .replay(cubepi::ReplayPolicy::idempotent);
+    // It has limits of its own.
+    made.time_limit = std::chrono::milliseconds(0);
+    return made;
+}
+
+}  // namespace bub::detail
