@@ -15,6 +15,7 @@
 #include <bub/tape/turn_transaction.hpp>
 #include <cubepi/hitl/confirm_tool_calls.hpp>
 #include <cubepi/middleware/detail/subagent_run.hpp>
+#include <cubepi/middleware/goal.hpp>
 #include <cubepi/provider/answer_end.hpp>
 #include <cubepi/tracing/meter.hpp>
 #include <cubepi/tracing/tracer.hpp>
@@ -101,7 +102,7 @@ private:
     cubepi::PromptOptions run_options(std::string run_id) const;
     Task<> remember(cubepi::AgentOptions& options);
     std::vector<cubepi::AgentTool> tools(const std::filesystem::path& directory);
-    void add_plans(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools) const;
+    void add_plans(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools);
     Task<std::string> system_prompt();
     Task<> finish();
     void finish_answer(const cubepi::AssistantMessage& answer);
@@ -145,6 +146,7 @@ private:
     void notice(std::string_view code, std::string text, JsonObject details);
     void steer(cubepi::Message message);
     Task<> on_agent_event(cubepi::AgentEvent event);
+    void tell_goal(cubepi::AgentEvent end);
     void translate(const cubepi::AgentEvent& event);
     void note_answer(const cubepi::HitlAnswerEvent& given);
     void note_end(const cubepi::HitlRequest& request, std::string_view outcome);
@@ -180,7 +182,8 @@ private:
     std::vector<Steered> steered_;           ///< messages received during the turn
     std::vector<cubepi::Message> repeated_;  ///< those to repeat after a hand-off
     std::unique_ptr<SummaryModel> summarizer_;
-    std::unique_ptr<HandOff> hand_off_;  ///< not null while the model writes the summary
+    std::unique_ptr<HandOff> hand_off_;            ///< not null while the model writes the summary
+    std::optional<cubepi::GoalState> ended_goal_;  ///< that was achieved or given up in the run
     TurnStatus status_ = TurnStatus::cancelled;
     bool begun_ = false;
     bool suspends_ =
