@@ -207,6 +207,14 @@ void show_in_use(const Report& report, const ModelSources& sources) {
         report.plain("max_turns: " + std::to_string(*limit.value) + source_text(limit.by));
     if (const auto& limit = settings.max_tokens; limit.value)
         report.plain("max_tokens: " + std::to_string(*limit.value) + source_text(limit.by));
+    const ConfigFile& config = sources.config;
+    if (const auto& limit = config.max_repeated_calls) {
+        report.plain(
+            "max_repeated_calls: " + (*limit == 0 ? std::string("false") : std::to_string(*limit)) +
+            source_text(config_origin));
+    }
+    if (config.memory) report.plain("memory: true" + source_text(config_origin));
+    if (!config.todos) report.plain("todos: false" + source_text(config_origin));
 }
 
 /// Lists the environment of commands, and the variables that are removed from it.

@@ -13,9 +13,11 @@
 
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/net/http_client.hpp>
 
 #include "echo_model.hpp"
 #include "fake_bot_server.hpp"
+#include "gateway/control_server.hpp"
 #include "gateway_process.hpp"
 
 namespace cubepi::gateway_tests {
@@ -149,6 +151,61 @@ TEST(GatewayMessages, D97_MessageWithoutAnswer_ShowsItsState) {
     EXPECT_EQ(wait_for_state(port, "key-two", "answered").text(), "re: two");
 }
 
+/// Follows the events of the message "one".
+Task<HttpReply> events_of_one(std::uint16_t port) {
+    HttpRequest request("POST", "http://127.0.0.1:" + std::to_string(port) + "/v1/messages");
+    request.headers.set("authorization", "Bearer 0123456789abcdef");
+    request.headers.set("idempotency-key", "key-one");
+    request.headers.set("accept", "text/event-stream");
+    request.body = R"({"session": "s1", "text": "one", "user": "ann"})";
+    HttpClient client;
+    HttpResponse response = co_await client.send(std::move(request));
+    HttpReply reply;
+    reply.status = response.status;
+    for (bool more = true; more;) more = co_await response.body->read(reply.body);
+    co_return reply;
+}
+
+TEST(GatewayMessages, D97_ReleasedMessage_IsReadAndFollowed) {
+    const GatewayHome home;
+    EchoModel model;
+    model.hold("one");
+    std::vector<std::future<HttpReply>> lost;
+    for (const std::size_t turn : {1U, 2U}) {
+        GatewayProcess gateway(home, model.flags());
+        const std::uint16_t port = gateway.wait_until_running();
+        if (turn == 1) lost.push_back(ask_later(port, "one"));
+        (void)model.wait_for("one", turn);
+        gateway.kill();
+    }
+    GatewayProcess gateway(home, model.flags());
+    const std::uint16_t port = gateway.wait_until_running();
+    EXPECT_EQ(wait_for_state(port, "key-one", "held").status, 202);
+    EXPECT_EQ(ask(port, "two").text(), "re: two");
+    const JsonObject held = app::call_gateway(home.socket(), JsonObject{{"command", "held"}});
+    const std::string id(held.at("messages").at(0).at("id").as_string());
+    EXPECT_EQ(run_command(home, {"gateway", "release", id}).status, 0);
+    (void)model.wait_for("one", 3);
+    EXPECT_EQ(wait_for_state(port, "key-one", "running").status, 202);
+    auto events = std::async(std::launch::async, [port] { return run(events_of_one(port)); });
+    model.release();
+    const HttpReply followed = events.get();
+    EXPECT_EQ(followed.status, 200) << followed.body;
+    EXPECT_NE(followed.body.find("event: message\n"), std::string::npos) << followed.body;
+    EXPECT_NE(followed.body.find("re: one"), std::string::npos) << followed.body;
+    EXPECT_NE(followed.body.find("event: done\n"), std::string::npos) << followed.body;
+    const HttpReply read = wait_for_state(port, "key-one", "answered");
+    EXPECT_EQ(read.text(), "re: one") << read.body;
+    // The late message is repeated in the history, under an id with which it is read too.
+    const HttpReply history = get(port, "/v1/sessions/s1");
+    EXPECT_NE(history.body.find(R"("message":"key-one+")"), std::string::npos) << history.body;
+    const HttpReply repeated = get(port, "/v1/messages/key-one+");
+    EXPECT_EQ(repeated.status, 200) << repeated.body;
+    EXPECT_EQ(repeated.text(), "re: one") << repeated.body;
+    EXPECT_EQ(repeated.json().at("id"), "key-one");
+    EXPECT_EQ(get(port, "/v1/messages/unknown+").status, 404);
+}
+
 TEST(GatewayMessages, D97_AnswerOfInbox_ReachesTheClient) {
     const GatewayHome home;
     {
@@ -247,8 +304,13 @@ TEST(GatewayStop, D96_StoppedTurn_IsNeverRetried) {
     }
     GatewayProcess gateway(home, model.flags());
     const std::uint16_t port = gateway.wait_until_running();
-    for (const char* id : {"key-one", "key-three", "key-five"})
-        EXPECT_EQ(state_of(get(port, std::string("/v1/messages/") + id)), "failed");
+    for (const char* id : {"key-one", "key-three", "key-five"}) {
+        const HttpReply failed = get(port, std::string("/v1/messages/") + id);
+        EXPECT_EQ(state_of(failed), "failed");
+        EXPECT_EQ(failed.body.find("technical problem"), std::string::npos) << failed.body;
+    }
+    const HttpReply history = get(port, "/v1/sessions/s1");
+    EXPECT_EQ(history.body.find("technical problem"), std::string::npos) << history.body;
     model.release();
     EXPECT_EQ(ask(port, "four").text(), "re: four");
     for (const char* text : {"one", "three", "five"}) EXPECT_EQ(model.count(text), 1u) << text;

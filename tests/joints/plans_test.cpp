@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -51,6 +53,30 @@ TEST(Plans, D117_RemindersInTwoProcesses_KeepPrefix) {
     EXPECT_NE(server.requests()[7].find("was not updated for 5 turns"), std::string::npos);
 }
 
+TEST(Plans, StepsAfterLongList_DoNotStoreItAgain) {
+    Home home;
+    home.set("OPENAI_API_KEY", "key");
+    const std::string content(20'000, 'x');
+    std::vector<std::string> answers = {chat_answer(
+        "", {{"write_todos",
+              R"({"todos": [{"content": ")" + content + R"(", "status": "in_progress"}]})"}})};
+    for (int i = 0; i < 4; ++i)
+        answers.push_back(chat_answer("", {{"tape_info", "{}", "call_" + std::to_string(i)}}));
+    answers.push_back(chat_answer("Done."));
+    ModelServer server(answers);
+    EXPECT_EQ(run_at(home, server, {"-s", "s1", "go"}).status, 0);
+    std::size_t states = 0;
+    for (const auto& file : std::filesystem::directory_iterator(home.tapes())) {
+        if (file.path().extension() != ".jsonl") continue;
+        std::ifstream lines(file.path());
+        for (std::string line; std::getline(lines, line);) {
+            const bool is_state = line.find("\"cubepi.extra") != std::string::npos;
+            if (is_state && line.find(content) != std::string::npos) ++states;
+        }
+    }
+    EXPECT_EQ(states, 1u);
+}
+
 TEST(Plans, D119_GoalOfPrompt_IsEvaluatedAndKeepsPrefix) {
     Home home;
     home.set("OPENAI_API_KEY", "key");
@@ -71,6 +97,34 @@ TEST(Plans, D119_GoalOfPrompt_IsEvaluatedAndKeepsPrefix) {
     EXPECT_NE(state.out.find("Goal (active, 1 of 10 evaluations): write a file"), std::string::npos)
         << state.out << state.err;
     EXPECT_EQ(server.requests().size(), bodies.size());
+}
+
+TEST(Plans, D119_ExhaustedGoal_IsReported) {
+    Home home;
+    home.set("OPENAI_API_KEY", "key");
+    std::vector<std::string> answers;
+    for (int i = 0; i < 10; ++i) {
+        answers.push_back(chat_answer("Tried."));
+        answers.push_back(chat_answer(
+            "", {{"structured_output", R"({"achieved": false, "reason": "no file"})"}}));
+    }
+    ModelServer server(answers);
+    const Piped done = run_at(home, server, {"-s", "s1", "/goal write a file"});
+    EXPECT_EQ(done.status, 0) << done.err;
+    EXPECT_NE(done.err.find("! The goal is given up: no file"), std::string::npos) << done.err;
+    EXPECT_EQ(server.requests().size(), 20u);
+}
+
+TEST(Plans, Doctor_NamesTheirSettings) {
+    Home home;
+    home.set("OPENAI_API_KEY", "key");
+    terminal_tests::write_file(
+        home.config(),
+        "provider: openai\nmodel: m\nmax_repeated_calls: 3\nmemory: true\ntodos: false\n");
+    const Piped doctor = terminal_tests::run_piped(home, {"doctor", "--offline"});
+    for (const char* line : {"max_repeated_calls: 3 (config.yaml)", "memory: true (config.yaml)",
+                             "todos: false (config.yaml)"})
+        EXPECT_NE(doctor.out.find(line), std::string::npos) << line << "\n" << doctor.out;
 }
 
 TEST(Plans, TodosOffInConfiguration_ToolIsNotOffered) {

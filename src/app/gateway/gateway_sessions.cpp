@@ -42,7 +42,8 @@ JsonObject output_of(std::string_view kind, std::string text) {
 
 /// Returns what a client is told about a failure that the tape describes (D98).
 std::string shown_failure(std::string recorded, bool with_details) {
-    return with_details || recorded.empty() ? std::move(recorded) : std::string(general_failure);
+    const bool is_neutral = recorded.empty() || recorded == bub::ended_turn_text;
+    return with_details || is_neutral ? std::move(recorded) : std::string(general_failure);
 }
 
 /// Sets the members of a message whose turn has ended.
@@ -98,8 +99,11 @@ HistoryMessage history_message(const Message& message, bool with_details) {
         for (const ToolCall* const call : answer->tool_calls())
             calls.push_back({call->id.str(), call->name.str()});
         if (!calls.empty()) made.calls = std::move(calls);
-        if (!answer->error_message.empty())
+        if (answer->stop_reason == stop_reason::aborted) {
+            made.error = std::string(bub::ended_turn_text);
+        } else if (!answer->error_message.empty()) {
             made.error = shown_failure(answer->error_message.str(), with_details);
+        }
     } else if (const ToolResultMessage* const result = message.tool_result()) {
         made.role = "tool";
         made.call = result->tool_call_id.str();
@@ -163,8 +167,16 @@ const char* state_of(bub::MessageProgress progress) {
 
 Task<std::optional<JsonObject>> GatewaySessions::message(std::string id) {
     std::optional<JsonObject> none;
-    Task<std::optional<bub::FoundMessage>> finding = instance_.manager().find_message(channel, id);
-    const std::optional<bub::FoundMessage> found = co_await std::move(finding);
+    std::optional<bub::FoundMessage> found;
+    // In the history a message that was repeated has the id of the repetition, such as KEY+ (D42).
+    constexpr std::size_t most_repetitions = 8;
+    for (std::size_t repetitions = 0; repetitions <= most_repetitions; ++repetitions) {
+        Task<std::optional<bub::FoundMessage>> finding =
+            instance_.manager().find_message(channel, id);
+        found = co_await std::move(finding);
+        if (found || !id.ends_with('+')) break;
+        id.pop_back();
+    }
     // Logs of older versions do not have the session of a finished message.
     if (!found || found->message.chat_id.value_or("").empty()) co_return none;
     JsonObject message;
@@ -173,14 +185,15 @@ Task<std::optional<JsonObject>> GatewaySessions::message(std::string id) {
     message["state"] = state_of(found->progress);
     if (found->progress != bub::MessageProgress::finished) co_return message;
     const bub::Tape tape = co_await instance_.tape_of(found->session_id);
-    std::optional<bub::RecordedReply> reply =
-        co_await bub::find_reply(tape, bub::input_id_of(found->message));
+    // In this order: without an open question its answer was received, whose turn runs or has recorded the reply.
+    const std::vector<PendingRequest> open = co_await open_requests(tape);
     const bub::TurnSnapshot session = instance_.manager().snapshot(found->session_id);
     const bool is_busy = session.is_running || session.pending_count > 0;
+    std::optional<bub::RecordedReply> reply =
+        co_await bub::find_reply(tape, bub::input_id_of(found->message));
     if (!reply) reply.emplace();
     set_reply(message, *reply, instance_.settings().show_error_details);
     if (reply->answered || reply->run_id.empty()) co_return message;
-    const std::vector<PendingRequest> open = co_await open_requests(tape);
     set_questions(message, open, reply->run_id);
     // A run continues in the turn of the answer to its question.
     if (message.at("state") == "failed" && reply->failure.empty() && is_busy) {

@@ -11,6 +11,7 @@
 
 #include <bub/builtin/builtin.hpp>
 #include <bub/builtin/builtin_test_support.hpp>
+#include <bub/builtin/recorded_reply.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <bub/tape/memory_tape_store.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
@@ -351,6 +352,86 @@ TEST_F(SameInput, D90_InterruptedInputBeforeAnother_GetsItsOwnRun) {
     EXPECT_EQ(take(update("3", "More?")).model_output, "Third.");
     EXPECT_EQ(take(update("1")).model_output, "A box.") << "it is answered";
     EXPECT_EQ(faux.call_count(), 3u);
+}
+
+/// A store on whose tape a run ends while a reader looks for its end.
+class EndsRun final : public TapeStore {
+public:
+    /// Appended when a run is looked up.
+    std::vector<TapeEntry> end;
+
+    Task<std::vector<std::string>> all_tapes() override { return inner_.all_tapes(); }
+    Task<std::vector<TapeEntry>> fetch(std::string tape, TapeQuery query) override {
+        return inner_.fetch(std::move(tape), std::move(query));
+    }
+    Task<TapePosition> append(std::string tape, std::vector<TapeEntry> entries,
+                              TapeAppend options) override {
+        return inner_.append(std::move(tape), std::move(entries), std::move(options));
+    }
+    Task<TapePosition> position(std::string tape) override {
+        return inner_.position(std::move(tape));
+    }
+    Task<Json> edit_state(std::string tape, std::function<Json(JsonObject&)> edit) override {
+        return inner_.edit_state(std::move(tape), std::move(edit));
+    }
+    Task<JsonObject> read_state(std::string tape) override {
+        return inner_.read_state(std::move(tape));
+    }
+    Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override {
+        return inner_.list_requests(std::move(query));
+    }
+    Task<std::optional<TapeEntry>> find_run(std::string tape, std::string run_id) override {
+        if (!end.empty()) {
+            TapeAppend options;
+            std::vector<TapeEntry> entries = std::move(end);
+            end.clear();
+            (void)co_await inner_.append(tape, std::move(entries), std::move(options));
+        }
+        std::optional<TapeEntry> found =
+            co_await inner_.find_run(std::move(tape), std::move(run_id));
+        co_return found;
+    }
+
+private:
+    MemoryTapeStore inner_;
+};
+
+TEST_F(SameInput, D97_RunThatEndsMeanwhile_HasItsText) {
+    MessageList answer;
+    answer.push_back(Message(faux_assistant_message("A box.")).with_run_id("r1"));
+    const auto other = std::make_shared<MemoryTapeStore>();
+    TapeCheckpointer source(other);
+    cubepi::run(source.append("w__s", std::move(answer), cubepi::AppendOptions()));
+    std::vector<TapeEntry> end = cubepi::run(other->fetch("w__s", TapeQuery()));
+    end.push_back(event_entry("cubepi.run", JsonObject{{"run_id", "r1"}, {"status", "complete"}}));
+    const auto store = std::make_shared<EndsRun>();
+    TapeCheckpointer memory(store);
+    MessageList asked_messages;
+    asked_messages.push_back(question().with_run_id("r1"));
+    cubepi::run(memory.append("w__s", std::move(asked_messages), cubepi::AppendOptions()));
+    store->end = std::move(end);
+    const std::optional<RecordedReply> reply =
+        cubepi::run(find_reply(Tape(store, "w__s"), "mail:1"));
+    ASSERT_TRUE(reply);
+    EXPECT_TRUE(reply->answered);
+    EXPECT_EQ(reply->text, "A box.");
+}
+
+TEST_F(SameInput, D119_LateGoal_IsSet) {
+    leave_turn({cubepi::user_message("/goal find a box", "mail:1"), look(), seen()});
+    std::vector<cubepi::FauxStep> steps;
+    steps.emplace_back("Second.");
+    steps.push_back(noting("A box."));
+    steps.emplace_back(faux_assistant_message(
+        cubepi::faux_tool_call("structured_output",
+                               {{"achieved", true}, {"reason", "it is there"}}),
+        cubepi::stop_reason::tool_use));
+    add_builtin(std::move(steps));
+    EXPECT_EQ(take(update("2", "And now?")).model_output, "Second.");
+    EXPECT_EQ(take(update("1", "/goal find a box")).model_output, "A box.");
+    EXPECT_TRUE(asked.back().text().starts_with("[This message is late")) << asked.back().text();
+    EXPECT_TRUE(asked.back().text().ends_with("]\nfind a box")) << asked.back().text();
+    EXPECT_EQ(faux.pending_response_count(), 0u) << "the goal was evaluated";
 }
 
 TEST_F(SameInput, D90_InterruptedLateTurn_IsResumedUnlessAnotherFollows) {

@@ -2,10 +2,14 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include <bub/tape/tape.hpp>
 
 namespace bub {
+
+/// RecordedReply::failure of a turn that its user or its process has ended.
+inline constexpr std::string_view ended_turn_text = "the turn was ended before it was complete";
 
 /// The answer to a message of a channel, as the tape of its session has it.
 struct RecordedReply {

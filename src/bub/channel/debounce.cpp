@@ -161,8 +161,10 @@ bool Debouncer::add(Envelope message) {
         if (idle_ && messages_.empty()) arm(now);
         return false;
     }
-    // The rules of the sender hold for the turn.
-    if (!messages_.empty() && sender_of(messages_.front()) != sender_of(message)) flush();
+    // The rules of the sender hold for the turn, and a goal begins its message.
+    const bool apart = !messages_.empty() && (sender_of(messages_.front()) != sender_of(message) ||
+                                              message.content_text().starts_with("/goal "));
+    if (apart) flush();
     const bool first = messages_.empty();
     if (first) first_ = now;
     const bool active = message.is_active;

@@ -76,6 +76,16 @@ TEST(Debounce, B26_MessagesOfSeveralSenders_StaySeparate) {
     EXPECT_EQ(desk.out, (Desk::Texts{"one\ntwo", "three\nfour", "five"}));
 }
 
+TEST(Debounce, D119_GoalAfterText_BeginsItsMessage) {
+    Desk desk;
+    desk.debouncer->add(text_message("hello"));
+    desk.debouncer->add(text_message("/goal write a file"));
+    EXPECT_EQ(desk.out, Desk::Texts{"hello"});
+    desk.debouncer->add(text_message("with tests"));
+    desk.wait(1s);
+    EXPECT_EQ(desk.out, (Desk::Texts{"hello", "/goal write a file\nwith tests"}));
+}
+
 TEST(Debounce, B14_MaxWait_LimitsTheDelay) {
     Desk desk;
     for (int i = 0; i < 20; ++i) {

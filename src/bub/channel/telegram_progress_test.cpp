@@ -97,12 +97,12 @@ TEST_F(TelegramProgress, SlowAnswer_IsEditedAndEndsExact) {
     EXPECT_EQ(api.rejected, 0u) << api.last_rejection;
 }
 
-/// A turn that writes a to-do list and then works, without text.
+/// A turn that writes a to-do list and then works, without text, until its run ends.
 class ListSource final : public EventSource {
 public:
     explicit ListSource(std::shared_ptr<cubepi::Clock> clock) : clock_(std::move(clock)) {}
     Task<std::optional<StreamEvent>> next() override {
-        if (++at_ == 3) co_return std::nullopt;
+        if (++at_ == 4) co_return std::nullopt;
         std::optional<StreamEvent> event(StreamEvent(event_kind::agent, {}));
         if (at_ == 1) {
             cubepi::ToolExecutionEndEvent end;
@@ -110,8 +110,11 @@ public:
             end.result = R"({"todos": [{"content": "read", "status": "completed"},
                                        {"content": "write", "status": "in_progress"}]})";
             event->agent_event = std::make_shared<const cubepi::AgentEvent>(std::move(end));
-        } else {
+        } else if (at_ == 2) {
             co_await clock_->sleep_for(std::chrono::seconds(10));
+        } else {
+            event->agent_event =
+                std::make_shared<const cubepi::AgentEvent>(cubepi::AgentEndEvent());
         }
         co_return event;
     }
@@ -136,6 +139,26 @@ TEST_F(TelegramProgress, ListOfModel_IsShownUntilAnswer) {
     });
     EXPECT_EQ(seen, std::vector<std::string>{"✓ read\n▸ write \u2026"});
     EXPECT_EQ(api.texts(7), std::vector<std::string>{"All done."});
+}
+
+TEST_F(TelegramProgress, OutputDuringTurn_LeavesListOfModel) {
+    std::vector<std::string> seen;
+    serve([&](Fixture&) -> Task<> {
+        const Envelope inbound = message(7);
+        channel->begin_turn(inbound);
+        EventStream stream =
+            channel->stream_events(inbound, EventStream(std::make_unique<ListSource>(clock)));
+        (void)co_await stream.next();
+        (void)co_await stream.next();
+        co_await answer(7, "A note of a plugin.");
+        seen = api.texts(7);
+        while (std::optional<StreamEvent> event = co_await stream.next()) {
+        }
+        co_await answer(7, "All done.");
+        channel->end_turn(message(7), nullptr);
+    });
+    EXPECT_EQ(seen, (std::vector<std::string>{"✓ read\n▸ write \u2026", "A note of a plugin."}));
+    EXPECT_EQ(api.texts(7), (std::vector<std::string>{"All done.", "A note of a plugin."}));
 }
 
 TEST_F(TelegramProgress, Group_GetsFewerEdits) {

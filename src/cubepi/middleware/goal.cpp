@@ -160,7 +160,8 @@ std::string goal_text(const GoalState& goal) {
 GoalMiddleware::GoalMiddleware(GoalOptions options)
     : models{std::move(options.evaluator)},
       max_evaluations_(options.max_evaluations),
-      user_text_(std::move(options.user_text)) {}
+      user_text_(std::move(options.user_text)),
+      on_end_(std::move(options.on_end)) {}
 
 std::optional<GoalState> GoalMiddleware::goal_in(const JsonObject& extra) {
     const Json* stored = extra.if_contains(state_key);
@@ -215,6 +216,7 @@ Task<MessageList> GoalMiddleware::on_run_end(HookContext& context) const {
             "The goal is not achieved yet: " + goal->last_reason + " Continue.", continuation));
     }
     context.extra[state_key] = to_json(*goal);
+    if (on_end_ && goal->status != GoalStatus::active) on_end_(*goal);
     co_return more;
 }
 

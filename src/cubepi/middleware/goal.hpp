@@ -35,6 +35,8 @@ struct GoalOptions {
     int max_evaluations = 10;
     /// For a host that begins messages with a text of its own. Null: the whole text is the user's.
     GoalTextFunction user_text = {};
+    /// Called when a goal is achieved or exhausted, before the run ends. Must not block.
+    std::function<void(const GoalState& goal)> on_end = {};
 };
 
 /// Middleware that works toward a goal: a user message `/goal CONDITION` sets one, and whenever a run would end, the evaluator
@@ -62,6 +64,7 @@ public:
 private:
     int max_evaluations_;
     GoalTextFunction user_text_;
+    std::function<void(const GoalState& goal)> on_end_;
 };
 
 /// Returns true for a message by which a goal continues its run.

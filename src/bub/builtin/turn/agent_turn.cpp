@@ -60,6 +60,14 @@ std::string late_text(std::string_view text) {
            std::string(text.substr(context));
 }
 
+/// Returns what the user wrote of a message.
+std::string_view text_of_user(std::string_view text) {
+    text = without_context(text);
+    if (text.starts_with(late_mark))
+        text.remove_prefix(std::min(late_mark.size() + 1, text.size()));
+    return text;
+}
+
 Prompt marked_late(const Prompt& prompt) {
     if (const std::string* text = prompt.if_text()) return Prompt(late_text(*text));
     JsonArray parts = *prompt.if_parts();
@@ -448,8 +456,7 @@ void AgentTurn::end_silently() {
 }
 
 /// Adds the to-do list and the goal of the session.
-void AgentTurn::add_plans(cubepi::AgentOptions& options,
-                          std::vector<cubepi::AgentTool>& tools) const {
+void AgentTurn::add_plans(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools) {
     const BuiltinOptions& chosen = core_->options();
     const bool is_taken =
         std::any_of(tools.begin(), tools.end(),
@@ -467,7 +474,8 @@ void AgentTurn::add_plans(cubepi::AgentOptions& options,
     if (chosen.max_goal_evaluations > 0) {
         cubepi::GoalOptions how{.evaluator = options.model};
         how.max_evaluations = chosen.max_goal_evaluations;
-        how.user_text = without_context;
+        how.user_text = text_of_user;
+        how.on_end = [this](const cubepi::GoalState& goal) { ended_goal_ = goal; };
         options.middleware.emplace_back(cubepi::GoalMiddleware(std::move(how)));
     }
 }

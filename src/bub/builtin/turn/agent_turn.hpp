@@ -15,6 +15,7 @@
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/turn_transaction.hpp>
 #include <cubepi/hitl/confirm_tool_calls.hpp>
+#include <cubepi/middleware/goal.hpp>
 #include <cubepi/provider/answer_end.hpp>
 #include <cubepi/tracing/meter.hpp>
 #include <cubepi/tracing/tracer.hpp>
@@ -99,7 +100,7 @@ private:
     cubepi::PromptOptions run_options(std::string run_id) const;
     Task<> remember(cubepi::AgentOptions& options);
     std::vector<cubepi::AgentTool> tools(const std::filesystem::path& directory);
-    void add_plans(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools) const;
+    void add_plans(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools);
     void add_tasks(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools);
     bool has_tasks() const;
     bool take_results(cubepi::Message& message);
@@ -138,6 +139,7 @@ private:
     Task<> remove_tapes(std::vector<std::string> tapes);
     Task<> note_compaction(const cubepi::Notice& notice);
     Task<> on_agent_event(cubepi::AgentEvent event);
+    void tell_goal(cubepi::AgentEvent end);
     void translate(const cubepi::AgentEvent& event);
     void note_answer(const cubepi::HitlAnswerEvent& given);
     void note_end(const cubepi::HitlRequest& request, std::string_view outcome);
@@ -166,6 +168,7 @@ private:
     cubepi::Message message_;   ///< the prompt of the current run
     std::string run_id_;        ///< of the run that this turn continues; empty: none
     cubepi::MessageList made_;  ///< by a turn that inherits
+    std::optional<cubepi::GoalState> ended_goal_;  ///< that was achieved or given up in the run
     TurnStatus status_ = TurnStatus::cancelled;
     bool begun_ = false;
     bool suspends_ =

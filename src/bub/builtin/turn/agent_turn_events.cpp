@@ -263,7 +263,24 @@ void AgentTurn::note_answer(const cubepi::HitlAnswerEvent& given) {
     push(event_kind::answered, std::move(data), nullptr);
 }
 
+/// Tells the user, before the end of the run, that its goal is achieved or given up.
+void AgentTurn::tell_goal(cubepi::AgentEvent end) {
+    const std::optional<cubepi::GoalState> goal = std::exchange(ended_goal_, std::nullopt);
+    if (!goal) return;
+    const bool achieved = goal->status == cubepi::GoalStatus::achieved;
+    cubepi::NoticeEvent body;
+    body.notice.code = achieved ? "goal_achieved" : "goal_exhausted";
+    body.notice.text =
+        (achieved ? "The goal is achieved: " : "The goal is given up: ") + goal->last_reason;
+    body.notice.details["condition"] = goal->condition;
+    body.notice.details["evaluations"] = goal->evaluations;
+    end.body = std::move(body);
+    push(event_kind::agent, JsonObject(),
+         std::make_shared<const cubepi::AgentEvent>(std::move(end)));
+}
+
 void AgentTurn::translate(const cubepi::AgentEvent& event) {
+    if (event.type() == cubepi::AgentEventType::agent_end) tell_goal(event);
     const auto source = std::make_shared<const cubepi::AgentEvent>(event);
     if (const std::string_view* delta = event.text_delta()) {
         // The texts of a turn's steps are separated in the turn's output (B19).

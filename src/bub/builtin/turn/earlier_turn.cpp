@@ -27,8 +27,7 @@ bool is_broken_off(const cubepi::AssistantMessage& answer) {
 
 std::string problem_of(const cubepi::AssistantMessage& answer) {
     if (!is_broken_off(answer)) return {};
-    if (answer.stop_reason == cubepi::stop_reason::aborted)
-        return "the turn was ended before it was complete";
+    if (answer.stop_reason == cubepi::stop_reason::aborted) return std::string(ended_turn_text);
     return answer.error_message.empty() ? "the model failed" : answer.error_message.str();
 }
 
@@ -127,6 +126,15 @@ Task<InputIds> find_input(std::shared_ptr<TapeStore> store, std::string tape, st
     co_return found;
 }
 
+Task<EarlierTurn> read_turn(Tape tape, InputIds input) {
+    const Tail tail = co_await read_tail(tape.store(), tape.name(), input.first);
+    EarlierTurn turn;
+    turn.message_id = input.ids.back();
+    read_answers(turn, tail.messages, input.ids);
+    turn.joined = !turn.run_id.empty() && tail.run_before == turn.run_id;
+    co_return turn;
+}
+
 }  // namespace
 
 Task<std::optional<EarlierTurn>> find_earlier_turn(Tape tape, std::string input_id) {
@@ -135,13 +143,12 @@ Task<std::optional<EarlierTurn>> find_earlier_turn(Tape tape, std::string input_
     if (!store) co_return found;
     const InputIds input = co_await find_input(store, tape.name(), std::move(input_id));
     if (input.ids.empty()) co_return found;
-    const Tail tail = co_await read_tail(tape.store(), tape.name(), input.first);
-    found.emplace();
-    found->message_id = input.ids.back();
-    read_answers(*found, tail.messages, input.ids);
-    found->joined = !found->run_id.empty() && tail.run_before == found->run_id;
+    found = co_await read_turn(tape, input);
     const std::optional<TapeEntry> run = co_await store->find_run(tape.name(), found->run_id);
-    if (says_complete(run)) found->answered = true;
+    if (!says_complete(run)) co_return found;
+    // Its last messages may have been written since they were read.
+    if (!found->answered) found = co_await read_turn(tape, input);
+    found->answered = true;
     co_return found;
 }
 

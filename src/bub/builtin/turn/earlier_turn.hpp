@@ -13,7 +13,7 @@ namespace bub::detail {
 /// The state of an input that is already on the tape because a process was killed during or after its turn.
 struct EarlierTurn {
     std::string message_id =
-        {};  ///< of the user message; after a hand-off it is repeated under another id
+        {};  ///< of the newest user message; a repeated input has another id, see next_message_id()
     std::string run_id = {};
     std::vector<std::string> texts = {};  ///< the model's complete answers, oldest first
     std::optional<cubepi::AssistantMessage> last = {};  ///< of them, also without text
@@ -44,7 +44,7 @@ struct EarlierAnswer : EarlierTurn {
 /// Returns nothing if the newest answer on the tape is another one.
 Task<std::optional<EarlierAnswer>> find_earlier_answer(Tape tape, std::string input_id);
 
-/// Returns the id under which the same input is repeated after a hand-off.
+/// Returns the id under which the same input is repeated: after a hand-off in its turn (D42), and when it is late (D90).
 std::string next_message_id(const std::string& message_id);
 
 /// The id of the prompt of a sub-agent that inherits the conversation begins so. It is not an input of its own.

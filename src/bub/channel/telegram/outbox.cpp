@@ -211,6 +211,8 @@ void Outbox::on_event(const TurnPtr& turn, const StreamEvent& event) {
         show_outcome(*turn, answer);
     }
     if (!options_.shows_progress) return;
+    if (event.agent_event && event.agent_event->type() == cubepi::AgentEventType::agent_end)
+        turn->run_ended = true;
     const auto* ended =
         event.agent_event ? event.agent_event->get_if<cubepi::ToolExecutionEndEvent>() : nullptr;
     const auto todos = ended ? cubepi::todos_set_by(*ended) : std::nullopt;
@@ -273,7 +275,10 @@ std::shared_ptr<LiveAnswer> Outbox::take_live(const Envelope& message) {
     const auto found = turns_.find(message.session_id.value_or(""));
     if (found == turns_.end() || !found->second->live || is_resent(message)) return nullptr;
     Turn& turn = *found->second;
-    if (message.kind == envelope_kind::error || !message.content_text().starts_with(turn.text))
+    // A to-do list alone is the beginning of no output but the answer, which follows the end of the run.
+    const bool is_other = turn.text.empty() && !turn.run_ended;
+    if (message.kind == envelope_kind::error || is_other ||
+        !message.content_text().starts_with(turn.text))
         return nullptr;
     return std::exchange(turn.live, nullptr);
 }

@@ -44,6 +44,7 @@ private:
         std::int64_t reply_to = 0;     ///< the message of a group that the first output answers
         std::string callback_id = {};  ///< of a press that is not answered yet
         bool shows_outcome = false;
+        bool run_ended = false;
     };
     using TurnPtr = std::shared_ptr<Turn>;
     using ProgressPtr = std::shared_ptr<SendProgress>;
