@@ -175,7 +175,7 @@ struct BuiltinOptions {
     /// turn writes the summaries. Absent: a request that does not fit is a failure.
     std::optional<cubepi::CompactionOptions> compaction = cubepi::CompactionOptions();
     /// Returns the context window of the model of a turn, in tokens, or nothing if it is unknown. Null: that of the model.
-    std::function<std::optional<std::int64_t>(const cubepi::Model& model)> context_window = {};
+    std::function<std::optional<std::int64_t>(const cubepi::BoundModel& model)> context_window = {};
     /// Offers the tool `write_todos` to the model, and the command `,todo` (cubepi/middleware/todo_list.hpp). Each session has its
     /// own list; subagents have none.
     bool with_todos = true;

@@ -150,7 +150,7 @@ TEST_F(Compacts, D113_ShareOfWindow_CompactsBeforeARefusal) {
     std::vector<cubepi::FauxStep> steps;
     for (int i = 0; i < 40; ++i) steps.push_back(answer("noted"));
     BuiltinOptions options;
-    options.context_window = [](const cubepi::Model&) { return 20'000; };
+    options.context_window = [](const cubepi::BoundModel&) { return 20'000; };
     start(std::move(steps), std::move(options));
     for (int i = 0; i < 20 && notices_of("compaction").empty(); ++i)
         (void)ask(long_text("item" + std::to_string(i)));
@@ -177,6 +177,47 @@ TEST_F(Compacts, D113_CommandWithInstructions_CompactsAndUndoes) {
     (void)ask("all of it?");
     EXPECT_GT(asked[5].texts.size(), 8u);
     EXPECT_EQ(asked[5].texts[0].find("Ports: 4711."), std::string::npos);
+}
+
+/// The instructions are a sentence; the summary is paid for, and its tokens are on the tape.
+TEST_F(Compacts, D113_CommandWithApostrophe_CountsItsCost) {
+    std::vector<cubepi::FauxStep> steps;
+    for (int i = 0; i < 3; ++i) steps.push_back(answer("noted"));
+    steps.push_back(answer("Ids: 4711."));
+    start(std::move(steps));
+    for (int i = 0; i < 3; ++i) (void)ask(long_text("item" + std::to_string(i)));
+    ASSERT_EQ(results.size(), 3u);
+    const std::size_t calls = count(tape("cli:chat"), entry_kind::event, "run");
+    const std::string output = say(",compact keep the user's ids").model_output;
+    EXPECT_TRUE(output.starts_with("compacted the conversation")) << output;
+    EXPECT_NE(asked[3].texts[0].find("What matters to the user: keep the user's ids"),
+              std::string::npos);
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::event, "run"), calls + 1);
+    ASSERT_EQ(results.size(), 4u);
+    EXPECT_GT(results[3].usage.input_tokens.value_or(0), 1'000);
+    EXPECT_TRUE(results[3]);
+    EXPECT_FALSE(results[3].text().empty());
+}
+
+TEST_F(Compacts, D113_InheritingSubagent_ContinuesFromTheSummary) {
+    std::vector<cubepi::FauxStep> steps;
+    steps.push_back(answer("noted"));
+    steps.push_back(overflow());
+    steps.push_back(answer("The user prefers Postgres."));
+    steps.push_back(answer("as you wish"));
+    steps.push_back(answer(
+        test::calling("subagent", JsonObject{{"prompt", "look it up"}, {"session", "inherit"}})));
+    steps.push_back(answer("found"));
+    steps.push_back(answer("done"));
+    start(std::move(steps));
+    (void)ask(long_text("Postgres"));
+    (void)ask("continue");
+    EXPECT_EQ(ask("delegate"), "done");
+    ASSERT_EQ(asked.size(), 6u);
+    const Asked& child = asked[4];
+    EXPECT_NE(child.texts.back().find("look it up"), std::string::npos);
+    EXPECT_EQ(child.texts[0], asked[3].texts[0]) << "the same summary";
+    EXPECT_TRUE(child.texts[0].starts_with(cubepi::summary_prefix)) << child.texts[0];
 }
 
 TEST_F(Compacts, D113_NothingToCompact_SaysSo) {

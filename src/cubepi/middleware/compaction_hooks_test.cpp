@@ -49,10 +49,11 @@ struct Framer {
 
 /// Leaves out what is marked.
 struct Hider {
+    std::string word = "hidden";
     MessageList transform_context(MessageList messages, HookContext&) const {
         MessageList shown;
         for (const Message& message : messages) {
-            if (message.text().find("hidden") == std::string::npos) shown.push_back(message);
+            if (message.text().find(word) == std::string::npos) shown.push_back(message);
         }
         return shown;
     }
@@ -146,6 +147,19 @@ TEST(CompactionHooks, D110_MessagesOfEarlierHooks_Stay) {
     std::size_t notes = 0;
     for (const Message& message : sent) notes += message.text().starts_with("a note") ? 1 : 0;
     EXPECT_EQ(notes, 2u);
+}
+
+/// A request is smaller when a later hook leaves messages out: no server has cut it.
+TEST(CompactionHooks, D111_MessagesLeftOutLater_AreNotACut) {
+    Chat chat;
+    chat.options = CompactionOptions{.max_tokens_before_compact = 1'000'000};
+    chat.open();
+    EXPECT_TRUE(chat.prompt(words("private", 3'000)));
+    for (int i = 0; i < 8; ++i) EXPECT_TRUE(chat.prompt(words("item", 1'000)));
+    chat.after = {Hider{"private"}};
+    chat.open();
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(chat.prompt("next"));
+    EXPECT_TRUE(chat.notices->with("context_cut").empty());
 }
 
 TEST(CompactionHooks, D110_MessagesLeftOut_StayOut) {

@@ -102,15 +102,16 @@ JsonObject arguments_of(const AgentTool& tool, const std::vector<std::string>& w
     return arguments;
 }
 
-/// The instructions are a sentence without quotes, unless an argument is named.
-JsonObject compact_arguments(std::string_view line, const std::vector<std::string>& words) {
+/// The instructions are a sentence, whose apostrophes and quotes belong to it.
+JsonObject compact_arguments(std::string_view line) {
+    constexpr std::string_view undo = "undo=";
     JsonObject arguments;
-    const std::string_view rest =
-        cubepi::detail::trimmed(line.substr(std::min(line.size(), words[0].size())));
-    if (words.size() == 2 && words[1].starts_with("undo=")) {
-        arguments["undo"] = words[1].substr(5);
+    line.remove_prefix(std::min(line.size(), line.find_first_of(" \t\n")));
+    const std::string_view rest = cubepi::detail::trimmed(line);
+    if (rest.starts_with(undo)) {
+        arguments["undo"] = rest.substr(undo.size());
     } else if (!rest.empty()) {
-        arguments["what_matters"] = words.size() == 2 ? std::string_view(words[1]) : rest;
+        arguments["what_matters"] = rest;
     }
     return arguments;
 }
@@ -176,9 +177,8 @@ public:
             name = "shell";
             co_return co_await shell(std::move(line));
         }
-        const std::vector<std::string> words = words_of(line);
         JsonObject arguments =
-            name == "compact" ? compact_arguments(line, words) : arguments_of(*tool, words);
+            name == "compact" ? compact_arguments(line) : arguments_of(*tool, words_of(line));
         if (name == "tape_reset") {
             const bool agreed = co_await confirm_reset(line, arguments);
             if (!agreed) co_return std::string(not_run);

@@ -208,7 +208,7 @@ std::optional<cubepi::CompactionOptions> BuiltinCore::compaction(
     if (!how->summary_model) how->summary_model = model;
     if (!how->summary_model) return std::nullopt;
     if (!how->context_window && options_.context_window)
-        how->context_window = options_.context_window(model.spec());
+        how->context_window = options_.context_window(model);
     // A reference to each message would make every record on the tape longer.
     how->all_message_refs = false;
     return how;

@@ -266,6 +266,7 @@ Task<std::string> compact(std::shared_ptr<BuiltinCore> core, Tape tape, std::str
     std::optional<cubepi::CompactionOptions> options = core->compaction(core->model(*state));
     if (!options) throw cubepi::Error(ErrorCode::unsupported, "compaction is switched off");
     cubepi::CompactionMiddleware middleware(std::move(*options));
+    const cubepi::BoundModel writer = options->summary_model;
     cubepi::RunInfo run;
     run.run_id = core->runtime().ids->next();
     run.thread_id = tape.name();
@@ -276,8 +277,24 @@ Task<std::string> compact(std::shared_ptr<BuiltinCore> core, Tape tape, std::str
     cubepi::ManualCompaction done = co_await std::move(compacting);
     if (!done.extra.empty()) co_await memory.save_extra(tape.name(), std::move(done.extra));
     const cubepi::Notice notice = done.report.notice();
-    TapeEntry entry = event_entry("compaction", notice.details, hidden_from_context());
-    (void)co_await tape.append(std::move(entry));
+    std::vector<TapeEntry> entries = compaction_entries(notice.details);
+    (void)co_await tape.append(std::move(entries));
+    const bool has_called = done.report.usage != cubepi::Usage();
+    if (has_called && core->options().on_result) {
+        // A command has no run of its own.
+        cubepi::AssistantMessage summary;
+        summary.content.emplace_back(cubepi::TextContent{notice.text});
+        summary.usage = done.report.usage;
+        summary.model_id = writer.spec().id;
+        cubepi::RunResult result;
+        result.run_id = account->info().run_id.str();
+        result.new_messages.push_back(cubepi::Message(std::move(summary)));
+        result.usage = done.report.usage;
+        result.cost = done.report.cost;
+        const std::filesystem::path directory = core->workspace_of(*state);
+        const TurnContext turn{session_id, directory, *state, nullptr};
+        core->options().on_result(result, turn);
+    }
     co_return notice.text + (done.report.compacted ? "\nUndo it: ,compact undo=true" : "");
 }
 

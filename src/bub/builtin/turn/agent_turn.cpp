@@ -300,7 +300,9 @@ Task<> AgentTurn::remember(cubepi::AgentOptions& options) {
     options.checkpointer = nullptr;
     options.thread_id.clear();
     std::optional<cubepi::CheckpointData> data = co_await memory->load(tape_->name());
-    if (data) options.messages = without_open_calls(std::move(data->messages));
+    if (!data) co_return;
+    options.messages = without_open_calls(std::move(data->messages));
+    inherited_ = std::move(data->extra);
 }
 
 void AgentTurn::make_agent(cubepi::AgentOptions options) {
@@ -405,6 +407,10 @@ Task<> AgentTurn::start_agent() {
     if (!run_id_.empty()) options.middleware.emplace_back(WithoutInterrupted(message_id_));
     options.tools = std::move(tools);
     make_agent(std::move(options));
+    // The same view of the conversation, which is its cached prefix.
+    for (const auto& [key, value] : inherited_) {
+        if (key.starts_with("compaction")) agent_->set_extra(key, value);
+    }
     agent_->subscribe([this](const cubepi::AgentEvent& event) { return on_agent_event(event); });
     if (chosen.on_agent && !plan_.is_subagent) chosen.on_agent(agent_, occasion);
     cubepi::Message message = user_message_of(prompt_);

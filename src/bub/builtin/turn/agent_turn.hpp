@@ -71,6 +71,8 @@ inline constexpr std::string_view endpoint_event = "endpoint";
 
 /// Returns the event that records a step of the model on the tape, in Bub's format, for tape_info.
 TapeEntry step_entry(const cubepi::AssistantMessage& answer);
+/// Returns the record of a compaction, whose notice has these details, and the tokens of its summary for tape_info.
+std::vector<TapeEntry> compaction_entries(const JsonObject& details);
 
 /// One turn of the agent on the session's tape, as a stream: the answer of the builtin plugin. close() merges the
 /// entries of the turn into the tape, whatever the outcome (B9). An input interrupted by a crash is resumed, and its
@@ -168,6 +170,7 @@ private:
     cubepi::Message message_;   ///< the prompt of the current run
     std::string run_id_;        ///< of the run that this turn continues; empty: none
     cubepi::MessageList made_;  ///< by a turn that inherits
+    JsonObject inherited_;      ///< the state of the conversation that it inherits
     std::optional<cubepi::GoalState> ended_goal_;  ///< that was achieved or given up in the run
     TurnStatus status_ = TurnStatus::cancelled;
     bool begun_ = false;

@@ -169,17 +169,24 @@ TapeEntry step_entry(const cubepi::AssistantMessage& answer) {
     return event_entry("run", run_json(answer), hidden_from_context());
 }
 
-/// Records a compaction on the tape, and the tokens of its summary for tape_info.
-Task<> AgentTurn::note_compaction(const cubepi::Notice& notice) {
+std::vector<TapeEntry> compaction_entries(const JsonObject& details) {
     std::vector<TapeEntry> entries;
-    cubepi::AssistantMessage summary;
-    const JsonObject* usage = cubepi::detail::object_member(notice.details, "usage");
+    const JsonObject* usage = cubepi::detail::object_member(details, "usage");
     if (usage && !usage->empty()) {
+        cubepi::AssistantMessage summary;
         summary.usage = cubepi::usage_from_json(*usage);
         entries.push_back(step_entry(summary));
-        push(event_kind::usage, usage_json(*summary.usage), nullptr);
     }
-    entries.push_back(event_entry("compaction", notice.details, hidden_from_context()));
+    entries.push_back(event_entry("compaction", details, hidden_from_context()));
+    return entries;
+}
+
+/// Records a compaction on the tape.
+Task<> AgentTurn::note_compaction(const cubepi::Notice& notice) {
+    const JsonObject* usage = cubepi::detail::object_member(notice.details, "usage");
+    if (usage && !usage->empty())
+        push(event_kind::usage, usage_json(cubepi::usage_from_json(*usage)), nullptr);
+    std::vector<TapeEntry> entries = compaction_entries(notice.details);
     (void)co_await tape_->append(std::move(entries));
 }
 

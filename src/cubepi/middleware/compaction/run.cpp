@@ -1,6 +1,7 @@
 #include <cubepi/middleware/compaction/run.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -21,6 +22,8 @@ constexpr double low_saving = 0.1;
 constexpr double shortened_share = 0.75;  // of the limit, below which shortened results suffice
 constexpr std::int64_t fewest_noted_tokens = 2'000;
 constexpr std::int64_t most_verbatim = 64'000;  // bytes
+constexpr std::size_t never_alike =
+    std::numeric_limits<std::int32_t>::max();  // CompactionRecord::alike_from
 constexpr std::int64_t negligible_tokens =
     200;  // a summary of this size is not too long for any history
 
@@ -146,8 +149,11 @@ void CompactionRun::note_call(const ModelRequest& request, JsonObject& extra) {
     prompt.tools = request.tools;
     const bool is_other = prompt_.check(prompt).has_value();
     const bool is_known = !record_.prompt.is_null();
-    if (is_known && !is_other) return;
-    record_.alike_from = history_.size();
+    // A request from which hooks have left out messages is smaller than the history says.
+    const std::size_t whole = history_.size() - record_.until + (record_.state ? 1 : 0);
+    const bool is_whole = request.messages.size() == whole;
+    if (is_known && !is_other && is_whole == (record_.alike_from != never_alike)) return;
+    record_.alike_from = is_whole ? history_.size() : never_alike;
     record_.prompt = prompt_.digest();
     // Nothing is learned from short requests, whose threads need no record.
     if (is_known || estimate_.tokens() >= fewest_noted_tokens) record_.save(extra);
@@ -334,7 +340,9 @@ std::int64_t CompactionRun::tokens_after(std::int64_t before, std::int64_t estim
     const auto less = static_cast<double>(estimated_before - estimated_view());
     const double share = static_cast<double>(before) * less /
                          static_cast<double>(std::max<std::int64_t>(estimated_before, 1));
-    const auto saved = static_cast<std::int64_t>(std::min(share, estimate_.scale() * less));
+    const double scaled = estimate_.scale() * less;
+    const auto saved =
+        static_cast<std::int64_t>(std::abs(share) < std::abs(scaled) ? share : scaled);
     return std::max<std::int64_t>(before - saved, 1);
 }
 
