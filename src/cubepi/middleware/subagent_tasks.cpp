@@ -25,14 +25,15 @@ namespace detail {
 
 namespace {
 
-/// The key of the thread's state with the tasks that run, or whose result is not in the history: name and type by id.
+/// The key of the thread's state with the tasks that run, or whose result is not in the history: name, type and thread by
+/// id.
 constexpr std::string_view record_key = "subagent_tasks";
 constexpr std::string_view message_source = "subagent_task";
 constexpr std::string_view message_prefix = "subagent-task/";
 /// The record is data of a store, which may be damaged.
 constexpr std::size_t most_recorded = 1000;
 constexpr std::size_t longest_recorded = 200;
-/// The tool returns so much of a result at most; the message has all of it.
+/// The tool returns so much of a result at most.
 constexpr std::size_t longest_result = std::size_t{50} << 10U;
 
 constexpr std::string_view interrupted_text =
@@ -94,18 +95,14 @@ void read_record(SubagentShared& shared, const HookContext& ctx) {
     for (const auto& [id, value] : record->get_object()) {
         if (shared.tasks.size() >= most_recorded) return;
         if (!value.is_object() || id.size() > longest_recorded) continue;
-        if (const auto known = find(shared, id)) {
-            // Only a probe has seen it.
-            if (known->thread_id.empty() && !ctx.thread_id.empty()) {
-                known->thread_id = ctx.thread_id;
-                known->delivered = false;
-            }
+        const JsonObject& fields = value.get_object();
+        // The copy of a thread has its record too, but not its tasks.
+        if (const Json* owner = fields.if_contains("thread");
+            owner && *owner != Json(ctx.thread_id))
             continue;
-        }
-        if (has_message(ctx.messages, id)) continue;
+        if (find(shared, id) || has_message(ctx.messages, id)) continue;
         auto task = std::make_shared<BackgroundTask>();
         task->id = id;
-        const JsonObject& fields = value.get_object();
         task->name = text_member(fields, "name").substr(0, longest_recorded);
         task->type = text_member(fields, "type").substr(0, longest_recorded);
         task->thread_id = ctx.thread_id;
@@ -130,7 +127,8 @@ void update_record(SubagentShared& shared, const HookContext& ctx) {
     JsonObject record;
     for (const auto& task : shared.tasks) {
         if (task->thread_id == ctx.thread_id)
-            record[task->id] = JsonObject{{"name", task->name}, {"type", task->type}};
+            record[task->id] =
+                JsonObject{{"name", task->name}, {"type", task->type}, {"thread", task->thread_id}};
     }
     if (!record.empty()) {
         ctx.extra[record_key] = std::move(record);

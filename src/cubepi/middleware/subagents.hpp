@@ -104,6 +104,11 @@ struct SubagentOptions {
     /// the channel of an agent. Null: these questions are refused.
     std::shared_ptr<HitlChannel> background_channel = {};
 
+    /// Of a result in the background, which arrives as a message. A longer one is shortened like the result of a tool (D24): the
+    /// model sees its beginning and how to read the rest, which `spill` stores.
+    std::size_t max_result_chars = 50'000;  ///< Unicode code points; 0: no limit
+    std::shared_ptr<SpillSink> spill = {};  ///< null: the rest is lost
+
     /// Converts an event of a sub-agent to payloads, which are stored in `details.subagent_events` of the result and reported as
     /// progress of the call.
     std::function<std::vector<Json>(const AgentEvent&)> event_mapper = {};
