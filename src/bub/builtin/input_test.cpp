@@ -283,6 +283,21 @@ TEST_F(SameInput, D42_D87_TurnKilledAtPause_IsContinued) {
     EXPECT_EQ(inputs(), 1u);
 }
 
+TEST_F(SameInput, D42_D119_TurnKilledAfterContinuation_IsContinued) {
+    leave_turn({question(), Message(faux_assistant_message("Begun.")),
+                cubepi::synthetic_user_message("not yet", "goal_continuation")});
+    std::vector<cubepi::FauxStep> steps;
+    steps.push_back(noting("A box."));
+    add_builtin(std::move(steps));
+    EXPECT_EQ(take(update("1")).model_output, "Begun.\n\nA box.");
+    ASSERT_FALSE(asked.empty());
+    EXPECT_EQ(asked.back().text(), "not yet");
+    EXPECT_EQ(inputs(), 1u);
+    // Now it is over.
+    EXPECT_EQ(take(update("1")).model_output, "Begun.\n\nA box.");
+    EXPECT_EQ(faux.call_count(), 1u);
+}
+
 TEST_F(SameInput, D42_AnotherInboundId_IsAnotherMessage) {
     std::vector<cubepi::FauxStep> steps;
     for (const char* answer : {"one", "two", "three", "four"}) steps.emplace_back(answer);

@@ -122,6 +122,44 @@ TEST_F(TelegramChannelTest, Reply_ContainsWhatItAnswers) {
     EXPECT_EQ(received.at(0).media.size(), 1u);
 }
 
+TEST_F(TelegramChannelTest, Goal_HasFilesAndWhatItAnswers) {
+    JsonObject earlier = api.message_of(8, 7, "The sales of May");
+    earlier["document"] = JsonObject{{"file_id", "e"}, {"file_name", "may.csv"}};
+    JsonObject message = api.message_of(7, 7, "");
+    message.erase("text");
+    message["caption"] = "/goal summarize";
+    message["document"] = JsonObject{{"file_id", "d"}, {"file_name", "june.csv"}};
+    message["reply_to_message"] = earlier;
+    api.add_update(new_message(std::move(message)));
+    // Those without arguments stay commands.
+    for (const char* text : {"/todo", "/goal", "/goal clear"}) {
+        JsonObject command = api.message_of(7, 7, text);
+        command["reply_to_message"] = earlier;
+        api.add_update(new_message(std::move(command)));
+    }
+    serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(4); });
+    EXPECT_EQ(received.at(0).content,
+              "/goal summarize\n[Document: june.csv]\n"
+              "[In reply to Ann: The sales of May\n[Document: may.csv]]");
+    EXPECT_EQ(received.at(0).media.size(), 2u);
+    EXPECT_EQ(received.at(1).content, "/todo");
+    EXPECT_EQ(received.at(2).content, "/goal");
+    EXPECT_EQ(received.at(3).content, "/goal clear");
+}
+
+TEST_F(TelegramChannelTest, SessionCommandInGroup_MustBeAddressed) {
+    for (const char* text : {"/goal sell all", "/todo", "/goal@cubepi_bot write", "/stop"})
+        api.add_update(new_message(api.message_of(7, -100, text)));
+    serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(4); });
+    EXPECT_FALSE(received.at(0).is_active);
+    EXPECT_EQ(received.at(0).content, "Ann: /goal sell all");
+    EXPECT_FALSE(received.at(1).is_active);
+    EXPECT_EQ(received.at(1).content, "Ann: /todo");
+    EXPECT_TRUE(received.at(2).is_active);
+    EXPECT_EQ(received.at(2).content, "/goal write");
+    EXPECT_TRUE(received.at(3).is_active);
+}
+
 TEST_F(TelegramChannelTest, MessageInBotTopic_IsNotAReply) {
     JsonObject message = api.message_of(7, -100, "among us");
     message["message_thread_id"] = 33;

@@ -330,6 +330,30 @@ TEST(History, D42_PromptWithAnsweredId_ReturnsTheStoredResult) {
     EXPECT_EQ(faux.call_count(), 1u);
 }
 
+TEST(History, D42_PromptOfContinuedRun_ContinuesTheRun) {
+    // Middleware had continued the run after its answer when the process was killed.
+    const std::vector<Message> killed = {
+        user_message("/goal write", "input-1").with_run_id("r1"),
+        Message(faux_assistant_message("Begun.")).with_id("a1").with_run_id("r1"),
+        synthetic_user_message("not yet", "goal_continuation").with_id("g1").with_run_id("r1")};
+    for (const bool answered : {false, true}) {
+        auto store = std::make_shared<MemoryCheckpointer>();
+        MessageList messages;
+        for (const Message& message : killed) messages.push_back(message);
+        if (answered)
+            messages.push_back(
+                Message(faux_assistant_message("Written.")).with_id("a2").with_run_id("r1"));
+        preload(*store, "t", messages);
+        FauxProvider faux;
+        faux.set_responses({"Finished."});
+        Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+        const RunResult result = run(agent.prompt(user_message("/goal write", "input-1")));
+        EXPECT_EQ(result.text(), answered ? "Written." : "Finished.");
+        EXPECT_EQ(faux.call_count(), answered ? 0u : 1u);
+        EXPECT_EQ(stored(*store, "t").size(), 4u);
+    }
+}
+
 TEST(History, D42_PromptWithUnansweredId_ContinuesTheRun) {
     auto store = std::make_shared<MemoryCheckpointer>();
     preload(*store, "t", {user_message("hi", "input-1")});
@@ -571,6 +595,30 @@ TEST(Fork, ForkOnce_LeavesNothingBehind) {
     EXPECT_EQ(run(thread.store->list_threads()).size(), 1u);
     EXPECT_TRUE(recorder.events.empty());
     EXPECT_TRUE(agent.state().messages.empty());
+}
+
+TEST(Fork, D125_ForkOnce_IsNotContinuedByMiddleware) {
+    ForkedThread thread;
+    thread.write();
+    AgentOptions options = thread.options();
+    int called = 0;
+    options.on_run_end = [&called](HookContext&) {
+        MessageList more;
+        if (++called < 3) more.push_back(synthetic_user_message("not yet", "goal_continuation"));
+        return more;
+    };
+    options.after_model_response = [&called](AssistantMessage, HookContext&) {
+        ++called;
+        TurnAction action;
+        action.decision = TurnDecision::loop_to_model;
+        return std::optional(action);
+    };
+    options.limits.max_turns = 4;
+    Agent agent(std::move(options));
+    thread.faux.set_responses({"probed", "continued", "continued", "continued"});
+    Task<RunResult> probing = agent.fork_once("t", "what if", "r1");
+    EXPECT_EQ(run(std::move(probing)).text(), "probed");
+    EXPECT_EQ(called, 0);
 }
 
 TEST(Fork, ForkOnceDuringRun_LeavesTheRunAlone) {

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <cubepi/provider/fallback.hpp>
+
 namespace cubepi {
 namespace {
 
@@ -235,6 +237,88 @@ TEST(Budget, D120_AbortedCallWithoutUsage_CountsInFull) {
               RunOutcome::aborted);
     EXPECT_FALSE(account->reserve(3001.0, 5000.0)) << "it may have been billed";
     EXPECT_EQ(account->reserve(3000.0, 5000.0), 3000.0);
+}
+
+/// A run that asks two sub-agents, of which the first is aborted, in its call or before it.
+struct AbortedFirst {
+    FauxProvider faux;
+    std::shared_ptr<Spender> model = std::make_shared<Spender>();
+    std::vector<RunOutcome> outcomes;
+
+    RunResult prompt(bool in_call) {
+        faux.set_responses({calling({ask("a")}), calling({ask("b")}), "done"});
+        Model free = priced(100);
+        free.cost->output = 0.0;
+        AgentTool asks = tool<NoArgs>("ask", "Asks.", [=, this](NoArgs, ToolContext& context) {
+            return asked(in_call, &context);
+        });
+        Agent agent({.model = faux.model(free), .tools = {asks}, .limits = spending(9000.0)});
+        return run(agent.prompt("hi"));
+    }
+    Task<std::string> asked(bool in_call, ToolContext* context) {
+        Agent child({.model = BoundModel(model, priced(2000))});
+        const bool aborts = outcomes.empty();
+        model->on_call = [&child, aborts] {
+            if (aborts) child.abort();
+        };
+        (void)child.subscribe([&child, aborts, in_call](const AgentEvent& event) {
+            if (aborts && !in_call && event.get_if<TurnStartEvent>()) child.abort();
+        });
+        PromptOptions options = PromptOptions().parent(*context);
+        const RunResult result = co_await child.prompt("go", std::move(options));
+        context->charge(result.usage, result.cost);
+        outcomes.push_back(result.outcome);
+        co_return std::string("asked");
+    }
+};
+
+TEST(Budget, D120_AbortedSubagents_DoNotEndTheRun) {
+    for (const bool in_call : {false, true}) {
+        AbortedFirst run;
+        const RunResult result = run.prompt(in_call);
+        EXPECT_EQ(result.outcome, RunOutcome::completed) << in_call;
+        EXPECT_EQ(run.outcomes,
+                  (std::vector<RunOutcome>{RunOutcome::aborted, RunOutcome::completed}));
+        EXPECT_EQ(result.cost, in_call ? 4000.0 : 2000.0) << "a call may be billed";
+    }
+}
+
+// A chain of models, of which the second costs a dollar for each token.
+
+struct CheapFirst {
+    FauxProvider cheap;
+    std::shared_ptr<Spender> dear = std::make_shared<Spender>();
+
+    FallbackBoundModel model(Model second) const {
+        Model first = priced(8000);
+        first.cost->output = 0.0;
+        return FallbackBoundModel({cheap.model(first), BoundModel(dear, std::move(second))});
+    }
+};
+
+TEST(Budget, D120_DearerModelOfAChain_IsReserved) {
+    CheapFirst chain;
+    ErrorInfo down;
+    down.code = ErrorCode::unavailable;
+    chain.cheap.set_responses({faux_failure("down", down)});
+    Agent agent({.model = chain.model(priced(16'000)), .limits = spending(2000.0)});
+    const RunResult result = run(agent.prompt("hi"));
+    EXPECT_EQ(result.outcome, RunOutcome::completed);
+    EXPECT_EQ(chain.dear->limits, std::vector<std::int64_t>{2000});
+    Agent poor({.model = chain.model(priced(16'000)), .limits = spending(1000.0)});
+    EXPECT_EQ(run(poor.prompt("hi")).outcome, RunOutcome::limited);
+    EXPECT_EQ(chain.dear->limits.size(), 1u);
+}
+
+TEST(Budget, D120_UnknownPriceInAChain_IsNotCalled) {
+    CheapFirst chain;
+    chain.cheap.set_responses({"never sent"});
+    Model mystery;
+    mystery.id = "mystery";
+    Agent agent({.model = chain.model(mystery), .limits = spending(10.0)});
+    const RunResult result = run(agent.prompt("hi"));
+    EXPECT_EQ(result.outcome, RunOutcome::limited);
+    EXPECT_EQ(chain.cheap.call_count(), 0u);
 }
 
 TEST(Budget, D120_FailedCall_ReleasesItsReservation) {

@@ -130,6 +130,8 @@ Task<ToolCallBatch> run_calls(AgentContext& context, AssistantMessage answer, Lo
                     "execute_tool_calls(): the answer failed or was aborted, so its calls may not "
                     "be what the model meant");
     FreeRun run(context, std::move(options), std::move(emit));
+    // The keys of the calls are made of it.
+    if (answer.id.empty()) answer.id = run.runtime->ids->next();
     ToolBatch batch(run.core, Message(std::move(answer)), run.parts.tools);
     Task<void> calls = batch.run();
     Outcome<void> ended = co_await run.within_limits(std::move(calls));

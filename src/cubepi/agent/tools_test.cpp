@@ -531,6 +531,21 @@ struct BatchRun {
     }
 };
 
+TEST(ExecuteToolCalls, D83_AnswersWithoutId_HaveDistinctCallKeys) {
+    BatchRun batch;
+    std::vector<std::string> keys;
+    batch.context.tools = {tool<EchoArgs>("echo", "", [&keys](EchoArgs, ToolContext& context) {
+        keys.push_back(context.call_key());
+        return std::string("ok");
+    })};
+    (void)run(batch.start({echo_call("a", "c1"), echo_call("b", "c2")}));
+    (void)run(batch.start({echo_call("a", "c1")}));
+    ASSERT_EQ(keys.size(), 3u);
+    std::sort(keys.begin(), keys.end());
+    EXPECT_EQ(std::unique(keys.begin(), keys.end()), keys.end());
+    EXPECT_FALSE(keys.front().empty());
+}
+
 TEST(ExecuteToolCalls, Batch_RunsLikeThatOfARun) {
     BatchRun batch;
     batch.context.tools = {echo_tool()};

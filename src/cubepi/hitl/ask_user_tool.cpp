@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <cubepi/agent/subagent_channel.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/number_text.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -94,16 +95,17 @@ Task<AgentToolResult> ask_user(std::shared_ptr<HitlChannel> channel, AskArgs arg
 
 AgentTool ask_user_tool(std::shared_ptr<HitlChannel> channel) {
     if (!channel) throw Error(ErrorCode::invalid_argument, "ask_user_tool needs a channel");
-    return tool<AskArgs>("ask_user",
-                         "Asks the user questions and waits for the answers. Give each question a "
-                         "short key, under which its answer is returned, and options if there is "
-                         "a choice.",
-                         [channel](AskArgs args, ToolContext& context) {
-                             // A sub-agent that shares the tool has a channel of its own (D114).
-                             const auto& run = context.account();
-                             return ask_user(run && run->channel() ? run->channel() : channel,
-                                             std::move(args), context.tool_call_id().str());
-                         })
+    return tool<AskArgs>(
+               "ask_user",
+               "Asks the user questions and waits for the answers. Give each question a "
+               "short key, under which its answer is returned, and options if there is "
+               "a choice.",
+               [channel](AskArgs args, ToolContext& context) {
+                   // A sub-agent that shares the tool has a channel of its own (D114).
+                   const auto& run = context.account();
+                   auto asked = detail::channel_for_call(channel, run ? run->channel() : nullptr);
+                   return ask_user(std::move(asked), std::move(args), context.tool_call_id().str());
+               })
         .describe("questions[].key", "A short name for the answer, unique in this call.")
         .describe("questions[].prompt", "The question, as the user sees it.")
         .describe("questions[].options", "The choices; without them the answer is free text.")

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <cubepi/agent/subagent_channel.hpp>
 #include <cubepi/core/number_text.hpp>
 #include <cubepi/core/outcome.hpp>
 
@@ -63,12 +64,11 @@ HitlOptions options_for(const BeforeToolCallContext& call, const AskUser& questi
     return options;
 }
 
-/// Asks on the channel of the agent that makes the call, which is another one if that is a sub-agent (D114); `channel` is used
-/// if the agent has none.
+/// Asks on `channel`, or on that of the sub-agent which makes the call (D114).
 Task<std::optional<BeforeToolCallResult>> ask_user(std::shared_ptr<HitlChannel> channel,
                                                    const BeforeToolCallContext& call,
                                                    AskUser question) {
-    if (call.context.channel()) channel = call.context.channel();
+    channel = detail::channel_for_call(std::move(channel), call.context.channel());
     HitlOptions options = options_for(call, question);
     JsonObject args = call.args;
     Task<ApproveAnswer> asking =

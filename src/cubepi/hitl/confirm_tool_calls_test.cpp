@@ -65,6 +65,7 @@ struct Fixture {
         Agent agent({.model = faux.model(),
                      .tools = {rm},
                      .middleware = {std::move(middleware)},
+                     .channel = users,
                      .runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock))});
         agent.subscribe([this](const AgentEvent& event) {
             const auto* end = event.get_if<ToolExecutionEndEvent>();
@@ -82,6 +83,7 @@ struct Fixture {
 
     std::shared_ptr<testing::ManualClock> clock = std::make_shared<testing::ManualClock>();
     std::shared_ptr<InMemoryChannel> channel;
+    std::shared_ptr<InMemoryChannel> users;  // of the agent; null: none
     std::vector<std::string> removed;
     bool blocked = false;
     std::string text;  // the tool result
@@ -361,6 +363,47 @@ TEST(AskUserTool, CancelledOrExpiredRequest_IsAnErrorResult) {
     EXPECT_TRUE(late.is_error);
     EXPECT_EQ(late.details,
               Json(JsonObject{{"hitl", JsonObject{{"outcome", "timed_out"}, {"seconds", 30.0}}}}));
+}
+
+TEST(ConfirmToolCalls, D114_OtherChannelThanTheAgents_IsAsked) {
+    Fixture agent;
+    agent.users = std::make_shared<InMemoryChannel>();
+    HitlRequestStream asked = agent.users->subscribe();
+    agent.prompt(ConfirmToolCallMiddleware(agent.channel),
+                 always(Json(JsonObject{{"decision", "deny"}})));
+    EXPECT_TRUE(agent.removed.empty());
+    const auto policy = [](const BeforeToolCallContext&) -> Task<ApprovalDecision> {
+        co_return AskUser();
+    };
+    agent.prompt(ApprovalPolicyMiddleware(agent.channel, policy),
+                 always(Json(JsonObject{{"decision", "deny"}})));
+    EXPECT_TRUE(agent.removed.empty());
+    agent.users.reset();
+    EXPECT_FALSE(run(asked.next())) << "the user of the agent was asked";
+}
+
+TEST(AskUserTool, D114_OtherChannelThanTheAgents_IsAsked) {
+    const auto users = std::make_shared<InMemoryChannel>();
+    const auto others = std::make_shared<InMemoryChannel>();
+    FauxProvider faux;
+    const Json questions = JsonArray{JsonObject{{"key", "color"}, {"prompt", "Which?"}}};
+    faux.set_responses(
+        {faux_assistant_message(faux_tool_call("ask_user", {{"questions", questions}}, "c1"),
+                                stop_reason::tool_use),
+         "done"});
+    Agent agent({.model = faux.model(), .tools = {ask_user_tool(others)}, .channel = users});
+    (void)agent.subscribe([&](const AgentEvent& event) {
+        if (event.get_if<HitlRequestEvent>()) agent.abort();
+    });
+    const auto answering = [&]() -> Task<RunResult> {
+        BackgroundScope host(co_await this_executor);
+        host.spawn(serve(others, others->subscribe(), always(Json(JsonObject{{"color", "blue"}}))));
+        Outcome<RunResult> result = co_await outcome_of(agent.prompt("hi"));
+        co_await host.close();
+        co_return std::move(result).value();
+    };
+    const RunResult result = run(answering());
+    EXPECT_EQ(result.text(), "done") << "the user of the agent was asked";
 }
 
 }  // namespace

@@ -322,10 +322,13 @@ DeferredToolsMiddleware::DeferredToolsMiddleware(std::vector<DeferredToolGroup> 
 Task<std::string> DeferredToolsMiddleware::transform_system_prompt(std::string prompt,
                                                                    HookContext& context) {
     std::string text = state_->catalog_text;
+    state_->catalog.begin_turn(context.run_id, context.turn);
     if (!state_->dispatches()) {
         Expansions expanded;
         for (Expansion& one : state_->catalog.read(context.extra.if_contains(state_key))) {
             const DeferredToolGroup& group = *state_->catalog.find(one.group_id);
+            // Each call of the model would wait for it.
+            if (state_->catalog.has_failed(group.group_id)) continue;
             Task<std::vector<AgentTool>> loading = state_->catalog.load(group, context.runtime);
             Outcome<std::vector<AgentTool>> outcome = co_await outcome_of(std::move(loading));
             if (outcome.cancelled()) outcome.rethrow();
@@ -355,6 +358,7 @@ Task<std::optional<ToolCall>> DeferredToolsMiddleware::resolve_tool_call(ToolCal
     const std::string_view way =
         is_dispatch ? detail::deferred_tool_call_name : detail::load_tools_name;
     if (context.request && !is_advertised(context, way)) co_return std::nullopt;
+    state_->catalog.begin_turn(context.run_id, context.turn);
     Task<std::vector<AgentTool>> loading = state_->catalog.load(*group, context.runtime);
     const std::vector<AgentTool> loaded = co_await std::move(loading);
     Expansion chosen;

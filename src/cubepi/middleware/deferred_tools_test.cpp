@@ -328,6 +328,34 @@ TEST(DeferredTools, LoaderThatFails_IsAskedAgain) {
     EXPECT_EQ(messages[6].text(), "sun in Rome");
 }
 
+TEST(DeferredTools, FailedLoad_IsNotRepeatedInItsTurn) {
+    Weather weather;
+    weather.fails = 1;
+    Deferred it(weather);
+    const MessageList messages =
+        it.answering({calling({forecast_of("Oslo", "d1"), forecast_of("Rome", "d2"), loading()}),
+                      calling({forecast_of("Bonn")})});
+    for (std::size_t i = 2; i < 5; ++i)
+        EXPECT_NE(messages[i].text().find("the weather server is down"), std::string::npos) << i;
+    EXPECT_EQ(messages[6].text(), "sun in Bonn");
+    EXPECT_EQ(weather.loads, 2);
+}
+
+TEST(DeferredTools, D122_DeadServerOfThread_DelaysARunOnce) {
+    Weather weather;
+    weather.fails = 2;
+    Deferred it(weather, DeferredStrategy::inject);
+    it.options.tools = {echo_tool()};
+    it.agent = std::make_unique<Agent>(it.options);
+    it.agent->set_extra("expanded_groups", JsonObject{{"weather", nullptr}});
+    it.answering({calling({echo_call("a")}), calling({echo_call("b")})});
+    EXPECT_EQ(weather.loads, 1);
+    // It is listed, so that the model can load it.
+    const MessageList messages = it.answering({calling({echo_call("a")}), calling({loading()})});
+    EXPECT_EQ(weather.loads, 3);
+    EXPECT_FALSE(messages[4].tool_result()->is_error) << messages[4].text();
+}
+
 TEST(DeferredTools, CallsAtOnce_ShareOneLoad) {
     Weather weather;
     weather.gate = std::make_shared<AsyncEvent>();

@@ -93,9 +93,11 @@ TEST_F(InMemory, D114_SharedQuestionTool_AsksAtTheRoot) {
     EXPECT_EQ(seen[0].extra.at("agent_path"), JsonArray{"r"});
 }
 
-/// One process: a parent with a stored conversation. `stores_children`: those of its sub-agents are stored too.
+/// One process: a parent with a stored conversation. `stores_children`: those of its sub-agents are stored too. `asks`: its users
+/// approve calls of `rm`.
 struct Process {
-    Process(std::shared_ptr<Checkpointer> store, Family& family, bool stores_children) {
+    Process(std::shared_ptr<Checkpointer> store, Family& family, bool stores_children,
+            bool asks = true) {
         SubagentOptions subagents = family.subagents;
         if (stores_children) {
             subagents.checkpointer = store;
@@ -108,7 +110,7 @@ struct Process {
         options.channel = channel;
         options.checkpointer = std::move(store);
         options.thread_id = "t";
-        options.middleware.emplace_back(ConfirmToolCallMiddleware(channel, about_rm()));
+        if (asks) options.middleware.emplace_back(ConfirmToolCallMiddleware(channel, about_rm()));
         options.middleware.emplace_back(SubagentMiddleware(std::move(subagents)));
         agent = std::make_unique<Agent>(std::move(options));
     }
@@ -206,6 +208,112 @@ TEST_F(Stored, D114_AbortWhileSubagentWaits_ClosesBoth) {
     EXPECT_EQ(run(process.agent->prompt("go")).outcome, RunOutcome::aborted);
     EXPECT_TRUE(family.removed.empty());
     EXPECT_TRUE(run(store->load_pending_requests("t")).empty());
+}
+
+/// A parent whose calls of `rm` are approved by others than its users.
+struct OtherChannel : ::testing::Test {
+    Family family;
+    std::shared_ptr<InMemoryChannel> users = std::make_shared<InMemoryChannel>();
+    std::shared_ptr<InMemoryChannel> admins = std::make_shared<InMemoryChannel>();
+    std::vector<HitlRequest> seen;
+
+    OtherChannel() {
+        family.options.channel = users;
+        family.options.middleware.emplace_back(ConfirmToolCallMiddleware(admins, about_rm()));
+        family.parent.set_responses({delegating(), "ok"});
+        family.child.set_responses({removing("/a"), "done"});
+    }
+    /// Aborts if the users are asked.
+    RunResult prompt(Agent& agent) {
+        (void)agent.subscribe([this, &agent](const AgentEvent& event) {
+            if (event.get_if<HitlRequestEvent>() || !users->pending().empty()) agent.abort();
+        });
+        return run(prompt_with(&agent, admins, deny(), &seen));
+    }
+};
+
+TEST_F(OtherChannel, D114_CallOfSubagent_IsApprovedThere) {
+    EXPECT_EQ(prompt(*family.agent()).text(), "ok");
+    EXPECT_TRUE(family.removed.empty());
+    ASSERT_EQ(seen.size(), 1u);
+    EXPECT_EQ(seen[0].extra.at("agent_path"), JsonArray{"r"});
+    EXPECT_NE(seen[0].question_id, "c1") << "the endpoint uses it for each call";
+}
+
+TEST_F(OtherChannel, D114_CallOfNestedSubagent_IsApprovedThere) {
+    family.subagents.limits.max_depth = 2;
+    family.child.set_responses({delegating({{"name", "inner"}}), removing("/a"), "x", "done"});
+    EXPECT_EQ(prompt(*family.agent()).text(), "ok");
+    EXPECT_TRUE(family.removed.empty());
+    ASSERT_EQ(seen.size(), 1u);
+    EXPECT_EQ(seen[0].extra.at("agent_path"), (JsonArray{"r", "inner"}));
+}
+
+TEST_F(OtherChannel, D114_CallOfStoredSubagent_IsApprovedThere) {
+    family.options.middleware.clear();
+    family.options.middleware.emplace_back(ConfirmToolCallMiddleware(admins, about_rm()));
+    Process process(std::make_shared<MemoryCheckpointer>(), family, true, false);
+    EXPECT_EQ(prompt(*process.agent).text(), "ok");
+    EXPECT_TRUE(family.removed.empty());
+    EXPECT_EQ(seen.size(), 1u);
+}
+
+TEST_F(InMemory, D114_NestedQuestion_HasOneId) {
+    std::vector<std::string> ids;
+    family.subagents.limits.max_depth = 2;
+    family.subagents.on_event = [&ids](const AgentEvent& event) {
+        if (const auto* asked = event.get_if<HitlRequestEvent>())
+            ids.push_back(asked->request.question_id);
+    };
+    family.parent.set_responses({delegating(), "ok"});
+    family.child.set_responses({delegating(), removing("/a"), "x", "done"});
+    (void)prompt(approve());
+    ASSERT_EQ(seen.size(), 1u);
+    EXPECT_EQ(ids, std::vector<std::string>(2, seen[0].question_id));
+}
+
+/// The channel of a thread whose answers cannot be stored.
+class FullDiskChannel final : public HitlChannel {
+public:
+    explicit FullDiskChannel(std::shared_ptr<HitlChannel> inner) : inner_(std::move(inner)) {}
+    Task<Json> request(HitlPayload payload, HitlOptions options) override {
+        return inner_->request(std::move(payload), std::move(options));
+    }
+    std::vector<HitlRequest> pending() const override { return inner_->pending(); }
+    HitlRequestStream subscribe() override { return inner_->subscribe(); }
+    Task<> answer(std::string, Json, AnswerOrigin) override {
+        throw CheckpointerError(ErrorCode::io, "the disk is full", "t");
+        co_return;
+    }
+    Task<> cancel(std::string question_id, std::string reason) override {
+        return inner_->cancel(std::move(question_id), std::move(reason));
+    }
+    bool is_durable() const noexcept override { return true; }
+    void connect(std::shared_ptr<HitlRun> run) override {
+        inner_->connect(run);
+        HitlChannel::connect(std::move(run));
+    }
+
+private:
+    const std::shared_ptr<HitlChannel> inner_;
+};
+
+TEST_F(Stored, D114_AnswerThatIsNotStored_EndsTheSubagent) {
+    family.parent.set_responses({delegating(), "ok"});
+    family.child.set_responses({removing("/a"), "done"});
+    family.subagents.checkpointer = store;
+    family.subagents.make_channel = [](std::shared_ptr<Checkpointer> to, std::string thread) {
+        return std::make_shared<FullDiskChannel>(
+            std::make_shared<CheckpointedChannel>(std::move(to), std::move(thread)));
+    };
+    Process process(store, family, false);
+    std::vector<HitlRequest> seen;
+    const RunResult result =
+        run(prompt_with(process.agent.get(), process.channel, approve(), &seen));
+    EXPECT_EQ(result.text(), "ok");
+    EXPECT_NE(result_text(result).find("the disk is full"), std::string::npos)
+        << result_text(result);
+    EXPECT_TRUE(family.removed.empty());
 }
 
 }  // namespace

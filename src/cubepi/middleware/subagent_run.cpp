@@ -2,6 +2,8 @@
 #include <utility>
 #include <variant>
 
+#include <cubepi/agent/run/tool_output.hpp>
+#include <cubepi/agent/subagent_channel.hpp>
 #include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -39,38 +41,63 @@ struct ParentDecision {
     }
 };
 
+bool is_stale_answer(const std::exception_ptr& failure) {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const Error& error) {
+        return error.code() == ErrorCode::stale_answer;
+    } catch (...) {
+        return false;
+    }
+}
+
 constexpr std::string_view no_user =
     "a sub-agent in the background cannot ask the user; have it done without it, or in the "
     "foreground";
 
-class ForwardingChannel final : public HitlChannel {
-public:
-    ForwardingChannel(std::shared_ptr<HitlChannel> parent, std::string agent, std::string key,
-                      std::shared_ptr<const Runtime> runtime)
-        : parent_(std::move(parent)),
-          agent_(std::move(agent)),
-          key_(std::move(key)),
-          runtime_(std::move(runtime)) {}
+/// A sub-agent that asks.
+struct AskingAgent {
+    std::shared_ptr<HitlChannel> parent = {};  ///< the channel of its parent; null: none
+    std::string name = {};
+    std::string key = {};  ///< makes the ids of its questions unique on other channels
+    std::shared_ptr<const Runtime> runtime = {};
+};
 
+/// Implements SubagentChannel::asking_on().
+std::shared_ptr<HitlChannel> channel_on(const AskingAgent& agent,
+                                        std::shared_ptr<HitlChannel> given);
+
+/// The channel of a sub-agent whose questions are not stored: asks on the channel `to`, which is that of its parent as a rule, or
+/// refuses if that is null.
+class ForwardingChannel final : public SubagentChannel {
+public:
+    ForwardingChannel(std::shared_ptr<HitlChannel> to, AskingAgent agent)
+        : to_(std::move(to)), agent_(std::move(agent)) {}
+
+    std::shared_ptr<HitlChannel> asking_on(std::shared_ptr<HitlChannel> given) override {
+        return channel_on(agent_, std::move(given));
+    }
     Task<Json> request(HitlPayload payload, HitlOptions options) override {
         HitlRequest request;
         request.payload = std::move(payload);
         request.extra = std::move(options.extra);
-        request.request_id = runtime_->ids->next();
-        request.question_id = key_ + "/" + request.request_id;
-        request.created_at =
-            std::chrono::duration<double>(runtime_->clock->wall().time_since_epoch()).count();
+        request.request_id = agent_.runtime->ids->next();
+        request.question_id = std::move(options.question_id);
+        if (request.question_id.empty())
+            request.question_id = agent_.key + "/" + request.request_id;
+        const auto wall = agent_.runtime->clock->wall().time_since_epoch();
+        request.created_at = std::chrono::duration<double>(wall).count();
         return ask(std::move(request), options.timeout, std::move(options.asking_call));
     }
     std::vector<HitlRequest> pending() const override { return {}; }
     HitlRequestStream subscribe() override { return feed_.subscribe(); }
     Task<> answer(std::string question_id, Json value, AnswerOrigin origin) override {
-        if (!parent_) throw_stale();
-        return parent_->answer(std::move(question_id), std::move(value), std::move(origin));
+        if (!to_) throw_stale();
+        return to_->answer(std::move(question_id), std::move(value), std::move(origin));
     }
     Task<> cancel(std::string question_id, std::string reason) override {
-        if (!parent_) throw_stale();
-        return parent_->cancel(std::move(question_id), std::move(reason));
+        if (!to_) throw_stale();
+        return to_->cancel(std::move(question_id), std::move(reason));
     }
 
 private:
@@ -80,16 +107,16 @@ private:
     /// The time limits of the sub-agent stand still meanwhile, as those of its parent do.
     Task<Json> ask(HitlRequest request, std::optional<std::chrono::nanoseconds> timeout,
                    std::string asking_call) {
-        if (!parent_) throw HitlCancelled(std::string(no_user));
+        if (!to_) throw HitlCancelled(std::string(no_user));
         const std::shared_ptr<HitlRun> asking = run();
         const HitlRequest shown = request;
         if (asking) {
             Task<> begin = asking->begin_request(shown, asking_call);
             co_await std::move(begin);
         }
-        HitlOptions options = forward_question(request, agent_, request.question_id);
+        HitlOptions options = forward_question(request, agent_.name, request.question_id);
         options.timeout = timeout;
-        Task<Json> waiting = parent_->request(std::move(request.payload), std::move(options));
+        Task<Json> waiting = to_->request(std::move(request.payload), std::move(options));
         Outcome<Json> answer = co_await outcome_of(std::move(waiting));
         if (asking) {
             HitlEnd end = answer.ok() ? HitlEnd::answered : HitlEnd::cancelled;
@@ -105,11 +132,55 @@ private:
         co_return std::move(answer).value();
     }
 
-    const std::shared_ptr<HitlChannel> parent_;
-    const std::string agent_;
-    const std::string key_;
-    const std::shared_ptr<const Runtime> runtime_;
+    const std::shared_ptr<HitlChannel> to_;
+    const AskingAgent agent_;
     HitlRequestFeed feed_;
+};
+
+std::shared_ptr<HitlChannel> channel_on(const AskingAgent& agent,
+                                        std::shared_ptr<HitlChannel> given) {
+    if (given == agent.parent) return nullptr;
+    if (auto* const above = dynamic_cast<SubagentChannel*>(agent.parent.get())) {
+        given = above->asking_on(std::move(given));
+        if (!given) return nullptr;
+    }
+    return std::make_shared<ForwardingChannel>(std::move(given), agent);
+}
+
+/// The channel of a stored sub-agent: the one that the host has made for it.
+class StoredChannel final : public SubagentChannel {
+public:
+    StoredChannel(std::shared_ptr<HitlChannel> made, AskingAgent agent)
+        : made_(std::move(made)), agent_(std::move(agent)) {}
+    ~StoredChannel() override { made_->disconnect(); }
+    StoredChannel(const StoredChannel&) = delete;
+    StoredChannel& operator=(const StoredChannel&) = delete;
+
+    std::shared_ptr<HitlChannel> asking_on(std::shared_ptr<HitlChannel> given) override {
+        return channel_on(agent_, std::move(given));
+    }
+    Task<Json> request(HitlPayload payload, HitlOptions options) override {
+        return made_->request(std::move(payload), std::move(options));
+    }
+    std::vector<HitlRequest> pending() const override { return made_->pending(); }
+    HitlRequestStream subscribe() override { return made_->subscribe(); }
+    Task<> answer(std::string question_id, Json value, AnswerOrigin origin) override {
+        return made_->answer(std::move(question_id), std::move(value), std::move(origin));
+    }
+    Task<> cancel(std::string question_id, std::string reason) override {
+        return made_->cancel(std::move(question_id), std::move(reason));
+    }
+    bool is_durable() const noexcept override { return made_->is_durable(); }
+    void connect(std::shared_ptr<HitlRun> run) override {
+        // The end of an earlier run disconnects only this channel.
+        made_->disconnect();
+        made_->connect(run);
+        HitlChannel::connect(std::move(run));
+    }
+
+private:
+    const std::shared_ptr<HitlChannel> made_;
+    const AskingAgent agent_;
 };
 
 /// A sub-agent from its start to its end. Does not refer to its caller in the background.
@@ -133,6 +204,7 @@ private:
     Task<> note(AgentEvent event);
     void leave();
     SubagentResult finished(RunResult result);
+    Task<std::string> limited(std::string text) const;
 
     const SubagentPlan plan_;
     const std::shared_ptr<SubagentShared>& shared_ = plan_.shared;
@@ -148,6 +220,7 @@ private:
     std::shared_ptr<HitlChannel>
         parent_channel_;  ///< on which stored questions are passed on; null: none
     std::shared_ptr<HitlChannel> stored_channel_;  ///< null: its questions are not stored
+    std::exception_ptr lost_answer_ = {};          ///< an answer of the user could not be stored
     std::unique_ptr<Agent> agent_;
     std::shared_ptr<void> attached_;
     SubagentResult result_;
@@ -208,17 +281,22 @@ AgentOptions SubagentRun::options(const ToolContext& caller) {
 }
 
 std::shared_ptr<HitlChannel> SubagentRun::channel(const ToolContext& caller) {
-    std::shared_ptr<HitlChannel> parent = shared_->options.background_channel;
+    AskingAgent asking;
+    if (account_) asking.parent = account_->channel();
+    asking.name = name_;
+    asking.key = call_key_;
+    asking.runtime = caller.shared_runtime();
+    std::shared_ptr<HitlChannel> to = shared_->options.background_channel;
     if (!plan_.task) {
-        parent = account_ && account_->channel() ? caller.channel() : nullptr;
-        if (!parent) return nullptr;
+        to = asking.parent ? caller.channel() : nullptr;
+        if (!to) return nullptr;
     }
-    if (is_stored() && parent->is_durable() && shared_->options.make_channel) {
-        parent_channel_ = std::move(parent);
+    if (is_stored() && to->is_durable() && shared_->options.make_channel) {
+        parent_channel_ = std::move(to);
         stored_channel_ = shared_->options.make_channel(shared_->options.checkpointer, thread_id_);
-        return stored_channel_;
+        return std::make_shared<StoredChannel>(stored_channel_, std::move(asking));
     }
-    return forwarding_channel(std::move(parent), name_, call_key_, caller.shared_runtime());
+    return std::make_shared<ForwardingChannel>(std::move(to), std::move(asking));
 }
 
 PromptOptions SubagentRun::prompt_options() const {
@@ -265,8 +343,13 @@ Task<> SubagentRun::forward(HitlRequest request) {
     if (answer.cancelled()) answer.rethrow();
     Task<> ending = answer.ok() ? stored_channel_->answer(id, answer.value())
                                 : stored_channel_->cancel(id, exception_text(answer.failure()));
+    Outcome<> ended = co_await outcome_of(std::move(ending));
+    if (ended.cancelled()) ended.rethrow();
     // The question may have ended meanwhile.
-    (void)co_await outcome_of(std::move(ending));
+    if (ended.ok() || is_stale_answer(ended.failure())) co_return;
+    // Without its answer the sub-agent would wait for ever.
+    lost_answer_ = ended.failure();
+    agent_->abort();
 }
 
 Task<> SubagentRun::note(AgentEvent event) {
@@ -314,6 +397,18 @@ SubagentResult SubagentRun::finished(RunResult ended) {
     return std::move(result_);
 }
 
+/// Returns the text of a result in the background, shortened like that of a tool: no call has it as its result.
+Task<std::string> SubagentRun::limited(std::string text) const {
+    const std::size_t limit = shared_->options.max_result_chars;
+    AgentToolResult result(std::move(text));
+    if (!plan_.task || limit == 0 || !is_longer(result, limit)) co_return result.text();
+    Task<AgentToolResult> cutting =
+        cut_tool_output(agent_->runtime(), shared_->options.spill, std::string(subagent_tool_name),
+                        call_key_, limit, std::move(result));
+    AgentToolResult cut = co_await std::move(cutting);
+    co_return cut.text();
+}
+
 Task<SubagentResult> SubagentRun::run() {
     std::stop_source left;
     const std::stop_callback on_leave(left.get_token(), [this] { leave(); });
@@ -324,7 +419,17 @@ Task<SubagentResult> SubagentRun::run() {
         stop_on_cancel(left, *agent_->runtime()->clock, suspension_limit, std::move(running));
     Outcome<RunResult> ended = co_await outcome_of(std::move(leaving));
     place_.spend(result_);
-    if (ended.ok()) co_return finished(std::move(ended).value());
+    if (lost_answer_ && !ended.cancelled()) {
+        result_.outcome = RunOutcome::failed;
+        result_.error = "the answer of the user was lost: " + exception_text(lost_answer_);
+        co_return std::move(result_);
+    }
+    if (ended.ok()) {
+        SubagentResult done = finished(std::move(ended).value());
+        std::string text = std::move(done.text);
+        done.text = co_await limited(std::move(text));
+        co_return done;
+    }
     if (ended.cancelled() && !plan_.task) ended.rethrow();
     result_.outcome = ended.cancelled() ? RunOutcome::aborted : RunOutcome::failed;
     result_.error = ended.cancelled() ? "it was cancelled" : exception_text(ended.failure());
@@ -364,8 +469,8 @@ HitlOptions forward_question(HitlRequest& request, std::string_view agent,
 std::shared_ptr<HitlChannel> forwarding_channel(std::shared_ptr<HitlChannel> parent,
                                                 std::string agent, std::string key,
                                                 std::shared_ptr<const Runtime> runtime) {
-    return std::make_shared<ForwardingChannel>(std::move(parent), std::move(agent), std::move(key),
-                                               std::move(runtime));
+    AskingAgent asking{parent, std::move(agent), std::move(key), std::move(runtime)};
+    return std::make_shared<ForwardingChannel>(std::move(parent), std::move(asking));
 }
 
 void SubagentMeter::add(Spending& sum, const Usage& usage, std::optional<double> cost) {

@@ -26,14 +26,15 @@ namespace detail {
 
 namespace {
 
-/// The key of the thread's state with the tasks that run, or whose result is not in the history: name and type by id.
+/// The key of the thread's state with the tasks that run, or whose result is not in the history: name, type and thread by
+/// id.
 constexpr std::string_view record_key = "subagent_tasks";
 constexpr std::string_view message_source = "subagent_task";
 constexpr std::string_view message_prefix = "subagent-task/";
 /// The record is data of a store, which may be damaged.
 constexpr std::size_t most_recorded = 1000;
 constexpr std::size_t longest_recorded = 200;
-/// The tool returns so much of a result at most; the message has all of it.
+/// The tool returns so much of a result at most.
 constexpr std::size_t longest_result = std::size_t{50} << 10U;
 
 constexpr std::string_view interrupted_text =
@@ -92,7 +93,7 @@ bool has_message(const MessageList& messages, std::string_view task_id) {
 
 /// Adds the tasks of an earlier process, which are over.
 void read_record(SubagentTasks& shared, const HookContext& ctx) {
-    for (SubagentTask& recorded : SubagentMiddleware::tasks_in(ctx.extra)) {
+    for (SubagentTask& recorded : SubagentMiddleware::tasks_in(ctx.extra, ctx.thread_id)) {
         if (shared.tasks.size() >= most_recorded) return;
         const std::string& id = recorded.id;
         if (const auto known = find(shared, id)) {
@@ -102,8 +103,7 @@ void read_record(SubagentTasks& shared, const HookContext& ctx) {
                 known->delivered = false;
             }
             continue;
-        }
-        if (has_message(ctx.messages, id)) continue;
+        if (find(shared, id) || has_message(ctx.messages, id)) continue;
         auto task = std::make_shared<BackgroundTask>();
         static_cast<SubagentTask&>(*task) = std::move(recorded);
         task->thread_id = ctx.thread_id;
@@ -126,7 +126,8 @@ void update_record(SubagentTasks& shared, const HookContext& ctx) {
     JsonObject record;
     for (const auto& task : shared.tasks) {
         if (task->thread_id == ctx.thread_id)
-            record[task->id] = JsonObject{{"name", task->name}, {"type", task->type}};
+            record[task->id] =
+                JsonObject{{"name", task->name}, {"type", task->type}, {"thread", task->thread_id}};
     }
     if (!record.empty()) {
         ctx.extra[record_key] = std::move(record);
@@ -251,7 +252,8 @@ bool is_subagent_task_result(const Message& message) {
 }
 
 /// A malformed record is ignored.
-std::vector<SubagentTask> SubagentMiddleware::tasks_in(const JsonObject& extra) {
+std::vector<SubagentTask> SubagentMiddleware::tasks_in(const JsonObject& extra,
+                                                       std::string_view thread_id) {
     std::vector<SubagentTask> tasks;
     const Json* const record = extra.if_contains(detail::record_key);
     if (!record || !record->is_object()) return tasks;
@@ -259,6 +261,9 @@ std::vector<SubagentTask> SubagentMiddleware::tasks_in(const JsonObject& extra) 
         if (tasks.size() >= detail::most_recorded) break;
         if (!value.is_object() || id.size() > detail::longest_recorded) continue;
         const JsonObject& fields = value.get_object();
+        // The copy of a thread has its record too, but not its tasks.
+        const Json* const owner = fields.if_contains("thread");
+        if (owner && !thread_id.empty() && *owner != Json(thread_id)) continue;
         SubagentTask task;
         task.id = id;
         task.name = detail::text_member(fields, "name").substr(0, detail::longest_recorded);

@@ -37,6 +37,11 @@ struct Tasks : ::testing::Test {
         while (test->family.middleware->tasks().at(0).state == SubagentTaskState::running)
             co_await yield_now();
     }
+    /// A task whose text is being stored waits for another thread.
+    static Task<> ended_task(Tasks* test) {
+        while (test->task().state == SubagentTaskState::running)
+            co_await Runtime::standard()->clock->sleep_for(std::chrono::milliseconds(1));
+    }
     SubagentTask task() const { return family.middleware->tasks().at(0); }
 };
 
@@ -216,6 +221,94 @@ TEST_F(Tasks, D115_ChannelOfBackground_GetsTheQuestion) {
     run(others->answer(question.request_id, Json(to_json(ApproveAnswer()))));
     finish();
     EXPECT_EQ(family.removed, std::vector<std::string>{"/a"});
+}
+
+TEST_F(Tasks, D120_CancelledTask_LeavesMoneyForOthers) {
+    Model priced;
+    priced.id = "m";
+    priced.max_tokens = 2000;
+    priced.cost.emplace();
+    priced.cost->input = priced.cost->output = 1;
+    family.subagents.default_model =
+        BoundModel(std::make_shared<FauxProvider>(family.child), priced);
+    family.subagents.limits.max_spend = 1;
+    family.child.set_responses({[this](const ModelRequest&) {
+                                    family.middleware->cancel_task(task().id);
+                                    return faux_assistant_message("never read");
+                                },
+                                "second"});
+    family.parent.set_responses({delegating(in_background), "started"});
+    (void)prompt();
+    finish();
+    ASSERT_EQ(task().state, SubagentTaskState::cancelled);
+    const double spent = family.middleware->spending().cost.value_or(-1);
+    EXPECT_GT(spent, 0.001) << "the call may be billed";
+    EXPECT_LT(spent, 0.01);
+    family.parent.set_responses({delegating(), "ok", "I see."});
+    EXPECT_EQ(result_text(prompt()), "second");
+}
+
+/// A result of 60,000 characters.
+std::string long_text() { return std::string(60'000, 'x'); }
+
+struct Spilled : SpillSink {
+    std::string spill(std::string_view, std::string_view, std::string_view text) override {
+        size = text.size();
+        return "Read it in /spilled.";
+    }
+    std::size_t size = 0;
+};
+
+TEST_F(Tasks, D24_LongResultInTheBackground_IsShortened) {
+    const auto spilled = std::make_shared<Spilled>();
+    family.subagents.spill = spilled;
+    family.child.set_responses({calling("wait", {}), faux_assistant_message(long_text())});
+    family.parent.set_responses({delegating(in_background), "started"});
+    (void)prompt();
+    gate.set();
+    run(ended_task(this));
+    family.parent.set_responses({"hello", "I see."});
+    const MessageList messages = prompt().new_messages;
+    EXPECT_TRUE(has_text(messages, "the first 50000 of 60000 characters"));
+    EXPECT_TRUE(has_text(messages, "/spilled"));
+    EXPECT_FALSE(has_text(messages, std::string(50'001, 'x')));
+    EXPECT_EQ(spilled->size, 60'000u);
+}
+
+/// A thread with a task that runs, and an agent of another process.
+struct CopiedThread : Tasks {
+    std::shared_ptr<MemoryCheckpointer> store = std::make_shared<MemoryCheckpointer>();
+    Family other;
+
+    CopiedThread() {
+        family.options.checkpointer = other.options.checkpointer = store;
+        family.options.thread_id = "t";
+        other.subagents.limits.max_background = 2;
+        family.parent.set_responses({"before", delegating(in_background), "started"});
+        agent = family.agent();
+        (void)run(agent->prompt("go", PromptOptions().run_id("r0")));
+        (void)run(agent->prompt("go", PromptOptions().run_id("r1")));
+    }
+};
+
+TEST_F(CopiedThread, D115_Fork_DoesNotReportTheTask) {
+    run(agent->fork("t", "copy", "r1"));
+    other.options.thread_id = "copy";
+    other.parent.set_responses({"hello"});
+    EXPECT_EQ(texts_of(other.prompt().new_messages), (std::vector<std::string>{"go", "hello"}));
+    EXPECT_TRUE(other.middleware->tasks().empty());
+    // The thread itself still has it.
+    finish();
+    family.parent.set_responses({"hello", "It was found."});
+    EXPECT_TRUE(has_text(prompt().new_messages, "found it"));
+}
+
+TEST_F(Tasks, D115_RecordWithoutThread_IsReported) {
+    // As earlier versions have written it.
+    agent = family.agent();
+    agent->set_extra("subagent_tasks", JsonObject{{"task-1", JsonObject{{"name", "a"}}}});
+    family.parent.set_responses({"hello", "I see."});
+    EXPECT_TRUE(has_text(prompt().new_messages, "Task task-1"));
 }
 
 }  // namespace

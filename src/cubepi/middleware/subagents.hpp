@@ -105,6 +105,11 @@ struct SubagentOptions {
     /// the channel of an agent. Null: these questions are refused.
     std::shared_ptr<HitlChannel> background_channel = {};
 
+    /// Of a result in the background, which arrives as a message. A longer one is shortened like the result of a tool (D24): the
+    /// model sees its beginning and how to read the rest, which `spill` stores.
+    std::size_t max_result_chars = 50'000;  ///< Unicode code points; 0: no limit
+    std::shared_ptr<SpillSink> spill = {};  ///< null: the rest is lost
+
     /// Converts an event of a sub-agent to payloads, which are stored in `details.subagent_events` of the result and reported as
     /// progress of the call.
     std::function<std::vector<Json>(const AgentEvent&)> event_mapper = {};
@@ -148,8 +153,10 @@ public:
 
     /// Returns the sub-agents in the background, oldest first: those that run, and those whose result is not in the history yet.
     std::vector<SubagentTask> tasks() const;
-    /// Returns the tasks that a thread's state has recorded, as interrupted: they are, unless a process runs them.
-    static std::vector<SubagentTask> tasks_in(const JsonObject& extra);
+    /// Returns the tasks that a thread's state has recorded, as interrupted: they are, unless a process runs them. With `thread_id`,
+    /// those of other threads are left out, which the state of a fork has, too.
+    static std::vector<SubagentTask> tasks_in(const JsonObject& extra,
+                                              std::string_view thread_id = {});
     /// Cancels a sub-agent in the background. Returns false if none with this id runs.
     bool cancel_task(std::string_view id);
     /// Returns the results that no run has received, as messages for a prompt; they are not delivered again.

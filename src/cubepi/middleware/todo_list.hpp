@@ -86,8 +86,8 @@ struct TodoListOptions {
 /// A list is rejected, and the previous one remains, if an item is blank, if not exactly one item is in progress (unless all are
 /// completed), if an empty list replaces unfinished items, or if one answer has several calls. After 5 turns with calls of other
 /// tools, and every 5 turns from then on, a reminder with the list is added to the history. An answer without calls while items
-/// are unfinished is sent back to the model twice with a correction; then the model is asked to explain, and the run ends
-/// (TodoListOptions::require_finished).
+/// are unfinished is sent back to the model with a correction. After two corrections in a row the model is asked to explain, and the
+/// run ends; an answer with calls begins the count again (TodoListOptions::require_finished).
 ///
 /// The list is in `extra["todos"]`; the other keys begin with `todo_` and `_todos_`, as in CubePi. The middleware changes no
 /// request: the list is in the results of the tool and in the reminders, which are part of the history (D117). It has no state of

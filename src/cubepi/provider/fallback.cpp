@@ -479,7 +479,13 @@ void FallbackSource::ask(std::size_t leg) {
     ModelRequest request = request_;
     // A caller may have changed the model that it was given, which is the first one.
     const bool callers = leg == 0 && request.model.id == bound.spec().id;
-    if (!callers) request.model = bound.spec();
+    if (!callers) {
+        request.model = bound.spec();
+        // A limit of the answer that the caller has changed is for each model: it may be the last money of a run (D120).
+        const std::optional<std::int64_t> limit = request_.model.max_tokens;
+        if (limit && limit != chain_->legs().front().spec().max_tokens)
+            request.model.max_tokens = std::min(*limit, request.model.max_tokens.value_or(*limit));
+    }
     request.options = std::move(request.options).attempt(++attempts_);
     try {
         stream_.emplace(bound.provider()->call(std::move(request)));

@@ -311,15 +311,16 @@ bool answers_questions(const SlashCommand& command) {
     return std::find(names.begin(), names.end(), command.name) != names.end();
 }
 
-/// Returns true for the commands about the session, whose text is passed on as it is.
+/// Returns true for the commands about the session, with which a text begins that is passed on.
 bool is_about_session(const SlashCommand& command) {
     constexpr std::array<std::string_view, 4> names{"stop", "todo", "goal", "tasks"};
     return std::find(names.begin(), names.end(), command.name) != names.end();
 }
 
-/// Returns true for the commands that need no name of the bot in a group: they are about what the bot does.
+/// Returns true for the commands that need no name of the bot in a group: they are about what the bot does. Other bots have lists and
+/// goals too.
 bool is_ours(const SlashCommand& command) {
-    return answers_questions(command) || is_about_session(command);
+    return answers_questions(command) || command.name == "stop";
 }
 
 /// A message as an object, with the facts that decide about it.
@@ -345,6 +346,7 @@ private:
     bool is_reply_to_bot() const;
     bool has_content() const;
     void read_command();
+    void read_session_command();
     void read_text();
     void read_answer_by_reply();
     void set_origin();
@@ -434,9 +436,8 @@ Incoming MessageReader::read() && {
     facts_.insert(of_question.begin(), of_question.end());
     if (command_ && answers_questions(*command_)) {
         read_command();
-    } else if (command_ && is_about_session(*command_)) {
-        const std::string tail = command_->name == "stop" ? std::string() : command_->tail;
-        incoming_.envelope.content = "/" + command_->name + (tail.empty() ? "" : " " + tail);
+    } else if (command_ && is_about_session(*command_) && incoming_.is_addressed) {
+        read_session_command();
     } else if (incoming_.is_addressed && is_reply_to_bot()) {
         read_answer_by_reply();
     }
@@ -481,6 +482,21 @@ std::string quoted(const JsonObject& replied, JsonArray& files) {
     if (text.empty()) return {};
     const JsonObject* const from = object_member(replied, "from");
     return "[In reply to " + (from ? display_name(*from) : "a message") + ": " + text + "]\n";
+}
+
+/// The text begins with the command. What the message has in addition follows, unless it is a command without arguments.
+void MessageReader::read_session_command() {
+    Envelope& envelope = incoming_.envelope;
+    envelope.content = "/" + command_->name;
+    if (command_->name == "stop") return;
+    JsonArray files;
+    Envelope rest(command_->tail);
+    add_media(message_, rest, files);
+    const bool is_goal = command_->name == "goal" && !rest.content->empty();
+    if (!rest.content->empty()) *envelope.content += " " + *rest.content;
+    if (is_goal && replied() && *rest.content != "clear")
+        *envelope.content += "\n" + std::string(cubepi::detail::trimmed(quoted(*replied(), files)));
+    if (!files.empty()) facts_["files"] = std::move(files);
 }
 
 void MessageReader::read_text() {

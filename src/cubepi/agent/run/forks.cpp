@@ -90,12 +90,14 @@ AgentOptions probe_options(const Agent::Impl& impl, MessageList messages) {
     CUBEPI_AGENT_HOOKS(CUBEPI_DETAIL_COPY_HOOK)
 #undef CUBEPI_DETAIL_COPY_HOOK
     options.before_tool_call = refusing_added(std::move(options.before_tool_call));
+    // The to-dos, the goal and the tasks of the thread would continue the probe.
+    options.after_model_response = {};
+    options.on_run_end = {};
     options.on_payload = settings.on_payload;
     options.on_response = settings.on_response;
     options.tool_execution = settings.tool_execution;
     options.limits = settings.limits;
     options.messages = std::move(messages);
-    options.spill = settings.spill;
     options.runtime = impl.runtime;
     return options;
 }

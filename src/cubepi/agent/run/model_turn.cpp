@@ -64,10 +64,10 @@ ModelTurn::ModelTurn(RunCore& core)
       reader_(core) {}
 
 Task<void> ModelTurn::run() {
-    if (core_.stopped()) return conclude_aborted();
+    if (core_.stopped()) return conclude_uncalled();
     if (!builder_.is_plain()) return run_with_hooks();
     ModelRequest request = builder_.build();
-    if (auto reached = reservation_.reserve(core_.account(), request))
+    if (auto reached = reservation_.reserve(core_.account(), *model_.provider(), request))
         return conclude_limited(std::move(*reached));
     core_.set_request(request);
     if (std::optional<Notice> broken = builder_.prefix_break(request)) {
@@ -78,14 +78,14 @@ Task<void> ModelTurn::run() {
 
 Task<void> ModelTurn::run_with_hooks() {
     ModelRequest request = co_await builder_.build_with_hooks();
-    auto reached = reservation_.reserve(core_.account(), request);
+    auto reached = reservation_.reserve(core_.account(), *model_.provider(), request);
     if (reached) co_return co_await conclude_limited(std::move(*reached));
     core_.set_request(request);
     if (std::optional<Notice> broken = builder_.prefix_break(request)) {
         co_await core_.notice(std::move(*broken));
     }
     if (core_.stopped()) {
-        co_await conclude_aborted();
+        co_await conclude_uncalled();
     } else if (core_.parts().hooks->around_model_call) {
         co_await stream_around(std::move(request));
     } else {
@@ -96,7 +96,7 @@ Task<void> ModelTurn::run_with_hooks() {
 Task<void> ModelTurn::stream_after(Notice notice, ModelRequest request) {
     co_await core_.notice(std::move(notice));
     if (core_.stopped()) {
-        co_await conclude_aborted();
+        co_await conclude_uncalled();
         co_return;
     }
     co_await stream(std::move(request));
@@ -158,6 +158,12 @@ Task<void> ModelTurn::conclude(Message final_message) {
     return announce_message();
 }
 
+/// Ends the answer of a call that is not made, because the run was aborted before it.
+Task<void> ModelTurn::conclude_uncalled() {
+    refused_ = true;
+    return conclude_aborted();
+}
+
 Task<void> ModelTurn::conclude_aborted() {
     AssistantMessage message = reader_.so_far();
     message.stop_reason = stop_reason::shared(stop_reason::aborted);
@@ -203,7 +209,7 @@ Task<void> ModelTurn::conclude_error(const std::exception_ptr& cause, const std:
 
 void ModelTurn::set_message(Message final_message) {
     const AssistantMessage& answer = *final_message.assistant();
-    if (!refused_) reservation_.settle(core_.count(answer, model_.spec()));
+    if (!refused_) reservation_.settle(core_.count(answer, model_.spec(), reservation_.usd()));
     if (has_failed(answer)) {
         failure_ = error_of(answer);
         const std::exception_ptr by_hook = builder_.hook_failure();

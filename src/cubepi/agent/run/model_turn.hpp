@@ -94,6 +94,7 @@ private:
     Task<void> receive(MessageStream stream, bool is_own_request);
 
     Task<void> conclude(Message final_message);
+    Task<void> conclude_uncalled();
     Task<void> conclude_aborted();
     Task<void> conclude_failed(const std::exception_ptr& failure);
     Task<void> conclude_limited(LimitReachedError reached);
@@ -107,7 +108,7 @@ private:
     RequestBuilder builder_;
     AnswerReader reader_;
     SpendReservation reservation_;
-    bool refused_ = false;  ///< by a limit: the call is not made
+    bool refused_ = false;  ///< by a limit or an abort: the call is not made
     Message message_;
     std::shared_ptr<const Error> failure_;
 };

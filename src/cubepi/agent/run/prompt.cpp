@@ -78,18 +78,25 @@ bool is_finished(const Agent::Impl& impl) {
                 "call prompt() with a new message");
 }
 
+/// Returns true if the history has the final answer to the message. An answer after which the run was continued by middleware, such
+/// as that of a goal, is not final: the process may have ended before the next one.
 bool has_answer(const Agent::Impl& impl, const std::string& message_id) {
     bool seen = false;
+    std::optional<SharedString> answered_run;
     for (const Message& message : impl.state.messages) {
         if (message.id() == message_id) seen = true;
+        if (answered_run) {
+            if (message.run_id() != *answered_run || !is_synthetic_message(message)) return true;
+            answered_run.reset();
+        }
         const AssistantMessage* answer = message.assistant();
         if (!seen || !answer || answer->has_tool_calls() || is_paused(*answer)) continue;
         if (answer->stop_reason != stop_reason::error &&
             answer->stop_reason != stop_reason::aborted) {
-            return true;
+            answered_run = message.run_id();
         }
     }
-    return false;
+    return answered_run.has_value();
 }
 
 /// Restores the history; returns false if an abort came first (D51).

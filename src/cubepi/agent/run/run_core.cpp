@@ -82,11 +82,14 @@ void RunCore::start_with(const PriorSpending& spending) {
     account_->set_earlier_spending({spending.usage, spending.cost});
 }
 
-std::optional<double> RunCore::count(const AssistantMessage& answer, const Model& asked) {
+std::optional<double> RunCore::count(const AssistantMessage& answer, const Model& asked,
+                                     std::optional<double> reserved) {
     // An answer that failed before any usage was reported is not billed. Whether that holds without a price is unknown.
     const bool failed = answer.stop_reason == stop_reason::error;
     if (failed && !answer.usage && price_of(asked)) return 0.0;
-    const std::optional<double> cost = cost_of(answer, asked);
+    std::optional<double> cost = cost_of(answer, asked);
+    const bool aborted = answer.stop_reason == stop_reason::aborted;
+    if (!cost && aborted) cost = reserved;
     account_->count(answer.usage.value_or(Usage()), cost);
     return cost;
 }

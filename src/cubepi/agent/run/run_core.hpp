@@ -107,8 +107,10 @@ public:
     bool can_suspend() const noexcept {
         return questions_ && questions_->is_durable() && parts_.log->persistent();
     }
-    /// Adds the usage and the cost of an answer to a request for `asked`. Returns the cost; empty if it is unknown.
-    std::optional<double> count(const AssistantMessage& answer, const Model& asked);
+    /// Adds the usage and the cost of an answer to a request for `asked`. Returns the cost; empty if it is unknown. An aborted call
+    /// whose cost is unknown counts with all that is reserved for it (D120).
+    std::optional<double> count(const AssistantMessage& answer, const Model& asked,
+                                std::optional<double> reserved);
     RepeatedCalls& repeated_calls() noexcept { return repeated_calls_; }
     double wall_seconds() const;
 

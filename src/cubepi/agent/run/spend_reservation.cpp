@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include <cubepi/provider/cost.hpp>
 #include <cubepi/provider/model_profile.hpp>
@@ -91,6 +93,36 @@ LimitReachedError unknown_price(const Model& model) {
                                               "' is unknown; set it (Model::cost)");
 }
 
+/// A model that may answer a request.
+struct Offer {
+    ModelCost price;
+    std::int64_t answer = 0;  ///< the most tokens
+
+    /// Returns the most tokens of an answer that costs `usd` with its prompt; no fewer than those of use.
+    std::int64_t tokens_for(double usd, std::int64_t prompt) const {
+        const double fixed = cost_of_call(price, prompt, 0);
+        const double variable = cost_of_call(price, prompt, answer) - fixed;
+        if (fixed + variable <= usd) return std::numeric_limits<std::int64_t>::max();
+        const double tokens = (usd - fixed) / variable * static_cast<double>(answer);
+        return std::clamp(static_cast<std::int64_t>(std::floor(tokens)),
+                          std::min(answer, least_answer), answer);
+    }
+};
+
+/// Adds the models that may answer a request for `model`: all of a fallback chain. Returns an error if a price is unknown.
+std::optional<LimitReachedError> add_offers(const Provider& provider, const Model& model,
+                                            std::vector<Offer>& offers) {
+    const std::vector<BoundModel> inner = provider.inner_models();
+    for (const BoundModel& one : inner) {
+        if (auto unknown = add_offers(*one.provider(), one.spec(), offers)) return unknown;
+    }
+    if (!inner.empty()) return std::nullopt;
+    const std::optional<ModelCost> price = price_of(model);
+    if (!price) return unknown_price(model);
+    offers.push_back(Offer{*price, most_answer_tokens(model)});
+    return std::nullopt;
+}
+
 }  // namespace
 
 std::int64_t most_prompt_tokens(const ModelRequest& request) {
@@ -114,14 +146,19 @@ std::int64_t most_prompt_tokens(const ModelRequest& request) {
 }
 
 std::optional<LimitReachedError> SpendReservation::reserve(std::shared_ptr<RunAccount> account,
+                                                           const Provider& provider,
                                                            ModelRequest& request) {
     if (!account->has_limit()) return std::nullopt;
-    const std::optional<ModelCost> price = price_of(request.model);
-    if (!price) return unknown_price(request.model);
+    std::vector<Offer> offers;
+    if (auto unknown = add_offers(provider, request.model, offers)) return unknown;
     const std::int64_t prompt = most_prompt_tokens(request);
-    const std::int64_t answer = most_answer_tokens(request.model);
-    const double most = cost_of_call(*price, prompt, answer);
-    const double least = cost_of_call(*price, prompt, std::min(answer, least_answer));
+    double most = 0;
+    double least = 0;
+    for (const Offer& offer : offers) {
+        most = std::max(most, cost_of_call(offer.price, prompt, offer.answer));
+        least = std::max(least,
+                         cost_of_call(offer.price, prompt, std::min(offer.answer, least_answer)));
+    }
     const std::optional<double> usd = account->reserve(least, most);
     if (!usd) {
         return LimitReachedError("max_spend",
@@ -133,10 +170,11 @@ std::optional<LimitReachedError> SpendReservation::reserve(std::shared_ptr<RunAc
     account_ = std::move(account);
     usd_ = *usd;
     if (usd_ >= most) return std::nullopt;
-    const double a_token = (most - cost_of_call(*price, prompt, 0)) / static_cast<double>(answer);
-    const double left = (usd_ - cost_of_call(*price, prompt, 0)) / a_token;
-    request.model.max_tokens = std::clamp(static_cast<std::int64_t>(std::floor(left)),
-                                          std::min(answer, least_answer), answer);
+    std::int64_t limit = most_answer_tokens(request.model);
+    for (const Offer& offer : offers) limit = std::min(limit, offer.tokens_for(usd_, prompt));
+    // A chain passes a limit on that its first model does not have anyway.
+    if (offers.size() > 1 && limit == request.model.max_tokens) --limit;
+    request.model.max_tokens = limit;
     return std::nullopt;
 }
 

@@ -20,10 +20,15 @@ public:
     SpendReservation& operator=(const SpendReservation&) = delete;
     ~SpendReservation() { settle(0.0); }
 
-    /// Reserves the cost of the request, and lowers the limit of its answer to what the account has left. Returns the error of
-    /// the run if that is too little, or if the price of the model is unknown. Does nothing if the account has no limit.
+    /// Reserves the cost of the request, and lowers the limit of its answer to what the account has left. Of a fallback chain, the
+    /// dearest model counts. Returns the error of the run if that is too little, or if the price of a model is unknown. Does nothing
+    /// if the account has no limit.
     std::optional<LimitReachedError> reserve(std::shared_ptr<RunAccount> account,
-                                             ModelRequest& request);
+                                             const Provider& provider, ModelRequest& request);
+    /// Returns what is reserved; empty if nothing is.
+    std::optional<double> usd() const noexcept {
+        return account_ ? std::optional<double>(usd_) : std::nullopt;
+    }
     /// Ends the reservation for a call that cost `cost`; empty: unknown, so that all that was reserved counts.
     void settle(std::optional<double> cost);
 

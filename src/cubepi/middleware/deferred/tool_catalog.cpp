@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/timeout.hpp>
 
 namespace cubepi::detail {
@@ -95,9 +96,11 @@ Task<std::vector<AgentTool>> ToolCatalog::load(const DeferredToolGroup& group,
                                                std::shared_ptr<const Runtime> runtime) {
     for (;;) {
         if (const auto at = loaded_.find(group.group_id); at != loaded_.end()) co_return at->second;
+        const auto failed = failed_in_turn_.find(group.group_id);
+        if (failed != failed_in_turn_.end()) std::rethrow_exception(failed->second);
         const auto other = loading_.find(group.group_id);
         if (other == loading_.end()) break;
-        // Its failure is not this call's: that one may have been aborted.
+        // If that call is aborted, the next one calls the loader.
         const std::shared_ptr<AsyncEvent> ended = other->second;
         co_await ended->wait();
     }
@@ -113,9 +116,25 @@ Task<std::vector<AgentTool>> ToolCatalog::load(const DeferredToolGroup& group,
     const Loading loading{*this, group.group_id};
     loading_.emplace(group.group_id, loading.ended);
     Task<std::vector<AgentTool>> calling = call_loader(group, std::move(runtime));
-    std::vector<AgentTool> tools = co_await std::move(calling);
-    loaded_[group.group_id] = tools;
-    co_return tools;
+    Outcome<std::vector<AgentTool>> tools = co_await outcome_of(std::move(calling));
+    if (!tools.ok() && !tools.cancelled()) {
+        failed_in_run_.insert(group.group_id);
+        failed_in_turn_[group.group_id] = tools.failure();
+    }
+    loaded_[group.group_id] = tools.value();
+    co_return std::move(tools).value();
+}
+
+void ToolCatalog::begin_turn(const std::string& run_id, std::uint32_t turn) {
+    if (run_id_ == run_id && turn_ == turn) return;
+    if (run_id_ != run_id) failed_in_run_.clear();
+    failed_in_turn_.clear();
+    run_id_ = run_id;
+    turn_ = turn;
+}
+
+bool ToolCatalog::has_failed(const std::string& group_id) const {
+    return failed_in_run_.contains(group_id) && !loaded_.contains(group_id);
 }
 
 Expansions ToolCatalog::read(const Json* stored) const {

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,10 +42,15 @@ public:
     /// Returns the group that has the tool, or null.
     const DeferredToolGroup* group_of(std::string_view tool_name) const;
     /// Returns the tools of a group; calls its loader unless it has succeeded. Calls at the same time share one call of the loader.
-    /// Throws what the loader throws, TimeoutError, or Error(invalid_argument) for invalid tools.
+    /// Throws what the loader throws, TimeoutError, or Error(invalid_argument) for invalid tools; again, without a call, in the
+    /// same turn.
     Task<std::vector<AgentTool>> load(const DeferredToolGroup& group,
                                       std::shared_ptr<const Runtime> runtime);
     const LoadedTools& loaded() const noexcept { return loaded_; }
+    /// Announces the turn whose calls follow, so that loaders that have failed before it are called again.
+    void begin_turn(const std::string& run_id, std::uint32_t turn);
+    /// Returns true if the group is not loaded, and its loader has failed in this run.
+    bool has_failed(const std::string& group_id) const;
 
     /// Reads `extra.expanded_groups`. Malformed or unknown entries are left out.
     Expansions read(const Json* stored) const;
@@ -58,6 +66,10 @@ private:
     std::chrono::nanoseconds load_timeout_;
     LoadedTools loaded_;
     std::map<std::string, std::shared_ptr<AsyncEvent>> loading_;
+    std::string run_id_;
+    std::uint32_t turn_ = 0;
+    std::set<std::string> failed_in_run_;
+    std::map<std::string, std::exception_ptr> failed_in_turn_;
 };
 
 /// The names of the middleware's own tools.

@@ -37,12 +37,11 @@ std::shared_ptr<HitlChannel> forwarding_channel(std::shared_ptr<HitlChannel> par
 /// A task in the background, and the handle that cancels it.
 struct BackgroundTask : SubagentTask {
     std::stop_source stop = {};
-    bool delivered = false;  ///< its result has been handed out as a message
-    std::string thread_id =
-        {};                   ///< that it belongs to; a probe (`fork_once`) of the thread has none
-    std::string run_id = {};  ///< of the run that got it; empty: the host
-    std::uint32_t turn = 0;   ///< of that run
-    bool charged = false;     ///< to a run that has received it
+    bool delivered = false;      ///< its result has been handed out as a message
+    std::string thread_id = {};  ///< that it belongs to
+    std::string run_id = {};     ///< of the run that got it; empty: the host
+    std::uint32_t turn = 0;      ///< of that run
+    bool charged = false;        ///< to a run that has received it
 };
 
 /// The sub-agents that count toward the same limits.
