@@ -103,7 +103,8 @@ void read_record(SubagentTasks& shared, const HookContext& ctx) {
                 known->delivered = false;
             }
             continue;
-        if (find(shared, id) || has_message(ctx.messages, id)) continue;
+        }
+        if (has_message(ctx.messages, id)) continue;
         auto task = std::make_shared<BackgroundTask>();
         static_cast<SubagentTask&>(*task) = std::move(recorded);
         task->thread_id = ctx.thread_id;
