@@ -45,13 +45,13 @@ constexpr std::array<ChatCommand, 15> commands{{
     {"status", "", "model, session, directory, context, rules, background commands",
      ChatAction::status},
     {"cost", "", "tokens and cost of this session", ChatAction::cost},
-    {"compact", "[WHAT MATTERS]", "summarize the older messages for the model", std::nullopt},
     {"todo", "", "show the to-do list of the model", std::nullopt},
     {"goal", "[TEXT|clear]", "work until TEXT is achieved; show or clear the goal", std::nullopt},
     {"copy", "", "copy the last answer to the clipboard", ChatAction::copy},
     {"export", "[FILE]", "write the conversation to a Markdown file", ChatAction::export_file},
     {"later", "TEXT", "send TEXT when the answer is complete", ChatAction::later, true},
     {"details", "", "show tool results in full, or fold them (Ctrl-O)", ChatAction::details, true},
+    {"compact", "[WHAT MATTERS]", "summarize the older messages for the model", std::nullopt},
     {"rules", "[remove N]", "what tools may do without asking; withdraw a rule",
      ChatAction::permissions},
     {"stop", "", "stop the answer (Esc, Ctrl-C)", ChatAction::stop, true},
@@ -354,7 +354,8 @@ void ChatActions::begin_session() {
 Task<> ChatActions::show_status() {
     const SessionPlan& plan = pipeline_.plan();
     const MessageList messages = co_await conversation();
-    const SessionUsage usage = usage_of(messages, pipeline_.model().model.spec());
+    const SessionUsage usage =
+        co_await read_usage(plan.tapes, tape_of(plan), pipeline_.model().model.spec());
     std::string text = row("model", printable(pipeline_.model().where));
     text +=
         row("session", (plan.create         ? "new"
@@ -429,8 +430,8 @@ void ChatActions::withdraw_permission(const std::string& argument) {
 }
 
 Task<> ChatActions::show_cost() {
-    const MessageList messages = co_await conversation();
-    const SessionUsage usage = usage_of(messages, pipeline_.model().model.spec());
+    const SessionUsage usage = co_await read_usage(
+        pipeline_.plan().tapes, tape_of(pipeline_.plan()), pipeline_.model().model.spec());
     std::string text =
         row("calls", count_text(static_cast<std::int64_t>(usage.calls)) + " of a model");
     text += row("tokens",

@@ -193,6 +193,13 @@ void show_in_use(const Report& report, const ModelSources& sources) {
                            {});
         }
     }
+    if (const auto& share = sources.config.compact_at) {
+        std::ostringstream text;
+        text << "compact_at: " << *share;
+        report.plain(text.str() + source_text(config_origin));
+    }
+    if (const std::string& model = sources.config.compact_model; !model.empty())
+        report.plain("compact_model: " + model + source_text(config_origin));
     const TurnSettings settings = turn_settings(sources);
     if (const auto& timeout = settings.model_timeout; timeout.value)
         report.plain("model_timeout: " + std::to_string(timeout.value->count()) + " ms" +

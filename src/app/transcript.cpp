@@ -1,11 +1,14 @@
 #include "transcript.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include <bub/tape/prompt_context.hpp>
 #include <bub/tape/tape_context.hpp>
+#include <cubepi/core/message_json.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/provider/cost.hpp>
 #include <cubepi/schema/json_text.hpp>
 
@@ -196,6 +199,38 @@ SessionUsage usage_of(const MessageList& messages, const Model& asked) {
         }
     }
     return sums;
+}
+
+Task<SessionUsage> read_usage(std::shared_ptr<bub::TapeStore> tapes, std::string tape,
+                              Model asked) {
+    const std::vector<bub::TapeEntry> entries =
+        co_await tapes->fetch(std::move(tape), bub::TapeQuery());
+    SessionUsage sums = usage_of(messages_of(entries), asked);
+    std::optional<std::int64_t> context;
+    for (const bub::TapeEntry& entry : entries) {
+        const bool is_answer = entry.kind == bub::entry_kind::message &&
+                               detail::string_member(entry.payload, "role") == "assistant";
+        if (is_answer) context.reset();
+        if (bub::entry_name(entry) != "compaction") continue;
+        const JsonObject* data = detail::object_member(entry.payload, "data");
+        const JsonObject* counts = data ? detail::object_member(*data, "usage") : nullptr;
+        if (!counts) continue;
+        context = detail::integer_member(*data, "after");
+        if (counts->empty()) continue;
+        const Usage usage = usage_from_json(*counts);
+        ++sums.calls;
+        sums.tokens_in += usage.input_tokens.value_or(0) + usage.cache_read_tokens.value_or(0) +
+                          usage.cache_write_tokens.value_or(0);
+        sums.tokens_out += usage.output_tokens.value_or(0);
+        const Json* cost = data->if_contains("cost");
+        if (cost && cost->is_number()) {
+            sums.cost += cost->to_number<double>();
+        } else {
+            ++sums.unpriced;
+        }
+    }
+    if (context) sums.context = *context;
+    co_return sums;
 }
 
 std::size_t replay_end(const MessageList& messages, std::size_t columns, std::size_t rows,

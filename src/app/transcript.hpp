@@ -45,6 +45,9 @@ struct SessionUsage {
 /// `asked`: the model of the session. A call that another model answered has that model's list price.
 SessionUsage usage_of(const MessageList& messages, const Model& asked);
 
+/// Returns the usage of a stored session, with the summaries of its compactions. The context is what the next request has.
+Task<SessionUsage> read_usage(std::shared_ptr<bub::TapeStore> tapes, std::string tape, Model asked);
+
 /// Shows messages as they were shown when they were new.
 struct Replay {
     std::function<void(const std::string& text)> prompt = {};

@@ -120,7 +120,7 @@ int run_pipeline_worker(const std::filesystem::path& directory, std::size_t kill
 }
 
 /// Runs a turn whose conversation does not fit the model's window and is summarized. The turn before it is not killed.
-int run_handoff_worker(const std::filesystem::path& directory, std::size_t kill_at) {
+int run_compaction_worker(const std::filesystem::path& directory, std::size_t kill_at) {
     std::vector<FauxStep> steps;
     steps.emplace_back("Noted.");
     steps.push_back(faux_failure("the prompt is too long"));
@@ -188,9 +188,9 @@ bool has_text(const MessageList& messages, std::string_view text) {
     });
 }
 
-TEST(PipelineCrash, B9_KillDuringHandOff_LosesNothing) {
-    std::size_t handed_off = 0;
-    const std::size_t steps = kill_at_each_step("--handoff", [&](const Remains& remains) {
+TEST(PipelineCrash, B9_KillDuringCompaction_LosesNothing) {
+    std::size_t compacted = 0;
+    const std::size_t steps = kill_at_each_step("--compaction", [&](const Remains& remains) {
         FauxProvider faux;
         MessageList request;
         std::vector<FauxStep> script;
@@ -205,7 +205,7 @@ TEST(PipelineCrash, B9_KillDuringHandOff_LosesNothing) {
         const bool whole = has_text(request, "Use Postgres.");
         const bool summary = has_text(request, "The user wants Postgres.");
         EXPECT_NE(whole, summary) << "either the conversation or its summary";
-        handed_off += summary ? 1 : 0;
+        compacted += summary ? 1 : 0;
         const bub::Tape tape(tapes_in(remains.directory),
                              bub::tape_name(remains.directory, session_id));
         bub::TapeSearch search;
@@ -214,7 +214,7 @@ TEST(PipelineCrash, B9_KillDuringHandOff_LosesNothing) {
             << "the summarized entries can be found";
     });
     EXPECT_GT(steps, 10u);
-    EXPECT_GT(handed_off, 3u);
+    EXPECT_GT(compacted, 3u);
 }
 
 }  // namespace
@@ -229,7 +229,7 @@ int main(int argc, char** argv) {
           [](const std::vector<std::string>& arguments) {
               return run_pipeline_worker(arguments.at(0), std::stoul(arguments.at(1)));
           }},
-         {"--handoff", [](const std::vector<std::string>& arguments) {
-              return run_handoff_worker(arguments.at(0), std::stoul(arguments.at(1)));
+         {"--compaction", [](const std::vector<std::string>& arguments) {
+              return run_compaction_worker(arguments.at(0), std::stoul(arguments.at(1)));
           }}});
 }

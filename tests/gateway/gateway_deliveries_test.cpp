@@ -4,6 +4,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -392,6 +393,44 @@ TEST(History, D88_MembersOfCall_SurviveAKill) {
                       std::string::npos)
                 << server.requests()[i];
         }
+    }
+}
+
+TEST(History, D113_CompactedSession_ContinuesAfterAKill) {
+    std::string question;
+    while (question.size() < 4'000) question += "Where is the harbor? ";
+    for (const bool in_database : {false, true}) {
+        const GatewayHome home;
+        if (in_database) {
+            home.configure("{http: {listen: \"127.0.0.1:0\"}}\ndatabase: \"" + new_database(home) +
+                           "\"");
+        }
+        joint_tests::ModelServer server(
+            {joint_tests::chat_answer("Noted."),
+             joint_tests::refusal(400, R"({"message": "Input is too long for requested model."})"),
+             joint_tests::chat_answer("They look for a port."), joint_tests::chat_answer("Done."),
+             joint_tests::chat_answer("Again.")});
+        {
+            GatewayProcess gateway(home, flags_at(server, "openai", "local"));
+            const std::uint16_t port = gateway.wait_until_running();
+            EXPECT_EQ(post(port, question).text(), "Noted.");
+            EXPECT_EQ(post(port, "two").text(), "Done.");
+            gateway.kill();
+        }
+        GatewayProcess gateway(home, flags_at(server, "openai", "local"));
+        EXPECT_EQ(post(gateway.wait_until_running(), "three").text(), "Again.");
+        const std::vector<Json> bodies = server.bodies();
+        ASSERT_EQ(bodies.size(), 5u);
+        const JsonArray& retried = bodies[3].at("messages").as_array();
+        const JsonArray& resumed = bodies[4].at("messages").as_array();
+        for (const JsonArray* messages : {&retried, &resumed}) {
+            const std::string text = boost::json::serialize(*messages);
+            EXPECT_NE(text.find("They look for a port."), std::string::npos) << text;
+            EXPECT_EQ(text.find("Where is the harbor?"), std::string::npos) << text;
+        }
+        ASSERT_GT(resumed.size(), retried.size());
+        EXPECT_TRUE(std::equal(retried.begin(), retried.end(), resumed.begin()))
+            << "the next process sends the same prefix";
     }
 }
 

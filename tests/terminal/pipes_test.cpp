@@ -658,16 +658,18 @@ TEST(Doctor, RulesThatAllowNothing_AreReported) {
 TEST(Doctor, Report_ShowsSettingsAndNeverTheKey) {
     Home home;
     write_file(home.config(),
-               "model: m\nbase_url: http://127.0.0.1:9/v1\napi_key: very-secret-key\n");
+               "model: m\nbase_url: http://127.0.0.1:9/v1\napi_key: very-secret-key\n"
+               "compact_at: 0.5\ncompact_model: small\n");
     std::filesystem::permissions(home.config(), std::filesystem::perms(0644));
     home.set("PATH", home.root().string() + ":/usr/bin:/bin");
     write_file(home.root() / "cubepi", "#!/bin/sh\n");
     std::filesystem::permissions(home.root() / "cubepi", std::filesystem::perms(0755));
     const Piped doctor = run_piped(home, {"doctor"});
     EXPECT_EQ(doctor.status, 3) << doctor.out;
-    for (const char* text : {"another cubepi comes first on PATH", "chmod 600", "api_key: set",
-                             "OPENAI_API_KEY is not set", "cannot reach 127.0.0.1:9",
-                             "no configured model is available", "--offline"}) {
+    for (const char* text :
+         {"compact_at: 0.5", "compact_model: small", "another cubepi comes first on PATH",
+          "chmod 600", "api_key: set", "OPENAI_API_KEY is not set", "cannot reach 127.0.0.1:9",
+          "no configured model is available", "--offline"}) {
         EXPECT_NE(doctor.out.find(text), std::string::npos) << text << "\n" << doctor.out;
     }
     EXPECT_EQ(doctor.out.find("very-secret"), std::string::npos);

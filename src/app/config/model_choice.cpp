@@ -419,14 +419,30 @@ void set_compaction(bub::BuiltinOptions& options, const ModelSources& sources,
     const ConfigFile& config = sources.config;
     options.compaction.emplace();
     if (config.compact_at) options.compaction->window_share = *config.compact_at;
-    if (!config.compact_model.empty() && !choice.offline) {
-        options.compaction->summary_model =
-            choice_of(sources, endpoint_for_model(sources, choice.endpoint, config.compact_model))
-                .model;
+    if (const std::string& id = config.compact_model; !id.empty() && !choice.offline) {
+        try {
+            options.compaction->summary_model =
+                choice_of(sources, endpoint_for_model(sources, choice.endpoint, id)).model;
+        } catch (const Error& error) {
+            throw NoModelError("compact_model: " + std::string(error.what()));
+        }
     }
-    options.context_window = [choice](const Model& model) {
+    options.context_window = [sources, choice](const BoundModel& model) {
+        if (!model.provider()) return model.spec().context_window;
         ModelChoice other = choice;
-        other.model = BoundModel(choice.model.provider(), model);
+        other.model = model;
+        // Another model of the session may be at another endpoint, which offers it with another window.
+        AssistantMessage answer;
+        answer.provider_id = model.provider()->provider_id();
+        answer.model_id = model.spec().id;
+        std::optional<Endpoint> endpoint = endpoint_of_provider(sources, choice, answer);
+        try {
+            const std::string id = answer.provider_id.str() + "/" + answer.model_id.str();
+            if (!endpoint) endpoint = endpoint_for_model(sources, choice.endpoint, id);
+            other.endpoint = std::move(*endpoint);
+        } catch (const Error&) {
+            // A provider without a name.
+        }
         return shown_spec(other)->context_window;
     };
 }

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bub/builtin/builtin.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/net/network_error.hpp>
@@ -611,6 +612,32 @@ TEST(ShownSpec, KnownModel_HasItsContextWindow) {
     EXPECT_FALSE(choice.model.spec().context_window) << "a request is not changed by it";
     EXPECT_GT(shown_spec(choice)->context_window.value_or(0), 100'000);
     EXPECT_EQ(shown_spec(choice)->id, choice.model.spec().id);
+}
+
+/// The window of a model that the session has switched to is that of its own endpoint.
+TEST(Compaction, D111_SwitchedModel_HasItsOwnWindow) {
+    ModelSources sources = two_providers();
+    sources.environment["ANTHROPIC_API_KEY"] = "sk-ant-x";
+    const ModelChoice choice = run(choose_model(sources, unreachable(), ChooseModel()));
+    bub::BuiltinOptions options;
+    set_compaction(options, sources, choice);
+    EXPECT_FALSE(options.context_window(choice.model));
+    const Endpoint other =
+        endpoint_for_model(sources, choice.endpoint, "anthropic/claude-sonnet-4-5");
+    EXPECT_GT(options.context_window(choice_of(sources, other).model).value_or(0), 100'000);
+}
+
+TEST(Compaction, D113_UnknownSummaryModel_IsNamed) {
+    ModelSources sources = two_providers();
+    sources.config.compact_model = "anthropic/claude-sonnet-4-5";
+    const ModelChoice choice = run(choose_model(sources, unreachable(), ChooseModel()));
+    bub::BuiltinOptions options;
+    try {
+        set_compaction(options, sources, choice);
+        ADD_FAILURE() << "there is no key";
+    } catch (const NoModelError& error) {
+        EXPECT_TRUE(std::string(error.what()).starts_with("compact_model: ")) << error.what();
+    }
 }
 
 }  // namespace

@@ -463,6 +463,21 @@ TEST(Compaction, D112_HugeRecentResult_IsShortenedAtAnOverflow) {
     EXPECT_NE(chat.last_request().find("read it"), std::string::npos);
 }
 
+/// The system prompt and the tools are nearly all of a request, and it is refused.
+TEST(Compaction, D112_ShortHistoryAtAnOverflow_IsSummarized) {
+    CompactionOptions options;
+    options.keep_tail_tokens = 8'001;
+    options.max_tokens_before_compact = 1'000'000;
+    Chat chat(std::move(options));
+    chat.main.fixed = 9'000;
+    EXPECT_TRUE(chat.prompt("Use Postgres."));
+    chat.main.window = 9'070;
+    chat.main.names_window = false;
+    EXPECT_TRUE(chat.prompt("Continue."));
+    EXPECT_EQ(chat.helper.seen.size(), 1u);
+    EXPECT_EQ(chat.main.seen.back().messages.size(), 2u);
+}
+
 TEST(Compaction, D112_SecondOverflow_IsTheFailure) {
     CompactionOptions options;
     options.max_tokens_before_compact = 1'000'000;

@@ -357,7 +357,11 @@ std::size_t CompactionRun::most_verbatim_bytes() const {
 std::size_t CompactionRun::tail_start(Reason reason) const {
     std::int64_t budget = options_->keep_tail_tokens;
     if (const std::int64_t most = limit(); most > 0 && budget >= most) budget = most / 2;
-    if (reason != Reason::limit) budget = std::min(budget, estimate_.tokens() / 4);
+    // Tools and system prompt may be most of the request, and stay: a part of the messages must go.
+    if (reason != Reason::limit)
+        budget =
+            std::min(budget, static_cast<std::int64_t>(estimate_.scale() *
+                                                       static_cast<double>(estimated_view()) / 4));
     std::int64_t sum = 0;
     bool has_message = false;
     std::size_t start = history_.size();
