@@ -53,7 +53,7 @@ TEST(Plans, D117_RemindersInTwoProcesses_KeepPrefix) {
     EXPECT_NE(server.requests()[7].find("was not updated for 5 turns"), std::string::npos);
 }
 
-TEST(Plans, StepsAfterLongList_DoNotStoreItAgain) {
+TEST(Plans, StepsAfterLongList_StoreItOnce) {
     Home home;
     home.set("OPENAI_API_KEY", "key");
     const std::string content(20'000, 'x');

@@ -107,9 +107,9 @@ TEST_P(ChatCommand, D119_Goal_ContinuesUntilAchieved) {
     ASSERT_TRUE(chat.expect("(no goal")) << chat.shown();
     ASSERT_TRUE(say(chat, "/goal write a file", "Finished."));
     EXPECT_TRUE(has(chat.shown(), "The goal is not achieved yet: no file")) << chat.shown();
-    ASSERT_TRUE(chat.expect("! The goal is achieved: it exists")) << chat.shown();
     chat.type("/goal\r");
     ASSERT_TRUE(chat.expect("Goal (achieved, 2 of 10 evaluations): write a file")) << chat.shown();
+    EXPECT_TRUE(has(chat.shown(), "! The goal is achieved: it exists")) << chat.shown();
     chat.type("/goal clear\r");
     ASSERT_TRUE(chat.expect("Goal cleared: write a file")) << chat.shown();
     ASSERT_TRUE(say(chat, "hi", "Hello."));
