@@ -342,7 +342,8 @@ void ChatActions::begin_session() {
     std::string text = saved ? "New session; its first prompt names it.\n"
                              : "New session; the previous one was not saved.\n";
     if (!before.empty()) {
-        text += "Resume the previous one: cubepi chat --session " + shell_word(before) + "\n";
+        text += "Resume the previous one: cubepi chat --session " + shell_word(before) +
+                pipeline_.plan().directory_flag + "\n";
     }
     if (ended > 0) {
         text += "Ended " + count_of(static_cast<std::int64_t>(ended), "background command") +

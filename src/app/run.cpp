@@ -175,6 +175,7 @@ bub::Envelope message_in(std::string_view text, std::size_t number) {
     made.content.emplace();
     if (content->is_string()) {
         made.content = content->get_string();
+        if (made.content->empty()) refuse("has an empty text");
         return made;
     }
     if (!content->is_array()) refuse("has a content that is neither a text nor a list");
@@ -196,7 +197,19 @@ bub::Envelope message_in(std::string_view text, std::size_t number) {
         item.url = "data:" + item.mime_type + ";base64," + std::string(data->get_string());
         made.media.push_back(std::move(item));
     }
+    if (made.content->empty() && made.media.empty()) refuse("has neither a text nor a picture");
     return made;
+}
+
+/// Throws Error(invalid_argument) if the answer could not be written to the file: then the model is not asked.
+void check_writable(const std::string& path) {
+    if (path.empty()) return;
+    const std::filesystem::path directory = std::filesystem::path(path).parent_path();
+    const bool exists = access(path.c_str(), F_OK) == 0;
+    const std::string place = exists ? path : directory.empty() ? "." : directory.string();
+    if (access(place.c_str(), W_OK) != 0)
+        throw Error(ErrorCode::invalid_argument,
+                    "cannot write " + visible(path) + ": " + detail::errno_text(errno));
 }
 
 /// Writes the answer to the file of --output. A failed prompt leaves the file as it was.
@@ -210,12 +223,12 @@ void write_answer(const std::string& path, const TurnEnd& end) {
 }
 
 /// Answers the messages of standard input, one after another. Returns the exit status of the last one that failed.
-Task<int> answer_lines(Conversation& conversation) {
+Task<int> answer_lines(Conversation& conversation, std::size_t limit) {
     const Executor executor = co_await this_executor;
     LineInput input(executor);
     int status = exit_ok;
     for (std::size_t number = 1;; ++number) {
-        Task<std::optional<std::string>> reading = input.next();
+        Task<std::optional<std::string>> reading = input.next(limit);
         const std::optional<std::string> line = co_await until_signal(std::move(reading));
         if (!line) co_return status;
         if (detail::trimmed(*line).empty()) continue;
@@ -238,6 +251,7 @@ Task<int> run_message(CommandLine line, std::string text, std::optional<bub::Ans
     // An answer continues a run whose later questions are stored as well.
     if (can_ask(line) && !from_operator)
         prompter = std::make_shared<LinePrompter>(executor, std::filesystem::path());
+    check_writable(line.run.answer_file);
     std::shared_ptr<WantedAnswer> wanted;
     if (!line.run.schema_file.empty()) {
         wanted = std::make_shared<WantedAnswer>();
@@ -259,8 +273,15 @@ Task<int> run_message(CommandLine line, std::string text, std::optional<bub::Ans
     Conversation conversation(std::move(plan), *renderer, std::move(parts));
     // The operator has answered one of its questions.
     co_await conversation.begin(!from_operator);
-    if (conversation.waits_for_answer() && !from_operator) co_return exit_waiting;
-    if (line.run.json_input) co_return co_await answer_lines(conversation);
+    if (conversation.waits_for_answer() && !from_operator) {
+        TurnEnd end;
+        end.failure.exit_code = exit_waiting;
+        end.failure.text = "the prompt was not read, because the session waits for an answer";
+        if (line.run.output == RunArguments::Output::json) renderer->end_turn(end);
+        co_return exit_waiting;
+    }
+    if (line.run.json_input)
+        co_return co_await answer_lines(conversation, line.run.input_limit * mebibyte);
     bub::Envelope message = conversation.pipeline().message(std::move(text), from_operator);
     message.media = std::move(pictures);
     message.answer = std::move(answer);

@@ -172,8 +172,8 @@ Task<int> Conversation::run_turn(bub::Envelope message) {
     end.text = end.value    ? json_text(*end.value)
                : end.result ? end.result->text()
                             : std::string(detail::trimmed(answer_));
-    if (on_end_) on_end_(end);
     renderer_.end_turn(end);
+    if (on_end_) on_end_(end);
     co_return signals.ended_by() == 0 ? end.failure.exit_code : 128 + signals.ended_by();
 }
 

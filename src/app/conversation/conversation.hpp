@@ -28,7 +28,7 @@ public:
             channels = {};
         /// Called with each event before it is shown.
         std::function<void(const AgentEvent& event)> on_event = {};
-        /// Called at the end of run_turn(), before the end is shown.
+        /// Called at the end of run_turn(), after the end is shown.
         std::function<void(const TurnEnd& end)> on_end = {};
     };
     /// `renderer` outlives the object.

@@ -112,7 +112,10 @@ void JsonRenderer::print_ended_run(const RunResult* result) {
 void ResultRenderer::end_turn(const TurnEnd& end) {
     JsonObject line;
     line["type"] = "result";
-    line["status"] = to_string(end.result ? end.result->outcome : RunOutcome::failed);
+    const bool waits = end.failure.exit_code == exit_waiting;
+    line["status"] = to_string(end.result ? end.result->outcome
+                               : waits    ? RunOutcome::suspended
+                                          : RunOutcome::failed);
     line["exit_status"] = static_cast<int>(end.failure.exit_code);
     line["error"] = end.failure.exit_code == exit_ok ? Json() : Json(end.failure.text);
     line["text"] = end.text;

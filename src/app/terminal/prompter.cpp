@@ -4,9 +4,11 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <exception>
+#include <string>
 #include <utility>
 
 #include <poll.h>
@@ -14,6 +16,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/runtime.hpp>
 
 #include "console.hpp"
@@ -66,11 +69,16 @@ bool LineInput::line_waits() const {
     return state_->terminal && poll(&waiting, 1, 0) == 1 && (waiting.revents & POLLIN) != 0;
 }
 
-Task<std::optional<std::string>> LineInput::next() {
+Task<std::optional<std::string>> LineInput::next(std::size_t limit) {
     State& state = *state_;
     std::optional<std::string> line;
+    std::size_t searched = 0;
     for (;;) {
-        const std::size_t end = state.buffered.find('\n');
+        const std::size_t end = state.buffered.find('\n', searched);
+        searched = state.buffered.size();
+        if (std::min(end, searched) > limit)
+            throw Error(ErrorCode::invalid_argument, "a line of standard input has more than " +
+                                                         std::to_string(limit) + " bytes");
         if (end != std::string::npos) {
             line = state.buffered.substr(0, end);
             state.buffered.erase(0, end + 1);

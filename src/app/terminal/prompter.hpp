@@ -59,8 +59,9 @@ public:
     /// True if the terminal has another complete line.
     bool line_waits() const;
     /// Returns the next line without its line end; empty at the end of the input. The loss of the terminal is also an end,
-    /// after hangup_grace. In the background the process stops until it is the foreground job.
-    Task<std::optional<std::string>> next();
+    /// after hangup_grace. In the background the process stops until it is the foreground job. Throws Error(invalid_argument) for a
+    /// line of more than `limit` bytes.
+    Task<std::optional<std::string>> next(std::size_t limit = std::string::npos);
 
 private:
     struct State;

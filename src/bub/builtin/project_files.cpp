@@ -78,11 +78,12 @@ namespace {
 /// Directories above a workspace that are looked at.
 constexpr int max_parents = 32;
 
-/// Returns true if only this user and the administrator can put a file into the directory.
+/// Returns true if only this user, a group that is the own one, and the administrator can put a file into the directory.
 bool is_own_directory(const std::filesystem::path& directory) {
     struct stat info = {};
     return ::stat(directory.c_str(), &info) == 0 &&
-           (info.st_uid == ::geteuid() || info.st_uid == 0) && (info.st_mode & S_IWOTH) == 0;
+           (info.st_uid == ::geteuid() || info.st_uid == 0) && (info.st_mode & S_IWOTH) == 0 &&
+           ((info.st_mode & S_IWGRP) == 0 || info.st_gid == ::getegid());
 }
 
 /// A directory whose instructions are read, and the beginning of the names of its files as they are shown.

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <cubepi/agent/run_account.hpp>
 #include <cubepi/agent/subagent_channel.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/number_text.hpp>

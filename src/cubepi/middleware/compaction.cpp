@@ -134,7 +134,7 @@ CompactionMiddleware::CompactionMiddleware(CompactionOptions options)
     if (state_->options->with_recall) {
         tools.push_back(detail::recall_tool([state = state_](const std::string& run_id) {
             const auto entry = state->find(run_id);
-            return entry ? entry->run->history() : MessageList();
+            return entry ? entry->run->readable() : MessageList();
         }));
     }
 }

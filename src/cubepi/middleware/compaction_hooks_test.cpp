@@ -340,6 +340,27 @@ TEST(CompactionHooks, D110_SuspendedRecall_ReadsTheHistory) {
     EXPECT_NE(sent.back().text().find("Message 1, user: item0 secret"), std::string::npos);
 }
 
+TEST(CompactionHooks, D110_Recall_SeesWhatEarlierHooksLeave) {
+    for (const bool hides : {false, true}) {
+        Chat chat;
+        if (hides) {
+            chat.before = {Hider{"item0 "}};
+        } else {
+            chat.before = {Redactor{}};
+        }
+        chat.fill();
+        std::string wanted = "item0";
+        chat.main = Server([&wanted](const ModelRequest& request) {
+            if (request.messages.back().tool_result()) return says("done");
+            return calls("recall", JsonObject{{"find", wanted}}, "r");
+        });
+        EXPECT_TRUE(chat.prompt("recall it"));
+        const std::string found = chat.main.seen.back().messages.back().text();
+        EXPECT_EQ(found.find("item0 secret"), std::string::npos) << found;
+        EXPECT_EQ(found.find("item0 public") == std::string::npos, hides) << found;
+    }
+}
+
 struct Count {
     int number;
 };

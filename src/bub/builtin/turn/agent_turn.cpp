@@ -396,7 +396,10 @@ Task<> AgentTurn::start_agent() {
     keep_allowed(tools, plan_);
     std::vector<cubepi::AgentTool> known = tools;
     if (auto compaction = core_->compaction(options.model)) {
-        compaction->with_recall = !plan_.allowed_tools;
+        compaction->with_recall =
+            !plan_.allowed_tools && std::none_of(tools.begin(), tools.end(), [](const auto& tool) {
+                return tool.name == "recall";
+            });
         cubepi::CompactionMiddleware middleware(std::move(*compaction));
         known.insert(known.end(), middleware.tools.begin(), middleware.tools.end());
         options.middleware.emplace_back(std::move(middleware));

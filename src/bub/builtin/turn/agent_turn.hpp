@@ -167,7 +167,7 @@ private:
     std::deque<StreamEvent> events_;
     std::vector<cubepi::Message> more_results_;  ///< of sub-agents, which follow the prompt
     std::string message_id_;                     ///< empty: generate one
-    cubepi::Message message_;   ///< the prompt of the current run
+    cubepi::Message message_;                    ///< the prompt of the current run
     std::string run_id_;        ///< of the run that this turn continues; empty: none
     cubepi::MessageList made_;  ///< by a turn that inherits
     JsonObject inherited_;      ///< the state of the conversation that it inherits

@@ -195,6 +195,7 @@ void AgentTurn::say_and_end(std::string text) {
 Task<> AgentTurn::start_run(cubepi::Message message, cubepi::PromptOptions how) {
     if (closes_run_) co_await close_expired();
     if (!asks_user()) {
+        message_ = message;
         run_.emplace(agent_->start(std::move(message), std::move(how)));
         co_return;
     }

@@ -88,6 +88,16 @@ private:
 
 }  // namespace
 
+MessageList CompactionRun::readable() const {
+    if (given_.empty()) return history_;
+    std::vector<Message> at(history_.size(), user_message("[This message is not available.]"));
+    for (std::size_t i = 0; i < given_.size(); ++i) {
+        const std::size_t place = place_of(i);
+        if (place < at.size()) at[place] = given_[i];
+    }
+    return MessageList(at.begin(), at.end());
+}
+
 std::vector<std::size_t> places_in(const MessageList& list, const MessageList& origin) {
     std::vector<std::size_t> places;
     places.reserve(list.size());

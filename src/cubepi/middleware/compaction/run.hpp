@@ -47,9 +47,13 @@ public:
     /// Takes the history, as it is stored and as earlier hooks have left it, and the record in `extra`, from which one of
     /// another history is removed. Returns the size at which the server cuts requests, if that became apparent.
     std::optional<std::int64_t> follow(MessageList history, MessageList given, JsonObject& extra);
-    /// Takes the history only, for recall.
-    void set_history(MessageList history) { history_ = std::move(history); }
-    const MessageList& history() const noexcept { return history_; }
+    /// Takes the history of a run that has made no request yet, for recall.
+    void set_history(MessageList history) {
+        if (given_.empty()) history_ = std::move(history);
+    }
+    /// Returns what recall reads: the history as earlier hooks have left it, with a note in the place of a message that they have left
+    /// out. Before the first request of the run, which is a call of a resumed one, the history itself.
+    MessageList readable() const;
 
     /// The model of the run's calls, for its window; absent: unknown.
     void set_model(std::string id, std::optional<std::int64_t> window);
