@@ -63,7 +63,7 @@ TEST_F(PromptContext, D106_Requests_HaveItInUserMessages) {
     EXPECT_EQ(contents(bodies[0], "system").at(0).find("---Date:"), std::string::npos);
 }
 
-TEST(SystemPrompt, NamesSystemAndBranch) {
+TEST(SystemPrompt, AtATerminal_NamesSystemAndBranch) {
     Home home;
     home.set("OPENAI_API_KEY", "key");
     ModelServer server({chat_answer("One."), chat_answer("Two.")});

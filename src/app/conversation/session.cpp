@@ -55,7 +55,7 @@ namespace cubepi::app {
 namespace {
 
 /// Returns the branch of the git repository in which the directory is; empty if there is none, or if its name is not one that may be
-/// part of a prompt: whoever has made the repository has chosen it.
+/// part of a prompt: the author of the repository has chosen it.
 std::string git_branch(std::filesystem::path directory) {
     constexpr std::string_view reference = "ref: refs/heads/";
     constexpr std::string_view plain =
