@@ -55,14 +55,6 @@ constexpr std::string_view no_user =
     "a sub-agent in the background cannot ask the user; have it done without it, or in the "
     "foreground";
 
-/// A sub-agent that asks.
-struct AskingAgent {
-    std::shared_ptr<HitlChannel> parent = {};  ///< the channel of its parent; null: none
-    std::string name = {};
-    std::string key = {};  ///< makes the ids of its questions unique on other channels
-    std::shared_ptr<const Runtime> runtime = {};
-};
-
 /// Implements SubagentChannel::asking_on().
 std::shared_ptr<HitlChannel> channel_on(const AskingAgent& agent,
                                         std::shared_ptr<HitlChannel> given);
@@ -466,11 +458,9 @@ HitlOptions forward_question(HitlRequest& request, std::string_view agent,
     return options;
 }
 
-std::shared_ptr<HitlChannel> forwarding_channel(std::shared_ptr<HitlChannel> parent,
-                                                std::string agent, std::string key,
-                                                std::shared_ptr<const Runtime> runtime) {
-    AskingAgent asking{parent, std::move(agent), std::move(key), std::move(runtime)};
-    return std::make_shared<ForwardingChannel>(std::move(parent), std::move(asking));
+std::shared_ptr<HitlChannel> forwarding_channel(std::shared_ptr<HitlChannel> to,
+                                                AskingAgent agent) {
+    return std::make_shared<ForwardingChannel>(std::move(to), std::move(agent));
 }
 
 void SubagentMeter::add(Spending& sum, const Usage& usage, std::optional<double> cost) {

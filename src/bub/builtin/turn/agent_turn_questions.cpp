@@ -117,9 +117,11 @@ cubepi::ApprovalPolicy AgentTurn::approval_policy(const JsonObject& asker) const
 /// run.
 void AgentTurn::ask_on(cubepi::AgentOptions& options,
                        std::shared_ptr<cubepi::HitlChannel> parent) const {
-    if (plan_.in_background) parent = core_->options().background_channel;
-    options.channel = cubepi::detail::forwarding_channel(
-        std::move(parent), plan_.name, plan_.call_key, core_->framework().runtime());
+    std::shared_ptr<cubepi::HitlChannel> to = parent;
+    if (plan_.in_background) to = core_->options().background_channel;
+    cubepi::detail::AskingAgent asking{std::move(parent), plan_.name, plan_.call_key,
+                                       core_->framework().runtime()};
+    options.channel = cubepi::detail::forwarding_channel(std::move(to), std::move(asking));
 }
 
 void AgentTurn::add_questions(cubepi::AgentOptions& options) {

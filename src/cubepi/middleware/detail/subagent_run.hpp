@@ -28,11 +28,17 @@ std::vector<AgentTool> tools_of(const SubagentOptions& options, const SubagentSp
 /// sub-agent may choose the id of a call that the parent has too (D83).
 HitlOptions forward_question(HitlRequest& request, std::string_view agent, std::string question_id);
 
-/// Returns the channel of a sub-agent whose questions are not stored: asks on `parent`, with the path of the agents, or refuses if
-/// that is null. `key` makes the ids of the questions unique on the channel of the parent.
-std::shared_ptr<HitlChannel> forwarding_channel(std::shared_ptr<HitlChannel> parent,
-                                                std::string agent, std::string key,
-                                                std::shared_ptr<const Runtime> runtime);
+/// A sub-agent that asks.
+struct AskingAgent {
+    std::shared_ptr<HitlChannel> parent = {};  ///< the channel of its parent; null: none
+    std::string name = {};
+    std::string key = {};  ///< makes the ids of its questions unique on other channels
+    std::shared_ptr<const Runtime> runtime = {};
+};
+
+/// Returns the channel of a sub-agent whose questions are not stored: asks on `to`, which is that of its parent as a rule, with the
+/// path of the agents, or refuses if that is null.
+std::shared_ptr<HitlChannel> forwarding_channel(std::shared_ptr<HitlChannel> to, AskingAgent agent);
 
 /// A task in the background, and the handle that cancels it.
 struct BackgroundTask : SubagentTask {
