@@ -46,12 +46,12 @@ constexpr std::array<ChatCommand, 15> commands{{
      ChatAction::status},
     {"cost", "", "tokens and cost of this session", ChatAction::cost},
     {"todo", "", "show the to-do list of the model", std::nullopt},
-    {"goal", "[TEXT|clear]", "work until TEXT is achieved; show or clear the goal", std::nullopt},
+    {"goal", "[TEXT]", "work until TEXT is achieved; show the goal, or `clear` it", std::nullopt},
     {"copy", "", "copy the last answer to the clipboard", ChatAction::copy},
     {"export", "[FILE]", "write the conversation to a Markdown file", ChatAction::export_file},
     {"later", "TEXT", "send TEXT when the answer is complete", ChatAction::later, true},
     {"details", "", "show tool results in full, or fold them (Ctrl-O)", ChatAction::details, true},
-    {"compact", "[WHAT MATTERS]", "summarize the older messages for the model", std::nullopt},
+    {"compact", "[TEXT]", "summarize the older messages for the model; TEXT matters", std::nullopt},
     {"rules", "[remove N]", "what tools may do without asking; withdraw a rule",
      ChatAction::permissions},
     {"stop", "", "stop the answer (Esc, Ctrl-C)", ChatAction::stop, true},
@@ -253,7 +253,7 @@ ChatInput read_chat_input(const std::string& text, ChatAbilities chat) {
 }
 
 std::string chat_help(ChatAbilities chat) {
-    constexpr std::size_t width = 16;
+    constexpr std::size_t width = 18;
     std::string text;
     const auto add = [&text](std::string_view name, std::string_view help) {
         const std::size_t pad = name.size() < width ? width - name.size() : 1;
