@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstddef>
+
 #include <bub/tape/file_tape_store.hpp>
 #include <bub/tape/memory_tape_store.hpp>
 #include <bub/tape/tape.hpp>
@@ -39,7 +42,7 @@ public:
             };
         return inner_.visit(std::move(tape), std::move(query), std::move(counted));
     }
-    std::size_t visited = 0;
+    std::atomic<std::size_t> visited = 0;  ///< entries, by any thread
     Task<TapePosition> append(std::string tape, std::vector<TapeEntry> entries,
                               TapeAppend options) override {
         return inner_.append(std::move(tape), std::move(entries), std::move(options));
@@ -471,7 +474,7 @@ TEST(TapeCheckpointer, LongContext_ReadsTheNewestPart) {
         store->visited = 0;
         const auto data = run(memory.load("w__s"));
         ASSERT_TRUE(data);
-        EXPECT_LT(store->visited, 100U);
+        EXPECT_LT(store->visited.load(), 100U);
         EXPECT_LT(data->messages.size(), 100U);
         EXPECT_TRUE(data->messages[0].text().starts_with("[Anchor created: context/cut]: "))
             << data->messages[0].text();
