@@ -57,7 +57,6 @@ TEST(CommandLine, WrongFormsAndAmounts_AreUsageErrors) {
     EXPECT_EQ(parse({"run", "--max-cost", "0.5", "x"}).line.conversation.max_cost, 0.5);
     for (const std::vector<std::string>& wrong :
          {std::vector<std::string>{"run", "--output-format", "xml", "x"},
-          {"run", "--json", "--output-format", "text", "x"},
           {"run", "--input-format", "json", "x"},
           {"run", "--max-cost", "0", "x"},
           {"run", "--max-cost", "nan", "x"},

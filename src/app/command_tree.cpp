@@ -130,21 +130,19 @@ CLI::Validator one_of(std::vector<std::string> names) {
 /// Adds the options of `run` about its input and output.
 void add_run_forms(CLI::App& run, RunArguments& arguments) {
     using Output = RunArguments::Output;
-    CLI::Option* const output =
-        run.add_option_function<std::string>(
-               "--output-format",
-               [&arguments](const std::string& form) {
-                   arguments.output = form == "json"          ? Output::json
-                                      : form == "stream-json" ? Output::stream_json
-                                                              : Output::text;
-               },
-               "text: the answer; json: one object at the end; stream-json: one event per line")
-            ->type_name("FORMAT")
-            ->check(one_of({"text", "json", "stream-json"}));
+    run.add_option_function<std::string>(
+           "--output-format",
+           [&arguments](const std::string& form) {
+               arguments.output = form == "json"          ? Output::json
+                                  : form == "stream-json" ? Output::stream_json
+                                                          : Output::text;
+           },
+           "text: the answer; json: one object at the end; stream-json: one event per line")
+        ->type_name("FORMAT")
+        ->check(one_of({"text", "json", "stream-json"}));
     run.add_flag_callback(
-           "--json", [&arguments] { arguments.output = Output::stream_json; },
-           "Print the events, one JSON object per line: --output-format stream-json")
-        ->excludes(output);
+        "--json", [&arguments] { arguments.output = Output::stream_json; },
+        "Print the events, one JSON object per line: --output-format stream-json");
     run.add_option_function<std::string>(
            "--input-format",
            [&arguments](const std::string& form) { arguments.json_input = form != "text"; },

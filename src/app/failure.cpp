@@ -26,6 +26,7 @@ namespace {
 
 constexpr std::size_t longest_message = 2048;
 constexpr std::string_view max_turns_advice = "Raise the limit: --max-turns NUMBER";
+constexpr std::string_view max_cost_advice = "Raise the limit, or omit it: --max-cost USD";
 
 std::string place(const FailureContext& context) {
     return context.where.empty() ? "the model" : context.where;
@@ -250,8 +251,10 @@ Failure explain_waiting(const FailureContext& context) {
 
 Failure explain_limit(const Error& error) {
     const auto* reached = dynamic_cast<const LimitReachedError*>(&error);
-    const bool turns = reached && reached->limit() == "max_turns";
-    return say(exit_limited, error.what(), std::string(turns ? max_turns_advice : ""));
+    std::string_view advice;
+    if (reached && reached->limit() == "max_turns") advice = max_turns_advice;
+    if (reached && reached->limit() == "max_spend") advice = max_cost_advice;
+    return say(exit_limited, error.what(), std::string(advice));
 }
 
 }  // namespace
