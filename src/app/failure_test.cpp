@@ -190,7 +190,9 @@ TEST(LimitReached, LimitReached_NamesTheFlagOfTheProgram) {
     EXPECT_EQ(failure.text,
               "the run reached its limit max_turns (3)\n  Raise the limit: --max-turns NUMBER");
     EXPECT_EQ(failure.exit_code, exit_limited);
-    EXPECT_EQ(explain(LimitReachedError("max_spend", "x")).text, "x");
+    EXPECT_EQ(explain(LimitReachedError("max_spend", "x")).text,
+              "x\n  Raise the limit, or omit it: --max-cost USD");
+    EXPECT_EQ(explain(LimitReachedError("max_duration", "x")).text, "x");
     EXPECT_EQ(explain_event({{"message", "x"}, {"limit", "max_turns"}}),
               "x\n  Raise the limit: --max-turns NUMBER");
     EXPECT_EQ(explain_event({{"message", "x"}}), "x");
