@@ -187,8 +187,10 @@ TEST(CompactionHooks, D112_GoalOnEitherSide_SurvivesTheRetry) {
         Chat chat;
         chat.options = CompactionOptions{.max_tokens_before_compact = 1'000'000};
         chat.main.window = 3'000;
-        (is_first ? chat.before
-                  : chat.after) = {GoalMiddleware(GoalOptions{.evaluator = judge.model()})};
+        GoalOptions goal;
+        goal.evaluator = judge.model();
+        std::vector<Middleware>& place = is_first ? chat.before : chat.after;
+        place.emplace_back(GoalMiddleware(std::move(goal)));
         chat.open();
         for (int i = 0; i < 20 && chat.compactions() == 0; ++i)
             EXPECT_TRUE(chat.prompt("/goal " + words("finish", 700)));
