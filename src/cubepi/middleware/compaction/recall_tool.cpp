@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include <cubepi/core/run_info.hpp>
 #include <cubepi/middleware/compaction/conversation_digest.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/schema/json_text.hpp>
