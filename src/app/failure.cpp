@@ -25,8 +25,13 @@ namespace cubepi::app {
 namespace {
 
 constexpr std::size_t longest_message = 2048;
-constexpr std::string_view max_turns_advice = "Raise the limit: --max-turns NUMBER";
-constexpr std::string_view max_cost_advice = "Raise the limit, or omit it: --max-cost USD";
+
+/// Returns the advice about a limit of a run; empty: none.
+std::string_view advice_about(std::string_view limit) {
+    if (limit == "max_turns") return "Raise the limit: --max-turns NUMBER";
+    if (limit == "max_spend") return "Raise the limit, or omit it: --max-cost USD";
+    return {};
+}
 
 std::string place(const FailureContext& context) {
     return context.where.empty() ? "the model" : context.where;
@@ -251,10 +256,8 @@ Failure explain_waiting(const FailureContext& context) {
 
 Failure explain_limit(const Error& error) {
     const auto* reached = dynamic_cast<const LimitReachedError*>(&error);
-    std::string_view advice;
-    if (reached && reached->limit() == "max_turns") advice = max_turns_advice;
-    if (reached && reached->limit() == "max_spend") advice = max_cost_advice;
-    return say(exit_limited, error.what(), std::string(advice));
+    return say(exit_limited, error.what(),
+               std::string(reached ? advice_about(reached->limit()) : std::string_view()));
 }
 
 }  // namespace
@@ -330,8 +333,9 @@ std::string explain_event(const JsonObject& data) {
     std::string text =
         message && message->is_string() ? std::string(message->get_string()) : json_text(data);
     const Json* limit = data.if_contains("limit");
-    if (limit && *limit == Json("max_turns")) text += "\n  " + std::string(max_turns_advice);
-    return text;
+    const std::string_view advice =
+        limit && limit->is_string() ? advice_about(limit->get_string()) : std::string_view();
+    return advice.empty() ? text : text + "\n  " + std::string(advice);
 }
 
 std::optional<Failure> incomplete_answer(const AssistantMessage& answer) {

@@ -98,5 +98,19 @@ TEST(RepeatedCalls, D121_Chat_EndsTheTurnOnly) {
     EXPECT_EQ(chat.wait(), 0) << chat.shown();
 }
 
+TEST(MaxCost, D120_RunAndChat_NeedAPrice) {
+    Home home;
+    home.set("OPENAI_API_KEY", "key");
+    ModelServer server({chat_answer("Paid.")});
+    const Piped run = run_at(home, server, {"--max-cost", "5", "hello"});
+    EXPECT_EQ(run.status, 5) << run.err;
+    EXPECT_NE(run.err.find("--max-cost USD"), std::string::npos) << run.err;
+    Terminal chat(home, {"chat", "--provider", "openai", "--base-url", server.url(), "-m", "local",
+                         "--max-cost", "5"});
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "hello\r")) << chat.screen().text();
+    EXPECT_TRUE(chat.expect_on_screen("--max-cost USD")) << chat.screen().text();
+    EXPECT_EQ(server.requests().size(), 0u);
+}
+
 }  // namespace
 }  // namespace cubepi::joint_tests
