@@ -109,7 +109,7 @@ The share of the context window at which older messages are summarized for the m
 "provider": a provider that can compacts the conversation itself.
 .TP
 .B hooks
-Commands of yours that run around calls of tools and prompts, by event (PreToolUse, PostToolUse, UserPromptSubmit, Stop, Notification) a list
+Your own commands that run around calls of tools and prompts, by event (PreToolUse, PostToolUse, UserPromptSubmit, Stop, Notification) a list
 of {matcher, hooks: [{command, timeout}]}. Each reads JSON from standard input; exit status 2 blocks.
 .TP
 .B first_byte_timeout, idle_timeout

@@ -38,6 +38,9 @@ bool is_postgres_url(const std::string& text);
 /// True if the URL contains a password.
 bool has_password(const std::string& url);
 
+/// The value of ConfigFile::compact_model with which a provider that can compacts conversations itself.
+inline constexpr std::string_view compacted_by_provider = "provider";
+
 /// The contents of ~/.config/cubepi/config.yaml. All keys are optional:
 ///
 ///     model: gpt-5.1
@@ -66,9 +69,6 @@ bool has_password(const std::string& url);
 ///     database: postgres://me@db.example/agents   # sessions are stored there instead of in files
 ///     gateway: {threads: 4}          # settings of `cubepi gateway` (GatewaySettings)
 ///     plugins: {name: ...}           # settings of plugins
-/// The value of ConfigFile::compact_model with which a provider that can compacts conversations itself.
-inline constexpr std::string_view compacted_by_provider = "provider";
-
 struct ConfigFile {
     std::string provider = {};
     std::string model = {};

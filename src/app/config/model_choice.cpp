@@ -421,7 +421,7 @@ void set_compaction(bub::BuiltinOptions& options, const ModelSources& sources,
     if (config.compact_at) options.compaction->window_share = *config.compact_at;
     const std::string& id = config.compact_model;
     if (id == compacted_by_provider) {
-        // Ours is the second line: for endpoints that do not compact.
+        // Our compaction serves endpoints that do not compact themselves, so its limit is higher.
         const double share = options.compaction->window_share;
         options.compaction->provider_share = share;
         options.compaction->window_share = (1 + share) / 2;

@@ -38,6 +38,8 @@ constexpr std::uint64_t most_output_bytes = 1'000'000;
 constexpr std::size_t most_text_bytes = 10'000;  // of a reason or a context
 constexpr std::chrono::milliseconds most_notification_time = std::chrono::seconds(5);
 constexpr int blocking_status = 2;
+constexpr int first_shell_status =
+    126;  // cannot be run, not found, or 128 and the number of a signal
 
 bool matches_every_tool(const CommandHook& hook) {
     return hook.matcher.empty() || hook.matcher == "*";
@@ -103,10 +105,16 @@ Task<Ended> run_command(const CommandHook& hook, const detail::HookPlace& place,
     co_return ended;
 }
 
+/// Returns the name of a hook for models and users of a chat. Its command may contain a secret, and is for its operator.
+std::string name_of(const CommandHook& hook) {
+    std::string name = "the hook " + std::string(to_string(hook.point));
+    if (!hook.matcher.empty()) name += " (" + hook.matcher + ")";
+    return name;
+}
+
 void block(detail::HookReply& reply, std::string reason, const CommandHook& hook) {
     reply.blocks = true;
-    reply.reason =
-        reason.empty() ? "blocked by the hook '" + hook.command + "'" : std::move(reason);
+    reply.reason = reason.empty() ? name_of(hook) + " has blocked it" : std::move(reason);
 }
 
 /// Reads the JSON object of a command. Returns false for other output.
@@ -121,13 +129,16 @@ bool read_object(const std::string& output, const CommandHook& hook, detail::Hoo
         reply.context = text_of(string_member(*specific, "additionalContext"));
         if (const JsonObject* input = object_member(*specific, "updatedInput"))
             reply.input = *input;
-        if (string_member(*specific, "permissionDecision") == "deny")
+        // A question of a hook is not asked here, and what is not understood allows nothing.
+        const std::string_view decision = string_member(*specific, "permissionDecision");
+        if (!decision.empty() && decision != "allow")
             block(reply, text_of(string_member(*specific, "permissionDecisionReason")), hook);
     }
     if (string_member(*object, "decision") == "block")
         block(reply, text_of(string_member(*object, "reason")), hook);
+    // At its end a turn stops by itself.
     const Json* continues = object->if_contains("continue");
-    if (continues && *continues == Json(false))
+    if (continues && *continues == Json(false) && hook.point != HookPoint::stop)
         block(reply, text_of(string_member(*object, "stopReason")), hook);
     return true;
 }
@@ -136,15 +147,23 @@ bool read_object(const std::string& output, const CommandHook& hook, detail::Hoo
 Task<detail::HookReply> reply_of(const CommandHook& hook, const detail::HookPlace& place,
                                  std::string input) {
     detail::HookReply reply;
-    const std::string name = "the hook '" + hook.command + "' ";
+    const std::string name = name_of(hook) + " ";
     cubepi::Outcome<Ended> outcome =
         co_await cubepi::outcome_of(run_command(hook, place, std::move(input)));
     if (outcome.cancelled()) outcome.rethrow();
     const bool is_guard = hook.point == HookPoint::pre_tool_use;
-    if (!outcome.ok() || !outcome.value().status.code) {
-        std::string why = outcome.ok()
-                              ? name + "was killed"
-                              : name + "failed: " + cubepi::exception_text(outcome.failure());
+    const bool has_run = outcome.ok() && outcome.value().status.code &&
+                         *outcome.value().status.code < first_shell_status;
+    if (!has_run) {
+        std::string why = name;
+        if (!outcome.ok()) {
+            why += "failed: " + cubepi::exception_text(outcome.failure());
+        } else if (outcome.value().status.code) {
+            why += "was not found, could not be run or was killed (status " +
+                   std::to_string(*outcome.value().status.code) + ")";
+        } else {
+            why += "was killed";
+        }
         if (is_guard) {
             block(reply, std::move(why), hook);
         } else {
@@ -230,7 +249,7 @@ bool CommandHookTable::has(HookPoint point) const noexcept {
                        [point](const Entry& entry) { return entry.hook.point == point; });
 }
 
-/// Runs the hooks of a point in their order; the first that blocks is the last.
+/// Runs the hooks of a point in their order. Those after one that blocks do not run.
 Task<HookReply> CommandHooks::run(HookPoint point, std::string tool, JsonObject input) const {
     HookReply all;
     input["hook_event_name"] = to_string(point);
@@ -245,8 +264,9 @@ Task<HookReply> CommandHooks::run(HookPoint point, std::string tool, JsonObject 
         append_line(all.context, one.context);
         if (one.input) all.input = std::move(one.input);
         if (!one.failure.empty()) {
-            place_.runtime->log.write(cubepi::LogLevel::warning, "command_hook.failed",
-                                      {{"point", to_string(point)}});
+            place_.runtime->log.write(
+                cubepi::LogLevel::warning, "command_hook.failed",
+                {{"point", to_string(point)}, {"index", &entry - table_->entries().data()}});
             all.failure = std::move(one.failure);
         }
         if (!one.blocks) continue;
@@ -272,6 +292,8 @@ Task<std::optional<cubepi::BeforeToolCallResult>> CommandHooks::before_tool_call
         result.reason = "Blocked by a hook of the user: " + reply.reason;
         co_return result;
     }
+    append_line(reply.context, reply.failure);
+    if (!reply.context.empty()) notes_[context.tool_call.id.str()] = std::move(reply.context);
     if (!reply.input) co_return std::nullopt;
     result.edited_args = std::move(reply.input);
     co_return result;
@@ -279,7 +301,12 @@ Task<std::optional<cubepi::BeforeToolCallResult>> CommandHooks::before_tool_call
 
 Task<std::optional<cubepi::AfterToolCallResult>> CommandHooks::after_tool_call(
     cubepi::AfterToolCallContext& context) {
-    if (context.blocked || !table_->has(HookPoint::post_tool_use)) co_return std::nullopt;
+    std::string note;
+    if (const auto found = notes_.find(context.tool_call.id.str()); found != notes_.end()) {
+        note = std::move(found->second);
+        notes_.erase(found);
+    }
+    if (context.blocked) co_return std::nullopt;
     const std::string tool = context.tool_call.name.str();
     JsonObject input;
     input["tool_name"] = tool;
@@ -290,7 +317,7 @@ Task<std::optional<cubepi::AfterToolCallResult>> CommandHooks::after_tool_call(
     response["is_error"] = context.is_error;
     input["tool_response"] = std::move(response);
     HookReply reply = co_await run(HookPoint::post_tool_use, tool, std::move(input));
-    std::string note = std::move(reply.context);
+    append_line(note, reply.context);
     append_line(note, reply.failure);
     if (reply.blocks) append_line(note, reply.reason);
     if (note.empty()) co_return std::nullopt;

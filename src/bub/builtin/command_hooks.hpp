@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <regex>
@@ -37,10 +38,10 @@ std::optional<HookPoint> hook_point(std::string_view name) noexcept;
 /// - 2: blocks. The call does not run, the message is not sent, the turn continues, or the result has an objection; standard
 ///   error is the reason. At `notification` it means nothing.
 /// - 0: continues. A JSON object on standard output may say more: `decision: block` with `reason`; `hookSpecificOutput` with
-///   `permissionDecision: deny`, `permissionDecisionReason`, `updatedInput` (new arguments) or `additionalContext` (for the
-///   model). Other output of `user_prompt_submit` is context for the model.
+///   `permissionDecision` (`deny` blocks, and so does `ask`), `permissionDecisionReason`, `updatedInput` (new arguments) or
+///   `additionalContext` (for the model). Other output of `user_prompt_submit` is context for the model.
 /// - Any other: the command has failed, which is recorded in the result of the call, and nothing is blocked. But a call is blocked
-///   by a command before it that cannot be started, does not end in time, or is killed.
+///   by a command before it that cannot be run (126, 127), does not end in time, or is killed (128 and more).
 ///
 /// No command can allow what needs an approval.
 struct CommandHook {
@@ -115,6 +116,7 @@ private:
 
     std::shared_ptr<const CommandHookTable> table_;
     HookPlace place_;
+    std::map<std::string, std::string> notes_;  ///< of hooks before a call, for its result
     bool is_stop_active_ = false;
 };
 

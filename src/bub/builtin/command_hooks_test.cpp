@@ -87,16 +87,19 @@ TEST_F(Hooks, D142_StatusTwo_BlocksTheCall) {
 TEST_F(Hooks, D142_OtherToolsAndStatuses_BlockNothing) {
     hook(HookPoint::pre_tool_use, "exit 2", "not");
     hook(HookPoint::pre_tool_use, "exit 2", "shell|no");
-    hook(HookPoint::pre_tool_use, "exit 1");
+    hook(HookPoint::pre_tool_use, "echo no disk >&2; exit 1");
     hook(HookPoint::pre_tool_use, "echo '{\"decision\": 7}'");
     hook(HookPoint::pre_tool_use, "echo '{broken'", "*");
     start({calling("note"), says("done")});
     say("hi");
     EXPECT_EQ(noted.size(), 1u);
+    EXPECT_TRUE(contains(request(), "failed with status 1: no disk")) << request();
 }
 
 TEST_F(Hooks, D142_GuardWithoutDecision_Blocks) {
-    const std::vector<std::string> commands = {"kill -9 $$", "sleep 600", "yes | head -c 3000000"};
+    const std::vector<std::string> commands = {"kill -9 $$", "sleep 600", "/nonexistent/guard",
+                                               "sh -c 'kill -9 $$'; exit $?",
+                                               "yes | head -c 3000000"};
     for (const std::string& command : commands) {
         options.command_hooks.clear();
         hook(HookPoint::pre_tool_use, command, "", command == "sleep 600" ? 50ms : 60s);
@@ -104,7 +107,8 @@ TEST_F(Hooks, D142_GuardWithoutDecision_Blocks) {
         start({calling("note"), says("done")});
         say("hi");
         EXPECT_TRUE(noted.empty()) << command;
-        EXPECT_TRUE(contains(request(), "the hook '" + command + "' ")) << request();
+        EXPECT_TRUE(contains(request(), "the hook PreToolUse ")) << request();
+        EXPECT_FALSE(contains(request(), command)) << "it may contain a secret";
     }
 }
 
@@ -153,9 +157,10 @@ TEST_F(Hooks, D142_RefusedPrompt_IsNotSent) {
 }
 
 TEST_F(Hooks, D142_OutputForAPrompt_IsContext) {
-    hook(HookPoint::user_prompt_submit, "echo the build is red");
+    hook(HookPoint::user_prompt_submit, "cat > input; echo the build is red");
     start({says("answer")});
     say("hello");
+    EXPECT_EQ(boost::json::parse(read("input")).at("prompt"), Json("hello"));
     EXPECT_TRUE(contains(request(), "hello"));
     EXPECT_TRUE(contains(request(), "[Context from a hook of the user]\nthe build is red"));
 }
@@ -167,6 +172,21 @@ TEST_F(Hooks, D142_StopHook_ContinuesTheTurn) {
     say("hello");
     EXPECT_EQ(faux.call_count(), 2u);
     EXPECT_TRUE(contains(request(), "the tests fail"));
+}
+
+TEST_F(Hooks, D142_StopOfAStoppedTurn_IsNoContinuation) {
+    hook(HookPoint::stop, R"(echo '{"continue": false, "stopReason": "enough"}')");
+    start({says("first"), says("second")});
+    say("hello");
+    EXPECT_EQ(faux.call_count(), 1u);
+}
+
+TEST_F(Hooks, D142_QuestionOfAHook_Blocks) {
+    hook(HookPoint::pre_tool_use,
+         R"(echo '{"hookSpecificOutput": {"permissionDecision": "ask"}}')");
+    start({calling("note"), says("done")});
+    say("hi");
+    EXPECT_TRUE(noted.empty());
 }
 
 TEST_F(Hooks, D142_Subagent_IsBound) {

@@ -256,6 +256,42 @@ TEST(Budget, D120_SubagentWithHookCalls_IsChargedOnce) {
     EXPECT_EQ(left_of(*parent), 10.0);
 }
 
+TEST(Budget, D141_CompactedHistory_IsNotReserved) {
+    ModelRequest request;
+    request.model.provider_id = "p";
+    request.messages.push_back(user_message(std::string(2'000'000, 'w')));
+    AssistantMessage answer;
+    answer.provider_id = "p";
+    answer.usage.emplace();
+    answer.usage->input_tokens = 900'000;
+    JsonObject item{{"type", "compaction"}};
+    answer.extra["server_items"] = JsonArray{JsonObject{{"at", 0}, {"item", std::move(item)}}};
+    request.messages.push_back(Message(answer));
+    EXPECT_LT(detail::most_prompt_tokens(request), 100'000);
+    EXPECT_GT(detail::most_prompt_tokens(request, false), 900'000) << "another model may answer";
+    request.model.provider_id = "other";
+    EXPECT_GT(detail::most_prompt_tokens(request), 900'000);
+}
+
+TEST(Budget, D120_UnknownCost_StaysInTheBudgetsAbove) {
+    auto host = std::make_shared<RunAccount>();
+    host->set_max_spend(10.0);
+    auto parent = std::make_shared<RunAccount>(RunInfo(), host);
+    RunAccount child(RunInfo(), parent);
+    spend(child, 4.0);
+    // Without usage: all that was reserved counts.
+    EXPECT_EQ(child.reserve(1.0, 1.0), 1.0);
+    child.count(Usage(), std::nullopt);
+    child.settle(1.0, 1.0);
+    EXPECT_EQ(left_of(*host), 5.0);
+    child.charge_to_budget();
+    EXPECT_FALSE(parent->spending().cost);
+    EXPECT_EQ(left_of(*host), 5.0);
+    RunAccount receiver(RunInfo(), host);
+    parent->charge_to(receiver);
+    EXPECT_EQ(left_of(*host), 5.0);
+}
+
 TEST(Budget, D120_TaskOfAnEarlierRun_ChargesReceiver) {
     auto host = std::make_shared<RunAccount>();
     host->set_max_spend(20.0);

@@ -33,9 +33,12 @@ void RunAccount::charge_to(RunAccount& payer) {
         counted = std::max(0.0, in_budget_ - uncharged_);
         in_budget_ -= counted;
     }
+    // What is known of an unknown cost counts in the budgets of the payer.
+    const double known = own.cost.value_or(counted);
     if (&payer != budget_.get()) {
         add_to_budgets(-counted);
-        payer.charge(own.usage, own.cost);
+        payer.count(own.usage, own.cost);
+        payer.add_to_budgets(known);
         return;
     }
     // In one step, so that a reservation at the same time counts the cost once.
@@ -44,7 +47,7 @@ void RunAccount::charge_to(RunAccount& payer) {
         add(payer.own_, own.usage, own.cost);
         payer.uncharged_ = std::max(0.0, payer.uncharged_ - counted);
     }
-    payer.add_to_budgets(own.cost.value_or(0.0) - counted);
+    payer.add_to_budgets(known - counted);
 }
 
 void RunAccount::charge_to_budget() {
@@ -53,14 +56,10 @@ void RunAccount::charge_to_budget() {
 
 /// Adds to what the budgets count of this account until it is charged.
 void RunAccount::add_to_budgets(double cost) {
-    for (RunAccount* account = this; account->budget_; account = account->budget_.get()) {
-        {
-            const std::lock_guard lock(account->mutex_);
-            account->in_budget_ = std::max(0.0, account->in_budget_ + cost);
-        }
-        RunAccount& budget = *account->budget_;
-        const std::lock_guard lock(budget.mutex_);
-        budget.uncharged_ = std::max(0.0, budget.uncharged_ + cost);
+    for (RunAccount* account = this; account; account = account->budget_.get()) {
+        const std::lock_guard lock(account->mutex_);
+        if (account != this) account->uncharged_ = std::max(0.0, account->uncharged_ + cost);
+        if (account->budget_) account->in_budget_ = std::max(0.0, account->in_budget_ + cost);
     }
 }
 

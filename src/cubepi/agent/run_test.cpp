@@ -658,7 +658,6 @@ TEST(RunAccount, D70_NestedRun_NamesItsParent) {
             PromptOptions prompt = PromptOptions().parent(context);
             Task<RunResult> running = inner.prompt("sub", std::move(prompt));
             const RunResult result = co_await std::move(running);
-            context.charge(result.usage, result.cost);
             co_return result.text();
         });
     Agent agent(options_with(faux, std::move(work)));

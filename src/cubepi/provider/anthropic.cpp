@@ -77,7 +77,8 @@ private:
                                                     known.context_window.value_or(0) >= 1'000'000);
     }
     bool needs_compaction(const ModelRequest& request) const {
-        if (request.options.compact_at() > 0 && compacts(profile(request.model))) return true;
+        if (!compacts(profile(request.model))) return false;
+        if (request.options.compact_at() > 0) return true;
         return std::any_of(request.messages.begin(), request.messages.end(),
                            [&request](const Message& message) {
                                const AssistantMessage* answer = message.assistant();

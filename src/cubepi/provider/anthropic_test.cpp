@@ -349,6 +349,10 @@ TEST(AnthropicProvider, D141_OtherEndpointsAndModels_AreNotAsked) {
     old.model = "claude-sonnet-4-5";
     (void)old.ask(StreamOptions().compact_at(100'000));
     EXPECT_FALSE(old.body().contains("context_management"));
+    (void)old.ask();
+    EXPECT_EQ(boost::json::serialize(old.body()).find("compaction"), std::string::npos)
+        << "it receives the whole history";
+    EXPECT_EQ(old.beta(), "");
 }
 
 }  // namespace

@@ -50,6 +50,9 @@ bool lists_compaction(const LazyObject& extra, const char* key, const char* memb
 }  // namespace
 
 bool has_compacted(const AssistantMessage& answer) {
+    // Endpoints do not get parts of a broken answer that may lack others.
+    if (answer.stop_reason == stop_reason::error || answer.stop_reason == stop_reason::aborted)
+        return false;
     return lists_compaction(answer.extra, "server_items", "item") ||
            lists_compaction(answer.extra, "anthropic_blocks", "block");
 }

@@ -241,23 +241,18 @@ WireProtocol::Built ResponsesCall::build(const ModelRequest& request) const {
     const bool is_openai = at_->endpoint.host() == "api.openai.com" && settings.profile.known();
     settings.compacts = may_compact_ && settings.profile.capability.compaction.value_or(is_openai);
     asks_to_compact_ = settings.compacts && request.options.compact_at() > 0;
-    // The endpoint compacts a conversation that it stores itself.
-    if (!keeps && input.needed_from > 0) {
-        const auto begin = input.items.begin();
-        input.items.erase(begin, begin + static_cast<std::ptrdiff_t>(input.needed_from));
-    }
 
     sends_reasoning_ = false;
     sent_ids_.clear();
     for (const Json& item : input.items) {
         const JsonObject& sent = item.get_object();
-        sends_reasoning_ = sends_reasoning_ || string_member(sent, "type") == "reasoning";
+        const std::string_view type = string_member(sent, "type");
+        sends_reasoning_ = sends_reasoning_ || type == "reasoning" || type == "compaction";
         if (const std::string_view id = string_member(sent, "id"); !id.empty())
             sent_ids_.emplace_back(id);
     }
 
     const AssistantMessage* before = nullptr;
-    refers_ = false;
     if (keeps) {
         input_digest_ = digest(input.items, 0, input.items.size());
         std::string why_not;
@@ -265,11 +260,11 @@ WireProtocol::Built ResponsesCall::build(const ModelRequest& request) const {
         if (!before && had_state(request.messages, request.model.provider_id))
             notices.push_back(dropped(why_not));
     }
-    if (before) {
-        refers_ = true;
-        const auto begin = input.items.begin();
-        input.items.erase(begin, begin + static_cast<std::ptrdiff_t>(input.answer_end));
-    }
+    refers_ = before != nullptr;
+    // The endpoint has what it stores, and does not need what it has compacted.
+    const std::size_t known = before ? input.answer_end : input.needed_from;
+    const auto first = input.items.begin();
+    input.items.erase(first, first + static_cast<std::ptrdiff_t>(known));
     if (keeps) sent_digest_ = digest(input.items, 0, input.items.size());
     Built built = build_openai_responses(request, settings, std::move(input.items));
     if (before) built.body["previous_response_id"] = before->response_id.str();

@@ -501,7 +501,8 @@ void AgentTurn::add_plans(cubepi::AgentOptions& options, std::vector<cubepi::Age
 /// Passes a message of the user to the hooks, which may add context to it. Returns why it is not sent; empty: it is.
 Task<std::string> AgentTurn::submit(cubepi::Message& message) {
     if (!hooks_) co_return std::string();
-    HookReply reply = co_await hooks_->submit_prompt(message.text());
+    std::string text(text_of_user(message.text()));
+    HookReply reply = co_await hooks_->submit_prompt(std::move(text));
     if (reply.blocks) co_return "A hook of the user has blocked the message: " + reply.reason;
     if (reply.context.empty()) co_return std::string();
     cubepi::UserMessage more = *message.user();

@@ -193,6 +193,17 @@ Task<> AgentTurn::note_compaction(const cubepi::Notice& notice) {
 
 namespace {
 
+/// Returns messages that no agent has taken to the inbox.
+struct Requeue {
+    SteeringInbox& inbox;
+    const std::string& session_id;
+    std::vector<Envelope>& messages;
+
+    ~Requeue() {
+        for (Envelope& message : messages) (void)inbox.enqueue(session_id, std::move(message));
+    }
+};
+
 Task<> notify(std::shared_ptr<CommandHooks> hooks, std::string question) {
     (void)co_await hooks->notify(std::move(question));
 }
@@ -205,7 +216,9 @@ Task<> AgentTurn::on_agent_event(cubepi::AgentEvent event) {
     if (delta && fork_) fork_->add_text(*delta);
     // The answer is a turn of its own: the run does not wait for it.
     if (event.type() == cubepi::AgentEventType::hitl_request && suspends_) (void)agent_->detach();
-    if (const auto* asked = event.get_if<cubepi::HitlRequestEvent>(); asked && hooks_) {
+    const auto* asked = event.get_if<cubepi::HitlRequestEvent>();
+    // The parent's turn notifies of a question that is forwarded to it.
+    if (asked && hooks_ && (!plan_.is_subagent || plan_.in_background)) {
         if (!notifying_) {
             const cubepi::Executor executor = co_await cubepi::this_executor;
             notifying_ = std::make_unique<cubepi::BackgroundScope>(
@@ -224,18 +237,23 @@ Task<> AgentTurn::on_agent_event(cubepi::AgentEvent event) {
     std::shared_ptr<SteeringInbox> inbox;
     if (!plan_.is_subagent) inbox = co_await core_->framework().steering_inbox();
     if (inbox && inbox->count(plan_.session_id) > 0) {
-        for (Envelope& steering : inbox->drain(plan_.session_id)) {
-            auto shared = std::make_shared<Envelope>(std::move(steering));
+        // A hook takes time, and the turn may end meanwhile.
+        std::vector<Envelope> waiting = inbox->drain(plan_.session_id);
+        const Requeue rest{*inbox, plan_.session_id, waiting};
+        while (!waiting.empty()) {
+            const auto shared = std::make_shared<Envelope>(waiting.front());
             const Prompt prompt =
                 co_await core_->framework().build_prompt(shared, plan_.session_id, state_);
             cubepi::Message message = user_message_of(prompt);
             if (const std::string refused = co_await submit(message); !refused.empty()) {
                 repeat(refused);
+                waiting.erase(waiting.begin());
                 continue;
             }
             std::string id = is_temporary(plan_.session_id) ? std::string() : input_id_of(*shared);
             if (!id.empty()) message = std::move(message).with_id(std::move(id));
             agent_->steer(std::move(message));
+            waiting.erase(waiting.begin());
         }
     }
     const cubepi::AssistantMessage* answer = end ? end->message.assistant() : nullptr;

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include <cubepi/provider/capability.hpp>
 #include <cubepi/provider/cost.hpp>
 #include <cubepi/provider/model_profile.hpp>
 #include <cubepi/schema/json_text.hpp>
@@ -21,6 +22,8 @@ constexpr std::int64_t least_answer = 1024;
 constexpr std::int64_t unknown_limit = 32'768;
 constexpr std::int64_t image_tokens = 1600;
 constexpr std::int64_t bytes_a_token = 2;
+/// Of what stands for a compacted conversation, whose size is not known before the next answer.
+constexpr std::int64_t compacted_tokens = 50'000;
 /// More than any window; endpoints may report anything.
 constexpr double most_tokens = 1e12;
 
@@ -125,7 +128,7 @@ std::optional<LimitReachedError> add_offers(const Provider& provider, const Mode
 
 }  // namespace
 
-std::int64_t most_prompt_tokens(const ModelRequest& request) {
+std::int64_t most_prompt_tokens(const ModelRequest& request, bool is_one_model) {
     std::int64_t sum = tokens_of(request.system_prompt.str().size());
     if (request.tools) {
         for (const ToolDefinition& tool : *request.tools) {
@@ -134,9 +137,17 @@ std::int64_t most_prompt_tokens(const ModelRequest& request) {
         }
     }
     double reported_to_estimated = 1.0;
+    const std::int64_t fixed = sum;
     for (const Message& message : request.messages) {
+        const AssistantMessage* answer = message.assistant();
+        const bool is_compacted = answer && has_compacted(*answer) && is_one_model &&
+                                  answer->provider_id == request.model.provider_id;
+        if (is_compacted) {
+            sum = fixed + compacted_tokens;
+            reported_to_estimated = 1.0;
+        }
         sum += tokens_of(message);
-        const double reported = reported_tokens(message);
+        const double reported = is_compacted ? 0.0 : reported_tokens(message);
         if (reported > 0) {
             reported_to_estimated = std::max(1.0, reported / static_cast<double>(sum));
         }
@@ -151,7 +162,7 @@ std::optional<LimitReachedError> SpendReservation::reserve(std::shared_ptr<RunAc
     if (!account->has_limit()) return std::nullopt;
     std::vector<Offer> offers;
     if (auto unknown = add_offers(provider, request.model, offers)) return unknown;
-    const std::int64_t prompt = most_prompt_tokens(request);
+    const std::int64_t prompt = most_prompt_tokens(request, offers.size() == 1);
     double most = 0;
     double least = 0;
     for (const Offer& offer : offers) {

@@ -39,7 +39,8 @@ private:
 
 /// Returns an upper estimate of the request's prompt in tokens: two bytes a token for the system prompt, the tools and the messages,
 /// scaled up if the endpoint reported more than that for the last answer and what precedes it. The report alone is not enough:
-/// tools and messages may have been added or restored before it.
-std::int64_t most_prompt_tokens(const ModelRequest& request);
+/// tools and messages may have been added or restored before it. What the endpoint has compacted is not sent again, or not read;
+/// `is_one_model`: no other model may answer.
+std::int64_t most_prompt_tokens(const ModelRequest& request, bool is_one_model = true);
 
 }  // namespace cubepi::detail

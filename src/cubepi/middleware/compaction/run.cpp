@@ -500,6 +500,7 @@ Task<CompactionReport> CompactionRun::compact(std::shared_ptr<CompactionRun> run
         record.failures >= most_failures && record.fallback_runs < most_fallback_runs;
     if (!is_open || work.reason == Reason::manual) {
         SummaryCall call = my.summary_call(work, until);
+        call.reserves = work.reason != Reason::overflow;
         SummaryAnswer answer = co_await write_summary(std::move(call));
         if (work.call.stop_token().stop_requested()) {
             report.error = "aborted";
@@ -508,6 +509,8 @@ Task<CompactionReport> CompactionRun::compact(std::shared_ptr<CompactionRun> run
         report.usage = answer.usage;
         report.cost = answer.cost;
         report.error = std::move(answer.error);
+        // The model has not failed.
+        if (answer.is_limited) co_return report;
         next.summary = std::move(answer.text);
         const auto size = static_cast<std::int64_t>(next.summary.size() / 2);
         if (report.error.empty() && size >= std::max(replaced, negligible_tokens))

@@ -133,8 +133,12 @@ Task<SummaryAnswer> write_summary(SummaryCall call) {
         request.system_prompt = SharedString(call.prompt);
         request.messages.push_back(user_message(request_text(call, limit)));
         SpendReservation reservation;
-        if (auto reached = reservation.reserve(call.account, *call.model.provider(), request)) {
+        std::optional<LimitReachedError> reached;
+        if (call.reserves)
+            reached = reservation.reserve(call.account, *call.model.provider(), request);
+        if (reached) {
             summary.error = reached->what();
+            summary.is_limited = true;
             co_return summary;
         }
         const BoundModel model(call.model.provider(), std::move(request.model));
@@ -150,14 +154,18 @@ Task<SummaryAnswer> write_summary(SummaryCall call) {
             co_return summary;
         }
         const AssistantMessage& answer = outcome.value();
-        if (!answer.usage && answer.stop_reason == stop_reason::aborted)
+        if (!answer.usage && answer.stop_reason == stop_reason::aborted) {
             count_in_full(call, reservation, summary);
-        if (answer.usage) {
+        } else if (answer.usage || answer.stop_reason != stop_reason::error) {
+            const Usage usage = answer.usage.value_or(Usage());
             const std::optional<double> cost = cost_of(answer, call.model.spec());
-            call.account->count(*answer.usage, cost);
-            // Without a limit nothing was reserved, and budgets count nothing.
-            reservation.settle(cost);
-            summary.usage += *answer.usage;
+            if (call.reserves) {
+                call.account->count(usage, cost);
+                reservation.settle(cost);
+            } else {
+                call.account->charge(usage, cost);
+            }
+            summary.usage += usage;
             summary.cost =
                 cost && summary.cost ? std::optional(*summary.cost + *cost) : std::nullopt;
         }

@@ -23,11 +23,14 @@ struct SummaryCall {
     std::chrono::nanoseconds timeout = {};
     StreamOptions options = {};
     std::shared_ptr<RunAccount> account = {};
+    /// The cost of the call is reserved in the account. After a refusal it is not: the reservation of the refused call stands.
+    bool reserves = true;
 };
 
 struct SummaryAnswer {
     std::string text = {};
-    std::string error = {};  ///< why there is no text; empty: there is one
+    std::string error = {};   ///< why there is no text; empty: there is one
+    bool is_limited = false;  ///< the model was not called, because the run may not spend more
     Usage usage = {};
     std::optional<double> cost = 0.0;
 };

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/provider/wire/encoding.hpp>
 
 namespace cubepi::detail {
@@ -106,19 +107,23 @@ JsonObject call_to_wire(const ToolCall& call, std::string_view id, bool own) {
 }
 
 /// Inserts the blocks of an unknown kind before block `before` again.
-void add_foreign(JsonArray& blocks, const JsonArray& foreign, std::size_t before) {
+void add_foreign(JsonArray& blocks, const JsonArray& foreign, std::size_t before,
+                 bool with_compaction = true) {
     for (const Json& item : foreign) {
         const JsonObject* entry = item.if_object();
         const Json* at = entry ? entry->if_contains("before") : nullptr;
         const Json* block = entry ? entry->if_contains("block") : nullptr;
         if (!at || !at->is_number() || !block || !block->is_object()) continue;
+        if (!with_compaction && string_member(block->get_object(), "type") == "compaction")
+            continue;
         if (at->to_number<double>() == static_cast<double>(before)) blocks.push_back(*block);
     }
 }
 
 class Writer {
 public:
-    explicit Writer(const ModelRequest& request) : request_(request) {
+    Writer(const ModelRequest& request, bool with_compaction)
+        : request_(request), with_compaction_(with_compaction) {
         made_.source = request.messages;
         while (!made_.source.empty()) {
             const AssistantMessage* last = made_.source.back().assistant();
@@ -161,7 +166,7 @@ private:
         const JsonArray* foreign = own ? foreign_blocks(answer) : nullptr;
         JsonArray blocks;
         for (std::size_t i = 0; i < answer.content.size(); ++i) {
-            if (foreign) add_foreign(blocks, *foreign, i);
+            if (foreign) add_foreign(blocks, *foreign, i, with_compaction_);
             const AssistantContent& part = answer.content[i];
             if (const auto* text = std::get_if<TextContent>(&part)) {
                 if (!is_blank(text->text)) blocks.push_back(text_to_wire(*text, own));
@@ -179,7 +184,7 @@ private:
                 leave_out_image(source);
             }
         }
-        if (foreign) add_foreign(blocks, *foreign, answer.content.size());
+        if (foreign) add_foreign(blocks, *foreign, answer.content.size(), with_compaction_);
         put("assistant", std::move(blocks), source);
     }
 
@@ -257,6 +262,7 @@ private:
     }
 
     const ModelRequest& request_;
+    const bool with_compaction_;
     AnthropicMessages made_;
     std::vector<OpenCall> open_;
     JsonArray results_;
@@ -270,7 +276,9 @@ bool same_anthropic_family(const AssistantMessage& answer, const Model& model) {
     return family_of(answer.model_id, answer.provider_id) == family_of(model.id, model.provider_id);
 }
 
-AnthropicMessages anthropic_messages(const ModelRequest& request) { return Writer(request).run(); }
+AnthropicMessages anthropic_messages(const ModelRequest& request, bool with_compaction) {
+    return Writer(request, with_compaction).run();
+}
 
 JsonArray anthropic_content(const AssistantMessage& answer) {
     JsonArray blocks;

@@ -56,8 +56,8 @@ struct AnthropicMessages {
 };
 
 /// Converts the messages. Answers keep the signatures of the endpoint (D13); results follow their calls directly
-/// (D1).
-AnthropicMessages anthropic_messages(const ModelRequest& request);
+/// (D1). `with_compaction`: the model reads what the endpoint has compacted; otherwise the whole history stands for it.
+AnthropicMessages anthropic_messages(const ModelRequest& request, bool with_compaction = true);
 
 /// Returns whether the signatures and encrypted parts of an answer may be sent to the model of the request: the
 /// endpoint of another vendor cannot read them. Claude models are one family at all clouds.

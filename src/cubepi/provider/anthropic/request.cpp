@@ -43,7 +43,7 @@ public:
           has_tools_(request.tools && !request.tools->empty()) {}
 
     WireProtocol::Built run() {
-        AnthropicMessages messages = anthropic_messages(request_);
+        AnthropicMessages messages = anthropic_messages(request_, settings_.compacts);
         append(built_.notices, std::move(messages.notices));
         JsonObject& body = built_.body;
         body["model"] = request_.model.id;

@@ -215,7 +215,8 @@ private:
         const bool own = is_own_answer(message, request_.model.provider_id);
         has_answer_ = true;
         input_.answer_begin = input_.items.size();
-        if (own && encrypted_ && has_compacted(message)) input_.needed_from = input_.answer_begin;
+        const bool is_compacted = message.extra.find("server_items") && has_compacted(message);
+        if (own && encrypted_ && is_compacted) input_.needed_from = input_.answer_begin;
         const std::vector<const ToolCall*> calls = message.tool_calls();
         auto call = calls.begin();
         for (Json& item : responses_items(message, own, encrypted_)) {
