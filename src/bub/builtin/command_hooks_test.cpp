@@ -174,7 +174,7 @@ TEST_F(Hooks, D142_StopHook_ContinuesTheTurn) {
     EXPECT_TRUE(contains(request(), "the tests fail"));
 }
 
-TEST_F(Hooks, D142_StopOfAStoppedTurn_IsNoContinuation) {
+TEST_F(Hooks, D142_StopOfAStoppedTurn_DoesNotContinue) {
     hook(HookPoint::stop, R"(echo '{"continue": false, "stopReason": "enough"}')");
     start({says("first"), says("second")});
     say("hello");

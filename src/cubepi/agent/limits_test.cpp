@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <cubepi/agent/run/spend_reservation.hpp>
 #include <cubepi/provider/fallback.hpp>
 
 namespace cubepi {

@@ -33,7 +33,7 @@ void RunAccount::charge_to(RunAccount& payer) {
         counted = std::max(0.0, in_budget_ - uncharged_);
         in_budget_ -= counted;
     }
-    // What is known of an unknown cost counts in the budgets of the payer.
+    // The known part of an unknown cost still counts in the budgets of the payer.
     const double known = own.cost.value_or(counted);
     if (&payer != budget_.get()) {
         add_to_budgets(-counted);
