@@ -197,6 +197,7 @@ CompactionRecord CompactionRecord::load(const JsonObject& extra, const MessageLi
         record.raised = count_of(*view, "raised");
         if (const JsonObject* prompt = object_member(*view, "prompt")) record.prompt = *prompt;
         record.alike_from = static_cast<std::size_t>(count_of(*view, "alike_from"));
+        record.is_as_stored = flag_member(*view, "as_stored");
     }
     record.failures = count_of(extra, failures_key);
     record.low_savings = count_of(extra, low_savings_key);
@@ -259,6 +260,7 @@ void CompactionRecord::save(JsonObject& extra) const {
         view["prompt"] = prompt;
         view["alike_from"] = number(alike_from);
     }
+    if (is_as_stored) view["as_stored"] = true;
     extra[view_key] = std::move(view);
 }
 
