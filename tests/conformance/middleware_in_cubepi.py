@@ -4,8 +4,9 @@ received, the stored messages, and `extra`.
 usage: middleware_in_cubepi.py RUNNER DIRECTORY; see tools/check-interchange
 
 Not compared, because our texts for the model are our own words: system prompts, messages of the framework, errors, and the notes
-in place of shortened results. Of a compaction: which summaries and which messages a request has. The last message of a request
-in which CubePi repeats the to-dos is left out, because it breaks the cached prefix and we do not send it (D117).
+in place of shortened results. Of a compaction: which summaries and which messages a request has. Two corrections of CubePi that
+keep the cached prefix are left out of the comparison: the last message of a request, in which CubePi repeats the to-dos (D117), and the
+prefix `/goal `, which CubePi sends again from the next prompt on (D119). Other differences are in the table, with their reasons.
 """
 
 import asyncio
@@ -195,7 +196,7 @@ def load_form(words):
     return result | {"schemas": schemas and [schema["name"] for schema in schemas]}
 
 
-def masked(form):
+def masked(form, in_request=False):
     """Returns a message without texts that are the framework's own words."""
     form = dict(form)
     content = form["content"]
@@ -203,6 +204,8 @@ def masked(form):
         form["content"] = summaries_in(content)
     elif "synthetic" in form or form.get("is_error"):
         form["content"] = "<text>"
+    elif form["role"] == "user" and in_request and isinstance(content, str):
+        form["content"] = content.removeprefix("/goal ")
     elif form.get("tool") == "load_tools":
         form["content"] = load_form(content)
     elif form.get("tool") == "write_todos":
@@ -215,7 +218,7 @@ def masked(form):
 def request_form(messages, tools):
     return {
         "tools": sorted(tools),
-        "messages": [masked(one) for one in messages if one.get("synthetic") != "todo_list_view" and one["content"] != []],
+        "messages": [masked(one, in_request=True) for one in messages if one.get("synthetic") != "todo_list_view" and one["content"] != []],
     }
 
 

@@ -20,8 +20,7 @@ def tool(name, result="ok", **properties):
 @dataclass
 class Conversation:
     """Each run: the prompt, the answers of the model, those of the model of the middleware. `differs`: the parts of a comparison
-    (requests, messages, extra) in which CubePi and ours differ when each runs alone, and why. `C_tools`: tools whose results have
-    this length in CubePi, which has no limit of results."""
+    (requests, messages, extra) in which CubePi and ours differ when each runs alone, and why."""
 
     runs: list
     middleware: list = field(default_factory=lambda: [{"todo_list": {}}, {"goal": {"max_evaluations": 3}}])
@@ -75,14 +74,16 @@ def long(word, size=200):
     return (word + " ") * (size // (len(word) + 1))
 
 
-def talk(first, last, summaries=(), **answer):
+def talk(first, last, summaries=(), size=200, **answer):
     """Returns runs of one prompt and one answer each; a run has a summary for its number in `summaries`."""
     return [
-        (long(f"question-{i}"), [text(long(f"answer-{i}", 100), **answer)], [text(f"SUMMARY-{i}")] if i in summaries else [])
+        (long(f"question-{i}", size), [text(long(f"answer-{i}", 100), **answer)], [text(f"SUMMARY-{i}")] if i in summaries else [])
         for i in range(first, last)
     ]
 
 
+# For conversations with texts of the framework, which are not of the same length in both.
+LARGE = compaction(max_tokens_before_compact=2650, keep_tail_tokens=700, prune_tool_outputs=False)
 READ = tool("read", long("page", 300))
 LOOK = tool("look", long("note", 300))
 
@@ -95,7 +96,7 @@ COMPACTION = {
     "compacted at a prompt": Conversation(talk(0, 6, range(6)), [compaction()], []),
     "compacted again and again": Conversation(talk(0, 12, range(12)), [compaction()], []),
     "compacted by reported tokens": Conversation(
-        [*talk(0, 3, input_tokens=30), *talk(3, 4, input_tokens=4000), *talk(4, 6, range(4, 6), input_tokens=80)], [compaction()], []
+        [*talk(0, 1, input_tokens=300), *talk(1, 6, range(1, 6), input_tokens=450)], [compaction(max_tokens_before_compact=580)], []
     ),
     "never long enough": Conversation(talk(0, 5), [compaction(max_tokens_before_compact=100000)], []),
     "tool results summarized": Conversation(
@@ -136,8 +137,8 @@ COMPACTION = {
         },
     ),
     "compaction with a list": Conversation(
-        [("a", [write(1, 0), text("x"), write(2, 2), text("y")], []), *talk(1, 6, range(1, 6))],
-        [{"todo_list": {}}, compaction()],
+        [("a", [write(1, 0), write(2, 2), text("y")], []), *talk(1, 10, range(1, 10), size=1200)],
+        [{"todo_list": {}}, LARGE],
         [],
     ),
 }
@@ -184,7 +185,12 @@ SUBAGENTS = {
         [subagents(reader={"system_prompt": "Read.", "tools": [READ]})],
         [],
     ),
-    "type unknown": Conversation([("a", [delegate("do", "unknown"), text("found"), text("x")], []), ("b", [text("y")], [])], [subagents()], []),
+    "type unknown": Conversation(
+        [("a", [delegate("do", "unknown"), text("found"), text("x")], []), ("b", [text("y")], [])],
+        [subagents()],
+        [],
+        differs={part: "an unknown type is an error that lists the types; CubePi takes general-purpose" for part in ("requests", "messages")},
+    ),
     "sub-agent fails": Conversation([("a", [delegate("do"), FAILED, text("x")], []), ("b", [text("y")], [])], [subagents()], []),
     "sub-agents in turn": Conversation(
         [("a", [delegate("one"), text("1"), delegate("two", call_id="s2"), text("2"), text("x")], []), ("b", [delegate("three"), text("3"), text("y")], [])],
@@ -239,9 +245,9 @@ TOGETHER = {
     "everything": Conversation(
         [
             ("/goal finish", [write(1, 0), delegate("do"), text("found"), load("files"), dispatch("read"), write(2, 2), text("done")], [verdict(True, "yes")]),
-            *talk(1, 8, range(1, 8)),
+            *talk(1, 10, range(1, 10), size=1200),
         ],
-        [{"todo_list": {}}, {"goal": {"max_evaluations": 3}}, subagents(), deferred(), compaction(prune_tool_outputs=False, max_tokens_before_compact=800)],
+        [{"todo_list": {}}, {"goal": {"max_evaluations": 3}}, subagents(), deferred(), LARGE],
         [],
     ),
 }

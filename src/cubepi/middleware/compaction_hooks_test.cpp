@@ -367,7 +367,7 @@ TEST(CompactionHooks, D129_SuspendedRecall_ReadsNothingThatHooksChange) {
         ASSERT_EQ(resumed.approve().outcome, RunOutcome::suspended);
         const std::string refused = chat.main.seen.back().messages.back().text();
         EXPECT_NE(refused.find("call recall again"), std::string::npos) << refused;
-        expect_without(chat.main.seen, "secret");
+        expect_without(chat.main.seen, hides ? "item0 " : "secret");
         EXPECT_EQ(refused.find("item0"), std::string::npos) << refused;
     }
 }

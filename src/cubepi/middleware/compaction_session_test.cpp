@@ -128,8 +128,9 @@ std::string stored_text(Checkpointer& store) {
 }
 
 std::vector<std::string> stored_messages(Checkpointer& store) {
+    const auto data = run(store.load("t"));
     std::vector<std::string> forms;
-    for (const Message& message : run(store.load("t"))->messages)
+    for (const Message& message : data->messages)
         forms.push_back(boost::json::serialize(to_json(message)));
     return forms;
 }
@@ -178,7 +179,8 @@ void expect_preserved(const MessageList& sent, const MessageList& before) {
         if (is_synthetic_message(sent[0]) || std::string_view(part).find("the p") == 0)
             EXPECT_NE(text.find(part), std::string::npos) << part;
     }
-    // The last answer is part of the tail.
+    // The last answer is part of the tail. An agent that was just made has not loaded its history.
+    if (before.empty()) return;
     const Message& last = before.back();
     EXPECT_TRUE(std::any_of(sent.begin(), sent.end(), [&last](const Message& one) {
         return one.id() == last.id() && one.text() == last.text();

@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include <cubepi/agent/agent.hpp>
+#include <cubepi/agent/hitl_channel.hpp>
 #include <cubepi/agent/middleware.hpp>
-#include <cubepi/hitl/channel.hpp>
 
 #include "scenario.hpp"
 

@@ -222,6 +222,13 @@ CompactionRecord CompactionRecord::load(const JsonObject& extra, const MessageLi
          record.state->summarized_message_refs.size() == 1) &&
         fits(record.state->summarized_message_refs.back(), history[record.until - 1]);
     if (!fits_history) return forget();
+    const JsonObject* view = object_member(extra, view_key);
+    const bool is_ours = view && count_of(*view, "until") == static_cast<std::int64_t>(record.until);
+    // CubePi has written a record since, which says nothing of the request.
+    if (!is_ours) {
+        record.made_at = record.shortened_until = 0;
+        record.tokens = record.raised = 0;
+    }
     return record;
 }
 
@@ -248,6 +255,7 @@ void CompactionRecord::save(JsonObject& extra) const {
     extra[low_savings_key] = low_savings;
     extra[fallback_runs_key] = fallback_runs;
     JsonObject view;
+    view["until"] = number(until);
     view["made_at"] = number(made_at);
     view["tokens"] = tokens;
     view["shortened_until"] = number(shortened_until);

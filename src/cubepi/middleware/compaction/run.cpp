@@ -180,7 +180,8 @@ void CompactionRun::note_call(const ModelRequest& request, JsonObject& extra) {
     }
     record_.is_as_stored = is_as_stored;
     // Nothing is learned from short requests, whose threads need no record.
-    if (is_known || estimate_.tokens() >= fewest_noted_tokens) record_.save(extra);
+    const bool has_record = is_known || record_.made_at > 0;
+    if (has_record || estimate_.tokens() >= fewest_noted_tokens) record_.save(extra);
 }
 
 void CompactionRun::undo(JsonObject& extra) {
@@ -197,9 +198,20 @@ void CompactionRun::undo(JsonObject& extra) {
 void CompactionRun::restart() {
     is_seen_ = false;
     std::size_t valid = record_.made_at;
-    // A record of CubePi does not say when it was made.
-    if (record_.state && valid == 0) valid = history_.size();
-    estimate_.restart(history_, record_.until, valid, record_.tokens);
+    std::int64_t tokens = record_.tokens;
+    // A record of CubePi does not say when it was made: before the last answer, which has followed its request.
+    if (record_.state && valid == 0) {
+        valid = history_.size();
+        while (valid > record_.until && !history_[valid - 1].assistant()) --valid;
+        const AssistantMessage* last = valid > 0 ? history_[valid - 1].assistant() : nullptr;
+        if (last && last->usage && last->usage->input_tokens.value_or(0) > 0) {
+            --valid;
+        } else {
+            valid = history_.size();
+            tokens = estimated_view();
+        }
+    }
+    estimate_.restart(history_, record_.until, valid, tokens);
 }
 
 std::optional<std::int64_t> CompactionRun::window() const {
