@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -45,6 +46,7 @@ struct CuttingModel {
         const std::size_t tokens = (boost::json::serialize(messages[0]).size() + bytes) / 4;
         if (!body.contains("tools")) {
             ++summaries;
+            largest_summary = std::max(largest_summary, bytes);
             std::string summary = "Facts:";
             for (const std::string& one : facts_in(seen)) summary += " " + one;
             return chat_answer_with_usage(summary, tokens);
@@ -63,7 +65,8 @@ struct CuttingModel {
 
     std::size_t planted = 0;
     std::size_t summaries = 0;
-    bool was_cut = false;  ///< the last request
+    std::size_t largest_summary = 0;  ///< bytes of a conversation to summarize
+    bool was_cut = false;             ///< the last request
 };
 
 TEST(SilentCut, D111_Run_NoticesAndForgetsNothing) {
@@ -85,6 +88,7 @@ TEST(SilentCut, D111_Run_NoticesAndForgetsNothing) {
     EXPECT_TRUE(is_noticed);
     EXPECT_TRUE(is_compacted);
     EXPECT_GE(model.summaries, 1u);
+    EXPECT_LE(model.largest_summary, CuttingModel::window) << "the server would cut it, too";
     EXPECT_FALSE(model.was_cut) << "later requests fit";
     EXPECT_EQ(run_at(home, server, {"-s", "long", "recall all"}).status, 0);
     const boost::json::value sent = server.bodies().back();

@@ -21,7 +21,7 @@ struct DeferredToolsMiddleware::State {
 
     detail::ToolCatalog catalog;
     DeferredToolsOptions options;
-    std::string catalog_text = {};  // with `dispatch`, the same in each request
+    std::string catalog_text = {};     // with `dispatch`, the same in each request
     detail::Expansions expanded = {};  // by earlier calls, for load_tools
 };
 

@@ -118,8 +118,10 @@ void append_sorted(std::string& out, const Json& value) {
     }
 }
 
+/// CubePi refers to messages of the run that it compacts as they are before it sets their run id.
 bool fits(const std::string& ref, const Message& message) {
-    return ref == "id:" + message.id() || ref == detail::message_ref(message);
+    return ref == "id:" + message.id() || ref == detail::message_ref(message) ||
+           ref == detail::message_ref(message.with_run_id({}));
 }
 
 }  // namespace
@@ -223,7 +225,8 @@ CompactionRecord CompactionRecord::load(const JsonObject& extra, const MessageLi
         fits(record.state->summarized_message_refs.back(), history[record.until - 1]);
     if (!fits_history) return forget();
     const JsonObject* view = object_member(extra, view_key);
-    const bool is_ours = view && count_of(*view, "until") == static_cast<std::int64_t>(record.until);
+    const bool is_ours =
+        view && count_of(*view, "until") == static_cast<std::int64_t>(record.until);
     // CubePi has written a record since, which says nothing of the request.
     if (!is_ours) {
         record.made_at = record.shortened_until = 0;
