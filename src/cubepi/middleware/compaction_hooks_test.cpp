@@ -409,6 +409,16 @@ TEST(CompactionHooks, D110_AnswerOfAType_SurvivesCompaction) {
     EXPECT_GE(chat.compactions(), 2u);
 }
 
+TEST(CompactionHooks, D111_LearnedWindow_LimitsTheSummaryRequest) {
+    for (const bool is_learned : {false, true}) {
+        Chat chat;
+        JsonObject view{{"window", 1'000}, {"window_model", is_learned ? "helper" : "another"}};
+        run(chat.store->save_extra("t", JsonObject{{"compaction_view", std::move(view)}}));
+        chat.fill();
+        EXPECT_EQ(text_of(chat.helper.seen.at(0)).size() < 2'500, is_learned);
+    }
+}
+
 // Records of other histories.
 
 TEST(CompactionHooks, D110_StaleRecord_IsRemovedOnce) {
