@@ -97,8 +97,8 @@ MessageList history_of(int messages) {
     return history;
 }
 
-/// A run with a history of this length, whose model calls a tool again and again. The limit is out of reach.
-void calls_with_history(benchmark::State& state, int messages) {
+/// A run with a history of this length, whose model calls a tool again and again. The limit of the compaction is out of reach.
+void calls_with_history(benchmark::State& state, int messages, bool compacts) {
     double best = 1e18;
     double best_first = 1e18;
     for (auto _ : state) {
@@ -111,7 +111,7 @@ void calls_with_history(benchmark::State& state, int messages) {
             options.summary_model = model;
             options.max_tokens_before_compact = 1'000'000'000;
             AgentOptions how{.model = model, .tools = {echo_tool()}};
-            how.middleware.emplace_back(CompactionMiddleware(std::move(options)));
+            if (compacts) how.middleware.emplace_back(CompactionMiddleware(std::move(options)));
             how.messages = history_of(messages);
             Agent agent(std::move(how));
             const Clock::time_point start = Clock::now();
@@ -128,10 +128,14 @@ void calls_with_history(benchmark::State& state, int messages) {
     state.counters["us_of_first"] = best_first;
 }
 
-void compaction_check_short(benchmark::State& state) { calls_with_history(state, 100); }
+void compaction_check_short(benchmark::State& state) { calls_with_history(state, 100, true); }
 BENCHMARK(compaction_check_short)->Iterations(1)->Unit(benchmark::kMillisecond);
-void compaction_check_long(benchmark::State& state) { calls_with_history(state, 10'000); }
+void compaction_check_long(benchmark::State& state) { calls_with_history(state, 10'000, true); }
 BENCHMARK(compaction_check_long)->Iterations(1)->Unit(benchmark::kMillisecond);
+
+/// Without compaction, for the first call of a run.
+void plain_calls_long(benchmark::State& state) { calls_with_history(state, 10'000, false); }
+BENCHMARK(plain_calls_long)->Iterations(1)->Unit(benchmark::kMillisecond);
 
 constexpr std::size_t large = 100'000'000;
 constexpr std::size_t large_message = 10'000;
