@@ -11,6 +11,7 @@ prefix `/goal `, which CubePi sends again from the next prompt on (D119). Other 
 
 import asyncio
 import json
+import logging
 import pathlib
 import re
 import subprocess
@@ -307,6 +308,7 @@ async def check(name, conversation, directory, runner):
 
 
 async def main():
+    logging.disable(logging.WARNING)  # of summaries that fail as intended
     runner, directory = sys.argv[1], pathlib.Path(sys.argv[2])
     only = sys.argv[3:]
     directory.mkdir(parents=True, exist_ok=True)

@@ -123,7 +123,7 @@ COMPACTION = {
         [compaction(prune_tool_outputs=False)],
         [READ],
         differs={
-            "requests": "CubePi loses a summary of messages of its own run at the next prompt (section 17.3)",
+            "requests": "CubePi loses a summary of messages of its own run at the next prompt: it refers to them before they have a run id",
             "extra": "as above",
         },
     ),
