@@ -16,6 +16,9 @@ public:
     LiveBytes(const LiveBytes&) = delete;
     LiveBytes& operator=(const LiveBytes&) = delete;
     std::ptrdiff_t now() const noexcept;
+    /// Returns the largest value of now() since the last reset_peak().
+    std::ptrdiff_t peak() const noexcept;
+    void reset_peak() const noexcept;
 };
 
 }  // namespace cubepi::bench

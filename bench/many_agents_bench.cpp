@@ -20,6 +20,8 @@
 #include <cubepi/middleware/subagents.hpp>
 #include <cubepi/provider/message_assembler.hpp>
 
+#include "allocation_count.hpp"
+
 // 10,000 agents with histories: time of a prompt, and resident memory of an agent. The same work as bench/peers/rust/infinity.
 
 namespace cubepi::bench {
@@ -206,13 +208,12 @@ void note_time(benchmark::State& state, std::chrono::steady_clock::time_point st
     state.counters["us_per_agent"] = elapsed.count() / (subagents * delegations);
 }
 
-/// 1,000 sub-agents with a tool call each, 500 at once.
-void many_subagents(benchmark::State& state) {
+/// The options of a parent of sub-agents, which count in `ended`.
+AgentOptions parent_of_subagents(std::size_t& ended) {
     SubagentOptions options;
     options.default_model = scripted();
     options.shared_tools = {read_tool()};
     options.limits.max_running = subagents;
-    std::size_t ended = 0;
     options.on_event = [&ended](const AgentEvent& event) {
         const auto* const end = event.get_if<AgentEndEvent>();
         if (end && end->outcome == RunOutcome::completed) ++ended;
@@ -220,6 +221,13 @@ void many_subagents(benchmark::State& state) {
     AgentOptions parent{.model = scripted(),
                         .middleware = {SubagentMiddleware(std::move(options))}};
     parent.limits.parallel_tools = subagents;
+    return parent;
+}
+
+/// 1,000 sub-agents with a tool call each, 500 at once.
+void many_subagents(benchmark::State& state) {
+    std::size_t ended = 0;
+    const AgentOptions parent = parent_of_subagents(ended);
     for (auto _ : state) {
         Agent agent(parent);
         const auto start = std::chrono::steady_clock::now();
@@ -254,6 +262,40 @@ void many_plain_agents(benchmark::State& state) {
     }
 }
 BENCHMARK(many_plain_agents)->Iterations(1)->Unit(benchmark::kMillisecond);
+
+/// Bytes for each of 1,000 sub-agents: at most while 500 run, and those that remain after they have ended, with the history of
+/// the parent.
+void memory_of_subagents(benchmark::State& state) {
+    const LiveBytes live;
+    std::size_t ended = 0;
+    const AgentOptions parent = parent_of_subagents(ended);
+    for (auto _ : state) {
+        Agent agent(parent);
+        const std::ptrdiff_t before = live.now();
+        live.reset_peak();
+        for (int i = 0; i < delegations; ++i) run(agent.prompt(prompt));
+        state.counters["running_bytes"] = static_cast<double>(live.peak() - before) / subagents;
+        state.counters["ended_bytes"] =
+            static_cast<double>(live.now() - before) / (subagents * delegations);
+    }
+    if (ended != subagents * delegations) state.SkipWithError("a sub-agent is missing");
+}
+BENCHMARK(memory_of_subagents)->Iterations(1)->Unit(benchmark::kMillisecond);
+
+/// Bytes for each of 500 agents without a parent, at most while they run.
+void memory_of_plain_agents(benchmark::State& state) {
+    const LiveBytes live;
+    AgentOptions options{.model = scripted(), .tools = {read_tool()}};
+    for (auto _ : state) {
+        const std::ptrdiff_t before = live.now();
+        live.reset_peak();
+        std::vector<std::unique_ptr<Agent>> agents;
+        for (int k = 0; k < subagents; ++k) agents.push_back(std::make_unique<Agent>(options));
+        run(prompt_all(agents));
+        state.counters["running_bytes"] = static_cast<double>(live.peak() - before) / subagents;
+    }
+}
+BENCHMARK(memory_of_plain_agents)->Iterations(1)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace cubepi::bench

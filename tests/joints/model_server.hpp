@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <limits>
 #include <mutex>
 #include <string>
@@ -50,6 +51,19 @@ inline std::string chat_answer(const std::string& text, const std::vector<SentCa
            "data: [DONE]\n\n";
 }
 
+/// An answer that reports the tokens of its request.
+inline std::string chat_answer_with_usage(const std::string& text, std::size_t prompt_tokens,
+                                          const std::vector<SentCall>& calls = {}) {
+    const boost::json::object usage{{"prompt_tokens", prompt_tokens}, {"completion_tokens", 10}};
+    std::string body = chat_answer(text, calls);
+    body.insert(body.rfind("data: [DONE]"),
+                "data: " +
+                    boost::json::serialize(
+                        boost::json::object{{"choices", boost::json::array()}, {"usage", usage}}) +
+                    "\n\n");
+    return body;
+}
+
 /// A response with an error status.
 inline std::string refusal(int status, const std::string& body, const std::string& headers = {}) {
     return "HTTP/1.1 " + std::to_string(status) + " Refused\r\nContent-Type: application/json\r\n" +
@@ -60,8 +74,18 @@ inline std::string refusal(int status, const std::string& body, const std::strin
 /// of an event stream, or a whole response.
 class ModelServer {
 public:
+    /// Makes the answer to a request from its body.
+    using Answer = std::function<std::string(const boost::json::object& body)>;
+
     explicit ModelServer(std::vector<std::string> answers)
-        : answers_(std::move(answers)), server_([this](wire::Connection& connection) {
+        : ModelServer(std::move(answers), nullptr) {}
+    explicit ModelServer(Answer answer) : ModelServer({}, std::move(answer)) {}
+
+private:
+    ModelServer(std::vector<std::string> answers, Answer answer)
+        : answers_(std::move(answers)),
+          answer_(std::move(answer)),
+          server_([this](wire::Connection& connection) {
               for (std::size_t served = 0;; ++served) {
                   const std::string request = connection.read_request();
                   if (request.empty()) return;
@@ -80,6 +104,7 @@ public:
               }
           }) {}
 
+public:
     std::string url() const { return server_.url("/v1"); }
     std::vector<std::string> requests() const {
         const std::lock_guard lock(mutex_);
@@ -88,8 +113,7 @@ public:
     /// The bodies of the requests, from the first.
     std::vector<boost::json::value> bodies() const {
         std::vector<boost::json::value> parsed;
-        for (const std::string& request : requests())
-            parsed.push_back(boost::json::parse(request.substr(request.find("\r\n\r\n") + 4)));
+        for (const std::string& request : requests()) parsed.push_back(body_of(request));
         return parsed;
     }
 
@@ -99,6 +123,9 @@ public:
     std::atomic<std::size_t> known_requests = std::numeric_limits<std::size_t>::max();
 
 private:
+    static boost::json::value body_of(const std::string& request) {
+        return boost::json::parse(request.substr(request.find("\r\n\r\n") + 4));
+    }
     static std::string unknown_model() {
         const std::string body =
             R"({"error":{"code":"model_not_found","message":"The model does not exist"}})";
@@ -108,10 +135,12 @@ private:
     std::string record(const std::string& request) {
         const std::lock_guard lock(mutex_);
         requests_.push_back(request);
+        if (answer_) return answer_(body_of(request).as_object());
         return answers_[std::min(requests_.size(), answers_.size()) - 1];
     }
 
     const std::vector<std::string> answers_;
+    const Answer answer_;
     mutable std::mutex mutex_;
     std::vector<std::string> requests_;
     wire::RawServer server_;  // last: its handlers use the others

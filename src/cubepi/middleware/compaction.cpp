@@ -135,7 +135,7 @@ CompactionMiddleware::CompactionMiddleware(CompactionOptions options)
     if (state_->options->with_recall) {
         tools.push_back(detail::recall_tool([state = state_](const std::string& run_id) {
             const auto entry = state->find(run_id);
-            return entry ? entry->run->readable() : MessageList();
+            return entry ? entry->run->readable() : std::nullopt;
         }));
     }
 }
@@ -173,7 +173,8 @@ Task<MessageList> CompactionMiddleware::transform_context(MessageList messages,
 std::optional<BeforeToolCallResult> CompactionMiddleware::before_tool_call(
     BeforeToolCallContext& context) {
     if (!tools.empty() && context.tool.name == tools.front().name)
-        state_->entry_of(context.context)->run->set_history(context.context.messages);
+        state_->entry_of(context.context)
+            ->run->resume(context.context.messages, context.context.extra);
     return std::nullopt;
 }
 

@@ -95,6 +95,7 @@ struct Chat {
     Server main{[](const ModelRequest&) { return says(words("answer", 300)); }};
     Server helper{[](const ModelRequest&) { return says("The summary of rivers."); }};
     CompactionOptions options{.max_tokens_before_compact = 2'000};
+    std::vector<Middleware> hooks;  ///< of AskingProcess, before its own
     std::vector<Middleware> before;
     std::vector<Middleware> after;
     std::vector<AgentTool> tools;
@@ -294,7 +295,8 @@ struct AskingProcess {
         : channel(std::make_shared<CheckpointedChannel>(chat.store, "t")) {
         ConfirmToolCallOptions about_recall;
         about_recall.require_confirm = {"recall"};
-        chat.before = {ConfirmToolCallMiddleware(channel, std::move(about_recall))};
+        chat.before = chat.hooks;
+        chat.before.emplace_back(ConfirmToolCallMiddleware(channel, std::move(about_recall)));
         chat.channel = channel;
         chat.open();
         agent = chat.agent.get();
@@ -342,6 +344,34 @@ TEST(CompactionHooks, D110_SuspendedRecall_ReadsTheHistory) {
     EXPECT_NE(sent.back().text().find("Message 1, user: item0 secret"), std::string::npos);
 }
 
+TEST(CompactionHooks, D129_SuspendedRecall_ReadsNothingThatHooksChange) {
+    for (const bool hides : {false, true}) {
+        Chat chat;
+        if (hides) {
+            chat.hooks = {Hider{"item0 "}};
+        } else {
+            chat.hooks = {Redactor{}};
+        }
+        chat.before = chat.hooks;
+        chat.fill();
+        std::size_t calls_made = 0;
+        chat.main = Server([&calls_made](const ModelRequest& request) {
+            const bool is_done = request.messages.back().tool_result() && calls_made == 2;
+            if (is_done) return says("done");
+            return calls("recall", JsonObject{{"find", "item0"}},
+                         "r" + std::to_string(++calls_made));
+        });
+        ASSERT_EQ(AskingProcess(chat).prompt("recall it").outcome, RunOutcome::suspended);
+        // Another process, in which no hook has seen the history before the call.
+        AskingProcess resumed(chat);
+        ASSERT_EQ(resumed.approve().outcome, RunOutcome::suspended);
+        const std::string refused = chat.main.seen.back().messages.back().text();
+        EXPECT_NE(refused.find("call recall again"), std::string::npos) << refused;
+        expect_without(chat.main.seen, hides ? "item0 " : "secret");
+        EXPECT_EQ(refused.find("item0"), std::string::npos) << refused;
+    }
+}
+
 TEST(CompactionHooks, D110_Recall_SeesWhatEarlierHooksLeave) {
     for (const bool hides : {false, true}) {
         Chat chat;
@@ -377,6 +407,16 @@ TEST(CompactionHooks, D110_AnswerOfAType_SurvivesCompaction) {
     ASSERT_TRUE(result.value);
     EXPECT_EQ(result.value->number, 7);
     EXPECT_GE(chat.compactions(), 2u);
+}
+
+TEST(CompactionHooks, D111_LearnedWindow_LimitsTheSummaryRequest) {
+    for (const bool is_learned : {false, true}) {
+        Chat chat;
+        JsonObject view{{"window", 1'000}, {"window_model", is_learned ? "helper" : "another"}};
+        run(chat.store->save_extra("t", JsonObject{{"compaction_view", std::move(view)}}));
+        chat.fill();
+        EXPECT_EQ(text_of(chat.helper.seen.at(0)).size() < 2'500, is_learned);
+    }
 }
 
 // Records of other histories.

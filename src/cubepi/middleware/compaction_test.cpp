@@ -153,13 +153,15 @@ TEST(Compaction, D110_MalformedState_IsDropped) {
     }
 }
 
-TEST(Compaction, D110_StateOfCubePi_IsUsed) {
+/// `run_id` is that of the summarized message: CubePi refers to one of its own run before it has an id.
+void expect_record_of_cubepi_used(const char* run_id) {
     Chat chat;
     // As CubePi 0.13.6 writes them.
     MessageList messages;
     UserMessage first;
     first.content.emplace_back(TextContent{"one"});
     first.timestamp = 1795801591.0;
+    first.run_id = run_id;
     first.metadata = JsonObject{{"b", 1}, {"a", JsonObject{{"z", nullptr}, {"é", 1.5}}}};
     messages.push_back(Message(first));
     messages.push_back(user_message("two"));
@@ -173,12 +175,21 @@ TEST(Compaction, D110_StateOfCubePi_IsUsed) {
             .as_object();
     extra["compaction"].as_object()["summarized_message_refs"].as_array()[0] =
         "sha256:02e1cbb449f1c629da78696e0f10e68892df1c67d95793d7d1062f9c9ab69986";
+    // Of an earlier record of ours, which this one has replaced.
+    extra["compaction_view"] =
+        JsonObject{{"until", 2}, {"made_at", 2}, {"tokens", 900'000}, {"shortened_until", 2}};
     run(chat.store->save_extra("t", std::move(extra)));
     EXPECT_TRUE(chat.prompt("three"));
     const MessageList& sent = chat.main.seen.back().messages;
     ASSERT_EQ(sent.size(), 3u);
     EXPECT_NE(sent[0].text().find("Rivers."), std::string::npos);
     EXPECT_NE(sent[0].text().find("read (c): verbatim"), std::string::npos);
+    EXPECT_TRUE(chat.helper.seen.empty());
+}
+
+TEST(Compaction, D110_StateOfCubePi_IsUsed) {
+    expect_record_of_cubepi_used("");
+    expect_record_of_cubepi_used("r1");
 }
 
 TEST(Compaction, D110_OldToolResults_AreShortenedFirst) {

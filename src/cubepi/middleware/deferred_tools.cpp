@@ -21,7 +21,8 @@ struct DeferredToolsMiddleware::State {
 
     detail::ToolCatalog catalog;
     DeferredToolsOptions options;
-    std::string catalog_text = {};  // with `dispatch`, the same in each request
+    std::string catalog_text = {};     // with `dispatch`, the same in each request
+    detail::Expansions expanded = {};  // by earlier calls, for load_tools
 };
 
 namespace {
@@ -129,8 +130,11 @@ Task<AgentToolResult> load_group(std::shared_ptr<State> state, LoadArgs args,
                              "the group has none of these tools; it has: " + all);
     }
     if (context.account()) add(*state, *context.account(), tools, chosen);
-    const std::size_t total = group->tool_names.size();
-    const std::size_t remaining = chosen.all ? 0 : total - std::min(total, names.size());
+    const Expansion* const earlier = detail::find_expansion(state->expanded, group->group_id);
+    const auto remaining = static_cast<std::size_t>(std::count_if(
+        group->tool_names.begin(), group->tool_names.end(), [&](const std::string& name) {
+            return !chosen.has(name) && !(earlier && earlier->has(name));
+        }));
     Json sent = state->dispatches() ? Json(std::move(schemas)) : Json(nullptr);
     co_return loaded_result(args.group_id, nullptr, std::move(names), remaining, std::move(sent));
 }
@@ -348,6 +352,8 @@ Task<std::string> DeferredToolsMiddleware::transform_system_prompt(std::string p
 Task<std::optional<ToolCall>> DeferredToolsMiddleware::resolve_tool_call(ToolCall call,
                                                                          HookContext& context) {
     std::optional<ToolCall> resolved;
+    if (call.name.str() == detail::load_tools_name)
+        state_->expanded = state_->catalog.read(context.extra.if_contains(state_key));
     const bool is_dispatch =
         state_->dispatches() && call.name.str() == detail::deferred_tool_call_name;
     if (is_dispatch) resolved = inner_call(*state_, call);

@@ -122,6 +122,19 @@ TEST(DeferredTools, D122_Dispatch_LoadsAndCallsTheTool) {
     EXPECT_EQ(it.agent->state().extra.at("expanded_groups"), (JsonObject{{"weather", nullptr}}));
 }
 
+TEST(DeferredTools, D122_LoadedInParts_CountsWhatRemains) {
+    for (const DeferredStrategy strategy : {DeferredStrategy::dispatch, DeferredStrategy::inject}) {
+        Weather weather;
+        Deferred it(weather, strategy);
+        const MessageList first =
+            it.answering({calling({loading("weather", JsonArray{"alerts"})})});
+        EXPECT_EQ(boost::json::parse(first[2].text()).at("remaining"), Json(1));
+        const MessageList second =
+            it.answering({calling({loading("weather", JsonArray{"forecast"})})});
+        EXPECT_EQ(boost::json::parse(second[2].text()).at("remaining"), Json(0));
+    }
+}
+
 TEST(DeferredTools, D122_Dispatch_NeverChangesThePrefix) {
     Weather weather;
     Deferred it(weather);

@@ -166,7 +166,7 @@ public:
         std::vector<ScriptItem> script;
         script.push_back(answer("fine"));
         auto provider = std::make_shared<RecordingProvider>(
-            script, 1000, [this](const cubepi::ModelRequest& request) {
+            script, Scenario(), [this](const cubepi::ModelRequest& request) {
                 legal = is_legal_request(request.messages);
             });
         cubepi::AgentOptions options;
@@ -281,7 +281,7 @@ Task<> prompt_on(Store store, std::string thread, std::shared_ptr<const cubepi::
     script.push_back(answer("fine"));
     bool legal = false;
     auto provider = std::make_shared<RecordingProvider>(
-        script, 1000, [&legal](const cubepi::ModelRequest& request) {
+        script, Scenario(), [&legal](const cubepi::ModelRequest& request) {
             legal = is_legal_request(request.messages);
         });
     cubepi::AgentOptions options;

@@ -19,11 +19,9 @@ namespace conformance {
 
 struct PlayOptions {
     std::string keep = {};  ///< not empty: a SQLite file, which stays
-    /// Connects a tracer with each agent until the next one is made.
+    /// Connects a tracer with each agent until the next one is made, and with each sub-agent until it has ended.
     std::function<cubepi::TraceAttachment(cubepi::Agent&)> attach = {};
     std::optional<cubepi::BoundModel> model = {};  ///< instead of that of the script
-    /// Changes the options of each agent before it is made.
-    std::function<void(cubepi::AgentOptions&)> change = {};
 };
 
 /// Runs a scenario and returns its result (README.md, section 3). Throws Unsupported where the product has no API for it.

@@ -14,7 +14,7 @@
 
 // conformance_runner SCENARIO.json                       prints the result
 // conformance_runner --check FILE.json...                compares with the expectations of the files
-// conformance_runner --keep FILE.sqlite SCENARIO.json    runs the scenario on a SQLite file, which stays
+// conformance_runner --keep FILE.sqlite SCENARIO.json    the same on a SQLite file, which stays
 // conformance_runner --trace DIRECTORY SCENARIO.json     runs the scenario, or that of a trace case, and keeps its traces
 //
 // Exit status: 0 success, 1 differences, 2 a file that cannot be read or a wrong command line.
@@ -118,7 +118,7 @@ int print_result(const std::string& name, const std::string& keep) {
         options.keep = keep;
         const Json result =
             conformance::play(conformance::parse_scenario(file), std::move(options));
-        if (keep.empty()) std::cout << boost::json::serialize(result) << '\n';
+        std::cout << boost::json::serialize(result) << '\n';
         return 0;
     } catch (const BadFile& error) {
         std::cerr << name << ": cannot be read: " << error.what() << '\n';

@@ -231,6 +231,8 @@ JsonObject message_form(const cubepi::Message& message, const KnownTexts& known,
     if (const auto* user = message.user()) {
         form["role"] = "user";
         form["content"] = shortened(blocks_of(user->content));
+        const Json* source = user->metadata.find("synthetic_source");
+        if (in_call && source) form["synthetic"] = *source;
     } else if (const auto* assistant = message.assistant()) {
         form = assistant_form(*assistant, known, in_call);
     } else {

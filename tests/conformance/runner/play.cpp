@@ -227,9 +227,9 @@ public:
           actor_(scenario.on, stage_),
           store_(scenario, options_.keep),
           provider_(std::make_shared<RecordingProvider>(
-              scenario.script, scenario.token_size,
+              scenario.script, scenario,
               [this](const cubepi::ModelRequest& request) { record_call(request); })),
-          helper_(std::make_shared<RecordingProvider>(scenario.helper_script, scenario.token_size,
+          helper_(std::make_shared<RecordingProvider>(scenario.helper_script, scenario,
                                                       [](const cubepi::ModelRequest&) {})) {
         for (const cubepi::Message& message : scenario.history) {
             if (!message.run_id().empty()) runs_.keep(message.run_id().str());
@@ -338,15 +338,19 @@ void Play::new_agent(const std::string& thread, bool first) {
     channel_ = make_channel(thread);
     stage_.channel = channel_.get();
     options.channel = channel_;
-    for (const ToolSpec& spec : scenario_.tools) {
-        if (spec.ask_user) {
-            options.tools.push_back(cubepi::ask_user_tool(channel_));
-            continue;
-        }
-        options.tools.push_back(make_tool(
-            spec, [this](std::string call) { ran_.emplace_back(std::move(call)); }, known_));
+    const auto make = [this](const ToolSpec& spec) {
+        if (spec.ask_user) return cubepi::ask_user_tool(channel_);
+        return make_tool(
+            spec, [this](std::string call) { ran_.emplace_back(std::move(call)); }, known_);
+    };
+    for (const ToolSpec& spec : scenario_.tools) options.tools.push_back(make(spec));
+    MiddlewareParts parts{channel_, options.model, helper, make, {}};
+    if (options_.attach) {
+        parts.on_agent = [this](cubepi::Agent& agent) {
+            return std::make_shared<cubepi::TraceAttachment>(options_.attach(agent));
+        };
     }
-    options.middleware = make_middleware(scenario_.middleware, channel_, helper, known_);
+    options.middleware = make_middleware(scenario_.middleware, parts, known_);
     set_explicit_hooks(options, scenario_.hooks, known_);
     options.steering_mode = scenario_.steering_mode;
     options.follow_up_mode = scenario_.follow_up_mode;
@@ -359,7 +363,6 @@ void Play::new_agent(const std::string& thread, bool first) {
         options.messages = scenario_.history;
     }
     thread_ = thread;
-    if (options_.change) options_.change(options);
     agent_ = std::make_unique<cubepi::Agent>(std::move(options));
     stage_.agent = agent_.get();
     if (options_.attach) trace_ = options_.attach(*agent_);

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "product_middleware.hpp"
 #include "support.hpp"
 
 namespace conformance {
@@ -28,6 +29,8 @@ bool has(const std::array<const char*, N>& names, std::string_view name) {
     return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+}  // namespace
+
 ToolSpec parse_tool(const Json& form) {
     const JsonObject& object = as_object(form, "tools");
     only_keys(object, "tools",
@@ -51,6 +54,8 @@ ToolSpec parse_tool(const Json& form) {
     return tool;
 }
 
+namespace {
+
 HookRule parse_hook(std::string_view name, const Json& form) {
     if (!has(hook_names, name)) throw BadFile("unknown hook \"" + std::string(name) + "\"");
     const JsonObject& rule = as_object(form, name);
@@ -65,19 +70,8 @@ HookRule parse_hook(std::string_view name, const Json& form) {
 MiddlewareSpec parse_middleware(const Json& form) {
     MiddlewareSpec spec;
     for (const auto& [key, value] : as_object(form, "middleware")) {
-        if (key == "confirm") {
-            only_keys(as_object(value, "confirm"), "confirm", {"tools", "timeout_ms"});
-            spec.confirm = value.get_object();
-        } else if (key == "goal") {
-            only_keys(as_object(value, "goal"), "goal", {"max_evaluations"});
-            spec.goal = value.get_object();
-        } else if (key == "todo_list") {
-            only_keys(as_object(value, "todo_list"), "todo_list", {});
-            spec.todo_list = true;
-        } else if (key == "compaction") {
-            only_keys(as_object(value, "compaction"), "compaction",
-                      {"max_tokens_before_compact", "keep_tail_tokens", "min_compact_messages"});
-            spec.compaction = value.get_object();
+        if (is_product_middleware(key)) {
+            spec.products.push_back(parse_product_middleware(key, as_object(value, key)));
         } else {
             spec.hooks.push_back(parse_hook(key, value));
         }
@@ -89,7 +83,8 @@ MiddlewareSpec parse_middleware(const Json& form) {
 
 ScriptItem parse_script_item(const Json& form) {
     const JsonObject& object = as_object(form, "script");
-    only_keys(object, "script", {"content", "stop_reason", "error_message", "throw"});
+    only_keys(object, "script",
+              {"content", "stop_reason", "error_message", "throw", "input_tokens"});
     ScriptItem item;
     if (const Json* text = object.if_contains("throw")) {
         item.thrown = as_text(*text, "throw");
@@ -98,6 +93,8 @@ ScriptItem parse_script_item(const Json& form) {
     item.message.content = parse_assistant_content(object.at("content"));
     item.message.stop_reason = cubepi::stop_reason::shared(text_or(object, "stop_reason", "stop"));
     item.message.error_message = cubepi::SharedString(text_or(object, "error_message", ""));
+    if (const Json* tokens = object.if_contains("input_tokens"))
+        item.input_tokens = as_number(*tokens, "input_tokens");
     return item;
 }
 
@@ -247,8 +244,9 @@ Scenario parse_scenario(const Json& file) {
     if (const Json* store = object.if_contains("store")) parse_store(*store, scenario);
     if (const Json* channel = object.if_contains("channel")) parse_channel(*channel, scenario);
     if (const Json* faux = object.if_contains("faux")) {
-        only_keys(as_object(*faux, "faux"), "faux", {"token_size"});
+        only_keys(as_object(*faux, "faux"), "faux", {"token_size", "usage"});
         scenario.token_size = static_cast<int>(number_or(faux->get_object(), "token_size", 100000));
+        scenario.usage = flag_or(faux->get_object(), "usage", true);
     }
     for_each_in(object, "history",
                 [&](const Json& m) { scenario.history.push_back(parse_message(m)); });

@@ -45,18 +45,22 @@ struct HookRule {
     JsonObject rule;
 };
 
+/// The product's own middleware of one kind, with its options.
+struct ProductSpec {
+    std::string kind;
+    JsonObject options;
+};
+
 struct MiddlewareSpec {
     std::vector<HookRule> hooks;
-    std::optional<JsonObject> confirm;
-    std::optional<JsonObject> goal;
-    bool todo_list = false;
-    std::optional<JsonObject> compaction;
+    std::vector<ProductSpec> products;
 };
 
 /// One item of the script: a message, or a request that fails before it starts.
 struct ScriptItem {
     std::optional<std::string> thrown;
     cubepi::AssistantMessage message;
+    std::optional<std::int64_t> input_tokens;  ///< the usage that the answer reports
 };
 
 struct Match {
@@ -101,6 +105,7 @@ struct Scenario {
     std::string channel;  ///< empty, "memory", "checkpointed"
     std::optional<std::int64_t> channel_timeout_ms;
     int token_size = 100000;
+    bool usage = true;
     std::vector<ToolSpec> tools;
     std::vector<MiddlewareSpec> middleware;
     std::vector<HookRule> hooks;
@@ -114,6 +119,8 @@ struct Scenario {
     Json expect;
 };
 
+/// Throws BadFile.
+ToolSpec parse_tool(const Json& form);
 /// Throws BadFile.
 ScriptItem parse_script_item(const Json& form);
 

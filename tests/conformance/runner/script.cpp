@@ -5,10 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include <cubepi/hitl/confirm_tool_calls.hpp>
-#include <cubepi/middleware/compaction.hpp>
-#include <cubepi/middleware/goal.hpp>
-#include <cubepi/middleware/todo_list.hpp>
+#include <cubepi/core/message.hpp>
 
 #include "support.hpp"
 
@@ -22,34 +19,46 @@ using cubepi::MessageList;
 
 class YieldingSource final : public cubepi::StreamSource {
 public:
-    explicit YieldingSource(cubepi::MessageStream inner) : inner_(std::move(inner)) {}
+    /// With `input_tokens`, the answer reports this usage instead of that of Faux.
+    YieldingSource(cubepi::MessageStream inner, std::optional<std::int64_t> input_tokens)
+        : inner_(std::move(inner)), input_tokens_(input_tokens) {}
 
     cubepi::Task<cubepi::StreamEvent> next() override {
         co_await cubepi::yield_now();
         std::optional<cubepi::StreamEvent> event = co_await inner_.next();
         if (!event) throw std::logic_error("the model's stream was read beyond its end");
+        if (input_tokens_ && event->type == cubepi::StreamEventType::done) {
+            cubepi::AssistantMessage answer = event->partial.get();
+            answer.usage.emplace();
+            answer.usage->input_tokens = *input_tokens_;
+            answer.usage->output_tokens = 1;
+            event->partial = cubepi::PartialMessage(Message(std::move(answer)));
+        }
         co_return std::move(*event);
     }
 
 private:
     cubepi::MessageStream inner_;
+    std::optional<std::int64_t> input_tokens_;
 };
 
-cubepi::FauxOptions faux_options(int token_size) {
+cubepi::FauxOptions faux_options(const Scenario& scenario) {
     cubepi::FauxOptions options;
-    options.token_size_min = token_size;
-    options.token_size_max = token_size;
+    options.token_size_min = scenario.token_size;
+    options.token_size_max = scenario.token_size;
+    options.prompt_cache = scenario.usage;
     options.provider_id = "faux";
     return options;
 }
 
 }  // namespace
 
-RecordingProvider::RecordingProvider(const std::vector<ScriptItem>& script, int token_size,
-                                     Sink sink)
-    : faux_(faux_options(token_size)), sink_(std::move(sink)) {
+RecordingProvider::RecordingProvider(const std::vector<ScriptItem>& script,
+                                     const Scenario& scenario, Sink sink)
+    : faux_(faux_options(scenario)), sink_(std::move(sink)) {
     std::vector<cubepi::FauxStep> steps;
     for (const ScriptItem& item : script) {
+        input_tokens_.push_back(item.input_tokens);
         if (item.thrown) {
             steps.push_back(cubepi::faux_failure(*item.thrown));
         } else {
@@ -60,9 +69,16 @@ RecordingProvider::RecordingProvider(const std::vector<ScriptItem>& script, int 
 }
 
 cubepi::MessageStream RecordingProvider::stream(cubepi::ModelRequest request) {
-    if (!request.options.stop_token().stop_requested()) sink_(request);
-    return cubepi::MessageStream(
-        std::make_unique<YieldingSource>(faux_.stream(std::move(request))));
+    std::optional<std::int64_t> input_tokens;
+    if (!request.options.stop_token().stop_requested()) {
+        sink_(request);
+        if (!input_tokens_.empty()) {
+            input_tokens = input_tokens_.front();
+            input_tokens_.pop_front();
+        }
+    }
+    cubepi::MessageStream stream = faux_.stream(std::move(request));
+    return cubepi::MessageStream(std::make_unique<YieldingSource>(std::move(stream), input_tokens));
 }
 
 namespace {
@@ -385,46 +401,14 @@ cubepi::Middleware make_one(const HookRule& spec, KnownTexts& known) {
     return OnRunEnd{rule};
 }
 
-cubepi::Middleware make_confirm(const JsonObject& form,
-                                const std::shared_ptr<cubepi::HitlChannel>& channel) {
-    cubepi::ConfirmToolCallOptions options;
-    if (const Json* tools = form.if_contains("tools")) {
-        std::vector<std::string> names;
-        for (const Json& name : as_array(*tools, "tools")) names.push_back(as_text(name, "tools"));
-        options.require_confirm = names;
-    }
-    if (form.if_contains("timeout_ms"))
-        options.timeout = std::chrono::milliseconds(number_or(form, "timeout_ms", 0));
-    return cubepi::ConfirmToolCallMiddleware(channel, std::move(options));
-}
-
-cubepi::Middleware make_compaction(const JsonObject& form, const cubepi::BoundModel& helper) {
-    cubepi::CompactionOptions options;
-    options.summary_model = helper;
-    options.max_tokens_before_compact = number_or(form, "max_tokens_before_compact", 0);
-    options.keep_tail_tokens = number_or(form, "keep_tail_tokens", options.keep_tail_tokens);
-    options.min_compact_messages =
-        static_cast<std::size_t>(number_or(form, "min_compact_messages", 4));
-    options.with_recall = false;  // CubePi has no such tool
-    return cubepi::CompactionMiddleware(std::move(options));
-}
-
 }  // namespace
 
 std::vector<cubepi::Middleware> make_middleware(const std::vector<MiddlewareSpec>& specs,
-                                                const std::shared_ptr<cubepi::HitlChannel>& channel,
-                                                const cubepi::BoundModel& helper,
-                                                KnownTexts& known) {
+                                                const MiddlewareParts& parts, KnownTexts& known) {
     std::vector<cubepi::Middleware> middleware;
     for (const MiddlewareSpec& spec : specs) {
-        if (spec.confirm) middleware.push_back(make_confirm(*spec.confirm, channel));
-        if (spec.todo_list) middleware.emplace_back(cubepi::TodoListMiddleware());
-        if (spec.goal) {
-            cubepi::GoalOptions goal{.evaluator = helper};
-            goal.max_evaluations = static_cast<int>(number_or(*spec.goal, "max_evaluations", 10));
-            middleware.emplace_back(cubepi::GoalMiddleware(std::move(goal)));
-        }
-        if (spec.compaction) middleware.push_back(make_compaction(*spec.compaction, helper));
+        for (const ProductSpec& product : spec.products)
+            middleware.push_back(make_product_middleware(product, parts));
         for (const HookRule& hook : spec.hooks) middleware.push_back(make_one(hook, known));
     }
     return middleware;

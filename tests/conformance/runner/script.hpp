@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +14,7 @@
 #include <cubepi/provider/provider.hpp>
 
 #include "normal_form.hpp"
+#include "product_middleware.hpp"
 #include "scenario.hpp"
 
 namespace conformance {
@@ -20,7 +24,8 @@ namespace conformance {
 class RecordingProvider final : public cubepi::Provider {
 public:
     using Sink = std::function<void(const cubepi::ModelRequest&)>;
-    RecordingProvider(const std::vector<ScriptItem>& script, int token_size, Sink sink);
+    /// `scenario` has the settings of Faux.
+    RecordingProvider(const std::vector<ScriptItem>& script, const Scenario& scenario, Sink sink);
 
     cubepi::MessageStream stream(cubepi::ModelRequest request) override;
     std::shared_ptr<cubepi::ObserverRegistry> observer_registry() const override {
@@ -30,6 +35,8 @@ public:
 
 private:
     cubepi::FauxProvider faux_;
+    std::deque<std::optional<std::int64_t>>
+        input_tokens_;  ///< of the remaining items of the script
     Sink sink_;
 };
 
@@ -38,12 +45,9 @@ private:
 cubepi::AgentTool make_tool(const ToolSpec& spec, std::function<void(std::string)> started,
                             KnownTexts& known);
 
-/// The middleware of the scenario, new objects with counters at their beginning. `known` outlives them. `helper` is the model that
-/// the product's own middleware calls.
+/// The middleware of the scenario, new objects with counters at their beginning. `known` outlives them.
 std::vector<cubepi::Middleware> make_middleware(const std::vector<MiddlewareSpec>& specs,
-                                                const std::shared_ptr<cubepi::HitlChannel>& channel,
-                                                const cubepi::BoundModel& helper,
-                                                KnownTexts& known);
+                                                const MiddlewareParts& parts, KnownTexts& known);
 
 /// Puts the rules in as explicit constructor callables.
 void set_explicit_hooks(cubepi::AgentOptions& options, const std::vector<HookRule>& rules,

@@ -9,7 +9,6 @@
 
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/scoped_test_directory.hpp>
-#include <cubepi/middleware/subagents.hpp>
 #include <cubepi/provider/faux.hpp>
 #include <cubepi/schema/python_json.hpp>
 #include <cubepi/tracing/jsonl_exporter.hpp>
@@ -391,37 +390,6 @@ bool has_middleware(const JsonObject& scenario, std::string_view key) {
     });
 }
 
-/// Takes the sub-agents out of the middleware of a scenario; returns nothing if there are none. Their tools become those of the
-/// scenario, from which add_subagents() takes them.
-std::optional<JsonObject> take_subagents(JsonObject& scenario) {
-    Json* const list = scenario.if_contains("middleware");
-    if (!list || list->get_array().empty()) return std::nullopt;
-    const Json* const form = list->get_array().front().get_object().if_contains("subagent");
-    if (!form) return std::nullopt;
-    JsonObject taken = as_object(*form, "subagent");
-    only_keys(taken, "subagent", {"types", "tools"});
-    scenario["tools"] = taken.at("tools");
-    scenario.erase("middleware");
-    return taken;
-}
-
-void add_subagents(const JsonObject& form, cubepi::Tracer& tracer, cubepi::AgentOptions& options) {
-    cubepi::SubagentOptions subagents;
-    for (const auto& [name, type] : as_object(form.at("types"), "types")) {
-        cubepi::SubagentSpec spec;
-        spec.name = name;
-        spec.system_prompt = text_or(as_object(type, "type"), "system_prompt", "");
-        subagents.subagents.push_back(std::move(spec));
-    }
-    subagents.default_model = options.model;
-    subagents.shared_tools.assign(options.tools.begin(), options.tools.end());
-    subagents.on_agent = [&tracer](cubepi::Agent& agent) {
-        return std::make_shared<cubepi::TraceAttachment>(tracer.attach(agent));
-    };
-    options.tools = {};
-    options.middleware.emplace_back(cubepi::SubagentMiddleware(std::move(subagents)));
-}
-
 cubepi::BoundModel make_model(const JsonObject& own, std::uint16_t port) {
     std::shared_ptr<cubepi::Provider> provider =
         make_wire_provider(text_or(own, "provider", ""), JsonObject(), port);
@@ -450,7 +418,6 @@ void play_oneshot(const std::filesystem::path& directory) {
 
 void play_traced(const JsonObject& form, const std::filesystem::path& directory) {
     TracedScenario traced(form);
-    const std::optional<JsonObject> subagents = take_subagents(traced.rest);
     const Json* tracer_form = traced.own.if_contains("tracer");
     const JsonObject none;
     cubepi::Tracer tracer(
@@ -458,11 +425,6 @@ void play_traced(const JsonObject& form, const std::filesystem::path& directory)
     std::unique_ptr<Loopback> server;
     PlayOptions options;
     options.attach = [&tracer](cubepi::Agent& agent) { return tracer.attach(agent); };
-    if (subagents) {
-        options.change = [&](cubepi::AgentOptions& made) {
-            add_subagents(*subagents, tracer, made);
-        };
-    }
     if (traced.own.contains("provider")) {
         server = std::make_unique<Loopback>(parse_answers(traced.own, 0));
         options.model = make_model(traced.own, server->port());

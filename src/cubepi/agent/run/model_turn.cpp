@@ -255,7 +255,11 @@ Task<ModelRequest> RequestBuilder::build_with_hooks() {
     MessageList messages = core_.state().messages;
     const bool transforms = parts.hooks->transform_context || parts.hooks->convert_to_llm;
     if (transforms) messages = co_await transformed_messages();
-    if (transforms || !parts.log->is_legal()) messages = co_await repaired(std::move(messages));
+    // A history that hooks leave unchanged is not checked from its beginning before each call.
+    const MessageList& history = core_.state().messages;
+    const bool is_history =
+        messages.size() == history.size() && messages.begin() == history.begin();
+    if (!is_history || !parts.log->is_legal()) messages = co_await repaired(std::move(messages));
     SharedString system_prompt = parts.system_prompt;
     if (parts.hooks->transform_system_prompt) {
         HookContext context = core_.hook_context();

@@ -81,7 +81,8 @@ AgentToolResult find_text(const MessageList& history, const std::string& wanted)
 
 }  // namespace
 
-AgentTool recall_tool(std::function<MessageList(const std::string& run_id)> history_of) {
+AgentTool recall_tool(
+    std::function<std::optional<MessageList>(const std::string& run_id)> history_of) {
     Json parameters = {
         {"type", "object"},
         {"properties",
@@ -97,7 +98,13 @@ AgentTool recall_tool(std::function<MessageList(const std::string& run_id)> hist
              "shortened, and messages that a summary stands for.",
              std::move(parameters),
              [history_of = std::move(history_of)](JsonObject arguments, ToolContext& context) {
-                 const MessageList history = history_of(context.run().run_id);
+                 const std::optional<MessageList> found = history_of(context.run().run_id);
+                 if (!found) {
+                     return AgentToolResult::error(
+                         "earlier messages cannot be read before the first request of a continued "
+                         "run; call recall again");
+                 }
+                 const MessageList& history = *found;
                  const Json* find = arguments.if_contains("find");
                  const Json* number = arguments.if_contains("message");
                  const Json* offset = arguments.if_contains("offset");

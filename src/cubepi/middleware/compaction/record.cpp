@@ -118,8 +118,10 @@ void append_sorted(std::string& out, const Json& value) {
     }
 }
 
+/// CubePi refers to messages of the run that it compacts as they are before it sets their run id.
 bool fits(const std::string& ref, const Message& message) {
-    return ref == "id:" + message.id() || ref == detail::message_ref(message);
+    return ref == "id:" + message.id() || ref == detail::message_ref(message) ||
+           ref == detail::message_ref(message.with_run_id({}));
 }
 
 }  // namespace
@@ -197,6 +199,7 @@ CompactionRecord CompactionRecord::load(const JsonObject& extra, const MessageLi
         record.raised = count_of(*view, "raised");
         if (const JsonObject* prompt = object_member(*view, "prompt")) record.prompt = *prompt;
         record.alike_from = static_cast<std::size_t>(count_of(*view, "alike_from"));
+        record.is_as_stored = flag_member(*view, "as_stored");
     }
     record.failures = count_of(extra, failures_key);
     record.low_savings = count_of(extra, low_savings_key);
@@ -221,6 +224,14 @@ CompactionRecord CompactionRecord::load(const JsonObject& extra, const MessageLi
          record.state->summarized_message_refs.size() == 1) &&
         fits(record.state->summarized_message_refs.back(), history[record.until - 1]);
     if (!fits_history) return forget();
+    const JsonObject* view = object_member(extra, view_key);
+    const bool is_ours =
+        view && count_of(*view, "until") == static_cast<std::int64_t>(record.until);
+    // CubePi has written a record since, which says nothing of the request.
+    if (!is_ours) {
+        record.made_at = record.shortened_until = 0;
+        record.tokens = record.raised = 0;
+    }
     return record;
 }
 
@@ -247,6 +258,7 @@ void CompactionRecord::save(JsonObject& extra) const {
     extra[low_savings_key] = low_savings;
     extra[fallback_runs_key] = fallback_runs;
     JsonObject view;
+    view["until"] = number(until);
     view["made_at"] = number(made_at);
     view["tokens"] = tokens;
     view["shortened_until"] = number(shortened_until);
@@ -259,6 +271,7 @@ void CompactionRecord::save(JsonObject& extra) const {
         view["prompt"] = prompt;
         view["alike_from"] = number(alike_from);
     }
+    if (is_as_stored) view["as_stored"] = true;
     extra[view_key] = std::move(view);
 }
 

@@ -26,6 +26,8 @@ struct CompactionRecord {
     std::int64_t raised = 0;  ///< the user has undone a compaction: none below this many tokens
     Json prompt = {};         ///< PrefixGuard::digest() of tools and system prompt; null: unknown
     std::size_t alike_from = 0;  ///< index of the first answer to a call with that prompt
+    /// Earlier hooks have left the history of the last request as it is stored.
+    bool is_as_stored = false;
 
     /// Ignores what is malformed, or does not fit the history.
     static CompactionRecord load(const JsonObject& extra, const MessageList& history);

@@ -88,8 +88,17 @@ private:
 
 }  // namespace
 
-MessageList CompactionRun::readable() const {
-    if (given_.empty()) return history_;
+void CompactionRun::resume(const MessageList& history, const JsonObject& extra) {
+    if (is_loaded_ || !CompactionRecord::load(extra, history).is_as_stored) return;
+    // The messages of the last request: no hook has seen those after them.
+    std::size_t size = history.size();
+    while (size > 0 && !history[size - 1].assistant()) --size;
+    if (size > 0) --size;
+    resumed_.emplace(history.begin(), history.begin() + static_cast<std::ptrdiff_t>(size));
+}
+
+std::optional<MessageList> CompactionRun::readable() const {
+    if (!is_loaded_) return resumed_;
     std::vector<Message> at(history_.size(), user_message("[This message is not available.]"));
     for (std::size_t i = 0; i < given_.size(); ++i) {
         const std::size_t place = place_of(i);
@@ -162,11 +171,17 @@ void CompactionRun::note_call(const ModelRequest& request, JsonObject& extra) {
     // A request from which hooks have left out messages is smaller than the history says.
     const std::size_t whole = history_.size() - record_.until + (record_.state ? 1 : 0);
     const bool is_whole = request.messages.size() == whole;
-    if (is_known && !is_other && is_whole == (record_.alike_from != never_alike)) return;
-    record_.alike_from = is_whole ? history_.size() : never_alike;
-    record_.prompt = prompt_.digest();
+    const bool is_alike = is_known && !is_other && is_whole == (record_.alike_from != never_alike);
+    const bool is_as_stored = places_.empty();
+    if (is_alike && record_.is_as_stored == is_as_stored) return;
+    if (!is_alike) {
+        record_.alike_from = is_whole ? history_.size() : never_alike;
+        record_.prompt = prompt_.digest();
+    }
+    record_.is_as_stored = is_as_stored;
     // Nothing is learned from short requests, whose threads need no record.
-    if (is_known || estimate_.tokens() >= fewest_noted_tokens) record_.save(extra);
+    const bool has_record = is_known || record_.made_at > 0;
+    if (has_record || estimate_.tokens() >= fewest_noted_tokens) record_.save(extra);
 }
 
 void CompactionRun::undo(JsonObject& extra) {
@@ -183,9 +198,20 @@ void CompactionRun::undo(JsonObject& extra) {
 void CompactionRun::restart() {
     is_seen_ = false;
     std::size_t valid = record_.made_at;
-    // A record of CubePi does not say when it was made.
-    if (record_.state && valid == 0) valid = history_.size();
-    estimate_.restart(history_, record_.until, valid, record_.tokens);
+    std::int64_t tokens = record_.tokens;
+    // A record of CubePi does not say when it was made: before the last answer, which has followed its request.
+    if (record_.state && valid == 0) {
+        valid = history_.size();
+        while (valid > record_.until && !history_[valid - 1].assistant()) --valid;
+        const AssistantMessage* last = valid > 0 ? history_[valid - 1].assistant() : nullptr;
+        if (last && last->usage && last->usage->input_tokens.value_or(0) > 0) {
+            --valid;
+        } else {
+            valid = history_.size();
+            tokens = estimated_view();
+        }
+    }
+    estimate_.restart(history_, record_.until, valid, tokens);
 }
 
 std::optional<std::int64_t> CompactionRun::window() const {
@@ -444,12 +470,16 @@ SummaryCall CompactionRun::summary_call(const CompactionWork& work, std::size_t 
     const std::int64_t most = options_->max_summary_tokens
                                   ? *options_->max_summary_tokens
                                   : std::clamp<std::int64_t>(replaced * 15 / 100, 1'024, 4'096);
+    // A server that cuts requests silently would cut that for the summary, too.
+    const bool is_learned =
+        record_.window > 0 && options_->summary_model.spec().id == record_.window_model;
     return SummaryCall{
         options_->summary_model,
         options_->summary_prompt.empty() ? default_summary_prompt() : options_->summary_prompt,
         work.instructions,
         ConversationDigest(earlier, part.begin(), part.end()),
         std::max<std::int64_t>(most, 1),
+        is_learned ? std::optional(record_.window) : std::nullopt,
         options_->summary_timeout,
         work.call,
         work.account};

@@ -47,13 +47,11 @@ public:
     /// Takes the history, as it is stored and as earlier hooks have left it, and the record in `extra`, from which one of
     /// another history is removed. Returns the size at which the server cuts requests, if that became apparent.
     std::optional<std::int64_t> follow(MessageList history, MessageList given, JsonObject& extra);
-    /// Takes the history of a run that has made no request yet, for recall.
-    void set_history(MessageList history) {
-        if (given_.empty()) history_ = std::move(history);
-    }
+    /// Takes the history of a run that may have made no request yet, for recall: a resumed run begins with calls.
+    void resume(const MessageList& history, const JsonObject& extra);
     /// Returns what recall reads: the history as earlier hooks have left it, with a note in the place of a message that they have left
-    /// out. Before the first request of the run, which is a call of a resumed one, the history itself.
-    MessageList readable() const;
+    /// out. Nothing before the first request of a run that resumes a request which hooks had changed.
+    std::optional<MessageList> readable() const;
 
     /// The model of the run's calls, for its window; absent: unknown.
     void set_model(std::string id, std::optional<std::int64_t> window);
@@ -105,6 +103,7 @@ private:
     const std::shared_ptr<const CompactionOptions> options_;
     MessageList history_;
     MessageList given_;
+    std::optional<MessageList> resumed_ = {};  ///< of resume(), until the first request
     /// The place of each message of `given_`; empty: it is the history, perhaps with messages after it.
     std::vector<std::size_t> places_;
     CompactionRecord record_;

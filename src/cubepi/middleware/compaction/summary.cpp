@@ -54,7 +54,9 @@ std::string request_text(const SummaryCall& call, std::size_t limit) {
 
 std::size_t first_limit(const SummaryCall& call) {
     // Two bytes for a token leave space for the prompt and the summary in any language.
-    const std::optional<std::int64_t>& window = call.model.spec().context_window;
+    std::optional<std::int64_t> window = call.model.spec().context_window;
+    if (call.learned_window && (!window || *call.learned_window < *window))
+        window = call.learned_window;
     const std::size_t limit =
         window && *window > 0 ? static_cast<std::size_t>(*window) * 2 : default_conversation_bytes;
     return std::max(std::min(limit, call.conversation.size()), smallest_conversation_bytes);

@@ -19,7 +19,8 @@ struct SummaryCall {
     std::string prompt = {};        ///< of the system
     std::string instructions = {};  ///< of the user; may be empty
     ConversationDigest conversation;
-    std::int64_t max_tokens = 0;  ///< of the summary
+    std::int64_t max_tokens = 0;                      ///< of the summary
+    std::optional<std::int64_t> learned_window = {};  ///< of the model, besides that in its spec
     std::chrono::nanoseconds timeout = {};
     StreamOptions options = {};
     std::shared_ptr<RunAccount> account = {};
