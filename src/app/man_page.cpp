@@ -105,7 +105,8 @@ true adds the tool memory, with which a model keeps notes for later conversation
 gateway for each session. false by default.
 .TP
 .B compact_at, compact_model
-The share of the context window at which older messages are summarized for the model, 0.8; the model that writes the summary.
+The share of the context window at which older messages are summarized for the model, 0.8; the model that writes the summary, or
+"provider": a provider that can compacts the conversation itself.
 .TP
 .B first_byte_timeout, idle_timeout
 Seconds until an answer begins, and between its parts; 120, or 1800 for a server on this machine.

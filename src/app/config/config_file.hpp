@@ -54,7 +54,7 @@ bool has_password(const std::string& url);
 ///     max_repeated_calls: 10         # identical tool calls that end a prompt; false: any number
 ///     max_tokens: 8192               # of one answer
 ///     compact_at: 0.8                # share of the context window at which the conversation is summarized
-///     compact_model: openai/gpt-5-mini   # writes these summaries; default: the model of the conversation
+///     compact_model: openai/gpt-5-mini   # writes these summaries; default: the model of the conversation; "provider": its server
 ///     escape_timeout: 0.1            # seconds after which an Esc of the terminal is the key
 ///     memory: true                   # the tool memory, with notes for later conversations
 ///     todos: false                   # the model does not write to-do lists
@@ -64,6 +64,9 @@ bool has_password(const std::string& url);
 ///     database: postgres://me@db.example/agents   # sessions are stored there instead of in files
 ///     gateway: {threads: 4}          # settings of `cubepi gateway` (GatewaySettings)
 ///     plugins: {name: ...}           # settings of plugins
+/// The value of ConfigFile::compact_model with which a provider that can compacts conversations itself.
+inline constexpr std::string_view compacted_by_provider = "provider";
+
 struct ConfigFile {
     std::string provider = {};
     std::string model = {};

@@ -419,7 +419,13 @@ void set_compaction(bub::BuiltinOptions& options, const ModelSources& sources,
     const ConfigFile& config = sources.config;
     options.compaction.emplace();
     if (config.compact_at) options.compaction->window_share = *config.compact_at;
-    if (const std::string& id = config.compact_model; !id.empty() && !choice.offline) {
+    const std::string& id = config.compact_model;
+    if (id == compacted_by_provider) {
+        // Ours is the second line: for endpoints that do not compact.
+        const double share = options.compaction->window_share;
+        options.compaction->provider_share = share;
+        options.compaction->window_share = (1 + share) / 2;
+    } else if (!id.empty() && !choice.offline) {
         try {
             options.compaction->summary_model =
                 choice_of(sources, endpoint_for_model(sources, choice.endpoint, id)).model;

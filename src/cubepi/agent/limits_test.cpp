@@ -164,7 +164,6 @@ AgentTool asking(std::shared_ptr<Provider> model, std::vector<RunOutcome>& outco
             Agent child({.model = BoundModel(model, priced(8000))});
             PromptOptions options = PromptOptions().parent(context);
             const RunResult result = co_await child.prompt("go", std::move(options));
-            context.charge(result.usage, result.cost);
             outcomes.push_back(result.outcome);
             co_return std::string("asked");
         });
@@ -227,6 +226,57 @@ TEST(Budget, D120_RunsOfSeveralAgents_ShareAnAccount) {
     EXPECT_GE(model->spent, 17'000.0);
 }
 
+/// A call of the run that cost `usd`.
+void spend(RunAccount& account, double usd) {
+    EXPECT_EQ(account.reserve(usd, usd), usd);
+    account.count(Usage(), usd);
+    account.settle(usd, usd);
+}
+
+/// Returns what is left of the account's own limit.
+double left_of(RunAccount& account) {
+    const std::optional<double> left = account.reserve(0.0, 1e9);
+    if (left) account.settle(*left, 0.0);
+    return left.value_or(-1.0);
+}
+
+TEST(Budget, D120_SubagentWithHookCalls_IsChargedOnce) {
+    auto parent = std::make_shared<RunAccount>();
+    parent->set_max_spend(20.0);
+    RunAccount first(RunInfo(), parent);
+    RunAccount second(RunInfo(), parent);
+    spend(first, 2.0);
+    first.charge(Usage(), 3.0);
+    spend(second, 1.0);
+    EXPECT_EQ(left_of(*parent), 14.0);
+    parent->charge(Usage(), 4.0);
+    EXPECT_EQ(left_of(*parent), 10.0) << "a call of a hook is none of a sub-agent";
+    for (int i = 0; i < 2; ++i) first.charge_to_budget();
+    EXPECT_EQ(parent->spending().cost, 9.0);
+    EXPECT_EQ(left_of(*parent), 10.0);
+}
+
+TEST(Budget, D120_TaskOfAnEarlierRun_ChargesReceiver) {
+    auto host = std::make_shared<RunAccount>();
+    host->set_max_spend(20.0);
+    auto starter = std::make_shared<RunAccount>(RunInfo(), host);
+    auto task = std::make_shared<RunAccount>(RunInfo(), starter);
+    RunAccount receiver(RunInfo(), host);
+    RunAccount run(RunInfo(), task);
+    spend(run, 2.0);
+    run.charge_to_budget();
+    starter->charge_to_budget();
+    EXPECT_EQ(host->spending().cost, 0.0);
+    EXPECT_EQ(left_of(*host), 18.0);
+    task->charge_to(receiver);
+    EXPECT_EQ(receiver.spending().cost, 2.0);
+    EXPECT_EQ(starter->spending().cost, 0.0);
+    EXPECT_EQ(left_of(*host), 18.0);
+    receiver.charge_to_budget();
+    EXPECT_EQ(host->spending().cost, 2.0);
+    EXPECT_EQ(left_of(*host), 18.0);
+}
+
 TEST(Budget, D120_AbortedCallWithoutUsage_CountsInFull) {
     auto account = std::make_shared<RunAccount>();
     account->set_max_spend(5000.0);
@@ -266,7 +316,6 @@ struct AbortedFirst {
         });
         PromptOptions options = PromptOptions().parent(*context);
         const RunResult result = co_await child.prompt("go", std::move(options));
-        context->charge(result.usage, result.cost);
         outcomes.push_back(result.outcome);
         co_return std::string("asked");
     }

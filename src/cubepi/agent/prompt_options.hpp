@@ -89,8 +89,8 @@ public:
         prior_spending_ = std::move(value);
         return std::move(*this);
     }
-    /// Lets the run spend at most what `account` has left, which may be shared by runs on any thread: its limit is
-    /// RunAccount::set_max_spend(). parent() sets the account of the calling run.
+    /// Lets the run spend at most what `account` has left, which may be shared by runs on any thread, and charges the run to it
+    /// when it ends. Its limit is RunAccount::set_max_spend(). parent() sets the account of the calling run.
     PromptOptions&& budget(std::shared_ptr<RunAccount> account) && {
         budget_ = std::move(account);
         return std::move(*this);
@@ -122,7 +122,7 @@ public:
         return std::move(*this);
     }
     /// Names the tool call that starts this run, which is that of a sub-agent, and whose budget it shares. The run inherits tags and
-    /// metadata of the parent's traces; its own are nested in them. Charge the result to the call with ToolContext::charge().
+    /// metadata of the parent's traces; its own are nested in them. When it ends, the parent is charged for it.
     PromptOptions&& parent(const ToolContext& tool) && {
         budget_ = tool.account();
         return std::move(*this).parent(tool.run(), tool.tool_call_id());

@@ -18,9 +18,50 @@ void add(Spending& sum, const Usage& usage, const std::optional<double>& cost) {
 }  // namespace
 
 void RunAccount::charge(const Usage& usage, std::optional<double> cost) {
-    const std::lock_guard lock(mutex_);
-    add(own_, usage, cost);
-    uncharged_ = std::max(0.0, uncharged_ - cost.value_or(0.0));
+    count(usage, cost);
+    add_to_budgets(cost.value_or(0.0));
+}
+
+void RunAccount::charge_to(RunAccount& payer) {
+    Spending own;
+    double counted = 0.0;
+    {
+        const std::lock_guard lock(mutex_);
+        if (std::exchange(is_charged_, true)) return;
+        own = own_;
+        // The rest was spent by tasks that still run, and is charged later.
+        counted = std::max(0.0, in_budget_ - uncharged_);
+        in_budget_ -= counted;
+    }
+    if (&payer != budget_.get()) {
+        add_to_budgets(-counted);
+        payer.charge(own.usage, own.cost);
+        return;
+    }
+    // In one step, so that a reservation at the same time counts the cost once.
+    {
+        const std::lock_guard lock(payer.mutex_);
+        add(payer.own_, own.usage, own.cost);
+        payer.uncharged_ = std::max(0.0, payer.uncharged_ - counted);
+    }
+    payer.add_to_budgets(own.cost.value_or(0.0) - counted);
+}
+
+void RunAccount::charge_to_budget() {
+    if (budget_) charge_to(*budget_);
+}
+
+/// Adds to what the budgets count of this account until it is charged.
+void RunAccount::add_to_budgets(double cost) {
+    for (RunAccount* account = this; account->budget_; account = account->budget_.get()) {
+        {
+            const std::lock_guard lock(account->mutex_);
+            account->in_budget_ = std::max(0.0, account->in_budget_ + cost);
+        }
+        RunAccount& budget = *account->budget_;
+        const std::lock_guard lock(budget.mutex_);
+        budget.uncharged_ = std::max(0.0, budget.uncharged_ + cost);
+    }
 }
 
 void RunAccount::count(const Usage& usage, std::optional<double> cost) {
@@ -111,8 +152,8 @@ void RunAccount::settle(double reserved, double cost) {
     for (RunAccount* account = this; account; account = account->budget_.get()) {
         const std::lock_guard lock(account->mutex_);
         account->reserved_ = std::max(0.0, account->reserved_ - reserved);
-        if (account != this) account->uncharged_ += cost;
     }
+    add_to_budgets(cost);
 }
 
 StreamOptions options_for_call(const RunInfo& run, std::string_view purpose,

@@ -27,7 +27,8 @@ struct Spending {
 /// that are made on its behalf (D67). Thread-safe. May outlive the run.
 ///
 /// An account may have a limit, and share that of another one, its budget: what a call of the run can cost is reserved in both
-/// before it is made (D120), so that runs that share a budget do not exceed it together.
+/// before it is made (D120), so that runs that share a budget do not exceed it together. When a run ends, it is charged to its
+/// budget.
 class RunAccount {
 public:
     RunAccount() = default;
@@ -46,8 +47,12 @@ public:
     /// `before_tool_call`. Null if the agent has none.
     const std::shared_ptr<const HookSet>& hooks() const noexcept { return hooks_; }
     /// Adds model calls to the run: they count in the usage and cost of its result, and toward `max_spend`. An absent cost
-    /// makes the cost of the run unknown.
+    /// makes the cost of the run unknown. A run that has this account as its budget charges itself when it ends.
     void charge(const Usage& usage, std::optional<double> cost);
+    /// Charges what was charged to this account to `payer`, once. The budget, which may be another account, no longer counts it.
+    void charge_to(RunAccount& payer);
+    /// Charges it to the budget, if there is one.
+    void charge_to_budget();
     /// Adds a model call of the run itself.
     void count(const Usage& usage, std::optional<double> cost);
     /// Returns what was charged, and the earlier spending.
@@ -80,6 +85,7 @@ private:
     double left() const;
     double left_for_call() const;
     bool try_reserve(double usd);
+    void add_to_budgets(double cost);
 
     const RunInfo info_;
     const std::shared_ptr<RunAccount> budget_;  // null: none
@@ -92,7 +98,9 @@ private:
     std::atomic<bool> expects_break_ = false;
     double max_spend_ = 0.0;
     double reserved_ = 0.0;   // for calls of this run, and of runs whose budget this is
-    double uncharged_ = 0.0;  // cost of calls of such runs that are not charged yet
+    double uncharged_ = 0.0;  // spent by such runs, and not charged yet
+    double in_budget_ = 0.0;  // spent by this run: the part of the budget's `uncharged_`
+    bool is_charged_ = false;
 };
 
 /// Returns the options of a model call that a hook or a tool makes for a run, so that observers know which run it belongs to.

@@ -8,6 +8,7 @@
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/middleware/compaction/recall_tool.hpp>
 #include <cubepi/middleware/compaction/run.hpp>
+#include <cubepi/provider/capability.hpp>
 #include <cubepi/provider/cost.hpp>
 
 namespace cubepi {
@@ -185,6 +186,19 @@ StreamEvent notice_event(Notice notice) {
     return event;
 }
 
+Notice provider_compaction() {
+    Notice notice;
+    notice.code = "compaction";
+    notice.text = "the provider compacted the conversation";
+    notice.details["compacted"] = true;
+    notice.details["reason"] = "provider";
+    return notice;
+}
+
+bool is_compacted_end(const StreamEvent& event) {
+    return event.type == StreamEventType::done && has_compacted(event.partial.get());
+}
+
 /// The answer of the model, after the notices of the hook. A refusal because of the length comes before any part of an
 /// answer: `retry` is called once then, which returns another call or nothing.
 class CompactedStream final : public StreamSource {
@@ -195,7 +209,14 @@ public:
         : stream_(std::move(stream)), notices_(std::move(notices)), retry_(std::move(retry)) {}
 
     std::optional<StreamEvent> ready() override {
-        if (has_begun_) return stream_.ready();
+        if (has_begun_ && !last_) {
+            std::optional<StreamEvent> event = stream_.ready();
+            if (event && is_compacted_end(*event)) {
+                last_ = std::move(event);
+                return notice_event(provider_compaction());
+            }
+            return event;
+        }
         if (std::optional<StreamEvent> notice = next_notice()) return notice;
         return std::nullopt;
     }
@@ -211,14 +232,14 @@ public:
                 if (!retried) {
                     has_begun_ = true;
                     StreamEvent refused = std::move(*std::exchange(refusal_, std::nullopt));
-                    failed_ = std::move(refused);
+                    last_ = std::move(refused);
                 } else {
                     stream_ = std::move(*retried);
                     refusal_.reset();
                 }
                 continue;
             }
-            if (failed_ && notices_.empty()) co_return std::move(*failed_);
+            if (last_) co_return std::move(*last_);
             std::optional<StreamEvent> event = co_await stream_.next();
             if (!event)
                 throw Error(ErrorCode::protocol,
@@ -235,6 +256,10 @@ public:
                 continue;
             }
             has_begun_ = has_begun_ || event->type != StreamEventType::notice;
+            if (is_compacted_end(*event)) {
+                last_ = std::move(event);
+                co_return notice_event(provider_compaction());
+            }
             co_return std::move(*event);
         }
     }
@@ -251,7 +276,7 @@ private:
     std::deque<Notice> notices_;
     Retry retry_;
     std::optional<StreamEvent> refusal_;
-    std::optional<StreamEvent> failed_;
+    std::optional<StreamEvent> last_;  ///< after a notice
     bool has_begun_ = false;
 };
 
@@ -265,6 +290,8 @@ Task<MessageStream> CompactionMiddleware::around_model_call(ModelRequest request
     if (is_followed) {
         state_->set_model(*entry, request.model);
         entry->run->note_call(request, *entry->extra);
+        if (const std::int64_t tokens = entry->run->provider_limit(); tokens > 0)
+            request.options = std::move(request.options).compact_at(tokens);
     }
     Task<MessageStream> starting = next(request);
     MessageStream stream = co_await std::move(starting);

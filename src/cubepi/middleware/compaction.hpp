@@ -52,6 +52,10 @@ struct CompactionOptions {
     /// `max_tokens_before_compact` tokens. Zero: no such limit.
     double window_share = 0.8;
     std::int64_t max_tokens_before_compact = 0;
+    /// From this share of the window on, an endpoint that compacts conversations itself is asked to do so
+    /// (StreamOptions::compact_at()). Below `window_share`, it usually does so first. Zero: never; its summary cannot be read, and
+    /// what is preserved here may not be part of it.
+    double provider_share = 0.0;
     /// Tokens. Absent: the window is that of the model, known from its first call on, or from the first request that is refused.
     std::optional<std::int64_t> context_window = {};
     /// The messages at the end of the history that stay unchanged, in tokens; at most half of the limit above.
@@ -110,7 +114,7 @@ struct ManualCompaction {
 /// What earlier middleware has changed in the messages is sent so, also to the summary model. Later middleware does not see
 /// the requests of that model.
 ///
-/// A compaction is reported by a notice with the code "compaction". A request that the server refuses because of its
+/// A compaction is reported by a notice with the code "compaction", also that of an endpoint. A request that the server refuses because of its
 /// length is compacted and sent once more; the notice "context_overflow" precedes that.
 class CompactionMiddleware {
 public:

@@ -564,6 +564,38 @@ TEST(Compaction, D112_HangingSummary_TimesOut) {
     EXPECT_NE(done.report.error.find("summary"), std::string::npos) << done.report.error;
 }
 
+TEST(Compaction, D120_SummaryWithoutUsage_CountsInFull) {
+    auto clock = std::make_shared<ManualClock>();
+    auto runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock));
+    FauxProvider faux;
+    faux.set_responses({FauxStep([clock](const ModelRequest&) -> Task<AssistantMessage> {
+        clock->advance(std::chrono::hours(1));
+        co_await clock->sleep_until(clock->now() + std::chrono::hours(10));
+        co_return says("late");
+    })});
+    Model helper;
+    helper.id = "helper";
+    helper.max_tokens = 2'000;
+    helper.cost.emplace();
+    helper.cost->input = 0.0;
+    helper.cost->output = 1e6;
+    CompactionOptions options;
+    options.summary_model = faux.model(helper);
+    CompactionMiddleware middleware(std::move(options));
+    MessageList history;
+    for (int i = 0; i < 10; ++i) history.push_back(user_message(words("x", 900)));
+    auto account = std::make_shared<RunAccount>(RunInfo());
+    account->set_max_spend(3'000.0);
+    ManualCompaction done =
+        run(middleware.compact_now(history, JsonObject(), "", account, runtime));
+    EXPECT_EQ(done.report.cost, 2'000.0);
+    EXPECT_EQ(account->spending().cost, 2'000.0) << "the endpoint may bill it";
+    account->count(Usage(), 1'000.0);
+    done = run(middleware.compact_now(history, JsonObject(), "", account, runtime));
+    EXPECT_NE(done.report.error.find("max_spend"), std::string::npos) << done.report.error;
+    EXPECT_EQ(faux.call_count(), 1u);
+}
+
 TEST(Compaction, D112_AbortDuringTheSummary_ChangesNothing) {
     Chat chat;
     bool aborted = false;
@@ -641,6 +673,32 @@ TEST(Compaction, D110_ByHand_InstructionsReachTheSummary) {
         MessageList{user_message("x")}, JsonObject(), "", account, Runtime::standard()));
     EXPECT_FALSE(none.report.compacted);
     EXPECT_TRUE(none.extra.empty());
+}
+
+// Compaction by the endpoint.
+
+TEST(Compaction, D141_EndpointThatCompacts_IsAsked) {
+    CompactionOptions options;
+    options.context_window = 4'000;
+    options.provider_share = 0.5;
+    Chat chat(std::move(options));
+    chat.main = Server([&chat](const ModelRequest& request) {
+        AssistantMessage answer = says(words("answer", 300));
+        EXPECT_EQ(request.options.compact_at(), 2'000);
+        const std::size_t calls = chat.main.seen.size();
+        if (calls == 5) chat.main.fixed = 2'600;
+        if (calls < 6) return answer;
+        chat.main.fixed = -500;
+        if (calls == 6)
+            answer.extra["server_items"] = Json(
+                JsonArray{JsonObject{{"at", 0}, {"item", JsonObject{{"type", "compaction"}}}}});
+        return answer;
+    });
+    for (int i = 0; i < 8; ++i) EXPECT_TRUE(chat.prompt(words("item", 400)));
+    EXPECT_TRUE(chat.helper.seen.empty()) << "what was counted before counts no more";
+    const std::vector<Notice> notices = chat.notices->with("compaction");
+    ASSERT_EQ(notices.size(), 1u);
+    EXPECT_EQ(notices[0].details.at("reason"), Json("provider"));
 }
 
 TEST(Compaction, D110_NoSummaryModel_IsRefused) {

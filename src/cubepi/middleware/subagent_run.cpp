@@ -230,10 +230,9 @@ SubagentRun::SubagentRun(SubagentPlan plan, ToolContext& caller)
                                           : caller.call_key()),
       caller_(plan_.task ? nullptr : &caller),
       account_(caller.account()),
-      origin_(PromptOptions().parent(caller)),
+      origin_(origin_of(caller, plan_.task.get())),
       stop_(plan_.task ? plan_.task->stop.get_token() : caller.stop_token()),
-      // In the background the run that receives the result is charged, because this one may be over.
-      meter_(plan_.task ? nullptr : account_, result_, plan_.task) {
+      meter_(result_, plan_.task) {
     result_.agent_id = "subagent:" + caller.tool_call_id().str();
     const std::string& parent_thread = caller.run().thread_id.str();
     const bool can_store = shared_->options.checkpointer && !plan_.task && !parent_thread.empty() &&
@@ -463,6 +462,14 @@ std::shared_ptr<HitlChannel> forwarding_channel(std::shared_ptr<HitlChannel> to,
     return std::make_shared<ForwardingChannel>(std::move(to), std::move(agent));
 }
 
+PromptOptions origin_of(const ToolContext& caller, BackgroundTask* task) {
+    PromptOptions origin = PromptOptions().parent(caller);
+    const std::shared_ptr<RunAccount>& account = caller.account();
+    if (!task || !account) return origin;
+    task->account = std::make_shared<RunAccount>(account->info(), account);
+    return std::move(origin).budget(task->account);
+}
+
 void SubagentMeter::add(Spending& sum, const Usage& usage, std::optional<double> cost) {
     sum.usage += usage;
     sum.cost = sum.cost && cost ? std::optional(*sum.cost + *cost) : std::nullopt;
@@ -491,7 +498,6 @@ bool SubagentMeter::note(const AgentEvent& event, const Model& model) {
     const std::optional<double> cost = ended ? ended->cost : left->cost;
     running_ = Spending();
     add(ended_, usage, cost);
-    if (account_) account_->charge(usage, cost);
     return true;
 }
 

@@ -116,9 +116,8 @@ void read_record(SubagentTasks& shared, const HookContext& ctx) {
 void update_record(SubagentTasks& shared, const HookContext& ctx) {
     read_record(shared, ctx);
     for (const auto& task : shared.tasks) {
-        if (task->thread_id == ctx.thread_id && task->delivered &&
-            !std::exchange(task->charged, true))
-            ctx.charge(task->result.usage, task->result.cost);
+        if (task->thread_id == ctx.thread_id && task->delivered && task->account)
+            task->account->charge_to(*ctx.account);
     }
     std::erase_if(shared.tasks, [&ctx](const std::shared_ptr<BackgroundTask>& task) {
         return task->thread_id == ctx.thread_id && task->delivered &&

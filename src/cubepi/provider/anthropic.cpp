@@ -1,5 +1,7 @@
 #include <cubepi/provider/anthropic.hpp>
 
+#include <algorithm>
+
 #include <cubepi/provider/anthropic/messages_api.hpp>
 #include <cubepi/provider/wire/wire_protocol.hpp>
 
@@ -43,11 +45,20 @@ public:
         settings.cache_retention = options_.cache_retention;
         settings.cache_policy = options_.cache_policy;
         settings.extra_body = options_.extra_body;
+        settings.compacts = compacts(settings.profile);
         return detail::build_anthropic(request, settings);
     }
 
     const Endpoint& endpoint() const noexcept override { return endpoint_; }
-    HttpRequest http_request(const Model&) const override { return endpoint_.post("/v1/messages"); }
+    HttpRequest http_request(const ModelRequest& request) const override {
+        HttpRequest http = endpoint_.post("/v1/messages");
+        if (!needs_compaction(request)) return http;
+        std::string betas(http.headers.get("anthropic-beta"));
+        if (!betas.empty()) betas += ',';
+        betas += detail::compaction_beta;
+        http.headers.set("anthropic-beta", std::move(betas));
+        return http;
+    }
 
     std::unique_ptr<detail::WireDecoder> decoder(MessageAssembler& assembler,
                                                  IdSource& ids) const override {
@@ -59,6 +70,21 @@ public:
     }
 
 private:
+    /// By default the models with a window of a million tokens, at their own endpoint.
+    bool compacts(const ModelProfile& known) const {
+        return known.capability.compaction.value_or(endpoint_.host() == "api.anthropic.com" &&
+                                                    known.family.starts_with("claude-") &&
+                                                    known.context_window.value_or(0) >= 1'000'000);
+    }
+    bool needs_compaction(const ModelRequest& request) const {
+        if (request.options.compact_at() > 0 && compacts(profile(request.model))) return true;
+        return std::any_of(request.messages.begin(), request.messages.end(),
+                           [&request](const Message& message) {
+                               const AssistantMessage* answer = message.assistant();
+                               return answer && has_compacted(*answer) &&
+                                      detail::same_anthropic_family(*answer, request.model);
+                           });
+    }
     ModelProfile profile(const Model& model) const {
         const ProviderCapability configured{options_.capability,
                                             options_.model_capability_overrides, options_.base_url};

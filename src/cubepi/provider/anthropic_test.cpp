@@ -281,5 +281,75 @@ TEST(AnthropicProvider, EnvironmentVariables_MakeAModel) {
     EXPECT_EQ(anthropic_model("m").spec().id, "m");
 }
 
+// Compaction by the endpoint.
+
+MemoryResponse compacted_answer() {
+    return MemoryResponse(200)
+        .with_event(begin_event)
+        .with_event(start_event(R"({"type":"compaction"})"))
+        .with_event(delta_event(R"("type":"compaction_delta","content":"They spoke of )"
+                                R"(rivers.")"))
+        .with_event(R"({"type":"content_block_stop","index":0})")
+        .with_event(start_event(R"({"type":"text","text":""})", 1))
+        .with_event(text_event("Hi", 1))
+        .with_event(R"({"type":"content_block_stop","index":1})")
+        .with_event(R"({"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{)"
+                    R"("input_tokens":20,"output_tokens":2,"iterations":[)"
+                    R"({"type":"compaction","input_tokens":60000,"output_tokens":300},)"
+                    R"({"type":"message","input_tokens":20,"output_tokens":2}]}})")
+        .with_event(stop_event);
+}
+
+struct Compacting : Fixture {
+    explicit Compacting(AnthropicOptions options = {})
+        : Fixture({compacted_answer(), answer("Yes")}, std::move(options)) {}
+
+    AssistantMessage ask(StreamOptions options = StreamOptions()) {
+        messages.push_back(user_message("x"));
+        auto made = read(
+            provider->model(model).stream(messages, {}, {}, std::move(options).runtime(runtime)));
+        messages.push_back(made.back().partial.get());
+        return *messages.back().assistant();
+    }
+    JsonObject body() const {
+        return boost::json::parse(transport->requests().back().body).as_object();
+    }
+    std::string beta() const {
+        return std::string(transport->requests().back().headers.get("anthropic-beta"));
+    }
+
+    std::string model = "claude-opus-4-7";
+    MessageList messages;
+};
+
+TEST(AnthropicProvider, D141_CompactionByTheEndpoint_ReturnsWithTheHistory) {
+    Compacting it({.betas = {"one-2026-01-01"}});
+    const AssistantMessage made = it.ask(StreamOptions().compact_at(1000));
+    EXPECT_EQ(it.body().at("context_management"),
+              boost::json::parse(R"({"edits":[{"type":"compact_20260112",)"
+                                 R"("trigger":{"type":"input_tokens","value":50000}}]})"));
+    EXPECT_EQ(it.beta(), "one-2026-01-01,compact-2026-01-12");
+    EXPECT_TRUE(has_compacted(made));
+    EXPECT_EQ(made.usage->input_tokens, 60020);
+    EXPECT_EQ(made.usage->output_tokens, 302);
+    const AssistantMessage next = it.ask();
+    EXPECT_FALSE(has_compacted(next));
+    EXPECT_FALSE(it.body().contains("context_management"));
+    EXPECT_EQ(it.beta(), "one-2026-01-01,compact-2026-01-12") << "the block needs it";
+    EXPECT_EQ(it.body().at("messages").at(1).at("content").at(0),
+              boost::json::parse(R"({"type":"compaction","content":"They spoke of rivers."})"));
+}
+
+TEST(AnthropicProvider, D141_OtherEndpointsAndModels_AreNotAsked) {
+    Compacting other({.base_url = "https://gateway.example"});
+    (void)other.ask(StreamOptions().compact_at(100'000));
+    EXPECT_FALSE(other.body().contains("context_management"));
+    EXPECT_EQ(other.beta(), "");
+    Compacting old;
+    old.model = "claude-sonnet-4-5";
+    (void)old.ask(StreamOptions().compact_at(100'000));
+    EXPECT_FALSE(old.body().contains("context_management"));
+}
+
 }  // namespace
 }  // namespace cubepi

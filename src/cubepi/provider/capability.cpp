@@ -4,6 +4,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/number_text.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/provider/wire/encoding.hpp>
 
 namespace cubepi {
@@ -30,6 +31,27 @@ void write_at_path(JsonObject& target, std::string_view path, Json value) {
         path.remove_prefix(dot + 1);
     }
     (*object)[path] = std::move(value);
+}
+
+namespace {
+
+/// Returns true if a list in `extra` has an entry whose member `member` is an object of type "compaction".
+bool lists_compaction(const LazyObject& extra, const char* key, const char* member) {
+    const Json* list = extra.find(key);
+    if (!list || !list->is_array()) return false;
+    const JsonArray& entries = list->get_array();
+    return std::any_of(entries.begin(), entries.end(), [member](const Json& entry) {
+        const JsonObject* object = entry.if_object();
+        const JsonObject* item = object ? detail::object_member(*object, member) : nullptr;
+        return item && detail::string_member(*item, "type") == "compaction";
+    });
+}
+
+}  // namespace
+
+bool has_compacted(const AssistantMessage& answer) {
+    return lists_compaction(answer.extra, "server_items", "item") ||
+           lists_compaction(answer.extra, "anthropic_blocks", "block");
 }
 
 namespace {

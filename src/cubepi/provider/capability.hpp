@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <cubepi/core/json.hpp>
+#include <cubepi/core/message.hpp>
 #include <cubepi/core/model.hpp>
 #include <cubepi/core/notice.hpp>
 
@@ -73,7 +74,13 @@ struct CapabilityDescriptor {
     /// Whether the endpoint can enforce a JSON Schema for answers; absent: decided by the profile of endpoint and
     /// model.
     std::optional<bool> response_format = {};
+    /// Whether the endpoint compacts conversations itself (StreamOptions::compact_at()); absent: decided by the profile of
+    /// endpoint and model.
+    std::optional<bool> compaction = {};
 };
+
+/// Returns true if the endpoint has compacted the conversation in this answer. Its usage is that of the conversation before.
+bool has_compacted(const AssistantMessage& answer);
 
 /// Merges `patch` into `target`: objects key by key; everything else is replaced.
 void deep_merge(JsonObject& target, const JsonObject& patch);

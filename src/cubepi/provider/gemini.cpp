@@ -62,8 +62,8 @@ public:
     }
 
     const Endpoint& endpoint() const noexcept override { return at_->endpoint; }
-    HttpRequest http_request(const Model& model) const override {
-        return at_->endpoint.post(detail::gemini_path(model.id));
+    HttpRequest http_request(const ModelRequest& request) const override {
+        return at_->endpoint.post(detail::gemini_path(request.model.id));
     }
 
     std::unique_ptr<detail::WireDecoder> decoder(MessageAssembler& assembler,

@@ -48,7 +48,7 @@ public:
     }
 
     const Endpoint& endpoint() const noexcept override { return endpoint_; }
-    HttpRequest http_request(const Model&) const override {
+    HttpRequest http_request(const ModelRequest&) const override {
         return endpoint_.post("/chat/completions");
     }
 
@@ -159,7 +159,7 @@ public:
     void finish_body(JsonObject& body) const override;
     std::string build_differently(const EndpointFailure& failure) const override;
     const Endpoint& endpoint() const noexcept override { return at_->endpoint; }
-    HttpRequest http_request(const Model&) const override {
+    HttpRequest http_request(const ModelRequest&) const override {
         return at_->endpoint.post("/responses");
     }
     std::unique_ptr<WireDecoder> decoder(MessageAssembler& assembler, IdSource& ids) const override;
@@ -183,6 +183,8 @@ private:
     mutable bool refers_ = false;      ///< the body has a previous_response_id
     mutable bool may_refer_ = true;
     mutable bool encrypted_ = true;
+    mutable bool may_compact_ = true;
+    mutable bool asks_to_compact_ = false;
     mutable bool sends_reasoning_ = false;       ///< of earlier answers
     mutable std::vector<std::string> sent_ids_;  ///< of items of earlier answers
 };
@@ -236,6 +238,14 @@ WireProtocol::Built ResponsesCall::build(const ModelRequest& request) const {
     settings.store = at_->options.store || keeps;
     settings.prompt_as_instructions = keeps;
     settings.extra_body = at_->options.extra_body;
+    const bool is_openai = at_->endpoint.host() == "api.openai.com" && settings.profile.known();
+    settings.compacts = may_compact_ && settings.profile.capability.compaction.value_or(is_openai);
+    asks_to_compact_ = settings.compacts && request.options.compact_at() > 0;
+    // The endpoint compacts a conversation that it stores itself.
+    if (!keeps && input.needed_from > 0) {
+        const auto begin = input.items.begin();
+        input.items.erase(begin, begin + static_cast<std::ptrdiff_t>(input.needed_from));
+    }
 
     sends_reasoning_ = false;
     sent_ids_.clear();
@@ -289,6 +299,10 @@ std::string ResponsesCall::build_differently(const EndpointFailure& failure) con
         may_refer_ = false;
         return "The endpoint no longer has the response that the request continued; "
                "the whole history is sent";
+    }
+    if (asks_to_compact_ && failure.message.find("context_management") != std::string::npos) {
+        may_compact_ = false;
+        return "The endpoint does not compact conversations; it is not asked to";
     }
     if (encrypted_ && refuses_reasoning(failure)) {
         encrypted_ = false;

@@ -386,5 +386,56 @@ TEST(OpenAIResponsesProvider, BaseUrlInEnvironment_IsValidated) {
     EXPECT_EQ(openai_responses_model("m").spec().id, "m");
 }
 
+// Compaction by the endpoint.
+
+/// A whole answer, before which the endpoint has compacted the conversation.
+MemoryResponse compacted_answer(const std::string& id) {
+    const std::string item = R"({"id":"cmp_1","type":"compaction","encrypted_content":"gAAA"})";
+    const std::string text = R"({"id":"m_1","type":"message","role":"assistant",)"
+                             R"("content":[{"type":"output_text","text":"Hi","annotations":[]}]})";
+    return MemoryResponse(200)
+        .with_event(response(id, "created", ""))
+        .with_event(R"({"type":"response.output_item.done","output_index":0,"item":)" + item + "}")
+        .with_event(R"({"type":"response.output_item.done","output_index":1,"item":)" + text + "}")
+        .with_event(response(id, "completed", R"(,"usage":{"input_tokens":9,"output_tokens":1})"));
+}
+
+TEST(OpenAIResponsesProvider, D141_CompactedItems_AreNotSentAgain) {
+    Fixture it({answer("r1", "One"), compacted_answer("r2"), answer("r3", "Three")});
+    it.turn("first");
+    it.turn("second", StreamOptions().compact_at(1000));
+    EXPECT_EQ(it.body(1).at("context_management"),
+              boost::json::parse(R"([{"type":"compaction","compact_threshold":1000}])"));
+    EXPECT_TRUE(has_compacted(*it.messages.back().assistant()));
+    it.turn("third");
+    const std::string sent = boost::json::serialize(it.body(2).at("input"));
+    EXPECT_EQ(sent.find("first"), std::string::npos) << sent;
+    EXPECT_EQ(sent.find("second"), std::string::npos) << sent;
+    EXPECT_NE(sent.find(R"("encrypted_content":"gAAA")"), std::string::npos) << sent;
+    EXPECT_NE(sent.find("Hi"), std::string::npos);
+    EXPECT_NE(sent.find("third"), std::string::npos);
+}
+
+TEST(OpenAIResponsesProvider, D141_EndpointWithStoredState_CompactsItself) {
+    Fixture it({answer("r1", "One"), compacted_answer("r2"), answer("r3", "Three")},
+               {.server_state = true});
+    it.turn("first");
+    it.turn("second", StreamOptions().compact_at(1000));
+    it.turn("third");
+    EXPECT_TRUE(it.refers(1));
+    EXPECT_TRUE(it.refers(2));
+}
+
+TEST(OpenAIResponsesProvider, D141_RefusedCompaction_IsLeftOut) {
+    Fixture it({refusal(400, "unknown_parameter", "Unknown parameter: 'context_management'."),
+                answer("r1", "One")});
+    const auto events = it.turn("first", StreamOptions().compact_at(1000));
+    EXPECT_EQ(events.back().type, StreamEventType::done);
+    EXPECT_FALSE(it.body(1).as_object().contains("context_management"));
+    Fixture other({answer("r1", "One")}, {.base_url = "http://localhost:1/v1"});
+    other.turn("first", StreamOptions().compact_at(1000));
+    EXPECT_FALSE(other.body(0).as_object().contains("context_management"));
+}
+
 }  // namespace
 }  // namespace cubepi

@@ -125,6 +125,10 @@ public:
         max_answer_bytes_ = value;
         return std::move(*this);
     }
+    StreamOptions&& compact_at(std::int64_t value) && {
+        compact_at_ = value;
+        return std::move(*this);
+    }
     StreamOptions&& runtime(std::shared_ptr<const Runtime> value) && {
         runtime_ = std::move(value);
         return std::move(*this);
@@ -157,6 +161,10 @@ public:
     /// piece. An answer that needs more ends with an `error` event of code `limit` and the first 64 KiB of its
     /// content. Zero: no limit.
     std::size_t max_answer_bytes() const noexcept { return max_answer_bytes_; }
+    /// Asks an endpoint that compacts conversations itself to do so once a request has this many tokens. What it makes is part of
+    /// the answer (has_compacted()), and stands for everything before in later requests to models of that family. Endpoints
+    /// that do not compact are not asked. Zero: never.
+    std::int64_t compact_at() const noexcept { return compact_at_; }
     /// Clock, ids, worker pool and transport of this call; never null.
     const std::shared_ptr<const Runtime>& runtime() const noexcept;
 
@@ -168,6 +176,7 @@ private:
     ResponseHook on_response_;
     std::string message_id_;
     std::size_t max_answer_bytes_ = default_max_answer_bytes;
+    std::int64_t compact_at_ = 0;
     SharedString run_id_;
     SharedString purpose_;
     SharedString tool_call_id_;

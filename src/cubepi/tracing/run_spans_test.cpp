@@ -258,7 +258,6 @@ TEST(RunOutcome, NestedRunCost_CountsOnce) {
             Agent agent({.model = inner.model(priced(1e9))});
             const MeterAttachment measured = meter.attach(agent);
             const RunResult result = co_await agent.prompt("hi", PromptOptions().parent(context));
-            context.charge(result.usage, result.cost);
             co_return result.text();
         })};
     Agent agent(std::move(options));

@@ -130,7 +130,7 @@ Subagent::Subagent(std::shared_ptr<BuiltinCore> core, const TurnState& parent,
       running_(parent_.service<RunningTurn>()),
       agents_(core_->agents(session_id)),
       place_(agents_->owner->shared, cubepi::AgentLimits()),
-      meter_(task_ ? nullptr : caller.account(), result_, task_) {
+      meter_(result_, task_) {
     result_.agent_id = "subagent:" + caller.tool_call_id().str();
     plan_.is_subagent = true;
     plan_.in_background = task_ != nullptr;
@@ -138,7 +138,7 @@ Subagent::Subagent(std::shared_ptr<BuiltinCore> core, const TurnState& parent,
     plan_.call_key = call_key_.empty() ? core_->runtime().ids->next() : call_key_;
     plan_.max_spend = place_.limits().max_spend;
     // A comma command calls the tool without a run.
-    if (!caller.run().run_id.empty()) plan_.parent = cubepi::PromptOptions().parent(caller);
+    if (!caller.run().run_id.empty()) plan_.parent = cubepi::detail::origin_of(caller, task_.get());
     plan_.on_event = [this](cubepi::AgentEvent event, std::shared_ptr<const cubepi::Model> model) {
         return note(std::move(event), std::move(model));
     };

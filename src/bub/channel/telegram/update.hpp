@@ -26,12 +26,6 @@ struct BotIdentity {
     std::string username = {};
 };
 
-/// A button that was pressed.
-struct PressedButton {
-    std::string callback_id = {};
-    std::string data = {};
-};
-
 /// The meaning of an update.
 struct Incoming {
     enum class Kind : std::uint8_t {

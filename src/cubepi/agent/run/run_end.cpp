@@ -64,6 +64,7 @@ Task<void> RunEnd::suspend() {
     const Spending spending = core_.account()->own_spending();
     event.usage = spending.usage;
     event.cost = spending.cost;
+    core_.account()->charge_to_budget();
     co_await core_.emit(std::move(event));
 }
 
@@ -76,6 +77,7 @@ Task<void> RunEnd::announce() {
     const Spending spending = core_.account()->own_spending();
     event.usage = spending.usage;
     event.cost = spending.cost;
+    core_.account()->charge_to_budget();
     return core_.emit(std::move(event));
 }
 

@@ -67,7 +67,6 @@ public:
 
     bool cancelled() const noexcept { return cancelled_; }
     std::size_t live() const noexcept { return live_; }
-    const std::exception_ptr& first_failure() const noexcept { return first_failure_; }
 
     ScopeCore(const ScopeCore&) = delete;
     ScopeCore& operator=(const ScopeCore&) = delete;

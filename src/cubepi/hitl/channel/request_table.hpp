@@ -87,8 +87,6 @@ private:
         AnswerOrigin origin = {};
         std::exception_ptr failure = {};
         ThreadSignal ended = {};
-
-        bool has_ended() const noexcept { return answer || failure; }
     };
     struct Withdrawal;
 

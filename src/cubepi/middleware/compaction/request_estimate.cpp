@@ -4,6 +4,7 @@
 #include <cmath>
 #include <variant>
 
+#include <cubepi/provider/capability.hpp>
 #include <cubepi/schema/json_text.hpp>
 
 namespace cubepi::detail {
@@ -86,7 +87,10 @@ std::optional<std::int64_t> RequestEstimate::follow(const MessageList& history,
 
 void RequestEstimate::count(const Message& message, std::size_t index, std::size_t alike_from) {
     const AssistantMessage* answer = message.assistant();
-    if (answer && answer->usage && index >= valid_from_) {
+    if (answer && has_compacted(*answer)) {
+        // The server has counted what it will not read any more. The next answer says how much is left.
+        forget_call();
+    } else if (answer && answer->usage && index >= valid_from_) {
         const Usage& usage = *answer->usage;
         const std::int64_t prompt = usage.input_tokens.value_or(0) +
                                     usage.cache_read_tokens.value_or(0) +

@@ -210,6 +210,13 @@ std::int64_t CompactionRun::limit() const {
     return limit;
 }
 
+std::int64_t CompactionRun::provider_limit() const {
+    const std::int64_t size = window().value_or(0);
+    if (size <= 0 || options_->provider_share <= 0) return 0;
+    return std::max<std::int64_t>(
+        static_cast<std::int64_t>(static_cast<double>(size) * options_->provider_share), 1);
+}
+
 void CompactionRun::learn_window(std::int64_t tokens, std::string model, JsonObject& extra) {
     if (tokens <= 0) return;
     for (std::size_t i = history_.size(); i > 0 && model.empty(); --i) {

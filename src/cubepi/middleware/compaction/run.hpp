@@ -63,6 +63,8 @@ public:
     void note_call(const ModelRequest& request, JsonObject& extra);
     /// Undoes the compactions.
     void undo(JsonObject& extra);
+    /// Returns the tokens from which on the endpoint is asked to compact; zero: it is not asked.
+    std::int64_t provider_limit() const;
     /// Returns true if the next request reaches the limit.
     bool is_too_long() const { return limit() > 0 && estimate_.tokens() >= limit(); }
 

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include <cubepi/agent/run/spend_reservation.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
@@ -110,26 +111,52 @@ std::string default_summary_prompt() {
            "everything in them that is still true stays.";
 }
 
+namespace {
+
+/// Counts a call that ended without usage: the endpoint may bill it (D120). Without a limit its cost is not known.
+void count_in_full(const SummaryCall& call, SpendReservation& reservation, SummaryAnswer& summary) {
+    const std::optional<double> usd = reservation.usd();
+    if (!usd) return;
+    call.account->count(Usage(), usd);
+    reservation.settle(usd);
+    if (summary.cost) *summary.cost += *usd;
+}
+
+}  // namespace
+
 Task<SummaryAnswer> write_summary(SummaryCall call) {
     SummaryAnswer summary;
     std::size_t limit = first_limit(call);
     for (std::size_t tries = 1;; ++tries) {
-        MessageList messages;
-        messages.push_back(user_message(request_text(call, limit)));
-        Task<AssistantMessage> asking = call.model.generate(
-            std::move(messages), SharedString(call.prompt), nullptr, call.options);
+        ModelRequest request;
+        request.model = call.model.spec();
+        request.system_prompt = SharedString(call.prompt);
+        request.messages.push_back(user_message(request_text(call, limit)));
+        SpendReservation reservation;
+        if (auto reached = reservation.reserve(call.account, *call.model.provider(), request)) {
+            summary.error = reached->what();
+            co_return summary;
+        }
+        const BoundModel model(call.model.provider(), std::move(request.model));
+        Task<AssistantMessage> asking = model.generate(
+            std::move(request.messages), std::move(request.system_prompt), nullptr, call.options);
         Task<AssistantMessage> limited = with_timeout(*call.options.runtime()->clock, call.timeout,
                                                       std::move(asking), "summary");
         Outcome<AssistantMessage> outcome = co_await outcome_of(std::move(limited));
+        if (!outcome.ok()) count_in_full(call, reservation, summary);
         if (outcome.cancelled()) outcome.rethrow();
         if (!outcome.ok()) {
             summary.error = exception_text(outcome.failure());
             co_return summary;
         }
         const AssistantMessage& answer = outcome.value();
+        if (!answer.usage && answer.stop_reason == stop_reason::aborted)
+            count_in_full(call, reservation, summary);
         if (answer.usage) {
             const std::optional<double> cost = cost_of(answer, call.model.spec());
-            call.account->charge(*answer.usage, cost);
+            call.account->count(*answer.usage, cost);
+            // Without a limit nothing was reserved, and budgets count nothing.
+            reservation.settle(cost);
             summary.usage += *answer.usage;
             summary.cost =
                 cost && summary.cost ? std::optional(*summary.cost + *cost) : std::nullopt;

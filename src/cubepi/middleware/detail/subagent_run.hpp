@@ -47,8 +47,13 @@ struct BackgroundTask : SubagentTask {
     std::string thread_id = {};  ///< that it belongs to
     std::string run_id = {};     ///< of the run that got it; empty: the host
     std::uint32_t turn = 0;      ///< of that run
-    bool charged = false;        ///< to a run that has received it
+    /// Charged to the run that receives the result, because the one that started it may be over. Null: nothing is charged.
+    std::shared_ptr<RunAccount> account = {};
 };
+
+/// Returns the origin of the run of a sub-agent, which shares the budget of the calling run. `task`: in the background, where the run
+/// is charged to the task; null in the foreground, where it is charged to the calling run.
+PromptOptions origin_of(const ToolContext& caller, BackgroundTask* task);
 
 /// The sub-agents that count toward the same limits.
 struct SubagentCounts {
@@ -116,14 +121,12 @@ private:
     double reserved_ = 0;
 };
 
-/// Counts the work of a sub-agent from its events, and charges it to the run that waits for it (D67).
+/// Counts the work of a sub-agent from its events.
 class SubagentMeter {
 public:
-    /// `account`: charged for each run of the sub-agent; null in the background, where the run that receives the result is charged.
     /// `result`, and `task` if there is one, receive the counts.
-    SubagentMeter(std::shared_ptr<RunAccount> account, SubagentResult& result,
-                  std::shared_ptr<BackgroundTask> task)
-        : account_(std::move(account)), result_(result), task_(std::move(task)) {}
+    SubagentMeter(SubagentResult& result, std::shared_ptr<BackgroundTask> task)
+        : result_(result), task_(std::move(task)) {}
 
     /// `model`: of the agent, for prices. Returns true if the counts have changed.
     bool note(const AgentEvent& event, const Model& model);
@@ -131,7 +134,6 @@ public:
 private:
     void add(Spending& sum, const Usage& usage, std::optional<double> cost);
 
-    std::shared_ptr<RunAccount> account_;
     SubagentResult& result_;
     std::shared_ptr<BackgroundTask> task_;
     Spending ended_;    // by runs that have ended

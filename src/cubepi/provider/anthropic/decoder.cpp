@@ -223,6 +223,7 @@ void AnthropicDecoder::begin_message(const JsonObject& message, EventQueue& out)
     response_id_ = string_member(message, "id");
     assembler_.details().model = string_member(message, "model");
     assembler_.head().usage.reset();
+    answer_usage_ = compaction_usage_ = Usage();
     read_usage(message.if_contains("usage"));
     announce(out);
 }
@@ -257,19 +258,44 @@ void AnthropicDecoder::end_message(const JsonObject& delta, EventQueue& out) {
     }
 }
 
+namespace {
+
+void read_counts(const JsonObject& reported, Usage& usage) {
+    read_count(reported, "input_tokens", usage.input_tokens);
+    read_count(reported, "output_tokens", usage.output_tokens);
+    read_count(reported, "cache_read_input_tokens", usage.cache_read_tokens);
+    read_count(reported, "cache_creation_input_tokens", usage.cache_write_tokens);
+    if (const JsonObject* written = object_member(reported, "cache_creation"))
+        read_count(*written, "ephemeral_1h_input_tokens", usage.cache_write_1h_tokens);
+    if (const JsonObject* details = object_member(reported, "output_tokens_details"))
+        read_count(*details, "thinking_tokens", usage.reasoning_tokens);
+}
+
+/// Returns the usage of the steps in which the endpoint has compacted the conversation. They are billed, and not part of the
+/// sums of the answer.
+Usage usage_of_compaction(const JsonArray& steps) {
+    Usage sum;
+    for (const Json& step : steps) {
+        const JsonObject* object = step.if_object();
+        if (!object || string_member(*object, "type") != "compaction") continue;
+        Usage usage;
+        read_counts(*object, usage);
+        sum += usage;
+    }
+    return sum;
+}
+
+}  // namespace
+
 /// Numbers of a later event replace those of an earlier one; what it leaves out stays.
 void AnthropicDecoder::read_usage(const Json* reported) {
     if (!reported || !reported->is_object()) return;
     const JsonObject& object = reported->get_object();
-    Usage usage = assembler_.head().usage.value_or(Usage());
-    read_count(object, "input_tokens", usage.input_tokens);
-    read_count(object, "output_tokens", usage.output_tokens);
-    read_count(object, "cache_read_input_tokens", usage.cache_read_tokens);
-    read_count(object, "cache_creation_input_tokens", usage.cache_write_tokens);
-    if (const JsonObject* written = object_member(object, "cache_creation"))
-        read_count(*written, "ephemeral_1h_input_tokens", usage.cache_write_1h_tokens);
-    if (const JsonObject* details = object_member(object, "output_tokens_details"))
-        read_count(*details, "thinking_tokens", usage.reasoning_tokens);
+    read_counts(object, answer_usage_);
+    const Json* steps = object.if_contains("iterations");
+    if (steps && steps->is_array()) compaction_usage_ = usage_of_compaction(steps->get_array());
+    Usage usage = answer_usage_;
+    usage += compaction_usage_;
     if (!(usage == Usage())) assembler_.head().usage = usage;
 }
 

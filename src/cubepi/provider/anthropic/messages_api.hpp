@@ -23,7 +23,11 @@ struct AnthropicSettings {
     CacheRetention cache_retention = CacheRetention::five_minutes;
     std::shared_ptr<const CacheMarkerPolicy> cache_policy = {};  ///< null: the default one
     JsonObject extra_body = {};
+    bool compacts = false;  ///< the endpoint does, if the request asks for it
 };
+
+/// The beta feature without which the endpoint refuses a request to compact, and a history that it has compacted.
+inline constexpr std::string_view compaction_beta = "compact-2026-01-12";
 
 /// Builds the body of POST /v1/messages, with notices about changes.
 WireProtocol::Built build_anthropic(const ModelRequest& request, const AnthropicSettings& settings);
@@ -139,6 +143,8 @@ private:
     std::size_t blocks_ = 0;  ///< in the message so far
     std::size_t foreign_blocks_ = 0;
     std::int64_t last_delta_ = -1;
+    Usage answer_usage_ = {};
+    Usage compaction_usage_ = {};
     bool finished_ = false;
     bool over_ = false;
 };

@@ -18,6 +18,7 @@ namespace {
 constexpr std::int64_t default_limit = 32'000;
 constexpr std::int64_t thinking_limit = 64'000;
 constexpr std::int64_t unknown_model_limit = 8'192;
+constexpr std::int64_t fewest_tokens_to_compact = 50'000;  // fewer are refused
 /// The smallest thinking budget that the API takes, and what CubePi leaves for the answer.
 constexpr std::int64_t least_budget = 1'024;
 constexpr std::int64_t least_answer = 1'024;
@@ -59,6 +60,7 @@ public:
         append(built_.notices, apply_temperature(body, settings_.profile.capability.temperature,
                                                  request_.model.temperature, thinks()));
         add_format();
+        add_compaction();
         for (const auto& [key, value] : settings_.extra_body) body[key] = value;
         return std::move(built_);
     }
@@ -171,6 +173,19 @@ private:
     void switch_thinking_off(std::string why) {
         built_.body["thinking"] = typed("disabled");
         built_.notices.push_back(request_changed(std::move(why), "thinking"));
+    }
+
+    void add_compaction() {
+        if (!settings_.compacts || request_.options.compact_at() <= 0) return;
+        JsonObject trigger = typed("input_tokens");
+        trigger["value"] = std::max(request_.options.compact_at(), fewest_tokens_to_compact);
+        JsonObject edit = typed("compact_20260112");
+        edit["trigger"] = std::move(trigger);
+        JsonArray edits;
+        edits.emplace_back(std::move(edit));
+        JsonObject management;
+        management["edits"] = std::move(edits);
+        built_.body["context_management"] = std::move(management);
     }
 
     void add_tool_choice() {

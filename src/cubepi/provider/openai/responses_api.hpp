@@ -31,6 +31,7 @@ struct OpenAIResponsesSettings {
     bool store = false;
     /// The system prompt is sent as `instructions`, which the endpoint does not store with the conversation.
     bool prompt_as_instructions = false;
+    bool compacts = false;  ///< the endpoint does, if the request asks for it
     JsonObject extra_body = {};
 };
 
@@ -40,6 +41,8 @@ struct ResponsesInput {
     /// The items of the last answer are [answer_begin, answer_end); both are the size if there is no answer.
     std::size_t answer_begin = 0;
     std::size_t answer_end = 0;
+    /// The items before this one are not needed: the endpoint has compacted them.
+    std::size_t needed_from = 0;
     /// The items differ from the messages: something was missing or was omitted.
     bool repaired = false;
 };

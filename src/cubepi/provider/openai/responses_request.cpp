@@ -215,6 +215,7 @@ private:
         const bool own = is_own_answer(message, request_.model.provider_id);
         has_answer_ = true;
         input_.answer_begin = input_.items.size();
+        if (own && encrypted_ && has_compacted(message)) input_.needed_from = input_.answer_begin;
         const std::vector<const ToolCall*> calls = message.tool_calls();
         auto call = calls.begin();
         for (Json& item : responses_items(message, own, encrypted_)) {
@@ -414,6 +415,13 @@ WireProtocol::Built build_openai_responses(const ModelRequest& request,
     if (request.options.response_format())
         add_response_format(built.body, *request.options.response_format());
     add_sampling(built, request, settings.profile);
+    if (settings.compacts && request.options.compact_at() > 0) {
+        JsonObject compaction{{"type", "compaction"},
+                              {"compact_threshold", request.options.compact_at()}};
+        JsonArray edits;
+        edits.emplace_back(std::move(compaction));
+        built.body["context_management"] = std::move(edits);
+    }
     for (const auto& [key, value] : settings.extra_body) built.body[key] = value;
     return built;
 }

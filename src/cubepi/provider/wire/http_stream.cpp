@@ -50,7 +50,7 @@ Task<std::string> build_request_body(const ModelRequest& request, const WireProt
     if (request.options.on_payload()) {
         Task<std::optional<JsonObject>> hook =
             call_user_hook("on_payload", request.options.on_payload(), body, request.model,
-                           headers_without_keys(protocol.http_request(request.model)));
+                           headers_without_keys(protocol.http_request(request)));
         std::optional<JsonObject> changed = co_await std::move(hook);
         if (changed) body = std::move(*changed);
     }
@@ -292,7 +292,7 @@ Task<> HttpStreamSource::prepare() {
 }
 
 Task<> HttpStreamSource::attempt() {
-    HttpRequest http = protocol_->http_request(request_.model);
+    HttpRequest http = protocol_->http_request(request_);
     http.body = *request_body_;
     http.timeouts = attempts_.next_timeouts();
     if (protocol_->endpoint().signer()) {

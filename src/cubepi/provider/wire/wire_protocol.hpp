@@ -177,8 +177,8 @@ public:
     /// build() returns a different body to try, else an empty string. Must be empty after finitely many calls.
     virtual std::string build_differently(const EndpointFailure&) const { return {}; }
     virtual const Endpoint& endpoint() const noexcept = 0;
-    /// Method, URL, headers of a call of `model`; the caller sets body and timeouts. Throws ProviderError if there is no key.
-    virtual HttpRequest http_request(const Model& model) const = 0;
+    /// Method, URL, headers of a call; the caller sets body and timeouts. Throws ProviderError if there is no key.
+    virtual HttpRequest http_request(const ModelRequest& request) const = 0;
     virtual std::unique_ptr<WireDecoder> decoder(MessageAssembler& assembler,
                                                  IdSource& ids) const = 0;
     /// The unstreamed form of an answer, for observers.
