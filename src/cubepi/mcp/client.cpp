@@ -101,7 +101,7 @@ struct McpClient::State final : McpTransportListener, std::enable_shared_from_th
     Task<JsonObject> answer_inputs(JsonObject requests, McpInputHandler on_input);
     Task<std::shared_ptr<const McpToolList>> list_tools();
 
-    // What the server sends.
+    // Messages of the server.
     void notified(const RpcMessage& notification) noexcept override;
     Task<RpcMessage> asked(RpcMessage request) override;
 
@@ -440,7 +440,7 @@ Task<std::shared_ptr<const McpToolList>> McpClient::State::list_tools() {
     co_return tools;
 }
 
-// What the server sends.
+// Messages of the server.
 
 void McpClient::State::notified(const RpcMessage& notification) noexcept {
     if (notification.method == "notifications/tools/list_changed") {

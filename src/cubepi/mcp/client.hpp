@@ -64,7 +64,7 @@ struct McpCall {
     std::string tool = {};  ///< as the server spells it
     JsonObject arguments = {};
     McpProgressHandler on_progress = {};
-    /// What this call can answer. Empty: the server is told that there is no user.
+    /// Answers the server's requests for input. Empty: the server is told that there is no user.
     McpInputHandler on_input = {};
     /// Zero: no limit.
     std::chrono::nanoseconds timeout = std::chrono::nanoseconds::zero();

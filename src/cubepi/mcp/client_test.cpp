@@ -121,7 +121,7 @@ TEST(McpClient, ListChanged_RefreshesTheList) {
     EXPECT_EQ(run(client->tools())->tools.size(), before + 1);
 }
 
-TEST(McpClient, DigestChangesWithTheDefinition) {
+TEST(McpClient, Digest_ChangesWithTheDefinition) {
     const auto list = run(FakeServer("modern").start()->tools());
     EXPECT_EQ(list->tools[0].digest.size(), 64U);
     EXPECT_NE(list->tools[0].digest, list->tools[1].digest);

@@ -18,7 +18,11 @@ struct EchoArguments {
 
 inline Task<std::string> report_steps(JsonObject, ToolContext& ctx) {
     co_await ctx.update(Json("step one"));
-    co_await ctx.update(JsonObject{{"progress", 2}, {"total", 2}, {"message", "step two"}});
+    JsonObject second;
+    second["progress"] = 2;
+    second["total"] = 2;
+    second["message"] = "step two";
+    co_await ctx.update(Json(std::move(second)));
     co_return "done";
 }
 

@@ -1,6 +1,7 @@
 #include <cubepi/mcp/server.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -91,7 +92,7 @@ JsonObject result_of(const ToolResultMessage& message) {
 }
 
 /// Converts the progress that a tool reports, which may have any form, to the parameters of a notification.
-JsonObject progress_of(const Json& token, const Json& reported, double count) {
+JsonObject progress_of(const Json& token, const Json& reported, std::int64_t count) {
     JsonObject params;
     params["progressToken"] = token;
     params["progress"] = count;
@@ -126,7 +127,7 @@ public:
 private:
     Json token_;
     std::function<Task<>(RpcMessage)> notify_;
-    double count_ = 0;
+    std::int64_t count_ = 0;
 };
 
 }  // namespace

@@ -27,7 +27,7 @@ using detail::string_member;
 /// Notifications that a client has not read yet; further ones are dropped.
 constexpr std::size_t max_queued_notifications = 256;
 
-/// What the handlers of the routes share.
+/// The data that the handlers of the routes share.
 struct Endpoint {
     std::shared_ptr<McpServer> server;
     McpRouteOptions options;

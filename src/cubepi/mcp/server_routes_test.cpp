@@ -72,7 +72,7 @@ TEST(McpRoutes, ClientsOfBothEras_AreServed) {
     EXPECT_EQ(run(served.client()->connect()).version, "2026-07-28");
 }
 
-TEST(McpRoutes, ProgressIsStreamed) {
+TEST(McpRoutes, Progress_IsStreamed) {
     const ServedHttp served;
     for (const std::string version : {"2026-07-28", "2025-11-25"}) {
         std::vector<std::string> messages;

@@ -31,7 +31,8 @@ std::string failure_of(Task<T> task) {
 }
 
 Task<std::string> call_text(std::shared_ptr<McpClient> client, std::string tool) {
-    const JsonObject result = co_await client->call(McpCall(std::move(tool), {}));
+    McpCall call(std::move(tool), JsonObject());
+    const JsonObject result = co_await client->call(std::move(call));
     co_return text_of(result);
 }
 
@@ -47,7 +48,7 @@ TEST(McpStdio, Child_StaysForAllRequests) {
     run(twice(client));
 }
 
-TEST(McpStdio, D58_ServerGetsNoSecrets) {
+TEST(McpStdio, D58_ServerEnvironment_HasNoSecrets) {
     ::setenv("MCP_TEST_API_KEY", "secret", 1);
     FakeServer server("modern");
     server.process.environment.set = {{"CONFIGURED", "yes"}};
@@ -68,7 +69,7 @@ TEST(McpStdio, DeadServer_FailsWithStatusAndLastWords) {
     EXPECT_EQ(text_of(again), "echo: again");
 }
 
-TEST(McpStdio, ServerThatCannotStart_IsNotStartedAgainAtOnce) {
+TEST(McpStdio, FailedStart_IsNotRepeatedAtOnce) {
     FakeServer server("die");
     server.process.restart_delay = std::chrono::hours(1);
     server.process.max_restart_delay = std::chrono::hours(1);

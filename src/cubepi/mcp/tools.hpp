@@ -26,7 +26,7 @@ struct McpTools {
     std::vector<AgentTool> tools = {};
     /// For each of them, the tool of the server: its name there and its digest.
     std::vector<McpTool> origins = {};
-    /// What was left out or renamed, and why.
+    /// A line for each tool that was left out, with the reason.
     std::vector<std::string> problems = {};
 };
 

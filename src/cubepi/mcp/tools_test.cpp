@@ -46,7 +46,7 @@ struct AgentRun {
 
 std::string text_of_message(const ToolResultMessage& message) { return Message(message).text(); }
 
-TEST(McpToolsTest, AgentCallsToolOfServer) {
+TEST(McpToolsTest, Agent_CallsToolOfServer) {
     const auto client = FakeServer("modern").start();
     const McpTools made = run(mcp_tools(client));
     ASSERT_EQ(made.tools.size(), made.origins.size());
@@ -60,7 +60,7 @@ TEST(McpToolsTest, AgentCallsToolOfServer) {
     EXPECT_FALSE(result.is_error);
 }
 
-TEST(McpToolsTest, FailuresAreErrorResults) {
+TEST(McpToolsTest, Failures_AreErrorResults) {
     const auto client = FakeServer("modern").start();
     const McpTools made = run(mcp_tools(client));
     const ToolResultMessage failed = AgentRun().call(made, "mcp__fake__fail");
@@ -71,7 +71,7 @@ TEST(McpToolsTest, FailuresAreErrorResults) {
     EXPECT_THAT(text_of_message(died), HasSubstr("exited with status 3"));
 }
 
-TEST(McpToolsTest, ProgressBecomesUpdates) {
+TEST(McpToolsTest, Progress_BecomesUpdates) {
     const auto client = FakeServer("modern").start();
     const McpTools made = run(mcp_tools(client));
     AgentRun agent_run;
@@ -89,7 +89,7 @@ Task<> answer_form(std::shared_ptr<InMemoryChannel> channel, HitlRequestStream r
     co_await channel->answer(request->request_id, std::move(answers));
 }
 
-TEST(McpToolsTest, ElicitationAsksTheUser) {
+TEST(McpToolsTest, Elicitation_AsksTheUser) {
     const auto client = FakeServer("modern").start();
     const McpTools made = run(mcp_tools(client));
     AgentRun agent_run;
