@@ -26,23 +26,49 @@ std::string_view name_member(std::string_view method) {
     return method == "resources/read" ? "uri" : "";
 }
 
+std::exception_ptr failure_in(const Outcome<>& outcome) {
+    try {
+        outcome.rethrow();
+    } catch (...) {
+        return std::current_exception();
+    }
+    return nullptr;
+}
+
+/// Returns the versions that a server offers in its refusal of another one; null if `failure` is not such a refusal.
+const JsonArray* offered_versions(const McpError& error) {
+    if (error.rpc_code() != mcp_error::unsupported_version) return nullptr;
+    const JsonObject* data = error.data().if_object();
+    return data ? detail::array_member(*data, "supported") : nullptr;
+}
+
+bool offers_stateless(const std::exception_ptr& failure) {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const McpError& error) {
+        const JsonArray* versions = offered_versions(error);
+        return versions && std::ranges::any_of(*versions, [](const Json& version) {
+                   return version.is_string() && is_stateless_mcp_version(version.get_string());
+               });
+    } catch (...) {
+        return false;
+    }
+}
+
 /// Returns true if a server that has refused `server/discover` may be of the era with sessions.
 bool may_have_sessions(const std::exception_ptr& failure) {
     try {
         std::rethrow_exception(failure);
     } catch (const McpError& error) {
-        if (error.rpc_code() != mcp_error::unsupported_version) return true;
-        const JsonObject* data = error.data().if_object();
-        const JsonArray* versions = data ? detail::array_member(*data, "supported") : nullptr;
-        if (!versions) return true;
-        return std::ranges::any_of(*versions, [](const Json& version) {
+        const JsonArray* versions = offered_versions(error);
+        return !versions || std::ranges::any_of(*versions, [](const Json& version) {
             return version.is_string() && is_session_mcp_version(version.get_string());
         });
     } catch (const McpRefused& error) {
         return error.status() >= 400 && error.status() < 500 && error.status() != 407;
     } catch (const TimeoutError& error) {
         return (error.timeout)() == "server/discover";
-    } catch (const std::exception&) {
+    } catch (...) {
         return false;
     }
 }
@@ -200,25 +226,26 @@ Task<> McpClient::State::ensure_connected() {
 
 Task<> McpClient::State::agree() {
     co_await transport->open(weak_from_this());
-    info = McpServerInfo();
-    const bool is_fixed = options.version.has_value();
-    if (!is_fixed || is_stateless_mcp_version(*options.version)) {
-        const Outcome<> discovered = co_await outcome_of(discover());
-        if (discovered.ok() && !info.version.empty()) co_return;
-        if (!discovered.ok()) {
-            std::exception_ptr failure;
-            try {
-                discovered.rethrow();
-            } catch (...) {
-                failure = std::current_exception();
-            }
-            if (is_fixed || is_cancellation(failure) || !may_have_sessions(failure))
+    const bool may_probe = !options.version || is_stateless_mcp_version(*options.version);
+    const bool may_initialize = !options.version || !may_probe;
+    // The second attempt is for a server that has answered "not this version, but the newest one": to the first request whatever it
+    // was, or to `initialize` because the answer to the probe came too late.
+    for (int attempt = 0;; ++attempt) {
+        info = McpServerInfo();
+        std::exception_ptr failure;
+        if (may_probe) {
+            failure = failure_in(co_await outcome_of(discover()));
+            if (!failure && !info.version.empty()) co_return;
+            if (failure && attempt == 0 && offers_stateless(failure)) continue;
+            if (failure && (!may_initialize || !may_have_sessions(failure)))
                 std::rethrow_exception(failure);
-        } else if (is_fixed) {
-            throw Error(ErrorCode::unsupported, about("does not speak " + *options.version + "."));
+            if (!may_initialize)
+                throw Error(ErrorCode::unsupported, about("does not speak " + *options.version + "."));
         }
+        failure = failure_in(co_await outcome_of(initialize()));
+        if (!failure) co_return;
+        if (attempt > 0 || !may_probe || !offers_stateless(failure)) std::rethrow_exception(failure);
     }
-    co_await initialize();
 }
 
 /// Leaves `info` empty if the server lists no version without sessions.

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/log.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/lower_case.hpp>
@@ -22,6 +23,8 @@ namespace {
 constexpr int max_redirects = 3;
 constexpr std::size_t max_refusal_bytes = 64 * 1024;
 constexpr auto goodbye_limit = std::chrono::seconds(2);
+/// How long a connection waits for the stream of notifications.
+constexpr auto stream_wait = std::chrono::seconds(1);
 constexpr std::string_view session_header = "Mcp-Session-Id";
 constexpr std::string_view version_header = "MCP-Protocol-Version";
 
@@ -200,14 +203,16 @@ bool is_event_stream(const HttpResponse& response) {
         .starts_with("text/event-stream");
 }
 
-/// Continues a stream at the last event (the era with sessions). Returns nothing if that stream has ended too.
-Task<std::optional<RpcMessage>> resume_events(EndpointPtr self, std::int64_t id,
-                                              StreamPlace* place) {
+/// Continues a stream at the last event (the era with sessions). Returns nothing if that stream has ended too. Sets `opened` when
+/// the server has answered.
+Task<std::optional<RpcMessage>> resume_events(EndpointPtr self, std::int64_t id, StreamPlace* place,
+                                              AsyncEvent* opened = nullptr) {
     co_await self->runtime->clock->sleep_for(place->retry_delay);
     HttpRequest request = self->prepared("GET");
     request.headers.set("accept", "text/event-stream");
     if (!place->last_event_id.empty()) request.headers.set("Last-Event-ID", place->last_event_id);
     HttpResponse response = co_await exchange(self, std::move(request));
+    if (opened) opened->set();
     if (response.status != 200 || !is_event_stream(response)) {
         throw McpRefused(response.status, self->about("does not continue its stream of events."));
     }
@@ -242,14 +247,15 @@ Task<RpcMessage> read_stream(EndpointPtr self, HttpResponse response, std::int64
 }
 
 /// Reads the notifications that a server of the era with sessions sends outside of requests. Servers need not have that stream.
-Task<> listen(EndpointPtr self) {
+Task<> listen(EndpointPtr self, std::shared_ptr<AsyncEvent> opened) {
     StreamPlace place;
     place.retry_delay = std::chrono::nanoseconds::zero();
     for (int failures = 0; failures <= self->options.max_retries;) {
         place.has_progressed = false;
         place.bytes = 0;
-        Task<std::optional<RpcMessage>> reading = resume_events(self, 0, &place);
+        Task<std::optional<RpcMessage>> reading = resume_events(self, 0, &place, opened.get());
         const Outcome<std::optional<RpcMessage>> read = co_await outcome_of(std::move(reading));
+        opened->set();
         try {
             read.rethrow();
         } catch (const McpRefused&) {
@@ -340,7 +346,13 @@ public:
         const EndpointPtr self = endpoint_;
         const bool is_ready = method == "notifications/initialized";
         co_await post_notification(self, rpc_notification(std::move(method), std::move(params)));
-        if (is_ready && self->background) self->background->spawn(listen(self));
+        if (!is_ready || !self->background) co_return;
+        // Servers drop what they send before the stream is open. Some answer only when they have something to send.
+        const auto opened = std::make_shared<AsyncEvent>();
+        self->background->spawn(listen(self, opened));
+        Task<> limited = with_timeout(*self->runtime->clock, stream_wait, opened->wait(), "stream");
+        const Outcome<> waited = co_await outcome_of(std::move(limited));
+        (void)waited;
     }
 
     void use_version(std::string_view version) override { endpoint_->version = version; }
