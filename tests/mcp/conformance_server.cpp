@@ -20,7 +20,8 @@ namespace {
 using namespace cubepi;
 
 const std::string red_pixel =
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg"
+    "==";
 
 Task<std::string> report_progress(JsonObject, ToolContext& ctx) {
     for (const int progress : {0, 50, 100}) {
@@ -47,7 +48,8 @@ ToolList tools() {
     list.push_back(tool<JsonObject>("test_error_handling", "Fails.", [](JsonObject) {
         return AgentToolResult::error("This tool intentionally returns an error for testing");
     }));
-    list.push_back(tool<JsonObject>("test_tool_with_progress", "Reports progress.", report_progress));
+    list.push_back(
+        tool<JsonObject>("test_tool_with_progress", "Reports progress.", report_progress));
     return list;
 }
 

@@ -240,11 +240,13 @@ Task<> McpClient::State::agree() {
             if (failure && (!may_initialize || !may_have_sessions(failure)))
                 std::rethrow_exception(failure);
             if (!may_initialize)
-                throw Error(ErrorCode::unsupported, about("does not speak " + *options.version + "."));
+                throw Error(ErrorCode::unsupported,
+                            about("does not speak " + *options.version + "."));
         }
         failure = failure_in(co_await outcome_of(initialize()));
         if (!failure) co_return;
-        if (attempt > 0 || !may_probe || !offers_stateless(failure)) std::rethrow_exception(failure);
+        if (attempt > 0 || !may_probe || !offers_stateless(failure))
+            std::rethrow_exception(failure);
     }
 }
 

@@ -1,3 +1,6 @@
+#include <chrono>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -6,8 +9,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/task_scope.hpp>
 #include <cubepi/mcp/client.hpp>
 #include <cubepi/mcp/http_transport.hpp>
 #include <cubepi/schema/json_text.hpp>

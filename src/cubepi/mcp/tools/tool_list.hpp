@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include <cubepi/mcp/client.hpp>
 
