@@ -11,8 +11,8 @@ help:  ## this list
 
 demo:  ## build the program and watch it work, offline, in about a minute
 	@tools/setup build
-	@tools/build release --target cubepi_app
-	@build/release/bin/cubepi demo
+	@tools/build demo --target cubepi_app
+	@build/demo/bin/cubepi demo
 
 build:  ## build everything for development (build/dev)
 	@tools/setup all

@@ -39,7 +39,7 @@ struct ChatCommand {
     bool for_pipes = false;  ///< also accepted from a pipe
 };
 
-constexpr std::array<ChatCommand, 15> commands{{
+constexpr std::array<ChatCommand, 16> commands{{
     {"new", "", "start a new session; the current one stays saved", ChatAction::new_session},
     {"model", "[ID]", "list the models, or switch to another", std::nullopt},
     {"status", "", "model, session, directory, context, rules, background commands",
@@ -54,6 +54,7 @@ constexpr std::array<ChatCommand, 15> commands{{
     {"compact", "[TEXT]", "summarize the older messages for the model; TEXT matters", std::nullopt},
     {"rules", "[remove N]", "what tools may do without asking; withdraw a rule",
      ChatAction::permissions},
+    {"hooks", "", "list your commands that run around calls and prompts", std::nullopt},
     {"stop", "", "stop the answer (Esc, Ctrl-C)", ChatAction::stop, true},
     {"help", "", "keys and commands (also help, ?)", ChatAction::help, false, true},
     {"quit", "", "leave (also exit, quit, Ctrl-D)", ChatAction::quit, false, true},

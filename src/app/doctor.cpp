@@ -242,6 +242,14 @@ void show_environment(const Report& report, const ConfigFile& config) {
     report.plain(text);
 }
 
+/// Lists the commands of the user that run around calls and prompts.
+void show_hooks(const Report& report, const ConfigFile& config) {
+    for (const bub::CommandHook& hook : config.hooks) {
+        const std::string of = hook.matcher.empty() ? "" : " " + hook.matcher;
+        report.plain("hook at " + std::string(to_string(hook.point)) + of + ": " + hook.command);
+    }
+}
+
 ModelSources check_settings(const Report& report) {
     report.title("Configuration");
     const ConfigFile config = check_config(report);
@@ -255,6 +263,7 @@ ModelSources check_settings(const Report& report) {
         if (value && *value) report.plain(std::string(name) + ": " + host_of(value));
     }
     show_environment(report, config);
+    show_hooks(report, config);
     check_bub(report, sources.bub);
     show_in_use(report, sources);
     return sources;

@@ -108,6 +108,10 @@ gateway for each session. false by default.
 The share of the context window at which older messages are summarized for the model, 0.8; the model that writes the summary, or
 "provider": a provider that can compacts the conversation itself.
 .TP
+.B hooks
+Commands of yours that run around calls of tools and prompts, by event (PreToolUse, PostToolUse, UserPromptSubmit, Stop, Notification) a list
+of {matcher, hooks: [{command, timeout}]}. Each reads JSON from standard input; exit status 2 blocks.
+.TP
 .B first_byte_timeout, idle_timeout
 Seconds until an answer begins, and between its parts; 120, or 1800 for a server on this machine.
 .TP

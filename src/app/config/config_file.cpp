@@ -29,7 +29,7 @@ std::string variable(const char* name) {
     return value ? value : "";
 }
 
-constexpr std::array<std::string_view, 25> known_keys{"provider",
+constexpr std::array<std::string_view, 26> known_keys{"provider",
                                                       "model",
                                                       "base_url",
                                                       "api_key",
@@ -53,6 +53,7 @@ constexpr std::array<std::string_view, 25> known_keys{"provider",
                                                       "memory",
                                                       "compact_at",
                                                       "compact_model",
+                                                      "hooks",
                                                       "todos"};
 constexpr std::array<std::string_view, 6> provider_keys{"type",        "base_url", "api_key",
                                                         "api_key_env", "model",    "thinking_tag"};
@@ -219,6 +220,54 @@ EnvironmentPolicy read_environment(const std::filesystem::path& path, const YAML
     return policy;
 }
 
+/// Reads the hooks of one matcher, in the form of codex and Claude Code.
+void read_hook_group(const std::filesystem::path& path, const YAML::Node& group,
+                     bub::HookPoint point, std::vector<bub::CommandHook>& hooks) {
+    constexpr std::array<std::string_view, 2> group_keys{"matcher", "hooks"};
+    constexpr std::array<std::string_view, 3> hook_keys{"type", "command", "timeout"};
+    const YAML::Node commands = group.IsMap() ? group["hooks"] : YAML::Node();
+    if (!commands || !commands.IsSequence())
+        refuse(path, group.Mark().line,
+               "a hook is a mapping of matcher and hooks, a list of {command, timeout}");
+    refuse_others(path, group, group_keys);
+    for (const YAML::Node& one : commands) {
+        if (!one.IsMap()) refuse(path, one.Mark().line, "a hook needs a command");
+        refuse_others(path, one, hook_keys);
+        const std::string type = text(path, one, "type");
+        if (!type.empty() && type != "command")
+            refuse(path, one.Mark().line, "hooks of the type '" + type + "' are not supported");
+        bub::CommandHook hook{point, text(path, group, "matcher"), text(path, one, "command")};
+        if (const auto limit = seconds(path, one, "timeout")) hook.timeout = *limit;
+        try {
+            bub::check_command_hook(hook);
+        } catch (const Error& error) {
+            refuse(path, one.Mark().line, error.what());
+        }
+        hooks.push_back(std::move(hook));
+    }
+}
+
+std::vector<bub::CommandHook> read_hooks(const std::filesystem::path& path,
+                                         const YAML::Node& node) {
+    std::vector<bub::CommandHook> hooks;
+    if (!node || node.IsNull()) return hooks;
+    if (!node.IsMap())
+        refuse(path, node.Mark().line, "hooks must be a mapping of PreToolUse and other events");
+    for (const auto& entry : node) {
+        const std::string name = entry.first.Scalar();
+        const std::optional<bub::HookPoint> point = bub::hook_point(name);
+        if (!point)
+            refuse(path, entry.first.Mark().line,
+                   "'" + name +
+                       "' is not an event of hooks: PreToolUse, PostToolUse, UserPromptSubmit, "
+                       "Stop or Notification");
+        if (!entry.second.IsSequence())
+            refuse(path, entry.second.Mark().line, "the hooks of " + name + " must be a list");
+        for (const YAML::Node& group : entry.second) read_hook_group(path, group, *point, hooks);
+    }
+    return hooks;
+}
+
 TraceSettings read_trace(const std::filesystem::path& path, const YAML::Node& node) {
     TraceSettings settings;
     if (!node || node.IsNull()) return settings;
@@ -275,6 +324,7 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
         refuse(path, todos.Mark().line, "todos must be true or false");
     config.allow = texts(path, node, "allow", "rules");
     config.environment = read_environment(path, node["environment"]);
+    config.hooks = read_hooks(path, node["hooks"]);
     config.fallback_models = texts(path, node, "fallback_models", "models");
     config.database = read_database(path, node);
     config.model_timeout = seconds(path, node, "model_timeout");

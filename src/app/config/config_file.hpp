@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <bub/builtin/command_hooks.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/process/environment.hpp>
 #include <cubepi/workspace/tool_rules.hpp>
@@ -59,6 +60,7 @@ bool has_password(const std::string& url);
 ///     memory: true                   # the tool memory, with notes for later conversations
 ///     todos: false                   # the model does not write to-do lists
 ///     allow: ["shell: ls *"]         # what tools may do without asking
+///     hooks: {PreToolUse: [{matcher: shell, hooks: [{command: ~/bin/check, timeout: 10}]}]}   # commands of the user
 ///     environment: {inherit: all, exclude: [], include: []}   # environment variables of commands
 ///     trace: {directory: ~/traces, content: true}   # or a directory: trace files of all turns
 ///     database: postgres://me@db.example/agents   # sessions are stored there instead of in files
@@ -88,6 +90,7 @@ struct ConfigFile {
     std::string compact_model = {};
     bool todos = true;  ///< the model may write to-do lists
     std::vector<std::string> allow = {};
+    std::vector<bub::CommandHook> hooks = {};
     EnvironmentPolicy environment = {};  ///< of commands
     TraceSettings trace = {};            ///< use trace_settings()
     std::string database = {};           ///< use tape_place()

@@ -229,6 +229,32 @@ TEST_F(ConfigFileTest, LimitsAndFallbacks_AreReadAndChecked) {
     }
 }
 
+TEST_F(ConfigFileTest, D142_Hooks_HaveTheFormOfOtherAgents) {
+    write(
+        "hooks: {\n"
+        "  \"PreToolUse\": [{\"matcher\": \"shell|edit\", \"hooks\": [\n"
+        "    {\"type\": \"command\", \"command\": \"check\", \"timeout\": 5},\n"
+        "    {\"type\": \"command\", \"command\": \"log\"}]}],\n"
+        "  \"Stop\": [{\"hooks\": [{\"command\": \"tests\"}]}]}\n");
+    const std::vector<bub::CommandHook> hooks = read_config(path()).hooks;
+    ASSERT_EQ(hooks.size(), 3u);
+    EXPECT_EQ(hooks[0].point, bub::HookPoint::pre_tool_use);
+    EXPECT_EQ(hooks[0].matcher, "shell|edit");
+    EXPECT_EQ(hooks[0].timeout, std::chrono::seconds(5));
+    EXPECT_EQ(hooks[1].command, "log");
+    EXPECT_EQ(hooks[1].timeout, std::chrono::seconds(60));
+    EXPECT_EQ(hooks[2].point, bub::HookPoint::stop);
+    for (const char* wrong :
+         {"hooks: [a]", "hooks: {Other: []}", "hooks: {Stop: x}", "hooks: {Stop: [x]}",
+          "hooks: {Stop: [{hooks: [{}]}]}", "hooks: {Stop: [{hooks: [{command: ''}]}]}",
+          "hooks: {Stop: [{hooks: [{command: a, timeout: 0}]}]}",
+          "hooks: {Stop: [{hooks: [{command: a, type: prompt}]}]}",
+          "hooks: {PreToolUse: [{matcher: '(', hooks: [{command: a}]}]}"}) {
+        write(wrong);
+        EXPECT_NE(refusal().find("config.yaml:1: "), std::string::npos) << wrong << refusal();
+    }
+}
+
 TEST_F(ConfigFileTest, TraceSetting_MayBeDirectoryOrMapping) {
     write("trace: ~/traces\n");
     EXPECT_EQ(read_config(path()).trace.directory, "~/traces");

@@ -93,6 +93,7 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.loaded_files = plan_.files;
     options.instructions = bub::InstructionScope::user;
     options.environment = plan_.environment;
+    options.command_hooks = plan_.hooks;
     options.shell = plan_.shell;
     options.with_todos = plan_.todos;
     options.commands = commands_;

@@ -468,6 +468,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
         }
     }
     session.environment = command_environment(config, flags.model);
+    session.hooks = config.hooks;
     session.telemetry = std::make_shared<Telemetry>(trace_settings(config.trace));
     session.equip = equipment(flags, config.max_repeated_calls, std::move(tools));
     if (prompter) {

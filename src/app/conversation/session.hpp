@@ -58,6 +58,7 @@ struct SessionPlan {
     bub::LoadedFiles files = {};                  ///< of the project; the notes list them
     std::shared_ptr<TurnPrompter> prompter = {};  ///< as in SessionParts
     EnvironmentPolicy environment = {};           ///< of commands
+    std::vector<bub::CommandHook> hooks = {};     ///< of the user
     ShellOptions shell = {};                      ///< of commands
     bub::MemoryScope memory = bub::MemoryScope::none;
     Equip equip = {};

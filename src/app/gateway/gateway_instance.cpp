@@ -496,6 +496,7 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
     options.environment = command_environment(config_, sources_.flags);
     for (std::string& name : secret_variables(settings_))
         options.environment.hidden.push_back(std::move(name));
+    options.command_hooks = config_.hooks;
     options.questions = sender_policy(settings_);
     options.failure_text = failure_text();
     options.files = settings_.files;

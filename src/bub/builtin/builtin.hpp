@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include <bub/builtin/command_hooks.hpp>
 #include <bub/builtin/project_files.hpp>
 #include <bub/builtin/session_agents.hpp>
 #include <bub/builtin/session_commands.hpp>
@@ -167,6 +168,8 @@ struct BuiltinOptions {
     std::function<void(Envelope message)> deliver_results = {};
     /// Which environment variables commands get, those of operators included.
     cubepi::EnvironmentPolicy environment = {};
+    /// Commands of the user that run at points of each turn. They bind sub-agents too.
+    std::vector<CommandHook> command_hooks = {};
     /// More tools, for the model and as comma commands.
     std::vector<cubepi::AgentTool> tools = {};
     /// Absent: turns do not ask their users. Temporary sessions and subagents never do.

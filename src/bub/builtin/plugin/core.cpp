@@ -47,6 +47,18 @@ BuiltinCore::BuiltinCore(Framework& owner, BuiltinOptions given)
     if (options_.home.empty()) options_.home = default_bub_home();
     if (!options_.commands) options_.commands = std::make_shared<SessionCommands>();
     if (!options_.agents) options_.agents = std::make_shared<SessionAgents>();
+    if (!options_.command_hooks.empty())
+        hooks_ = std::make_shared<const CommandHookTable>(options_.command_hooks);
+}
+
+std::shared_ptr<CommandHooks> BuiltinCore::command_hooks(std::string session_id,
+                                                         std::filesystem::path directory,
+                                                         bool is_subagent) const {
+    if (!hooks_) return nullptr;
+    HookPlace place{std::move(session_id), std::move(directory),
+                    cubepi::child_environment(options_.environment), framework_.runtime(),
+                    is_subagent};
+    return std::make_shared<CommandHooks>(hooks_, std::move(place));
 }
 
 std::filesystem::path BuiltinCore::workspace_of(const TurnState& state) const {

@@ -29,6 +29,10 @@ public:
     const BuiltinOptions& options() const noexcept { return options_; }
     Framework& framework() const noexcept { return framework_; }
     const cubepi::Runtime& runtime() const noexcept { return *framework_.runtime(); }
+    /// Returns the hooks of the user for one turn; null if there are none.
+    std::shared_ptr<CommandHooks> command_hooks(std::string session_id,
+                                                std::filesystem::path directory,
+                                                bool is_subagent) const;
 
     /// Returns the directory in which the turn works.
     std::filesystem::path workspace_of(const TurnState& state) const;
@@ -66,7 +70,8 @@ public:
 private:
     Framework& framework_;
     BuiltinOptions options_;
-    cubepi::BoundModel default_model_;  ///< the configured model, with its fallbacks
+    cubepi::BoundModel default_model_;               ///< the configured model, with its fallbacks
+    std::shared_ptr<const CommandHookTable> hooks_;  ///< null: none
     std::mutex mutex_;
     std::optional<EnvironmentVariables> variables_;  ///< of the plugins
     std::map<std::string, std::shared_ptr<cubepi::Workspace>> workspaces_;

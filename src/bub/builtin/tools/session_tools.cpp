@@ -440,6 +440,17 @@ Task<std::string> spill_read(Tape spilled, SpillReadArgs args) {
     co_return text + "\ncontent:\n" + content;
 }
 
+std::string list_hooks(const BuiltinOptions& options) {
+    std::string text;
+    for (const CommandHook& hook : options.command_hooks) {
+        if (!text.empty()) text += "\n";
+        text += to_string(hook.point);
+        if (!hook.matcher.empty()) text += " " + hook.matcher;
+        text += ": " + hook.command;
+    }
+    return text.empty() ? "no hooks are configured" : text;
+}
+
 /// Returns the tool `spill_read`, which reads long results that Bub stored next to the tape.
 AgentTool spill_read_tool(const Tape& tape) {
     const Tape spilled(tape.store(), sidecar_tape_name(tape.name(), "spill"));
@@ -510,6 +521,11 @@ std::vector<AgentTool> session_tools(std::shared_ptr<BuiltinCore> core, Tape tap
             "reasoning_effort", "Chooses how hard the model thinks.",
             [tape, turn](EffortArgs args) { return choose_effort(tape, turn, std::move(args)); })
             .hidden());
+    tools.push_back(cubepi::tool<NoArgs>("hooks",
+                                         "Lists the commands of the user that run around calls and "
+                                         "prompts.",
+                                         [core](NoArgs) { return list_hooks(core->options()); })
+                        .hidden());
     for (const auto& plugin : core->framework().plugins()) {
         for (const AgentTool& more : plugin->tools) tools.push_back(more);
     }

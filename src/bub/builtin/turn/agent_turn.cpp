@@ -369,6 +369,9 @@ Task<> AgentTurn::start_agent() {
     options.tools = tools(directory);
     if (chosen.with_tools) options.spill = core_->spill(directory);
     options.middleware = core_->framework().interception(plan_.session_id, state_);
+    // Before approvals, which are about the arguments that hooks have changed.
+    hooks_ = core_->command_hooks(plan_.session_id, directory, plan_.is_subagent);
+    if (hooks_) options.middleware.emplace_back(hooks_);
     options.limits.max_turns = chosen.max_steps;
     options.limits.max_repeated_calls = chosen.max_repeated_calls;
     options.reasoning = reasoning_of(state_);
@@ -417,6 +420,12 @@ Task<> AgentTurn::start_agent() {
     agent_->subscribe([this](const cubepi::AgentEvent& event) { return on_agent_event(event); });
     if (chosen.on_agent && !plan_.is_subagent) chosen.on_agent(agent_, occasion);
     cubepi::Message message = user_message_of(prompt_);
+    // A run that continues has its prompt.
+    const bool is_new = !plan_.is_subagent && !plan_.receives_results && !plan_.answer;
+    if (is_new && run_id_.empty()) {
+        const std::string refused = co_await submit(message);
+        if (!refused.empty()) co_return say_and_end(refused);
+    }
     if (!message_id_.empty()) message = std::move(message).with_id(message_id_);
     if (plan_.receives_results) {
         // A run that waits receives the results when it continues.
@@ -487,6 +496,19 @@ void AgentTurn::add_plans(cubepi::AgentOptions& options, std::vector<cubepi::Age
         how.on_end = [this](const cubepi::GoalState& goal) { ended_goal_ = goal; };
         options.middleware.emplace_back(cubepi::GoalMiddleware(std::move(how)));
     }
+}
+
+/// Passes a message of the user to the hooks, which may add context to it. Returns why it is not sent; empty: it is.
+Task<std::string> AgentTurn::submit(cubepi::Message& message) {
+    if (!hooks_) co_return std::string();
+    HookReply reply = co_await hooks_->submit_prompt(message.text());
+    if (reply.blocks) co_return "A hook of the user has blocked the message: " + reply.reason;
+    if (reply.context.empty()) co_return std::string();
+    cubepi::UserMessage more = *message.user();
+    more.content.emplace_back(
+        cubepi::TextContent{"[Context from a hook of the user]\n" + reply.context});
+    message = std::move(more);
+    co_return std::string();
 }
 
 Task<std::string> AgentTurn::system_prompt() {
@@ -578,6 +600,7 @@ Task<> AgentTurn::keep_inherited() {
 Task<> AgentTurn::close() {
     if (!tape_ || std::exchange(closed_, true)) co_return;
     run_.reset();  // aborts the current run, whose last step goes to the tape
+    if (notifying_) co_await notifying_->idle();
     if (agent_) co_await agent_->wait_for_idle();
     agent_.reset();
     tape_.reset();

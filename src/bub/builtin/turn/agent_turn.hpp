@@ -14,6 +14,7 @@
 #include <bub/questions.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/turn_transaction.hpp>
+#include <cubepi/core/task_scope.hpp>
 #include <cubepi/hitl/confirm_tool_calls.hpp>
 #include <cubepi/middleware/goal.hpp>
 #include <cubepi/provider/answer_end.hpp>
@@ -108,6 +109,7 @@ private:
     bool take_results(cubepi::Message& message);
     void end_silently();
     Task<std::string> system_prompt();
+    Task<std::string> submit(cubepi::Message& message);
     Task<> finish();
     void finish_answer(const cubepi::AssistantMessage& answer);
     // Questions to the user (agent_turn_questions.cpp).
@@ -156,6 +158,8 @@ private:
     bool closed_ = false;
     std::shared_ptr<TurnTransaction> fork_;  ///< null: inherited
     std::shared_ptr<cubepi::Agent> agent_;
+    std::shared_ptr<CommandHooks> hooks_;  ///< of the user; null: none
+    std::unique_ptr<cubepi::BackgroundScope> notifying_;
     cubepi::TraceAttachment trace_;
     cubepi::MeterAttachment meter_;
     std::optional<cubepi::AgentRun> run_;

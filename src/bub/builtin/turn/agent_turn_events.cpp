@@ -9,6 +9,7 @@
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/lower_case.hpp>
+#include <cubepi/core/task_scope.hpp>
 #include <cubepi/schema/json_text.hpp>
 
 // Converts messages of a session to messages of the agent and passes them on; converts the agent's events to events of the turn and entries
@@ -190,12 +191,28 @@ Task<> AgentTurn::note_compaction(const cubepi::Notice& notice) {
     (void)co_await tape_->append(std::move(entries));
 }
 
+namespace {
+
+Task<> notify(std::shared_ptr<CommandHooks> hooks, std::string question) {
+    (void)co_await hooks->notify(std::move(question));
+}
+
+}  // namespace
+
 /// Runs inside the agent, synchronously with its stored messages.
 Task<> AgentTurn::on_agent_event(cubepi::AgentEvent event) {
     const std::string_view* delta = event.text_delta();
     if (delta && fork_) fork_->add_text(*delta);
     // The answer is a turn of its own: the run does not wait for it.
     if (event.type() == cubepi::AgentEventType::hitl_request && suspends_) (void)agent_->detach();
+    if (const auto* asked = event.get_if<cubepi::HitlRequestEvent>(); asked && hooks_) {
+        if (!notifying_) {
+            const cubepi::Executor executor = co_await cubepi::this_executor;
+            notifying_ = std::make_unique<cubepi::BackgroundScope>(
+                executor, [](const std::exception_ptr&) {});
+        }
+        notifying_->spawn(notify(hooks_, question_text(asked->request)));
+    }
     const auto* reported = event.get_if<cubepi::NoticeEvent>();
     if (reported && reported->notice.code == "compaction")
         co_await note_compaction(reported->notice);
@@ -212,6 +229,10 @@ Task<> AgentTurn::on_agent_event(cubepi::AgentEvent event) {
             const Prompt prompt =
                 co_await core_->framework().build_prompt(shared, plan_.session_id, state_);
             cubepi::Message message = user_message_of(prompt);
+            if (const std::string refused = co_await submit(message); !refused.empty()) {
+                repeat(refused);
+                continue;
+            }
             std::string id = is_temporary(plan_.session_id) ? std::string() : input_id_of(*shared);
             if (!id.empty()) message = std::move(message).with_id(std::move(id));
             agent_->steer(std::move(message));
