@@ -406,7 +406,7 @@ private:
 
 std::unique_ptr<McpTransport> mcp_http_transport(McpHttpOptions options,
                                                  std::shared_ptr<const Runtime> runtime) {
-    if (detail::url_origin(options.url).empty()) {
+    if (detail::mcp_url_origin(options.url).empty()) {
         throw Error(ErrorCode::invalid_argument, "The URL of the MCP server " + options.server +
                                                      " must begin with http:// or https://.");
     }

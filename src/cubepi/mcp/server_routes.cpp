@@ -55,7 +55,7 @@ std::string origin_problem(const McpRouteOptions& options, const HttpServerReque
     if (!origin) return {};
     if (std::ranges::find(options.allowed_origins, *origin) != options.allowed_origins.end())
         return {};
-    const std::string normal = detail::url_origin(*origin);
+    const std::string normal = detail::mcp_url_origin(*origin);
     const std::size_t host = normal.find("://");
     const bool is_local = host != std::string::npos && is_local_host(normal.substr(host + 3));
     return is_local ? std::string() : std::string("This origin is not accepted.");

@@ -6,7 +6,7 @@
 
 namespace cubepi::detail {
 
-std::string url_origin(std::string_view url) {
+std::string mcp_url_origin(std::string_view url) {
     const std::size_t scheme_end = url.find("://");
     if (scheme_end == std::string_view::npos) return {};
     const std::string scheme = lower_case(url.substr(0, scheme_end));
@@ -20,12 +20,12 @@ std::string url_origin(std::string_view url) {
 }
 
 std::optional<std::string> same_origin_url(std::string_view url, std::string_view location) {
-    const std::string origin = url_origin(url);
+    const std::string origin = mcp_url_origin(url);
     if (origin.empty() || location.find_first_of("\\ \t\r\n") != std::string_view::npos)
         return std::nullopt;
     if (location.starts_with('/') && !location.starts_with("//"))
         return origin + std::string(location);
-    if (url_origin(location) == origin) return std::string(location);
+    if (mcp_url_origin(location) == origin) return std::string(location);
     return std::nullopt;
 }
 

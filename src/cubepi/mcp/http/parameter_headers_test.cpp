@@ -85,10 +85,10 @@ TEST(McpHeaders, Arguments_AreRepeatedAndCompared) {
 }
 
 TEST(McpOrigin, Redirects_StayAtTheOrigin) {
-    EXPECT_EQ(url_origin("HTTPS://Host:8443/mcp"), "https://host:8443");
-    EXPECT_EQ(url_origin("ftp://host/"), "");
-    EXPECT_EQ(url_origin("http://user@host/"), "");
-    EXPECT_EQ(url_origin("http:///x"), "");
+    EXPECT_EQ(mcp_url_origin("HTTPS://Host:8443/mcp"), "https://host:8443");
+    EXPECT_EQ(mcp_url_origin("ftp://host/"), "");
+    EXPECT_EQ(mcp_url_origin("http://user@host/"), "");
+    EXPECT_EQ(mcp_url_origin("http:///x"), "");
     const std::string url = "https://host/mcp";
     EXPECT_EQ(same_origin_url(url, "/mcp/"), "https://host/mcp/");
     EXPECT_EQ(same_origin_url(url, "https://HOST/x"), "https://HOST/x");
