@@ -14,8 +14,8 @@
 
 namespace cubepi::app {
 
-/// The MCP servers of a conversation. They are connected in the background: one that is slow, broken or gone delays nothing, and
-/// is reported once. Used on one executor.
+/// The MCP servers of a conversation. They are connected in the background: one that is slow, broken or gone delays the start by the
+/// limit of start() at most, no turn at all, and is reported once. Used on one executor.
 ///
 /// Their tools are `irreversible` for approvals, so that each call is asked about and no answer allows later ones: a server may
 /// change what a tool does.

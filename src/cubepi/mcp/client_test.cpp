@@ -1,3 +1,4 @@
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -49,6 +50,12 @@ TEST(McpClient, UnansweredProbe_FallsBackToInitialize) {
     FakeServer server("2025-06-18,deaf");
     server.client.probe_timeout = std::chrono::milliseconds(50);
     EXPECT_EQ(run(server.start()->connect()).version, "2025-06-18");
+}
+
+TEST(McpClient, LateAnswerToProbe_LeadsBackToIt) {
+    FakeServer server("modern,late");
+    server.client.probe_timeout = std::chrono::seconds(1);
+    EXPECT_EQ(run(server.start()->connect()).version, "2026-07-28");
 }
 
 TEST(McpClient, UnknownVersion_IsRejected) {

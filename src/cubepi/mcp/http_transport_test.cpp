@@ -220,6 +220,31 @@ TEST(McpHttp, EndedStreamWithoutId_FailsTheCall) {
     EXPECT_THAT(failure_of(server), HasSubstr("ended the stream without a response"));
 }
 
+TEST(McpHttp, RefusedVersionThatIsOffered_IsTriedAgain) {
+    WebServer server;
+    int probes = 0;
+    server.replies["server/discover"] = [&probes](const HttpRequest&, const Json& id) {
+        if (++probes == 1) {
+            return MemoryResponse(400,
+                                  R"({"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no",
+                         "data":{"supported":["2026-07-28"],"requested":"2026-07-28"}}})");
+        }
+        return WebServer::json(id, R"({"supportedVersions":["2026-07-28"],"capabilities":{}})");
+    };
+    EXPECT_EQ(server.go(server.client()->connect()).version, "2026-07-28");
+    EXPECT_EQ(probes, 2);
+}
+
+TEST(McpHttp, ServerOfAnotherEra_IsNotInitialized) {
+    WebServer server;
+    server.replies["server/discover"] = [](const HttpRequest&, const Json&) {
+        return MemoryResponse(400, R"({"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no",
+            "data":{"supported":["2030-01-01"],"requested":"2026-07-28"}}})");
+    };
+    EXPECT_THAT(failure_of(server), HasSubstr("-32022"));
+    EXPECT_EQ(server.requests.size(), 1U);
+}
+
 TEST(McpHttp, ErrorInRefusal_IsTheServersError) {
     WebServer server;
     server.be_modern();

@@ -295,11 +295,12 @@ public:
         const Clock::time_point now = runtime_->clock->now();
         if (failed_starts_ > 0 && now < next_start_) {
             const auto wait = std::chrono::ceil<std::chrono::seconds>(next_start_ - now);
-            throw Error(ErrorCode::unavailable,
-                        "The MCP server " + options_.server + " has ended " +
-                            std::to_string(failed_starts_) +
-                            " times in a row; the next start is possible in " +
-                            std::to_string(wait.count()) + " s.");
+            const std::string times =
+                failed_starts_ == 1 ? std::string() : std::to_string(failed_starts_) + " times ";
+            throw Error(ErrorCode::unavailable, "The MCP server " + options_.server + " failed " +
+                                                    times +
+                                                    "to start; the next start is possible in " +
+                                                    std::to_string(wait.count()) + " s.");
         }
         co_await close();
         count_start();

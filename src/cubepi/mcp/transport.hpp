@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/http_transport.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/mcp/json_rpc.hpp>
