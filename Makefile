@@ -4,7 +4,7 @@ prefix := $(patsubst ~/%,$(HOME)/%,$(PREFIX))
 jobs := $(or $(JOBS),$(shell nproc))
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help demo build quick test check fuzz attack soak bench lint format docs install deb clean
+.PHONY: help demo build quick test check fuzz attack soak bench lint format docs install deb wheel clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -68,6 +68,11 @@ deb:  ## Debian packages of library and program, in build/packages
 	@tools/setup build
 	@tools/build release
 	@cd build/release && cpack -G DEB -B ../packages
+
+wheel:  ## a Python wheel and an npm package of the program, in build/packages
+	@tools/setup all
+	@tools/build release --target cubepi_app
+	@tools/package build/release/bin/cubepi build/packages
 
 clean:  ## remove everything that was built
 	rm -rf build

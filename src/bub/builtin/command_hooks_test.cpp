@@ -127,7 +127,7 @@ TEST_F(Hooks, D142_JsonAnswer_DeniesOrEdits) {
     EXPECT_TRUE(contains(request(), "not now"));
 }
 
-TEST_F(Hooks, D142_AfterACall_ObjectionIsPartOfTheResult) {
+TEST_F(Hooks, D142_AfterACall_ResultHasObjection) {
     hook(HookPoint::post_tool_use, "cat > input; echo run the tests >&2; exit 2");
     hook(HookPoint::post_tool_use, "exit 9");
     start({calling("note"), says("done")});
