@@ -274,11 +274,13 @@ Task<> post_notification(EndpointPtr self, RpcMessage notification) {
     (void)co_await std::move(sending);
 }
 
-/// Withdraws a request that ends without a response. Without sessions, closing the exchange does that.
+/// Withdraws a request that ends without a response, because it is cancelled. Without sessions, closing the exchange does that. A
+/// request that is destroyed with its event loop is not withdrawn.
 struct Withdrawal {
     EndpointPtr endpoint;
     std::int64_t id;
     bool is_answered = false;
+    int exceptions = std::uncaught_exceptions();
 
     Withdrawal(EndpointPtr its_endpoint, std::int64_t its_id)
         : endpoint(std::move(its_endpoint)), id(its_id) {}
@@ -286,7 +288,8 @@ struct Withdrawal {
     Withdrawal& operator=(const Withdrawal&) = delete;
     ~Withdrawal() {
         const bool has_session = is_session_mcp_version(endpoint->version);
-        if (is_answered || !has_session || !endpoint->background) return;
+        const bool is_cancelled = std::uncaught_exceptions() > exceptions;
+        if (is_answered || !is_cancelled || !has_session || !endpoint->background) return;
         try {
             JsonObject params;
             params["requestId"] = id;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <exception>
 #include <map>
 #include <optional>
 #include <utility>
@@ -267,18 +268,21 @@ struct Ending {
     }
 };
 
-/// Withdraws a request that ends without a response.
+/// Withdraws a request that ends without a response, because it is cancelled. One that is destroyed with its event loop is not.
 struct Withdrawal {
     ConnectionPtr connection;
     std::int64_t id;
     bool is_cancellable;
+    int exceptions = std::uncaught_exceptions();
 
     Withdrawal(ConnectionPtr its_connection, std::int64_t its_id, bool cancellable)
         : connection(std::move(its_connection)), id(its_id), is_cancellable(cancellable) {}
     Withdrawal(const Withdrawal&) = delete;
     Withdrawal& operator=(const Withdrawal&) = delete;
     ~Withdrawal() {
-        if (connection->pending.erase(id) == 0 || connection->is_over || !is_cancellable) return;
+        const bool is_cancelled = std::uncaught_exceptions() > exceptions;
+        if (connection->pending.erase(id) == 0 || connection->is_over) return;
+        if (!is_cancelled || !is_cancellable) return;
         JsonObject params;
         params["requestId"] = id;
         connection->send(rpc_notification("notifications/cancelled", std::move(params)));
