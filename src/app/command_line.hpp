@@ -85,6 +85,17 @@ struct DatabaseArguments {
     bool json = false;
 };
 
+/// The arguments of `cubepi mcp`.
+struct McpArguments {
+    enum class What : std::uint8_t { list, check, call, serve };
+    What what = What::list;
+    std::string server = {};     ///< check, call: its name; empty: all
+    std::string tool = {};       ///< call: as the server names it
+    std::string arguments = {};  ///< call: a JSON object; empty: none
+    bool json = false;
+    bool yes = false;  ///< serve: all calls are allowed
+};
+
 /// The arguments of `cubepi gateway`.
 struct GatewayArguments {
     enum class What : std::uint8_t {
@@ -173,6 +184,7 @@ enum class Verb {
     tape,
     trace,
     db,
+    mcp,
     gateway,
     completion,
     complete,
@@ -192,6 +204,7 @@ struct CommandLine {
     TapeArguments tape = {};
     TraceArguments trace = {};
     DatabaseArguments db = {};
+    McpArguments mcp = {};
     GatewayArguments gateway = {};
     InboxArguments inbox = {};
     LogFlags log = {};

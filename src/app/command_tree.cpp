@@ -457,6 +457,7 @@ void add_commands(CLI::App& app, CommandLine& line, const std::vector<bub::CliCo
     add_session_commands(app, line);
     add_inbox_commands(app, line);
     add_record_commands(app, line);
+    add_mcp_commands(app, line);
     add_gateway_commands(app, line);
     add_help_commands(app, line);
     add_internal_commands(app, line);

@@ -25,6 +25,7 @@
 #include "conversation/tool_approval.hpp"
 #include "failure.hpp"
 #include "gateway/gateway_findings.hpp"
+#include "mcp/mcp_settings.hpp"
 #include "models.hpp"
 #include "process.hpp"
 #include "program.hpp"
@@ -250,6 +251,17 @@ void show_hooks(const Report& report, const ConfigFile& config) {
     }
 }
 
+/// Lists the MCP servers; `cubepi mcp check` connects to them.
+void show_mcp_servers(const Report& report) {
+    try {
+        for (const McpServerSettings& server : configured_mcp_servers(config_path()))
+            report.plain("MCP server " + server.name + ": " + server.place() +
+                         (server.disabled ? " (disabled)" : ""));
+    } catch (const Error& error) {
+        report.problem(error.what(), "");
+    }
+}
+
 ModelSources check_settings(const Report& report) {
     report.title("Configuration");
     const ConfigFile config = check_config(report);
@@ -264,6 +276,7 @@ ModelSources check_settings(const Report& report) {
     }
     show_environment(report, config);
     show_hooks(report, config);
+    show_mcp_servers(report);
     check_bub(report, sources.bub);
     show_in_use(report, sources);
     return sources;

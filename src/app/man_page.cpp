@@ -112,6 +112,10 @@ The share of the context window at which older messages are summarized for the m
 Your own commands that run around calls of tools and prompts, by event (PreToolUse, PostToolUse, UserPromptSubmit, Stop, Notification) a list
 of {matcher, hooks: [{command, timeout}]}. Each reads JSON from standard input; exit status 2 blocks.
 .TP
+.B mcp
+MCP servers by name, whose tools the chat and run may use after approval: {command, args, env, cwd} of a program, or {url, headers};
+disabled: true leaves one out. ${NAME} in values of env and headers is a variable of the environment. See mcp.
+.TP
 .B first_byte_timeout, idle_timeout
 Seconds until an answer begins, and between its parts; 120, or 1800 for a server on this machine.
 .TP

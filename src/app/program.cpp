@@ -72,6 +72,7 @@ int dispatch(const CommandLine& line) {
         case Verb::tape: return tape_command(line);
         case Verb::trace: return trace_command(line);
         case Verb::db: return db_command(line);
+        case Verb::mcp: return mcp_command(line);
         case Verb::gateway: return gateway_command(line);
         case Verb::completion: return completion_command(line);
         case Verb::man_page: return man_page_command();

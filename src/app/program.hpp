@@ -46,6 +46,7 @@ int inbox_command(const CommandLine& line);
 int tape_command(const CommandLine& line);
 int trace_command(const CommandLine& line);
 int db_command(const CommandLine& line);
+int mcp_command(const CommandLine& line);
 int gateway_command(const CommandLine& line);
 /// `inbox` with --gateway.
 int gateway_inbox(const CommandLine& line);
@@ -58,6 +59,9 @@ int man_page_command();
 /// Shows or changes the tables of a database. Returns the exit status. Throws Error for wrong arguments, CheckpointerError for a
 /// database that cannot be used.
 int use_database(const DatabaseArguments& arguments, std::ostream& out, std::ostream& err);
+
+/// Lists, checks, calls or is an MCP server. Returns the exit status. Throws Error for wrong arguments, and for a server that fails a call.
+int use_mcp(const McpArguments& arguments, std::ostream& out, std::ostream& err);
 
 /// Shows the contents of tapes; never changes them. Returns the exit status.
 int show_tapes(const TapeArguments& arguments, std::ostream& out, std::ostream& err);

@@ -29,7 +29,7 @@ std::string variable(const char* name) {
     return value ? value : "";
 }
 
-constexpr std::array<std::string_view, 26> known_keys{"provider",
+constexpr std::array<std::string_view, 27> known_keys{"provider",
                                                       "model",
                                                       "base_url",
                                                       "api_key",
@@ -54,6 +54,7 @@ constexpr std::array<std::string_view, 26> known_keys{"provider",
                                                       "compact_at",
                                                       "compact_model",
                                                       "hooks",
+                                                      "mcp",
                                                       "todos"};
 constexpr std::array<std::string_view, 6> provider_keys{"type",        "base_url", "api_key",
                                                         "api_key_env", "model",    "thinking_tag"};

@@ -67,6 +67,7 @@ inline constexpr std::string_view compacted_by_provider = "provider";
 ///     environment: {inherit: all, exclude: [], include: []}   # environment variables of commands
 ///     trace: {directory: ~/traces, content: true}   # or a directory: trace files of all turns
 ///     database: postgres://me@db.example/agents   # sessions are stored there instead of in files
+///     mcp: {git: {command: uvx, args: [mcp-server-git]}}   # MCP servers (McpServerSettings)
 ///     gateway: {threads: 4}          # settings of `cubepi gateway` (GatewaySettings)
 ///     plugins: {name: ...}           # settings of plugins
 struct ConfigFile {

@@ -38,6 +38,7 @@
 #include "../config/endpoint.hpp"
 #include "../config/model_sources.hpp"
 #include "../config/paths.hpp"
+#include "../mcp/mcp_hub.hpp"
 #include "../saved_sessions.hpp"
 #include "../shell_quoting.hpp"
 #include "../terminal/console.hpp"
@@ -106,6 +107,7 @@ struct Toolbox {
     std::shared_ptr<QuestionHost> host = {};  ///< null: the user cannot be asked
     bool suspends = false;  ///< requests are stored with the session, and the run is suspended
     ToolApproval::Options approval_options = {};
+    std::shared_ptr<McpHub> servers = {};  ///< null: none are configured
 };
 
 /// Adds approvals whose requests are stored with the session of this agent.
@@ -161,6 +163,9 @@ void add_tools(AgentOptions& options, const bub::TurnContext& turn, const Toolbo
     std::shared_ptr<ShellSessions> commands = turn.state.service<ShellSessions>();
     for (AgentTool& tool : standard_tools(box.workspace, std::move(tools), std::move(commands)))
         options.tools.push_back(std::move(tool));
+    if (box.servers) {
+        for (AgentTool& tool : box.servers->tools()) options.tools.push_back(std::move(tool));
+    }
     options.spill = box.spill;
     if (stores_requests && options.checkpointer) return ask_later(options, box);
     if (box.host) options.tools.push_back(ask_user_tool(box.channel));
@@ -227,6 +232,19 @@ std::shared_ptr<FileSpillSink> make_spill(SessionPlan& session) {
                                    std::string(error.what()));
     }
     return std::make_shared<FileSpillSink>();
+}
+
+/// Starts the connections to the configured MCP servers, and waits a moment for those that answer at once. Null: there are none.
+Task<std::shared_ptr<McpHub>> connect_to_servers(SessionPlan& session) {
+    constexpr auto longest_wait = std::chrono::seconds(3);
+    std::vector<McpServerSettings> servers = configured_mcp_servers(config_path());
+    if (servers.empty()) co_return nullptr;
+    auto hub =
+        std::make_shared<McpHub>(std::move(servers), session.environment, Runtime::standard());
+    co_await hub->start(longest_wait);
+    for (std::string& problem : hub->take_problems())
+        session.warnings.push_back(std::move(problem));
+    co_return hub;
 }
 
 /// Returns a function that applies the flags and the configured limits to an agent, except those of the model.
@@ -470,6 +488,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     session.environment = command_environment(config, flags.model);
     session.hooks = config.hooks;
     session.telemetry = std::make_shared<Telemetry>(trace_settings(config.trace));
+    if (tools) tools->servers = co_await connect_to_servers(session);
     session.equip = equipment(flags, config.max_repeated_calls, std::move(tools));
     if (prompter) {
         session.confirm_command = [prompter](bub::CommandQuestion question) {

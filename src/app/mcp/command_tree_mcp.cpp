@@ -1,0 +1,47 @@
+#include "../command_tree.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+constexpr const char* mcp_examples = R"(Examples:
+  cubepi mcp list                              the servers of the configuration file
+  cubepi mcp check git                         connects, and lists the tools
+  cubepi mcp call git git_log '{"max": 3}'     calls a tool
+  cubepi mcp serve                             offers the tools of this directory to an MCP client
+
+The key mcp of the configuration file lists servers:
+  mcp:
+    git: {command: uvx, args: [mcp-server-git], env: {LOG: "1"}}
+    issues: {url: "https://mcp.example.com/mcp", headers: {Authorization: "Bearer ${ISSUES_TOKEN}"}})";
+
+}  // namespace
+
+void add_mcp_commands(CLI::App& app, CommandLine& line) {
+    using What = McpArguments::What;
+    McpArguments& mcp = line.mcp;
+    CLI::App* command =
+        app.add_subcommand("mcp", "Use the tools of MCP servers, or be such a server");
+    command->footer(mcp_examples);
+    command->require_subcommand(1);
+    const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
+        return add_action(*command, name, description, mcp.what, what);
+    };
+    add("list", "List the configured servers, without connecting to them", What::list)
+        .add_flag("--json", mcp.json, "Print a JSON array");
+    CLI::App& check = add("check", "Connect to servers and list their tools", What::check);
+    option(check, "server", mcp.server, "Its name in the configuration file (default: all)",
+           "SERVER");
+    CLI::App& call = add("call", "Call a tool and print its result", What::call);
+    option(call, "server", mcp.server, "Its name in the configuration file", "SERVER")->required();
+    option(call, "tool", mcp.tool, "The tool, as the server names it", "TOOL")->required();
+    option(call, "arguments", mcp.arguments, "A JSON object (default: {})", "JSON");
+    call.add_flag("--json", mcp.json, "Print the server's result as JSON");
+    CLI::App& serve =
+        add("serve", "Serve the tools of this directory on standard input and output", What::serve);
+    serve.add_flag("-y,--yes", mcp.yes,
+                   "Allow all calls; otherwise 'allow' in the configuration decides");
+    command->callback([&line] { line.verb = Verb::mcp; });
+}
+
+}  // namespace cubepi::app

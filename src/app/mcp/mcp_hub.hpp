@@ -1,0 +1,44 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <cubepi/agent/tool.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/core/task.hpp>
+#include <cubepi/process/environment.hpp>
+
+#include "mcp_settings.hpp"
+
+namespace cubepi::app {
+
+/// The MCP servers of a conversation. They are connected in the background: one that is slow, broken or gone delays the start by the
+/// limit of start() at most, no turn at all, and is reported once. Used on one executor.
+///
+/// Their tools are `irreversible` for approvals, so that each call is asked about and no answer allows later ones: a server may
+/// change what a tool does.
+class McpHub {
+public:
+    McpHub(std::vector<McpServerSettings> servers, EnvironmentPolicy environment,
+           std::shared_ptr<const Runtime> runtime);
+    /// Ends all connections and processes.
+    ~McpHub();
+    McpHub(const McpHub&) = delete;
+    McpHub& operator=(const McpHub&) = delete;
+
+    /// Starts to connect to all servers, and waits until they have answered or failed, but not longer than `limit`.
+    Task<> start(std::chrono::nanoseconds limit);
+    /// Returns the tools of the servers that have answered, in the order of the configuration. Lists again the tools of servers that
+    /// have reported a change, for later calls of this function.
+    std::vector<AgentTool> tools();
+    /// Returns what has failed or was left out since the last call.
+    std::vector<std::string> take_problems();
+
+private:
+    struct State;
+    std::shared_ptr<State> state_;
+};
+
+}  // namespace cubepi::app

@@ -1,0 +1,165 @@
+#include "mcp_settings.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_member.hpp>
+#include <cubepi/mcp/http_transport.hpp>
+#include <cubepi/mcp/stdio_transport.hpp>
+
+#include "../config/config_file.hpp"
+#include "../config/paths.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+constexpr std::array<std::string_view, 8> server_keys = {"command", "args",    "env",      "cwd",
+                                                         "url",     "headers", "disabled", "type"};
+constexpr std::size_t max_name = 32;
+
+[[noreturn]] void refuse(const std::string& server, const std::string& reason) {
+    throw Error(ErrorCode::parse, "the server '" + server + "' of the key mcp: " + reason +
+                                      "; 'man cubepi' lists the keys of the file");
+}
+
+/// Numbers and booleans of YAML are texts here: `env: {LEVEL: 1}`.
+std::string text_of(const std::string& server, std::string_view key, const Json& value) {
+    if (value.is_string()) return std::string(value.get_string());
+    if (value.is_int64()) return std::to_string(value.get_int64());
+    if (value.is_bool()) return value.get_bool() ? "true" : "false";
+    refuse(server, std::string(key) + " must be a text");
+}
+
+std::map<std::string, std::string> texts_of(const std::string& server, std::string_view key,
+                                            const Json& value) {
+    const JsonObject* object = value.if_object();
+    if (!object) refuse(server, std::string(key) + " must be a mapping");
+    std::map<std::string, std::string> texts;
+    for (const auto& entry : *object)
+        texts.emplace(entry.key(), text_of(server, key, entry.value()));
+    return texts;
+}
+
+bool is_name(std::string_view name) {
+    return !name.empty() && name.size() <= max_name && std::ranges::all_of(name, [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+               c == '-' || c == '_';
+    });
+}
+
+McpServerSettings server_of(const std::string& name, const Json& value) {
+    if (!is_name(name)) {
+        refuse(name, "a name consists of at most " + std::to_string(max_name) +
+                         " letters, digits, '-' and '_'");
+    }
+    const JsonObject* object = value.if_object();
+    if (!object) refuse(name, "it must be a mapping");
+    McpServerSettings server;
+    server.name = name;
+    for (const auto& entry : *object) {
+        const std::string_view key = entry.key();
+        if (std::ranges::find(server_keys, key) == server_keys.end())
+            refuse(name, "unknown key '" + std::string(key) + "'");
+        if (key == "command") server.command = text_of(name, key, entry.value());
+        if (key == "cwd") server.cwd = text_of(name, key, entry.value());
+        if (key == "url") server.url = text_of(name, key, entry.value());
+        if (key == "env") server.env = texts_of(name, key, entry.value());
+        if (key == "headers") server.headers = texts_of(name, key, entry.value());
+        if (key == "disabled") {
+            if (!entry.value().is_bool()) refuse(name, "disabled must be true or false");
+            server.disabled = entry.value().get_bool();
+        }
+        if (key == "args") {
+            const JsonArray* list = entry.value().if_array();
+            if (!list) refuse(name, "args must be a list");
+            for (const Json& one : *list) server.args.push_back(text_of(name, key, one));
+        }
+    }
+    if (server.command.empty() == server.url.empty())
+        refuse(name, "it needs either a command or a url");
+    return server;
+}
+
+/// Replaces `${NAME}`. The error names the variable, never a value.
+std::string expanded(const McpServerSettings& server, const std::string& text) {
+    std::string out;
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t begin = text.find("${", at);
+        const std::size_t end = begin == std::string::npos ? begin : text.find('}', begin);
+        if (end == std::string::npos) return out + text.substr(at);
+        const std::string name = text.substr(begin + 2, end - begin - 2);
+        const char* value = std::getenv(name.c_str());
+        if (!value) {
+            throw Error(ErrorCode::invalid_argument, "The MCP server " + server.name +
+                                                         " needs the variable " + name +
+                                                         ", which is not set.");
+        }
+        out += text.substr(at, begin - at) + value;
+        at = end + 1;
+    }
+    return out;
+}
+
+}  // namespace
+
+std::string McpServerSettings::place() const {
+    if (command.empty()) return url.substr(0, url.find('?'));
+    std::string text = command;
+    for (const std::string& argument : args) text += " " + argument;
+    return text;
+}
+
+std::vector<McpServerSettings> mcp_settings(const Json& value) {
+    std::vector<McpServerSettings> servers;
+    if (value.is_null()) return servers;
+    const JsonObject* object = value.if_object();
+    if (!object) throw Error(ErrorCode::parse, "the key mcp must be a mapping of servers");
+    for (const auto& entry : *object)
+        servers.push_back(server_of(std::string(entry.key()), entry.value()));
+    return servers;
+}
+
+std::vector<McpServerSettings> configured_mcp_servers(const std::filesystem::path& path) {
+    const JsonObject values = config_values(path);
+    const Json* value = values.if_contains("mcp");
+    try {
+        return mcp_settings(value ? *value : Json());
+    } catch (const Error& error) {
+        throw Error(error.code(), path.string() + ": " + error.what());
+    }
+}
+
+std::shared_ptr<McpClient> mcp_client(const McpServerSettings& server,
+                                      const EnvironmentPolicy& environment,
+                                      std::shared_ptr<const Runtime> runtime) {
+    McpClientOptions options;
+    options.server = server.name;
+    std::unique_ptr<McpTransport> transport;
+    if (server.command.empty()) {
+        McpHttpOptions http;
+        http.server = server.name;
+        http.url = server.url;
+        for (const auto& [name, value] : server.headers)
+            http.headers.add(name, expanded(server, value));
+        transport = mcp_http_transport(std::move(http), runtime);
+    } else {
+        McpStdioOptions process;
+        process.server = server.name;
+        process.program = server.command;
+        process.arguments = server.args;
+        if (!server.cwd.empty()) process.directory = expand_home(server.cwd).string();
+        process.environment.hidden = environment.hidden;
+        for (const auto& [name, value] : server.env)
+            process.environment.set[name] = expanded(server, value);
+        transport = mcp_stdio_transport(std::move(process), runtime);
+    }
+    return std::make_shared<McpClient>(std::move(options), std::move(transport),
+                                       std::move(runtime));
+}
+
+}  // namespace cubepi::app

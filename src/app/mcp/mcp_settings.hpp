@@ -1,0 +1,49 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <cubepi/core/json.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/mcp/client.hpp>
+#include <cubepi/process/environment.hpp>
+
+namespace cubepi::app {
+
+/// A server of the key `mcp` of the configuration file, in the shape that other clients use:
+///
+///     mcp:
+///       git: {command: uvx, args: [mcp-server-git], env: {LOG: "1"}, cwd: ~/project}
+///       issues: {url: "https://mcp.example.com/mcp", headers: {Authorization: "Bearer ${ISSUES_TOKEN}"}}
+///       old: {command: old-server, disabled: true}
+///
+/// `${NAME}` in values of `env` and `headers` is a variable of this process.
+struct McpServerSettings {
+    std::string name = {};
+    std::string command = {};  ///< empty: a server at `url`
+    std::vector<std::string> args = {};
+    std::map<std::string, std::string> env = {};
+    std::string cwd = {};
+    std::string url = {};
+    std::map<std::string, std::string> headers = {};
+    bool disabled = false;
+
+    /// The command or the URL, for display; never a variable or a header.
+    std::string place() const;
+};
+
+/// Reads the value of the key `mcp`. Throws Error(parse) that names server and key. Null: no servers.
+std::vector<McpServerSettings> mcp_settings(const Json& value);
+/// Reads them from the configuration file.
+std::vector<McpServerSettings> configured_mcp_servers(const std::filesystem::path& path);
+
+/// Returns a client of the server. `environment` is the policy of commands, of which the hidden variables are hidden from servers
+/// too. Throws Error(invalid_argument) for a URL that is invalid, or a variable that is not set.
+std::shared_ptr<McpClient> mcp_client(const McpServerSettings& server,
+                                      const EnvironmentPolicy& environment,
+                                      std::shared_ptr<const Runtime> runtime);
+
+}  // namespace cubepi::app

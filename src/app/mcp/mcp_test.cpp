@@ -1,0 +1,170 @@
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/run.hpp>
+#include <cubepi/core/scoped_test_directory.hpp>
+#include <cubepi/schema/parse_json.hpp>
+
+#include "failure.hpp"
+#include "mcp/mcp_hub.hpp"
+#include "mcp/mcp_settings.hpp"
+#include "program.hpp"
+#include "source_tree.hpp"
+
+namespace cubepi::app {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using What = McpArguments::What;
+
+std::string fake_server() { return testing::source_path("src/cubepi/mcp/fake_server.py"); }
+
+McpServerSettings fake(const std::string& name, const std::string& mode) {
+    McpServerSettings server;
+    server.name = name;
+    server.command = "python3";
+    server.args = {fake_server(), mode};
+    return server;
+}
+
+std::string problem_of(const std::string& json) {
+    try {
+        (void)mcp_settings(parse_json(json));
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return {};
+}
+
+TEST(McpSettings, CommonShape_IsRead) {
+    const auto servers = mcp_settings(parse_json(
+        R"({"git":{"command":"uvx","args":["mcp-server-git",3],"env":{"LOG":1},"cwd":"/x"},
+            "web":{"type":"http","url":"https://host/mcp?key=1","headers":{"A":"b"},"disabled":true}})"));
+    ASSERT_EQ(servers.size(), 2U);
+    EXPECT_THAT(servers[0].args, ElementsAre("mcp-server-git", "3"));
+    EXPECT_EQ(servers[0].env.at("LOG"), "1");
+    EXPECT_EQ(servers[0].place(), "uvx mcp-server-git 3");
+    EXPECT_EQ(servers[1].place(), "https://host/mcp");
+    EXPECT_TRUE(servers[1].disabled);
+    EXPECT_TRUE(mcp_settings(Json()).empty());
+}
+
+TEST(McpSettings, Mistakes_AreNamed) {
+    EXPECT_THAT(problem_of("[]"), HasSubstr("must be a mapping"));
+    EXPECT_THAT(problem_of(R"({"a b":{"command":"x"}})"), HasSubstr("'a b'"));
+    EXPECT_THAT(problem_of(R"({"git":{}})"), HasSubstr("either a command or a url"));
+    EXPECT_THAT(problem_of(R"({"git":{"command":"x","url":"y"}})"), HasSubstr("either"));
+    EXPECT_THAT(problem_of(R"({"git":{"comand":"x"}})"), HasSubstr("unknown key 'comand'"));
+    EXPECT_THAT(problem_of(R"({"git":{"command":"x","args":"y"}})"), HasSubstr("args"));
+    EXPECT_THAT(problem_of(R"({"git":{"command":"x","env":{"A":[]}}})"), HasSubstr("env"));
+}
+
+TEST(McpSettings, MissingVariable_IsNamedWithoutValues) {
+    McpServerSettings server = fake("git", "modern");
+    server.env["TOKEN"] = "secret-${MCP_TEST_MISSING}";
+    try {
+        (void)mcp_client(server, EnvironmentPolicy(), Runtime::standard());
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_THAT(error.what(), HasSubstr("MCP_TEST_MISSING"));
+        EXPECT_EQ(std::string(error.what()).find("secret"), std::string::npos);
+    }
+}
+
+Task<> start(McpHub* hub) { co_await hub->start(std::chrono::seconds(60)); }
+
+TEST(McpHubTest, BrokenServer_IsReportedOnceAndSkipped) {
+    McpServerSettings disabled = fake("off", "modern");
+    disabled.disabled = true;
+    McpHub hub({fake("broken", "die"), fake("good", "modern"), disabled}, EnvironmentPolicy(),
+               Runtime::standard());
+    run(start(&hub));
+    const std::vector<std::string> problems = hub.take_problems();
+    EXPECT_THAT(problems, ElementsAre(HasSubstr("broken exited with status 4")));
+    EXPECT_TRUE(hub.take_problems().empty());
+    const std::vector<AgentTool> tools = hub.tools();
+    ASSERT_FALSE(tools.empty());
+    for (const AgentTool& tool : tools) {
+        EXPECT_EQ(tool.name.str().substr(0, 11), "mcp__good__");
+        EXPECT_EQ(tool.risk_level, ToolRisk::irreversible);
+    }
+}
+
+Task<> start_briefly(McpHub* hub) { co_await hub->start(std::chrono::milliseconds(10)); }
+
+TEST(McpHubTest, SilentServer_DelaysNothing) {
+    McpHub hub({fake("silent", "silent")}, EnvironmentPolicy(), Runtime::standard());
+    run(start_briefly(&hub));
+    EXPECT_THAT(hub.take_problems(), ElementsAre(HasSubstr("has not answered yet")));
+    EXPECT_TRUE(hub.tools().empty());
+}
+
+class McpCommand : public ::testing::Test {
+protected:
+    McpCommand() {
+        ::setenv("XDG_CONFIG_HOME", directory_.path().c_str(), 1);
+        std::filesystem::create_directories(directory_.path() / "cubepi");
+        configure("mcp:\n  good: {command: python3, args: [" + fake_server() +
+                  ", modern]}\n  broken: {command: no-such-mcp-server}\n");
+    }
+    ~McpCommand() override { ::unsetenv("XDG_CONFIG_HOME"); }
+
+    void configure(const std::string& text) {
+        std::ofstream(directory_.path() / "cubepi" / "config.yaml") << text;
+    }
+    int use(What what, const std::string& server = {}, const std::string& tool = {},
+            const std::string& arguments = {}) {
+        McpArguments made;
+        made.what = what;
+        made.server = server;
+        made.tool = tool;
+        made.arguments = arguments;
+        out.str({});
+        err.str({});
+        return use_mcp(made, out, err);
+    }
+
+    std::ostringstream out;
+    std::ostringstream err;
+
+private:
+    ScopedTestDirectory directory_;
+};
+
+TEST_F(McpCommand, List_ShowsServersWithoutConnecting) {
+    EXPECT_EQ(use(What::list), exit_ok);
+    EXPECT_THAT(out.str(), HasSubstr("broken  no-such-mcp-server"));
+    configure("");
+    EXPECT_EQ(use(What::list), exit_ok);
+    EXPECT_THAT(err.str(), HasSubstr("No MCP servers are configured"));
+}
+
+TEST_F(McpCommand, Check_ReportsEachServer) {
+    EXPECT_EQ(use(What::check), exit_failed);
+    EXPECT_THAT(out.str(), HasSubstr("good: fake 1, protocol 2026-07-28, 14 tools"));
+    EXPECT_THAT(err.str(), HasSubstr("broken: The program no-such-mcp-server was not found"));
+    EXPECT_EQ(use(What::check, "good"), exit_ok);
+    EXPECT_THROW(use(What::check, "other"), Error);
+}
+
+TEST_F(McpCommand, Call_PrintsTheResult) {
+    EXPECT_EQ(use(What::call, "good", "echo", R"({"text":"hi"})"), exit_ok);
+    EXPECT_EQ(out.str(), "echo: hi\n");
+    EXPECT_EQ(use(What::call, "good", "fail"), exit_failed);
+    EXPECT_EQ(out.str(), "It failed.\n");
+    EXPECT_THROW(use(What::call, "good", "echo", "7"), Error);
+}
+
+}  // namespace
+}  // namespace cubepi::app

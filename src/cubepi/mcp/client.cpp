@@ -1,0 +1,556 @@
+#include <cubepi/mcp/client.hpp>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <map>
+#include <utility>
+
+#include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/core/timeout.hpp>
+#include <cubepi/mcp/http/parameter_headers.hpp>
+#include <cubepi/mcp/tools/tool_list.hpp>
+
+namespace cubepi {
+
+namespace {
+
+constexpr std::size_t max_instruction_bytes = 4096;
+
+/// The member of the parameters that `Mcp-Name` repeats; empty for other methods.
+std::string_view name_member(std::string_view method) {
+    if (method == "tools/call" || method == "prompts/get") return "name";
+    return method == "resources/read" ? "uri" : "";
+}
+
+std::exception_ptr failure_in(const Outcome<>& outcome) {
+    try {
+        outcome.rethrow();
+    } catch (...) {
+        return std::current_exception();
+    }
+    return nullptr;
+}
+
+/// Returns the versions that a server offers in its refusal of another one; null if `failure` is not such a refusal.
+const JsonArray* offered_versions(const McpError& error) {
+    if (error.rpc_code() != mcp_error::unsupported_version) return nullptr;
+    const JsonObject* data = error.data().if_object();
+    return data ? detail::array_member(*data, "supported") : nullptr;
+}
+
+bool offers_stateless(const std::exception_ptr& failure) {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const McpError& error) {
+        const JsonArray* versions = offered_versions(error);
+        return versions && std::ranges::any_of(*versions, [](const Json& version) {
+                   return version.is_string() && is_stateless_mcp_version(version.get_string());
+               });
+    } catch (...) {
+        return false;
+    }
+}
+
+/// Returns true if a server that has refused `server/discover` may be of the era with sessions.
+bool may_have_sessions(const std::exception_ptr& failure) {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const McpError& error) {
+        const JsonArray* versions = offered_versions(error);
+        return !versions || std::ranges::any_of(*versions, [](const Json& version) {
+            return version.is_string() && is_session_mcp_version(version.get_string());
+        });
+    } catch (const McpRefused& error) {
+        return error.status() >= 400 && error.status() < 500 && error.status() != 407;
+    } catch (const TimeoutError& error) {
+        return (error.timeout)() == "server/discover";
+    } catch (...) {
+        return false;
+    }
+}
+
+bool lists_version(const JsonObject& discovered, std::string_view wanted) {
+    const JsonArray* versions = detail::array_member(discovered, "supportedVersions");
+    return versions && std::ranges::any_of(*versions, [&](const Json& version) {
+               return version.is_string() && std::string_view(version.get_string()) == wanted;
+           });
+}
+
+/// The capabilities of this client. Without a user who can be asked there are none.
+JsonObject capabilities(bool answers_input) {
+    JsonObject object;
+    if (answers_input) object["elicitation"] = JsonObject{{"form", JsonObject()}};
+    return object;
+}
+
+/// The parts of a request besides its parameters.
+struct RequestExtras {
+    HttpHeaders headers;
+    McpProgressHandler on_progress;
+    bool answers_input = false;
+
+    RequestExtras() {}
+};
+
+}  // namespace
+
+struct McpClient::State final : McpTransportListener, std::enable_shared_from_this<State> {
+    State(McpClientOptions settings, std::unique_ptr<McpTransport> its_transport,
+          std::shared_ptr<const Runtime> its_runtime)
+        : options(std::move(settings)),
+          transport(std::move(its_transport)),
+          runtime(std::move(its_runtime)) {}
+
+    // Connecting.
+    Task<> ensure_connected();
+    Task<> agree();
+    Task<> discover();
+    Task<> initialize();
+    void adopt(const JsonObject& result, std::string version, bool is_stateless);
+    void start_listening(const Executor& executor);
+    static Task<> listen(std::shared_ptr<State> self);
+
+    // Requests.
+    Task<JsonObject> send(std::string method, JsonObject params, RequestExtras extras);
+    Task<JsonObject> send_within(std::chrono::nanoseconds limit, std::string method,
+                                 JsonObject params, RequestExtras extras);
+    Task<JsonObject> limited(std::chrono::nanoseconds limit, Task<JsonObject> task) const {
+        if (limit <= std::chrono::nanoseconds::zero()) return task;
+        return with_timeout(*runtime->clock, limit, std::move(task), "request");
+    }
+    Task<JsonObject> call(McpCall call);
+    Task<JsonObject> call_rounds(McpCall call);
+    Task<JsonObject> answer_inputs(JsonObject requests, McpInputHandler on_input);
+    Task<std::shared_ptr<const McpToolList>> list_tools();
+
+    // Messages of the server.
+    void notified(const RpcMessage& notification) noexcept override;
+    Task<RpcMessage> asked(RpcMessage request) override;
+
+    std::string about(std::string_view text) const {
+        return "The MCP server " + options.server + " " + std::string(text);
+    }
+
+    const McpClientOptions options;
+    const std::unique_ptr<McpTransport> transport;
+    const std::shared_ptr<const Runtime> runtime;
+
+    bool is_connecting = false;
+    AsyncEvent connecting_ended;
+    bool is_agreed = false;
+    McpServerInfo info;
+    std::int64_t last_id = 0;
+    std::map<std::int64_t, McpProgressHandler> progress;
+    std::vector<const McpInputHandler*> input_handlers;  ///< of the calls in progress
+
+    std::shared_ptr<const McpToolList> tools;
+    std::uint64_t tools_revision = 1;
+    std::uint64_t listed_revision = 0;
+    Clock::time_point fresh_until = Clock::time_point::max();
+    std::unique_ptr<BackgroundScope> listening;
+};
+
+namespace {
+
+/// Lets one coroutine connect at a time; the others wait and then check again.
+struct ConnectingMark {
+    bool& is_connecting;
+    AsyncEvent& ended;
+
+    ConnectingMark(bool& flag, AsyncEvent& event) : is_connecting(flag), ended(event) {
+        is_connecting = true;
+    }
+    ConnectingMark(const ConnectingMark&) = delete;
+    ConnectingMark& operator=(const ConnectingMark&) = delete;
+    ~ConnectingMark() {
+        is_connecting = false;
+        ended.pulse();
+    }
+};
+
+/// Removes an entry of a map when the block is left.
+struct ProgressEntry {
+    std::map<std::int64_t, McpProgressHandler>& map;
+    std::int64_t id;
+
+    ProgressEntry(std::map<std::int64_t, McpProgressHandler>& entries, std::int64_t key,
+                  McpProgressHandler handler)
+        : map(entries), id(key) {
+        if (handler) map.emplace(id, std::move(handler));
+    }
+    ProgressEntry(const ProgressEntry&) = delete;
+    ProgressEntry& operator=(const ProgressEntry&) = delete;
+    ~ProgressEntry() { map.erase(id); }
+};
+
+/// Registers the handler of a call for requests that the server does not attribute to a call.
+struct InputEntry {
+    std::vector<const McpInputHandler*>& handlers;
+    const McpInputHandler* handler;
+
+    InputEntry(std::vector<const McpInputHandler*>& all, const McpInputHandler& one)
+        : handlers(all), handler(&one) {
+        handlers.push_back(handler);
+    }
+    InputEntry(const InputEntry&) = delete;
+    InputEntry& operator=(const InputEntry&) = delete;
+    ~InputEntry() { std::erase(handlers, handler); }
+};
+
+}  // namespace
+
+// Connecting.
+
+Task<> McpClient::State::ensure_connected() {
+    while (is_connecting) co_await connecting_ended.wait();
+    if (is_agreed && transport->is_open()) co_return;
+    const ConnectingMark mark(is_connecting, connecting_ended);
+    is_agreed = false;
+    listening.reset();
+    Task<> agreeing = with_timeout(*runtime->clock, options.connect_timeout, agree(), "connect");
+    const Outcome<> agreed = co_await outcome_of(std::move(agreeing));
+    if (!agreed.ok()) transport->abandon();
+    agreed.rethrow();
+    is_agreed = true;
+    ++tools_revision;
+    transport->succeeded();
+    runtime->log.write(LogLevel::info, "mcp.connected",
+                       {{"server", options.server}, {"version", info.version}});
+    const Executor executor = co_await this_executor;
+    start_listening(executor);
+}
+
+Task<> McpClient::State::agree() {
+    co_await transport->open(weak_from_this());
+    const bool may_probe = !options.version || is_stateless_mcp_version(*options.version);
+    const bool may_initialize = !options.version || !may_probe;
+    // The second attempt is for a server that has answered "not this version, but the newest one": to the first request whatever it
+    // was, or to `initialize` because the answer to the probe came too late.
+    for (int attempt = 0;; ++attempt) {
+        info = McpServerInfo();
+        std::exception_ptr failure;
+        if (may_probe) {
+            failure = failure_in(co_await outcome_of(discover()));
+            if (!failure && !info.version.empty()) co_return;
+            if (failure && attempt == 0 && offers_stateless(failure)) continue;
+            if (failure && (!may_initialize || !may_have_sessions(failure)))
+                std::rethrow_exception(failure);
+            if (!may_initialize)
+                throw Error(ErrorCode::unsupported,
+                            about("does not speak " + *options.version + "."));
+        }
+        failure = failure_in(co_await outcome_of(initialize()));
+        if (!failure) co_return;
+        if (attempt > 0 || !may_probe || !offers_stateless(failure))
+            std::rethrow_exception(failure);
+    }
+}
+
+/// Leaves `info` empty if the server lists no version without sessions.
+Task<> McpClient::State::discover() {
+    transport->use_version(mcp_stateless_version);
+    info.is_stateless = true;
+    Task<JsonObject> asking = send("server/discover", JsonObject(), RequestExtras());
+    const JsonObject result = co_await with_timeout(*runtime->clock, options.probe_timeout,
+                                                    std::move(asking), "server/discover");
+    if (lists_version(result, mcp_stateless_version))
+        adopt(result, std::string(mcp_stateless_version), true);
+}
+
+Task<> McpClient::State::initialize() {
+    info = McpServerInfo();
+    transport->use_version("");
+    JsonObject params;
+    params["protocolVersion"] =
+        options.version ? *options.version : std::string(mcp_session_version);
+    params["capabilities"] = capabilities(true);
+    params["clientInfo"] = to_json(options.implementation);
+    const JsonObject result = co_await send("initialize", std::move(params), RequestExtras());
+    const std::string version = detail::text_member(result, "protocolVersion");
+    const bool is_wanted = !options.version || version == *options.version;
+    if (!is_session_mcp_version(version) || !is_wanted) {
+        throw Error(ErrorCode::unsupported,
+                    about("speaks the protocol version '" + detail::shown_mcp_text(version, 32) +
+                          "', which this client does not."));
+    }
+    adopt(result, version, false);
+    transport->use_version(version);
+    co_await transport->notify("notifications/initialized", JsonObject());
+}
+
+void McpClient::State::adopt(const JsonObject& result, std::string version, bool is_stateless) {
+    const JsonObject* meta = detail::object_member(result, "_meta");
+    const JsonObject* described =
+        meta ? detail::object_member(*meta, mcp_meta::server_info) : nullptr;
+    if (!described) described = detail::object_member(result, "serverInfo");
+    if (described) info.implementation = mcp_implementation_from_json(*described);
+    if (const JsonObject* capabilities = detail::object_member(result, "capabilities"))
+        info.capabilities = *capabilities;
+    info.instructions = detail::shown_mcp_text(detail::string_member(result, "instructions"),
+                                               max_instruction_bytes);
+    info.version = std::move(version);
+    info.is_stateless = is_stateless;
+}
+
+/// The era without sessions has no notifications outside of a request, so one request waits for them.
+void McpClient::State::start_listening(const Executor& executor) {
+    const JsonObject* tool_capability = detail::object_member(info.capabilities, "tools");
+    const bool changes = tool_capability && detail::flag_member(*tool_capability, "listChanged");
+    if (!info.is_stateless || !changes) return;
+    listening = std::make_unique<BackgroundScope>(executor, [](std::exception_ptr) {});
+    listening->spawn(listen(shared_from_this()));
+}
+
+Task<> McpClient::State::listen(std::shared_ptr<State> self) {
+    JsonObject wanted;
+    wanted["toolsListChanged"] = true;
+    JsonObject params;
+    params["notifications"] = std::move(wanted);
+    (void)co_await self->send("subscriptions/listen", std::move(params), RequestExtras());
+}
+
+// Requests.
+
+Task<JsonObject> McpClient::State::send(std::string method, JsonObject params,
+                                        RequestExtras extras) {
+    const std::int64_t id = ++last_id;
+    JsonObject meta;
+    if (const JsonObject* given = detail::object_member(params, "_meta")) meta = *given;
+    if (extras.on_progress) meta[mcp_meta::progress_token] = id;
+    if (info.is_stateless) {
+        meta[mcp_meta::version] = mcp_stateless_version;
+        meta[mcp_meta::client_info] = to_json(options.implementation);
+        meta[mcp_meta::client_capabilities] = capabilities(extras.answers_input);
+        extras.headers.set("Mcp-Method", method);
+        const std::string_view member = name_member(method);
+        if (!member.empty()) {
+            extras.headers.set("Mcp-Name",
+                               detail::encode_mcp_header(detail::string_member(params, member)));
+        }
+    }
+    if (!meta.empty()) params["_meta"] = std::move(meta);
+    const ProgressEntry entry(progress, id, std::move(extras.on_progress));
+    McpOutgoing outgoing;
+    outgoing.id = id;
+    outgoing.method = method;
+    outgoing.params = std::move(params);
+    outgoing.headers = std::move(extras.headers);
+    RpcMessage reply = co_await transport->request(std::move(outgoing));
+    if (reply.kind == RpcMessage::Kind::error) {
+        throw McpError(
+            reply.code,
+            about("answered " + method + " with the error " + std::to_string(reply.code) + ": " +
+                  detail::shown_mcp_text(reply.text, 500)),
+            std::move(reply.data));
+    }
+    co_return std::move(reply.result);
+}
+
+Task<JsonObject> McpClient::State::send_within(std::chrono::nanoseconds limit, std::string method,
+                                               JsonObject params, RequestExtras extras) {
+    co_await ensure_connected();
+    // A request that has met the end of a session was not executed, so it is sent once more.
+    const bool may_repeat = !info.is_stateless;
+    JsonObject params_again;
+    RequestExtras extras_again;
+    if (may_repeat) {
+        params_again = params;
+        extras_again = extras;
+    }
+    Task<JsonObject> first = limited(limit, send(method, std::move(params), std::move(extras)));
+    Outcome<JsonObject> sent = co_await outcome_of(std::move(first));
+    try {
+        sent.rethrow();
+        co_return std::move(sent).value();
+    } catch (const McpSessionExpired&) {
+        if (!may_repeat) throw;
+    }
+    is_agreed = false;
+    co_await ensure_connected();
+    Task<JsonObject> second =
+        limited(limit, send(method, std::move(params_again), std::move(extras_again)));
+    co_return co_await std::move(second);
+}
+
+Task<JsonObject> McpClient::State::call(McpCall call) {
+    const std::chrono::nanoseconds limit = call.timeout;
+    Task<JsonObject> rounds = limited(limit, call_rounds(std::move(call)));
+    co_return co_await std::move(rounds);
+}
+
+Task<JsonObject> McpClient::State::call_rounds(McpCall call) {
+    const InputEntry entry(input_handlers, call.on_input);
+    RequestExtras extras;
+    extras.on_progress = call.on_progress;
+    extras.answers_input = static_cast<bool>(call.on_input);
+    if (tools) {
+        const auto known = std::ranges::find(tools->tools, call.tool, &McpTool::name);
+        if (known != tools->tools.end())
+            detail::add_parameter_headers(extras.headers, known->headers, call.arguments);
+    }
+    JsonObject params;
+    params["name"] = call.tool;
+    params["arguments"] = std::move(call.arguments);
+    for (std::size_t round = 0; round <= options.limits.max_rounds; ++round) {
+        JsonObject result =
+            co_await send_within(std::chrono::nanoseconds::zero(), "tools/call", params, extras);
+        const std::string_view type = detail::string_member(result, "resultType");
+        if (type.empty() || type == "complete") co_return result;
+        if (type != "input_required") {
+            throw Error(ErrorCode::protocol,
+                        about("answered tools/call with a result of the unknown type '" +
+                              detail::shown_mcp_text(type, 64) + "'."));
+        }
+        params.erase("inputResponses");
+        params.erase("requestState");
+        if (const JsonObject* requests = detail::object_member(result, "inputRequests")) {
+            JsonObject responses = co_await answer_inputs(*requests, call.on_input);
+            params["inputResponses"] = std::move(responses);
+        }
+        if (const Json* state = result.if_contains("requestState")) params["requestState"] = *state;
+    }
+    throw Error(ErrorCode::limit,
+                about("asks for input again and again; the call was given up after " +
+                      std::to_string(options.limits.max_rounds) + " rounds."));
+}
+
+Task<JsonObject> McpClient::State::answer_inputs(JsonObject requests, McpInputHandler on_input) {
+    JsonObject responses;
+    for (const auto& entry : requests) {
+        const JsonObject* asked_request = entry.value().if_object();
+        if (!asked_request)
+            throw Error(ErrorCode::protocol, about("sent an invalid request for input."));
+        std::string method = detail::text_member(*asked_request, "method");
+        JsonObject params;
+        if (const JsonObject* found = detail::object_member(*asked_request, "params"))
+            params = *found;
+        if (!on_input) {
+            throw Error(ErrorCode::no_channel,
+                        about("asks for input (" + detail::shown_mcp_text(method, 64) +
+                              "), and no user can be asked."));
+        }
+        JsonObject response = co_await on_input(std::move(method), std::move(params));
+        responses[entry.key()] = std::move(response);
+    }
+    co_return responses;
+}
+
+Task<std::shared_ptr<const McpToolList>> McpClient::State::list_tools() {
+    co_await ensure_connected();
+    const bool is_current = tools && listed_revision == tools_revision;
+    if (is_current && runtime->clock->now() < fresh_until) co_return tools;
+    const std::uint64_t revision = tools_revision;
+    detail::McpToolListReader reader(options.limits);
+    std::string cursor;
+    std::chrono::nanoseconds fresh = std::chrono::nanoseconds::max();
+    do {
+        JsonObject params;
+        if (!cursor.empty()) params["cursor"] = cursor;
+        const JsonObject page = co_await send_within(options.request_timeout, "tools/list",
+                                                     std::move(params), RequestExtras());
+        cursor = reader.add_page(page);
+        // Without a time the list is valid until the server reports a change.
+        if (const auto ttl = detail::integer_member(page, "ttlMs")) {
+            const std::int64_t bounded = std::clamp<std::int64_t>(*ttl, 0, 86'400'000);
+            fresh = std::min<std::chrono::nanoseconds>(fresh, std::chrono::milliseconds(bounded));
+        }
+    } while (!cursor.empty());
+    tools = std::make_shared<const McpToolList>(reader.take());
+    listed_revision = revision;
+    fresh_until = deadline_after(runtime->clock->now(), fresh);
+    if (!tools->problems.empty()) {
+        runtime->log.write(LogLevel::warning, "mcp.tools_left_out",
+                           {{"server", options.server}, {"problems", tools->problems.size()}});
+    }
+    co_return tools;
+}
+
+// Messages of the server.
+
+void McpClient::State::notified(const RpcMessage& notification) noexcept {
+    if (notification.method == "notifications/tools/list_changed") {
+        ++tools_revision;
+        return;
+    }
+    if (notification.method != "notifications/progress") return;
+    const auto token = detail::integer_member(notification.params, mcp_meta::progress_token);
+    const auto entry = token ? progress.find(*token) : progress.end();
+    if (entry == progress.end()) return;
+    try {
+        entry->second(notification.params);
+    } catch (const std::exception&) {
+        // Progress is only information.
+        return;
+    }
+}
+
+Task<RpcMessage> McpClient::State::asked(RpcMessage request) {
+    if (request.method == "ping") co_return rpc_result(std::move(request.id), JsonObject());
+    if (request.method != "elicitation/create") {
+        co_return rpc_error(
+            std::move(request.id), mcp_error::method_not_found,
+            "This client does not support " + detail::shown_mcp_text(request.method, 64) + ".");
+    }
+    // The protocol does not say to which call the question belongs. Of several, only the last one may be meant.
+    McpInputHandler handler;
+    if (!input_handlers.empty()) handler = *input_handlers.back();
+    if (!handler) {
+        JsonObject declined;
+        declined["action"] = "cancel";
+        co_return rpc_result(std::move(request.id), std::move(declined));
+    }
+    JsonObject answer = co_await handler(request.method, std::move(request.params));
+    co_return rpc_result(std::move(request.id), std::move(answer));
+}
+
+// The interface.
+
+McpClient::McpClient(McpClientOptions options, std::unique_ptr<McpTransport> transport,
+                     std::shared_ptr<const Runtime> runtime)
+    : state_(
+          std::make_shared<State>(std::move(options), std::move(transport), std::move(runtime))) {}
+
+McpClient::~McpClient() {
+    state_->listening.reset();
+    state_->transport->abandon();
+}
+
+const std::string& McpClient::server() const noexcept { return state_->options.server; }
+const McpLimits& McpClient::limits() const noexcept { return state_->options.limits; }
+std::uint64_t McpClient::tools_revision() const noexcept { return state_->tools_revision; }
+
+Task<McpServerInfo> McpClient::connect() {
+    const std::shared_ptr<State> state = state_;
+    co_await state->ensure_connected();
+    co_return state->info;
+}
+
+Task<std::shared_ptr<const McpToolList>> McpClient::tools() {
+    const std::shared_ptr<State> state = state_;
+    co_return co_await state->list_tools();
+}
+
+Task<JsonObject> McpClient::call(McpCall call) {
+    const std::shared_ptr<State> state = state_;
+    co_return co_await state->call(std::move(call));
+}
+
+Task<JsonObject> McpClient::request(std::string method, JsonObject params) {
+    const std::shared_ptr<State> state = state_;
+    const std::chrono::nanoseconds limit = state->options.request_timeout;
+    co_return co_await state->send_within(limit, std::move(method), std::move(params),
+                                          RequestExtras());
+}
+
+Task<> McpClient::close() {
+    const std::shared_ptr<State> state = state_;
+    state->is_agreed = false;
+    state->listening.reset();
+    co_await state->transport->close();
+}
+
+}  // namespace cubepi

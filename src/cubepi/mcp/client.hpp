@@ -1,0 +1,128 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cubepi/core/json.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/core/task.hpp>
+#include <cubepi/mcp/protocol.hpp>
+#include <cubepi/mcp/transport.hpp>
+
+namespace cubepi {
+
+/// A server as it describes itself.
+struct McpServerInfo {
+    McpImplementation implementation = {"", ""};
+    std::string version = {};  ///< of the protocol: "2026-07-28"
+    bool is_stateless = false;
+    JsonObject capabilities = {};
+    std::string instructions = {};  ///< the server's words; never a part of a system prompt
+};
+
+/// A parameter of a tool that its server also wants as the header `Mcp-Param-NAME` (the annotation `x-mcp-header`).
+struct McpHeaderParameter {
+    std::string header = {};             ///< without the prefix
+    std::vector<std::string> path = {};  ///< the names of the nested properties
+};
+
+/// A tool of a server.
+struct McpTool {
+    std::string name = {};         ///< as the server spells it
+    std::string title = {};        ///< for display; empty: none
+    std::string description = {};  ///< the server's words
+    std::shared_ptr<const Json> input_schema = {};
+    std::shared_ptr<const Json> output_schema = {};  ///< null: none
+    JsonObject annotations = {};                     ///< hints, which a server may get wrong
+    /// SHA-256 of name, description, schemas and annotations: another digest means that an approval does not apply any more.
+    std::string digest = {};
+    std::vector<McpHeaderParameter> headers = {};
+};
+
+/// The tools of a server.
+struct McpToolList {
+    std::vector<McpTool> tools = {};  ///< in the order of the server
+    /// A line for each tool, or group of tools, that was left out, with the reason.
+    std::vector<std::string> problems = {};
+};
+
+/// Answers a request of the server for input (`elicitation/create`, `sampling/createMessage`, `roots/list`). Returns the result for
+/// the server; throws what ends the call.
+using McpInputHandler = std::function<Task<JsonObject>(std::string method, JsonObject params)>;
+
+/// Receives the progress of a call: `progress`, `total`, `message`. Called on the executor of the client; must not wait.
+using McpProgressHandler = std::function<void(const JsonObject& progress)>;
+
+/// One call of a tool.
+struct McpCall {
+    std::string tool = {};  ///< as the server spells it
+    JsonObject arguments = {};
+    McpProgressHandler on_progress = {};
+    /// Answers the server's requests for input. Empty: the server is told that there is no user.
+    McpInputHandler on_input = {};
+    /// Zero: no limit.
+    std::chrono::nanoseconds timeout = std::chrono::nanoseconds::zero();
+
+    McpCall() {}
+    McpCall(std::string name, JsonObject its_arguments)
+        : tool(std::move(name)), arguments(std::move(its_arguments)) {}
+};
+
+struct McpClientOptions {
+    /// The name of the server in names of tools, errors and the log.
+    std::string server = {};
+    McpImplementation implementation = {};
+    /// The only version to speak. Absent: the newest one that both sides have.
+    std::optional<std::string> version = {};
+    /// For the start of the server, and the agreement about a version.
+    std::chrono::nanoseconds connect_timeout = std::chrono::seconds(30);
+    /// The time after which a server that has not answered `server/discover` is assumed to be of the era with sessions.
+    std::chrono::nanoseconds probe_timeout = std::chrono::seconds(5);
+    /// For requests other than calls of tools.
+    std::chrono::nanoseconds request_timeout = std::chrono::seconds(60);
+    McpLimits limits = {};
+};
+
+/// A client of one server (D135). It connects at the first request, and again when the connection was lost; a request in progress
+/// is never repeated. Used on one serial executor.
+///
+/// Errors of the server are McpError; a lost connection is Error(disconnected), and a server that fails again and again is
+/// Error(unavailable) without a delay.
+class McpClient {
+public:
+    McpClient(McpClientOptions options, std::unique_ptr<McpTransport> transport,
+              std::shared_ptr<const Runtime> runtime = Runtime::standard());
+    /// Ends the connection immediately; await close() before to end it in order.
+    ~McpClient();
+    McpClient(const McpClient&) = delete;
+    McpClient& operator=(const McpClient&) = delete;
+
+    const std::string& server() const noexcept;
+    const McpLimits& limits() const noexcept;
+
+    /// Connects, if necessary, and returns what the server reports.
+    Task<McpServerInfo> connect();
+    /// Returns the tools: those of the last answer while it is fresh (`ttlMs`, `list_changed`), else new ones.
+    Task<std::shared_ptr<const McpToolList>> tools();
+    /// Returns a number that changes when the server reports that its tools have changed.
+    std::uint64_t tools_revision() const noexcept;
+    /// Calls a tool and returns the result: `content`, `structuredContent`, `isError`. Requests of the server for input are
+    /// answered by the call's handler, and the call is continued with the answers.
+    Task<JsonObject> call(McpCall call);
+    /// Sends any other request, such as "resources/read", and returns its result.
+    Task<JsonObject> request(std::string method, JsonObject params = {});
+    /// Ends the connection in order. The next request connects again.
+    Task<> close();
+
+private:
+    struct State;
+    std::shared_ptr<State> state_;
+};
+
+}  // namespace cubepi

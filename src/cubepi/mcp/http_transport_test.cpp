@@ -1,0 +1,337 @@
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/run.hpp>
+#include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/mcp/client.hpp>
+#include <cubepi/mcp/http_transport.hpp>
+#include <cubepi/schema/json_text.hpp>
+#include <cubepi/schema/parse_json.hpp>
+#include <cubepi/testing/manual_clock.hpp>
+#include <cubepi/testing/memory_transport.hpp>
+
+namespace cubepi {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::ManualClock;
+using testing::MemoryResponse;
+using testing::MemoryTransport;
+
+/// A server in memory. A test replaces the responses to methods.
+struct WebServer {
+    using Reply = std::function<MemoryResponse(const HttpRequest& request, const Json& id)>;
+
+    std::map<std::string, Reply> replies;
+    std::vector<HttpRequest> requests;
+    std::shared_ptr<ManualClock> clock = std::make_shared<ManualClock>();
+    std::shared_ptr<MemoryTransport> transport = std::make_shared<MemoryTransport>(
+        [this](const HttpRequest& request) { return respond(request); }, clock);
+    std::shared_ptr<const Runtime> runtime =
+        std::make_shared<const Runtime>(Runtime().with_clock(clock).with_transport(transport));
+    McpHttpOptions options;
+
+    WebServer() {
+        options.server = "web";
+        options.url = "https://host/mcp";
+        options.headers.add("Authorization", "Bearer token");
+    }
+
+    static MemoryResponse json(const Json& id, const std::string& result) {
+        return MemoryResponse(200, R"({"jsonrpc":"2.0","id":)" + json_text(id) + R"(,"result":)" +
+                                       result + "}")
+            .with_header("content-type", "application/json");
+    }
+    static MemoryResponse events() {
+        return MemoryResponse(200).with_header("content-type", "text/event-stream");
+    }
+    static std::string result_text(const Json& id, const std::string& result) {
+        return R"({"jsonrpc":"2.0","id":)" + json_text(id) + R"(,"result":)" + result + "}";
+    }
+
+    void be_modern() {
+        replies["server/discover"] = [](const HttpRequest&, const Json& id) {
+            return json(
+                id,
+                R"({"supportedVersions":["2026-07-28"],"capabilities":{},"resultType":"complete"})");
+        };
+    }
+    void be_legacy() {
+        replies["server/discover"] = [](const HttpRequest&, const Json&) {
+            return MemoryResponse(400, "Bad Request: no session");
+        };
+        replies["initialize"] = [](const HttpRequest&, const Json& id) {
+            return json(id, R"({"protocolVersion":"2025-11-25","capabilities":{}})")
+                .with_header("Mcp-Session-Id", "s1");
+        };
+    }
+
+    MemoryResponse respond(const HttpRequest& request) {
+        requests.push_back(request);
+        if (request.method != "POST") {
+            const auto other = replies.find(request.method);
+            return other == replies.end() ? MemoryResponse(405) : other->second(request, Json());
+        }
+        const Json body = parse_json(request.body);
+        const Json* method = body.as_object().if_contains("method");
+        const Json* id = body.as_object().if_contains("id");
+        if (!method || !id) return MemoryResponse(202);
+        const auto reply = replies.find(std::string(method->as_string()));
+        if (reply == replies.end()) return MemoryResponse(404);
+        return reply->second(request, *id);
+    }
+
+    std::shared_ptr<McpClient> client() {
+        McpClientOptions client_options;
+        client_options.server = "web";
+        return std::make_shared<McpClient>(client_options, mcp_http_transport(options, runtime),
+                                           runtime);
+    }
+    template <class T>
+    T go(Task<T> task) {
+        return testing::run_advancing(*clock, std::move(task));
+    }
+};
+
+const std::string hello = R"({"content":[{"type":"text","text":"hello"}]})";
+
+std::string text_of(const JsonObject& result) {
+    return std::string(result.at("content").at(0).at("text").as_string());
+}
+
+TEST(McpHttp, StatelessRequests_HaveTheirHeaders) {
+    WebServer server;
+    server.be_modern();
+    server.replies["tools/list"] = [](const HttpRequest&, const Json& id) {
+        return WebServer::json(id,
+                               R"({"tools":[{"name":"t","inputSchema":{"type":"object","properties":
+            {"region":{"type":"string","x-mcp-header":"Region"}}}}],"ttlMs":1000})");
+    };
+    server.replies["tools/call"] = [](const HttpRequest&, const Json& id) {
+        return WebServer::json(id, hello);
+    };
+    const auto client = server.client();
+    server.go(client->tools());
+    JsonObject arguments;
+    arguments["region"] = "eu";
+    EXPECT_EQ(text_of(server.go(client->call(McpCall("t", std::move(arguments))))), "hello");
+    const HttpHeaders& headers = server.requests.back().headers;
+    EXPECT_EQ(headers.get("MCP-Protocol-Version"), "2026-07-28");
+    EXPECT_EQ(headers.get("Mcp-Method"), "tools/call");
+    EXPECT_EQ(headers.get("Mcp-Name"), "t");
+    EXPECT_EQ(headers.get("Mcp-Param-Region"), "eu");
+    EXPECT_EQ(headers.get("Authorization"), "Bearer token");
+    EXPECT_EQ(headers.get("accept"), "application/json, text/event-stream");
+    EXPECT_EQ(headers.find("Mcp-Session-Id"), nullptr);
+}
+
+TEST(McpHttp, EarlierServer_GetsSessionAndVersion) {
+    WebServer server;
+    server.be_legacy();
+    server.replies["tools/call"] = [](const HttpRequest&, const Json& id) {
+        return WebServer::json(id, hello);
+    };
+    const auto client = server.client();
+    EXPECT_EQ(text_of(server.go(client->call(McpCall("t", {})))), "hello");
+    const HttpHeaders& headers = server.requests.back().headers;
+    EXPECT_EQ(headers.get("MCP-Protocol-Version"), "2025-11-25");
+    EXPECT_EQ(headers.get("Mcp-Session-Id"), "s1");
+    EXPECT_EQ(headers.find("Mcp-Method"), nullptr);
+    for (const HttpRequest& request : server.requests) {
+        if (request.body.find("\"initialize\"") == std::string::npos) continue;
+        EXPECT_EQ(request.headers.find("MCP-Protocol-Version"), nullptr);
+    }
+    server.go(client->close());
+    EXPECT_EQ(server.requests.back().method, "DELETE");
+}
+
+TEST(McpHttp, ExpiredSession_IsOpenedAgain) {
+    WebServer server;
+    server.be_legacy();
+    int calls = 0;
+    server.replies["tools/call"] = [&calls](const HttpRequest&, const Json& id) {
+        return ++calls == 2 ? MemoryResponse(404) : WebServer::json(id, hello);
+    };
+    const auto client = server.client();
+    server.go(client->call(McpCall("t", {})));
+    EXPECT_EQ(text_of(server.go(client->call(McpCall("t", {})))), "hello");
+    EXPECT_EQ(calls, 3);
+}
+
+TEST(McpHttp, EventStream_BringsProgressAndResponse) {
+    WebServer server;
+    server.be_modern();
+    server.replies["tools/call"] = [](const HttpRequest&, const Json& id) {
+        return WebServer::events()
+            .with_event(
+                R"({"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":)" +
+                json_text(id) + R"(,"progress":1}})")
+            .with_event(WebServer::result_text(id, hello))
+            .in_pieces_of(7);
+    };
+    int reports = 0;
+    McpCall call("t", {});
+    call.on_progress = [&reports](const JsonObject&) { ++reports; };
+    EXPECT_EQ(text_of(server.go(server.client()->call(std::move(call)))), "hello");
+    EXPECT_EQ(reports, 1);
+    EXPECT_EQ(server.transport->open_exchanges(), 0U);
+}
+
+TEST(McpHttp, EndedStreamOfASession_IsContinued) {
+    WebServer server;
+    server.be_legacy();
+    Json id_of_call;
+    server.replies["tools/call"] = [&id_of_call](const HttpRequest&, const Json& id) {
+        id_of_call = id;
+        return WebServer::events().with_piece("id: e1\nretry: 500\ndata:\n\n");
+    };
+    server.replies["GET"] = [&id_of_call](const HttpRequest& request, const Json&) {
+        if (request.headers.get("Last-Event-ID") != "e1") return MemoryResponse(405);
+        return WebServer::events().with_event(WebServer::result_text(id_of_call, hello));
+    };
+    EXPECT_EQ(text_of(server.go(server.client()->call(McpCall("t", {})))), "hello");
+}
+
+std::string failure_of(WebServer& server, McpCall call = McpCall("t", {})) {
+    try {
+        server.go(server.client()->call(std::move(call)));
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return {};
+}
+
+TEST(McpHttp, EndedStreamWithoutId_FailsTheCall) {
+    WebServer server;
+    server.be_modern();
+    server.replies["tools/call"] = [](const HttpRequest&, const Json&) {
+        return WebServer::events().with_piece(": nothing\n\n");
+    };
+    EXPECT_THAT(failure_of(server), HasSubstr("ended the stream without a response"));
+}
+
+TEST(McpHttp, RefusedVersionThatIsOffered_IsTriedAgain) {
+    WebServer server;
+    int probes = 0;
+    server.replies["server/discover"] = [&probes](const HttpRequest&, const Json& id) {
+        if (++probes == 1) {
+            return MemoryResponse(400,
+                                  R"({"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no",
+                         "data":{"supported":["2026-07-28"],"requested":"2026-07-28"}}})");
+        }
+        return WebServer::json(id, R"({"supportedVersions":["2026-07-28"],"capabilities":{}})");
+    };
+    EXPECT_EQ(server.go(server.client()->connect()).version, "2026-07-28");
+    EXPECT_EQ(probes, 2);
+}
+
+TEST(McpHttp, ServerOfAnotherEra_IsNotInitialized) {
+    WebServer server;
+    server.replies["server/discover"] = [](const HttpRequest&, const Json&) {
+        return MemoryResponse(400, R"({"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no",
+            "data":{"supported":["2030-01-01"],"requested":"2026-07-28"}}})");
+    };
+    EXPECT_THAT(failure_of(server), HasSubstr("-32022"));
+    EXPECT_EQ(server.requests.size(), 1U);
+}
+
+TEST(McpHttp, ErrorInRefusal_IsTheServersError) {
+    WebServer server;
+    server.be_modern();
+    server.replies["tools/call"] = [](const HttpRequest&, const Json&) {
+        return MemoryResponse(
+            400,
+            R"({"jsonrpc":"2.0","id":null,"error":{"code":-32020,"message":"Header mismatch"}})");
+    };
+    EXPECT_THAT(failure_of(server), HasSubstr("-32020: Header mismatch"));
+}
+
+TEST(McpHttp, Unauthorized_NamesTheSetting) {
+    WebServer server;
+    server.replies["server/discover"] = [](const HttpRequest&, const Json&) {
+        return MemoryResponse(401);
+    };
+    EXPECT_THAT(failure_of(server), HasSubstr("set its token"));
+    EXPECT_EQ(server.requests.size(), 1U);
+}
+
+TEST(McpHttp, ForeignRedirect_GetsNoToken) {
+    WebServer server;
+    server.replies["server/discover"] = [](const HttpRequest&, const Json&) {
+        return MemoryResponse(307).with_header("location", "https://evil/mcp");
+    };
+    EXPECT_THAT(failure_of(server), HasSubstr("https://evil/mcp, which is not followed"));
+    for (const HttpRequest& request : server.requests) EXPECT_EQ(request.url, "https://host/mcp");
+}
+
+TEST(McpHttp, RedirectWithinOrigin_IsFollowed) {
+    WebServer server;
+    server.replies["server/discover"] = [](const HttpRequest& request, const Json& id) {
+        if (request.url == "https://host/mcp")
+            return MemoryResponse(308).with_header("location", "/mcp/");
+        return WebServer::json(id, R"({"supportedVersions":["2026-07-28"],"capabilities":{}})");
+    };
+    EXPECT_EQ(server.go(server.client()->connect()).version, "2026-07-28");
+}
+
+TEST(McpHttp, OversizedResponse_FailsTheCall) {
+    WebServer server;
+    server.be_modern();
+    server.options.limits.max_message_bytes = 1000;
+    server.replies["tools/call"] = [](const HttpRequest&, const Json&) {
+        return MemoryResponse(200, std::string(2000, 'x'))
+            .with_header("content-type", "application/json");
+    };
+    EXPECT_THAT(failure_of(server), HasSubstr("more than 1000 bytes"));
+}
+
+TEST(McpHttp, WebPage_IsNotAResponse) {
+    WebServer server;
+    server.be_modern();
+    server.replies["tools/call"] = [](const HttpRequest&, const Json&) {
+        return MemoryResponse(200, "<html>").with_header("content-type", "text/html");
+    };
+    EXPECT_THAT(failure_of(server), HasSubstr("check the URL"));
+}
+
+TEST(McpHttp, CancelledCallOfASession_IsWithdrawn) {
+    WebServer server;
+    server.be_legacy();
+    server.replies["tools/call"] = [](const HttpRequest&, const Json&) {
+        return WebServer::events().with_stall();
+    };
+    McpCall call("t", {});
+    call.timeout = std::chrono::seconds(1);
+    const auto client = server.client();
+    const auto both = [](std::shared_ptr<McpClient> one, McpCall hanging) -> Task<> {
+        const Outcome<JsonObject> outcome = co_await outcome_of(one->call(std::move(hanging)));
+        EXPECT_FALSE(outcome.ok());
+        co_await yield_now();
+        co_await yield_now();
+    };
+    server.go(both(client, std::move(call)));
+    EXPECT_THAT(server.requests.back().body, HasSubstr("notifications/cancelled"));
+}
+
+TEST(McpHttp, InvalidSettings_AreRejected) {
+    const auto runtime = Runtime::standard();
+    McpHttpOptions options;
+    options.url = "file:///etc/passwd";
+    EXPECT_THROW((void)mcp_http_transport(options, runtime), Error);
+    options.url = "https://host/mcp";
+    options.headers.add("X", "a\r\nb: c");
+    EXPECT_THROW((void)mcp_http_transport(options, runtime), Error);
+}
+
+}  // namespace
+}  // namespace cubepi

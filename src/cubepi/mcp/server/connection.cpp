@@ -1,0 +1,156 @@
+#include <cubepi/mcp/server/connection.hpp>
+
+#include <map>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/schema/json_text.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+/// Messages that wait for a client that reads slowly; then requests wait.
+constexpr std::size_t max_queued_messages = 64;
+
+struct Client {
+    Client(McpServer& its_server, std::unique_ptr<McpByteStream> its_stream)
+        : server(its_server),
+          stream(std::move(its_stream)),
+          outbound(max_queued_messages),
+          lines(server.options().max_message_bytes) {}
+
+    McpServer& server;
+    const std::unique_ptr<McpByteStream> stream;
+    AsyncQueue<std::string> outbound;
+    RpcLineReader lines;
+    std::string session_version;
+    /// Requests in progress by their ids, as text: 1 and "1" are different.
+    std::map<std::string, std::stop_source> running;
+};
+
+Task<> send(Client& client, RpcMessage message) {
+    std::string line = rpc_text(message) + "\n";
+    (void)co_await client.outbound.push(std::move(line));
+}
+
+Task<> write_all(Client& client) {
+    while (true) {
+        std::optional<std::string> line = co_await client.outbound.next();
+        if (!line) co_return;
+        co_await client.stream->write(std::move(*line));
+    }
+}
+
+Task<> answer(Client& client, McpServerCall call) {
+    const std::string key = json_text(call.request.id);
+    const bool opens_session = call.request.method == "initialize";
+    const std::stop_token stop = call.stop;
+    struct Running {
+        Client& client;
+        std::string key;
+        ~Running() { client.running.erase(key); }
+    };
+    RpcMessage response;
+    {
+        const Running running{client, key};
+        response = co_await client.server.answer(std::move(call));
+        if (opens_session && response.kind == RpcMessage::Kind::result)
+            client.session_version = text_member(response.result, "protocolVersion");
+        // The client does not expect a response to a request that it has cancelled.
+        if (stop.stop_requested()) co_return;
+    }
+    co_await send(client, std::move(response));
+}
+
+void cancel_request(Client& client, const RpcMessage& notification) {
+    const Json* id = notification.params.if_contains("requestId");
+    const auto entry = id ? client.running.find(json_text(*id)) : client.running.end();
+    if (entry != client.running.end()) entry->second.request_stop();
+}
+
+Task<> take(Client& client, TaskScope& scope, RpcMessage message) {
+    if (message.kind == RpcMessage::Kind::notification) {
+        if (message.method == "notifications/cancelled") cancel_request(client, message);
+        co_return;
+    }
+    if (message.kind != RpcMessage::Kind::request) co_return;  // this server asks nothing
+    const std::string key = json_text(message.id);
+    std::string refusal;
+    if (client.running.contains(key)) refusal = "A request with this id is in progress.";
+    if (client.running.size() >= client.server.options().max_requests)
+        refusal = "Too many requests are in progress.";
+    if (!refusal.empty()) {
+        co_await send(client, rpc_error(std::move(message.id), mcp_error::invalid_request,
+                                        std::move(refusal)));
+        co_return;
+    }
+    const std::stop_source stop;
+    client.running.emplace(key, stop);
+    McpServerCall call;
+    call.request = std::move(message);
+    call.session_version = client.session_version;
+    call.stop = stop.get_token();
+    call.notify = [&client](RpcMessage notification) {
+        return send(client, std::move(notification));
+    };
+    scope.spawn(answer(client, std::move(call)));
+}
+
+Task<> take_line(Client& client, TaskScope& scope, std::string line) {
+    std::optional<RpcMessage> message;
+    std::optional<RpcMessage> error;
+    try {
+        message = read_rpc_message(std::string_view(line));
+    } catch (const Error& failure) {
+        const bool is_json = failure.code() == ErrorCode::protocol;
+        error = rpc_error(nullptr, is_json ? mcp_error::invalid_request : mcp_error::parse,
+                          failure.what());
+    }
+    if (error) {
+        co_await send(client, std::move(*error));
+    } else {
+        co_await take(client, scope, std::move(*message));
+    }
+}
+
+Task<> read_all(Client& client, TaskScope& scope) {
+    std::string bytes;
+    while (co_await client.stream->read(bytes)) {
+        client.lines.feed(bytes);
+        bytes.clear();
+        while (const std::optional<std::string_view> line = client.lines.next())
+            co_await take_line(client, scope, std::string(*line));
+    }
+}
+
+/// Reads to the end, waits for the requests in progress, and then ends the writer.
+Task<> read_and_finish(Client& client) {
+    struct Closing {
+        Client& client;
+        ~Closing() { client.outbound.close(); }
+    };
+    const Closing closing{client};
+    const auto body = [&client](TaskScope& scope) { return read_all(client, scope); };
+    Task<> reading = with_task_scope(body);
+    co_await std::move(reading);
+}
+
+}  // namespace
+
+Task<> serve_mcp_connection(McpServer& server, std::unique_ptr<McpByteStream> stream) {
+    Client client(server, std::move(stream));
+    std::vector<Task<>> both;
+    both.push_back(read_and_finish(client));
+    both.push_back(write_all(client));
+    co_await when_all(std::move(both));
+}
+
+}  // namespace cubepi::detail

@@ -1,0 +1,256 @@
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cubepi/core/run.hpp>
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/mcp/json_rpc.hpp>
+#include <cubepi/mcp/mcp_server_test.hpp>
+#include <cubepi/schema/json_text.hpp>
+#include <cubepi/schema/parse_json.hpp>
+
+namespace cubepi {
+namespace {
+
+using namespace mcp_test;
+using ::testing::HasSubstr;
+
+/// The two ends of a connection in memory.
+struct Pipe {
+    AsyncQueue<std::string> to_server{1000};
+    std::vector<RpcMessage> received;
+    AsyncEvent arrived;
+    bool is_broken = false;
+};
+
+class PipeStream final : public McpByteStream {
+public:
+    explicit PipeStream(std::shared_ptr<Pipe> pipe) : pipe_(std::move(pipe)) {}
+    Task<bool> read(std::string& out) override {
+        const std::optional<std::string> bytes = co_await pipe_->to_server.next();
+        if (bytes) out += *bytes;
+        co_return bytes.has_value();
+    }
+    Task<> write(std::string bytes) override {
+        if (pipe_->is_broken) throw Error(ErrorCode::disconnected, "broken");
+        pipe_->received.push_back(read_rpc_message(std::string_view(bytes)));
+        pipe_->arrived.pulse();
+        co_return;
+    }
+
+private:
+    std::shared_ptr<Pipe> pipe_;
+};
+
+const std::string meta =
+    R"("_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{})";
+
+std::string request(int id, const std::string& method, const std::string& params) {
+    return R"({"jsonrpc":"2.0","id":)" + std::to_string(id) + R"(,"method":")" + method +
+           R"(","params":{)" + params + "}}\n";
+}
+
+std::string modern(int id, const std::string& method, const std::string& params = {}) {
+    return request(id, method, params.empty() ? meta + "}" : params + "," + meta + "}");
+}
+
+/// Sends the lines and returns what the server has answered until its end.
+std::vector<RpcMessage> exchange(const std::vector<std::string>& lines,
+                                 const TestServer& server = TestServer()) {
+    const auto pipe = std::make_shared<Pipe>();
+    for (const std::string& line : lines) (void)pipe->to_server.force_push(line);
+    pipe->to_server.close();
+    const auto served = server.make();
+    run(served->serve(std::make_unique<PipeStream>(pipe)));
+    return pipe->received;
+}
+
+std::string member(const RpcMessage& message, std::string_view name) {
+    const Json* value = message.result.if_contains(name);
+    return value ? json_text(*value) : "absent";
+}
+
+TEST(McpServerTest, StatelessClient_DiscoversListsAndCalls) {
+    const auto answers =
+        exchange({modern(1, "server/discover"), modern(2, "tools/list"),
+                  modern(3, "tools/call", R"("name":"echo","arguments":{"text":"hi"})")});
+    ASSERT_EQ(answers.size(), 3U);
+    EXPECT_EQ(member(answers[0], "supportedVersions"), R"(["2026-07-28"])");
+    EXPECT_EQ(member(answers[0], "resultType"), R"("complete")");
+    EXPECT_EQ(member(answers[0], "_meta"),
+              R"({"io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"}})");
+    EXPECT_EQ(member(answers[1], "ttlMs"), "0");
+    const JsonArray& tools = answers[1].result.at("tools").as_array();
+    ASSERT_EQ(tools.size(), 4U);
+    EXPECT_EQ(tools[0].at("name"), Json("echo"));
+    EXPECT_EQ(tools[0].at("inputSchema").at("type"), Json("object"));
+    EXPECT_EQ(member(answers[2], "content"), R"([{"type":"text","text":"hi"}])");
+}
+
+TEST(McpServerTest, EarlierClient_OpensSession) {
+    const auto answers =
+        exchange({request(1, "tools/list", ""), request(2, "ping", ""),
+                  request(3, "initialize", R"("protocolVersion":"2025-06-18","capabilities":{})"),
+                  "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n",
+                  request(4, "tools/call", R"("name":"echo","arguments":{"text":"hi"})")});
+    ASSERT_EQ(answers.size(), 4U);
+    EXPECT_EQ(answers[0].code, mcp_error::invalid_request);
+    EXPECT_EQ(answers[1].kind, RpcMessage::Kind::result);
+    EXPECT_EQ(member(answers[2], "protocolVersion"), R"("2025-06-18")");
+    EXPECT_EQ(member(answers[2], "serverInfo"), R"({"name":"test","version":"1"})");
+    EXPECT_EQ(member(answers[3], "content"), R"([{"type":"text","text":"hi"}])");
+    EXPECT_EQ(member(answers[3], "resultType"), "absent");
+}
+
+TEST(McpServerTest, UnknownVersionOfSession_GetsTheNewestOne) {
+    const auto answers = exchange({request(1, "initialize", R"("protocolVersion":"1.0")")});
+    EXPECT_EQ(member(answers[0], "protocolVersion"), R"("2025-11-25")");
+}
+
+TEST(McpServerTest, InvalidMeta_IsRefused) {
+    const auto answers = exchange(
+        {request(1, "tools/list",
+                 R"("_meta":{"io.modelcontextprotocol/protocolVersion":"2030-01-01"})"),
+         request(2, "tools/list",
+                 R"("_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"})"),
+         request(3, "tools/list", R"("_meta":{"io.modelcontextprotocol/clientCapabilities":{}})"),
+         request(4, "tools/list", R"("_meta":{"io.modelcontextprotocol/protocolVersion":7})")});
+    ASSERT_EQ(answers.size(), 4U);
+    EXPECT_EQ(answers[0].code, mcp_error::unsupported_version);
+    EXPECT_EQ(json_text(answers[0].data),
+              R"({"supported":["2026-07-28"],"requested":"2030-01-01"})");
+    for (std::size_t i = 1; i < 4; ++i) EXPECT_EQ(answers[i].code, mcp_error::invalid_params);
+}
+
+TEST(McpServerTest, WrongCalls_AreErrors) {
+    const auto answers = exchange({modern(1, "tools/call", R"("name":"missing")"),
+                                   modern(2, "tools/call", R"("name":"hidden")"),
+                                   modern(3, "tools/call", R"("name":"echo","arguments":7)"),
+                                   modern(4, "tools/call", R"("name":"echo","arguments":{})"),
+                                   modern(5, "resources/list"), modern(6, "ping"),
+                                   modern(7, "tools/list", R"("cursor":"x")")});
+    ASSERT_EQ(answers.size(), 7U);
+    std::map<std::string, RpcMessage> by_id;
+    for (const RpcMessage& answer : answers) by_id.emplace(json_text(answer.id), answer);
+    EXPECT_EQ(by_id["1"].code, mcp_error::invalid_params);
+    EXPECT_EQ(by_id["2"].code, mcp_error::invalid_params);
+    EXPECT_EQ(by_id["3"].code, mcp_error::invalid_params);
+    // Arguments that do not fit are a result that the model can read.
+    EXPECT_EQ(member(by_id["4"], "isError"), "true");
+    EXPECT_EQ(by_id["5"].code, mcp_error::method_not_found);
+    EXPECT_EQ(by_id["6"].code, mcp_error::method_not_found);
+    EXPECT_EQ(by_id["7"].code, mcp_error::invalid_params);
+}
+
+TEST(McpServerTest, Garbage_IsAnsweredAndSurvived) {
+    const auto answers =
+        exchange({"garbage\n", "[]\n", "{}\n", "\n", modern(1, "server/discover")});
+    ASSERT_EQ(answers.size(), 4U);
+    EXPECT_EQ(answers[0].code, mcp_error::parse);
+    EXPECT_EQ(answers[1].code, mcp_error::invalid_request);
+    EXPECT_EQ(answers[2].code, mcp_error::invalid_request);
+    EXPECT_EQ(answers[3].kind, RpcMessage::Kind::result);
+}
+
+TEST(McpServerTest, OversizedLine_EndsTheConnection) {
+    TestServer server;
+    server.options.max_message_bytes = 100;
+    EXPECT_THROW(exchange({std::string(200, 'x')}, server), Error);
+}
+
+TEST(McpServerTest, Progress_HasTheTokenOfItsRequest) {
+    const auto answers = exchange(
+        {request(1, "tools/call", R"("name":"steps",)" + meta + R"(,"progressToken":"t1"})")});
+    ASSERT_EQ(answers.size(), 3U);
+    EXPECT_EQ(answers[0].method, "notifications/progress");
+    EXPECT_EQ(json_text(answers[0].params),
+              R"({"progressToken":"t1","progress":1,"message":"step one"})");
+    EXPECT_EQ(json_text(answers[1].params),
+              R"({"progressToken":"t1","progress":2,"total":2,"message":"step two"})");
+    EXPECT_EQ(member(answers[2], "content"), R"([{"type":"text","text":"done"}])");
+    EXPECT_EQ(exchange({modern(1, "tools/call", R"("name":"steps")")}).size(), 1U);
+}
+
+Task<> cancel_call(std::shared_ptr<Pipe> pipe, std::shared_ptr<AsyncEvent> started,
+                   std::shared_ptr<AsyncEvent> aborted) {
+    co_await started->wait();
+    (void)pipe->to_server.force_push(
+        R"({"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}})"
+        "\n");
+    co_await aborted->wait();
+    // Of a call that has ended, and with an id that never was one.
+    (void)pipe->to_server.force_push(
+        R"({"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}})"
+        "\n"
+        R"({"jsonrpc":"2.0","method":"notifications/cancelled"})"
+        "\n");
+    (void)pipe->to_server.force_push(modern(2, "server/discover"));
+    pipe->to_server.close();
+}
+
+TEST(McpServerTest, CancelledCall_IsAbortedWithoutResponse) {
+    const TestServer settings;
+    const auto server = settings.make();
+    const auto pipe = std::make_shared<Pipe>();
+    (void)pipe->to_server.force_push(modern(1, "tools/call", R"("name":"wait")"));
+    std::vector<Task<>> both;
+    both.push_back(server->serve(std::make_unique<PipeStream>(pipe)));
+    both.push_back(cancel_call(pipe, settings.started, settings.aborted));
+    run(when_all(std::move(both)));
+    ASSERT_EQ(pipe->received.size(), 1U);
+    EXPECT_EQ(pipe->received[0].id, Json(2));
+}
+
+Task<> close_after_start(std::shared_ptr<Pipe> pipe, std::shared_ptr<AsyncEvent> started) {
+    co_await started->wait();
+    (void)pipe->to_server.force_push(modern(1, "server/discover"));
+    while (pipe->received.empty()) co_await pipe->arrived.wait();
+    (void)pipe->to_server.force_push(
+        R"({"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}})"
+        "\n");
+    pipe->to_server.close();
+}
+
+TEST(McpServerTest, RepeatedIdOfRunningRequest_IsRefused) {
+    const TestServer settings;
+    const auto server = settings.make();
+    const auto pipe = std::make_shared<Pipe>();
+    (void)pipe->to_server.force_push(modern(1, "tools/call", R"("name":"wait")"));
+    std::vector<Task<>> both;
+    both.push_back(server->serve(std::make_unique<PipeStream>(pipe)));
+    both.push_back(close_after_start(pipe, settings.started));
+    run(when_all(std::move(both)));
+    ASSERT_EQ(pipe->received.size(), 1U);
+    EXPECT_EQ(pipe->received[0].code, mcp_error::invalid_request);
+}
+
+TEST(McpServerTest, ClientThatDoesNotRead_EndsTheConnection) {
+    const TestServer settings;
+    const auto server = settings.make();
+    const auto pipe = std::make_shared<Pipe>();
+    pipe->is_broken = true;
+    (void)pipe->to_server.force_push(modern(1, "tools/call", R"("name":"wait")"));
+    (void)pipe->to_server.force_push(modern(2, "server/discover"));
+    EXPECT_THROW(run(server->serve(std::make_unique<PipeStream>(pipe))), Error);
+    EXPECT_TRUE(settings.aborted->is_set());
+}
+
+TEST(McpServerTest, Hooks_DecideAboutCalls) {
+    TestServer server;
+    server.options.hooks.before_tool_call = [](BeforeToolCallContext&) {
+        return BeforeToolCallResult{.block = true, .reason = "not allowed"};
+    };
+    const auto answers =
+        exchange({modern(1, "tools/call", R"("name":"echo","arguments":{"text":"hi"})")}, server);
+    EXPECT_EQ(member(answers[0], "isError"), "true");
+    EXPECT_THAT(member(answers[0], "content"), HasSubstr("not allowed"));
+}
+
+}  // namespace
+}  // namespace cubepi

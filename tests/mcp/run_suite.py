@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""Runs the conformance suite for tools/check-mcp: run_suite.py DIRECTORY_OF_PROGRAMS DIRECTORY_OF_THE_SUITE.
+
+The suite's own exit code is not used: it also fails for scenarios of features that do not exist yet. tests/mcp/passing.txt lists
+those that must pass. Others that pass are printed: some pass because the server refuses what it does not have.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+REVISIONS = ("2026-07-28", "2025-11-25")
+RESULT = re.compile(r"^([✓✗]) (\S+): (\d+) passed, (\d+) failed", re.MULTILINE)
+
+
+def results(suite, arguments, revision):
+    """The scenarios of one run, with true for those that passed."""
+    command = ["node", str(suite / "node_modules/@modelcontextprotocol/conformance/dist/index.js"), *arguments,
+               "--requirements", revision]
+    output = subprocess.run(command, cwd=suite, capture_output=True, text=True, timeout=900, check=False).stdout
+    # A scenario without a check has shown nothing.
+    return {name: mark == "✓" and int(passed) > 0 for mark, name, passed, _ in RESULT.findall(output)}
+
+
+def main():
+    programs = pathlib.Path(sys.argv[1]).resolve()
+    suite = pathlib.Path(sys.argv[2]).resolve()
+    here = pathlib.Path(__file__).resolve().parent
+    wanted = set((here / "passing.txt").read_text().split("\n")) - {""}
+    passed = set()
+    counts = []
+    server = subprocess.Popen([programs / "cubepi_mcp_conformance_server", "0"], stdout=subprocess.PIPE, text=True)
+    try:
+        url = server.stdout.readline().strip()
+        for revision in REVISIONS:
+            for side, arguments in (("client", ["client", "--command", str(programs / "cubepi_mcp_conformance_client"),
+                                                "--timeout", "20000"]),
+                                    ("server", ["server", "--url", url])):
+                found = results(suite, arguments, revision)
+                names = {f"{revision} {side} {name}" for name, good in found.items() if good}
+                passed |= names
+                counts.append(f"{revision} {side}: {len(names)} of {len(found)} scenarios pass")
+    finally:
+        server.kill()
+        server.wait()
+    print(*counts, sep="\n")
+    for name in sorted(passed - wanted):
+        print("passes, not required by tests/mcp/passing.txt:", name)
+    missing = sorted(wanted - passed)
+    for name in missing:
+        print("FAILED:", name)
+    return 1 if missing or not wanted else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
