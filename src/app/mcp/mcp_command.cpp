@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <bub/builtin/command_hooks.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/run.hpp>
@@ -153,7 +154,7 @@ Task<> serve_streams(std::shared_ptr<McpServer> server) {
     co_await server->serve(mcp_standard_streams(executor));
 }
 
-/// Serves the tools of this directory. No user can be asked: calls that no rule of the configuration
+/// Serves the tools of this directory, under the hooks of the user. No user can be asked: calls that no rule of the configuration
 /// allows are refused.
 int serve(bool allow_all) {
     const ConfigFile config = read_config(config_path());
@@ -171,9 +172,17 @@ int serve(bool allow_all) {
     McpServerOptions options;
     options.instructions = "Tools for the files and commands of one directory.";
     options.tools = standard_tools(workspace);
-    options.hooks.before_tool_call = [decider](BeforeToolCallContext& context) {
-        return decider->before_tool_call(context);
-    };
+    std::vector<Middleware> guards;
+    if (!config.hooks.empty()) {
+        auto table = std::make_shared<const bub::detail::CommandHookTable>(config.hooks);
+        bub::detail::HookPlace place{"mcp", std::filesystem::current_path(),
+                                     child_environment(command_environment(config)),
+                                     Runtime::standard()};
+        guards.emplace_back(
+            bub::detail::CommandHooks(std::move(table), std::move(place)));
+    }
+    guards.emplace_back(decider);
+    options.hooks = compose_middleware(guards);
     run(serve_streams(std::make_shared<McpServer>(std::move(options))));
     return exit_ok;
 }
