@@ -94,9 +94,15 @@ Task<int> handle(Conversation& conversation, Renderer& renderer, NextInput next,
     // Commands come from the user at the terminal, not from piped text (B11).
     bub::Envelope message = conversation.pipeline().message(std::move(input.text), trusted);
     if (next.pasted) message.rest[bub::pasted_key] = true;
-    status = co_await conversation.run_turn(std::move(message));
-    out() << "\n";
-    co_return status;
+    for (;;) {
+        status = co_await conversation.run_turn(std::move(message));
+        out() << "\n";
+        if (input.kind != ChatInput::Kind::prompt || status != exit_ok) co_return status;
+        std::optional<std::string> carry_out =
+            co_await until_signal(conversation.ask_to_carry_out());
+        if (!carry_out) co_return status;
+        message = conversation.pipeline().message(std::move(*carry_out), false);
+    }
 }
 
 bool leaves(const std::string& input, bool terminal) {

@@ -39,7 +39,7 @@ struct ChatCommand {
     bool for_pipes = false;  ///< also accepted from a pipe
 };
 
-constexpr std::array<ChatCommand, 16> commands{{
+constexpr std::array<ChatCommand, 17> commands{{
     {"new", "", "start a new session; the current one stays saved", ChatAction::new_session},
     {"model", "[ID]", "list the models, or switch to another", std::nullopt},
     {"status", "", "model, session, directory, context, rules, background commands",
@@ -50,10 +50,13 @@ constexpr std::array<ChatCommand, 16> commands{{
     {"copy", "", "copy the last answer to the clipboard", ChatAction::copy},
     {"export", "[FILE]", "write the conversation to a Markdown file", ChatAction::export_file},
     {"later", "TEXT", "send TEXT when the answer is complete", ChatAction::later, true},
-    {"details", "", "show tool results in full, or fold them (Ctrl-O)", ChatAction::details, true},
+    {"details", "", "show tool results in full, or fold them (Ctrl-O: all)", ChatAction::details,
+     true},
     {"compact", "[TEXT]", "summarize the older messages for the model; TEXT matters", std::nullopt},
     {"rules", "[remove N]", "what tools may do without asking; withdraw a rule",
      ChatAction::permissions},
+    {"mode", "[NAME]", "ask, accept-edits, plan or all: what tools may do (Shift-Tab)",
+     ChatAction::mode},
     {"hooks", "", "list your commands that run around calls and prompts", std::nullopt},
     {"stop", "", "stop the answer (Esc, Ctrl-C)", ChatAction::stop, true},
     {"help", "", "keys and commands (also help, ?)", ChatAction::help, false, true},
@@ -202,6 +205,12 @@ std::string row(std::string_view label, const std::string& value) {
     return text + value + "\n";
 }
 
+constexpr std::string_view no_tools = "There are no tools (--no-tools).\n";
+
+std::string mode_text(ApprovalMode mode) {
+    return std::string(name_of(mode).str()) + ": " + std::string(effect_of(mode).str());
+}
+
 std::string count_of(std::int64_t count, std::string_view what) {
     return count_text(count) + " " + std::string(what) + (count == 1 ? "" : "s");
 }
@@ -272,6 +281,7 @@ std::string chat_help(ChatAbilities chat) {
     if (chat.live) {
         text +=
             "  Text entered while an answer arrives steers it.\n"
+            "  One key answers a question. Shift-Tab changes the mode of the tools.\n"
             "  Alt-Enter begins another line, Tab completes commands and file names, Ctrl-R "
             "searches the history.\n";
     } else {
@@ -320,6 +330,9 @@ Task<> ChatActions::act(ChatAction action, std::string argument) {
         case ChatAction::permissions:
             if (argument.empty()) co_return show_permissions();
             co_return withdraw_permission(argument);
+        case ChatAction::mode:
+            if (argument.empty()) co_return show_modes();
+            co_return set_mode(argument);
         case ChatAction::cost: co_return co_await show_cost();
         case ChatAction::copy: co_return co_await copy_answer();
         case ChatAction::export_file: co_return co_await export_to(std::move(argument));
@@ -373,10 +386,9 @@ Task<> ChatActions::show_status() {
     }
     if (window == 0) context += "; the window is unknown, compacted only when a request is refused";
     text += row("context", context);
+    if (plan.approval) text += row("mode", mode_text(plan.approval->mode()));
     if (!plan.approval) {
         text += row("tools", "none (--no-tools)");
-    } else if (plan.approval->allows_all()) {
-        text += row("rules", "tools act without asking (--yes)");
     } else if (plan.approval->rules().rules().empty()) {
         text += row("rules", "none");
     } else {
@@ -394,9 +406,9 @@ Task<> ChatActions::show_status() {
 
 void ChatActions::show_permissions() {
     const std::shared_ptr<ToolApproval>& approval = pipeline_.plan().approval;
-    if (!approval) return renderer_.print("There are no tools (--no-tools).\n");
+    if (!approval) return renderer_.print(no_tools);
     std::string text;
-    if (approval->allows_all()) text = "Tools act without asking (--yes).\n";
+    if (approval->mode() != ApprovalMode::ask) text = "Mode " + mode_text(approval->mode()) + ".\n";
     const std::vector<ApprovalRule>& rules = approval->rules().rules();
     const ToolRules saved = policy_of(read_config(config_path()).allow);
     for (std::size_t i = 0; i < rules.size(); ++i) {
@@ -409,6 +421,28 @@ void ChatActions::show_permissions() {
                             "network ask first.\n"
                           : "To withdraw one: /rules remove NUMBER\n";
     renderer_.print(text);
+}
+
+void ChatActions::show_modes() {
+    const std::shared_ptr<ToolApproval>& approval = pipeline_.plan().approval;
+    if (!approval) return renderer_.print(no_tools);
+    std::string text;
+    for (const ApprovalMode mode : approval_modes)
+        text += (mode == approval->mode() ? "* " : "  ") + mode_text(mode) + "\n";
+    renderer_.print(text + "To change it: /mode NAME, or Shift-Tab\n");
+}
+
+void ChatActions::set_mode(const std::string& name) {
+    const std::shared_ptr<ToolApproval>& approval = pipeline_.plan().approval;
+    if (!approval) return renderer_.print(no_tools);
+    const std::optional<ApprovalMode> mode = mode_named(name);
+    if (!mode) {
+        throw Error(ErrorCode::invalid_argument,
+                    "'" + name + "' is not a mode; use ask, accept-edits, plan or all");
+    }
+    approval->set_mode(*mode);
+    renderer_.show_mode(*mode);
+    renderer_.print("Mode " + mode_text(*mode) + ".\n");
 }
 
 void ChatActions::withdraw_permission(const std::string& argument) {

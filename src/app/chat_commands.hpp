@@ -22,6 +22,7 @@ enum class ChatAction : std::uint8_t {
     new_session,
     status,
     permissions,
+    mode,
     cost,
     copy,
     export_file,
@@ -61,8 +62,8 @@ std::string chat_help(ChatAbilities chat);
 /// For the completion menu.
 std::vector<Command> chat_completions(ChatAbilities chat);
 
-/// The commands of a chat that concern its session: `/new`, `/status`, `/rules`, `/cost`, `/copy`
-/// and `/export`. Used on one
+/// The commands of a chat that concern its session: `/new`, `/status`, `/rules`, `/mode`, `/cost`,
+/// `/copy` and `/export`. Used on one
 /// executor.
 class ChatActions {
 public:
@@ -77,6 +78,8 @@ private:
     void begin_session();
     Task<> show_status();
     void show_permissions();
+    void show_modes();
+    void set_mode(const std::string& name);
     void withdraw_permission(const std::string& argument);
     Task<> show_cost();
     Task<> copy_answer();

@@ -97,7 +97,8 @@ public:
         if (decision.allowed) return std::nullopt;
         before_();
         out() << style_.yellow() << "? " << style_.off() << for_terminal(decision.question)
-              << "\n  [y]es  [n]o  [e]dit > y   (there is no terminal to ask the user: the tour "
+              << "\n  [y]es  [n]o  [r]eason  [e]dit > y   (there is no terminal to ask the user: "
+                 "the tour "
                  "answers for you)\n"
               << flush_now;
         BeforeToolCallResult result;

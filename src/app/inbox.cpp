@@ -14,7 +14,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
 
-#include "conversation/tool_approval.hpp"
+#include "conversation/approval_dialog.hpp"
 #include "failure.hpp"
 #include "process.hpp"
 #include "program.hpp"

@@ -15,12 +15,12 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
-#include <cubepi/core/support/base64.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/workspace/files/content.hpp>
 
+#include "conversation/attachments.hpp"
 #include "conversation/conversation.hpp"
 #include "conversation/session.hpp"
 #include "failure.hpp"
@@ -104,36 +104,6 @@ std::unique_ptr<Renderer> make_renderer(const CommandLine& line, Executor execut
     if (line.run.output == Output::json) return std::make_unique<ResultRenderer>();
     return std::make_unique<PlainRenderer>(*Runtime::standard()->clock, std::move(executor),
                                            PlainRenderer::Opening::notes);
-}
-
-/// The largest file that is sent as a picture; servers take less.
-constexpr std::size_t max_picture_bytes = 50 * mebibyte;
-
-std::string read_whole(const std::string& path, std::size_t limit) {
-    std::ifstream file(path, std::ios::binary);
-    std::string bytes;
-    if (file) {
-        bytes.resize(limit + 1);
-        file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-        bytes.resize(static_cast<std::size_t>(file.gcount()));
-    }
-    if (!file.eof())
-        throw Error(ErrorCode::invalid_argument,
-                    "cannot read " + visible(path) + ": " +
-                        (bytes.size() > limit ? "it is too large" : detail::errno_text(errno)));
-    return bytes;
-}
-
-bub::MediaItem picture_in(const std::string& path) {
-    const std::string bytes = read_whole(path, max_picture_bytes);
-    bub::MediaItem item;
-    item.mime_type = detail::image_type(bytes);
-    if (item.mime_type.empty())
-        throw Error(ErrorCode::invalid_argument,
-                    visible(path) + " is not a picture that models take: PNG, JPEG, GIF or WebP");
-    item.filename = std::filesystem::path(path).filename().string();
-    item.url = "data:" + item.mime_type + ";base64," + detail::base64(bytes);
-    return item;
 }
 
 /// Throws Error(invalid_argument) if the file is not a JSON Schema.

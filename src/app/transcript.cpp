@@ -115,6 +115,13 @@ void replay_tool(const ToolResultMessage& result, const MessageList& messages,
     replay.tool(event);
 }
 
+void replay_thinking(const AssistantMessage& answer, const Replay& replay) {
+    for (const AssistantContent& block : answer.content) {
+        const auto* thinking = std::get_if<ThinkingContent>(&block);
+        if (thinking && !thinking->thinking.empty()) replay.thinking(thinking->thinking);
+    }
+}
+
 }  // namespace
 
 Task<MessageList> read_conversation(std::shared_ptr<bub::TapeStore> tapes, std::string tape) {
@@ -243,12 +250,13 @@ std::size_t replay_end(const MessageList& messages, std::size_t columns, std::si
     }
     for (auto message = first; message != messages.end(); ++message) {
         if (is_prompt(*message)) {
-            replay.prompt(prompt_text(*message));
+            if (replay.prompt) replay.prompt(prompt_text(*message));
         } else if (const ToolResultMessage* result = message->tool_result()) {
             replay_tool(*result, messages, replay);
         } else if (const AssistantMessage* answer = message->assistant()) {
+            if (replay.thinking) replay_thinking(*answer, replay);
             const std::string text = answer->text();
-            if (!text.empty()) replay.answer(last_lines(text, rows));
+            if (!text.empty() && replay.answer) replay.answer(last_lines(text, rows));
         }
     }
     return static_cast<std::size_t>(first - messages.begin());

@@ -48,9 +48,10 @@ SessionUsage usage_of(const MessageList& messages, const Model& asked);
 /// Returns the usage of a stored session, with the summaries of its compactions. The context is what the next request has.
 Task<SessionUsage> read_usage(std::shared_ptr<bub::TapeStore> tapes, std::string tape, Model asked);
 
-/// Shows messages as they were shown when they were new.
+/// Shows messages as they were shown when they were new. Null: what it would show is left out.
 struct Replay {
     std::function<void(const std::string& text)> prompt = {};
+    std::function<void(const std::string& text)> thinking = {};
     std::function<void(const std::string& text)> answer = {};
     std::function<void(const AgentEvent& event)> tool = {};
 };

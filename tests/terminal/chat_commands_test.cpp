@@ -126,7 +126,7 @@ TEST_P(ChatCommand, Permissions_ListsAndWithdrawsRules) {
                   120, 50);
     ASSERT_TRUE(chat.answer("talks to", "go\r")) << chat.shown();
     ASSERT_TRUE(chat.answer("[e]dit >", "a\r")) << chat.shown();
-    ASSERT_TRUE(chat.answer("always in this session; save it permanently? [y/N] >", "\r"))
+    ASSERT_TRUE(chat.answer("always in this session; save it permanently?  [y]es ›[n]o >", "\r"))
         << chat.shown();
     ASSERT_TRUE(chat.expect("for this session only; /rules lists")) << chat.shown();
     ASSERT_TRUE(chat.answer("One.", "/permissions\r")) << chat.shown();
@@ -209,10 +209,10 @@ TEST_P(ChatCommand, TapeReset_AsksAndArchives) {
     ASSERT_TRUE(say(chat, "first", "First."));
     chat.type(",tape_reset\r");
     ASSERT_TRUE(chat.expect("archives and removes the ")) << chat.shown();
-    ASSERT_TRUE(chat.answer("run it? y/n", "n\r")) << chat.shown();
+    ASSERT_TRUE(chat.answer("run it?  [y]es", "n\r")) << chat.shown();
     ASSERT_TRUE(chat.answer("Not run.", "/status\r")) << chat.shown();
     ASSERT_TRUE(chat.answer("plan, 2 messages", ",tape_reset\r")) << chat.shown();
-    ASSERT_TRUE(chat.answer("run it? y/n", "y\r")) << chat.shown();
+    ASSERT_TRUE(chat.answer("run it?  [y]es", "y\r")) << chat.shown();
     ASSERT_TRUE(chat.answer("Archived:", "/status\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("plan, 0 messages")) << chat.shown();
 }
@@ -223,12 +223,12 @@ TEST(PastedCommand, ShellCommand_AsksBeforeItRuns) {
     ASSERT_TRUE(chat.answer("> ", pasted(",touch made") + "\r")) << chat.shown();
     ASSERT_TRUE(chat.expect_on_screen("The pasted text runs as a shell command:"))
         << chat.screen().text();
-    ASSERT_TRUE(chat.answer_on_screen("run it? y/n >", "n\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("run it?  [y]es  [n]o >", "n\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("Not run.")) << chat.screen().text();
     EXPECT_FALSE(std::filesystem::exists(home.work() / "made"));
     chat.type(",echo " + pasted("typed-comma") + "\r");
     ASSERT_TRUE(chat.answer("typed-comma\n", pasted("!touch made") + "\r")) << chat.shown();
-    ASSERT_TRUE(chat.answer("run it? y/n >", "y\r")) << chat.shown();
+    ASSERT_TRUE(chat.answer("run it?  [y]es  [n]o >", "y\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("(no output)")) << chat.screen().text();
     EXPECT_TRUE(std::filesystem::exists(home.work() / "made"));
     chat.type(pasted(",tape_info") + "\r");

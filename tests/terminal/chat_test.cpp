@@ -241,7 +241,7 @@ TEST(Chat, Always_AsksNoMore) {
     ASSERT_TRUE(chat.expect("save it permanently?")) << chat.shown();
     ASSERT_TRUE(chat.answer("> ", "y\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("Both.")) << chat.shown();
-    EXPECT_EQ(count_of(chat.screen().text(), "[y]es"), 1u) << chat.screen().text();
+    EXPECT_EQ(count_of(chat.screen().text(), "[e]dit"), 1u) << chat.screen().text();
     EXPECT_EQ(read_file(home.work() / "b.txt"), "two");
     EXPECT_NE(read_file(home.config()).find("write: *"), std::string::npos);
 }
@@ -254,7 +254,7 @@ TEST(Chat, D72_WriteToAgentsMd_ExplainsTheMissingRule) {
     ASSERT_TRUE(chat.answer("> ", "write\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("Always needs approval: it becomes instructions of later turns"))
         << chat.shown();
-    ASSERT_TRUE(chat.answer("[y]es  [n]o  [e]dit > ", "n\r")) << chat.shown();
+    ASSERT_TRUE(chat.answer("[y]es  [n]o  [r]eason  [e]dit > ", "n\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("A pity.")) << chat.shown();
     EXPECT_FALSE(std::filesystem::exists(home.work() / "AGENTS.md"));
 }
@@ -308,12 +308,10 @@ TEST(Chat, Edit_ChangesTheArguments) {
     Terminal chat(home, {"chat", "--script", home.script(script)});
     ASSERT_TRUE(chat.answer("> ", "write\r")) << chat.shown();
     ASSERT_TRUE(chat.answer("[e]dit > ", "e\r")) << chat.shown();
-    ASSERT_TRUE(chat.answer("arguments > ", "\x15")) << chat.shown();  // Ctrl-U: the line is empty
-    chat.type(R"({"path": "mine.txt", "content": "my own"})"
-              "\r");
+    ASSERT_TRUE(chat.answer("content > ", "\x15")) << chat.shown();  // Ctrl-U: the line is empty
+    chat.type("my own\r");
     ASSERT_TRUE(chat.expect("Edited.")) << chat.shown();
-    EXPECT_EQ(read_file(home.work() / "mine.txt"), "my own");
-    EXPECT_FALSE(std::filesystem::exists(home.work() / "a.txt"));
+    EXPECT_EQ(read_file(home.work() / "a.txt"), "my own");
 }
 
 TEST(Chat, CtrlC_StopsTheAnswerAndTwiceLeaves) {

@@ -119,6 +119,18 @@ protected:
                               });
     }
 
+    void choose(app::Choices choices) {
+        boost::asio::co_spawn(io_, console_->choose(std::move(choices)),
+                              [this](const std::exception_ptr&, std::optional<app::Chosen> chosen) {
+                                  chosen_ = std::move(chosen);
+                              });
+    }
+    static app::Choices yes_or_no() {
+        app::Choices choices;
+        choices.all = app::yes_and_no();
+        return choices;
+    }
+
     Pair pair_{columns, rows};
     boost::asio::io_context io_;
     testing::ManualClock clock_;
@@ -127,6 +139,7 @@ protected:
     std::string raw_;
     std::vector<ConsoleInput> inputs_;
     std::optional<std::string> answer_;
+    std::optional<app::Chosen> chosen_;
 };
 
 TEST_F(ConsoleAtATerminal, BlockedOutput_KeysAreStillHeard) {
@@ -184,6 +197,53 @@ TEST_F(ConsoleAtATerminal, Typing_DelaysAQuestion) {
     ASSERT_TRUE(until([&] { return answer_.has_value(); }));
     EXPECT_EQ(*answer_, "n");
     ASSERT_TRUE(until_shown("> yes, but draft")) << "what was typed is still there";
+}
+
+TEST_F(ConsoleAtATerminal, OneKey_AnswersChoices) {
+    open();
+    ASSERT_TRUE(until_shown(">"));
+    choose(yes_or_no());
+    ASSERT_TRUE(until_asked("[y]es  [n]o >"));
+    type("N");
+    ASSERT_TRUE(until([&] { return chosen_.has_value(); }));
+    EXPECT_EQ(chosen_->key, 'n');
+    frame();
+    EXPECT_TRUE(until_shown("[y]es  [n]o > n"));
+}
+
+TEST_F(ConsoleAtATerminal, Arrows_MarkTheAnswerOfEnter) {
+    open();
+    ASSERT_TRUE(until_shown(">"));
+    choose(yes_or_no());
+    ASSERT_TRUE(until_asked("[y]es  [n]o >"));
+    type("\x1b[C");
+    frame();
+    ASSERT_TRUE(until_shown("›[y]es")) << screen_.text();
+    type("\x1b[D");
+    frame();
+    ASSERT_TRUE(until_shown("›[n]o")) << screen_.text();
+    type("\r");
+    ASSERT_TRUE(until([&] { return chosen_.has_value(); }));
+    EXPECT_EQ(chosen_->key, 'n');
+}
+
+TEST_F(ConsoleAtATerminal, KeysDuringHold_ExtendIt) {
+    open();
+    ASSERT_TRUE(until_shown(">"));
+    choose(yes_or_no());
+    ASSERT_TRUE(until([&] { return console_->asking(); }));
+    for (int i = 0; i < 4; ++i) {
+        type("y");
+        clock_.advance(app::question_hold - std::chrono::milliseconds(20));
+        ASSERT_TRUE(until([&] {
+            frame();
+            return console_->asking();
+        }));
+    }
+    EXPECT_FALSE(chosen_.has_value());
+    ASSERT_TRUE(until_asked("[y]es  [n]o >"));
+    type("y");
+    EXPECT_TRUE(until([&] { return chosen_.has_value(); }));
 }
 
 TEST_F(ConsoleAtATerminal, PauseInTyping_ShowsTheQuestion) {

@@ -174,7 +174,9 @@ TEST(LiveChat, ToolCards_CanBeFolded) {
         << chat.screen().text();
     EXPECT_EQ(chat.screen().text().find("third line"), std::string::npos);
     chat.type("\x0f");
-    ASSERT_TRUE(chat.answer_on_screen("third line", "/quit\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("third line", "q")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_gone("q closes")) << chat.screen().text();
+    chat.type("/quit\r");
     EXPECT_EQ(chat.wait(), 0);
 }
 
@@ -192,7 +194,7 @@ TEST(LiveChat, StoppedTool_LeavesACardSayingSo) {
         const std::string text = chat.screen().text();
         const std::size_t card = text.find("● shell command: exec sleep 1000\n  ✗ stopped  ");
         EXPECT_LT(card, text.find("stopped.")) << text;
-        chat.type("\x0f");
+        chat.type("/details\r");
         ASSERT_TRUE(chat.expect_on_screen("are shown in full")) << chat.screen().text();
         EXPECT_EQ(count_of(chat.screen().text(), "✗ stopped  "), 2u) << chat.screen().text();
         EXPECT_EQ(chat.screen().text().find("✗ failed"), std::string::npos);
@@ -319,6 +321,7 @@ TEST(LiveChat, CaptureDuringAnswer_ShowsWaitingInputAndDraft) {
     for (const auto& [columns, rows] : {std::pair(40, 12), std::pair(60, 16), std::pair(100, 20)}) {
         Home home;
         home.set("NO_COLOR", "1");
+        home.work_in("home/lighthouse");
         write_file(home.work() / "notes.md", "# Lighthouse\n\nThe inspector comes on Friday.\n");
         const std::string script =
             R"({"tokens_per_second": 25, "answers": [{"stop_reason": "tool_use", "content": [

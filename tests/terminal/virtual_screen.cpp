@@ -126,6 +126,23 @@ void VirtualScreen::put(std::string_view character) {
     }
 }
 
+void VirtualScreen::use_alternate(bool alternate) {
+    if (alternate == main_.has_value()) return;
+    wrap_pending_ = false;
+    if (alternate) {
+        main_ = Saved{std::exchange(rows_, std::vector<Row>(height_)),
+                      std::exchange(continues_, std::vector<bool>(height_)), top_, line_, column_};
+        top_ = line_ = column_ = 0;
+        return;
+    }
+    rows_ = std::move(main_->rows);
+    continues_ = std::move(main_->continues);
+    top_ = main_->top;
+    line_ = main_->line;
+    column_ = main_->column;
+    main_.reset();
+}
+
 void VirtualScreen::sequence(std::string_view parameters, char final) {
     switch (final) {
         case 'A': line_ -= std::min(line_, number(parameters, 1)); break;
@@ -151,6 +168,7 @@ void VirtualScreen::sequence(std::string_view parameters, char final) {
         case 'h':
         case 'l':
             if (parameters == "?2026") updating_ = final == 'h';
+            if (parameters == "?1049") use_alternate(final == 'h');
             return;
         default: return;
     }

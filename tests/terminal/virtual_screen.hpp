@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,6 +53,16 @@ private:
     std::size_t saved_line_ = 0;
     std::size_t saved_column_ = 0;
     bool updating_ = false;
+    /// The main screen while the alternate one is shown.
+    struct Saved {
+        std::vector<Row> rows;
+        std::vector<bool> continues;
+        std::size_t top = 0;
+        std::size_t line = 0;
+        std::size_t column = 0;
+    };
+    std::optional<Saved> main_;
+    void use_alternate(bool alternate);
     std::string held_;
 };
 

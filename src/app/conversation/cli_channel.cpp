@@ -8,10 +8,13 @@
 #include <bub/envelope.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/runtime.hpp>
 #include <cubepi/net/utf8.hpp>
 
 #include "../failure.hpp"
+#include "attachments.hpp"
 
 namespace cubepi::app {
 
@@ -26,19 +29,22 @@ constexpr ChatAbilities abilities{.live = true, .trusted = true};
 /// The lifespan of each message: reports the begin and the end of the turn that answers it.
 class CliChannel::Turn final : public bub::Lifespan {
 public:
-    Turn(CliChannel& channel, std::string id) : channel_(channel), id_(std::move(id)) {}
+    /// `is_prompt`: the message is a prompt of the user.
+    Turn(CliChannel& channel, std::string id, bool is_prompt)
+        : channel_(channel), id_(std::move(id)), is_prompt_(is_prompt) {}
     Task<> open() override {
-        channel_.on_turn_begun(id_);
+        channel_.on_turn_begun(id_, is_prompt_);
         co_return;
     }
     Task<> close(std::exception_ptr error) override {
-        channel_.on_turn_over(error);
+        channel_.on_turn_over(error, is_prompt_);
         co_return;
     }
 
 private:
     CliChannel& channel_;
     std::string id_;
+    bool is_prompt_;
 };
 
 CliChannel::CliChannel(Parts parts)
@@ -83,9 +89,13 @@ Task<> CliChannel::listen() {
         switch (input.kind) {
             case ConsoleInput::Kind::end: parts_.leave(); co_return;
             case ConsoleInput::Kind::interrupt: on_interrupt(); break;
-            case ConsoleInput::Kind::unfold:
+            case ConsoleInput::Kind::pager:
                 asked_to_leave_ = false;
-                view_.toggle_details();
+                view_.open_pager();
+                break;
+            case ConsoleInput::Kind::mode:
+                asked_to_leave_ = false;
+                conversation_.next_mode();
                 break;
             case ConsoleInput::Kind::line:
                 asked_to_leave_ = false;
@@ -108,8 +118,26 @@ Task<> CliChannel::ask_open_questions() {
     std::optional<bub::Envelope> message = std::move(answer).value();
     if (!message) co_return;
     message->inbound_id = parts_.new_id();
-    message->lifespan = std::make_shared<Turn>(*this, bub::input_id_of(*message));
+    message->lifespan = std::make_shared<Turn>(*this, bub::input_id_of(*message), false);
     co_await deliver(std::move(*message));
+}
+
+/// After a plan. The answer is a prompt of its own.
+Task<> CliChannel::ask_to_carry_out() {
+    asking_.emplace();
+    Task<std::optional<std::string>> question = conversation_.ask_to_carry_out();
+    Task<std::optional<std::string>> asking = cancel_on(asking_->get_token(), std::move(question));
+    Outcome<std::optional<std::string>> answer = co_await outcome_of(std::move(asking));
+    const bool interrupted = asking_->stop_requested();
+    asking_.reset();
+    if (interrupted) co_return;
+    std::optional<std::string> prompt = std::move(answer).value();
+    if (!prompt) co_return;
+    Pending pending;
+    pending.text = *prompt;
+    pending.typed = std::move(*prompt);
+    pending.trusted = false;
+    enter(std::move(pending));
 }
 
 void CliChannel::on_interrupt() {
@@ -153,7 +181,22 @@ Task<> CliChannel::on_line(std::string text, bool pasted) {
     pending.text = std::move(input.text);
     pending.typed = std::move(text);
     pending.pasted = pasted;
+    // Pasted text may be of others, who must not name files.
+    if (input.kind == ChatInput::Kind::prompt && !pasted) co_await attach_files_to(pending);
     enter(std::move(pending));
+}
+
+Task<> CliChannel::attach_files_to(Pending& pending) {
+    if (pending.text.find('@') == std::string::npos) co_return;
+    auto work = [text = pending.text] { return attach_files(text); };
+    Attachments attached = co_await offload(*Runtime::standard()->workers, std::move(work));
+    pending.text = std::move(attached.text);
+    pending.media = std::move(attached.media);
+    pending.remark = std::move(attached.remark);
+}
+
+void CliChannel::echo(const Pending& pending) {
+    view_.echo(pending.typed, for_terminal(pending.remark));
 }
 
 Task<> CliChannel::on_action(ChatAction action, std::string argument) {
@@ -172,6 +215,7 @@ Task<> CliChannel::on_action(ChatAction action, std::string argument) {
         case ChatAction::help:
         case ChatAction::status:
         case ChatAction::permissions:
+        case ChatAction::mode:
         case ChatAction::cost:
         case ChatAction::copy:
         case ChatAction::export_file: break;
@@ -200,8 +244,10 @@ void CliChannel::enter(Pending pending) {
     pending.later = pending.later && running_;
     // An echo would interrupt the answer that is being shown; it follows when the turn accepts the input.
     pending.echoed = !running_;
-    if (!running_) view_.echo(pending.typed);
-    message.lifespan = std::make_shared<Turn>(*this, pending.id);
+    if (!running_) echo(pending);
+    message.media = std::move(pending.media);
+    const bool is_command = pending.trusted && pending.text.starts_with(',');
+    message.lifespan = std::make_shared<Turn>(*this, pending.id, !is_command);
     if (pending.later) message.rest[later_key] = true;
     if (pending.pasted) message.rest[bub::pasted_key] = true;
     pending_.push_back(std::move(pending));
@@ -231,20 +277,26 @@ Task<std::optional<bub::AdmitDecision>> CliChannel::admit_message(std::string,
     co_return decision;
 }
 
-void CliChannel::on_turn_begun(const std::string& id) {
+void CliChannel::on_turn_begun(const std::string& id, bool is_prompt) {
     running_ = true;
     stopping_ = false;
     explained_ = false;
     on_accepted(id);
     conversation_.begin_turn();
+    if (!is_prompt) view_.wait_for_command();
     show_waiting();
 }
 
-void CliChannel::on_turn_over(const std::exception_ptr& error) {
+void CliChannel::on_turn_over(const std::exception_ptr& error, bool is_prompt) {
+    const bool completed = !error && !explained_ && !stopping_;
     conversation_.end_turn(error);
     explained_ = error != nullptr;
     running_ = false;
-    if (std::exchange(suspended_, false)) work_->spawn(ask_open_questions());
+    if (std::exchange(suspended_, false)) {
+        work_->spawn(ask_open_questions());
+    } else if (is_prompt && completed && pending_.empty() && !asking_) {
+        work_->spawn(ask_to_carry_out());
+    }
 }
 
 Task<> CliChannel::send(bub::Envelope message) {
@@ -277,7 +329,7 @@ void CliChannel::on_accepted(const std::string& id) {
     const auto found = std::find_if(pending_.begin(), pending_.end(),
                                     [&](const Pending& one) { return one.id == id; });
     if (found == pending_.end()) return;
-    if (!found->echoed) view_.echo(found->typed);
+    if (!found->echoed) echo(*found);
     pending_.erase(found);
     show_waiting();
 }

@@ -58,24 +58,29 @@ private:
         std::string text = {};
         std::string typed = {};    ///< what the user typed for `text`
         std::string entered = {};  ///< the whole input, if `typed` is a part of it
-        bool pasted = false;       ///< its beginning
-        bool trusted = true;       ///< typed at the prompt, where comma commands are accepted (B11)
+        std::vector<bub::MediaItem> media = {};
+        std::string remark = {};  ///< the files that are attached; empty: none
+        bool pasted = false;      ///< its beginning
+        bool trusted = true;      ///< typed at the prompt, where comma commands are accepted (B11)
         bool later = false;
         bool echoed = false;
     };
 
     Task<> listen();
     Task<> ask_open_questions();
+    Task<> ask_to_carry_out();
     Task<> deliver(bub::Envelope message);
     Task<> abort_turn();
     void on_interrupt();
     Task<> on_line(std::string text, bool pasted);
+    Task<> attach_files_to(Pending& pending);
+    void echo(const Pending& pending);
     Task<> on_action(ChatAction action, std::string argument);
     void enter_later(std::string argument);
     void enter(Pending pending);
     void show(const bub::StreamEvent& event, const bub::Envelope& message);
-    void on_turn_begun(const std::string& id);
-    void on_turn_over(const std::exception_ptr& error);
+    void on_turn_begun(const std::string& id, bool is_prompt);
+    void on_turn_over(const std::exception_ptr& error, bool is_prompt);
     void on_accepted(const std::string& id);
     void hand_back();
     void show_waiting();
@@ -88,7 +93,7 @@ private:
     std::unique_ptr<BackgroundScope> work_;
     std::deque<Pending> pending_;
     bool running_ = false;
-    std::optional<std::stop_source> asking_;  // a question of the suspended session
+    std::optional<std::stop_source> asking_;  // a question between two turns
     bool suspended_ = false;                  // the turn ended with questions
     bool stopping_ = false;
     bool asked_to_leave_ = false;

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -130,11 +131,51 @@ Task<std::optional<bub::Envelope>> Conversation::ask_open_question() {
     co_return message;
 }
 
+void Conversation::next_mode() {
+    const std::shared_ptr<ToolApproval>& approval = plan().approval;
+    if (!approval) return renderer_.note("There are no tools (--no-tools).");
+    approval->set_mode(mode_after(approval->mode()));
+    renderer_.show_mode(approval->mode());
+}
+
+Task<std::optional<std::string>> Conversation::ask_to_carry_out() {
+    std::optional<std::string> prompt;
+    const std::shared_ptr<ToolApproval> approval = plan().approval;
+    const std::shared_ptr<Prompter> prompter = plan().prompter;
+    if (!approval || approval->mode() != ApprovalMode::plan || !prompter || !prompter->can_ask())
+        co_return prompt;
+    co_await prompter->prepare();
+    char answer = 0;
+    while (answer == 0) {
+        Choices choices;
+        choices.text = TerminalView("  Carry out the plan?");
+        choices.all = yes_and_no();
+        Choice edits;
+        edits.key = 'a';
+        edits.label = TerminalView("[a]ccept edits");
+        choices.all.insert(choices.all.begin() + 1, std::move(edits));
+        choices.on_enter = 'n';
+        const std::optional<Chosen> chosen = co_await prompter->choose(std::move(choices));
+        answer = chosen ? chosen->key : 'n';
+    }
+    if (answer == 'n') co_return prompt;
+    approval->set_mode(answer == 'a' ? ApprovalMode::accept_edits : ApprovalMode::ask);
+    renderer_.show_mode(approval->mode());
+    prompt = "Carry out the plan.";
+    co_return prompt;
+}
+
 Task<> Conversation::replay() {
     const SessionPlan& plan = pipeline_.plan();
     const ReplaySpace space = renderer_.replay_space();
     if (!plan.resumed || space.rows == 0) co_return;
     const MessageList messages = co_await read_end(plan.tapes, tape_of(plan), replayed_entries);
+    // All of it, for the pager.
+    Replay all;
+    all.tool = [this](const AgentEvent& event) { renderer_.remember(event); };
+    all.thinking = [this](const std::string& text) { renderer_.remember_thinking(text); };
+    (void)replay_end(messages, space.columns, std::numeric_limits<std::size_t>::max(), all);
+    renderer_.begin_replay();
     Replay replay;
     replay.prompt = [this, first = true](const std::string& text) mutable {
         if (!std::exchange(first, false)) renderer_.print("\n");

@@ -52,6 +52,12 @@ public:
     /// Shows how the open questions can be answered later.
     Task<> show_open_questions();
 
+    /// Changes the mode of the tools to the next one.
+    void next_mode();
+    /// After a turn in the mode `plan`: asks whether the plan is to be carried out. If so, changes the mode and returns the
+    /// prompt that tells the model; empty: the mode stays.
+    Task<std::optional<std::string>> ask_to_carry_out();
+
     /// Runs the turn of a message of Pipeline::message(), and returns the exit status: 128 + the signal if another signal
     /// than that of Ctrl-C is to end the program. Ctrl-C stops the turn; a second one ends the program.
     Task<int> run_turn(bub::Envelope message);

@@ -12,6 +12,7 @@
 #include "../program.hpp"
 #include "../saved_sessions.hpp"
 #include "../shell_quoting.hpp"
+#include "approval_dialog.hpp"
 #include "tool_approval.hpp"
 
 namespace cubepi::app {
@@ -161,6 +162,8 @@ bub::Envelope Pipeline::message(std::string text, bool from_operator) const {
     message.session_id = plan_.session_id;
     message.is_active = true;
     message.from_operator = from_operator;
+    if (!is_command && plan_.approval && plan_.approval->mode() == ApprovalMode::plan)
+        message.context["mode"] = "plan (only tools that read run; answer with a plan)";
     message.note_arrival(Runtime::standard()->clock->wall());
     return message;
 }

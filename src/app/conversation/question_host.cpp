@@ -148,18 +148,20 @@ std::chrono::steady_clock::duration TurnPrompter::waited() const {
     return open_ == 0 ? waited_ : waited_ + (clock_.now() - open_since_);
 }
 
-Task<std::optional<std::string>> TurnPrompter::read(TerminalText prompt, std::string prefill) {
+template <class Answer>
+Task<Answer> TurnPrompter::measured(Task<Answer> question) {
     if (open_++ == 0) open_since_ = clock_.now();
-    std::exception_ptr failure;
-    std::optional<std::string> answer;
-    try {
-        answer = co_await prompter_->read(std::move(prompt), std::move(prefill));
-    } catch (...) {
-        failure = std::current_exception();
-    }
+    Outcome<Answer> answer = co_await outcome_of(std::move(question));
     if (--open_ == 0) waited_ += clock_.now() - open_since_;
-    if (failure) std::rethrow_exception(failure);
-    co_return answer;
+    co_return std::move(answer).value();
+}
+
+Task<std::optional<std::string>> TurnPrompter::read(TerminalText prompt, std::string prefill) {
+    return measured(prompter_->read(std::move(prompt), std::move(prefill)));
+}
+
+Task<std::optional<Chosen>> TurnPrompter::choose(Choices choices) {
+    return measured(prompter_->choose(std::move(choices)));
 }
 
 TypedAnswer read_typed_answer(const HitlQuestion& question, std::string_view text) {
@@ -228,11 +230,12 @@ Task<std::optional<bool>> AskDialog::confirm(ConfirmRequest request) {
     show_title("Please confirm:", request.prompt);
     std::optional<bool> result;
     for (;;) {
-        TerminalText prompt("  [y]es  [n]o > ");
-        const std::optional<std::string> text = co_await prompter_.read(std::move(prompt));
-        if (!text) co_return result;
-        if (equal_ignoring_case(*text, "y") || equal_ignoring_case(*text, "yes")) result = true;
-        if (equal_ignoring_case(*text, "n") || equal_ignoring_case(*text, "no")) result = false;
+        Choices choices;
+        choices.all = yes_and_no();
+        const std::optional<Chosen> chosen = co_await prompter_.choose(std::move(choices));
+        if (!chosen) co_return result;
+        if (chosen->key == 'y') result = true;
+        if (chosen->key == 'n') result = false;
         if (result) co_return result;
     }
 }

@@ -16,7 +16,7 @@
 
 #include "../terminal/prompter.hpp"
 #include "../terminal/terminal_stream.hpp"
-#include "tool_approval.hpp"
+#include "approval_dialog.hpp"
 
 namespace cubepi::app {
 
@@ -46,8 +46,12 @@ public:
     void withdraw() override { prompter_->withdraw(); }
     ScreenSize size() const override { return prompter_->size(); }
     Task<std::optional<std::string>> read(TerminalText prompt, std::string prefill = {}) override;
+    Task<std::optional<Chosen>> choose(Choices choices) override;
 
 private:
+    /// Adds the time that it takes to waited().
+    template <class Answer>
+    Task<Answer> measured(Task<Answer> question);
     /// A place in the events of a run.
     struct Position {
         std::shared_ptr<const RunInfo> run = {};

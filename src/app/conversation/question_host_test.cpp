@@ -296,6 +296,50 @@ TEST_F(QuestionHostTest, EditedArguments_ReplaceThoseOfTheCall) {
     EXPECT_NE(prompter_->shown.find("must be a JSON object"), std::string::npos);
 }
 
+TEST_F(QuestionHostTest, Reason_IsPartOfTheResult) {
+    answer({"no, wait", "n  not now ", "r", "too late"});
+    const auto results =
+        prompt({faux_tool_call("touch", {}, "c1"), faux_tool_call("touch", {}, "c2")});
+    ASSERT_EQ(results.size(), 2U);
+    EXPECT_TRUE(calls_.empty()) << prompter_->shown;
+    EXPECT_EQ(Message(results[0]).text(), "The user refused this call: not now");
+    EXPECT_EQ(Message(results[1]).text(), "The user refused this call: too late");
+}
+
+TEST_F(QuestionHostTest, D131_ModeAll_AsksNothing) {
+    answer({});
+    approval_->set_mode(ApprovalMode::all);
+    (void)prompt({faux_tool_call("touch", {}, "c1")});
+    EXPECT_EQ(calls_.size(), 1U);
+    EXPECT_EQ(prompter_->asked, 0);
+}
+
+TEST_F(QuestionHostTest, D131_AcceptEdits_AsksAboutOtherTools) {
+    answer({"n"});
+    approval_->set_mode(ApprovalMode::accept_edits);
+    (void)prompt({faux_tool_call("touch", {}, "c1")});
+    EXPECT_TRUE(calls_.empty());
+    EXPECT_EQ(prompter_->asked, 1);
+}
+
+TEST_F(QuestionHostTest, D131_Plan_RefusesDespiteRule) {
+    answer({});
+    approval_->add_rule(ApprovalRule::parse("touch: *"));
+    approval_->set_mode(ApprovalMode::plan);
+    const auto results = prompt({faux_tool_call("touch", {}, "c1")});
+    EXPECT_TRUE(calls_.empty());
+    EXPECT_EQ(decision(results.front()), "policy_deny");
+}
+
+TEST(ApprovalModes, NextMode_GoesThroughAll) {
+    ApprovalMode mode = ApprovalMode::ask;
+    for (const char* name : {"accept-edits", "plan", "all", "ask"}) {
+        mode = mode_after(mode);
+        EXPECT_EQ(mode_named(name), mode);
+    }
+    EXPECT_EQ(mode_named("yolo"), std::nullopt);
+}
+
 TEST_F(QuestionHostTest, EndOfInput_RefusesTheCall) {
     answer({});
     const auto results = prompt({faux_tool_call("touch", {}, "c1")});

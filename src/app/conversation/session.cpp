@@ -18,6 +18,7 @@
 
 #include <bub/builtin/builtin.hpp>
 #include <bub/close_matches.hpp>
+#include <bub/tape/file_tape_store.hpp>
 #include <bub/tape/memory_tape_store.hpp>
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/core/error.hpp>
@@ -74,6 +75,17 @@ std::string git_branch(std::filesystem::path directory) {
         directory = directory.parent_path();
     }
     return {};
+}
+
+/// "~/src/app (main)"
+std::string place_text(const std::filesystem::path& directory) {
+    std::string text = directory.string();
+    const std::string home = bub::home_directory().string();
+    if (home.size() > 1 && (text == home || text.starts_with(home + "/")))
+        text.replace(0, home.size(), "~");
+    if (const std::string branch = git_branch(directory); !branch.empty())
+        text += " (" + branch + ")";
+    return text;
 }
 
 /// The system prompt of `cubepi run` and `cubepi chat`.
@@ -138,7 +150,8 @@ Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
     approval.write_target = [place = box.workspace](const std::string& path) {
         return place->write_target(path);
     };
-    approval.allow_all = flags.yes;
+    approval.mode =
+        std::make_shared<ApprovalMode>(flags.yes ? ApprovalMode::all : ApprovalMode::ask);
     box.approval_options = approval;
     box.suspends = flags.suspend && !parts.prompter && !flags.yes;
     box.approval = std::make_shared<ToolApproval>(policy_of(config.allow), box.channel,
@@ -361,10 +374,12 @@ Task<bool> ask_consent(std::shared_ptr<Prompter> prompter, std::string effect) {
     co_await prompter->prepare();
     prompter->say(framed(effect, prompter->size().columns));
     for (;;) {
-        const std::optional<std::string> answer =
-            co_await prompter->read(TerminalView("run it? y/n > "));
-        if (!answer || *answer == "n" || *answer == "no") co_return false;
-        if (*answer == "y" || *answer == "yes") co_return true;
+        Choices choices;
+        choices.text = TerminalView("run it?");
+        choices.all = yes_and_no();
+        const std::optional<Chosen> chosen = co_await prompter->choose(std::move(choices));
+        if (!chosen || chosen->key == 'n') co_return false;
+        if (chosen->key == 'y') co_return true;
     }
 }
 
@@ -471,6 +486,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
         flags.system_prompt.empty()
             ? system_prompt(std::filesystem::current_path().string(), !flags.no_tools)
             : flags.system_prompt;
+    session.place = place_text(std::filesystem::current_path());
     session.files = note_project_files(session);
     std::optional<Toolbox> tools;
     if (!flags.no_tools) {

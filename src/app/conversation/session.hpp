@@ -70,7 +70,8 @@ struct SessionPlan {
     bool suspends = false;  ///< a run that asks is suspended; its session is saved
     std::shared_ptr<Telemetry> telemetry = {};  ///< null: nothing is traced
     std::shared_ptr<QuestionHost> host =
-        {};  ///< answers the requests of the agents; null: the user cannot be asked
+        {};                  ///< answers the requests of the agents; null: the user cannot be asked
+    std::string place = {};  ///< directory and branch, of the status line: "~/src/app (main)"
     std::string directory_flag = {};  ///< of commands that are printed: " -C DIR" or empty
     std::shared_ptr<WantedAnswer> wanted = {};  ///< null: answers are text
 };

@@ -1,19 +1,13 @@
 #include "tool_approval.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <string_view>
 #include <utility>
 
 #include <cubepi/core/offload.hpp>
-#include <cubepi/core/support/json_member.hpp>
-#include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/schema/json_convert.hpp>
-#include <cubepi/schema/validate.hpp>
 
 #include "../config/paths.hpp"
-#include "../terminal/safe_json.hpp"
-#include "../terminal/text_layout.hpp"
 
 namespace cubepi::app {
 
@@ -35,14 +29,6 @@ private:
     std::shared_ptr<FilePreviews> previews_;
     const std::string id_;
 };
-
-TerminalText prompt_of(const QuestionView& view, const RuleDecision& decision) {
-    if (!view.complete()) return TerminalView("  [v]iew more  [w]hole  [n]o > ");
-    TerminalText prompt("  [y]es  [n]o  ");
-    if (decision.always) prompt += "[a]lways  ";
-    prompt += "[e]dit > ";
-    return prompt;
-}
 
 }  // namespace
 
@@ -75,6 +61,7 @@ ToolApproval::ToolApproval(ToolRules rules, std::shared_ptr<HitlChannel> channel
       options_(std::move(options)),
       middleware_(std::move(channel),
                   [this](const BeforeToolCallContext& call) { return decide(call); }) {
+    if (!options_.mode) options_.mode = std::make_shared<ApprovalMode>(ApprovalMode::ask);
     if (!options_.runtime) options_.runtime = Runtime::standard();
 }
 
@@ -92,7 +79,7 @@ bool ToolApproval::has_rule(const ApprovalRule& rule) const {
 }
 
 bool ToolApproval::allows_fetch(const std::string& url) const {
-    if (options_.allow_all) return true;
+    if (mode() == ApprovalMode::all) return true;
     return rules_.decide("fetch", ToolRisk::network, JsonObject{{"url", url}}).allowed;
 }
 
@@ -114,16 +101,38 @@ Task<CallPreview> ToolApproval::preview(std::string tool_call_id, std::string to
     co_return made;
 }
 
+namespace {
+
+constexpr std::string_view refused_in_plan =
+    "Refused: the user has set the mode 'plan', in which only tools that read run. Describe what "
+    "you would do; the user decides about it when your answer is complete.";
+
+bool runs_in_plan(const AgentTool& tool) {
+    return tool.risk_level == ToolRisk::read_only || tool.name == ToolApproval::subagent_tool;
+}
+
+bool mode_allows(ApprovalMode mode, const AgentTool& tool, const RuleDecision& decision) {
+    if (decision.always_asks) return false;
+    return mode == ApprovalMode::all ||
+           (mode == ApprovalMode::accept_edits && FilePreviews::covers(tool.name.str()));
+}
+
+}  // namespace
+
 Task<ApprovalDecision> ToolApproval::decide(const BeforeToolCallContext& call) const {
     RuleDecision decision = co_await apply_rules(call);
-    if (decision.allowed || options_.allow_all) co_return Approve();
+    if (mode() == ApprovalMode::plan && !runs_in_plan(call.tool))
+        co_return Deny{std::string(refused_in_plan)};
+    if (decision.allowed || mode_allows(mode(), call.tool, decision)) co_return Approve();
     if (!decision.refusal.empty()) co_return Deny{std::move(decision.refusal)};
     if (!options_.can_wait && (!prompter_ || !prompter_->can_ask())) {
         co_return Deny{std::string("Refused: ") +
                        (prompter_ ? "cubepi runs in the background and cannot ask."
                                   : "there is no terminal to ask the user.") +
-                       " The user can allow such calls with --yes, or with 'allow' in the "
-                       "configuration file."};
+                       (decision.always_asks
+                            ? " Such a write needs an answer of the user."
+                            : " The user can allow such calls with --yes, or with 'allow' in the "
+                              "configuration file.")};
     }
     CallPreview shown = co_await preview(call.tool_call.id.str(), call.tool.name.str(), call.args);
     if (!shown.problem.empty()) co_return Deny{std::move(shown.problem)};
@@ -153,179 +162,6 @@ Task<RuleDecision> ToolApproval::apply_rules(const BeforeToolCallContext& call) 
     const std::optional<std::string> target =
         co_await offload(*options_.runtime->workers, std::move(work));
     co_return rules_.decide(call.tool.name.str(), call.tool.risk_level, call.args, target);
-}
-
-ApprovalDialog::ApprovalDialog(Prompter& prompter, Style style, ToolApproval& approval,
-                               SaveRule save_rule)
-    : prompter_(prompter), style_(style), approval_(approval), save_rule_(std::move(save_rule)) {}
-
-ApprovalDialog::Call ApprovalDialog::call_of(const HitlRequest& request) {
-    const auto& payload = std::get<ApproveRequest>(request.payload);
-    Call call;
-    call.tool = payload.tool_name;
-    call.id = payload.tool_call_id;
-    call.args = payload.args;
-    if (const Json* schema = request.extra.if_contains("input_schema")) call.schema = *schema;
-    ApprovalDetails details;
-    // Requests of other middleware have other details: the call itself is shown in any case.
-    if (!try_from_json(payload.details, details).empty()) details = ApprovalDetails();
-    call.decision.question =
-        details.question.empty() ? "Call " + call.tool : std::move(details.question);
-    try {
-        if (details.always) call.decision.always = ApprovalRule::parse(*details.always);
-    } catch (const Error&) {
-        // A stored request of another program: the call cannot be allowed by a rule.
-    }
-    call.change = std::move(details.change);
-    return call;
-}
-
-QuestionView ApprovalDialog::view_of(const Call& call, const Style& style, ScreenSize screen) {
-    const QuestionView::Call shown{call.tool, call.args, call.decision,
-                                   call.change ? &*call.change : nullptr};
-    return QuestionView(shown, style, screen);
-}
-
-TerminalText ApprovalDialog::shown(const HitlRequest& request, const Style& style,
-                                   ScreenSize screen, bool& complete) {
-    Call call = call_of(request);
-    call.decision.always.reset();  // it cannot be answered so
-    QuestionView view = view_of(call, style, screen);
-    complete = view.complete();
-    return view.opening();
-}
-
-std::string ApprovalDialog::title(const HitlRequest& request) {
-    const Call call = call_of(request);
-    std::string text = call.decision.question;
-    if (call.change) {
-        text = call.tool + " " + call.change->summary();
-    } else if (call.tool == "shell") {
-        text = "shell: " + detail::text_member(call.args, "command");
-    }
-    return visible(text.substr(0, text.find('\n')));
-}
-
-Task<std::optional<ApproveAnswer>> ApprovalDialog::ask(HitlRequest request) {
-    Call call = call_of(request);
-    // The user may have added the rule since the request was made, in the question about another call of the same answer.
-    if (call.decision.always && approval_.has_rule(*call.decision.always))
-        co_return ApproveAnswer();
-    co_await prompter_.prepare();
-    QuestionView view = view_of(call, style_, prompter_.size());
-    prompter_.say(view.opening());
-    // The text refers to this frame.
-    struct Withdrawal {
-        Prompter& prompter;
-        ~Withdrawal() { prompter.set_question(nullptr); }
-    };
-    const Withdrawal withdrawal{prompter_};
-    for (;;) {
-        TerminalText prompt = prompt_of(view, call.decision);
-        prompter_.set_question(
-            [&](ScreenSize screen) { return view_of(call, style_, screen).opening(); });
-        const std::optional<std::string> answer = co_await prompter_.read(std::move(prompt));
-        if (!answer) co_return std::nullopt;
-        const std::string word = detail::lower_case(*answer);
-        if (word == "n" || word == "no")
-            co_return ApproveAnswer::deny("The user refused this call.");
-        if (!view.complete()) {
-            view_more(view, word);
-            continue;
-        }
-        if (word == "y" || word == "yes") co_return ApproveAnswer();
-        const bool always = word == "a" || word == "always";
-        if (always && call.decision.always) {
-            co_await add_rule(*call.decision.always);
-            co_return ApproveAnswer();
-        }
-        if (word == "e" || word == "edit") {
-            std::optional<JsonObject> edited = co_await edit(call, view);
-            if (edited) co_return ApproveAnswer::edit(std::move(*edited));
-        } else if (always) {
-            explain("This call cannot be allowed by a rule: answer y to allow it once, or n.");
-        } else {
-            explain("Answer y, n, or one of the other letters.");
-        }
-    }
-}
-
-/// Shows more of the call; consent is accepted only after all of it was shown.
-void ApprovalDialog::view_more(QuestionView& view, const std::string& answer) const {
-    if (answer == "v" || answer == "view") {
-        prompter_.say(view.next_page());
-    } else if (answer == "w" || answer == "whole") {
-        prompter_.say(view.rest());
-    } else {
-        explain(
-            "This call is not shown completely: v shows the next rows, w all of them, n refuses.");
-    }
-}
-
-void ApprovalDialog::explain(TerminalView text) const {
-    prompter_.say("  " + style_.dim() + text + style_.off() + "\n");
-}
-
-/// Returns the new arguments; empty if they were not accepted.
-Task<std::optional<JsonObject>> ApprovalDialog::edit(Call& call, QuestionView& view) {
-    std::optional<JsonObject> result;
-    std::string shown = safe_json(call.args);
-    TerminalText prompt("  arguments > ");
-    const std::optional<std::string> text =
-        co_await prompter_.read(std::move(prompt), std::move(shown));
-    if (!text) co_return result;
-    boost::system::error_code failed;
-    Json edited = boost::json::parse(*text, failed);
-    std::string problem = "The arguments must be a JSON object.";
-    if (!failed && edited.is_object()) problem = co_await check_edit(call, view, edited);
-    if (problem.empty()) {
-        result = std::move(edited.get_object());
-    } else {
-        prompter_.say(style_.red() +
-                      framed(problem, prompter_.size().columns, Frame{"  ", "  ┊ "}) +
-                      style_.off());
-    }
-    co_return result;
-}
-
-/// Previews the edited call. Returns why it cannot work; empty: it can.
-Task<std::string> ApprovalDialog::check_edit(Call& call, QuestionView& view, Json edited) {
-    std::string problem;
-    if (call.schema.is_object()) {
-        const std::vector<SchemaIssue> issues = JsonSchema(call.schema).validate(edited);
-        if (!issues.empty()) {
-            problem = format_issues(call.tool, issues);
-            co_return problem;
-        }
-    }
-    CallPreview preview = co_await approval_.preview(call.id, call.tool, edited.get_object());
-    if (preview.problem.empty()) {
-        if (preview.change)
-            prompter_.say(change_text(*preview.change, style_, prompter_.size().columns));
-        co_return problem;
-    }
-    problem = std::move(preview.problem);
-    // The tool compares the file with the last preview, which must be that of the call as it is shown. The file may have
-    // changed since the question.
-    CallPreview original = co_await approval_.preview(call.id, call.tool, call.args);
-    if (original.change && (!call.change || original.change->diff != call.change->diff)) {
-        call.change = std::move(original.change);
-        view = view_of(call, style_, prompter_.size());
-        prompter_.say(view.opening());
-    }
-    co_return problem;
-}
-
-Task<> ApprovalDialog::add_rule(ApprovalRule rule) {
-    approval_.add_rule(rule);
-    if (!save_rule_) co_return;
-    TerminalText prompt("  always in this session; save it permanently? [y/N] > ");
-    const std::optional<std::string> answer = co_await prompter_.read(std::move(prompt));
-    const std::string word = answer ? detail::lower_case(*answer) : "";
-    const bool saves = word == "y" || word == "yes";
-    if (saves) save_rule_(rule.text());
-    explain(saves ? TerminalView("saved in the configuration; /rules lists and withdraws rules")
-                  : TerminalView("for this session only; /rules lists and withdraws rules"));
 }
 
 }  // namespace cubepi::app

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <cubepi/agent/hitl_channel.hpp>
@@ -12,9 +13,8 @@
 #include <cubepi/workspace/file_change.hpp>
 #include <cubepi/workspace/tool_rules.hpp>
 
-#include "../render/question_view.hpp"
 #include "../terminal/prompter.hpp"
-#include "../terminal/terminal_stream.hpp"
+#include "approval_mode.hpp"
 
 namespace cubepi::app {
 
@@ -38,16 +38,20 @@ struct CallPreview {
     std::string problem = {};               ///< why the call cannot work; empty: it can
 };
 
-/// Middleware that lets the rules decide about each tool call, and asks the user on a channel about calls that no rule
+/// Middleware that lets the mode and the rules decide about each tool call, and asks the user on a channel about calls that no rule
 /// allows. It is an ApprovalPolicyMiddleware whose requests have ApprovalDetails.
 ///
 /// A call of write or edit that cannot work gets the tool's error instead of a question. The tool refuses the call if the
 /// file changes after the question. Where the user cannot be asked (no terminal, a background job), all calls that need
 /// approval are refused.
+///
+/// In the mode `plan` only read_only tools run, and sub-agents, whose calls are decided in the same way.
 class ToolApproval {
 public:
+    /// Its calls are decided one by one (D114), so it may be started in each mode.
+    static constexpr std::string_view subagent_tool = "subagent";
     struct Options {
-        bool allow_all = false;  ///< --yes
+        SharedMode mode = {};  ///< null: one of its own, `ask`
         /// The channel stores its requests: calls that need approval are asked about without a terminal, too.
         bool can_wait = false;
         /// Previews of the calls of write and edit, shared with the tools; null: their arguments are shown.
@@ -73,7 +77,14 @@ public:
     /// Returns the rules in effect: configured ones, then those added in this session.
     const ToolRules& rules() const noexcept { return rules_; }
     bool has_rule(const ApprovalRule& rule) const;
-    bool allows_all() const noexcept { return options_.allow_all; }
+    ApprovalMode mode() const noexcept { return *options_.mode; }
+    /// Applies to the calls that are decided from now on. A question that waits already still needs its answer, which in the
+    /// mode `plan` cannot be consent.
+    void set_mode(ApprovalMode mode) noexcept { *options_.mode = mode; }
+    /// Returns true if the mode is `plan` and does not let the user allow a call of this tool.
+    bool refuses_in_plan(std::string_view tool) const noexcept {
+        return mode() == ApprovalMode::plan && tool != subagent_tool;
+    }
     /// Returns true if this URL may be fetched without a question.
     bool allows_fetch(const std::string& url) const;
 
@@ -88,53 +99,6 @@ private:
     std::shared_ptr<const Prompter> prompter_;
     Options options_;
     ApprovalPolicyMiddleware middleware_;
-};
-
-/// Asks the user whether a tool call may run. Used on one executor.
-///
-/// y runs the call, n refuses it, a adds a rule (for this session unless it is saved), e edits the arguments. While a call
-/// is not shown completely, only n is accepted: v shows the next rows, w all of them. A call of write or edit is shown as a
-/// diff of the file.
-class ApprovalDialog {
-public:
-    using SaveRule = std::function<void(const std::string& rule)>;
-    /// `prompter` and `approval` outlive the object. `save_rule` stores a rule in the configuration; null: rules last as
-    /// long as the session.
-    ApprovalDialog(Prompter& prompter, Style style, ToolApproval& approval, SaveRule save_rule);
-
-    /// Asks about the request, whose payload is an ApproveRequest. Empty if the input has ended.
-    Task<std::optional<ApproveAnswer>> ask(HitlRequest request);
-
-    /// Returns the question of such a request for a command that does not ask it: as the dialog shows it, as far as it fits on
-    /// a screen of this size. `complete` is set to whether all of it fits.
-    static TerminalText shown(const HitlRequest& request, const Style& style, ScreenSize screen,
-                              bool& complete);
-    /// Returns the same as one line, without the content of the call: "write replaces 7 lines of a.txt".
-    static std::string title(const HitlRequest& request);
-
-private:
-    /// One call in question.
-    struct Call {
-        std::string tool = {};
-        std::string id = {};
-        JsonObject args = {};
-        Json schema = {};  // of the arguments; null: unknown
-        RuleDecision decision = {};
-        std::optional<FileChange> change = {};
-    };
-
-    static Call call_of(const HitlRequest& request);
-    static QuestionView view_of(const Call& call, const Style& style, ScreenSize screen);
-    void view_more(QuestionView& view, const std::string& answer) const;
-    void explain(TerminalView text) const;
-    Task<std::optional<JsonObject>> edit(Call& call, QuestionView& view);
-    Task<std::string> check_edit(Call& call, QuestionView& view, Json edited);
-    Task<> add_rule(ApprovalRule rule);
-
-    Prompter& prompter_;
-    Style style_;
-    ToolApproval& approval_;
-    SaveRule save_rule_;
 };
 
 }  // namespace cubepi::app

@@ -10,6 +10,7 @@
 #include <cubepi/agent/run_result.hpp>
 #include <cubepi/core/agent_event.hpp>
 
+#include "../conversation/approval_mode.hpp"
 #include "../failure.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "../terminal/terminal_text.hpp"
@@ -60,6 +61,14 @@ public:
     virtual void name_session(const std::string&) {}
     /// The following turns belong to another session; it has no name yet if `name` is empty.
     virtual void begin_session(const std::string&) {}
+
+    /// Takes a tool event of a resumed session, of which only the end is shown again.
+    virtual void remember(const AgentEvent&) {}
+    virtual void remember_thinking(const std::string&) {}
+    /// The events up to the next turn are those of remember().
+    virtual void begin_replay() {}
+    /// The mode of the tools has changed.
+    virtual void show_mode(ApprovalMode) {}
 
     // A turn.
 

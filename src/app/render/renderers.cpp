@@ -217,6 +217,8 @@ void LiveRenderer::begin(const Pipeline& pipeline) {
     plan.models->on_change([this](const ModelChoice& model) {
         view_.show_model(model.model.spec().id, shown_spec(model));
     });
+    view_.show_place(plan.place);
+    if (plan.approval) view_.show_mode(plan.approval->mode());
     if (plan.prompter) view_.leave_out([prompter = plan.prompter] { return prompter->waited(); });
 }
 
@@ -239,11 +241,6 @@ ReplaySpace LiveRenderer::replay_space() const {
 
 void LiveRenderer::show_event(const AgentEvent& event) {
     if (!is_redundant(event)) view_.on_event(event);
-}
-
-void LiveRenderer::show_output(std::string_view text) {
-    console_->print(for_terminal(text));
-    console_->end_line();
 }
 
 void LiveRenderer::end_turn(const TurnEnd& end) {

@@ -101,9 +101,13 @@ public:
     void name_session(const std::string& name) override { view_.name_session(name); }
     void begin_session(const std::string& name) override { view_.begin_session(name); }
     void begin_turn() override { view_.begin_turn(); }
+    void remember(const AgentEvent& event) override { view_.remember(event); }
+    void remember_thinking(const std::string& text) override { view_.remember_thinking(text); }
+    void begin_replay() override { view_.begin_replay(); }
+    void show_mode(ApprovalMode mode) override { view_.show_mode(mode); }
     void show_event(const AgentEvent& event) override;
     void show_text(std::string_view delta) override { view_.add_text(delta); }
-    void show_output(std::string_view text) override;
+    void show_output(std::string_view text) override { view_.show_output(text); }
     void show_error(std::string_view text) override { view_.problem(text); }
     void end_turn(const TurnEnd& end) override;
     void pause() override { view_.end_text(); }

@@ -24,6 +24,11 @@ constexpr std::size_t saved_cards = 20;
 constexpr std::size_t saved_text = 64 * 1024;
 constexpr std::size_t full_lines = 40;
 constexpr std::size_t folded_diff_lines = 12;
+constexpr std::size_t live_lines = 4;      // of a running command
+constexpr std::size_t tail_lines = 8;      // of one that has ended
+constexpr std::size_t whole_output = 200;  // lines of a command of the user that are all printed
+constexpr std::size_t output_end = 40;     // lines that are printed of a longer one
+constexpr std::size_t longest_thought = std::size_t{1} << 20;
 constexpr std::size_t echoed_lines = 12;
 constexpr std::size_t longest_name = 80;
 
@@ -31,6 +36,13 @@ struct StatusPart {
     TerminalText text = {};
     int weight = 0;  ///< on a narrow line the lightest ones are dropped
 };
+
+/// The dangerous mode is red. The line itself is dim.
+TerminalText mode_text(ApprovalMode mode, const Style& style, bool narrow) {
+    TerminalText text = (narrow ? TerminalView() : TerminalView("mode ")) + name_of(mode);
+    if (mode == ApprovalMode::all) text = style.red() + text + style.off() + style.dim();
+    return text;
+}
 
 TerminalText fit_status(std::vector<StatusPart> parts, std::size_t columns) {
     for (;;) {
@@ -80,6 +92,16 @@ void ChatView::introduce(std::string model, std::string session,
     refresh();
 }
 
+void ChatView::show_place(std::string place) {
+    place_ = std::move(place);
+    refresh();
+}
+
+void ChatView::show_mode(ApprovalMode mode) {
+    mode_ = mode;
+    refresh();
+}
+
 void ChatView::name_session(std::string session) {
     session_ = std::move(session);
     refresh();
@@ -87,6 +109,7 @@ void ChatView::name_session(std::string session) {
 
 void ChatView::begin_session(std::string session) {
     session_ = std::move(session);
+    items_.clear();
     context_ = tokens_in_ = tokens_out_ = 0;
     cost_ = 0;
     cost_known_ = true;
@@ -114,6 +137,7 @@ void ChatView::echo(std::string_view text, TerminalView remark) {
 
 void ChatView::begin_turn() {
     busy_ = true;
+    replaying_ = false;
     turn_begun_ = clock_.now();
     if (waited_) waited_before_ = waited_();
     console_.set_busy(true);
@@ -161,18 +185,24 @@ TerminalText ChatView::status_text() const {
     };
     if (busy_) add(TerminalView("Esc stops"), 8);
     if (busy_) add(for_terminal(rounded_seconds_text(turn_time())), 7);
-    add(line_for_terminal(model_, longest_name), 4);
-    add(line_for_terminal(session_, longest_name), 2);
     const bool narrow = console_.columns() < 60;
+    if (mode_) add(mode_text(*mode_, style_, narrow), 9);
+    if (priced_ && priced_->context_window.value_or(0) > 0 && context_ > 0)
+        add("context " + TerminalText::number(100 * context_ / *priced_->context_window) + "%", 6);
+    add(line_for_terminal(model_, longest_name), 5);
+    add(line_for_terminal(session_, longest_name), 1);
+    // On a narrow screen the name of the directory is enough.
+    const std::size_t name = narrow ? place_.rfind('/', place_.find(" (")) : std::string::npos;
+    add(line_for_terminal(name == std::string::npos ? place_ : place_.substr(name + 1),
+                          longest_name),
+        3);
+    if (cost_known_ && cost_ > 0) add(for_terminal(money_text(cost_)), 4);
     const auto number = [narrow](std::int64_t count) {
         return for_terminal(narrow ? short_count_text(count) : count_text(count));
     };
     if (tokens_in_ > 0 || tokens_out_ > 0)
-        add(number(tokens_in_) + " in, " + number(tokens_out_) + " out", 5);
-    if (priced_ && priced_->context_window.value_or(0) > 0 && context_ > 0)
-        add("context " + TerminalText::number(100 * context_ / *priced_->context_window) + "%", 1);
-    if (cost_known_ && cost_ > 0) add(for_terminal(money_text(cost_)), 6);
-    if (!busy_ && last_turn_.count() > 0) add(for_terminal(rounded_seconds_text(last_turn_)), 3);
+        add(number(tokens_in_) + " in, " + number(tokens_out_) + " out", 2);
+    if (!busy_ && last_turn_.count() > 0) add(for_terminal(rounded_seconds_text(last_turn_)), 1);
     return fit_status(std::move(parts), console_.columns() - 1);
 }
 
@@ -188,6 +218,7 @@ void ChatView::refresh() {
         const std::size_t width = console_.columns() > 30 ? console_.columns() - 16 : 14;
         lines.push_back(sign + " " + shortened(card->second.title, width) + style_.dim() + "  " +
                         time + style_.off());
+        add_live_lines(lines, card->second);
     }
     if (order_.empty() && busy_ && !waiting_for_.empty() && !console_.asking()) {
         lines.push_back(sign + " " + style_.dim() + waiting_for_ + "  " +
@@ -243,6 +274,7 @@ void ChatView::on_thinking(std::string_view delta) {
         thinking_since_ = clock_.now();
         if (details_) console_.print(style_.dim());
     }
+    if (thought_.size() < longest_thought) thought_ += delta;
     if (details_) {
         std::string whole;
         thinking_text_.push(delta, whole);
@@ -254,9 +286,12 @@ void ChatView::on_thinking(std::string_view delta) {
 void ChatView::end_thinking() {
     if (!std::exchange(thinking_, false)) return;
     console_.end_line();
-    console_.print(style_.off() + style_.dim() + "… thought for " +
-                   for_terminal(rounded_seconds_text(clock_.now() - thinking_since_)) +
-                   style_.off() + "\n");
+    const TerminalText time = for_terminal(rounded_seconds_text(clock_.now() - thinking_since_));
+    console_.print(style_.off() + style_.dim() + "… thought for " + time + style_.off() + "\n");
+    PagerItem item;
+    item.title = "… thought for " + time;
+    item.text = std::exchange(thought_, {});
+    items_.add(std::move(item));
     thinking_text_ = Utf8Splitter();
 }
 
@@ -274,18 +309,14 @@ void ChatView::on_event(const AgentEvent& event) {
     if (const StreamEvent* stream = event.stream_event()) return on_stream(*stream);
     if (const auto* start = event.get_if<ToolExecutionStartEvent>()) {
         end_text();
-        Card card;
-        card.title = style_.bold() + spelled_out(start->tool_name.str()) + style_.off();
-        // Its list is shown when it is accepted.
-        if (start->tool_name != "write_todos") {
-            card.title += " " + line_for_terminal(arguments_text(start->args), 500);
-            card.arguments = long_arguments_text(start->args);
-        }
+        Card card = begun_card(*start);
         card.begun = event.timestamp;
         order_.push_back(start->tool_call_id);
         running_[start->tool_call_id] = std::move(card);
         return refresh();
     }
+    if (const auto* update = event.get_if<ToolExecutionUpdateEvent>())
+        return on_tool_update(*update);
     if (const auto* end = event.get_if<ToolExecutionEndEvent>())
         return on_tool_end(*end, event.timestamp);
     if (const auto* ended = event.get_if<MessageEndEvent>()) return on_message_end(ended->message);
@@ -300,6 +331,16 @@ void ChatView::on_event(const AgentEvent& event) {
         return;
     }
     if (event.type() == AgentEventType::turn_start) wait_for("waiting for the model");
+}
+
+ChatView::Card ChatView::begun_card(const ToolExecutionStartEvent& event) const {
+    Card card;
+    card.title = style_.bold() + spelled_out(event.tool_name.str()) + style_.off();
+    // Its list is shown when it is accepted.
+    if (event.tool_name == "write_todos") return card;
+    card.title += " " + line_for_terminal(arguments_text(event.args), 500);
+    card.arguments = long_arguments_text(event.args);
+    return card;
 }
 
 void ChatView::on_stream(const StreamEvent& event) {
@@ -325,16 +366,16 @@ void ChatView::on_message_end(const Message& message) {
     const Usage& usage = *answer->usage;
     context_ = usage.input_tokens.value_or(0) + usage.cache_read_tokens.value_or(0) +
                usage.cache_write_tokens.value_or(0) + usage.output_tokens.value_or(0);
-    tokens_in_ += usage.input_tokens.value_or(0) + usage.cache_read_tokens.value_or(0) +
-                  usage.cache_write_tokens.value_or(0);
-    tokens_out_ += usage.output_tokens.value_or(0);
+    tokens_in_ = usage.input_tokens.value_or(0) + usage.cache_read_tokens.value_or(0) +
+                 usage.cache_write_tokens.value_or(0);
+    tokens_out_ = usage.output_tokens.value_or(0);
     const std::optional<double> cost = priced_ ? cost_of(*answer, *priced_) : std::nullopt;
     cost_known_ = cost_known_ && cost;
     if (cost) cost_ += *cost;
     refresh();
 }
 
-/// The sums of a turn include the model call that summarized its conversation. The context is what the next request will have.
+/// The cost includes the model call that summarized the conversation. The context is what the next request will have.
 void ChatView::count_summary(const JsonObject& details) {
     const Json* spent = details.if_contains("usage");
     if (const auto after = detail::integer_member(details, "after")) context_ = *after;
@@ -342,12 +383,9 @@ void ChatView::count_summary(const JsonObject& details) {
     const auto tokens = [usage = &spent->get_object()](std::string_view key) -> std::int64_t {
         return detail::integer_member(*usage, key).value_or(0);
     };
-    const std::int64_t in =
-        tokens("input_tokens") + tokens("cache_read_tokens") + tokens("cache_write_tokens");
-    const std::int64_t out = tokens("output_tokens");
-    if (in == 0 && out == 0) return;
-    tokens_in_ += in;
-    tokens_out_ += out;
+    const bool called = tokens("input_tokens") > 0 || tokens("cache_read_tokens") > 0 ||
+                        tokens("cache_write_tokens") > 0 || tokens("output_tokens") > 0;
+    if (!called) return;
     const Json* cost = details.if_contains("cost");
     cost_known_ = cost_known_ && cost;
     if (cost) cost_ += cost->to_number<double>();
@@ -368,16 +406,96 @@ void ChatView::on_tool_end(const ToolExecutionEndEvent& event,
         running_.erase(running);
     }
     std::erase(order_, event.tool_call_id);
+    card = finished_card(event, std::move(card));
+    if (!replaying_) add_to_pager(card, event);
+    keep_card(std::move(card));
+    wait_for("waiting for the model");
+    refresh();
+}
+
+ChatView::Card ChatView::finished_card(const ToolExecutionEndEvent& event, Card card) const {
     card.failed = event.is_error;
     card.text = event.result.text();
+    const CommandOutput output = command_output(event, tail_lines);
+    card.tail = output.tail;
+    card.earlier = output.earlier;
     if (card.text.size() > saved_text) card.text.resize(saved_text);
     card.outcome = outcome_text(event);
     card.diff = diff_of(event);
     card.todos = todos_set_by(event).value_or(std::vector<Todo>());
     card.hidden = hidden_lines_of(event);
-    keep_card(std::move(card));
-    wait_for("waiting for the model");
+    return card;
+}
+
+void ChatView::add_to_pager(const Card& card, const ToolExecutionEndEvent& event) {
+    PagerItem item;
+    item.title =
+        "● " + card.title + style_.off() + style_.dim() + "  " + for_terminal(card.outcome);
+    item.is_diff = !card.diff.empty();
+    item.text = item.is_diff ? card.diff : card.arguments + event.result.text();
+    items_.add(std::move(item));
+}
+
+void ChatView::on_tool_update(const ToolExecutionUpdateEvent& event) {
+    const auto running = running_.find(event.tool_call_id);
+    const JsonObject* partial = event.partial_result.if_object();
+    const Json* output = partial ? partial->if_contains("output") : nullptr;
+    if (running == running_.end() || !output || !output->is_string()) return;
+    running->second.tail = last_output_lines(output->get_string(), live_lines).tail;
     refresh();
+}
+
+/// Adds the last lines that a running command has printed.
+void ChatView::add_live_lines(std::vector<TerminalText>& lines, const Card& card) const {
+    const std::size_t width = console_.columns() > 20 ? console_.columns() - 5 : 15;
+    std::vector<TerminalText> tail = lines_of(card.tail);
+    // On a small screen the first line, with the command, has priority.
+    const std::size_t fit = console_.rows() < 18 ? 2 : live_lines;
+    if (tail.size() > fit) tail.erase(tail.begin(), tail.end() - static_cast<std::ptrdiff_t>(fit));
+    for (const TerminalText& line : tail)
+        lines.push_back(style_.dim() + "  │ " + shortened(line, width) + style_.off());
+}
+
+void ChatView::remember(const AgentEvent& event) {
+    if (const auto* start = event.get_if<ToolExecutionStartEvent>()) {
+        running_[start->tool_call_id] = begun_card(*start);
+        return;
+    }
+    const auto* end = event.get_if<ToolExecutionEndEvent>();
+    const auto running = end ? running_.find(end->tool_call_id) : running_.end();
+    if (running == running_.end()) return;
+    const Card card = finished_card(*end, std::move(running->second));
+    running_.erase(running);
+    add_to_pager(card, *end);
+}
+
+void ChatView::remember_thinking(std::string text) {
+    PagerItem item;
+    item.title = TerminalView("… thought");
+    item.text = std::move(text);
+    items_.add(std::move(item));
+}
+
+void ChatView::open_pager() {
+    if (items_.all().empty()) return note("There are no results of tools in this session yet.");
+    console_.open_pager(items_.all());
+}
+
+void ChatView::show_output(std::string_view text) {
+    const CommandOutput output = last_output_lines(text, output_end);
+    const auto lines = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+    if (lines > 1) {
+        PagerItem item;
+        item.title = TerminalView("output of a command");
+        item.text = text;
+        items_.add(std::move(item));
+    }
+    if (lines <= whole_output) {
+        console_.print(for_terminal(text));
+    } else {
+        console_.print(earlier_text(output.earlier) + for_terminal(output.tail));
+    }
+    console_.end_line();
 }
 
 /// After a stop the view does not wait for running tools, which report no result.
@@ -420,12 +538,31 @@ void ChatView::print_card(const Card& card, bool full) {
         sign + off + dim +
         shortened(for_terminal(outcome), card.failed ? outcome_width + 2 * width : outcome_width) +
         tail + off + "\n");
+    if (!full) print_tail(card);
     if (!card.diff.empty()) print_diff(card, full ? 0 : folded_diff_lines);
     if (!card.todos.empty()) {
         console_.print(todo_view(card.todos, style_, width, full ? 0 : shown_todos), Flow::code);
     } else if (full && card.diff.empty()) {
         print_lines(card.text);
     }
+}
+
+TerminalText ChatView::earlier_text(std::size_t lines) const {
+    if (lines == 0) return {};
+    return "    " + style_.dim() + "… " +
+           for_terminal(count_text(static_cast<std::int64_t>(lines))) +
+           (lines == 1 ? TerminalView(" earlier line") : TerminalView(" earlier lines")) +
+           " (Ctrl-O)" + style_.off() + "\n";
+}
+
+/// Prints the last lines of the output of a command.
+void ChatView::print_tail(const Card& card) {
+    if (card.tail.empty()) return;
+    const std::size_t width = console_.columns() > 20 ? console_.columns() - 5 : 15;
+    TerminalText text = earlier_text(card.earlier) + style_.dim();
+    for (const TerminalText& line : lines_of(card.tail))
+        text += "    " + shortened(line, width) + "\n";
+    console_.print(text + style_.off(), Flow::code);
 }
 
 void ChatView::print_diff(const Card& card, std::size_t max_lines) {
@@ -446,8 +583,8 @@ void ChatView::print_lines(const std::string& text) {
 void ChatView::toggle_details() {
     details_ = !details_;
     end_text();
-    note(details_ ? "Tool results are shown in full (Ctrl-O folds them)."
-                  : "Tool results are folded (Ctrl-O shows them).");
+    note(details_ ? "Tool results are shown in full (/details folds them)."
+                  : "Tool results are folded (/details shows them, Ctrl-O all of them).");
     if (details_ && !finished_.empty()) print_card(finished_.back(), true);
 }
 

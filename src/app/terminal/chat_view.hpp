@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,13 +18,14 @@
 #include <cubepi/middleware/todo_list.hpp>
 #include <cubepi/net/utf8.hpp>
 
+#include "../conversation/approval_mode.hpp"
 #include "console.hpp"
 #include "markdown.hpp"
 
 namespace cubepi::app {
 
 /// The view of a conversation at the console: answers as Markdown while they arrive, a card for each tool call, the
-/// current wait, and the sums of tokens, money and time. Used on one executor.
+/// current wait, and in the status line the mode, the share of the context, tokens, money and time. Used on one executor.
 class ChatView {
 public:
     /// All three must outlive the view.
@@ -37,6 +39,9 @@ public:
     /// Changes the model for the next turns.
     void show_model(std::string model, std::shared_ptr<const Model> priced);
 
+    /// Directory and branch for the status line.
+    void show_place(std::string place);
+    void show_mode(ApprovalMode mode);
     /// The session's name for the status line, once it has one.
     void name_session(std::string session);
     /// `waited` returns how long questions have waited for the user so far; the time of a turn excludes it.
@@ -60,6 +65,18 @@ public:
     void set_waiting(std::vector<std::string> texts);
     /// Switches between full and folded tool cards and thinking, beginning with the last one.
     void toggle_details();
+    /// Prints the output of a command of the user. Of a very long one only the end is printed; the pager has all of it.
+    void show_output(std::string_view text);
+    /// The turn is that of a command, not of the model.
+    void wait_for_command() { wait_for("running the command"); }
+
+    /// Shows the results, outputs and thinking of the session in full, on the whole screen.
+    void open_pager();
+    /// Adds the results and the thinking of a resumed session, which are not all printed.
+    void remember(const AgentEvent& event);
+    void remember_thinking(std::string text);
+    /// Events are printed, but not added to the pager, until the next turn: remember() has added them.
+    void begin_replay() { replaying_ = true; }
 
 private:
     struct Card {
@@ -70,6 +87,8 @@ private:
         std::string diff = {};         // of the file that the call changed
         std::vector<Todo> todos = {};  // that the call has set
         std::size_t hidden = 0;        // changed lines that the diff does not have
+        std::string tail = {};    // the last lines that a command has printed, also while it runs
+        std::size_t earlier = 0;  // lines before those
         bool failed = false;
         bool stopped = false;
         std::chrono::steady_clock::time_point begun = {};
@@ -82,6 +101,13 @@ private:
     void count_summary(const JsonObject& details);
     void wait_for(TerminalView what);
     void print_stopped_cards();
+    void on_tool_update(const ToolExecutionUpdateEvent& event);
+    void add_live_lines(std::vector<TerminalText>& lines, const Card& card) const;
+    Card finished_card(const ToolExecutionEndEvent& event, Card card) const;
+    void add_to_pager(const Card& card, const ToolExecutionEndEvent& event);
+    void print_tail(const Card& card);
+    TerminalText earlier_text(std::size_t lines) const;
+    Card begun_card(const ToolExecutionStartEvent& event) const;
     void keep_card(Card card);
     void print_card(const Card& card, bool full);
     void print_diff(const Card& card, std::size_t max_lines);
@@ -106,6 +132,8 @@ private:
     std::vector<Piece> markdown_out_;
     std::string model_;
     std::string session_;
+    std::string place_;
+    std::optional<ApprovalMode> mode_;  // absent: there are no tools
     std::shared_ptr<const Model> priced_;
 
     bool busy_ = false;
@@ -124,10 +152,13 @@ private:
     std::vector<std::string> order_;  // of the running cards
     std::map<std::string, Card> running_;
     std::deque<Card> finished_;
+    PagerItems items_;
+    bool replaying_ = false;
+    std::string thought_;  // the thinking that is arriving
     std::vector<std::string> waiting_;
 
-    std::int64_t context_ = 0;  // tokens of the last call
-    std::int64_t tokens_in_ = 0;
+    std::int64_t context_ = 0;    // tokens of the next request, as far as known
+    std::int64_t tokens_in_ = 0;  // of the last request
     std::int64_t tokens_out_ = 0;
     double cost_ = 0;
     bool cost_known_ = true;

@@ -35,6 +35,8 @@ namespace {
 constexpr std::chrono::milliseconds unfinished_timeout(1000);
 // A user who types that long did not intend to answer the question that appeared meanwhile.
 constexpr std::chrono::milliseconds typing_pause(600);
+// Time in which the rest of the word of an answer, as "es" and Enter after "y", belongs to the answer.
+constexpr std::chrono::milliseconds word_timeout(1500);
 // Limits the number of frames per second.
 constexpr std::chrono::milliseconds frame_time(12);
 constexpr std::chrono::seconds time_to_end(5);
@@ -65,6 +67,7 @@ public:
     /// background job, as enter() does.
     static void leave() noexcept {
         if (!raw_ || !in_foreground(input_)) return;
+        if (alternate_) send("\x1b[?1049l");
         send("\x1b[?2004l\x1b[?25h");
         tcsetattr(input_, TCSANOW, &before_);
         raw_ = false;
@@ -77,6 +80,9 @@ public:
         raw_ = (now.c_lflag & ICANON) == 0;
         return !raw_;
     }
+
+    /// A program on the alternate screen must leave it with leave().
+    static void set_alternate_screen(bool used) noexcept { alternate_ = used; }
 
     /// Changes the settings again.
     static void enter() noexcept {
@@ -92,6 +98,7 @@ public:
     }
 
 private:
+    static inline bool alternate_ = false;
     static void send(std::string_view text) noexcept {
         // A full terminal buffer would block even the end of the process.
         pollfd ready{output_, POLLOUT, 0};
@@ -114,6 +121,9 @@ struct ConsoleQuestion {
     TerminalText prompt = {};
     std::function<TerminalText(ScreenSize)> text = {};  ///< may be empty
     EditBuffer buffer = {};
+    std::optional<Choices> choices = {};  ///< answered by single keys
+    std::size_t marked = 0;               ///< the number of a choice; 0: none
+    std::optional<Chosen> chosen = {};
     std::optional<std::string> answer = {};
     AsyncEvent over = AsyncEvent();
 };
@@ -151,6 +161,13 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     void push(ConsoleInput::Kind kind, std::string text = {}, bool pasted = false);
     void press(const Key& key, bool more_follows);
     void press_in_question(const Key& key);
+    void press_choice(const Key& key);
+    void choose(char key);
+    /// Returns true if keys that have arrived together are an answer: a key or a word of a choice, and perhaps Enter.
+    bool are_answer(const std::vector<Key>& keys) const;
+    /// Returns true if the key completes the word of the last answer.
+    bool completes_word(const Key& key);
+    Task<> wait_for_answer(std::shared_ptr<ConsoleQuestion> question);
     /// Prints the first question with its answer, and removes it.
     void end_question();
 
@@ -160,7 +177,9 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
         for_a_pause,   ///< the user types; the keys belong to that text
         new_question,  ///< keys are discarded: they were pressed before the question could be read
     };
-    bool question_shows() const { return !questions.empty() && hold == Hold::none; }
+    bool question_shows() const { return !questions.empty() && hold == Hold::none && !pager; }
+    void draw_pager();
+    void close_pager();
 
     /// Starts the hold of the first question.
     void hold_question();
@@ -193,6 +212,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     Style style;
     Prompt prompt;
     LiveArea area;
+    std::optional<Pager> pager;  // on the alternate screen
     std::vector<TerminalText> live;
     TerminalText status;
     std::deque<std::shared_ptr<ConsoleQuestion>> questions;
@@ -201,6 +221,9 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     AsyncEvent arrived;
     std::chrono::steady_clock::time_point last_frame = {};
     std::chrono::steady_clock::time_point typed_last = {};
+    std::chrono::steady_clock::time_point discarded_last = {};
+    std::string rest_of_word;  // of the last answer
+    std::chrono::steady_clock::time_point chosen_at = {};
     int ended_by = 0;
     int typed_ahead = 0;
     Hold hold = Hold::none;
@@ -253,6 +276,7 @@ void Console::State::close() {
     (void)input.cancel(ignored);
     (void)changed.cancel(ignored);
     (void)ended.cancel(ignored);
+    close_pager();
     area.hide();
     output.drain();
     raw.reset();
@@ -289,9 +313,30 @@ void Console::State::draw() {
     // At a slow terminal the pending output would only grow.
     if (closed || suspended || !output.idle()) return;
     last_frame = clock.now();
+    if (pager) return draw_pager();
     area.show(content());
     area.draw();
     if (area.more() && output.idle()) schedule();
+}
+
+void Console::State::draw_pager() {
+    TerminalView note;
+    if (!questions.empty()) note = "a question waits";
+    const std::vector<TerminalText> rows = pager->screen(area.columns(), area.rows(), note);
+    TerminalText text("\x1b[?2026h\x1b[?25l\x1b[H");
+    for (std::size_t i = 0; i < rows.size(); ++i)
+        text += (i == 0 ? TerminalView() : TerminalView("\n")) + rows[i] + "\x1b[0m\x1b[K";
+    output.write(text + "\x1b[?2026l");
+}
+
+void Console::State::close_pager() {
+    if (!pager) return;
+    pager.reset();
+    RawMode::set_alternate_screen(false);
+    output.write("\x1b[?1049l\x1b[?25h");
+    // The user has not read a question that came meanwhile.
+    if (!questions.empty()) hold_question();
+    schedule();
 }
 
 void Console::State::draw_now() {
@@ -328,8 +373,10 @@ LiveArea::Content Console::State::content() const {
 
 FieldRows Console::State::field_of(std::size_t max_rows, bool asking) const {
     if (asking) {
-        return field_rows(questions.front()->prompt, questions.front()->buffer, area.columns(),
-                          max_rows);
+        const ConsoleQuestion& question = *questions.front();
+        const TerminalText text =
+            question.choices ? question.choices->prompt(question.marked) : question.prompt;
+        return field_rows(text, question.buffer, area.columns(), max_rows);
     }
     // No prompt while keys are discarded.
     if (hold == Hold::new_question && prompt.text().empty())
@@ -403,6 +450,17 @@ void Console::State::watch_pending() {
 }
 
 void Console::State::take(const std::vector<Key>& keys) {
+    const bool chooses = question_shows() && questions.front()->choices;
+    const bool has_text = std::any_of(keys.begin(), keys.end(), [](const Key& key) {
+        return key.code == KeyCode::text || key.code == KeyCode::paste;
+    });
+    if (chooses && has_text && keys.size() > 1 && !are_answer(keys)) {
+        for (const Key& key : keys) {
+            if (key.code == KeyCode::interrupt || key.code == KeyCode::escape) press(key, false);
+        }
+        if (question_shows()) choose(0);
+        return draw_now();
+    }
     for (std::size_t i = 0; i < keys.size() && !closed; ++i) {
         const bool more = i + 1 < keys.size() || input_waits();
         press(keys[i], more);
@@ -425,16 +483,25 @@ void Console::State::push(ConsoleInput::Kind kind, std::string text, bool pasted
 }
 
 void Console::State::press(const Key& key, bool more_follows) {
+    if (pager) {
+        if (!pager->press(key)) close_pager();
+        return;
+    }
     switch (key.code) {
         case KeyCode::interrupt: return interrupt();
-        case KeyCode::unfold: return push(ConsoleInput::Kind::unfold);
+        case KeyCode::unfold: return push(ConsoleInput::Kind::pager);
+        case KeyCode::back_tab: return push(ConsoleInput::Kind::mode);
         case KeyCode::suspend: return suspend();
         case KeyCode::clear_screen: area.forget(); return output.write("\x1b[H\x1b[2J");
         default: break;
     }
     if (question_shows()) return press_in_question(key);
     if (use == ConsoleUse::question) return;
-    if (hold == Hold::new_question && key.code != KeyCode::escape) return;
+    if (hold == Hold::new_question && key.code != KeyCode::escape) {
+        discarded_last = clock.now();
+        return;
+    }
+    if (completes_word(key)) return;
     typed_last = clock.now();
     switch (prompt.press(key, more_follows)) {
         case Prompt::Outcome::none: return;
@@ -451,6 +518,7 @@ void Console::State::press(const Key& key, bool more_follows) {
 
 void Console::State::press_in_question(const Key& key) {
     ConsoleQuestion& question = *questions.front();
+    if (question.choices) return press_choice(key);
     switch (key.code) {
         case KeyCode::enter: question.answer = question.buffer.text(); return end_question();
         case KeyCode::end_of_input:
@@ -464,10 +532,81 @@ void Console::State::press_in_question(const Key& key) {
     }
 }
 
+void Console::State::press_choice(const Key& key) {
+    ConsoleQuestion& question = *questions.front();
+    const std::size_t count = question.choices->all.size();
+    switch (key.code) {
+        case KeyCode::left:
+        case KeyCode::up:
+            question.marked = question.marked <= 1 ? count : question.marked - 1;
+            return;
+        case KeyCode::right:
+        case KeyCode::down:
+        case KeyCode::tab: question.marked = question.marked % count + 1; return;
+        case KeyCode::enter:
+            if (question.marked == 0) return;
+            choose(question.choices->all[question.marked - 1].key);
+            chosen_at = {};
+            return;
+        case KeyCode::escape:
+            if (use == ConsoleUse::chat) push(ConsoleInput::Kind::interrupt);
+            return;
+        case KeyCode::end_of_input: return end_question();
+        case KeyCode::text:
+            rest_of_word.clear();
+            return choose(question.choices->read(key.text).key);
+        case KeyCode::paste: return choose(0);
+        default: return;
+    }
+}
+
+/// Answers the first question. 0 stands for a key that is not an answer.
+void Console::State::choose(char key) {
+    ConsoleQuestion& question = *questions.front();
+    const std::size_t number = question.choices->number_of(key);
+    question.chosen.emplace().key = key;
+    if (number > 0) {
+        const Choice& choice = question.choices->all[number - 1];
+        question.buffer.set(std::string(1, key));
+        rest_of_word = choice.word();
+        // A key that is not the first letter of its word does not begin the word.
+        rest_of_word = rest_of_word.front() == key ? rest_of_word.substr(1) : std::string();
+        chosen_at = clock.now();
+    }
+    question.marked = 0;
+    end_question();
+}
+
+bool Console::State::are_answer(const std::vector<Key>& keys) const {
+    std::string text;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+        const bool last = i + 1 == keys.size();
+        if (keys[i].code == KeyCode::enter && last) continue;
+        if (keys[i].code != KeyCode::text) return false;
+        text += keys[i].text;
+    }
+    const Chosen chosen = questions.front()->choices->read(text);
+    return !text.empty() && chosen.key != 0 && chosen.text.empty();
+}
+
+bool Console::State::completes_word(const Key& key) {
+    if (chosen_at == std::chrono::steady_clock::time_point()) return false;
+    const bool late = clock.now() - chosen_at > word_timeout;
+    const bool enter = key.code == KeyCode::enter;
+    const bool letter =
+        key.code == KeyCode::text && !rest_of_word.empty() && key.text == rest_of_word.substr(0, 1);
+    if (letter) rest_of_word.erase(0, 1);
+    if (late || !letter) chosen_at = {};
+    return !late && (letter || enter);
+}
+
 void Console::State::end_question() {
     const std::shared_ptr<ConsoleQuestion> question = questions.front();
-    if (question_shows())
-        area.print(question->prompt + spelled_out(question->buffer.text()) + "\n");
+    if (question_shows()) {
+        const TerminalText prompt =
+            question->choices ? question->choices->prompt(question->marked) : question->prompt;
+        area.print(prompt + spelled_out(question->buffer.text()) + "\n");
+    }
     question->over.set();
     questions.pop_front();
     hold_question();
@@ -485,13 +624,19 @@ void Console::State::hold_question() {
 }
 
 void Console::State::end_hold() {
-    if (closed) return;
+    if (closed || pager) return;  // close_pager() begins the hold again
     if (hold == Hold::for_a_pause) {
         const auto pause = clock.now() - typed_last;
         // Text that is being typed does not lose a key.
         if (pause < typing_pause) return hold_question();
     }
     discard_keys();
+    // The keys of a user who still types are not for the question.
+    const auto pause = clock.now() - discarded_last;
+    if (hold == Hold::new_question && pause < question_hold) {
+        question_timer->expires_after(question_hold - pause, [this] { end_hold(); });
+        return;
+    }
     hold = Hold::none;
     schedule();
 }
@@ -501,6 +646,7 @@ void Console::State::discard_keys() {
         char bytes[4096];
         const ssize_t count = ::read(terminal.input, bytes, sizeof bytes);
         if (count <= 0) return;
+        discarded_last = clock.now();
         for (const Key& key :
              decoder.feed(std::string_view(bytes, static_cast<std::size_t>(count)))) {
             if (key.code == KeyCode::interrupt || key.code == KeyCode::escape)
@@ -544,6 +690,7 @@ void Console::State::resume() {
     }
     suspended = false;
     RawMode::enter();
+    close_pager();
     count_typed_ahead();
     area.forget();
     take_size();
@@ -603,6 +750,14 @@ bool Console::asking() const noexcept { return !state_->questions.empty(); }
 
 void Console::set_busy(bool busy) { state_->busy = busy; }
 
+void Console::open_pager(const std::deque<PagerItem>& items) {
+    if (state_->closed || state_->pager || items.empty()) return;
+    state_->pager.emplace(items, state_->style);
+    RawMode::set_alternate_screen(true);
+    state_->output.write("\x1b[?1049h");
+    state_->schedule();
+}
+
 void Console::set_commands(std::vector<Command> commands) {
     state_->prompt.set_commands(std::move(commands));
 }
@@ -644,8 +799,24 @@ Task<std::optional<std::string>> Console::read(TerminalText prompt, std::string 
     const std::shared_ptr<State> state = state_;
     const auto question = std::make_shared<ConsoleQuestion>();
     question->prompt = std::move(prompt);
-    question->text = std::exchange(state->next_question, nullptr);
     question->buffer.set(std::move(prefill));
+    co_await state->wait_for_answer(question);
+    co_return question->answer;
+}
+
+Task<std::optional<Chosen>> Console::choose(Choices choices) {
+    const std::shared_ptr<State> state = state_;
+    const auto question = std::make_shared<ConsoleQuestion>();
+    question->marked = choices.number_of(choices.on_enter);
+    question->choices = std::move(choices);
+    co_await state->wait_for_answer(question);
+    co_return question->chosen;
+}
+
+/// Shows the question when those before it are answered, and returns when it has ended.
+Task<> Console::State::wait_for_answer(std::shared_ptr<ConsoleQuestion> question) {
+    const std::shared_ptr<State> state = shared_from_this();
+    question->text = std::exchange(state->next_question, nullptr);
     state->questions.push_back(question);
     if (state->questions.size() == 1) state->hold_question();
     state->schedule();
@@ -666,7 +837,6 @@ Task<std::optional<std::string>> Console::read(TerminalText prompt, std::string 
         state->schedule();
         std::rethrow_exception(failure);
     }
-    co_return question->answer;
 }
 
 void Console::set_question(std::function<TerminalText(ScreenSize)> text) {

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include <cubepi/core/task.hpp>
 
 #include "live_area.hpp"
+#include "pager.hpp"
 #include "prompt.hpp"
 #include "prompter.hpp"
 #include "terminal_stream.hpp"
@@ -22,7 +24,8 @@ struct ConsoleInput {
     enum class Kind : std::uint8_t {
         line,       ///< entered `text`
         interrupt,  ///< Ctrl-C, or Esc while busy
-        unfold,     ///< Ctrl-O
+        pager,      ///< Ctrl-O
+        mode,       ///< Shift-Tab
         end,        ///< Ctrl-D, the terminal is gone, or a termination signal
     };
     Kind kind = Kind::line;
@@ -75,6 +78,9 @@ public:
     bool asking() const noexcept;
     /// While busy, Esc and Ctrl-C interrupt even if text was typed.
     void set_busy(bool busy);
+    /// Shows the items on the whole screen until the user closes the pager. Text that is printed meanwhile appears afterwards,
+    /// and a question waits.
+    void open_pager(const std::deque<PagerItem>& items);
     /// Sets the commands that Tab completes at the beginning of a line.
     void set_commands(std::vector<Command> commands);
     /// As Prompt::hand_back().
@@ -88,6 +94,8 @@ public:
     /// Returns when the user interrupts or leaves; other input stays for next().
     Task<> interrupted();
     Task<std::optional<std::string>> read(TerminalText prompt, std::string prefill = {}) override;
+    /// One key is an answer only if it arrives alone, or before Enter: pasted or typed-ahead text is none.
+    Task<std::optional<Chosen>> choose(Choices choices) override;
     void set_question(std::function<TerminalText(ScreenSize)> text) override;
     /// In a chat, a question that is cancelled disappears. The only one of a console stays on the screen, and the console is
     /// closed.

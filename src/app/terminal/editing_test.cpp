@@ -215,6 +215,58 @@ TEST(InputField, HiddenLines_AreCountedAboveAndBelow) {
     EXPECT_EQ(field.cursor_row, 0u);
 }
 
+Prompt empty_prompt() { return Prompt(Style(), History({})); }
+
+void paste(Prompt& prompt, const std::string& text) {
+    Key pasted = key(KeyCode::paste);
+    pasted.text = text;
+    (void)prompt.press(pasted, false);
+}
+
+TEST(PromptPaste, LongPaste_IsFoldedUntilEntered) {
+    std::string text;
+    for (int i = 0; i < 1204; ++i) text += "line " + std::to_string(i) + "\n";
+    Prompt prompt = empty_prompt();
+    paste(prompt, text);
+    EXPECT_EQ(prompt.text(), "[pasted 1,204 lines]");
+    paste(prompt, "other" + text);
+    EXPECT_EQ(prompt.text(), "[pasted 1,204 lines][pasted 1,204 lines, 2]");
+    EXPECT_EQ(prompt.press(key(KeyCode::enter), false), Prompt::Outcome::entered);
+    EXPECT_EQ(prompt.take(), text + "other" + text);
+    EXPECT_TRUE(prompt.taken_was_pasted());
+}
+
+TEST(PromptPaste, ShortPaste_IsShown) {
+    Prompt prompt = empty_prompt();
+    paste(prompt, "one\ntwo");
+    EXPECT_EQ(prompt.text(), "one\ntwo");
+}
+
+TEST(PromptPaste, PastedMark_IsText) {
+    Prompt prompt = empty_prompt();
+    const std::string text(5000, 'x');
+    paste(prompt, "[pasted 5,000 bytes]");
+    paste(prompt, text);
+    (void)prompt.press(key(KeyCode::enter), false);
+    EXPECT_EQ(prompt.take(), text + text) << "the mark cannot be told from its text";
+    paste(prompt, "[pasted 5,000 bytes]");
+    (void)prompt.press(key(KeyCode::enter), false);
+    EXPECT_EQ(prompt.take(), "[pasted 5,000 bytes]");
+}
+
+TEST(PromptPaste, Undo_RemovesTheFold) {
+    Prompt prompt = empty_prompt();
+    paste(prompt, std::string(5000, 'x'));
+    (void)prompt.press(key(KeyCode::undo), false);
+    EXPECT_EQ(prompt.text(), "");
+}
+
+TEST(Keys, ShiftTabAndPages_AreKeys) {
+    KeyDecoder decoder;
+    EXPECT_EQ(codes(decoder.feed("\x1b[Z\x1b[5~\x1b[6~")),
+              (std::vector<KeyCode>{KeyCode::back_tab, KeyCode::page_up, KeyCode::page_down}));
+}
+
 TEST(InputField, LongQuestion_IsWrapped) {
     EditBuffer buffer;
     const FieldRows field =

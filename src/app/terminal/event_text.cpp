@@ -285,6 +285,49 @@ std::string outcome_text(const ToolExecutionEndEvent& event) {
     return line;
 }
 
+CommandOutput last_output_lines(std::string_view output, std::size_t max_lines) {
+    const std::size_t last = output.find_last_not_of(" \t\r\n");
+    output = output.substr(0, last == std::string_view::npos ? 0 : last + 1);
+    std::size_t begin = output.size();
+    std::size_t lines = 0;
+    while (begin > 0 && lines < max_lines) {
+        const std::size_t feed = output.rfind('\n', begin - 1);
+        ++lines;
+        if (feed == std::string_view::npos) {
+            begin = 0;
+        } else {
+            begin = feed;
+        }
+    }
+    CommandOutput end;
+    std::string_view tail = output.substr(begin);
+    if (tail.starts_with('\n')) tail.remove_prefix(1);
+    const std::string_view before = output.substr(0, begin);
+    if (begin > 0)
+        end.earlier = static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n')) + 1;
+    while (!tail.empty()) {
+        std::string_view line = tail.substr(0, tail.find('\n'));
+        tail.remove_prefix(std::min(line.size() + 1, tail.size()));
+        while (line.ends_with('\r')) line.remove_suffix(1);
+        const std::size_t overwritten = line.rfind('\r');
+        if (overwritten != std::string_view::npos) line.remove_prefix(overwritten + 1);
+        end.tail += std::string(line) + "\n";
+    }
+    return end;
+}
+
+CommandOutput command_output(const ToolExecutionEndEvent& event, std::size_t max_lines) {
+    if (!number_of(event, "exit_code") && !number_of(event, "signal")) return {};
+    const std::string text = event.result.text();
+    std::string_view output = text;
+    const std::size_t feed = output.rfind('\n');
+    const std::string_view last = feed == std::string::npos ? output : output.substr(feed + 1);
+    if (last.starts_with('[') && last.ends_with(']'))
+        output = output.substr(0, feed == std::string::npos ? 0 : feed);
+    if (output == "(no output)") output = {};
+    return last_output_lines(output, max_lines);
+}
+
 TerminalText todo_view(const std::vector<Todo>& todos, const Style& style, std::size_t columns,
                        std::size_t max_items) {
     const auto open = std::find_if(todos.begin(), todos.end(), [](const Todo& todo) {

@@ -39,6 +39,16 @@ bool shows_notice(const Notice& notice) noexcept;
 /// field required". Uses the details of the result, or the text for tools without details.
 std::string outcome_text(const ToolExecutionEndEvent& event);
 
+/// The end of the output of a command.
+struct CommandOutput {
+    std::string tail = {};    ///< the last lines that are not blank at the end
+    std::size_t earlier = 0;  ///< lines before those
+};
+/// Of a line that a carriage return has overwritten, its last state counts.
+CommandOutput last_output_lines(std::string_view output, std::size_t max_lines);
+/// The output of a call that ran a command, without the tool's note about its end; empty for other results.
+CommandOutput command_output(const ToolExecutionEndEvent& event, std::size_t max_lines);
+
 constexpr std::size_t shown_todos = 10;  ///< items of a list that is not shown in full
 /// Formats a to-do list: one line of at most `columns` for each item. With `max_items` (0: all) the completed items at the beginning
 /// and those beyond the limit are counted instead.

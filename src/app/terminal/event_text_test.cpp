@@ -103,5 +103,31 @@ TEST(DiffView, OmittedLines_AreReported) {
         diff_view("@@ -0,0 +1,1 @@\n+" + std::string(5000, 'x') + "\n", 0, Style(), 0).cut);
 }
 
+TEST(LastOutputLines, Tail_CountsEarlierLines) {
+    const CommandOutput end = last_output_lines("1\n2\n\n3\n\n\n", 2);
+    EXPECT_EQ(end.tail, "\n3\n");
+    EXPECT_EQ(end.earlier, 2u);
+    EXPECT_EQ(last_output_lines("1\n2", 2).earlier, 0u);
+    EXPECT_EQ(last_output_lines("1\n2", 2).tail, "1\n2\n");
+    EXPECT_EQ(last_output_lines("\n\n", 2).tail, "");
+    EXPECT_EQ(last_output_lines("", 2).tail, "");
+}
+
+TEST(LastOutputLines, OverwrittenLine_ShowsItsLastState) {
+    EXPECT_EQ(last_output_lines("10%\r20%\r30%\r\nx\r\n", 8).tail, "30%\nx\n");
+}
+
+TEST(CommandOutputText, Note_IsNotOutput) {
+    ToolExecutionEndEvent event;
+    event.result = AgentToolResult("a\nb\n[exit code 1]");
+    event.result.details = JsonObject{{"exit_code", 1}};
+    EXPECT_EQ(command_output(event, 8).tail, "a\nb\n");
+    event.result = AgentToolResult("(no output)");
+    event.result.details = JsonObject{{"exit_code", 0}};
+    EXPECT_EQ(command_output(event, 8).tail, "");
+    event.result = AgentToolResult("a");
+    EXPECT_EQ(command_output(event, 8).tail, "") << "the tool ran no command";
+}
+
 }  // namespace
 }  // namespace cubepi::app

@@ -14,6 +14,7 @@ enum class KeyCode : std::uint8_t {
     enter,
     new_line,  ///< Alt-Enter, Ctrl-J
     tab,
+    back_tab,  ///< Shift-Tab
     backspace,
     erase,  ///< the delete key
     left,
@@ -22,6 +23,8 @@ enum class KeyCode : std::uint8_t {
     down,
     home,
     end,
+    page_up,
+    page_down,
     word_left,
     word_right,
     erase_word,       ///< Ctrl-W

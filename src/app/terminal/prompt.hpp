@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -61,7 +62,8 @@ struct Completion {
 Completion complete_line(const std::string& line, std::size_t cursor,
                          const std::vector<std::string>& commands);
 
-/// The input at the bottom of the console: an edit buffer with history, search and completion.
+/// The input at the bottom of the console: an edit buffer with history, search and completion. A long paste is shown as
+/// "[pasted 1,204 lines]", which stands for its text.
 class Prompt {
 public:
     enum class Outcome : std::uint8_t {
@@ -98,6 +100,8 @@ private:
     Outcome enter();
     void show_returned();
     void note_paste(const Key& key);
+    std::string folded(const std::string& pasted);
+    std::string unfolded(const std::string& text) const;
     Outcome edit(const Key& key, bool more_follows);
     bool search(const Key& key);
     void complete();
@@ -111,6 +115,7 @@ private:
     std::string entered_;
     bool pasted_ = false;  // the beginning of the text in the buffer
     bool entered_pasted_ = false;
+    std::map<std::string, std::string> folds_;  // "[pasted 12 lines]" in the buffer, and its text
     std::deque<Returned> returned_;
 
     bool searching_ = false;

@@ -18,6 +18,8 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/lower_case.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 
 #include "console.hpp"
 #include "job_control.hpp"
@@ -45,6 +47,61 @@ bool always_ready() {
 }
 
 }  // namespace
+
+std::string Choice::word() const {
+    std::string text = label.str();
+    std::erase_if(text, [](char c) { return c == '[' || c == ']'; });
+    return text;
+}
+
+std::vector<Choice> yes_and_no() {
+    std::vector<Choice> both;
+    both.push_back(Choice{'y', TerminalView("[y]es")});
+    both.push_back(Choice{'n', TerminalView("[n]o")});
+    return both;
+}
+
+std::size_t Choices::number_of(char key) const noexcept {
+    const auto found = std::find_if(all.begin(), all.end(),
+                                    [key](const Choice& choice) { return choice.key == key; });
+    return key == 0 || found == all.end() ? 0 : static_cast<std::size_t>(found - all.begin()) + 1;
+}
+
+TerminalText Choices::prompt(std::size_t marked) const {
+    TerminalText row(text);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        row += i + 1 == marked ? TerminalView(" ›") : TerminalView("  ");
+        row += all[i].label;
+    }
+    return row + " > ";
+}
+
+Chosen Choices::read(std::string_view line) const {
+    line = cubepi::detail::trimmed(line);
+    Chosen chosen;
+    if (line.empty()) {
+        chosen.key = on_enter;
+        return chosen;
+    }
+    const std::size_t blank = std::min(line.find_first_of(" \t\n"), line.size());
+    const std::string first = cubepi::detail::lower_case(line.substr(0, blank));
+    for (const Choice& choice : all) {
+        if (first != choice.word() && first != std::string_view(&choice.key, 1)) continue;
+        const std::string_view rest = cubepi::detail::trimmed(line.substr(blank));
+        if (!rest.empty() && !choice.takes_text) break;
+        chosen.key = choice.key;
+        chosen.text = rest;
+    }
+    return chosen;
+}
+
+Task<std::optional<Chosen>> Prompter::choose(Choices choices) {
+    std::optional<Chosen> chosen;
+    TerminalText prompt = choices.prompt(choices.number_of(choices.on_enter));
+    const std::optional<std::string> line = co_await read(std::move(prompt));
+    if (line) chosen = choices.read(*line);
+    co_return chosen;
+}
 
 struct LineInput::State {
     explicit State(Executor executor)
@@ -121,7 +178,10 @@ struct LinePrompter::State : std::enable_shared_from_this<State> {
             });
     }
 
+    /// Makes the console of one question. The caller resets it.
+    Console& open_console();
     Task<std::optional<std::string>> ask_at_console(TerminalText question, std::string prefill);
+    Task<std::optional<Chosen>> choose_at_console(Choices choices);
     Task<std::optional<std::string>> read_block();
 
     Executor executor;
@@ -163,16 +223,33 @@ void LinePrompter::show_again() {
     if (state_->reading) say("\n" + state_->prompt);
 }
 
-Task<std::optional<std::string>> LinePrompter::State::ask_at_console(TerminalText question,
-                                                                     std::string prefill) {
+Console& LinePrompter::State::open_console() {
     out() << flush_now;
     console =
         std::make_unique<Console>(executor, *Runtime::standard()->clock, std::filesystem::path(),
                                   ConsoleTerminal(), ConsoleUse::question);
+    return *console;
+}
+
+Task<std::optional<Chosen>> LinePrompter::State::choose_at_console(Choices choices) {
+    std::exception_ptr failure;
+    std::optional<Chosen> answer;
+    try {
+        answer = co_await open_console().choose(std::move(choices));
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    console.reset();
+    if (failure) std::rethrow_exception(failure);
+    co_return answer;
+}
+
+Task<std::optional<std::string>> LinePrompter::State::ask_at_console(TerminalText question,
+                                                                     std::string prefill) {
     std::exception_ptr failure;
     std::optional<std::string> answer;
     try {
-        answer = co_await console->read(std::move(question), std::move(prefill));
+        answer = co_await open_console().read(std::move(question), std::move(prefill));
     } catch (...) {
         failure = std::current_exception();
     }
@@ -196,6 +273,17 @@ Task<std::optional<std::string>> LinePrompter::read(TerminalText prompt, std::st
     if (!prefill.empty()) say("  " + spelled_out(prefill) + "  (Enter keeps this)\n");
     answer = co_await next_input(std::move(prompt));
     if (answer && answer->empty()) answer = std::move(prefill);
+    co_return answer;
+}
+
+Task<std::optional<Chosen>> LinePrompter::choose(Choices choices) {
+    std::optional<Chosen> answer;
+    if (state_->input.is_terminal() && Console::possible()) {
+        const bool foreground = co_await wait_for_foreground(STDIN_FILENO);
+        if (foreground) answer = co_await state_->choose_at_console(std::move(choices));
+        co_return answer;
+    }
+    answer = co_await Prompter::choose(std::move(choices));
     co_return answer;
 }
 

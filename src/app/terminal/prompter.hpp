@@ -7,6 +7,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <cubepi/core/task.hpp>
 
@@ -21,6 +23,40 @@ inline constexpr std::chrono::milliseconds question_hold{300};
 struct ScreenSize {
     std::size_t columns = 80;
     std::size_t rows = 24;
+};
+
+/// One of several answers to a question.
+struct Choice {
+    char key = 0;             ///< selects it: a lower-case letter
+    TerminalText label = {};  ///< a word with the key in brackets: "[y]es"
+    /// At a terminal that edits lines itself, the answer may continue with a text: "n not this file".
+    bool takes_text = false;
+
+    /// The label without brackets.
+    std::string word() const;
+};
+
+/// "[y]es" and "[n]o".
+std::vector<Choice> yes_and_no();
+
+/// The answer to Choices.
+struct Chosen {
+    char key = 0;           ///< that of a choice; 0: none of them
+    std::string text = {};  ///< of a choice that takes one
+};
+
+/// A question with several answers.
+struct Choices {
+    TerminalText text = {};  ///< before the answers; may be empty
+    std::vector<Choice> all = {};
+    char on_enter = 0;  ///< the key of the answer that Enter alone stands for; 0: none
+
+    /// Returns the number, from 1, of the choice with this key; 0: none.
+    std::size_t number_of(char key) const noexcept;
+    /// Returns the row with the answers, of which the one with the number `marked` is marked; 0: none.
+    TerminalText prompt(std::size_t marked) const;
+    /// Reads a typed line: the key or the word of a choice, in lower or upper case.
+    Chosen read(std::string_view line) const;
 };
 
 /// The interface to the user: shows text and asks questions. Used on one executor.
@@ -39,7 +75,11 @@ public:
     /// intended for other input answers the question.
     virtual Task<std::optional<std::string>> read(TerminalText prompt,
                                                   std::string prefill = {}) = 0;
-    /// Sets the text of the question of the next read(): if the terminal becomes narrower while it waits, which breaks the rows of the
+    /// Asks for one of several answers; empty at the end of the input. Where single keys can be read, the key of a choice is
+    /// an answer, or an arrow key that marks a choice and Enter; elsewhere a line is. As in read(), keys that were typed
+    /// before are discarded; an answer is accepted only after a pause of question_hold.
+    virtual Task<std::optional<Chosen>> choose(Choices choices);
+    /// Sets the text of the question of the next read() or choose(): if the terminal becomes narrower while it waits, which breaks the rows of the
     /// text anywhere, the text for the new size is shown below them.
     virtual void set_question(std::function<TerminalText(ScreenSize)> text) { (void)text; }
     /// Called before a read() is cancelled because its question is withdrawn: ends the line of its prompt, so that other
@@ -81,6 +121,7 @@ public:
     /// An input that is not a terminal is read at once, without discarding anything. A terminal that edits the line itself
     /// shows `prefill` above the prompt; an empty line then stands for it.
     Task<std::optional<std::string>> read(TerminalText prompt, std::string prefill = {}) override;
+    Task<std::optional<Chosen>> choose(Choices choices) override;
     /// Reads the next input of a chat, without its line end; empty at the end of the input. At a terminal, lines that arrive
     /// together are one input.
     Task<std::optional<std::string>> next_input(TerminalText prompt);

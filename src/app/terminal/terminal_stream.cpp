@@ -42,7 +42,8 @@ constexpr std::array signs{Sign{"●", '*'}, Sign{"•", '*'},  Sign{"✓", '+'}
                            Sign{"↳", '>'}, Sign{"…", '~'},  Sign{"·", '-'}, Sign{"│", '|'},
                            Sign{"─", '-'}, Sign{"—", '-'},  Sign{"⠋", '|'}, Sign{"⠙", '/'},
                            Sign{"⠹", '-'}, Sign{"⠸", '\\'}, Sign{"⠼", '|'}, Sign{"⠴", '/'},
-                           Sign{"⠦", '-'}, Sign{"⠧", '\\'}, Sign{"⠇", '|'}, Sign{"⠏", '/'}};
+                           Sign{"⠦", '-'}, Sign{"⠧", '\\'}, Sign{"⠇", '|'}, Sign{"⠏", '/'},
+                           Sign{"›", '>'}, Sign{"←", '<'},  Sign{"→", '>'}};
 
 std::string with_plain_signs(std::string_view text) {
     std::string plain;

@@ -84,11 +84,25 @@ AgentToolResult background_full(const SessionsPtr& sessions) {
 Task<> watch(CommandPtr command, ToolContext* context) {
     constexpr auto pause = std::chrono::milliseconds(250);
     constexpr std::size_t shown = 2000;
-    const auto& clock = *context->runtime().clock;
+    auto& clock = *context->runtime().clock;
     auto next = clock.now() + pause;
+    std::uint64_t reported = 0;
     while (!command->exited()) {
-        co_await command->wait_change();
+        Task<> change = command->wait_change();
+        // The rest is reported even if the command prints nothing more.
+        if (command->output_size() > reported) {
+            try {
+                Task<> limited =
+                    with_timeout(clock, next - clock.now(), std::move(change), "update");
+                co_await std::move(limited);
+            } catch (const TimeoutError& error) {
+                if (error.timeout() != "update") throw;
+            }
+        } else {
+            co_await std::move(change);
+        }
         if (command->exited() || clock.now() < next) continue;
+        reported = command->output_size();
         JsonObject partial;
         partial["output"] = command->last_output(shown);
         Json update(std::move(partial));

@@ -246,6 +246,7 @@ RuleDecision ToolRules::decide(std::string_view tool, ToolRisk risk, const JsonO
     if (why.empty() && !write_target) why = "the target of the write is unknown";
     if (!why.empty()) {
         decision.allowed = false;
+        decision.always_asks = true;
         decision.question += "\nAlways needs approval: " + std::string(why) + ".";
     } else if (risk != ToolRisk::irreversible && !match.empty()) {
         decision.always = ApprovalRule{std::string(tool), std::move(match)};

@@ -38,6 +38,8 @@ struct RuleDecision {
     /// is with its default options. The call is refused with this text instead of asked about; one that is allowed gets the
     /// tool's own answer.
     std::string refusal = {};
+    /// True: no rule allows such a call (D72), and a mode that allows others must not.
+    bool always_asks = false;
     /// The rule that the answer "always" would add; none: "always" is not offered.
     std::optional<ApprovalRule> always;
 };

@@ -1,0 +1,168 @@
+#include "attachments.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+#include <utility>
+
+#include <bub/tape/file_tape_store.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/support/base64.hpp>
+#include <cubepi/core/support/posix_file.hpp>
+#include <cubepi/net/utf8.hpp>
+#include <cubepi/workspace/files/content.hpp>
+
+#include "../terminal/terminal_text.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+constexpr std::size_t mebibyte = std::size_t{1} << 20;
+/// The largest file that is sent as a picture; servers take less.
+constexpr std::size_t max_picture_bytes = 50 * mebibyte;
+constexpr std::size_t max_text = 256 * 1024;
+constexpr std::size_t max_files = 20;
+/// As much as decides whether data is binary.
+constexpr std::size_t decisive = 8192;
+
+/// "1.2 KB"
+std::string size_of(std::size_t bytes) {
+    if (bytes < 1000) return std::to_string(bytes) + " bytes";
+    const double scaled = static_cast<double>(bytes) / (bytes < 1'000'000 ? 1000 : 1'000'000);
+    const auto tenths = static_cast<std::size_t>(scaled * 10 + 0.5);
+    return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) +
+           (bytes < 1'000'000 ? " KB" : " MB");
+}
+
+std::filesystem::path path_of(const std::string& name) {
+    if (name.starts_with("~/")) return bub::home_directory() / name.substr(2);
+    return name;
+}
+
+bool is_file(const std::string& name) {
+    std::error_code failed;
+    return !name.empty() && name.find('\0') == std::string::npos &&
+           std::filesystem::is_regular_file(path_of(name), failed);
+}
+
+/// Returns the name of the file at the beginning of `text`, which follows an `@`; empty: it does not name one.
+std::string file_at(std::string_view text) {
+    if (text.starts_with('"')) {
+        const std::size_t end = text.find('"', 1);
+        std::string name(end == std::string_view::npos ? "" : text.substr(1, end - 1));
+        return is_file(name) ? name : std::string();
+    }
+    std::string name(text.substr(0, text.find_first_of(" \t\r\n")));
+    // A sentence may end after the name.
+    while (!name.empty() && !is_file(name)) {
+        if (std::string_view(".,;:!?)]}'\"").find(name.back()) == std::string_view::npos) return {};
+        name.pop_back();
+    }
+    return name;
+}
+
+/// The names after `@` at the beginnings of words, each once.
+std::vector<std::string> named_files(std::string_view prompt) {
+    std::vector<std::string> names;
+    for (std::size_t at = prompt.find('@'); at != std::string_view::npos;
+         at = prompt.find('@', at + 1)) {
+        const bool begins =
+            at == 0 || std::string_view(" \t\n(\"'").find(prompt[at - 1]) != std::string_view::npos;
+        std::string name = begins ? file_at(prompt.substr(at + 1)) : std::string();
+        if (name.empty() || std::find(names.begin(), names.end(), name) != names.end()) continue;
+        names.push_back(std::move(name));
+        if (names.size() == max_files) break;
+    }
+    return names;
+}
+
+/// The content between two lines that the content itself does not have, so that it cannot end before its end.
+std::string enclosed(const std::string& name, const std::string& note, std::string content) {
+    std::size_t number = 1;
+    while (content.find("</file-" + std::to_string(number)) != std::string::npos) ++number;
+    const std::string tag = "file-" + std::to_string(number);
+    if (!content.ends_with('\n')) content += '\n';
+    return "\n\n<" + tag + " name=\"" + visible(name) + "\"" + note + ">\n" + content + "</" + tag +
+           ">";
+}
+
+std::string beginning_of(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::string bytes(decisive, '\0');
+    file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    bytes.resize(static_cast<std::size_t>(file.gcount()));
+    return bytes;
+}
+
+void attach(Attachments& made, const std::string& name, std::size_t& text_bytes) {
+    const std::string path = path_of(name).string();
+    const std::string start = beginning_of(path);
+    std::string size;
+    if (!detail::image_type(start).empty()) {
+        try {
+            made.media.push_back(picture_in(path));
+            std::error_code failed;
+            size = size_of(std::filesystem::file_size(path, failed));
+        } catch (const Error& error) {
+            size = "was not attached: " + std::string(error.what());
+        }
+    } else if (detail::looks_binary(start)) {
+        size = "is not a text or a picture, not attached";
+    } else {
+        const std::size_t left = max_text - text_bytes;
+        std::ifstream file(path, std::ios::binary);
+        std::string content(left + 1, '\0');
+        file.read(content.data(), static_cast<std::streamsize>(content.size()));
+        content.resize(static_cast<std::size_t>(file.gcount()));
+        const bool cut = content.size() > left;
+        if (cut) content.resize(left);
+        text_bytes += content.size();
+        size = size_of(content.size());
+        if (cut) size = "the first " + size;
+        made.text += enclosed(name, cut ? " only the beginning" : "",
+                              is_utf8(content) ? content : replace_broken_utf8(content));
+    }
+    made.remark += (made.remark.empty() ? "" : ", ") + visible(name) + " " + size;
+}
+
+}  // namespace
+
+std::string read_whole(const std::string& path, std::size_t limit) {
+    std::ifstream file(path, std::ios::binary);
+    std::string bytes;
+    if (file) {
+        bytes.resize(limit + 1);
+        file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+        bytes.resize(static_cast<std::size_t>(file.gcount()));
+    }
+    if (!file.eof())
+        throw Error(ErrorCode::invalid_argument,
+                    "cannot read " + visible(path) + ": " +
+                        (bytes.size() > limit ? "it is too large" : detail::errno_text(errno)));
+    return bytes;
+}
+
+bub::MediaItem picture_in(const std::string& path) {
+    const std::string bytes = read_whole(path, max_picture_bytes);
+    bub::MediaItem item;
+    item.mime_type = detail::image_type(bytes);
+    if (item.mime_type.empty())
+        throw Error(ErrorCode::invalid_argument,
+                    visible(path) + " is not a picture that models take: PNG, JPEG, GIF or WebP");
+    item.filename = std::filesystem::path(path).filename().string();
+    item.url = "data:" + item.mime_type + ";base64," + detail::base64(bytes);
+    return item;
+}
+
+Attachments attach_files(const std::string& prompt) {
+    Attachments made;
+    made.text = prompt;
+    std::size_t text_bytes = 0;
+    for (const std::string& name : named_files(prompt)) attach(made, name, text_bytes);
+    return made;
+}
+
+}  // namespace cubepi::app

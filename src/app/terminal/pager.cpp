@@ -1,0 +1,209 @@
+#include "pager.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <cubepi/core/support/lower_case.hpp>
+
+#include "event_text.hpp"
+#include "text_layout.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+/// The beginning of a text that was cut begins with a whole line.
+void cut_beginning(std::string& text, std::size_t size) {
+    if (text.size() <= size) return;
+    const std::size_t from = text.find('\n', text.size() - size);
+    text.erase(0, from == std::string::npos ? text.size() - size : from + 1);
+    text.insert(0, "[the beginning is not shown: the text is too long]\n");
+}
+
+// add_framed() takes time in proportion to the square of the length of a line.
+constexpr std::size_t longest_piece = 2000;
+
+void add_text(std::vector<TerminalText>& rows, std::string_view text, std::size_t columns) {
+    while (!text.empty()) {
+        std::string_view line = text.substr(0, text.find('\n'));
+        text.remove_prefix(std::min(line.size() + 1, text.size()));
+        TerminalView first = "  ";
+        do {
+            std::size_t end = std::min(line.size(), longest_piece);
+            // Between characters.
+            while (end < line.size() && end > 0 &&
+                   (static_cast<unsigned char>(line[end]) & 0xC0U) == 0x80)
+                --end;
+            if (end == 0) end = line.size();
+            add_framed(rows, for_terminal(line.substr(0, end)), columns, Frame{first, "  ┊ "});
+            line.remove_prefix(end);
+            first = "  ┊ ";
+        } while (!line.empty());
+    }
+}
+
+}  // namespace
+
+void PagerItems::add(PagerItem item) {
+    cut_beginning(item.text, max_bytes / 2);
+    bytes_ += item.text.size();
+    items_.push_back(std::move(item));
+    while (bytes_ > max_bytes) {
+        bytes_ -= items_.front().text.size();
+        items_.pop_front();
+    }
+}
+
+void PagerItems::clear() {
+    items_.clear();
+    bytes_ = 0;
+}
+
+Pager::Pager(const std::deque<PagerItem>& items, Style style)
+    : items_(items), style_(style), item_(items.empty() ? 0 : items.size() - 1) {}
+
+void Pager::lay_out(std::size_t columns) {
+    if (columns_ == columns) return;
+    columns_ = columns;
+    rows_.clear();
+    begins_.clear();
+    for (const PagerItem& item : items_) {
+        if (!rows_.empty()) rows_.emplace_back();
+        begins_.push_back(rows_.size());
+        rows_.push_back(
+            shortened(style_.bold() + item.title + style_.off(), columns > 1 ? columns - 1 : 1));
+        if (item.is_diff) {
+            const TerminalText diff = diff_view(item.text, 0, style_, 0).text;
+            std::string_view text = diff.str();
+            while (!text.empty()) {
+                const std::size_t end = std::min(text.find('\n'), text.size());
+                add_framed(rows_, TerminalText::assembled(std::string(text.substr(0, end))),
+                           columns, Frame{{}, "      ┊ "});
+                text.remove_prefix(std::min(end + 1, text.size()));
+            }
+        } else {
+            add_text(rows_, item.text, columns);
+        }
+    }
+    top_ = begins_.empty() ? 0 : begins_[std::min(item_, begins_.size() - 1)];
+}
+
+std::size_t Pager::last_top() const { return rows_.size() > page_ ? rows_.size() - page_ : 0; }
+
+std::size_t Pager::current_item() const {
+    const auto after = std::upper_bound(begins_.begin(), begins_.end(), top_);
+    return after == begins_.begin() ? 0 : static_cast<std::size_t>(after - begins_.begin()) - 1;
+}
+
+void Pager::scroll_to(std::size_t row) {
+    top_ = std::min(row, last_top());
+    item_ = current_item();
+}
+
+bool Pager::press(const Key& key) {
+    not_found_ = false;
+    if (searching_) return press_in_search(key);
+    const std::size_t half = std::max<std::size_t>(page_ > 1 ? page_ - 1 : 1, 1);
+    const auto up = [this](std::size_t rows) { scroll_to(top_ > rows ? top_ - rows : 0); };
+    const auto go = [this](std::size_t item) {
+        if (item >= begins_.size()) return;
+        scroll_to(begins_[item]);
+        item_ = item;  // also if the screen cannot begin with it
+    };
+    switch (key.code) {
+        case KeyCode::escape:
+        case KeyCode::interrupt:
+        case KeyCode::end_of_input:
+        case KeyCode::unfold: return false;
+        case KeyCode::up: up(1); return true;
+        case KeyCode::down:
+        case KeyCode::enter: scroll_to(top_ + 1); return true;
+        case KeyCode::page_up: up(half); return true;
+        case KeyCode::page_down: scroll_to(top_ + half); return true;
+        case KeyCode::home: scroll_to(0); return true;
+        case KeyCode::end: scroll_to(rows_.size()); return true;
+        case KeyCode::left: {
+            // The beginning of this item, or the item before.
+            const bool inside = item_ < begins_.size() && top_ > begins_[item_];
+            go(inside || item_ == 0 ? item_ : item_ - 1);
+            return true;
+        }
+        case KeyCode::right: go(item_ + 1); return true;
+        case KeyCode::text: break;
+        default: return true;
+    }
+    if (key.text == "q") return false;
+    if (key.text == "k") up(1);
+    if (key.text == "j") scroll_to(top_ + 1);
+    if (key.text == "b") up(half);
+    if (key.text == " " || key.text == "f") scroll_to(top_ + half);
+    if (key.text == "g") scroll_to(0);
+    if (key.text == "G") scroll_to(rows_.size());
+    if (key.text == "n") find_next();
+    if (key.text == "/") {
+        searching_ = true;
+        pattern_.clear();
+    }
+    return true;
+}
+
+bool Pager::press_in_search(const Key& key) {
+    switch (key.code) {
+        case KeyCode::text:
+        case KeyCode::paste: pattern_ += key.text; break;
+        case KeyCode::backspace:
+            pattern_.resize(previous_character(pattern_, pattern_.size()));
+            break;
+        case KeyCode::enter:
+            searching_ = false;
+            find_next();
+            break;
+        case KeyCode::escape:
+        case KeyCode::interrupt:
+        case KeyCode::cancel: searching_ = false; break;
+        default: break;
+    }
+    return true;
+}
+
+/// Scrolls to the next row with the pattern after the first row of the screen, from the beginning after the end.
+void Pager::find_next() {
+    const std::string wanted = cubepi::detail::lower_case(pattern_);
+    if (wanted.empty()) return;
+    for (std::size_t i = 1; i <= rows_.size(); ++i) {
+        const std::size_t row = (top_ + i) % rows_.size();
+        if (cubepi::detail::lower_case(rows_[row].str()).find(wanted) == std::string::npos)
+            continue;
+        return scroll_to(row);
+    }
+    not_found_ = true;
+}
+
+TerminalText Pager::footer(std::size_t columns, TerminalView note) const {
+    TerminalText text;
+    if (searching_) {
+        text = "/" + line_for_terminal(pattern_, columns > 2 ? columns - 2 : 1);
+    } else {
+        const std::size_t end = std::min(top_ + page_, rows_.size());
+        text = TerminalText::number(item_ + 1) + " of " + TerminalText::number(items_.size()) +
+               " · row " + TerminalText::number(end) + " of " + TerminalText::number(rows_.size());
+        if (not_found_) text += " · not found";
+        if (!note.empty()) text += TerminalView(" · ") + note;
+        text += " · q closes · ←→ results · / search";
+    }
+    return style_.dim() + shortened(text, columns > 1 ? columns - 1 : 1) + style_.off();
+}
+
+std::vector<TerminalText> Pager::screen(std::size_t columns, std::size_t rows, TerminalView note) {
+    page_ = rows > 1 ? rows - 1 : 1;
+    lay_out(columns);
+    top_ = std::min(top_, last_top());
+    std::vector<TerminalText> shown;
+    for (std::size_t i = top_; i < std::min(top_ + page_, rows_.size()); ++i)
+        shown.push_back(rows_[i]);
+    shown.resize(page_);
+    shown.push_back(footer(columns, note));
+    return shown;
+}
+
+}  // namespace cubepi::app

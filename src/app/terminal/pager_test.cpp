@@ -1,0 +1,131 @@
+// The pager without a terminal.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "pager.hpp"
+
+namespace cubepi::app {
+namespace {
+
+PagerItem item(TerminalView title, std::string text) {
+    PagerItem made;
+    made.title = title;
+    made.text = std::move(text);
+    return made;
+}
+
+Key key(KeyCode code, std::string text = {}) {
+    Key made;
+    made.code = code;
+    made.text = std::move(text);
+    return made;
+}
+
+std::string lines(int from, int to) {
+    std::string text;
+    for (int i = from; i <= to; ++i) text += "line " + std::to_string(i) + "\n";
+    return text;
+}
+
+class PagerOnAScreen : public ::testing::Test {
+protected:
+    PagerOnAScreen() {
+        items.add(item("first", lines(1, 30)));
+        items.add(item("second", lines(101, 130)));
+    }
+    std::vector<std::string> screen(Pager& pager, std::size_t columns = 40) {
+        std::vector<std::string> rows;
+        for (const TerminalText& row : pager.screen(columns, 6)) rows.push_back(row.str());
+        return rows;
+    }
+
+    PagerItems items;
+};
+
+TEST_F(PagerOnAScreen, FirstScreen_BeginsWithLastItem) {
+    Pager pager(items.all(), Style());
+    const std::vector<std::string> rows = screen(pager);
+    ASSERT_EQ(rows.size(), 6u);
+    EXPECT_EQ(rows[0], "second");
+    EXPECT_EQ(rows[1], "  line 101");
+    EXPECT_TRUE(rows[5].starts_with("2 of 2 · row 37 of 63")) << rows[5];
+}
+
+TEST_F(PagerOnAScreen, Keys_ScrollAndGoFromItemToItem) {
+    Pager pager(items.all(), Style());
+    (void)screen(pager);
+    EXPECT_TRUE(pager.press(key(KeyCode::down)));
+    EXPECT_EQ(screen(pager)[0], "  line 101");
+    EXPECT_TRUE(pager.press(key(KeyCode::left)));
+    EXPECT_EQ(screen(pager)[0], "second") << "the beginning of the same item";
+    EXPECT_TRUE(pager.press(key(KeyCode::left)));
+    EXPECT_EQ(screen(pager)[0], "first");
+    EXPECT_TRUE(pager.press(key(KeyCode::page_down)));
+    EXPECT_EQ(screen(pager)[0], "  line 4");
+    EXPECT_TRUE(pager.press(key(KeyCode::end)));
+    EXPECT_EQ(screen(pager)[4], "  line 130");
+    EXPECT_TRUE(pager.press(key(KeyCode::down)));
+    EXPECT_EQ(screen(pager)[4], "  line 130");
+    EXPECT_TRUE(pager.press(key(KeyCode::home)));
+    EXPECT_TRUE(pager.press(key(KeyCode::up)));
+    EXPECT_EQ(screen(pager)[0], "first");
+}
+
+TEST_F(PagerOnAScreen, Search_GoesToTheNextMatch) {
+    Pager pager(items.all(), Style());
+    (void)screen(pager);
+    (void)pager.press(key(KeyCode::text, "/"));
+    for (const char* letter : {"L", "I", "N", "E", " ", "1", "1"})
+        (void)pager.press(key(KeyCode::text, letter));
+    EXPECT_EQ(screen(pager)[5], "/LINE 11");
+    (void)pager.press(key(KeyCode::enter));
+    EXPECT_EQ(screen(pager)[0], "  line 110");
+    (void)pager.press(key(KeyCode::text, "n"));
+    EXPECT_EQ(screen(pager)[0], "  line 111");
+    (void)pager.press(key(KeyCode::text, "/"));
+    (void)pager.press(key(KeyCode::text, "x"));
+    (void)pager.press(key(KeyCode::enter));
+    EXPECT_NE(screen(pager)[5].find("not found"), std::string::npos);
+}
+
+TEST_F(PagerOnAScreen, SeveralKeys_Close) {
+    for (const Key& closing : {key(KeyCode::text, "q"), key(KeyCode::escape),
+                               key(KeyCode::interrupt), key(KeyCode::unfold)}) {
+        Pager pager(items.all(), Style());
+        (void)screen(pager);
+        EXPECT_FALSE(pager.press(closing));
+    }
+}
+
+TEST_F(PagerOnAScreen, NewWidth_StaysAtTheItem) {
+    items.add(item("third", std::string(100, 'x')));
+    Pager pager(items.all(), Style());
+    (void)screen(pager);
+    (void)pager.press(key(KeyCode::left));
+    EXPECT_EQ(screen(pager)[0], "second");
+    EXPECT_EQ(screen(pager, 20)[0], "second");
+}
+
+TEST_F(PagerOnAScreen, ControlCharacters_AreRemoved) {
+    items.add(item("third", "a\x1b[2Jb\n" + std::string(5000, 'y')));
+    Pager pager(items.all(), Style());
+    for (const std::string& row : screen(pager))
+        EXPECT_EQ(row.find("\x1b[2J"), std::string::npos) << row;
+}
+
+TEST(PagerItems, OldItems_AreDropped) {
+    PagerItems items;
+    for (int i = 0; i < 10; ++i)
+        items.add(item("one", std::string(PagerItems::max_bytes / 4, static_cast<char>('a' + i))));
+    ASSERT_EQ(items.all().size(), 4u);
+    EXPECT_EQ(items.all().back().text.front(), 'j');
+    items.add(item("long", "begin\n" + std::string(PagerItems::max_bytes, 'x') + "\nend"));
+    EXPECT_LE(items.all().back().text.size(), PagerItems::max_bytes);
+    EXPECT_TRUE(items.all().back().text.ends_with("\nend"));
+}
+
+}  // namespace
+}  // namespace cubepi::app
