@@ -23,6 +23,7 @@ enum class ChatAction : std::uint8_t {
     status,
     permissions,
     cost,
+    tasks,
     copy,
     export_file,
     later,
@@ -61,7 +62,7 @@ std::string chat_help(ChatAbilities chat);
 /// For the completion menu.
 std::vector<Command> chat_completions(ChatAbilities chat);
 
-/// The commands of a chat that concern its session: `/new`, `/status`, `/rules`, `/cost`, `/copy`
+/// The commands of a chat that concern its session: `/new`, `/status`, `/rules`, `/cost`, `/tasks`, `/copy`
 /// and `/export`. Used on one
 /// executor.
 class ChatActions {
@@ -79,6 +80,8 @@ private:
     void show_permissions();
     void withdraw_permission(const std::string& argument);
     Task<> show_cost();
+    Task<> show_tasks();
+    void cancel_task(std::string_view argument);
     Task<> copy_answer();
     Task<> export_to(std::string file);
     Task<MessageList> conversation() const;

@@ -26,19 +26,25 @@ constexpr ChatAbilities abilities{.live = true, .trusted = true};
 /// The lifespan of each message: reports the begin and the end of the turn that answers it.
 class CliChannel::Turn final : public bub::Lifespan {
 public:
-    Turn(CliChannel& channel, std::string id) : channel_(channel), id_(std::move(id)) {}
+    Turn(CliChannel& channel, std::string id, bool has_results = false)
+        : channel_(channel), id_(std::move(id)), has_results_(has_results) {}
     Task<> open() override {
         channel_.on_turn_begun(id_);
         co_return;
     }
     Task<> close(std::exception_ptr error) override {
-        channel_.on_turn_over(error);
+        if (has_results_ && !error && !channel_.has_shown_) {
+            channel_.on_silent_turn_over();
+        } else {
+            channel_.on_turn_over(error);
+        }
         co_return;
     }
 
 private:
     CliChannel& channel_;
     std::string id_;
+    const bool has_results_;
 };
 
 CliChannel::CliChannel(Parts parts)
@@ -173,6 +179,7 @@ Task<> CliChannel::on_action(ChatAction action, std::string argument) {
         case ChatAction::status:
         case ChatAction::permissions:
         case ChatAction::cost:
+        case ChatAction::tasks:
         case ChatAction::copy:
         case ChatAction::export_file: break;
     }
@@ -235,6 +242,7 @@ void CliChannel::on_turn_begun(const std::string& id) {
     running_ = true;
     stopping_ = false;
     explained_ = false;
+    has_shown_ = false;
     on_accepted(id);
     conversation_.begin_turn();
     show_waiting();
@@ -245,6 +253,19 @@ void CliChannel::on_turn_over(const std::exception_ptr& error) {
     explained_ = error != nullptr;
     running_ = false;
     if (std::exchange(suspended_, false)) work_->spawn(ask_open_questions());
+}
+
+/// Another turn was faster, and has the results.
+void CliChannel::on_silent_turn_over() {
+    view_.end_turn();
+    running_ = false;
+}
+
+void CliChannel::receive_results(bub::Envelope message) {
+    if (!work_) return;
+    message.inbound_id = parts_.new_id();
+    message.lifespan = std::make_shared<Turn>(*this, bub::input_id_of(message), true);
+    work_->spawn(deliver(std::move(message)));
 }
 
 Task<> CliChannel::send(bub::Envelope message) {
@@ -263,6 +284,7 @@ bub::EventStream CliChannel::stream_events(const bub::Envelope& message, bub::Ev
 }
 
 void CliChannel::show(const bub::StreamEvent& event, const bub::Envelope& message) {
+    has_shown_ = true;
     conversation_.show(event, message);
     if (!event.agent_event) {
         if (event.kind == bub::event_kind::error) explained_ = true;

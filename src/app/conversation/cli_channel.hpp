@@ -50,6 +50,9 @@ public:
                                                           const bub::Envelope& message,
                                                           bub::TurnSnapshot turn) override;
 
+    /// Enters a message whose turn reports the results of sub-agents in the background.
+    void receive_results(bub::Envelope message);
+
 private:
     class Turn;
     /// An input that no turn has accepted yet.
@@ -75,6 +78,7 @@ private:
     void enter(Pending pending);
     void show(const bub::StreamEvent& event, const bub::Envelope& message);
     void on_turn_begun(const std::string& id);
+    void on_silent_turn_over();
     void on_turn_over(const std::exception_ptr& error);
     void on_accepted(const std::string& id);
     void hand_back();
@@ -90,6 +94,7 @@ private:
     bool running_ = false;
     std::optional<std::stop_source> asking_;  // a question of the suspended session
     bool suspended_ = false;                  // the turn ended with questions
+    bool has_shown_ = false;                  // the turn has shown something
     bool stopping_ = false;
     bool asked_to_leave_ = false;
     bool explained_ = false;  // the failure of the last turn was shown

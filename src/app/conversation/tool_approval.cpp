@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include <bub/questions.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/lower_case.hpp>
@@ -177,12 +178,13 @@ ApprovalDialog::Call ApprovalDialog::call_of(const HitlRequest& request) {
         // A stored request of another program: the call cannot be allowed by a rule.
     }
     call.change = std::move(details.change);
+    call.agents = bub::asking_agents(request);
     return call;
 }
 
 QuestionView ApprovalDialog::view_of(const Call& call, const Style& style, ScreenSize screen) {
     const QuestionView::Call shown{call.tool, call.args, call.decision,
-                                   call.change ? &*call.change : nullptr};
+                                   call.change ? &*call.change : nullptr, call.agents};
     return QuestionView(shown, style, screen);
 }
 

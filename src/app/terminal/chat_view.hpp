@@ -19,6 +19,7 @@
 
 #include "console.hpp"
 #include "markdown.hpp"
+#include "task_text.hpp"
 
 namespace cubepi::app {
 
@@ -56,6 +57,8 @@ public:
     /// Prints a status line.
     void note(std::string_view text);
     void problem(std::string_view text);
+    /// Sets the sub-agents in the background, of which those that run are shown.
+    void set_tasks(std::vector<SubagentTask> tasks);
     /// Sets the inputs that wait for the running turn, oldest first.
     void set_waiting(std::vector<std::string> texts);
     /// Switches between full and folded tool cards and thinking, beginning with the last one.
@@ -74,12 +77,14 @@ private:
         bool stopped = false;
         std::chrono::steady_clock::time_point begun = {};
         std::string time = {};
+        std::string work = {};  // of a sub-agent, so far
     };
 
     void on_stream(const StreamEvent& event);
     void on_tool_end(const ToolExecutionEndEvent& event, std::chrono::steady_clock::time_point now);
     void on_message_end(const Message& message);
     void count_summary(const JsonObject& details);
+    void count_work(const std::optional<SubagentWork>& work);
     void wait_for(TerminalView what);
     void print_stopped_cards();
     void keep_card(Card card);
@@ -125,6 +130,7 @@ private:
     std::map<std::string, Card> running_;
     std::deque<Card> finished_;
     std::vector<std::string> waiting_;
+    std::vector<SubagentTask> tasks_;
 
     std::int64_t context_ = 0;  // tokens of the last call
     std::int64_t tokens_in_ = 0;
