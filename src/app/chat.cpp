@@ -172,7 +172,8 @@ Task<int> plain_chat(CommandLine line) {
     Conversation conversation(std::move(plan), renderer, std::move(parts));
     co_await conversation.begin();
     std::string first = prompt_of(line.words);
-    const int status = co_await answer_inputs(conversation, renderer, *lines, std::move(first));
+    Task<int> answering = answer_inputs(conversation, renderer, *lines, std::move(first));
+    const int status = co_await with_cleanup(std::move(answering), conversation.pipeline().close());
     co_return leave(conversation.plan(), status);
 }
 
@@ -200,6 +201,10 @@ private:
     Conversation::Parts conversation_parts(const AddPlugins& plugins) {
         Conversation::Parts parts;
         parts.plugins = plugins;
+        parts.on_tasks = [this] { renderer_.view().set_tasks(conversation_.pipeline().tasks()); };
+        parts.deliver_results = [this](bub::Envelope message) {
+            if (channel_) channel_->receive_results(std::move(message));
+        };
         parts.channels = [this](bub::ProvideChannelsCall& call) {
             std::vector<std::shared_ptr<bub::Channel>> channels;
             channels.push_back(make_channel(call.handler));
@@ -226,7 +231,8 @@ private:
         parts.new_id = [] { return Runtime::standard()->ids->next(); };
         parts.abort = [this] { return manager_.abort_session(plan().session_id); };
         parts.leave = [this] { manager_.request_stop(); };
-        return std::make_shared<CliChannel>(std::move(parts));
+        channel_ = std::make_shared<CliChannel>(std::move(parts));
+        return channel_;
     }
 
     /// Reports a session that cannot be created. Its prompt remains in the history.
@@ -241,6 +247,7 @@ private:
     LiveRenderer& renderer_;
     std::string first_prompt_;
     bub::MessageHandler handler_;
+    std::shared_ptr<CliChannel> channel_;  ///< null before the manager asks for it
     Conversation conversation_;
     bub::ChannelManager manager_;
 };

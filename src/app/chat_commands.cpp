@@ -9,8 +9,10 @@
 #include <optional>
 #include <utility>
 
+#include <bub/builtin/session_agents.hpp>
 #include <bub/close_matches.hpp>
 #include <bub/tape/file_tape_store.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
 #include <bub/turn_error.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
@@ -39,13 +41,14 @@ struct ChatCommand {
     bool for_pipes = false;  ///< also accepted from a pipe
 };
 
-constexpr std::array<ChatCommand, 17> commands{{
+constexpr std::array<ChatCommand, 18> commands{{
     {"new", "", "start a new session; the current one stays saved", ChatAction::new_session},
     {"model", "[ID]", "list the models, or switch to another", std::nullopt},
     {"status", "", "model, session, directory, context, rules, background commands",
      ChatAction::status},
     {"cost", "", "tokens and cost of this session", ChatAction::cost},
     {"todo", "", "show the to-do list of the model", std::nullopt},
+    {"tasks", "[cancel ID]", "sub-agents in the background; cancel one", ChatAction::tasks},
     {"goal", "[TEXT]", "work until TEXT is achieved; show the goal, or `clear` it", std::nullopt},
     {"copy", "", "copy the last answer to the clipboard", ChatAction::copy},
     {"export", "[FILE]", "write the conversation to a Markdown file", ChatAction::export_file},
@@ -334,6 +337,9 @@ Task<> ChatActions::act(ChatAction action, std::string argument) {
             if (argument.empty()) co_return show_modes();
             co_return set_mode(argument);
         case ChatAction::cost: co_return co_await show_cost();
+        case ChatAction::tasks:
+            if (!argument.empty()) co_return cancel_task(argument);
+            co_return co_await show_tasks();
         case ChatAction::copy: co_return co_await copy_answer();
         case ChatAction::export_file: co_return co_await export_to(std::move(argument));
         case ChatAction::help:
@@ -350,7 +356,7 @@ Task<MessageList> ChatActions::conversation() const {
 
 void ChatActions::begin_session() {
     const std::string before = pipeline_.plan().name;
-    const std::size_t ended = pipeline_.move_to(next_session(pipeline_.plan()));
+    const Pipeline::Ended ended = pipeline_.move_to(next_session(pipeline_.plan()));
     renderer_.begin_session(pipeline_.plan().name);
     const bool saved = static_cast<bool>(pipeline_.plan().create);
     std::string text = saved ? "New session; its first prompt names it.\n"
@@ -359,10 +365,13 @@ void ChatActions::begin_session() {
         text += "Resume the previous one: cubepi chat --session " + shell_word(before) +
                 pipeline_.plan().directory_flag + "\n";
     }
-    if (ended > 0) {
-        text += "Ended " + count_of(static_cast<std::int64_t>(ended), "background command") +
-                " of the previous one.\n";
-    }
+    const auto tell = [&text](std::size_t count, std::string_view what) {
+        if (count > 0)
+            text += "Ended " + count_of(static_cast<std::int64_t>(count), what) +
+                    " of the previous one.\n";
+    };
+    tell(ended.commands, "background command");
+    tell(ended.agents, "background sub-agent");
     renderer_.print(text);
 }
 
@@ -465,9 +474,25 @@ void ChatActions::withdraw_permission(const std::string& argument) {
                     ": " + visible(rule.text()) + "\n");
 }
 
+Task<> ChatActions::show_tasks() {
+    const JsonObject extra =
+        co_await bub::stored_extra(pipeline_.plan().tapes, tape_of(pipeline_.plan()));
+    renderer_.print(bub::tasks_text(pipeline_.tasks(), extra) + "\n");
+}
+
+void ChatActions::cancel_task(std::string_view argument) {
+    const std::string_view id =
+        argument.starts_with("cancel ") ? detail::trimmed(argument.substr(7)) : std::string_view();
+    if (id.empty()) return renderer_.problem("/tasks takes nothing, or `cancel ID`");
+    if (!pipeline_.cancel_task(id))
+        return renderer_.problem("no task with this id runs; /tasks lists them");
+    renderer_.print("The task is being cancelled.\n");
+}
+
 Task<> ChatActions::show_cost() {
-    const SessionUsage usage = co_await read_usage(
-        pipeline_.plan().tapes, tape_of(pipeline_.plan()), pipeline_.model().model.spec());
+    const SessionUsage usage =
+        co_await read_usage(pipeline_.plan().tapes, tape_of(pipeline_.plan()),
+                            pipeline_.model().model.spec(), pipeline_.tasks());
     std::string text =
         row("calls", count_text(static_cast<std::int64_t>(usage.calls)) + " of a model");
     text += row("tokens",

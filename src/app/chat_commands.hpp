@@ -24,6 +24,7 @@ enum class ChatAction : std::uint8_t {
     permissions,
     mode,
     cost,
+    tasks,
     copy,
     export_file,
     later,
@@ -62,7 +63,7 @@ std::string chat_help(ChatAbilities chat);
 /// For the completion menu.
 std::vector<Command> chat_completions(ChatAbilities chat);
 
-/// The commands of a chat that concern its session: `/new`, `/status`, `/rules`, `/mode`, `/cost`,
+/// The commands of a chat that concern its session: `/new`, `/status`, `/rules`, `/mode`, `/cost`, `/tasks`,
 /// `/copy` and `/export`. Used on one
 /// executor.
 class ChatActions {
@@ -82,6 +83,8 @@ private:
     void set_mode(const std::string& name);
     void withdraw_permission(const std::string& argument);
     Task<> show_cost();
+    Task<> show_tasks();
+    void cancel_task(std::string_view argument);
     Task<> copy_answer();
     Task<> export_to(std::string file);
     Task<MessageList> conversation() const;

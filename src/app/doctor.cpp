@@ -16,6 +16,7 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/net/http_client.hpp>
+#include <cubepi/provider/cost.hpp>
 
 #include "config/config_file.hpp"
 #include "config/model_choice.hpp"
@@ -169,6 +170,20 @@ std::string source_text(const std::string& source) {
     return " (" + (source.empty() ? "default" : source) + ")";
 }
 
+void show_subagents(const Report& report, const SubagentSettings& settings) {
+    const std::size_t background = settings.max_background;
+    if (background != SubagentSettings().max_background)
+        report.plain("subagents.max_background: " +
+                     (background == 0 ? std::string("false") : std::to_string(background)) +
+                     source_text(config_origin));
+    if (settings.max_turns)
+        report.plain("subagents.max_turns: " + std::to_string(*settings.max_turns) +
+                     source_text(config_origin));
+    if (settings.max_spend)
+        report.plain("subagents.max_spend: " + money_text(*settings.max_spend) +
+                     source_text(config_origin));
+}
+
 /// Lists the settings of a conversation without flags, with their sources.
 void show_in_use(const Report& report, const ModelSources& sources) {
     Endpoint endpoint;
@@ -223,6 +238,7 @@ void show_in_use(const Report& report, const ModelSources& sources) {
     }
     if (config.memory) report.plain("memory: true" + source_text(config_origin));
     if (!config.todos) report.plain("todos: false" + source_text(config_origin));
+    show_subagents(report, config.subagents);
 }
 
 /// Lists the environment of commands, and the variables that are removed from it.

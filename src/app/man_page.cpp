@@ -122,6 +122,10 @@ Seconds until an answer begins, and between its parts; 120, or 1800 for a server
 .B todos
 Whether the model may write to-do lists, which are shown to the user; true.
 .TP
+.B subagents
+Limits of the agents that a model starts: max_background, those in the background at once in one session, 4 by default and false for
+none; max_turns, the model calls of one; max_spend, the USD of all that follow from one prompt.
+.TP
 .B escape_timeout
 Seconds after which an Esc of the terminal is the key, and not the beginning of another one; 0.1.
 .TP

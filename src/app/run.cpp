@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/support/posix_file.hpp>
@@ -211,6 +212,24 @@ Task<int> answer_lines(Conversation& conversation, std::size_t limit) {
     }
 }
 
+/// Runs the turns of `cubepi run`. Returns the exit status.
+Task<int> answer_messages(Conversation& conversation, Renderer& renderer,
+                          const RunArguments& arguments, bub::Envelope message) {
+    const bool from_operator = message.answer.has_value();
+    // The operator has answered one of its questions.
+    co_await conversation.begin(!from_operator);
+    if (conversation.waits_for_answer() && !from_operator) {
+        TurnEnd end;
+        end.failure.exit_code = exit_waiting;
+        end.failure.text = "the prompt was not read, because the session waits for an answer";
+        if (arguments.output == RunArguments::Output::json) renderer.end_turn(end);
+        co_return exit_waiting;
+    }
+    if (arguments.json_input)
+        co_return co_await answer_lines(conversation, arguments.input_limit * mebibyte);
+    co_return co_await conversation.run_turn(std::move(message));
+}
+
 }  // namespace
 
 Task<int> run_message(CommandLine line, std::string text, std::optional<bub::Answer> answer) {
@@ -237,25 +256,16 @@ Task<int> run_message(CommandLine line, std::string text, std::optional<bub::Ans
     SessionPlan plan = co_await until_signal(std::move(planning));
     plan.shell.background_note = "it ends with this answer, because cubepi run exits then";
     plan.wanted = std::move(wanted);
+    plan.waits_for_tasks = true;
     Conversation::Parts parts;
     parts.plugins = line.plugins;
     parts.on_end = [file = line.run.answer_file](const TurnEnd& end) { write_answer(file, end); };
     Conversation conversation(std::move(plan), *renderer, std::move(parts));
-    // The operator has answered one of its questions.
-    co_await conversation.begin(!from_operator);
-    if (conversation.waits_for_answer() && !from_operator) {
-        TurnEnd end;
-        end.failure.exit_code = exit_waiting;
-        end.failure.text = "the prompt was not read, because the session waits for an answer";
-        if (line.run.output == RunArguments::Output::json) renderer->end_turn(end);
-        co_return exit_waiting;
-    }
-    if (line.run.json_input)
-        co_return co_await answer_lines(conversation, line.run.input_limit * mebibyte);
     bub::Envelope message = conversation.pipeline().message(std::move(text), from_operator);
     message.media = std::move(pictures);
     message.answer = std::move(answer);
-    co_return co_await conversation.run_turn(std::move(message));
+    Task<int> answering = answer_messages(conversation, *renderer, line.run, std::move(message));
+    co_return co_await with_cleanup(std::move(answering), conversation.pipeline().close());
 }
 
 int run_command(const CommandLine& line) {

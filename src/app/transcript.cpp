@@ -12,6 +12,7 @@
 #include <cubepi/provider/cost.hpp>
 #include <cubepi/schema/json_text.hpp>
 
+#include "terminal/task_text.hpp"
 #include "terminal/terminal_stream.hpp"
 #include "terminal/text_layout.hpp"
 
@@ -68,6 +69,21 @@ std::size_t rows_of(const Message& message, std::size_t columns) {
     if (message.role() == Role::tool_result) return 2;
     const std::string text = is_prompt(message) ? prompt_text(message) : message.text();
     return text.empty() ? 0 : rows_of(text, columns) + 1;
+}
+
+void add_work(SessionUsage& sums, const SubagentWork& work) {
+    const auto turns = static_cast<std::size_t>(work.turns);
+    sums.calls += turns;
+    sums.tokens_in += work.tokens_in;
+    sums.tokens_out += work.tokens_out;
+    sums.cost += work.cost.value_or(0);
+    if (!work.cost) sums.unpriced += turns;
+}
+
+bool has_result(const MessageList& messages, const SubagentTask& task) {
+    return std::any_of(messages.begin(), messages.end(), [&](const Message& message) {
+        return is_subagent_task_result(message) && message.id().ends_with("/" + task.id);
+    });
 }
 
 const ToolCall* find_call(const MessageList& messages, const SharedString& id) {
@@ -187,6 +203,7 @@ std::string to_markdown(const MessageList& messages, std::string_view title) {
 SessionUsage usage_of(const MessageList& messages, const Model& asked) {
     SessionUsage sums;
     for (const Message& message : messages) {
+        if (const auto work = subagent_work(message)) add_work(sums, *work);
         const AssistantMessage* answer = message.assistant();
         if (!answer || !answer->usage) continue;
         const Usage& usage = *answer->usage;
@@ -208,11 +225,15 @@ SessionUsage usage_of(const MessageList& messages, const Model& asked) {
     return sums;
 }
 
-Task<SessionUsage> read_usage(std::shared_ptr<bub::TapeStore> tapes, std::string tape,
-                              Model asked) {
+Task<SessionUsage> read_usage(std::shared_ptr<bub::TapeStore> tapes, std::string tape, Model asked,
+                              std::vector<SubagentTask> tasks) {
     const std::vector<bub::TapeEntry> entries =
         co_await tapes->fetch(std::move(tape), bub::TapeQuery());
-    SessionUsage sums = usage_of(messages_of(entries), asked);
+    const MessageList messages = messages_of(entries);
+    SessionUsage sums = usage_of(messages, asked);
+    for (const SubagentTask& task : tasks) {
+        if (!has_result(messages, task)) add_work(sums, work_of(task.result));
+    }
     std::optional<std::int64_t> context;
     for (const bub::TapeEntry& entry : entries) {
         const bool is_answer = entry.kind == bub::entry_kind::message &&

@@ -6,11 +6,13 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <bub/tape/tape_store.hpp>
 #include <cubepi/core/agent_event.hpp>
 #include <cubepi/core/message_list.hpp>
 #include <cubepi/core/model.hpp>
+#include <cubepi/middleware/subagents.hpp>
 
 namespace cubepi::app {
 
@@ -42,11 +44,13 @@ struct SessionUsage {
     std::size_t unpriced = 0;  ///< calls whose price is not known
     std::string last_model = {};
 };
-/// `asked`: the model of the session. A call that another model answered has that model's list price.
+/// Includes the sub-agents whose results the messages have. `asked`: the model of the session. A call that another model answered has that model's list price.
 SessionUsage usage_of(const MessageList& messages, const Model& asked);
 
-/// Returns the usage of a stored session, with the summaries of its compactions. The context is what the next request has.
-Task<SessionUsage> read_usage(std::shared_ptr<bub::TapeStore> tapes, std::string tape, Model asked);
+/// Returns the usage of a stored session, with the summaries of its compactions and its sub-agents. `tasks`: those in the background
+/// whose results may not be in it. The context is what the next request has.
+Task<SessionUsage> read_usage(std::shared_ptr<bub::TapeStore> tapes, std::string tape, Model asked,
+                              std::vector<SubagentTask> tasks = {});
 
 /// Shows messages as they were shown when they were new. Null: what it would show is left out.
 struct Replay {

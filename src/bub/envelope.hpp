@@ -68,6 +68,8 @@ inline constexpr std::string_view finish_key = "finish";
 inline constexpr std::string_view file_key = "file";
 /// The key of Envelope::context with the local time of arrival, to the second, as shown to the model.
 inline constexpr std::string_view date_key = "_date";
+/// The key of Envelope::context that marks a message whose turn an earlier process has begun (B18); its value is true.
+inline constexpr std::string_view redelivered_key = "redelivered";
 /// Formats local time with its offset, to the second.
 std::string local_date(std::chrono::system_clock::time_point time);
 

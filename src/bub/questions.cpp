@@ -250,8 +250,23 @@ std::string sender_of(const Envelope& message) {
     return sender && sender->is_string() ? std::string(sender->get_string()) : std::string();
 }
 
+std::string asking_agents(const cubepi::HitlRequest& request) {
+    const Json* const path = request.extra.if_contains("agent_path");
+    std::string names;
+    if (!path || !path->is_array()) return names;
+    for (const Json& name : path->get_array()) {
+        if (!name.is_string()) continue;
+        names += names.empty() ? "" : " > ";
+        names += name.get_string();
+    }
+    return names;
+}
+
 std::string question_summary(const cubepi::HitlRequest& request) {
-    return std::visit([](const auto& payload) { return summary_of(payload); }, request.payload);
+    const std::string agents = asking_agents(request);
+    const std::string summary =
+        std::visit([](const auto& payload) { return summary_of(payload); }, request.payload);
+    return agents.empty() ? summary : "The sub-agent " + agents + " asks: " + summary;
 }
 
 std::string question_text(const cubepi::HitlRequest& request) {

@@ -64,7 +64,11 @@ std::string earlier_answer_text(const std::vector<cubepi::AnswerRecord>& records
 /// Returns the member `sender_id` of the message's context; empty if the channel does not identify its users.
 std::string sender_of(const Envelope& message);
 
-/// Returns the question in one or a few lines, without the way to answer it.
+/// Returns the names of the sub-agents from which a question comes, the outermost first: "research > reader". Empty: the agent of the
+/// conversation asks.
+std::string asking_agents(const cubepi::HitlRequest& request);
+
+/// Returns the question in one or a few lines, without the way to answer it. Begins with the sub-agents that ask.
 std::string question_summary(const cubepi::HitlRequest& request);
 
 /// Returns the form of a text that answers an `ask`: "one or more of: a, b (separated by commas)", or a line for each part. Empty for one

@@ -29,7 +29,7 @@ std::string variable(const char* name) {
     return value ? value : "";
 }
 
-constexpr std::array<std::string_view, 27> known_keys{"provider",
+constexpr std::array<std::string_view, 28> known_keys{"provider",
                                                       "model",
                                                       "base_url",
                                                       "api_key",
@@ -55,6 +55,7 @@ constexpr std::array<std::string_view, 27> known_keys{"provider",
                                                       "compact_model",
                                                       "hooks",
                                                       "mcp",
+                                                      "subagents",
                                                       "todos"};
 constexpr std::array<std::string_view, 6> provider_keys{"type",        "base_url", "api_key",
                                                         "api_key_env", "model",    "thinking_tag"};
@@ -269,6 +270,32 @@ std::vector<bub::CommandHook> read_hooks(const std::filesystem::path& path,
     return hooks;
 }
 
+/// YAML's own form of "none" is easier to find than 0, which the other limits refuse.
+bool is_off(const std::filesystem::path& path, const YAML::Node& node, const char* key) {
+    return text(path, node, key) == "false";
+}
+
+SubagentSettings read_subagents(const std::filesystem::path& path, const YAML::Node& node) {
+    SubagentSettings settings;
+    if (!node || node.IsNull()) return settings;
+    if (!node.IsMap())
+        refuse(path, node.Mark().line,
+               "subagents must be a mapping of max_background, max_turns and max_spend");
+    constexpr std::array<std::string_view, 3> keys{"max_background", "max_turns", "max_spend"};
+    refuse_others(path, node, keys);
+    constexpr std::size_t most = 64;
+    std::optional<std::size_t> background = 0;
+    if (!is_off(path, node, "max_background"))
+        background = whole_number<std::size_t>(path, node, "max_background");
+    settings.max_background = background.value_or(settings.max_background);
+    if (settings.max_background > most)
+        refuse(path, node["max_background"].Mark().line,
+               "subagents.max_background must be at most " + std::to_string(most));
+    settings.max_turns = whole_number<std::size_t>(path, node, "max_turns");
+    settings.max_spend = number(path, node, "max_spend");
+    return settings;
+}
+
 TraceSettings read_trace(const std::filesystem::path& path, const YAML::Node& node) {
     TraceSettings settings;
     if (!node || node.IsNull()) return settings;
@@ -333,10 +360,10 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
     config.idle_timeout = seconds(path, node, "idle_timeout");
     config.escape_timeout = seconds(path, node, "escape_timeout");
     config.max_turns = whole_number<std::size_t>(path, node, "max_turns");
-    // YAML's own form of "not at all" is easier to find than 0, which the other limits refuse.
-    const bool counts = text(path, node, "max_repeated_calls") != "false";
-    config.max_repeated_calls =
-        counts ? whole_number<std::size_t>(path, node, "max_repeated_calls") : 0;
+    config.max_repeated_calls = is_off(path, node, "max_repeated_calls")
+                                    ? 0
+                                    : whole_number<std::size_t>(path, node, "max_repeated_calls");
+    config.subagents = read_subagents(path, node["subagents"]);
     if (const YAML::Node memory = node["memory"];
         memory && !YAML::convert<bool>::decode(memory, config.memory))
         refuse(path, memory.Mark().line, "memory must be true or false");

@@ -24,6 +24,13 @@ struct TraceSettings {
     bool content = false;                  ///< records prompts, answers, arguments and results
 };
 
+/// The key `subagents` of the configuration file: limits of the agents that a model starts.
+struct SubagentSettings {
+    std::size_t max_background = 4;             ///< at once in one session; 0: none
+    std::optional<std::size_t> max_turns = {};  ///< model calls of one; absent: those of a prompt
+    std::optional<double> max_spend = {};       ///< USD of all that follow from one prompt
+};
+
 /// Returns the settings in effect: the variables CUBEPI_TRACE (a directory) and
 /// OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT (true or false) take precedence over the configuration file. A leading
 /// `~/` is the home directory.
@@ -62,6 +69,7 @@ inline constexpr std::string_view compacted_by_provider = "provider";
 ///     escape_timeout: 0.1            # seconds after which an Esc of the terminal is the key
 ///     memory: true                   # the tool memory, with notes for later conversations
 ///     todos: false                   # the model does not write to-do lists
+///     subagents: {max_background: 4, max_turns: 20, max_spend: 0.50}   # agents that the model starts (SubagentSettings)
 ///     allow: ["shell: ls *"]         # what tools may do without asking
 ///     hooks: {PreToolUse: [{matcher: shell, hooks: [{command: ~/bin/check, timeout: 10}]}]}   # commands of the user
 ///     environment: {inherit: all, exclude: [], include: []}   # environment variables of commands
@@ -90,6 +98,7 @@ struct ConfigFile {
     std::optional<double> compact_at = {};
     std::string compact_model = {};
     bool todos = true;  ///< the model may write to-do lists
+    SubagentSettings subagents = {};
     std::vector<std::string> allow = {};
     std::vector<bub::CommandHook> hooks = {};
     EnvironmentPolicy environment = {};  ///< of commands

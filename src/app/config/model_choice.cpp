@@ -414,6 +414,12 @@ std::shared_ptr<const Model> shown_spec(const ModelChoice& choice) {
     return std::make_shared<const Model>(std::move(spec));
 }
 
+void set_subagents(bub::BuiltinOptions& options, const SubagentSettings& settings) {
+    options.subagents.max_background = settings.max_background;
+    options.subagents.max_spend = settings.max_spend.value_or(0.0);
+    options.max_subagent_steps = settings.max_turns.value_or(0);
+}
+
 void set_compaction(bub::BuiltinOptions& options, const ModelSources& sources,
                     const ModelChoice& choice) {
     const ConfigFile& config = sources.config;

@@ -91,6 +91,9 @@ std::shared_ptr<const Model> shown_spec(const ModelChoice& choice);
 void set_compaction(bub::BuiltinOptions& options, const ModelSources& sources,
                     const ModelChoice& choice);
 
+/// Sets the limits of the agents that a model starts.
+void set_subagents(bub::BuiltinOptions& options, const SubagentSettings& settings);
+
 /// The model to use, by the precedence of ModelSources; a local server if no source names one. Throws NoModelError when
 /// there is none, with what to do about it; Error(invalid_argument) when several could be meant.
 Task<ModelChoice> choose_model(ModelSources sources, std::shared_ptr<HttpTransport> transport,

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include <bub/questions.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/schema/json_convert.hpp>
@@ -94,12 +95,13 @@ ApprovalDialog::Call ApprovalDialog::call_of(const HitlRequest& request) {
         // A stored request of another program: the call cannot be allowed by a rule.
     }
     call.change = std::move(details.change);
+    call.agents = bub::asking_agents(request);
     return call;
 }
 
 QuestionView ApprovalDialog::view_of(const Call& call, const Style& style, ScreenSize screen) {
     const QuestionView::Call shown{call.tool, call.args, call.decision,
-                                   call.change ? &*call.change : nullptr};
+                                   call.change ? &*call.change : nullptr, call.agents};
     return QuestionView(shown, style, screen);
 }
 

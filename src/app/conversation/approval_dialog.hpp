@@ -50,6 +50,7 @@ private:
         Json schema = {};  // of the arguments; null: unknown
         RuleDecision decision = {};
         std::optional<FileChange> change = {};
+        std::string agents = {};  // bub::asking_agents()
     };
 
     static Call call_of(const HitlRequest& request);

@@ -29,22 +29,28 @@ constexpr ChatAbilities abilities{.live = true, .trusted = true};
 /// The lifespan of each message: reports the begin and the end of the turn that answers it.
 class CliChannel::Turn final : public bub::Lifespan {
 public:
-    /// `is_prompt`: the message is a prompt of the user.
-    Turn(CliChannel& channel, std::string id, bool is_prompt)
-        : channel_(channel), id_(std::move(id)), is_prompt_(is_prompt) {}
+    /// The message of a turn.
+    enum class Kind : std::uint8_t { prompt, command, results };
+
+    Turn(CliChannel& channel, std::string id, Kind kind)
+        : channel_(channel), id_(std::move(id)), kind_(kind) {}
     Task<> open() override {
-        channel_.on_turn_begun(id_, is_prompt_);
+        channel_.on_turn_begun(id_, kind_ == Kind::command);
         co_return;
     }
     Task<> close(std::exception_ptr error) override {
-        channel_.on_turn_over(error, is_prompt_);
+        if (kind_ == Kind::results && !error && !channel_.has_shown_) {
+            channel_.on_silent_turn_over();
+        } else {
+            channel_.on_turn_over(error, kind_ == Kind::prompt);
+        }
         co_return;
     }
 
 private:
     CliChannel& channel_;
     std::string id_;
-    bool is_prompt_;
+    Kind kind_;
 };
 
 CliChannel::CliChannel(Parts parts)
@@ -118,7 +124,8 @@ Task<> CliChannel::ask_open_questions() {
     std::optional<bub::Envelope> message = std::move(answer).value();
     if (!message) co_return;
     message->inbound_id = parts_.new_id();
-    message->lifespan = std::make_shared<Turn>(*this, bub::input_id_of(*message), false);
+    message->lifespan =
+        std::make_shared<Turn>(*this, bub::input_id_of(*message), Turn::Kind::command);
     co_await deliver(std::move(*message));
 }
 
@@ -217,6 +224,7 @@ Task<> CliChannel::on_action(ChatAction action, std::string argument) {
         case ChatAction::permissions:
         case ChatAction::mode:
         case ChatAction::cost:
+        case ChatAction::tasks:
         case ChatAction::copy:
         case ChatAction::export_file: break;
     }
@@ -247,7 +255,8 @@ void CliChannel::enter(Pending pending) {
     if (!running_) echo(pending);
     message.media = std::move(pending.media);
     const bool is_command = pending.trusted && pending.text.starts_with(',');
-    message.lifespan = std::make_shared<Turn>(*this, pending.id, !is_command);
+    const Turn::Kind kind = is_command ? Turn::Kind::command : Turn::Kind::prompt;
+    message.lifespan = std::make_shared<Turn>(*this, pending.id, kind);
     if (pending.later) message.rest[later_key] = true;
     if (pending.pasted) message.rest[bub::pasted_key] = true;
     pending_.push_back(std::move(pending));
@@ -277,13 +286,14 @@ Task<std::optional<bub::AdmitDecision>> CliChannel::admit_message(std::string,
     co_return decision;
 }
 
-void CliChannel::on_turn_begun(const std::string& id, bool is_prompt) {
+void CliChannel::on_turn_begun(const std::string& id, bool is_command) {
     running_ = true;
     stopping_ = false;
     explained_ = false;
+    has_shown_ = false;
     on_accepted(id);
     conversation_.begin_turn();
-    if (!is_prompt) view_.wait_for_command();
+    if (is_command) view_.wait_for_command();
     show_waiting();
 }
 
@@ -297,6 +307,20 @@ void CliChannel::on_turn_over(const std::exception_ptr& error, bool is_prompt) {
     } else if (is_prompt && completed && pending_.empty() && !asking_) {
         work_->spawn(ask_to_carry_out());
     }
+}
+
+/// Another turn was faster, and has the results.
+void CliChannel::on_silent_turn_over() {
+    view_.end_turn();
+    running_ = false;
+}
+
+void CliChannel::receive_results(bub::Envelope message) {
+    if (!work_) return;
+    message.inbound_id = parts_.new_id();
+    message.lifespan =
+        std::make_shared<Turn>(*this, bub::input_id_of(message), Turn::Kind::results);
+    work_->spawn(deliver(std::move(message)));
 }
 
 Task<> CliChannel::send(bub::Envelope message) {
@@ -315,6 +339,7 @@ bub::EventStream CliChannel::stream_events(const bub::Envelope& message, bub::Ev
 }
 
 void CliChannel::show(const bub::StreamEvent& event, const bub::Envelope& message) {
+    has_shown_ = true;
     conversation_.show(event, message);
     if (!event.agent_event) {
         if (event.kind == bub::event_kind::error) explained_ = true;

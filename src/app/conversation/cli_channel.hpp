@@ -50,6 +50,9 @@ public:
                                                           const bub::Envelope& message,
                                                           bub::TurnSnapshot turn) override;
 
+    /// Enters a message whose turn reports the results of sub-agents in the background.
+    void receive_results(bub::Envelope message);
+
 private:
     class Turn;
     /// An input that no turn has accepted yet.
@@ -79,8 +82,9 @@ private:
     void enter_later(std::string argument);
     void enter(Pending pending);
     void show(const bub::StreamEvent& event, const bub::Envelope& message);
-    void on_turn_begun(const std::string& id, bool is_prompt);
+    void on_turn_begun(const std::string& id, bool is_command);
     void on_turn_over(const std::exception_ptr& error, bool is_prompt);
+    void on_silent_turn_over();
     void on_accepted(const std::string& id);
     void hand_back();
     void show_waiting();
@@ -95,6 +99,7 @@ private:
     bool running_ = false;
     std::optional<std::stop_source> asking_;  // a question between two turns
     bool suspended_ = false;                  // the turn ended with questions
+    bool has_shown_ = false;                  // the turn has shown something
     bool stopping_ = false;
     bool asked_to_leave_ = false;
     bool explained_ = false;  // the failure of the last turn was shown

@@ -81,6 +81,8 @@ Pipeline::Parts Conversation::pipeline_parts(Parts& parts) {
     Pipeline::Parts made;
     made.plugins = parts.plugins;
     made.channels = std::move(parts.channels);
+    made.on_tasks = std::move(parts.on_tasks);
+    made.deliver_results = std::move(parts.deliver_results);
     made.on_warning = [this](const std::string& text) { renderer_.warn(text); };
     made.on_session = [this](const std::string& name) { renderer_.name_session(name); };
     return made;

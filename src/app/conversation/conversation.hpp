@@ -28,6 +28,8 @@ public:
             channels = {};
         /// Called with each event before it is shown.
         std::function<void(const AgentEvent& event)> on_event = {};
+        std::function<void()> on_tasks = {};                              ///< of Pipeline::Parts
+        std::function<void(bub::Envelope message)> deliver_results = {};  ///< of Pipeline::Parts
         /// Called at the end of run_turn(), after the end is shown.
         std::function<void(const TurnEnd& end)> on_end = {};
     };

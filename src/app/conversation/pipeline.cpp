@@ -98,6 +98,16 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.shell = plan_.shell;
     options.with_todos = plan_.todos;
     options.commands = commands_;
+    set_subagents(options, plan_.subagents);
+    options.agents = agents_;
+    options.background_channel = plan_.background_channel;
+    options.waits_for_tasks = plan_.waits_for_tasks;
+    options.on_tasks = [host = plan_.host, changed = parts.on_tasks](const std::string&) {
+        // A task that has ended withdraws its question.
+        if (host) host->refresh();
+        if (changed) changed();
+    };
+    options.deliver_results = parts.deliver_results;
     options.with_tools = false;  // the plan has its own, which need approval
     options.tape_store = plan_.tapes;
     options.configure = [this](AgentOptions& agent, const bub::TurnContext& turn) {
@@ -141,8 +151,10 @@ std::vector<ShellSessions::Summary> Pipeline::background_commands() const {
     return commands ? commands->list() : std::vector<ShellSessions::Summary>();
 }
 
-std::size_t Pipeline::move_to(SessionPlace place) {
-    const std::size_t ended = commands_->end(plan_.session_id);
+Pipeline::Ended Pipeline::move_to(SessionPlace place) {
+    Ended ended;
+    ended.commands = commands_->end(plan_.session_id);
+    ended.agents = agents_->end(plan_.session_id);
     plan_.name = std::move(place.name);
     plan_.session_id = std::move(place.session_id);
     plan_.tapes = std::move(place.tapes);

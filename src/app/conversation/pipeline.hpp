@@ -37,6 +37,10 @@ public:
         std::function<std::vector<std::shared_ptr<bub::Channel>>(bub::ProvideChannelsCall& call)>
             channels = {};
         AddPlugins plugins = {};
+        /// Called when a sub-agent in the background has started, made progress, or ended.
+        std::function<void()> on_tasks = {};
+        /// Receives the message whose turn reports results of sub-agents in the background. Null: the next turn does.
+        std::function<void(bub::Envelope message)> deliver_results = {};
     };
     Pipeline(SessionPlan plan, Parts parts);
     Pipeline(const Pipeline&) = delete;
@@ -50,9 +54,21 @@ public:
     /// The commands of the session that were moved to the background, oldest first.
     std::vector<ShellSessions::Summary> background_commands() const;
 
-    /// The next messages belong to another session. Not while a turn is in progress. Ends the background commands of the
-    /// current one; returns the number of those that ran.
-    std::size_t move_to(SessionPlace place);
+    /// The sub-agents in the background, oldest first: those that run, and those whose result is not in the conversation.
+    std::vector<SubagentTask> tasks() const { return agents_->list(plan_.session_id); }
+    /// Returns false if no sub-agent in the background with this id runs.
+    bool cancel_task(std::string_view id) { return agents_->cancel(plan_.session_id, id); }
+    /// Ends the sub-agents in the background, and waits until they have ended. Called before the object is destroyed, unless a channel
+    /// manager has run its turns.
+    Task<> close() { return agents_->close(); }
+
+    /// The work in the background that has ended with its session.
+    struct Ended {
+        std::size_t commands = 0;
+        std::size_t agents = 0;
+    };
+    /// The next messages belong to another session. Not while a turn is in progress. Ends the background work of the current one.
+    Ended move_to(SessionPlace place);
 
     /// Returns an input of the user as a message of the channel `cli`. Comma commands are accepted from an operator only
     /// (B11).
@@ -92,6 +108,7 @@ private:
     SessionPlan plan_;
     const std::shared_ptr<bub::SessionCommands> commands_ =
         std::make_shared<bub::SessionCommands>();
+    const std::shared_ptr<bub::SessionAgents> agents_ = std::make_shared<bub::SessionAgents>();
     bub::Framework framework_;
     std::function<void(const std::string& name)> on_session_;
     bool creating_session_ = false;

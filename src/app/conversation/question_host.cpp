@@ -7,10 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include <bub/questions.hpp>
 #include <bub/turn_error.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/trimmed.hpp>
+#include <cubepi/core/task_scope.hpp>
 
 #include "../process.hpp"
 #include "../terminal/text_layout.hpp"
@@ -91,6 +93,18 @@ TerminalText prompt_of(const HitlQuestion& question) {
 /// A request of an older version has no id of its own.
 const std::string& name_of(const HitlRequest& request) {
     return request.request_id.empty() ? request.question_id : request.request_id;
+}
+
+bool is_pending(const HitlChannel& channel, const std::string& name) {
+    const std::vector<HitlRequest> waiting = channel.pending();
+    return std::any_of(waiting.begin(), waiting.end(),
+                       [&](const HitlRequest& request) { return name_of(request) == name; });
+}
+
+/// Returns who asks: the model, or a sub-agent with the path of agents to it.
+std::string asker_of(const HitlRequest& request) {
+    const std::string agents = bub::asking_agents(request);
+    return agents.empty() ? "The model" : "The sub-agent " + agents;
 }
 
 bool is_stale(const std::exception_ptr& failure) {
@@ -182,7 +196,7 @@ void AskDialog::show_title(TerminalView title, std::string_view text) const {
 }
 
 void AskDialog::show(const HitlQuestion& question) const {
-    show_title("The model asks:", question.prompt);
+    show_title(spelled_out(asker_) + " asks:", question.prompt);
     if (!question.options) return;
     std::vector<TerminalText> rows;
     for (std::size_t i = 0; i < question.options->size(); ++i) {
@@ -211,7 +225,8 @@ Task<std::optional<Json>> AskDialog::ask_one(const HitlQuestion& question) {
     }
 }
 
-Task<std::optional<JsonObject>> AskDialog::ask(AskRequest request) {
+Task<std::optional<JsonObject>> AskDialog::ask(AskRequest request, std::string asker) {
+    asker_ = std::move(asker);
     co_await prompter_.prepare();
     std::optional<JsonObject> answers(std::in_place);
     for (const HitlQuestion& question : request.questions) {
@@ -250,59 +265,88 @@ QuestionHost::QuestionHost(std::shared_ptr<HitlChannel> channel, std::shared_ptr
       questions_(*prompter_, style) {}
 
 Task<> QuestionHost::run() {
-    HitlRequestStream requests = channel_->subscribe();
-    std::vector<HitlRequest> waiting = channel_->pending();
-    for (HitlRequest& request : waiting) co_await serve(std::move(request));
+    std::vector<Task<>> channels;
+    channels.push_back(serve_channel(channel_));
+    if (background_) channels.push_back(serve_channel(background_));
+    co_await when_all(std::move(channels));
+}
+
+Task<> QuestionHost::serve_channel(std::shared_ptr<HitlChannel> channel) {
+    HitlRequestStream requests = channel->subscribe();
+    std::vector<HitlRequest> waiting = channel->pending();
+    for (HitlRequest& request : waiting) co_await serve(channel, std::move(request));
     for (;;) {
         std::optional<HitlRequest> request = co_await requests.next();
         if (!request) co_return;
-        co_await serve(std::move(*request));
+        co_await serve(channel, std::move(*request));
     }
 }
 
 void QuestionHost::refresh() {
-    if (open_.empty() || withdrawal_.stop_requested() || is_pending(open_)) return;
+    if (open_.empty() || withdrawal_.stop_requested() || is_pending(*open_channel_, open_)) return;
     prompter_->withdraw();
     withdrawal_.request_stop();
 }
 
-bool QuestionHost::is_pending(const std::string& name) const {
-    const std::vector<HitlRequest> waiting = channel_->pending();
-    return std::any_of(waiting.begin(), waiting.end(),
-                       [&](const HitlRequest& request) { return name_of(request) == name; });
+Task<> QuestionHost::begin_question() {
+    while (asking_) co_await asked_.wait();
+    asking_ = true;
 }
 
-Task<> QuestionHost::serve(HitlRequest request) {
-    if (!is_pending(name_of(request))) co_return;
+void QuestionHost::end_question() {
+    asking_ = false;
+    asked_.pulse();
+}
+
+Task<> QuestionHost::serve(std::shared_ptr<HitlChannel> channel, HitlRequest request) {
+    co_await begin_question();
+    Task<> serving = serve_now(std::move(channel), std::move(request));
+    const Outcome<> served = co_await outcome_of(std::move(serving));
+    end_question();
+    served.rethrow();
+}
+
+Task<> QuestionHost::serve_now(std::shared_ptr<HitlChannel> channel, HitlRequest request) {
+    if (!is_pending(*channel, name_of(request))) co_return;
     open_ = name_of(request);
+    open_channel_ = channel;
     withdrawal_ = std::stop_source();
-    Task<> answering = ask_and_answer(std::move(request));
+    Task<> answering = ask_and_answer(channel, std::move(request));
     Outcome<> outcome =
         co_await outcome_of(cancel_on(withdrawal_.get_token(), std::move(answering)));
     const std::string id = std::exchange(open_, {});
     if (outcome || withdrawal_.stop_requested()) co_return;
     if (outcome.cancelled()) outcome.rethrow();
-    if (is_stale(outcome.failure()) || !is_pending(id)) co_return;
-    co_await channel_->cancel(id, bub::describe(outcome.failure()));
+    if (is_stale(outcome.failure()) || !is_pending(*channel, id)) co_return;
+    co_await channel->cancel(id, bub::describe(outcome.failure()));
 }
 
-Task<> QuestionHost::ask_and_answer(HitlRequest request) {
+Task<> QuestionHost::ask_and_answer(std::shared_ptr<HitlChannel> channel, HitlRequest request) {
     const std::string id = name_of(request);
     const bool approves = std::holds_alternative<ApproveRequest>(request.payload);
-    Json answer = co_await ask(std::move(request));
+    Json answer = co_await ask_now(std::move(request));
     if (answer.is_null() && approves)
         answer = to_json(ApproveAnswer::deny("Refused: the input has ended."));
-    if (answer.is_null()) co_return co_await channel_->cancel(id, "the input has ended");
+    if (answer.is_null()) co_return co_await channel->cancel(id, "the input has ended");
     AnswerOrigin origin;
     origin.channel = "terminal";
     origin.user = local_user();
-    co_await channel_->answer(id, std::move(answer), std::move(origin));
+    co_await channel->answer(id, std::move(answer), std::move(origin));
 }
 
 Task<Json> QuestionHost::ask(HitlRequest request) {
+    co_await begin_question();
+    Outcome<Json> answer = co_await outcome_of(ask_now(std::move(request)));
+    end_question();
+    co_return std::move(answer).value();
+}
+
+Task<Json> QuestionHost::ask_now(HitlRequest request) {
     Json answer;
     if (auto* questions = std::get_if<AskRequest>(&request.payload)) {
-        std::optional<JsonObject> answers = co_await questions_.ask(std::move(*questions));
+        std::string asker = asker_of(request);
+        std::optional<JsonObject> answers =
+            co_await questions_.ask(std::move(*questions), std::move(asker));
         if (answers) answer = std::move(*answers);
     } else if (auto* question = std::get_if<ConfirmRequest>(&request.payload)) {
         const std::optional<bool> confirmed = co_await questions_.confirm(std::move(*question));

@@ -89,8 +89,8 @@ public:
     /// `prompter` outlives the object.
     AskDialog(Prompter& prompter, Style style) : prompter_(prompter), style_(style) {}
 
-    /// Returns the answers by key; empty if the input has ended.
-    Task<std::optional<JsonObject>> ask(AskRequest request);
+    /// Returns the answers by key; empty if the input has ended. `asker` begins the question: "The model".
+    Task<std::optional<JsonObject>> ask(AskRequest request, std::string asker = "The model");
     /// Returns the answer; empty if the input has ended.
     Task<std::optional<bool>> confirm(ConfirmRequest request);
 
@@ -101,6 +101,7 @@ private:
 
     Prompter& prompter_;
     Style style_;
+    std::string asker_;
 };
 
 /// Shows the requests of a channel to the user, one after another, and answers them. Works with any channel; requests that
@@ -112,11 +113,13 @@ public:
                  Style style, std::shared_ptr<ToolApproval> approval,
                  ApprovalDialog::SaveRule save_rule);
 
+    /// Adds the channel of sub-agents in the background, before run(). Questions of both are asked one after another.
+    void also_serve(std::shared_ptr<HitlChannel> channel) { background_ = std::move(channel); }
+
     /// Answers requests until it is cancelled.
     Task<> run();
 
-    /// Shows a request that no channel of this process has, and returns the answer; null if the input has ended. Not while
-    /// run() asks.
+    /// Shows a request that no channel of this process has, and returns the answer; null if the input has ended.
     Task<Json> ask(HitlRequest request);
 
     /// Withdraws the question on the screen if its request does not wait any more (aborted, timed out, or answered
@@ -124,16 +127,24 @@ public:
     void refresh();
 
 private:
-    bool is_pending(const std::string& name) const;
-    Task<> serve(HitlRequest request);
-    Task<> ask_and_answer(HitlRequest request);
+    Task<> serve_channel(std::shared_ptr<HitlChannel> channel);
+    Task<> serve(std::shared_ptr<HitlChannel> channel, HitlRequest request);
+    Task<> serve_now(std::shared_ptr<HitlChannel> channel, HitlRequest request);
+    Task<> ask_and_answer(std::shared_ptr<HitlChannel> channel, HitlRequest request);
+    Task<Json> ask_now(HitlRequest request);
+    Task<> begin_question();
+    void end_question();
 
     std::shared_ptr<HitlChannel> channel_;
+    std::shared_ptr<HitlChannel> background_;
     std::shared_ptr<Prompter> prompter_;
     std::shared_ptr<ToolApproval> approval_;
     ApprovalDialog approvals_;
     AskDialog questions_;
-    std::string open_;  // the id of the question on the screen; empty: none
+    bool asking_ = false;  // dialogs of two questions would mix
+    AsyncEvent asked_;
+    std::shared_ptr<HitlChannel> open_channel_;  // of the question on the screen
+    std::string open_;                           // the id of that question; empty: none
     std::stop_source withdrawal_;
 };
 

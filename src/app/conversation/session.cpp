@@ -443,6 +443,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     ModelSources sources = model_sources(flags.model, config, prompter && prompter->can_ask());
     session.prompter = parts.prompter;
     session.todos = config.todos;
+    session.subagents = config.subagents;
     if (!flags.directory.empty()) session.directory_flag = " -C " + shell_word(flags.directory);
     ChooseModel choose = [prompter](std::string question, std::vector<std::string> models) {
         return pick_model(prompter, std::move(question), std::move(models));
@@ -494,6 +495,10 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
         tools = make_toolbox(flags, config, parts, make_spill(session), std::move(channel));
         session.approval = tools->approval;
         session.host = tools->host;
+        if (session.host) {
+            session.background_channel = std::make_shared<InMemoryChannel>();
+            session.host->also_serve(session.background_channel);
+        }
         session.suspends = tools->suspends;
         session.shell.spill = tools->spill;
         if (config.memory) {

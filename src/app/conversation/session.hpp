@@ -13,6 +13,7 @@
 #include <cubepi/agent/agent.hpp>
 
 #include "../command_line.hpp"
+#include "../config/config_file.hpp"
 #include "../config/model_choice.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "question_host.hpp"
@@ -66,8 +67,12 @@ struct SessionPlan {
     std::function<Task<bool>(bub::CommandQuestion question)> confirm_command = {};
     std::function<void(bub::BuiltinOptions& options)> set_compaction = {};  ///< null: the default
     std::shared_ptr<ToolApproval> approval = {};                            ///< null: no tools
-    bool todos = true;      ///< the model may write to-do lists
-    bool suspends = false;  ///< a run that asks is suspended; its session is saved
+    bool todos = true;  ///< the model may write to-do lists
+    SubagentSettings subagents = {};
+    /// Receives the questions of sub-agents in the background, which `host` answers; null: they are refused.
+    std::shared_ptr<HitlChannel> background_channel = {};
+    bool waits_for_tasks = false;  ///< a turn ends after its sub-agents in the background
+    bool suspends = false;         ///< a run that asks is suspended; its session is saved
     std::shared_ptr<Telemetry> telemetry = {};  ///< null: nothing is traced
     std::shared_ptr<QuestionHost> host =
         {};                  ///< answers the requests of the agents; null: the user cannot be asked

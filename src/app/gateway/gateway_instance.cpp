@@ -273,6 +273,16 @@ Task<std::string> session_tape(std::shared_ptr<bub::TapeStore> tapes,
                                   std::move(session_id));
 }
 
+std::vector<HitlRequest> GatewayInstance::task_questions() const {
+    const std::lock_guard lock(agents_mutex_);
+    std::vector<HitlRequest> all;
+    for (const auto& agents : agents_) {
+        const std::vector<HitlRequest> open = agents->open_questions();
+        all.insert(all.end(), open.begin(), open.end());
+    }
+    return all;
+}
+
 Task<bub::Tape> GatewayInstance::tape_of(std::string session_id) const {
     Task<std::string> finding =
         session_tape(tapes_, settings_, framework_->workspace(), std::move(session_id));
@@ -378,9 +388,10 @@ Task<std::unique_ptr<GatewayInstance>> GatewayInstance::create(ModelFlags flags,
     ModelSources sources = model_sources(flags, config, false);
     const std::shared_ptr<const Runtime> runtime = Runtime::standard();
     ModelChoice model = co_await choose_model(sources, transport_of(*runtime), ChooseModel());
+    const Executor executor = co_await this_executor;
     std::unique_ptr<GatewayInstance> made(
         new GatewayInstance(std::move(config), std::move(settings), std::move(sources),
-                            std::move(model), std::move(parts)));
+                            std::move(model), std::move(parts), executor));
     co_await check_tables(made->tapes_, made->parts_.on_warning);
     // A channel without its token is reported now, not when the instance is to run.
     const auto channels = co_await made->manager_->enabled_channels();
@@ -405,20 +416,22 @@ Task<std::unique_ptr<GatewayInstance>> GatewayInstance::create(ModelFlags flags,
 
 Task<std::unique_ptr<GatewayInstance>> GatewayInstance::again() const {
     std::unique_ptr<GatewayInstance> made(
-        new GatewayInstance(config_, settings_, sources_, model_, parts_));
+        new GatewayInstance(config_, settings_, sources_, model_, parts_, executor_));
     // Requests wait for the routes of its channels.
     (void)co_await made->manager_->enabled_channels();
     co_return std::move(made);
 }
 
 GatewayInstance::GatewayInstance(ConfigFile config, GatewaySettings settings, ModelSources sources,
-                                 ModelChoice model, Parts parts)
+                                 ModelChoice model, Parts parts, Executor executor)
     : config_(std::move(config)),
       settings_(std::move(settings)),
       sources_(std::move(sources)),
       model_(std::move(model)),
       parts_(std::move(parts)),
       tapes_(configured_tapes()),
+      results_(std::make_unique<TaskResults>(executor, parts_.on_warning)),
+      executor_(std::move(executor)),
       framework_(make_framework(true)) {
     for (const ChannelSettings& one : settings_.configured) {
         for (const ChannelKey& key : one.kind().keys) {
@@ -451,6 +464,7 @@ GatewayInstance::GatewayInstance(ConfigFile config, GatewaySettings settings, Mo
         options.shards = shards_;
     }
     manager_ = std::make_unique<bub::ChannelManager>(*framework_, std::move(options));
+    results_->connect(*manager_);
 }
 
 GatewayInstance::~GatewayInstance() = default;
@@ -460,6 +474,11 @@ std::unique_ptr<bub::Framework> GatewayInstance::make_framework(bool with_channe
     bub::BuiltinOptions options = builtin_options();
     options.shell.background_note =
         "it ends with this session, or when the gateway ends or reloads its configuration";
+    options.agents = std::make_shared<bub::SessionAgents>();
+    {
+        const std::lock_guard lock(agents_mutex_);
+        agents_.push_back(options.agents);
+    }
     // A store on a server belongs to the event loop that uses it.
     options.tape_store = with_channels ? tapes_ : configured_tapes();
     if (with_channels) {
@@ -502,6 +521,10 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
     options.files = settings_.files;
     set_compaction(options, sources_, model_);
     options.with_todos = config_.todos;
+    set_subagents(options, config_.subagents);
+    options.deliver_results = [results = results_.get()](bub::Envelope message) {
+        results->deliver(std::move(message));
+    };
     options.on_result = [reports = parts_.reports](const RunResult& result,
                                                    const bub::TurnContext& turn) {
         if (reports) reports->note_result(turn.session_id, result);

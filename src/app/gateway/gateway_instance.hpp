@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,7 @@
 #include "../conversation/telemetry.hpp"
 #include "admin_routes.hpp"
 #include "gateway_http.hpp"
+#include "task_results.hpp"
 #include "turn_reports.hpp"
 
 namespace cubepi::app {
@@ -88,6 +90,8 @@ public:
     bub::Framework& framework() const noexcept { return *framework_; }
     bub::ChannelManager& manager() const noexcept { return *manager_; }
     const std::shared_ptr<bub::TapeStore>& tapes() const noexcept { return tapes_; }
+    /// Returns the open questions of sub-agents in the background, which no tape has (D128).
+    std::vector<HitlRequest> task_questions() const;
     /// Returns the tape of a session.
     Task<bub::Tape> tape_of(std::string session_id) const;
     /// Returns whether a tape belongs to the namespace of the gateway. `session_id`: the session of the tape, or that of the caller of
@@ -112,7 +116,7 @@ private:
     };
 
     GatewayInstance(ConfigFile config, GatewaySettings settings, ModelSources sources,
-                    ModelChoice model, Parts parts);
+                    ModelChoice model, Parts parts, Executor executor);
     void listen(const std::string& key, const ListenAddress& address);
     bool has(const ChannelKind& kind) const;
     std::vector<std::shared_ptr<bub::Channel>> channels(bub::ProvideChannelsCall& call) const;
@@ -125,10 +129,14 @@ private:
     const ModelSources sources_;
     const ModelChoice model_;
     const Parts parts_;
-    std::map<std::string, Listening> listening_;  // by key of the settings
-    std::unique_ptr<HttpRoutes> status_;          ///< null: not configured
-    std::unique_ptr<HttpRoutes> admin_;           ///< null: not configured
+    mutable std::mutex agents_mutex_;
+    mutable std::vector<std::shared_ptr<bub::SessionAgents>> agents_;  // of each framework
+    std::map<std::string, Listening> listening_;                       // by key of the settings
+    std::unique_ptr<HttpRoutes> status_;                               ///< null: not configured
+    std::unique_ptr<HttpRoutes> admin_;                                ///< null: not configured
     std::shared_ptr<bub::TapeStore> tapes_;
+    const std::unique_ptr<TaskResults> results_;
+    const Executor executor_;
     std::unique_ptr<bub::Framework> framework_;
     std::shared_ptr<bub::TurnShards> shards_;  ///< null: turns run on the executor of the manager
     std::unique_ptr<bub::ChannelManager> manager_;

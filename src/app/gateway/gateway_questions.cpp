@@ -86,9 +86,24 @@ Task<std::vector<QuestionEntry>> read_all(std::shared_ptr<GatewayInstance> insta
     co_return all;
 }
 
+/// Returns the questions of sub-agents in the background.
+std::vector<QuestionEntry> task_questions(const GatewayInstance& instance) {
+    std::vector<QuestionEntry> entries;
+    for (HitlRequest& request : instance.task_questions()) {
+        QuestionEntry& entry = entries.emplace_back();
+        entry.question_id = request.question_id;
+        if (request.timeout_seconds)
+            entry.expires_at = request.created_at + *request.timeout_seconds;
+        entry.request = std::move(request);
+    }
+    return entries;
+}
+
 /// Returns the question that the operator names. Throws Error.
 Task<QuestionEntry> find_question(std::shared_ptr<GatewayInstance> instance, std::string name) {
-    std::vector<QuestionEntry> all = co_await read_all(std::move(instance), std::nullopt);
+    std::vector<QuestionEntry> all = co_await read_all(instance, std::nullopt);
+    std::vector<QuestionEntry> of_tasks = task_questions(*instance);
+    std::move(of_tasks.begin(), of_tasks.end(), std::back_inserter(all));
     std::vector<HitlRequest> open;
     for (const QuestionEntry& one : all) open.push_back(*one.request);
     const auto named = bub::questions_named(name, open);
@@ -155,9 +170,13 @@ Task<> ExpiredQuestions::notify(std::vector<Due> due, Receive receive, Warn warn
 }
 
 Task<GatewayQuestions> GatewayApi::questions(PageArguments page) {
-    AskedPage read = co_await read_page(gateway_.instance(), std::move(page), std::nullopt);
+    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
+    AskedPage read = co_await read_page(instance, std::move(page), std::nullopt);
     GatewayQuestions result;
     for (const QuestionEntry& one : read.entries) result.questions.push_back(shown(one));
+    if (read.next.empty())
+        for (const QuestionEntry& one : task_questions(*instance))
+            result.questions.push_back(shown(one));
     if (!read.next.empty()) result.next = std::move(read.next);
     co_return result;
 }

@@ -13,6 +13,7 @@
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_context.hpp>
 #include <cubepi/core/message.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/schema/json_convert.hpp>
 
@@ -221,6 +222,10 @@ Task<std::optional<SessionHistory>> GatewaySessions::history(std::string session
                                    : "idle";
     found->pending = turn.pending_count;
     for (const PendingRequest& one : open) found->questions.push_back(to_json(one.request));
+    for (const HitlRequest& one : instance_.task_questions()) {
+        if (detail::text_member(bub::asker_of(one.extra), "session") == found->session)
+            found->questions.push_back(to_json(one));
+    }
     found->messages.assign(std::move_iterator(page.messages.rbegin()),
                            std::move_iterator(page.messages.rend()));
     if (page.has_more) found->before = page.last_entry;

@@ -178,8 +178,7 @@ int serve(bool allow_all) {
         bub::detail::HookPlace place{"mcp", std::filesystem::current_path(),
                                      child_environment(command_environment(config)),
                                      Runtime::standard()};
-        guards.emplace_back(
-            bub::detail::CommandHooks(std::move(table), std::move(place)));
+        guards.emplace_back(bub::detail::CommandHooks(std::move(table), std::move(place)));
     }
     guards.emplace_back(decider);
     options.hooks = compose_middleware(guards);

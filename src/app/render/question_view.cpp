@@ -71,8 +71,11 @@ QuestionView::QuestionView(const Call& call, const Style& style, ScreenSize scre
 }
 
 void QuestionView::add_call(const Call& call) {
-    const TerminalText sign = style_.yellow() + "? " + style_.off();
+    TerminalText sign = style_.yellow() + "? " + style_.off();
     const Frame frame{{}, "  ┊ "};
+    // The question of other calls names them.
+    if (!call.agents.empty() && (call.change || call.tool == "shell"))
+        sign += "The sub-agent " + spelled_out(call.agents) + " asks: ";
     if (call.change) {
         TerminalText title =
             sign + spelled_out(call.tool) + " " + spelled_out(call.change->summary());

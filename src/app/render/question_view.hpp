@@ -25,6 +25,7 @@ public:
         const JsonObject& args;
         const RuleDecision& decision;
         const FileChange* change = nullptr;  ///< of write and edit, if known
+        std::string agents = {};             ///< bub::asking_agents()
     };
     QuestionView(const Call& call, const Style& style, ScreenSize screen);
 

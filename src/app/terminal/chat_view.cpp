@@ -114,6 +114,7 @@ void ChatView::begin_session(std::string session) {
     cost_ = 0;
     cost_known_ = true;
     last_turn_ = {};
+    tasks_.clear();
     refresh();
 }
 
@@ -213,9 +214,10 @@ void ChatView::refresh() {
     for (const std::string& id : order_) {
         const auto card = running_.find(id);
         if (card == running_.end()) continue;
-        const TerminalText time =
-            for_terminal(rounded_seconds_text(clock_.now() - card->second.begun));
-        const std::size_t width = console_.columns() > 30 ? console_.columns() - 16 : 14;
+        TerminalText time = for_terminal(rounded_seconds_text(clock_.now() - card->second.begun));
+        if (!card->second.work.empty()) time = for_terminal(card->second.work) + "  " + time;
+        const std::size_t used = display_width(time) + 12;
+        const std::size_t width = console_.columns() > used + 14 ? console_.columns() - used : 14;
         lines.push_back(sign + " " + shortened(card->second.title, width) + style_.dim() + "  " +
                         time + style_.off());
         add_live_lines(lines, card->second);
@@ -230,6 +232,8 @@ void ChatView::refresh() {
                         TerminalText::number(markdown_.held_rows()) + " lines so far" +
                         style_.off());
     }
+    for (TerminalText& line : task_lines(tasks_, style_, console_.columns() - 1))
+        lines.push_back(std::move(line));
     for (const std::string& text : waiting_) {
         const bool more = text.find('\n') != std::string::npos;
         const TerminalText line =
@@ -239,6 +243,11 @@ void ChatView::refresh() {
     }
     console_.set_live(std::move(lines));
     console_.set_status(status_text());
+}
+
+void ChatView::set_tasks(std::vector<SubagentTask> tasks) {
+    tasks_ = std::move(tasks);
+    refresh();
 }
 
 void ChatView::set_waiting(std::vector<std::string> texts) {
@@ -355,6 +364,11 @@ void ChatView::on_stream(const StreamEvent& event) {
 void ChatView::on_message_end(const Message& message) {
     end_text();
     if (is_goal_continuation(message)) return note(message.text());
+    if (is_subagent_task_result(message)) {
+        const std::string text = message.text();
+        note(text.substr(0, text.find('\n')));
+    }
+    count_work(subagent_work(message));
     const AssistantMessage* answer = message.assistant();
     if (!answer) return;
     const bool failed =
@@ -389,6 +403,16 @@ void ChatView::count_summary(const JsonObject& details) {
     const Json* cost = details.if_contains("cost");
     cost_known_ = cost_known_ && cost;
     if (cost) cost_ += cost->to_number<double>();
+    refresh();
+}
+
+/// The sums of a turn include the sub-agents whose results it has received.
+void ChatView::count_work(const std::optional<SubagentWork>& work) {
+    if (!work) return;
+    tokens_in_ += work->tokens_in;
+    tokens_out_ += work->tokens_out;
+    cost_known_ = cost_known_ && work->cost;
+    if (work->cost) cost_ += *work->cost;
     refresh();
 }
 
@@ -438,9 +462,14 @@ void ChatView::add_to_pager(const Card& card, const ToolExecutionEndEvent& event
 
 void ChatView::on_tool_update(const ToolExecutionUpdateEvent& event) {
     const auto running = running_.find(event.tool_call_id);
+    if (running == running_.end()) return;
+    if (const std::optional<SubagentWork> work = subagent_work(event.partial_result)) {
+        running->second.work = work_text(*work);
+        return refresh();
+    }
     const JsonObject* partial = event.partial_result.if_object();
     const Json* output = partial ? partial->if_contains("output") : nullptr;
-    if (running == running_.end() || !output || !output->is_string()) return;
+    if (!output || !output->is_string()) return;
     running->second.tail = last_output_lines(output->get_string(), live_lines).tail;
     refresh();
 }

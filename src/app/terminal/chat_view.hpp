@@ -21,6 +21,7 @@
 #include "../conversation/approval_mode.hpp"
 #include "console.hpp"
 #include "markdown.hpp"
+#include "task_text.hpp"
 
 namespace cubepi::app {
 
@@ -61,6 +62,8 @@ public:
     /// Prints a status line.
     void note(std::string_view text);
     void problem(std::string_view text);
+    /// Sets the sub-agents in the background, of which those that run are shown.
+    void set_tasks(std::vector<SubagentTask> tasks);
     /// Sets the inputs that wait for the running turn, oldest first.
     void set_waiting(std::vector<std::string> texts);
     /// Switches between full and folded tool cards and thinking, beginning with the last one.
@@ -93,12 +96,14 @@ private:
         bool stopped = false;
         std::chrono::steady_clock::time_point begun = {};
         std::string time = {};
+        std::string work = {};  // of a sub-agent, so far
     };
 
     void on_stream(const StreamEvent& event);
     void on_tool_end(const ToolExecutionEndEvent& event, std::chrono::steady_clock::time_point now);
     void on_message_end(const Message& message);
     void count_summary(const JsonObject& details);
+    void count_work(const std::optional<SubagentWork>& work);
     void wait_for(TerminalView what);
     void print_stopped_cards();
     void on_tool_update(const ToolExecutionUpdateEvent& event);
@@ -156,6 +161,7 @@ private:
     bool replaying_ = false;
     std::string thought_;  // the thinking that is arriving
     std::vector<std::string> waiting_;
+    std::vector<SubagentTask> tasks_;
 
     std::int64_t context_ = 0;    // tokens of the next request, as far as known
     std::int64_t tokens_in_ = 0;  // of the last request

@@ -1,93 +1,13 @@
 // Sub-agents of the pipeline in the background (D126), and the limits that sub-agents of a session share.
 
-#include <bub/builtin/builtin.hpp>
-
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <bub/builtin/builtin_test_support.hpp>
-#include <bub/builtin/session_agents.hpp>
-#include <cubepi/core/event_signal.hpp>
-#include <cubepi/core/outcome.hpp>
-#include <cubepi/core/run.hpp>
+#include <bub/builtin/background_agents_test_support.hpp>
 
 namespace bub {
 namespace {
 
 using test::calling;
 
-class BackgroundAgents : public test::Builtin {
-protected:
-    BackgroundAgents() {
-        options.subagents.max_background = 2;
-        options.agents = agents;
-        options.deliver_results = [this](Envelope message) {
-            delivered.push_back(std::move(message));
-            changed.pulse();
-        };
-        options.on_result = [this](const cubepi::RunResult& result, const TurnContext&) {
-            tokens = result.usage.output_tokens.value_or(0);
-        };
-    }
-
-    /// Each request is answered by what its last message is.
-    cubepi::FauxStep model() {
-        return cubepi::FauxStep(
-            [this](const cubepi::ModelRequest& request) { return answer(request); });
-    }
-    Task<cubepi::AssistantMessage> answer(cubepi::ModelRequest request) {
-        const std::string last = request.messages.back().text();
-        seen.push_back(last);
-        if (last == "task one") {
-            while (!released) co_await changed.wait();
-            if (!child_calls.empty()) {
-                const std::string tool = std::exchange(child_calls, {});
-                co_return calling(tool, JsonObject{{"path", "x"}, {"content", "y"}}, "w1");
-            }
-            co_return faux_assistant_message("the answer");
-        }
-        if (last.starts_with("Task ")) co_return faux_assistant_message("thanks");
-        if (last.starts_with("go")) {
-            JsonObject arguments{{"prompt", "task one"}, {"run_in_background", true}};
-            if (!session.empty()) arguments["session"] = session;
-            co_return calling("subagent", std::move(arguments), last);
-        }
-        co_return faux_assistant_message("waiting");
-    }
-
-    void start() { add_builtin(std::vector<cubepi::FauxStep>(30, model()), options); }
-    Task<TurnResult> turn(std::string text) {
-        Envelope inbound = Envelope(std::move(text)).on("cli", "chat");
-        return framework->process_inbound(std::move(inbound));
-    }
-    Task<> wait_for_result() {
-        released = true;
-        changed.pulse();
-        while (delivered.empty()) co_await changed.wait();
-    }
-    void run(Task<> script) {
-        cubepi::run(cubepi::with_cleanup(std::move(script), agents->close()));
-    }
-    bool saw(std::string_view part) const {
-        return std::any_of(seen.begin(), seen.end(), [&](const std::string& text) {
-            return text.find(part) != std::string::npos;
-        });
-    }
-
-    std::shared_ptr<SessionAgents> agents = std::make_shared<SessionAgents>();
-    BuiltinOptions options;
-    cubepi::AsyncEvent changed;
-    bool released = false;
-    std::string child_calls;  ///< a tool that the sub-agent calls first
-    std::string session;
-    std::vector<Envelope> delivered;
-    std::vector<std::string> seen;
-    std::int64_t tokens = 0;
-};
+class BackgroundAgents : public test::AgentsInBackground {};
 
 TEST_F(BackgroundAgents, D126_TaskEnds_ItsTurnHasTheResult) {
     start();
@@ -192,25 +112,6 @@ TEST_F(BackgroundAgents, D126_SessionEnds_TaskEndsWithoutResult) {
     EXPECT_TRUE(delivered.empty());
 }
 
-TEST_F(BackgroundAgents, D85_CallThatNeedsApproval_IsRefused) {
-    released = true;
-    child_calls = "write";
-    options.questions.emplace();
-    options.questions->rules = [](const Envelope&) {
-        SenderRules rules;
-        rules.allow.allow(cubepi::ApprovalRule::parse("subagent: *"));
-        return rules;
-    };
-    start();
-    const auto script = [&]() -> Task<> {
-        (void)co_await turn("go");
-        co_await wait_for_result();
-    };
-    run(script());
-    EXPECT_TRUE(saw("a sub-agent in the background cannot ask the user"));
-    EXPECT_FALSE(std::filesystem::exists(root / "work" / "x"));
-}
-
 TEST_F(BackgroundAgents, InheritedConversation_IsRefusedInTheBackground) {
     session = "inherit";
     start();
@@ -231,15 +132,155 @@ TEST_F(BackgroundAgents, NamedConversation_IsInUseDuringTheTask) {
     run(script());
 }
 
-TEST_F(BackgroundAgents, LimitOfNumber_HoldsForTheSession) {
-    options.subagents.max_total = 1;
+TEST_F(BackgroundAgents, D127_LimitOfNumber_HoldsForOnePrompt) {
+    options.subagents.max_total = 2;
+    again = "go from the result";
     start();
     const auto script = [&]() -> Task<> {
         (void)co_await turn("go");
         (void)co_await turn("go again");
-        EXPECT_TRUE(saw("1 sub-agents were started (max_total)"));
+        EXPECT_FALSE(saw("(max_total)"));
+        co_await wait_for_result();
+        while (delivered.size() < 2) co_await changed.wait();
+        // The second prompt has started one, and its results start another one.
+        Envelope message = delivered.front();
+        (void)co_await framework->process_inbound(std::move(message));
+        EXPECT_FALSE(saw("(max_total)"));
+        again = "go from the next result";
+        while (delivered.size() < 3) co_await changed.wait();
+        Envelope next = delivered.back();
+        (void)co_await framework->process_inbound(std::move(next));
+        EXPECT_TRUE(saw("2 sub-agents were started (max_total)"));
     };
     run(script());
+}
+
+TEST_F(BackgroundAgents, D127_FailedTurn_LosesNoResultAndRepeatsNone) {
+    fails = true;
+    start();
+    const auto script = [&]() -> Task<> {
+        (void)co_await turn("go");
+        (void)co_await turn("go again");
+        co_await wait_for_result();
+        while (delivered.size() < 2) co_await changed.wait();
+        Envelope first = delivered.front();
+        Task<TurnResult> failing = framework->process_inbound(std::move(first));
+        const cubepi::Outcome<TurnResult> failed = co_await cubepi::outcome_of(std::move(failing));
+        EXPECT_FALSE(failed.ok());
+        Envelope second = delivered.back();
+        const TurnResult silent = co_await framework->process_inbound(std::move(second));
+        EXPECT_TRUE(silent.outbounds.empty()) << silent.model_output;
+        (void)co_await turn("hello");
+    };
+    run(script());
+    EXPECT_TRUE(agents->list("cli:chat").empty());
+    const cubepi::MessageList messages = agent_messages(tape("cli:chat"));
+    EXPECT_EQ(std::count_if(messages.begin(), messages.end(), cubepi::is_subagent_task_result), 2);
+}
+
+/// A million tokens of an answer cost one dollar, so that the shortest one that is asked for costs 0.001.
+void add_price(BuiltinOptions& options, double max_spend_of_turn) {
+    options.configure = [max_spend_of_turn](cubepi::AgentOptions& agent, const TurnContext&) {
+        cubepi::Model model = agent.model.spec();
+        cubepi::ModelCost& cost = model.cost.emplace();
+        cost.input = cost.cache_read = cost.cache_write = 0.0;
+        cost.output = 1.0;
+        agent.model = cubepi::BoundModel(agent.model.provider(), std::move(model));
+        agent.limits.max_spend = max_spend_of_turn;
+    };
+}
+
+TEST_F(BackgroundAgents, D127_MoneyOfPrompt_IsEnoughForParallelTasks) {
+    add_price(options, 0.0);
+    options.subagents.max_spend = 0.01;
+    start();
+    const auto script = [&]() -> Task<> {
+        (void)co_await turn("go");
+        (void)co_await turn("go again");
+        co_await wait_for_result();
+        while (delivered.size() < 2) co_await changed.wait();
+        for (const cubepi::SubagentTask& task : agents->list("cli:chat"))
+            EXPECT_EQ(task.result.error, "");
+    };
+    run(script());
+}
+
+TEST_F(BackgroundAgents, D127_MoneyOfPrompt_EndsATask) {
+    add_price(options, 0.0);
+    options.subagents.max_spend = 0.001;
+    start();
+    const auto script = [&]() -> Task<> {
+        (void)co_await turn("go");
+        co_await wait_for_result();
+        EXPECT_NE(agents->list("cli:chat").at(0).result.error.find("max_spend"), std::string::npos)
+            << agents->list("cli:chat").at(0).result.error;
+        EXPECT_FALSE(saw("task one"));
+    };
+    run(script());
+}
+
+TEST_F(BackgroundAgents, D120_MoneyOfTurn_LimitsItsTasksToo) {
+    add_price(options, 0.0015);
+    options.subagents.max_spend = 1.0;
+    start();
+    const auto script = [&]() -> Task<> {
+        (void)co_await turn("go");
+        co_await wait_for_result();
+        EXPECT_NE(agents->list("cli:chat").at(0).result.error.find("max_spend"), std::string::npos)
+            << agents->list("cli:chat").at(0).result.error;
+        EXPECT_FALSE(saw("task one"));
+    };
+    run(script());
+}
+
+TEST_F(BackgroundAgents, StepsOfSubagent_HaveTheirOwnLimit) {
+    options.max_subagent_steps = 1;
+    child_calls = "write";
+    start();
+    const auto script = [&]() -> Task<> {
+        (void)co_await turn("go");
+        co_await wait_for_result();
+        EXPECT_NE(agents->list("cli:chat").at(0).result.error.find("max_turns (1)"),
+                  std::string::npos)
+            << agents->list("cli:chat").at(0).result.error;
+    };
+    run(script());
+}
+
+TEST_F(BackgroundAgents, D24_LongResult_IsShortened) {
+    result = std::string(200'000, 'x');
+    start();
+    const auto script = [&]() -> Task<> {
+        (void)co_await turn("go");
+        co_await wait_for_result();
+        Envelope message = delivered.front();
+        (void)co_await framework->process_inbound(std::move(message));
+        EXPECT_LT(seen.back().size(), 60'000u);
+        EXPECT_NE(seen.back().find("xxx"), std::string::npos);
+    };
+    run(script());
+}
+
+TEST_F(BackgroundAgents, WaitingTurn_EndsWithTheResult) {
+    options.waits_for_tasks = true;
+    start();
+    released = true;
+    const auto script = [&]() -> Task<> {
+        const TurnResult only = co_await turn("go");
+        EXPECT_TRUE(only.model_output.ends_with("thanks")) << only.model_output;
+        EXPECT_TRUE(agents->list("cli:chat").empty());
+    };
+    run(script());
+}
+
+TEST_F(BackgroundAgents, ToolRemovedByHost_OffersNoTasks) {
+    options.configure = [](cubepi::AgentOptions& agent, const TurnContext&) {
+        agent.tools.clear();
+    };
+    start();
+    const auto script = [&]() -> Task<> { (void)co_await turn("hello"); };
+    run(script());
+    EXPECT_EQ(std::count(offered.begin(), offered.end(), "subagent_tasks"), 0);
 }
 
 TEST_F(BackgroundAgents, NoneAllowed_ModelIsNotOfferedThem) {

@@ -247,8 +247,18 @@ Envelope unread_notice(const RenderOutboundCall& call, const OpenQuestions& open
     return notice;
 }
 
+/// Returns the questions of sub-agents in the background that this turn shows.
+std::vector<cubepi::HitlRequest> task_questions(const CorePtr& core,
+                                                const RenderOutboundCall& call) {
+    const auto agents = core->options().agents->find(call.session_id);
+    if (!agents || !detail::has_results_message(call.message)) return {};
+    std::vector<cubepi::HitlRequest> questions = agents->take_new_questions();
+    core->options().agents->note_questions(call.session_id, agents->questions->pending());
+    return questions;
+}
+
 /// The answer of the model, and the questions with which its turn has ended.
-EnvelopeBatch render(RenderOutboundCall& call) {
+EnvelopeBatch render(const CorePtr& core, RenderOutboundCall& call) {
     const auto open = call.state.service<OpenQuestions>();
     std::vector<Envelope> outputs;
     if (open && open->unread) {
@@ -263,20 +273,20 @@ EnvelopeBatch render(RenderOutboundCall& call) {
         if (call.state.service<RefusedAnswer>()) outputs.back().rest[refused_answer_key] = true;
         if (is_incomplete) outputs.back().rest[finish_key] = cubepi::to_string(finish->end);
     };
-    if (!open || !call.model_output.empty())
+    std::vector<cubepi::HitlRequest> questions = task_questions(core, call);
+    if ((!open && questions.empty()) || !call.model_output.empty())
         add(call.model_output, call.message.kind.value_or(std::string(envelope_kind::normal)));
     if (finish && !finish->problem.empty()) {
         std::string problem = finish->problem + ".";
         problem.front() = 'T';
         add(std::move(problem), std::string(envelope_kind::error));
     }
-    if (open) {
-        for (const cubepi::HitlRequest& request : open->requests) {
-            Envelope question =
-                answer_to(call, question_text(request), std::string(envelope_kind::question));
-            question.rest[question_key] = cubepi::to_json(request);
-            outputs.push_back(std::move(question));
-        }
+    if (open) questions.insert(questions.begin(), open->requests.begin(), open->requests.end());
+    for (const cubepi::HitlRequest& request : questions) {
+        Envelope question =
+            answer_to(call, question_text(request), std::string(envelope_kind::question));
+        question.rest[question_key] = cubepi::to_json(request);
+        outputs.push_back(std::move(question));
     }
     return EnvelopeBatch(std::move(outputs));
 }
@@ -364,7 +374,7 @@ void add_turn_hooks(Plugin& plugin, const CorePtr& core) {
     plugin.run_model = [core](RunModelCall& call) { return answer_text(core, call); };
     plugin.run_model_stream = [core](RunModelCall& call) { return answer(core, call); };
     plugin.save_state = save_state;
-    plugin.render_outbound = render;
+    plugin.render_outbound = [core](RenderOutboundCall& call) { return render(core, call); };
     plugin.dispatch_outbound = [core](DispatchOutboundCall& call) { return dispatch(core, call); };
     plugin.on_error = [core](OnErrorCall& call) { return show_error(core, call); };
     plugin.system_prompt = [core](SystemPromptCall& call) { return system_prompt(core, call); };

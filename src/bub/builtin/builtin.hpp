@@ -152,10 +152,14 @@ struct BuiltinOptions {
     /// The shell commands of the sessions, for a program that lists or ends them. A turn without the standard tools has those
     /// of its session as the service cubepi::ShellSessions of its state. Null: not shared with the program.
     std::shared_ptr<SessionCommands> commands = {};
-    /// The limits of the sub-agents of a session: of those of one turn, and of those in the background until all have ended.
-    /// Sub-agents start none themselves. With `max_background`, the model may start them in the background, and the results arrive as
-    /// messages (D126).
+    /// The limits of the sub-agents of a session, which start none themselves. `max_total` and `max_spend` hold for those of one prompt
+    /// of a user, with the turns that receive their results (D127). With `max_background`, the model may start them in the background,
+    /// and the results arrive as messages (D126); each may then spend half of what is left.
     cubepi::SubagentLimits subagents = {};
+    std::size_t max_subagent_steps = 0;  ///< model calls of one sub-agent; 0: `max_steps`
+    /// A turn ends when the sub-agents in the background have ended and the model has received their results: for a program that ends
+    /// with the turn.
+    bool waits_for_tasks = false;
     /// The sub-agents of the sessions, for a program that lists or ends them. Null: not shared with the program.
     std::shared_ptr<SessionAgents> agents = {};
     /// Receives the questions of sub-agents in the background, for example an InMemoryChannel that the host watches. It must not be

@@ -1,9 +1,11 @@
 #include <bub/builtin/session_agents.hpp>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <bub/builtin/tools/subagent_tool.hpp>
+#include <cubepi/core/task_scope.hpp>
 
 namespace bub {
 
@@ -16,6 +18,11 @@ std::size_t live(const detail::AgentsOfSession& agents) {
 void stop(detail::AgentsOfSession& agents) {
     agents.owner->shared->closed = true;
     for (const auto& task : agents.owner->shared->tasks) task->stop.request_stop();
+}
+
+Task<> end_agents(std::shared_ptr<detail::AgentsOfSession> agents) {
+    stop(*agents);
+    co_await agents->owner->scope->close();
 }
 
 }  // namespace
@@ -57,7 +64,7 @@ std::size_t SessionAgents::end(const std::string& session_id) {
     stop(*agents);
     const std::lock_guard lock(mutex_);
     sessions_.erase(session_id);
-    std::erase_if(ending_, [](const auto& one) { return live(*one) == 0; });
+    std::erase_if(ending_, [](const auto& one) { return one.expired(); });
     if (running > 0) ending_.push_back(agents);
     return running;
 }
@@ -66,12 +73,33 @@ Task<> SessionAgents::close() {
     std::vector<std::shared_ptr<detail::AgentsOfSession>> all;
     {
         const std::lock_guard lock(mutex_);
-        all = std::exchange(ending_, {});
+        for (const auto& one : std::exchange(ending_, {}))
+            if (std::shared_ptr<detail::AgentsOfSession> agents = one.lock())
+                all.push_back(std::move(agents));
         for (auto& [id, agents] : std::exchange(sessions_, {})) all.push_back(agents);
     }
-    for (const auto& agents : all) stop(*agents);
     for (const auto& agents : all) {
-        if (agents->owner->scope) co_await agents->owner->scope->close();
+        const std::optional<cubepi::Executor>& executor = agents->owner->executor;
+        if (!executor) continue;
+        Task<> ending = cubepi::run_on(*executor, end_agents(agents));
+        co_await std::move(ending);
+    }
+}
+
+std::vector<cubepi::HitlRequest> SessionAgents::open_questions() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<cubepi::HitlRequest> all;
+    for (const auto& [id, open] : questions_) all.insert(all.end(), open.begin(), open.end());
+    return all;
+}
+
+void SessionAgents::note_questions(const std::string& session_id,
+                                   std::vector<cubepi::HitlRequest> open) {
+    const std::lock_guard lock(mutex_);
+    if (open.empty()) {
+        questions_.erase(session_id);
+    } else {
+        questions_[session_id] = std::move(open);
     }
 }
 

@@ -196,7 +196,6 @@ private:
     Task<> note(AgentEvent event);
     void leave();
     SubagentResult finished(RunResult result);
-    Task<std::string> limited(std::string text) const;
 
     const SubagentPlan plan_;
     const std::shared_ptr<SubagentShared>& shared_ = plan_.shared;
@@ -388,18 +387,6 @@ SubagentResult SubagentRun::finished(RunResult ended) {
     return std::move(result_);
 }
 
-/// Returns the text of a result in the background, shortened like that of a tool: no call has it as its result.
-Task<std::string> SubagentRun::limited(std::string text) const {
-    const std::size_t limit = shared_->options.max_result_chars;
-    AgentToolResult result(std::move(text));
-    if (!plan_.task || limit == 0 || !is_longer(result, limit)) co_return result.text();
-    Task<AgentToolResult> cutting =
-        cut_tool_output(agent_->runtime(), shared_->options.spill, std::string(subagent_tool_name),
-                        call_key_, limit, std::move(result));
-    AgentToolResult cut = co_await std::move(cutting);
-    co_return cut.text();
-}
-
 Task<SubagentResult> SubagentRun::run() {
     std::stop_source left;
     const std::stop_callback on_leave(left.get_token(), [this] { leave(); });
@@ -417,8 +404,12 @@ Task<SubagentResult> SubagentRun::run() {
     }
     if (ended.ok()) {
         SubagentResult done = finished(std::move(ended).value());
-        std::string text = std::move(done.text);
-        done.text = co_await limited(std::move(text));
+        const SubagentOptions& chosen = shared_->options;
+        // Its call shortens the result of another one.
+        const std::size_t limit = plan_.task ? chosen.max_result_chars : 0;
+        Task<std::string> shortening =
+            limited_result(agent_->runtime(), chosen.spill, call_key_, limit, std::move(done.text));
+        done.text = co_await std::move(shortening);
         co_return done;
     }
     if (ended.cancelled() && !plan_.task) ended.rethrow();
@@ -460,6 +451,18 @@ HitlOptions forward_question(HitlRequest& request, std::string_view agent,
 std::shared_ptr<HitlChannel> forwarding_channel(std::shared_ptr<HitlChannel> to,
                                                 AskingAgent agent) {
     return std::make_shared<ForwardingChannel>(std::move(to), std::move(agent));
+}
+
+Task<std::string> limited_result(std::shared_ptr<const Runtime> runtime,
+                                 std::shared_ptr<SpillSink> spill, std::string key,
+                                 std::size_t limit, std::string text) {
+    AgentToolResult result(std::move(text));
+    if (limit == 0 || !is_longer(result, limit)) co_return result.text();
+    Task<AgentToolResult> cutting =
+        cut_tool_output(std::move(runtime), std::move(spill), std::string(subagent_tool_name),
+                        std::move(key), limit, std::move(result));
+    AgentToolResult cut = co_await std::move(cutting);
+    co_return cut.text();
 }
 
 PromptOptions origin_of(const ToolContext& caller, BackgroundTask* task) {

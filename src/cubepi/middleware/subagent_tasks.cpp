@@ -80,6 +80,7 @@ Task<> run_task(std::shared_ptr<SubagentTasks> shared, std::shared_ptr<Backgroun
     task->state = outcome == RunOutcome::aborted ? SubagentTaskState::cancelled
                   : task->result.error.empty()   ? SubagentTaskState::completed
                                                  : SubagentTaskState::failed;
+    shared->task_ended.pulse();
     if (shared->on_task_end && !shared->closed) shared->on_task_end(*task);
 }
 
@@ -92,29 +93,41 @@ bool has_message(const MessageList& messages, std::string_view task_id) {
 }
 
 /// Adds the tasks of an earlier process, which are over.
-void read_record(SubagentTasks& shared, const HookContext& ctx) {
-    for (SubagentTask& recorded : SubagentMiddleware::tasks_in(ctx.extra, ctx.thread_id)) {
+void read_record(SubagentTasks& shared, const JsonObject& extra, const MessageList& messages,
+                 const std::string& thread_id) {
+    for (SubagentTask& recorded : SubagentMiddleware::tasks_in(extra, thread_id)) {
         if (shared.tasks.size() >= most_recorded) return;
         const std::string& id = recorded.id;
         if (const auto known = find(shared, id)) {
             // Only a probe has seen it.
-            if (known->thread_id.empty() && !ctx.thread_id.empty()) {
-                known->thread_id = ctx.thread_id;
+            if (known->thread_id.empty() && !thread_id.empty()) {
+                known->thread_id = thread_id;
                 known->delivered = false;
             }
             continue;
         }
-        if (has_message(ctx.messages, id)) continue;
+        if (has_message(messages, id)) continue;
         auto task = std::make_shared<BackgroundTask>();
         static_cast<SubagentTask&>(*task) = std::move(recorded);
-        task->thread_id = ctx.thread_id;
+        task->thread_id = thread_id;
         shared.tasks.push_back(std::move(task));
+    }
+}
+
+/// Notes the results that the history has, for example as the prompts of this run.
+void note_delivered(SubagentTasks& shared, const MessageList& messages,
+                    const std::string& thread_id) {
+    for (const auto& task : shared.tasks) {
+        if (task->thread_id == thread_id && !task->delivered &&
+            task->state != SubagentTaskState::running)
+            task->delivered = has_message(messages, task->id);
     }
 }
 
 /// Charges the tasks whose result a message has, forgets those whose message is in the history, and records the others.
 void update_record(SubagentTasks& shared, const HookContext& ctx) {
-    read_record(shared, ctx);
+    read_record(shared, ctx.extra, ctx.messages, ctx.thread_id);
+    note_delivered(shared, ctx.messages, ctx.thread_id);
     for (const auto& task : shared.tasks) {
         if (task->thread_id == ctx.thread_id && task->delivered && task->account)
             task->account->charge_to(*ctx.account);
@@ -153,7 +166,8 @@ MessageList deliver(SubagentTasks& shared, const HookContext* ctx = nullptr) {
 /// Returns the results for this run. One that an earlier run or turn got, but that did not enter the history (it was aborted, or its
 /// suspended run was closed), is handed out again.
 MessageList receive(SubagentTasks& shared, const HookContext& ctx) {
-    read_record(shared, ctx);
+    read_record(shared, ctx.extra, ctx.messages, ctx.thread_id);
+    note_delivered(shared, ctx.messages, ctx.thread_id);
     for (const auto& task : shared.tasks) {
         const bool is_earlier =
             !task->run_id.empty() && (task->run_id != ctx.run_id || task->turn < ctx.turn);
@@ -209,7 +223,10 @@ AgentToolResult start_subagent_task(SubagentOwner& owner, Executor executor,
     task->id = caller.runtime().ids->next();
     task->thread_id = caller.run().thread_id.str();
     Task<SubagentResult> running = make();
-    if (!owner.scope) owner.scope = std::make_unique<BackgroundScope>(std::move(executor));
+    if (!owner.scope) {
+        owner.executor = executor;
+        owner.scope = std::make_unique<BackgroundScope>(std::move(executor));
+    }
     shared.tasks.push_back(task);
     ++shared.running_in_background;
     AgentToolResult result("Started task " + title_of(*task) +
@@ -217,6 +234,31 @@ AgentToolResult start_subagent_task(SubagentOwner& owner, Executor executor,
     result.details = JsonObject{{"subagent_task_id", task->id}};
     owner.scope->spawn(run_task(owner.shared, std::move(task), std::move(running)));
     return result;
+}
+
+MessageList open_results(SubagentTasks& shared, const JsonObject& extra,
+                         const MessageList& messages, const std::string& thread_id) {
+    read_record(shared, extra, messages, thread_id);
+    note_delivered(shared, messages, thread_id);
+    MessageList open;
+    for (const auto& task : shared.tasks) {
+        const bool is_open = task->thread_id == thread_id && !task->delivered &&
+                             task->state != SubagentTaskState::running;
+        if (is_open) open.push_back(message_of(*task));
+    }
+    return open;
+}
+
+std::optional<Message> unanswered_result(const MessageList& messages) {
+    for (std::size_t i = messages.size(); i > 0; --i) {
+        const Message& message = messages[i - 1];
+        const AssistantMessage* const answer = message.assistant();
+        if (answer && !answer->has_tool_calls()) return std::nullopt;
+        if (message.role() != Role::user) continue;
+        if (!is_subagent_task_result(message)) return std::nullopt;
+        return Message(message).with_run_id({});
+    }
+    return std::nullopt;
 }
 
 AgentTool subagent_tasks_tool(std::shared_ptr<SubagentTasks> shared) {

@@ -131,8 +131,7 @@ std::shared_ptr<AgentsOfSession> BuiltinCore::agents(const std::string& session_
             if (changed) changed(session_id);
             if (deliver && !message.empty()) deliver(std::move(message.mapped()));
         };
-        auto made = std::make_shared<AgentsOfSession>(
-            std::make_shared<cubepi::detail::SubagentTasks>(options_.subagents, std::move(on_end)));
+        auto made = std::make_shared<AgentsOfSession>(options_.subagents, std::move(on_end));
         *holder = made;
         return made;
     });

@@ -58,6 +58,22 @@ Prompt prompt_of(const SubagentArgs& args) {
     return Prompt(std::move(parts));
 }
 
+cubepi::SubagentLimits of_session(cubepi::SubagentLimits limits) {
+    limits.max_total = 0;
+    limits.max_spend = 0;
+    return limits;
+}
+
+/// Returns the limits of the next sub-agent: others that run at the same time must find money, too (D127).
+cubepi::AgentLimits share_of(const AgentsOfSession& agents) {
+    cubepi::AgentLimits limits;
+    const cubepi::detail::SubagentCounts& counts = *agents.prompt;
+    const double most = agents.limits.max_spend;
+    if (agents.limits.max_background != 0 && most > 0)
+        limits.max_spend = (most - counts.spent.cost.value_or(most) - counts.reserved) / 2;
+    return limits;
+}
+
 /// Returns the channel of the caller's run if its requests are stored, so that a run that waits can be suspended; else null.
 std::shared_ptr<cubepi::HitlChannel> durable_channel(const cubepi::ToolContext& caller) {
     if (caller.call_key().empty()) return nullptr;
@@ -94,6 +110,7 @@ private:
     Task<> read_answer(AgentTurn& turn);
     Task<> note(cubepi::AgentEvent event, std::shared_ptr<const cubepi::Model> model);
     Task<> note_questions(const TurnState& state);
+    Task<> shorten();
     Task<Answer> ask(cubepi::HitlRequest request);
 
     std::shared_ptr<BuiltinCore> core_;
@@ -108,6 +125,7 @@ private:
     std::shared_ptr<RunningTurn> running_;  ///< of the caller; null if it has none
     std::shared_ptr<AgentsOfSession> agents_;
     cubepi::detail::SubagentPlace place_;
+    cubepi::detail::SubagentPlace budget_;  ///< of the user's prompt
     AgentTurnPlan plan_;
     SubagentResult result_;
     cubepi::detail::SubagentMeter meter_;
@@ -130,13 +148,15 @@ Subagent::Subagent(std::shared_ptr<BuiltinCore> core, const TurnState& parent,
       running_(parent_.service<RunningTurn>()),
       agents_(core_->agents(session_id)),
       place_(agents_->owner->shared, cubepi::AgentLimits()),
+      budget_(agents_->prompt, share_of(*agents_)),
       meter_(result_, task_) {
     result_.agent_id = "subagent:" + caller.tool_call_id().str();
     plan_.is_subagent = true;
     plan_.in_background = task_ != nullptr;
+    if (task_ && running_) plan_.asks_in = running_->results_message;
     plan_.name = args_.name.value_or("");
     plan_.call_key = call_key_.empty() ? core_->runtime().ids->next() : call_key_;
-    plan_.max_spend = place_.limits().max_spend;
+    plan_.max_spend = budget_.limits().max_spend;
     // A comma command calls the tool without a run.
     if (!caller.run().run_id.empty()) plan_.parent = cubepi::detail::origin_of(caller, task_.get());
     plan_.on_event = [this](cubepi::AgentEvent event, std::shared_ptr<const cubepi::Model> model) {
@@ -328,7 +348,7 @@ Task<SubagentResult> Subagent::run() {
     Task<> working = work();
     if (task_) working = cubepi::cancel_on(task_->stop.get_token(), std::move(working));
     cubepi::Outcome<> ended = co_await cubepi::outcome_of(std::move(working));
-    place_.spend(result_);
+    budget_.spend(result_);
     if (!ended.ok() && !(ended.cancelled() && task_)) ended.rethrow();
     if (ended.cancelled()) {
         result_.outcome = cubepi::RunOutcome::aborted;
@@ -336,7 +356,19 @@ Task<SubagentResult> Subagent::run() {
     } else if (!result_.error.empty()) {
         result_.outcome = cubepi::RunOutcome::failed;
     }
+    if (task_) co_await shorten();
     co_return std::move(result_);
+}
+
+/// In the foreground the agent shortens the result of the call.
+Task<> Subagent::shorten() {
+    std::shared_ptr<cubepi::SpillSink> spill;
+    if (core_->options().with_tools || core_->options().shell.spill)
+        spill = core_->spill(core_->workspace_of(parent_));
+    const std::size_t limit = cubepi::SubagentOptions().max_result_chars;
+    Task<std::string> shortening = cubepi::detail::limited_result(
+        core_->framework().runtime(), std::move(spill), call_key_, limit, std::move(result_.text));
+    result_.text = co_await std::move(shortening);
 }
 
 Task<SubagentResult> run_owned(std::unique_ptr<Subagent> agent) { co_return co_await agent->run(); }
@@ -390,6 +422,61 @@ Task<AgentToolResult> call_subagent(std::shared_ptr<BuiltinCore> core, TurnState
 
 }  // namespace
 
+AgentsOfSession::AgentsOfSession(const cubepi::SubagentLimits& chosen,
+                                 std::function<void(const cubepi::SubagentTask&)> on_end)
+    : limits(chosen),
+      owner(std::make_shared<cubepi::detail::SubagentOwner>(
+          std::make_shared<cubepi::detail::SubagentTasks>(of_session(chosen), std::move(on_end)))),
+      middleware(owner) {
+    begin_prompt();
+}
+
+void AgentsOfSession::begin_prompt() {
+    cubepi::SubagentLimits of_prompt = limits;
+    of_prompt.max_running = 0;
+    prompt = std::make_shared<cubepi::detail::SubagentCounts>(of_prompt);
+}
+
+std::vector<cubepi::HitlRequest> AgentsOfSession::take_new_questions() {
+    std::vector<cubepi::HitlRequest> found = questions->pending();
+    std::set<std::string> open;
+    for (const cubepi::HitlRequest& one : found) open.insert(one.request_id);
+    std::erase_if(found,
+                  [&](const auto& one) { return shown_questions_.contains(one.request_id); });
+    // Those that are over are forgotten.
+    shown_questions_ = std::move(open);
+    return found;
+}
+
+bool AgentsOfSession::has_new_questions() const {
+    const std::vector<cubepi::HitlRequest> open = questions->pending();
+    return std::any_of(open.begin(), open.end(), [this](const auto& one) {
+        return !shown_questions_.contains(one.request_id);
+    });
+}
+
+Task<Json> TaskQuestionChannel::request(cubepi::HitlPayload payload, cubepi::HitlOptions options) {
+    options.extra[asker_key] = parts_.asker;
+    if (!options.timeout && parts_.timeout.count() > 0) options.timeout = parts_.timeout;
+    // The turn begins after this coroutine has suspended, when the question is open.
+    parts_.before();
+    Task<Json> waiting = parts_.to->request(std::move(payload), std::move(options));
+    cubepi::Outcome<Json> answer = co_await cubepi::outcome_of(std::move(waiting));
+    parts_.after();
+    co_return std::move(answer).value();
+}
+
+Task<> TaskQuestionChannel::answer(std::string question_id, Json value,
+                                   cubepi::AnswerOrigin origin) {
+    return parts_.to->answer(std::move(question_id), std::move(value), std::move(origin));
+}
+
+Task<> TaskQuestionChannel::cancel(std::string question_id, std::string reason) {
+    return parts_.to->cancel(std::move(question_id), std::move(reason));
+}
+
+bool has_results_message(const Envelope& message) { return message.rest.contains(results_key); }
+
 bool is_results_message(const Envelope& message) {
     return message.rest.contains(results_key) && message.content_text() == results_text;
 }
@@ -402,6 +489,7 @@ Envelope results_message(const Envelope& message, const std::string& session_id)
     made.output_channel = message.output_channel;
     made.context = message.context;
     made.context.erase(date_key);
+    made.context.erase(redelivered_key);
     made.is_active = true;
     made.from_operator = false;
     made.rest[results_key] = true;

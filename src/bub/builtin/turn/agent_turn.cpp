@@ -5,7 +5,6 @@
 #include <utility>
 
 #include <bub/builtin/tools/session_files.hpp>
-#include <bub/builtin/tools/subagent_tool.hpp>
 #include <bub/builtin/tools/tool_names.hpp>
 #include <bub/builtin/turn/earlier_turn.hpp>
 #include <bub/tape/prompt_context.hpp>
@@ -187,6 +186,8 @@ Task<> AgentTurn::begin() {
     state_.replace(std::make_shared<Tape>(*tape_));
     state_.mark_recorded();
     co_await recognize_answer();
+    if (plan_.answer) co_await answer_task();
+    if (over_) co_return;
     if (plan_.answer) {
         co_await continue_answered_run();
     } else if (!plan_.input_id.empty()) {
@@ -386,6 +387,9 @@ Task<> AgentTurn::start_agent() {
         // A memory set by `configure` is that of the parent conversation.
         options.checkpointer = memory;
         options.thread_id = thread_id;
+        std::size_t& turns = options.limits.max_turns;
+        const std::size_t most = chosen.max_subagent_steps;
+        if (most > 0 && (turns == 0 || most < turns)) turns = most;
         double& limit = options.limits.max_spend;
         if (plan_.max_spend > 0 && (limit <= 0 || plan_.max_spend < limit)) limit = plan_.max_spend;
     }
@@ -419,58 +423,24 @@ Task<> AgentTurn::start_agent() {
     }
     agent_->subscribe([this](const cubepi::AgentEvent& event) { return on_agent_event(event); });
     if (chosen.on_agent && !plan_.is_subagent) chosen.on_agent(agent_, occasion);
-    cubepi::Message message = user_message_of(prompt_);
-    // A run that continues has its prompt.
-    const bool is_new = !plan_.is_subagent && !plan_.receives_results && !plan_.answer;
-    if (is_new && run_id_.empty()) {
-        const std::string refused = co_await submit(message);
-        if (!refused.empty()) co_return say_and_end(refused);
-    }
-    if (!message_id_.empty()) message = std::move(message).with_id(message_id_);
+    cubepi::MessageList inputs;
     if (plan_.receives_results) {
-        // A run that waits receives the results when it continues.
-        const std::vector<cubepi::HitlRequest> open = co_await open_questions();
-        if (!open.empty() || !take_results(message)) co_return end_silently();
+        inputs = co_await open_results();
+        if (inputs.empty()) co_return end_silently();
+    } else {
+        cubepi::Message message = user_message_of(prompt_);
+        // A run that continues has its prompt.
+        const bool is_new = !plan_.is_subagent && !plan_.answer && run_id_.empty();
+        if (is_new) {
+            const std::string refused = co_await submit(message);
+            if (!refused.empty()) co_return say_and_end(refused);
+        }
+        if (!message_id_.empty()) message = std::move(message).with_id(message_id_);
+        inputs.push_back(std::move(message));
     }
     cubepi::PromptOptions how = run_options(run_id_);
     if (has_form) request_form(how, *chosen.answer_form);
-    co_await start_run(std::move(message), std::move(how));
-    if (over_) co_return;
-    for (cubepi::Message& one : std::exchange(more_results_, {})) agent_->steer(std::move(one));
-}
-
-/// Returns true if the session may have sub-agents in the background.
-bool AgentTurn::has_tasks() const {
-    return !plan_.is_subagent && core_->options().subagents.max_background != 0 &&
-           !is_temporary(plan_.session_id);
-}
-
-/// Adds the sub-agents in the background, whose results this run receives.
-void AgentTurn::add_tasks(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools) {
-    const std::shared_ptr<AgentsOfSession> agents = core_->agents(plan_.session_id);
-    tools.push_back(cubepi::detail::subagent_tasks_tool(agents->owner->shared));
-    options.middleware.emplace_back(agents->middleware);
-    const auto running = state_.service<RunningTurn>();
-    if (running && plan_.message)
-        running->results_message = results_message(*plan_.message, plan_.session_id);
-}
-
-/// Replaces the message by the results of sub-agents that no run has received; returns false if there are none.
-bool AgentTurn::take_results(cubepi::Message& message) {
-    cubepi::MessageList results;
-    if (has_tasks()) results = core_->agents(plan_.session_id)->middleware.take_results();
-    if (results.empty()) return false;
-    message = results.front();
-    prompt_ = Prompt(message.text());
-    for (std::size_t i = 1; i < results.size(); ++i) more_results_.push_back(results[i]);
-    return true;
-}
-
-/// Ends a turn that has nothing to do.
-void AgentTurn::end_silently() {
-    state_.mark_silent();
-    status_ = TurnStatus::ok;
-    over_ = true;
+    co_await start_run(std::move(inputs), std::move(how));
 }
 
 /// Adds the to-do list and the goal of the session.

@@ -46,6 +46,8 @@ struct AgentTurnPlan {
     std::string call_key = {};
     /// Of a subagent: it outlives the turn that has started it.
     bool in_background = false;
+    /// Of a subagent in the background: the message whose turn shows its questions (results_message()); absent: none does.
+    std::optional<Envelope> asks_in = {};
     /// Of a subagent: the origin of its runs; absent if a comma command has started it.
     std::optional<cubepi::PromptOptions> parent = {};
     /// Of a subagent: its share of the money, USD. Zero: no limit.
@@ -104,10 +106,13 @@ private:
     Task<> remember(cubepi::AgentOptions& options);
     std::vector<cubepi::AgentTool> tools(const std::filesystem::path& directory);
     void add_plans(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools);
-    void add_tasks(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools);
+    // Sub-agents in the background (agent_turn_tasks.cpp).
     bool has_tasks() const;
-    bool take_results(cubepi::Message& message);
+    void add_tasks(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools);
+    Task<cubepi::MessageList> open_results();
     void end_silently();
+    std::shared_ptr<cubepi::HitlChannel> task_channel() const;
+    Task<> answer_task();
     Task<std::string> system_prompt();
     Task<std::string> submit(cubepi::Message& message);
     Task<> finish();
@@ -117,7 +122,7 @@ private:
     cubepi::ApprovalPolicy approval_policy(const JsonObject& asker) const;
     void add_questions(cubepi::AgentOptions& options);
     void ask_on(cubepi::AgentOptions& options, std::shared_ptr<cubepi::HitlChannel> parent) const;
-    Task<> start_run(cubepi::Message message, cubepi::PromptOptions how);
+    Task<> start_run(cubepi::MessageList inputs, cubepi::PromptOptions how);
     Task<> give_answer(cubepi::Message message, cubepi::PromptOptions how);
     Task<> continue_answered_run();
     bool continue_answer(const std::vector<cubepi::HitlRequest>& open, cubepi::Message message,
@@ -169,12 +174,11 @@ private:
     bool is_stale_ = false;  ///< another process has answered the question of this turn
     std::optional<TapeEntry> given_;  ///< the record of an answer, until it is on the tape
     std::deque<StreamEvent> events_;
-    std::vector<cubepi::Message> more_results_;  ///< of sub-agents, which follow the prompt
-    std::string message_id_;                     ///< empty: generate one
-    cubepi::Message message_;                    ///< the prompt of the current run
-    std::string run_id_;        ///< of the run that this turn continues; empty: none
-    cubepi::MessageList made_;  ///< by a turn that inherits
-    JsonObject inherited_;      ///< the state of the conversation that it inherits
+    std::string message_id_;      ///< empty: generate one
+    cubepi::MessageList inputs_;  ///< the prompts of the current run
+    std::string run_id_;          ///< of the run that this turn continues; empty: none
+    cubepi::MessageList made_;    ///< by a turn that inherits
+    JsonObject inherited_;        ///< the state of the conversation that it inherits
     std::optional<cubepi::GoalState> ended_goal_;  ///< that was achieved or given up in the run
     TurnStatus status_ = TurnStatus::cancelled;
     bool begun_ = false;
@@ -185,6 +189,9 @@ private:
     bool has_text_ = false;    ///< an earlier step produced text
     bool step_has_text_ = false;
 };
+
+/// Returns why the sender of a message may not answer.
+std::string not_allowed_text(const cubepi::HitlRequest& request);
 
 /// The turn to which a tool belongs, as a service of its TurnState.
 struct RunningTurn {

@@ -85,19 +85,19 @@ Envelope message_from(const JsonObject& origin) {
     return message;
 }
 
-std::string not_allowed(const cubepi::HitlRequest& request) {
-    return std::holds_alternative<cubepi::ApproveRequest>(request.payload)
-               ? "You may not answer this question: only an operator may."
-               : "You may not answer this question: only an operator, or the user who was asked, "
-                 "may.";
-}
-
 cubepi::ApprovalPolicy policy_of(SenderRules rules) {
     return [rules = std::make_shared<const SenderRules>(std::move(rules))](
                const cubepi::BeforeToolCallContext& call) { return decide(rules, call); };
 }
 
 }  // namespace
+
+std::string not_allowed_text(const cubepi::HitlRequest& request) {
+    return std::holds_alternative<cubepi::ApproveRequest>(request.payload)
+               ? "You may not answer this question: only an operator may."
+               : "You may not answer this question: only an operator, or the user who was asked, "
+                 "may.";
+}
 
 bool AgentTurn::asks_user() const {
     return core_->options().questions && !plan_.inherits && !is_temporary(plan_.session_id) &&
@@ -118,7 +118,7 @@ cubepi::ApprovalPolicy AgentTurn::approval_policy(const JsonObject& asker) const
 void AgentTurn::ask_on(cubepi::AgentOptions& options,
                        std::shared_ptr<cubepi::HitlChannel> parent) const {
     std::shared_ptr<cubepi::HitlChannel> to = parent;
-    if (plan_.in_background) to = core_->options().background_channel;
+    if (plan_.in_background) to = task_channel();
     cubepi::detail::AskingAgent asking{std::move(parent), plan_.name, plan_.call_key,
                                        core_->framework().runtime()};
     options.channel = cubepi::detail::forwarding_channel(std::move(to), std::move(asking));
@@ -194,19 +194,22 @@ void AgentTurn::say_and_end(std::string text) {
 }
 
 /// Starts the run of this turn: an answer continues the suspended one.
-Task<> AgentTurn::start_run(cubepi::Message message, cubepi::PromptOptions how) {
+Task<> AgentTurn::start_run(cubepi::MessageList inputs, cubepi::PromptOptions how) {
     if (closes_run_) co_await close_expired();
     if (!asks_user()) {
-        message_ = message;
-        run_.emplace(agent_->start(std::move(message), std::move(how)));
+        inputs_ = inputs;
+        run_.emplace(agent_->start(std::move(inputs), std::move(how)));
         co_return;
     }
-    if (plan_.answer) co_return co_await give_answer(std::move(message), std::move(how));
+    if (plan_.answer) {
+        cubepi::Message message = inputs.front();
+        co_return co_await give_answer(std::move(message), std::move(how));
+    }
     const std::vector<cubepi::HitlRequest> open = co_await agent_->load_pending_hitl_requests();
     // A message that is on the tape already is the one whose run waits: its turn was killed, and ends with the questions.
     if (open.empty() || !run_id_.empty()) {
-        message_ = message;
-        run_.emplace(agent_->start(std::move(message), std::move(how)));
+        inputs_ = inputs;
+        run_.emplace(agent_->start(std::move(inputs), std::move(how)));
         co_return;
     }
     end_suspended(open, true);
@@ -234,7 +237,7 @@ Task<std::optional<cubepi::AgentEvent>> AgentTurn::next_event() {
         refuse_answer(std::move(problem), false);
         co_return std::nullopt;
     }
-    (void)agent_->follow_up(std::move(message_));
+    (void)agent_->follow_up(std::move(inputs_));
     run_.emplace(agent_->start_resume(run_options("")));
     co_return co_await run_->next();
 }
@@ -342,7 +345,7 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
     bool stale = false;
     try {
         const cubepi::HitlRequest& request = find_question(open, given.question);
-        if (!may_answer(request)) co_return refuse_answer(not_allowed(request), true);
+        if (!may_answer(request)) co_return refuse_answer(not_allowed_text(request), true);
         co_await require_new_name(given.question, request);
         if (given.action == AnswerAction::abandon) co_return co_await withdraw(open);
         Json value = cubepi::check_answer(request, answer_value(given, request));

@@ -443,7 +443,7 @@ void Recovery::resubmit(std::vector<StoredInbound> inbounds) {
         const std::shared_ptr<Channel> channel = channels_.find(message.channel);
         message.receipts.assign(1, inbound.id);
         restore(*channel, message);
-        message.context["redelivered"] = true;
+        message.context[redelivered_key] = true;
         const std::string chat = lane_key(message);
         const bool merges = channel->needs_debounce() && is_prompt(message);
         const auto last = last_of_chat.find(chat);

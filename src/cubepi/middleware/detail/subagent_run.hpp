@@ -3,12 +3,14 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <cubepi/core/event_signal.hpp>
 #include <cubepi/middleware/subagents.hpp>
 
 namespace cubepi::detail {
@@ -76,7 +78,8 @@ struct SubagentTasks : SubagentCounts {
     const std::function<void(const SubagentTask&)> on_task_end;
     std::size_t running_in_background = 0;
     std::vector<std::shared_ptr<BackgroundTask>> tasks = {};
-    bool closed = false;  ///< the owner is gone: callbacks of the host are not called
+    AsyncEvent task_ended;  ///< pulsed when one in the background has ended
+    bool closed = false;    ///< the owner is gone: callbacks of the host are not called
 };
 
 /// With the types of a middleware.
@@ -98,6 +101,7 @@ struct SubagentOwner {
 
     const std::shared_ptr<SubagentTasks> shared;
     std::unique_ptr<BackgroundScope> scope = {};  ///< null until the first one starts
+    std::optional<Executor> executor = {};        ///< of the scope
 };
 
 /// A place among the sub-agents, and its share of their money. Throws Error(limit) if a limit has been reached.
@@ -164,6 +168,19 @@ AgentTool subagent_tasks_tool(std::shared_ptr<SubagentTasks> shared);
 AgentToolResult start_subagent_task(SubagentOwner& owner, Executor executor,
                                     std::shared_ptr<BackgroundTask> task, const ToolContext& caller,
                                     const std::function<Task<SubagentResult>()>& make);
+
+/// Returns the results that the history of a thread does not have, as prompts of its next run; they count as delivered when a run has
+/// them in its history. `extra`: the state of the thread, whose record names the tasks of an earlier process.
+MessageList open_results(SubagentTasks& shared, const JsonObject& extra,
+                         const MessageList& messages, const std::string& thread_id);
+/// Returns the last result of the history, with which a run can be continued (D42), if it is the prompt of a run that was interrupted.
+std::optional<Message> unanswered_result(const MessageList& messages);
+
+/// Returns the text of a result in the background, shortened like that of a tool (D24): no call has it as its result. `limit`: Unicode
+/// code points; 0: none. `key`: of the call.
+Task<std::string> limited_result(std::shared_ptr<const Runtime> runtime,
+                                 std::shared_ptr<SpillSink> spill, std::string key,
+                                 std::size_t limit, std::string text);
 
 /// Returns how much a sub-agent has done, for those who show it; see is_subagent_task_result().
 JsonObject work_json(const SubagentResult& result);

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <cubepi/core/json.hpp>
+#include <cubepi/core/message.hpp>
+#include <cubepi/middleware/subagents.hpp>
+
+#include "terminal_stream.hpp"
+
+namespace cubepi::app {
+
+// Texts about sub-agents, for the views of a conversation.
+
+/// The work of a sub-agent, as the details of its call or its message report it.
+struct SubagentWork {
+    std::int64_t turns = 0;  ///< calls of its model
+    std::int64_t tokens_in = 0;
+    std::int64_t tokens_out = 0;
+    std::optional<double> cost = {};  ///< USD; absent: unknown
+};
+
+/// Reads the member `subagent` of a JSON object; nothing if there is none.
+std::optional<SubagentWork> subagent_work(const Json& reported);
+/// Returns the work that a message of a conversation reports: the result of a call, or a result in the background.
+std::optional<SubagentWork> subagent_work(const Message& message);
+SubagentWork work_of(const SubagentResult& result);
+
+/// "3 turns, $0.0210"
+std::string work_text(const SubagentWork& work);
+
+/// Returns a line of at most `columns` for each sub-agent that runs in the background.
+std::vector<TerminalText> task_lines(const std::vector<SubagentTask>& tasks, const Style& style,
+                                     std::size_t columns);
+
+}  // namespace cubepi::app

@@ -1,0 +1,178 @@
+// Questions of sub-agents in the background, where turns do not wait for answers (D128): who may answer, and what an answer reaches.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include <bub/builtin/background_agents_test_support.hpp>
+#include <bub/questions.hpp>
+
+namespace bub {
+namespace {
+
+class BackgroundQuestions : public test::AgentsInBackground {
+protected:
+    BackgroundQuestions() {
+        released = true;
+        child_calls = "write";
+        options.questions.emplace();
+        options.questions->rules = [](const Envelope&) {
+            SenderRules rules;
+            rules.allow.allow(cubepi::ApprovalRule::parse("subagent: *"));
+            return rules;
+        };
+        options.questions->may_answer = [](const Envelope& message, const cubepi::HitlRequest&) {
+            return sender_of(message) == "boss";
+        };
+    }
+
+    Task<TurnResult> turn_of(std::string user, std::string text) {
+        Envelope inbound = Envelope(std::move(text)).on("telegram", "7");
+        inbound.context["sender_id"] = std::move(user);
+        inbound.session_id = "telegram:7";
+        return framework->process_inbound(std::move(inbound));
+    }
+    /// Starts the sub-agent, and runs the turn that shows its question.
+    Task<TurnResult> ask() {
+        (void)co_await turn_of("ann", "go");
+        while (delivered.empty()) co_await changed.wait();
+        Envelope message = delivered.front();
+        delivered.clear();
+        co_return co_await framework->process_inbound(std::move(message));
+    }
+    Task<> wait_for_end() {
+        while (delivered.empty()) co_await changed.wait();
+        Envelope message = delivered.front();
+        (void)co_await framework->process_inbound(std::move(message));
+    }
+    bool is_written() const { return std::filesystem::exists(root / "work" / "x"); }
+};
+
+/// The only output of the turn, which is a question.
+Envelope question_in(const TurnResult& turn) {
+    EXPECT_EQ(turn.outbounds.size(), 1u);
+    if (turn.outbounds.empty()) return Envelope("");
+    EXPECT_EQ(turn.outbounds[0].kind, envelope_kind::question);
+    EXPECT_EQ(turn.outbounds[0].chat_id, "7");
+    return turn.outbounds[0];
+}
+
+std::string name_in(const Envelope& question) {
+    const Json* const request = question.rest.if_contains(question_key);
+    return request ? std::string(request->at("request_id").as_string()) : std::string();
+}
+
+TEST_F(BackgroundQuestions, D128_Approver_AnswersInTheChat) {
+    start();
+    const auto script = [&]() -> Task<> {
+        const TurnResult asked = co_await ask();
+        const Envelope question = question_in(asked);
+        EXPECT_NE(question.content_text().find("sub-agent"), std::string::npos)
+            << question.content_text();
+        EXPECT_FALSE(is_written());
+        const TurnResult answered = co_await turn_of("boss", ",approve " + name_in(question));
+        EXPECT_EQ(answered.model_output, "The sub-agent has the answer.");
+        EXPECT_NE(answered.state.service<AcceptedAnswer>(), nullptr);
+        co_await wait_for_end();
+        EXPECT_TRUE(saw("completed"));
+    };
+    run(script());
+    EXPECT_TRUE(is_written());
+}
+
+TEST_F(BackgroundQuestions, B25_OtherUser_MayNotAnswer) {
+    start();
+    const auto script = [&]() -> Task<> {
+        const TurnResult asked = co_await ask();
+        const std::string name = name_in(question_in(asked));
+        for (const char* const command : {",approve ", ",deny ", ",abandon "}) {
+            const TurnResult refused = co_await turn_of("ann", command + name);
+            EXPECT_NE(refused.model_output.find("You may not answer"), std::string::npos)
+                << refused.model_output;
+        }
+        EXPECT_EQ(agents->list("telegram:7").at(0).state, cubepi::SubagentTaskState::running);
+        const TurnResult denied = co_await turn_of("boss", ",deny " + name + " no");
+        EXPECT_EQ(denied.model_output, "The sub-agent has the answer.");
+        co_await wait_for_end();
+    };
+    run(script());
+    EXPECT_FALSE(is_written());
+}
+
+TEST_F(BackgroundQuestions, D83_IdOfTheEndpoint_NamesNoQuestion) {
+    start();
+    const auto script = [&]() -> Task<> {
+        const TurnResult asked = co_await ask();
+        (void)question_in(asked);
+        const TurnResult wrong = co_await turn_of("boss", ",approve w1");
+        EXPECT_EQ(wrong.model_output.find("has the answer"), std::string::npos)
+            << wrong.model_output;
+        EXPECT_EQ(agents->list("telegram:7").at(0).state, cubepi::SubagentTaskState::running);
+    };
+    run(script());
+    EXPECT_FALSE(is_written());
+}
+
+TEST_F(BackgroundQuestions, D128_OtherSession_CannotAnswer) {
+    start();
+    const auto script = [&]() -> Task<> {
+        const TurnResult asked = co_await ask();
+        Envelope other = Envelope(",approve " + name_in(question_in(asked))).on("telegram", "8");
+        other.context["sender_id"] = "boss";
+        const TurnResult wrong = co_await framework->process_inbound(std::move(other));
+        EXPECT_EQ(wrong.model_output.find("has the answer"), std::string::npos)
+            << wrong.model_output;
+    };
+    run(script());
+    EXPECT_FALSE(is_written());
+}
+
+TEST_F(BackgroundQuestions, D128_Question_IsShownOnceInItsChat) {
+    start();
+    const auto script = [&]() -> Task<> {
+        const TurnResult asked = co_await ask();
+        const Envelope question = question_in(asked);
+        const TurnResult other = co_await turn_of("ann", "hello");
+        EXPECT_EQ(other.outbounds.size(), 1u);
+        EXPECT_EQ(other.outbounds.at(0).kind, envelope_kind::normal);
+        const TurnResult withdrawn = co_await turn_of("boss", ",abandon " + name_in(question));
+        EXPECT_EQ(withdrawn.model_output, "The sub-agent has the answer.");
+        co_await wait_for_end();
+        EXPECT_TRUE(saw("withdrawn by the user"));
+    };
+    run(script());
+    EXPECT_FALSE(is_written());
+}
+
+TEST_F(BackgroundQuestions, D128_CancelledTask_HasNoQuestion) {
+    start();
+    const auto script = [&]() -> Task<> {
+        const TurnResult asked = co_await ask();
+        const std::string name = name_in(question_in(asked));
+        EXPECT_TRUE(agents->cancel("telegram:7", agents->list("telegram:7").at(0).id));
+        co_await wait_for_end();
+        const TurnResult late = co_await turn_of("boss", ",approve " + name);
+        EXPECT_EQ(late.model_output.find("has the answer"), std::string::npos) << late.model_output;
+    };
+    run(script());
+    EXPECT_FALSE(is_written());
+}
+
+TEST_F(BackgroundQuestions, D85_NoHostForQuestions_RefusesTheCall) {
+    options.deliver_results = nullptr;
+    options.on_tasks = [this](const std::string&) { changed.pulse(); };
+    start();
+    const auto script = [&]() -> Task<> {
+        (void)co_await turn_of("ann", "go");
+        while (agents->list("telegram:7").at(0).state == cubepi::SubagentTaskState::running)
+            co_await changed.wait();
+        EXPECT_TRUE(saw("a sub-agent in the background cannot ask the user"));
+    };
+    run(script());
+    EXPECT_FALSE(is_written());
+}
+
+}  // namespace
+}  // namespace bub

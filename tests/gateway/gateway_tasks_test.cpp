@@ -1,0 +1,226 @@
+// Sub-agents in the background of a gateway's sessions (D126 to D128): their results and their questions reach the chat, and a kill
+// repeats nothing.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cubepi/core/run.hpp>
+
+#include "../joints/task_model.hpp"
+#include "fake_bot_server.hpp"
+#include "gateway_process.hpp"
+
+namespace cubepi::gateway_tests {
+namespace {
+
+using bub::telegram::FakeBotApi;
+using bub::telegram::FakeMessage;
+using joint_tests::TaskModel;
+
+constexpr int clock_factor = 50;
+constexpr std::int64_t ann = 7;
+constexpr std::int64_t olga = 9;
+
+constexpr const char* allowed = "rules: [{allow: [\"subagent: *\"]}]";
+
+bool wrote(const GatewayHome& home) {
+    for (const auto& entry : std::filesystem::directory_iterator(home.workspaces())) {
+        if (std::filesystem::exists(entry.path() / "new.txt")) return true;
+    }
+    return false;
+}
+
+class GatewayTasks : public ::testing::Test {
+protected:
+    GatewayTasks() {
+        home.configure(std::string("{http: {listen: \"127.0.0.1:0\", operators: [olga]}, ") +
+                       allowed + "}");
+    }
+    static HttpReply post(std::uint16_t port, const std::string& text) {
+        return run(post_message(port, {{"session", "s1"}, {"text", text}, {"user", "ann"}}));
+    }
+    /// Waits until the session's messages have the text.
+    static std::string wait_for_text(std::uint16_t port, std::string_view text) {
+        for (;;) {
+            const HttpReply read = run(call_channel(port, "GET", "/v1/sessions/s1"));
+            if (read.body.find(text) != std::string::npos) return read.body;
+            EXPECT_EQ(read.status, 200) << read.body;
+            if (read.status != 200) return read.body;
+        }
+    }
+
+    GatewayHome home;
+    TaskModel model;
+};
+
+TEST_F(GatewayTasks, D127_ResultWithoutTurn_IsReportedInTheSession) {
+    model.hold("look");
+    GatewayProcess gateway(home, model.flags());
+    const std::uint16_t port = gateway.wait_until_running();
+    EXPECT_EQ(post(port, "background look").text(), "re: background look");
+    model.wait_for("look");
+    EXPECT_NE(post(port, "/tasks").text().find("helper): running"), std::string::npos);
+    model.release();
+    (void)wait_for_text(port, "re: re: look");
+    EXPECT_EQ(post(port, "/tasks").text(), "There are no tasks in the background.");
+    gateway.send(SIGTERM);
+    EXPECT_EQ(gateway.wait(), 0) << gateway.output();
+}
+
+TEST_F(GatewayTasks, D126_KilledWithTask_ReportsInterruptionOnce) {
+    model.hold("look");
+    {
+        GatewayProcess gateway(home, model.flags());
+        const std::uint16_t port = gateway.wait_until_running();
+        (void)post(port, "background look");
+        model.wait_for("look");
+        gateway.kill();
+    }
+    model.release();
+    GatewayProcess gateway(home, model.flags());
+    const std::uint16_t port = gateway.wait_until_running();
+    EXPECT_NE(post(port, "/tasks").text().find("helper): interrupted"), std::string::npos);
+    const HttpReply next = post(port, "and now?");
+    EXPECT_NE(next.body.find("it is not repeated"), std::string::npos) << next.body;
+    const HttpReply later = post(port, "and then?");
+    EXPECT_EQ(later.body.find("it is not repeated"), std::string::npos) << later.body;
+    EXPECT_EQ(model.count("look"), 1u);
+}
+
+TEST_F(GatewayTasks, D127_KilledBeforeTheReport_ContinuesIt) {
+    model.hold("re: look");
+    {
+        GatewayProcess gateway(home, model.flags());
+        const std::uint16_t port = gateway.wait_until_running();
+        (void)post(port, "background look");
+        model.wait_for("re: look");
+        gateway.kill();
+    }
+    model.release();
+    GatewayProcess gateway(home, model.flags());
+    const std::uint16_t port = gateway.wait_until_running();
+    (void)wait_for_text(port, "re: re: look");
+    EXPECT_EQ(model.count("look"), 1u);
+    EXPECT_EQ(model.count("re: look"), 2u);
+}
+
+TEST_F(GatewayTasks, D128_QuestionOfTask_IsAnsweredOverHttp) {
+    GatewayProcess gateway(home, model.flags());
+    const std::uint16_t port = gateway.wait_until_running();
+    (void)post(port, "background write new.txt");
+    const JsonObject session =
+        boost::json::parse(wait_for_text(port, "\"request_id\"")).as_object();
+    const Json question = session.at("questions").at(0);
+    EXPECT_EQ(question.at("agent_path"), JsonArray{"helper"});
+    const std::string name(question.at("request_id").as_string());
+    EXPECT_NE(run_command(home, {"inbox", "--gateway"}).output.find(name), std::string::npos);
+    const auto answer = [&](const char* user, std::string to) {
+        return run(post_message(port, {{"session", "s1"},
+                                       {"user", user},
+                                       {"answer_to", std::move(to)},
+                                       {"answer", {{"decision", "approve"}}}}));
+    };
+    const HttpReply refused = answer("ann", name);
+    EXPECT_EQ(refused.json().at("ok"), false) << refused.body;
+    // The id of the endpoint's call names nothing.
+    EXPECT_EQ(answer("olga", "call_0").json().at("ok"), false);
+    EXPECT_FALSE(wrote(home));
+    EXPECT_EQ(answer("olga", name).json().at("ok"), true);
+    (void)wait_for_text(port, "re: re: write new.txt");
+    EXPECT_TRUE(wrote(home));
+    EXPECT_EQ(run_command(home, {"inbox", "--gateway"}).output.find(name), std::string::npos);
+}
+
+TEST_F(GatewayTasks, D128_QuestionOfTask_IsAnsweredFromInbox) {
+    GatewayProcess gateway(home, model.flags());
+    const std::uint16_t port = gateway.wait_until_running();
+    (void)post(port, "background write new.txt");
+    const JsonObject session =
+        boost::json::parse(wait_for_text(port, "\"request_id\"")).as_object();
+    const std::string name(session.at("questions").at(0).at("request_id").as_string());
+    const CommandResult answered = run_command(home, {"inbox", "--gateway", "approve", name});
+    EXPECT_EQ(answered.status, 0) << answered.output;
+    (void)wait_for_text(port, "re: re: write new.txt");
+    EXPECT_TRUE(wrote(home));
+}
+
+TEST_F(GatewayTasks, D126_Drain_EndsTasks) {
+    model.hold("look");
+    GatewayProcess gateway(home, model.flags());
+    const std::uint16_t port = gateway.wait_until_running();
+    (void)post(port, "background look");
+    model.wait_for("look");
+    gateway.send(SIGTERM);
+    EXPECT_EQ(gateway.wait(), 0) << gateway.output();
+}
+
+class TelegramTasks : public ::testing::Test {
+protected:
+    TelegramTasks() {
+        home.configure("{telegram: {token: \"" + bot.token() + "\", api_url: \"" + bot.url() +
+                       "\", users: [7], operators: [9]}, " + allowed + "}");
+        bot.with_api([](FakeBotApi& api) {
+            for (const std::int64_t chat : {ann, olga}) api.add_chat(chat);
+        });
+        gateway = std::make_unique<GatewayProcess>(
+            home, model.flags(),
+            std::vector<std::string>{"CUBEPI_TEST_CLOCK=" + std::to_string(clock_factor)});
+        (void)gateway->wait_for("gateway.running");
+    }
+    void say(std::int64_t chat, std::string text) {
+        bot.with_api([&](FakeBotApi& api) {
+            JsonObject update;
+            update["message"] = api.message_of(chat, chat, std::move(text));
+            api.add_update(std::move(update));
+        });
+    }
+    /// Waits for a message of the bot whose text contains `text`.
+    FakeMessage wait_for(std::int64_t chat, std::string_view text) {
+        FakeMessage found;
+        bot.wait_until([&](const FakeBotApi& api) {
+            for (FakeMessage& message : api.messages(chat)) {
+                if (message.text.find(text) == std::string::npos) continue;
+                found = std::move(message);
+                return true;
+            }
+            return false;
+        });
+        return found;
+    }
+
+    GatewayHome home;
+    FakeBotServer bot{std::make_shared<ScaledClock>(clock_factor)};
+    TaskModel model;
+    std::unique_ptr<GatewayProcess> gateway;
+};
+
+TEST_F(TelegramTasks, D127_Result_ReachesTheChat) {
+    model.hold("look");
+    say(ann, "background look");
+    (void)wait_for(ann, "re: background look");
+    model.wait_for("look");
+    model.release();
+    (void)wait_for(ann, "re: re: look");
+}
+
+TEST_F(TelegramTasks, D128_QuestionOfTask_IsAnsweredByOperatorOnly) {
+    say(ann, "background write new.txt");
+    const FakeMessage question = wait_for(olga, "(approval)");
+    EXPECT_NE(question.text.find("helper"), std::string::npos) << question.text;
+    bot.with_api([&](FakeBotApi& api) { (void)api.press(ann, question.id, 0, 0); });
+    EXPECT_FALSE(wrote(home));
+    bot.with_api([&](FakeBotApi& api) { (void)api.press(olga, question.id, 0, 0); });
+    (void)wait_for(ann, "re: re: write new.txt");
+    EXPECT_TRUE(wrote(home));
+}
+
+}  // namespace
+}  // namespace cubepi::gateway_tests
