@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <initializer_list>
 #include <utility>
 
 #include <cubepi/hitl/confirm_tool_calls.hpp>
@@ -38,6 +37,7 @@ std::vector<cubepi::AgentTool> make_tools(const JsonObject& options, const Middl
 }
 
 cubepi::Middleware make_confirm(const JsonObject& form, const MiddlewareParts& parts) {
+    only_keys(form, "confirm", {"tools", "timeout_ms"});
     cubepi::ConfirmToolCallOptions options;
     if (form.contains("tools")) options.require_confirm = texts_or_none(form, "tools");
     if (form.contains("timeout_ms"))
@@ -45,17 +45,22 @@ cubepi::Middleware make_confirm(const JsonObject& form, const MiddlewareParts& p
     return cubepi::ConfirmToolCallMiddleware(parts.channel, std::move(options));
 }
 
-cubepi::Middleware make_todo_list(const JsonObject&, const MiddlewareParts&) {
+cubepi::Middleware make_todo_list(const JsonObject& form, const MiddlewareParts&) {
+    only_keys(form, "todo_list", {});
     return cubepi::TodoListMiddleware();
 }
 
 cubepi::Middleware make_goal(const JsonObject& form, const MiddlewareParts& parts) {
+    only_keys(form, "goal", {"max_evaluations"});
     cubepi::GoalOptions options{.evaluator = parts.helper};
     options.max_evaluations = static_cast<int>(number_or(form, "max_evaluations", 10));
     return cubepi::GoalMiddleware(std::move(options));
 }
 
 cubepi::Middleware make_compaction(const JsonObject& form, const MiddlewareParts& parts) {
+    only_keys(form, "compaction",
+              {"max_tokens_before_compact", "keep_tail_tokens", "min_compact_messages",
+               "prune_tool_outputs", "preserved_tools"});
     cubepi::CompactionOptions options;
     options.summary_model = parts.helper;
     options.max_tokens_before_compact = number_or(form, "max_tokens_before_compact", 0);
@@ -69,6 +74,7 @@ cubepi::Middleware make_compaction(const JsonObject& form, const MiddlewareParts
 }
 
 cubepi::Middleware make_result_limit(const JsonObject& form, const MiddlewareParts&) {
+    only_keys(form, "result_limit", {"max_chars", "exclude_tool_names"});
     cubepi::ToolResultLimitMiddleware limit;
     limit.max_chars = static_cast<std::size_t>(number_or(form, "max_chars", 20'000));
     limit.exclude_tool_names = texts_or_none(form, "exclude_tool_names");
@@ -76,6 +82,7 @@ cubepi::Middleware make_result_limit(const JsonObject& form, const MiddlewarePar
 }
 
 cubepi::Middleware make_subagent(const JsonObject& form, const MiddlewareParts& parts) {
+    only_keys(form, "subagent", {"types", "tools"});
     cubepi::SubagentOptions options;
     if (const Json* types = form.if_contains("types")) {
         for (const auto& [name, type] : as_object(*types, "types")) {
@@ -112,6 +119,7 @@ cubepi::DeferredToolGroup make_group(const Json& form, const MiddlewareParts& pa
 }
 
 cubepi::Middleware make_deferred_tools(const JsonObject& form, const MiddlewareParts& parts) {
+    only_keys(form, "deferred_tools", {"groups", "strategy"});
     std::vector<cubepi::DeferredToolGroup> groups;
     for (const Json& group : as_array(form.at("groups"), "groups"))
         groups.push_back(make_group(group, parts));
@@ -124,28 +132,14 @@ cubepi::Middleware make_deferred_tools(const JsonObject& form, const MiddlewareP
 
 struct Kind {
     std::string_view name;
-    std::initializer_list<std::string_view> options;
     cubepi::Middleware (*make)(const JsonObject& form, const MiddlewareParts& parts);
 };
 
-constexpr std::initializer_list<std::string_view> compaction_options = {
-    "max_tokens_before_compact", "keep_tail_tokens", "min_compact_messages", "prune_tool_outputs",
-    "preserved_tools"};
-constexpr std::initializer_list<std::string_view> confirm_options = {"tools", "timeout_ms"};
-constexpr std::initializer_list<std::string_view> deferred_options = {"groups", "strategy"};
-constexpr std::initializer_list<std::string_view> goal_options = {"max_evaluations"};
-constexpr std::initializer_list<std::string_view> limit_options = {"max_chars",
-                                                                   "exclude_tool_names"};
-constexpr std::initializer_list<std::string_view> subagent_options = {"types", "tools"};
-
 constexpr std::array kinds = {
-    Kind{"compaction", compaction_options, make_compaction},
-    Kind{"confirm", confirm_options, make_confirm},
-    Kind{"deferred_tools", deferred_options, make_deferred_tools},
-    Kind{"goal", goal_options, make_goal},
-    Kind{"result_limit", limit_options, make_result_limit},
-    Kind{"subagent", subagent_options, make_subagent},
-    Kind{"todo_list", {}, make_todo_list},
+    Kind{"compaction", make_compaction},         Kind{"confirm", make_confirm},
+    Kind{"deferred_tools", make_deferred_tools}, Kind{"goal", make_goal},
+    Kind{"result_limit", make_result_limit},     Kind{"subagent", make_subagent},
+    Kind{"todo_list", make_todo_list},
 };
 
 const Kind* find_kind(std::string_view name) {
@@ -157,11 +151,6 @@ const Kind* find_kind(std::string_view name) {
 }  // namespace
 
 bool is_product_middleware(std::string_view key) { return find_kind(key) != nullptr; }
-
-ProductSpec parse_product_middleware(std::string_view key, const JsonObject& options) {
-    only_keys(options, key, find_kind(key)->options);
-    return ProductSpec{std::string(key), options};
-}
 
 cubepi::Middleware make_product_middleware(const ProductSpec& spec, const MiddlewareParts& parts) {
     return find_kind(spec.kind)->make(spec.options, parts);

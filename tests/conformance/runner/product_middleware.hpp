@@ -23,9 +23,7 @@ struct MiddlewareParts {
 
 /// Returns true for a key that stands for the product's own middleware.
 bool is_product_middleware(std::string_view key);
-/// Throws BadFile for an unknown option.
-ProductSpec parse_product_middleware(std::string_view key, const JsonObject& options);
-/// Throws BadFile.
+/// Throws BadFile, also for an unknown option.
 cubepi::Middleware make_product_middleware(const ProductSpec& spec, const MiddlewareParts& parts);
 
 }  // namespace conformance

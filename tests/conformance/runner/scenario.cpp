@@ -71,7 +71,7 @@ MiddlewareSpec parse_middleware(const Json& form) {
     MiddlewareSpec spec;
     for (const auto& [key, value] : as_object(form, "middleware")) {
         if (is_product_middleware(key)) {
-            spec.products.push_back(parse_product_middleware(key, as_object(value, key)));
+            spec.products.push_back(ProductSpec{std::string(key), as_object(value, key)});
         } else {
             spec.hooks.push_back(parse_hook(key, value));
         }
