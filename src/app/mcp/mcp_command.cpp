@@ -163,7 +163,8 @@ int serve(bool allow_all) {
     auto workspace =
         std::make_shared<LocalWorkspace>(std::filesystem::current_path(), std::move(policy));
     ToolApproval::Options approval;
-    approval.allow_all = allow_all;
+    const ApprovalMode mode = allow_all ? ApprovalMode::all : ApprovalMode::ask;
+    approval.mode = std::make_shared<ApprovalMode>(mode);
     approval.write_target = [workspace](const std::string& path) {
         return workspace->write_target(path);
     };
