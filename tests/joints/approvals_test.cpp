@@ -261,6 +261,17 @@ TEST_F(Approvals, D131_SuspendedRun_TakesTheModeOfTheChat) {
     EXPECT_TRUE(exists("b.txt")) << "the mode of the chat applies to the rest of the run";
 }
 
+TEST_F(Approvals, D131_StoredRefusal_CountsMoreThanAMode) {
+    ModelServer server({answer_with(to_write("a.txt")), chat_answer("All done.")});
+    EXPECT_EQ(run_at(home, server, {"-s", "s1", "go"}).status, 7);
+    Terminal chat(home, {"chat", "-s", "s1", "--yes", "--provider", "openai", "--base-url",
+                         server.url(), "-m", "local"});
+    ASSERT_TRUE(chat.expect("creates a.txt")) << chat.shown();
+    ASSERT_TRUE(chat.answer("[e]dit >", "n")) << chat.shown();
+    ASSERT_TRUE(chat.expect_on_screen("All done.")) << chat.screen().text();
+    EXPECT_FALSE(exists("a.txt"));
+}
+
 /// A mode is not stored: what another process continues asks.
 TEST_F(Approvals, D131_ModeOfChat_EndsWithTheProcess) {
     ModelServer server({chat_answer("Hello."), answer_with(to_write("a.txt"))});

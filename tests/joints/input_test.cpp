@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,26 @@ TEST_F(Input, PastedName_IsNotAttached) {
     Terminal terminal(home, chat());
     const boost::json::value content = sent(terminal, "\x1b[200~read @notes.md\x1b[201~\r");
     EXPECT_EQ(std::string(content.as_string()).find("Grease"), std::string::npos) << content;
+}
+
+TEST_F(Input, NamePastedAfterTypedText_IsNotAttached) {
+    write_file(home.work() / "notes.md", "Grease the lamp.\n");
+    Terminal terminal(home, chat());
+    const boost::json::value content =
+        sent(terminal, "fix this: \x1b[200~see @notes.md\x1b[201~\r");
+    EXPECT_EQ(std::string(content.as_string()).find("Grease"), std::string::npos) << content;
+}
+
+TEST_F(Input, PastedCommands_ChangeNothing) {
+    Terminal terminal(home, chat());
+    ASSERT_TRUE(terminal.answer_on_screen("talks to", "\x1b[200~/later !touch made\x1b[201~\r"))
+        << terminal.shown();
+    ASSERT_TRUE(terminal.answer("[n]o >", "n")) << terminal.shown();
+    ASSERT_TRUE(terminal.expect_on_screen("Not run.")) << terminal.screen().text();
+    terminal.type("\x1b[200~/mode all\x1b[201~\r");
+    EXPECT_TRUE(terminal.expect_on_screen("pasted text does not change what tools may do"))
+        << terminal.screen().text();
+    EXPECT_FALSE(std::filesystem::exists(home.work() / "made"));
 }
 
 TEST_F(Input, LongPaste_IsFoldedAndSentWhole) {

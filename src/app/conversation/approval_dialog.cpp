@@ -128,7 +128,8 @@ std::string ApprovalDialog::title(const HitlRequest& request) {
 Task<std::optional<ApproveAnswer>> ApprovalDialog::ask(HitlRequest request) {
     Call call = call_of(request);
     // The user may have added the rule since the request was made, in the question about another call of the same answer.
-    if (call.decision.always && approval_.has_rule(*call.decision.always))
+    if (call.decision.always && approval_.has_rule(*call.decision.always) &&
+        !approval_.refuses_in_plan(call.tool))
         co_return ApproveAnswer();
     co_await prompter_.prepare();
     QuestionView view = view_of(call, style_, prompter_.size());
@@ -158,10 +159,16 @@ Task<std::optional<ApproveAnswer>> ApprovalDialog::ask(HitlRequest request) {
                 std::optional<ApproveAnswer> refused = co_await ask_reason(std::move(*chosen));
                 co_return refused;
             }
-            case 'a': co_await add_rule(*call.decision.always); co_return ApproveAnswer();
+            case 'a':
+                co_await add_rule(*call.decision.always);
+                if (!approval_.refuses_in_plan(call.tool)) co_return ApproveAnswer();
+                explain("The mode is plan now: change it with Shift-Tab, or answer n.");
+                break;
             case 'e': {
                 std::optional<JsonObject> edited = co_await edit(call, view);
-                if (edited) co_return ApproveAnswer::edit(std::move(*edited));
+                if (edited && !approval_.refuses_in_plan(call.tool))
+                    co_return ApproveAnswer::edit(std::move(*edited));
+                if (edited) explain("The mode is plan now: change it with Shift-Tab, or answer n.");
                 break;
             }
             case 'v': prompter_.say(view.next_page()); break;

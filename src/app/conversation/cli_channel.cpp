@@ -24,6 +24,11 @@ constexpr std::string_view later_key = "later";
 
 constexpr ChatAbilities abilities{.live = true, .trusted = true};
 
+bool changes_permissions(const ChatInput& input) {
+    return !input.text.empty() &&
+           (input.action == ChatAction::mode || input.action == ChatAction::permissions);
+}
+
 }  // namespace
 
 /// The lifespan of each message: reports the begin and the end of the turn that answers it.
@@ -105,7 +110,7 @@ Task<> CliChannel::listen() {
                 break;
             case ConsoleInput::Kind::line:
                 asked_to_leave_ = false;
-                co_await on_line(std::move(input.text), input.pasted);
+                co_await on_line(std::move(input));
                 break;
         }
     }
@@ -169,7 +174,8 @@ void CliChannel::on_interrupt() {
 
 Task<> CliChannel::abort_turn() { co_await parts_.abort(); }
 
-Task<> CliChannel::on_line(std::string text, bool pasted) {
+Task<> CliChannel::on_line(ConsoleInput line) {
+    std::string text = std::move(line.text);
     if (!is_utf8(text)) text = replace_broken_utf8(text);
     console_.remember(text);
     ChatInput input = read_chat_input(text, abilities);
@@ -177,8 +183,12 @@ Task<> CliChannel::on_line(std::string text, bool pasted) {
         case ChatInput::Kind::nothing: co_return;
         case ChatInput::Kind::refused: co_return view_.problem(input.text);
         case ChatInput::Kind::action:
+            if (line.pasted && changes_permissions(input))
+                co_return view_.problem("pasted text does not change what tools may do; type it");
             // An echo would interrupt the answer that is being shown.
             if (!running_ && input.action != ChatAction::quit) view_.echo(text);
+            if (input.action == ChatAction::later)
+                co_return enter_later(std::move(input.text), line);
             co_return co_await on_action(input.action, std::move(input.text));
         case ChatInput::Kind::prompt:
         case ChatInput::Kind::pipeline: break;
@@ -187,9 +197,10 @@ Task<> CliChannel::on_line(std::string text, bool pasted) {
     pending.later = input.kind == ChatInput::Kind::pipeline;
     pending.text = std::move(input.text);
     pending.typed = std::move(text);
-    pending.pasted = pasted;
+    pending.pasted = line.pasted;
+    pending.has_paste = line.has_paste;
     // Pasted text may be of others, who must not name files.
-    if (input.kind == ChatInput::Kind::prompt && !pasted) co_await attach_files_to(pending);
+    if (input.kind == ChatInput::Kind::prompt && !line.has_paste) co_await attach_files_to(pending);
     enter(std::move(pending));
 }
 
@@ -210,7 +221,6 @@ Task<> CliChannel::on_action(ChatAction action, std::string argument) {
     switch (action) {
         case ChatAction::quit: co_return parts_.leave();
         case ChatAction::details: co_return view_.toggle_details();
-        case ChatAction::later: co_return enter_later(std::move(argument));
         case ChatAction::stop:
             if (running_) on_interrupt();
             co_return;
@@ -219,6 +229,7 @@ Task<> CliChannel::on_action(ChatAction action, std::string argument) {
                 co_return view_.problem("an answer is in progress; stop it with Esc before /new");
             }
             break;
+        case ChatAction::later:
         case ChatAction::help:
         case ChatAction::status:
         case ChatAction::permissions:
@@ -231,7 +242,7 @@ Task<> CliChannel::on_action(ChatAction action, std::string argument) {
     co_await conversation_.perform(action, std::move(argument), abilities);
 }
 
-void CliChannel::enter_later(std::string argument) {
+void CliChannel::enter_later(std::string argument, const ConsoleInput& line) {
     ChatInput input = read_chat_input(argument, abilities);
     const bool is_command = input.kind == ChatInput::Kind::pipeline;
     if (!is_command && input.kind != ChatInput::Kind::prompt)
@@ -241,6 +252,8 @@ void CliChannel::enter_later(std::string argument) {
     pending.text = std::move(input.text);
     pending.typed = std::move(argument);
     pending.entered = "/later " + pending.typed;
+    pending.pasted = line.pasted;
+    pending.has_paste = line.has_paste;
     enter(std::move(pending));
 }
 
@@ -361,7 +374,8 @@ void CliChannel::on_accepted(const std::string& id) {
 
 void CliChannel::hand_back() {
     for (const Pending& one : std::exchange(pending_, {}))
-        console_.hand_back(one.entered.empty() ? one.typed : one.entered, one.pasted);
+        console_.hand_back(one.entered.empty() ? one.typed : one.entered, one.pasted,
+                           one.has_paste);
     show_waiting();
 }
 

@@ -64,6 +64,7 @@ private:
         std::vector<bub::MediaItem> media = {};
         std::string remark = {};  ///< the files that are attached; empty: none
         bool pasted = false;      ///< its beginning
+        bool has_paste = false;   ///< a part of it
         bool trusted = true;      ///< typed at the prompt, where comma commands are accepted (B11)
         bool later = false;
         bool echoed = false;
@@ -75,11 +76,11 @@ private:
     Task<> deliver(bub::Envelope message);
     Task<> abort_turn();
     void on_interrupt();
-    Task<> on_line(std::string text, bool pasted);
+    Task<> on_line(ConsoleInput line);
     Task<> attach_files_to(Pending& pending);
     void echo(const Pending& pending);
     Task<> on_action(ChatAction action, std::string argument);
-    void enter_later(std::string argument);
+    void enter_later(std::string argument, const ConsoleInput& line);
     void enter(Pending pending);
     void show(const bub::StreamEvent& event, const bub::Envelope& message);
     void on_turn_begun(const std::string& id, bool is_command);

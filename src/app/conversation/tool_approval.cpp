@@ -123,7 +123,11 @@ Task<ApprovalDecision> ToolApproval::decide(const BeforeToolCallContext& call) c
     RuleDecision decision = co_await apply_rules(call);
     if (mode() == ApprovalMode::plan && !runs_in_plan(call.tool))
         co_return Deny{std::string(refused_in_plan)};
-    if (decision.allowed || mode_allows(mode(), call.tool, decision)) co_return Approve();
+    // A run that another process has suspended begins with its calls. The answer to a question about one of them may be stored, and
+    // counts more than a mode (D131); it is found by asking.
+    const bool may_be_answered = options_.can_wait && !call.context.request;
+    if (decision.allowed) co_return Approve();
+    if (!may_be_answered && mode_allows(mode(), call.tool, decision)) co_return Approve();
     if (!decision.refusal.empty()) co_return Deny{std::move(decision.refusal)};
     if (!options_.can_wait && (!prompter_ || !prompter_->can_ask())) {
         co_return Deny{std::string("Refused: ") +

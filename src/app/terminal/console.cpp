@@ -158,7 +158,12 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     /// Ends a sequence or a paste that has begun if nothing follows.
     void watch_pending();
     void take(const std::vector<Key>& keys);
-    void push(ConsoleInput::Kind kind, std::string text = {}, bool pasted = false);
+    void push(ConsoleInput made);
+    void push(ConsoleInput::Kind kind) {
+        ConsoleInput made;
+        made.kind = kind;
+        push(std::move(made));
+    }
     void press(const Key& key, bool more_follows);
     void press_in_question(const Key& key);
     void press_choice(const Key& key);
@@ -468,16 +473,12 @@ void Console::State::take(const std::vector<Key>& keys) {
     draw_now();
 }
 
-void Console::State::push(ConsoleInput::Kind kind, std::string text, bool pasted) {
+void Console::State::push(ConsoleInput made) {
     if (use == ConsoleUse::question) {
-        if (kind == ConsoleInput::Kind::interrupt) kill(0, SIGINT);
-        if (kind == ConsoleInput::Kind::end && !questions.empty()) end_question();
+        if (made.kind == ConsoleInput::Kind::interrupt) kill(0, SIGINT);
+        if (made.kind == ConsoleInput::Kind::end && !questions.empty()) end_question();
         return;
     }
-    ConsoleInput made;
-    made.kind = kind;
-    made.text = std::move(text);
-    made.pasted = pasted;
     inputs.push_back(std::move(made));
     arrived.pulse();
 }
@@ -506,8 +507,11 @@ void Console::State::press(const Key& key, bool more_follows) {
     switch (prompt.press(key, more_follows)) {
         case Prompt::Outcome::none: return;
         case Prompt::Outcome::entered: {
-            const bool pasted = prompt.taken_was_pasted();
-            return push(ConsoleInput::Kind::line, prompt.take(), pasted);
+            ConsoleInput line;
+            line.pasted = prompt.taken_was_pasted();
+            line.has_paste = prompt.taken_has_paste();
+            line.text = prompt.take();
+            return push(std::move(line));
         }
         case Prompt::Outcome::end: return push(ConsoleInput::Kind::end);
         case Prompt::Outcome::escape:
@@ -762,8 +766,8 @@ void Console::set_commands(std::vector<Command> commands) {
     state_->prompt.set_commands(std::move(commands));
 }
 
-void Console::hand_back(const std::string& text, bool pasted) {
-    state_->prompt.hand_back(text, pasted);
+void Console::hand_back(const std::string& text, bool pasted, bool has_paste) {
+    state_->prompt.hand_back(text, pasted, has_paste);
     state_->schedule();
 }
 

@@ -30,7 +30,8 @@ struct ConsoleInput {
     };
     Kind kind = Kind::line;
     std::string text = {};
-    bool pasted = false;  ///< the beginning of `text` was pasted
+    bool pasted = false;     ///< the beginning of `text` was pasted
+    bool has_paste = false;  ///< a part of it was (Prompt::taken_has_paste())
 };
 
 /// The use of a console.
@@ -84,7 +85,7 @@ public:
     /// Sets the commands that Tab completes at the beginning of a line.
     void set_commands(std::vector<Command> commands);
     /// As Prompt::hand_back().
-    void hand_back(const std::string& text, bool pasted = false);
+    void hand_back(const std::string& text, bool pasted = false, bool has_paste = false);
     /// Writes an escape sequence that does not change the screen.
     void write_control(TerminalView sequence);
     void remember(const std::string& line);

@@ -236,6 +236,22 @@ TEST(PromptPaste, LongPaste_IsFoldedUntilEntered) {
     EXPECT_TRUE(prompt.taken_was_pasted());
 }
 
+TEST(PromptPaste, PasteAfterTypedText_IsNoted) {
+    Prompt prompt = empty_prompt();
+    Key typed = key(KeyCode::text);
+    typed.text = "see ";
+    (void)prompt.press(typed, false);
+    (void)prompt.press(key(KeyCode::enter), false);
+    (void)prompt.take();
+    EXPECT_FALSE(prompt.taken_has_paste());
+    (void)prompt.press(typed, false);
+    paste(prompt, "@file");
+    (void)prompt.press(key(KeyCode::enter), false);
+    EXPECT_EQ(prompt.take(), "see @file");
+    EXPECT_FALSE(prompt.taken_was_pasted());
+    EXPECT_TRUE(prompt.taken_has_paste());
+}
+
 TEST(PromptPaste, ShortPaste_IsShown) {
     Prompt prompt = empty_prompt();
     paste(prompt, "one\ntwo");

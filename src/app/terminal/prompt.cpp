@@ -230,7 +230,7 @@ Prompt::Outcome Prompt::edit(const Key& key, bool more_follows) {
         case KeyCode::enter:
             // A line end in the middle of a block is part of the pasted text.
             if (more_follows) {
-                pasted_ = true;
+                pasted_ = has_paste_ = true;
                 buffer_.insert("\n");
                 return Outcome::none;
             }
@@ -242,7 +242,7 @@ Prompt::Outcome Prompt::edit(const Key& key, bool more_follows) {
             return Outcome::none;
         case KeyCode::tab: complete(); return Outcome::none;
         case KeyCode::search:
-            searching_ = found_ = true;
+            searching_ = found_ = has_paste_ = true;
             before_search_ = buffer_.text();
             pattern_.clear();
             history_.rewind();
@@ -256,7 +256,10 @@ Prompt::Outcome Prompt::edit(const Key& key, bool more_follows) {
     const std::string* entry = nullptr;
     if (key.code == KeyCode::up) entry = history_.older(buffer_.text());
     if (key.code == KeyCode::down) entry = history_.newer();
-    if (entry) buffer_.set(*entry);
+    if (entry) {
+        has_paste_ = true;
+        buffer_.set(*entry);
+    }
     return Outcome::none;
 }
 
@@ -264,6 +267,7 @@ Prompt::Outcome Prompt::enter() {
     entered_ = unfolded(buffer_.text());
     folds_.clear();
     entered_pasted_ = std::exchange(pasted_, false);
+    entered_has_paste_ = std::exchange(has_paste_, false);
     buffer_.set({});
     history_.rewind();
     show_returned();
@@ -301,7 +305,8 @@ std::string Prompt::unfolded(const std::string& text) const {
 /// Text that is pasted after typed text does not change the kind of the line.
 void Prompt::note_paste(const Key& key) {
     const bool brings_back = key.code == KeyCode::undo || key.code == KeyCode::yank;
-    if (buffer_.empty() && !brings_back) pasted_ = false;
+    if (buffer_.empty() && !brings_back) pasted_ = has_paste_ = false;
+    if (key.code == KeyCode::paste || brings_back) has_paste_ = true;
     const std::string before = buffer_.text().substr(0, buffer_.cursor());
     if (key.code == KeyCode::paste && before.find_first_not_of(" \t\n") == std::string::npos)
         pasted_ = true;
@@ -348,8 +353,8 @@ bool Prompt::clear() {
     return true;
 }
 
-void Prompt::hand_back(std::string text, bool pasted) {
-    returned_.push_back({std::move(text), pasted});
+void Prompt::hand_back(std::string text, bool pasted, bool has_paste) {
+    returned_.push_back({std::move(text), pasted, has_paste});
     show_returned();
 }
 
@@ -358,6 +363,7 @@ void Prompt::show_returned() {
     const Returned next = std::move(returned_.front());
     returned_.pop_front();
     pasted_ = next.pasted;
+    has_paste_ = next.has_paste;
     buffer_.replace(next.text, next.text.size());
 }
 

@@ -79,10 +79,12 @@ public:
     std::string take();
     /// Returns whether the beginning of the text from take() was pasted, not typed.
     bool taken_was_pasted() const noexcept { return entered_pasted_; }
+    /// Returns whether a part of it was pasted, or came from the history, whose entries may have been.
+    bool taken_has_paste() const noexcept { return entered_has_paste_; }
     /// Drops the typed text; undo restores it. Returns false if there was none.
     bool clear();
     /// Returns an input that was not accepted. Each becomes the text of the empty prompt, one after the other in this order.
-    void hand_back(std::string text, bool pasted);
+    void hand_back(std::string text, bool pasted, bool has_paste);
     void remember(const std::string& line) { history_.add(line); }
     void set_commands(std::vector<Command> commands) { commands_ = std::move(commands); }
 
@@ -95,6 +97,7 @@ private:
     struct Returned {
         std::string text = {};
         bool pasted = false;
+        bool has_paste = false;
     };
 
     Outcome enter();
@@ -114,7 +117,9 @@ private:
     std::vector<Command> commands_;
     std::string entered_;
     bool pasted_ = false;  // the beginning of the text in the buffer
+    bool has_paste_ = false;
     bool entered_pasted_ = false;
+    bool entered_has_paste_ = false;
     std::map<std::string, std::string> folds_;  // "[pasted 12 lines]" in the buffer, and its text
     std::deque<Returned> returned_;
 

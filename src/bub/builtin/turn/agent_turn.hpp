@@ -214,6 +214,9 @@ struct TurnFinish {
     std::string problem = {};  ///< describes an answer that is not complete
 };
 
+/// Returns a message of this origin (asker_key), for the rules. Its sender is not an operator.
+Envelope message_from(const JsonObject& origin);
+
 /// Returns the part of a session's tape that its model receives.
 Task<TapeContext> agent_context(std::shared_ptr<BuiltinCore> core, std::string session_id,
                                 TurnState& state);

@@ -74,7 +74,13 @@ JsonObject origin_json(const Envelope& message) {
     return origin;
 }
 
-/// Returns a message of this origin, for the rules. Its sender is not an operator.
+cubepi::ApprovalPolicy policy_of(SenderRules rules) {
+    return [rules = std::make_shared<const SenderRules>(std::move(rules))](
+               const cubepi::BeforeToolCallContext& call) { return decide(rules, call); };
+}
+
+}  // namespace
+
 Envelope message_from(const JsonObject& origin) {
     Envelope message;
     message.channel = cubepi::detail::text_member(origin, "channel");
@@ -82,15 +88,10 @@ Envelope message_from(const JsonObject& origin) {
     message.from_operator = false;
     if (std::string user = cubepi::detail::text_member(origin, "user"); !user.empty())
         message.context["sender_id"] = std::move(user);
+    if (std::string name = cubepi::detail::text_member(origin, "name"); !name.empty())
+        message.context["sender"] = std::move(name);
     return message;
 }
-
-cubepi::ApprovalPolicy policy_of(SenderRules rules) {
-    return [rules = std::make_shared<const SenderRules>(std::move(rules))](
-               const cubepi::BeforeToolCallContext& call) { return decide(rules, call); };
-}
-
-}  // namespace
 
 std::string not_allowed_text(const cubepi::HitlRequest& request) {
     return std::holds_alternative<cubepi::ApproveRequest>(request.payload)

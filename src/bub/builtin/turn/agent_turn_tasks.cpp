@@ -42,8 +42,11 @@ void AgentTurn::add_tasks(cubepi::AgentOptions& options, std::vector<cubepi::Age
         options.middleware.emplace_back(WaitForTasks{agents->owner->shared});
     options.middleware.emplace_back(agents->middleware);
     const auto running = state_.service<RunningTurn>();
-    if (running && plan_.message)
-        running->results_message = results_message(*plan_.message, plan_.session_id);
+    if (!running || !plan_.message) return;
+    // The results belong to the user whose message has started the run, not to the one who has answered a question of it.
+    const bool has_asker = plan_.answer && asker_.contains("channel");
+    const Envelope from = has_asker ? message_from(asker_) : *plan_.message;
+    running->results_message = results_message(from, plan_.session_id);
 }
 
 /// Returns the channel of a sub-agent in the background, whose questions a turn of its session shows, and another one answers (D128);

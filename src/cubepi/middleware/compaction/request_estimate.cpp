@@ -95,8 +95,8 @@ void RequestEstimate::count(const Message& message, std::size_t index, std::size
         const std::int64_t input = usage.input_tokens.value_or(0);
         const std::int64_t written = usage.cache_write_tokens.value_or(0);
         // CubePi's scripted model counts tokens that it writes to its cache as input, too.
-        const std::int64_t prompt = usage.cache_read_tokens.value_or(0) +
-                                    (input == written ? input : input + written);
+        const std::int64_t prompt =
+            usage.cache_read_tokens.value_or(0) + (input == written ? input : input + written);
         if (prompt > 0) {
             note_call(prompt, answer->model_id, reported_at_ >= alike_from);
             reported_at_ = index;
