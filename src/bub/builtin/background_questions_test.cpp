@@ -101,6 +101,23 @@ TEST_F(BackgroundQuestions, B25_OtherUser_MayNotAnswer) {
     EXPECT_FALSE(is_written());
 }
 
+TEST_F(BackgroundQuestions, D126_TaskAfterAnAnswer_BelongsToTheAsker) {
+    std::vector<cubepi::FauxStep> steps(30, model());
+    steps[0] = test::calling("write", {{"path", "y"}, {"content", "z"}}, "w0");
+    steps[1] =
+        test::calling("subagent", {{"prompt", "task one"}, {"run_in_background", true}}, "s0");
+    add_builtin(std::move(steps), options);
+    const auto script = [&]() -> Task<> {
+        const TurnResult asked = co_await turn_of("ann", "go");
+        const std::string name = name_in(question_in(asked));
+        (void)co_await turn_of("boss", ",approve " + name);
+        while (delivered.empty()) co_await changed.wait();
+        EXPECT_EQ(sender_of(delivered.front()), "ann") << "whose rules hold for the results";
+        EXPECT_EQ(delivered.front().chat_id, "7");
+    };
+    run(script());
+}
+
 TEST_F(BackgroundQuestions, D83_IdOfTheEndpoint_NamesNoQuestion) {
     start();
     const auto script = [&]() -> Task<> {
