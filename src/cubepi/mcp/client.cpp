@@ -11,6 +11,7 @@
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/core/timeout.hpp>
+#include <cubepi/mcp/client/call_input.hpp>
 #include <cubepi/mcp/http/parameter_headers.hpp>
 #include <cubepi/mcp/tools/tool_list.hpp>
 
@@ -87,6 +88,13 @@ JsonObject capabilities(bool answers_input) {
     return object;
 }
 
+/// The answer to a question that the user has not seen, or not answered.
+JsonObject cancelled_input() {
+    JsonObject object;
+    object["action"] = "cancel";
+    return object;
+}
+
 /// The parts of a request besides its parameters.
 struct RequestExtras {
     HttpHeaders headers;
@@ -123,7 +131,8 @@ struct McpClient::State final : McpTransportListener, std::enable_shared_from_th
         return with_timeout(*runtime->clock, limit, std::move(task), "request");
     }
     Task<JsonObject> call(McpCall call);
-    Task<JsonObject> call_rounds(McpCall call);
+    static Task<JsonObject> call_rounds(std::shared_ptr<State> self, McpCall call,
+                                        TaskScope& scope);
     Task<JsonObject> answer_inputs(JsonObject requests, McpInputHandler on_input);
     Task<std::shared_ptr<const McpToolList>> list_tools();
 
@@ -145,7 +154,7 @@ struct McpClient::State final : McpTransportListener, std::enable_shared_from_th
     McpServerInfo info;
     std::int64_t last_id = 0;
     std::map<std::int64_t, McpProgressHandler> progress;
-    std::vector<const McpInputHandler*> input_handlers;  ///< of the calls in progress
+    detail::McpInputEntry::List inputs;  ///< of the calls in progress
 
     std::shared_ptr<const McpToolList> tools;
     std::uint64_t tools_revision = 1;
@@ -185,20 +194,6 @@ struct ProgressEntry {
     ProgressEntry(const ProgressEntry&) = delete;
     ProgressEntry& operator=(const ProgressEntry&) = delete;
     ~ProgressEntry() { map.erase(id); }
-};
-
-/// Registers the handler of a call for requests that the server does not attribute to a call.
-struct InputEntry {
-    std::vector<const McpInputHandler*>& handlers;
-    const McpInputHandler* handler;
-
-    InputEntry(std::vector<const McpInputHandler*>& all, const McpInputHandler& one)
-        : handlers(all), handler(&one) {
-        handlers.push_back(handler);
-    }
-    InputEntry(const InputEntry&) = delete;
-    InputEntry& operator=(const InputEntry&) = delete;
-    ~InputEntry() { std::erase(handlers, handler); }
 };
 
 }  // namespace
@@ -378,44 +373,57 @@ Task<JsonObject> McpClient::State::send_within(std::chrono::nanoseconds limit, s
 
 Task<JsonObject> McpClient::State::call(McpCall call) {
     const std::chrono::nanoseconds limit = call.timeout;
-    Task<JsonObject> rounds = limited(limit, call_rounds(std::move(call)));
+    // The scope has the handlers of the server's requests for input.
+    const auto body = [self = shared_from_this(), &call](TaskScope& scope) {
+        return call_rounds(self, std::move(call), scope);
+    };
+    Task<JsonObject> rounds = limited(limit, with_task_scope(body));
     co_return co_await std::move(rounds);
 }
 
-Task<JsonObject> McpClient::State::call_rounds(McpCall call) {
-    const InputEntry entry(input_handlers, call.on_input);
+/// `self` is shared because this runs in a scope of its own, which may be destroyed last if the event loop is.
+Task<JsonObject> McpClient::State::call_rounds(std::shared_ptr<State> self, McpCall call,
+                                               TaskScope& scope) {
+    const std::size_t max_rounds = self->options.limits.max_rounds;
+    const auto input = std::make_shared<detail::McpCallInput>(call.on_input, scope, max_rounds);
+    const detail::McpInputEntry entry(self->inputs, input);
     RequestExtras extras;
     extras.on_progress = call.on_progress;
     extras.answers_input = static_cast<bool>(call.on_input);
-    if (tools) {
-        const auto known = std::ranges::find(tools->tools, call.tool, &McpTool::name);
-        if (known != tools->tools.end())
+    if (self->tools) {
+        const std::vector<McpTool>& tools = self->tools->tools;
+        const auto known = std::ranges::find(tools, call.tool, &McpTool::name);
+        if (known != tools.end())
             detail::add_parameter_headers(extras.headers, known->headers, call.arguments);
     }
     JsonObject params;
     params["name"] = call.tool;
     params["arguments"] = std::move(call.arguments);
-    for (std::size_t round = 0; round <= options.limits.max_rounds; ++round) {
-        JsonObject result =
-            co_await send_within(std::chrono::nanoseconds::zero(), "tools/call", params, extras);
+    for (std::size_t round = 0; round <= max_rounds; ++round) {
+        JsonObject result = co_await self->send_within(std::chrono::nanoseconds::zero(),
+                                                       "tools/call", params, extras);
         const std::string_view type = detail::string_member(result, "resultType");
-        if (type.empty() || type == "complete") co_return result;
+        if (type.empty() || type == "complete") {
+            // A server may answer the call without waiting for the answers to its questions.
+            scope.cancel();
+            co_return result;
+        }
         if (type != "input_required") {
             throw Error(ErrorCode::protocol,
-                        about("answered tools/call with a result of the unknown type '" +
-                              detail::shown_mcp_text(type, 64) + "'."));
+                        self->about("answered tools/call with a result of the unknown type '" +
+                                    detail::shown_mcp_text(type, 64) + "'."));
         }
         params.erase("inputResponses");
         params.erase("requestState");
         if (const JsonObject* requests = detail::object_member(result, "inputRequests")) {
-            JsonObject responses = co_await answer_inputs(*requests, call.on_input);
+            JsonObject responses = co_await self->answer_inputs(*requests, call.on_input);
             params["inputResponses"] = std::move(responses);
         }
         if (const Json* state = result.if_contains("requestState")) params["requestState"] = *state;
     }
     throw Error(ErrorCode::limit,
-                about("asks for input again and again; the call was given up after " +
-                      std::to_string(options.limits.max_rounds) + " rounds."));
+                self->about("asks for input again and again; the call was given up after " +
+                            std::to_string(max_rounds) + " rounds."));
 }
 
 Task<JsonObject> McpClient::State::answer_inputs(JsonObject requests, McpInputHandler on_input) {
@@ -496,15 +504,19 @@ Task<RpcMessage> McpClient::State::asked(RpcMessage request) {
             "This client does not support " + detail::shown_mcp_text(request.method, 64) + ".");
     }
     // The protocol does not say to which call the question belongs. Of several, only the last one may be meant.
-    McpInputHandler handler;
-    if (!input_handlers.empty()) handler = *input_handlers.back();
-    if (!handler) {
-        JsonObject declined;
-        declined["action"] = "cancel";
-        co_return rpc_result(std::move(request.id), std::move(declined));
+    std::shared_ptr<detail::McpCallInput> input;
+    if (!inputs.empty()) input = inputs.back();
+    if (!input || !input->can_ask()) co_return rpc_result(std::move(request.id), cancelled_input());
+    const std::shared_ptr<detail::McpInputAnswer> slot =
+        input->ask(request.method, std::move(request.params));
+    if (!slot) {
+        co_return rpc_error(std::move(request.id), mcp_error::internal,
+                            "The call has asked for input too many times.");
     }
-    JsonObject answer = co_await handler(request.method, std::move(request.params));
-    co_return rpc_result(std::move(request.id), std::move(answer));
+    co_await slot->ended.wait();
+    if (slot->answer) co_return rpc_result(std::move(request.id), std::move(*slot->answer));
+    if (slot->failure && !is_cancellation(slot->failure)) std::rethrow_exception(slot->failure);
+    co_return rpc_result(std::move(request.id), cancelled_input());
 }
 
 // The interface.

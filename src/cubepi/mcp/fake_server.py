@@ -118,6 +118,14 @@ FORM = {"message": "Who are you?", "requestedSchema": {"type": "object", "requir
 
 
 def ask(message, params):
+    if has("curious"):
+        for index in range(10):
+            send({"id": index, "method": "elicitation/create", "params": FORM})
+        answers = [json.loads(sys.stdin.readline()) for _ in range(10)]
+        return text(str(sum("result" in answer for answer in answers)))
+    if has("hasty"):
+        send({"id": "q1", "method": "elicitation/create", "params": FORM})
+        return text("not waiting")
     if not MODERN:
         send({"id": "q1", "method": "elicitation/create", "params": FORM})
         while True:

@@ -111,6 +111,20 @@ TEST(McpToolsTest, Elicitation_AsksTheUser) {
         R"([{"action": "accept", "content": {"age": 42, "color": "blue", "name": "Ann"}}, "opaque"])");
 }
 
+TEST(McpToolsTest, AnswerAfterTheRun_FindsNoQuestion) {
+    const auto client = FakeServer("2025-11-25,hasty").start();
+    const McpTools made = run(mcp_tools(client));
+    AgentRun agent_run;
+    HitlRequestStream requests = agent_run.channel->subscribe();
+    EXPECT_EQ(text_of_message(agent_run.call(made, "mcp__fake__ask")), "not waiting");
+    // The agent is gone. The question must be too, because it refers to the run.
+    EXPECT_TRUE(agent_run.channel->pending().empty());
+    const std::optional<HitlRequest> request = run(requests.next());
+    ASSERT_TRUE(request);
+    EXPECT_THROW(run(agent_run.channel->cancel(request->request_id)), Error);
+    run(client->close());
+}
+
 TEST(McpToolsTest, SelectionAndRisk_FollowTheOptions) {
     const auto client = FakeServer("modern").start();
     McpToolOptions options;
