@@ -108,6 +108,10 @@ def call(message):
     if name == "fork":
         child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
         return text(str(child.pid))
+    if name == "close input":
+        os.close(0)
+        send({"id": message["id"], "result": text("closed")})
+        time.sleep(1000)
     if name == "meta":
         return text(json.dumps(meta))
     return {"error": {"code": -32602, "message": "Unknown tool: " + name}}

@@ -182,7 +182,7 @@ Task<std::optional<RpcMessage>> read_events(EndpointPtr self, HttpBody* body, st
             }
             place->has_progressed = true;
             if (event.data.empty() || event.event != "message") continue;
-            std::vector<RpcMessage> messages = read_rpc_messages(event.data);
+            std::vector<RpcMessage> messages = read_rpc_messages(event.data, limits.max_batch);
             for (RpcMessage& message : messages) {
                 const bool is_response = message.kind == RpcMessage::Kind::result ||
                                          message.kind == RpcMessage::Kind::error;
@@ -388,7 +388,7 @@ private:
             co_await read_body(self, response.body.get(), self->options.limits.max_message_bytes);
         std::vector<RpcMessage> messages;
         try {
-            messages = read_rpc_messages(text);
+            messages = read_rpc_messages(text, self->options.limits.max_batch);
         } catch (const Error&) {
             throw Error(
                 ErrorCode::protocol,
