@@ -170,6 +170,16 @@ TEST(McpToolsTest, Names_AreSafeAndUnique) {
     }
 }
 
+TEST(McpToolsTest, NamesOfTwoServers_DoNotCollide) {
+    EXPECT_NE(mcp_tool_name("mcp__", "git", "hub__push"),
+              mcp_tool_name("mcp__", "git__hub", "push"));
+    EXPECT_NE(mcp_tool_name("mcp__", "git_", "push"), mcp_tool_name("mcp__", "git", "_push"));
+    // The hash of another server cannot be imitated either.
+    const std::string name = mcp_tool_name("mcp__", "git__hub", "push");
+    EXPECT_NE(mcp_tool_name("mcp__", "git", name.substr(10)), name);
+    EXPECT_EQ(mcp_tool_name("mcp__", "git_hub", "push_all"), "mcp__git_hub__push_all");
+}
+
 TEST(McpToolsTest, Content_IsConverted) {
     const AgentToolResult result = converted(
         R"({"content":[{"type":"text","text":"a"},{"type":"image","data":"aGk=","mimeType":"image/png"},
