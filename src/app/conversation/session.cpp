@@ -263,6 +263,7 @@ Task<std::shared_ptr<McpHub>> connect_to_servers(SessionPlan& session) {
     co_await hub->start(longest_wait);
     for (std::string& problem : hub->take_problems())
         session.warnings.push_back(std::move(problem));
+    session.take_warnings = [hub] { return hub->take_problems(); };
     co_return hub;
 }
 

@@ -169,6 +169,10 @@ def start():
     if has("die"):
         sys.stderr.write("cannot start\n")
         sys.exit(4)
+    for word in MODE:
+        if word.startswith("once=") and not os.path.exists(word[5:]):
+            open(word[5:], "w").close()
+            sys.exit(4)
     if has("silent"):
         time.sleep(1000)
     if has("flood"):
