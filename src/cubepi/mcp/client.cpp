@@ -126,7 +126,8 @@ struct McpClient::State final : McpTransportListener, std::enable_shared_from_th
     Task<JsonObject> send(std::string method, JsonObject params, RequestExtras extras);
     Task<JsonObject> send_within(std::chrono::nanoseconds limit, std::string method,
                                  JsonObject params, RequestExtras extras);
-    Task<JsonObject> limited(std::chrono::nanoseconds limit, Task<JsonObject> task) const {
+    template <class T>
+    Task<T> limited(std::chrono::nanoseconds limit, Task<T> task) const {
         if (limit <= std::chrono::nanoseconds::zero()) return task;
         return with_timeout(*runtime->clock, limit, std::move(task), "request");
     }
@@ -135,6 +136,7 @@ struct McpClient::State final : McpTransportListener, std::enable_shared_from_th
                                         TaskScope& scope);
     Task<JsonObject> answer_inputs(JsonObject requests, McpInputHandler on_input);
     Task<std::shared_ptr<const McpToolList>> list_tools();
+    Task<> read_tool_pages();
 
     // Messages of the server.
     void notified(const RpcMessage& notification) noexcept override;
@@ -451,6 +453,13 @@ Task<std::shared_ptr<const McpToolList>> McpClient::State::list_tools() {
     co_await ensure_connected();
     const bool is_current = tools && listed_revision == tools_revision;
     if (is_current && runtime->clock->now() < fresh_until) co_return tools;
+    // One limit for all pages: a server could send pages for ever.
+    Task<> reading = limited(options.request_timeout, read_tool_pages());
+    co_await std::move(reading);
+    co_return tools;
+}
+
+Task<> McpClient::State::read_tool_pages() {
     const std::uint64_t revision = tools_revision;
     detail::McpToolListReader reader(options.limits);
     std::string cursor;
@@ -458,7 +467,7 @@ Task<std::shared_ptr<const McpToolList>> McpClient::State::list_tools() {
     do {
         JsonObject params;
         if (!cursor.empty()) params["cursor"] = cursor;
-        const JsonObject page = co_await send_within(options.request_timeout, "tools/list",
+        const JsonObject page = co_await send_within(std::chrono::nanoseconds::zero(), "tools/list",
                                                      std::move(params), RequestExtras());
         cursor = reader.add_page(page);
         // Without a time the list is valid until the server reports a change.
@@ -474,7 +483,6 @@ Task<std::shared_ptr<const McpToolList>> McpClient::State::list_tools() {
         runtime->log.write(LogLevel::warning, "mcp.tools_left_out",
                            {{"server", options.server}, {"problems", tools->problems.size()}});
     }
-    co_return tools;
 }
 
 // Messages of the server.
