@@ -20,6 +20,9 @@ namespace cubepi {
 namespace {
 
 constexpr std::size_t max_instruction_bytes = 4096;
+/// Before the stream of notifications is opened again.
+constexpr std::chrono::nanoseconds first_listen_delay = std::chrono::seconds(1);
+constexpr std::chrono::nanoseconds max_listen_delay = std::chrono::minutes(1);
 
 /// The member of the parameters that `Mcp-Name` repeats; empty for other methods.
 std::string_view name_member(std::string_view method) {
@@ -302,12 +305,22 @@ void McpClient::State::start_listening(const Executor& executor) {
     listening->spawn(listen(shared_from_this()));
 }
 
+/// Opens the stream again when it has ended, with growing delays. A change may have been missed in between.
 Task<> McpClient::State::listen(std::shared_ptr<State> self) {
-    JsonObject wanted;
-    wanted["toolsListChanged"] = true;
-    JsonObject params;
-    params["notifications"] = std::move(wanted);
-    (void)co_await self->send("subscriptions/listen", std::move(params), RequestExtras());
+    std::chrono::nanoseconds delay = first_listen_delay;
+    while (self->transport->is_open()) {
+        JsonObject wanted;
+        wanted["toolsListChanged"] = true;
+        JsonObject params;
+        params["notifications"] = std::move(wanted);
+        Task<JsonObject> listening_once =
+            self->send("subscriptions/listen", std::move(params), RequestExtras());
+        const Outcome<JsonObject> ended = co_await outcome_of(std::move(listening_once));
+        if (ended.cancelled()) co_return;
+        ++self->tools_revision;
+        co_await self->runtime->clock->sleep_for(delay);
+        delay = std::min(2 * delay, max_listen_delay);
+    }
 }
 
 // Requests.

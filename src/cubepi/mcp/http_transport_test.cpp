@@ -259,6 +259,32 @@ TEST(McpHttp, EndedStreamWithoutId_FailsTheCall) {
     EXPECT_THAT(failure_of(server), HasSubstr("ended the stream without a response"));
 }
 
+Task<> connect_and_wait(WebServer* server, std::shared_ptr<McpClient> client,
+                        std::uint64_t* revision) {
+    (void)co_await client->connect();
+    *revision = client->tools_revision();
+    co_await server->clock->sleep_for(std::chrono::seconds(10));
+}
+
+TEST(McpHttp, EndedStreamOfNotifications_IsOpenedAgain) {
+    WebServer server;
+    server.replies["server/discover"] = [](const HttpRequest&, const Json& id) {
+        return WebServer::json(
+            id,
+            R"({"supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}}})");
+    };
+    int streams = 0;
+    server.replies["subscriptions/listen"] = [&streams](const HttpRequest&, const Json&) {
+        ++streams;
+        return WebServer::events().with_delay(std::chrono::milliseconds(1));
+    };
+    const auto client = server.client();
+    std::uint64_t revision = 0;
+    server.go(connect_and_wait(&server, client, &revision));
+    EXPECT_EQ(streams, 4);  // after 0, 1, 3 and 7 s
+    EXPECT_NE(client->tools_revision(), revision);
+}
+
 TEST(McpHttp, RefusedVersionThatIsOffered_IsTriedAgain) {
     WebServer server;
     int probes = 0;
