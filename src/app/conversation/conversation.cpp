@@ -74,6 +74,9 @@ void Conversation::show_telemetry() {
 
 void Conversation::begin_turn() {
     show_telemetry();
+    if (plan().take_warnings) {
+        for (const std::string& text : plan().take_warnings()) renderer_.warn(text);
+    }
     renderer_.begin_turn();
 }
 

@@ -122,14 +122,14 @@ struct Toolbox {
     std::shared_ptr<McpHub> servers = {};  ///< null: none are configured
 };
 
-/// Adds approvals whose requests are stored with the session of this agent.
-void ask_later(AgentOptions& options, const Toolbox& box) {
+/// Adds approvals whose requests are stored with the session of this agent, and the tool that asks the user to `tools`.
+void ask_later(AgentOptions& options, std::vector<AgentTool>& tools, const Toolbox& box) {
     auto channel = std::make_shared<CheckpointedChannel>(options.checkpointer, options.thread_id);
     ToolApproval::Options approval = box.approval_options;
     approval.can_wait = true;
     options.middleware.emplace_back(std::make_shared<ToolApproval>(box.approval->rules(), channel,
                                                                    nullptr, std::move(approval)));
-    options.tools.push_back(ask_user_tool(channel));
+    tools.push_back(ask_user_tool(channel));
     options.channel = std::move(channel);
 }
 
@@ -168,22 +168,28 @@ Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
 /// `stores_requests`: the requests are stored with the session of the agent.
 void add_tools(AgentOptions& options, const bub::TurnContext& turn, const Toolbox& box,
                bool stores_requests) {
-    StandardToolOptions tools;
-    tools.files.previews = box.previews;
-    tools.fetch.follow_to_other_host = [approval = box.approval](const std::string& url) {
+    StandardToolOptions standard;
+    standard.files.previews = box.previews;
+    standard.fetch.follow_to_other_host = [approval = box.approval](const std::string& url) {
         return approval->allows_fetch(url);
     };
     std::shared_ptr<ShellSessions> commands = turn.state.service<ShellSessions>();
-    for (AgentTool& tool : standard_tools(box.workspace, std::move(tools), std::move(commands)))
-        options.tools.push_back(std::move(tool));
+    // One list of all tools: each push_back() of a ToolList copies it.
+    std::vector<AgentTool> tools(options.tools.begin(), options.tools.end());
+    for (AgentTool& tool : standard_tools(box.workspace, std::move(standard), std::move(commands)))
+        tools.push_back(std::move(tool));
     if (box.servers) {
-        for (AgentTool& tool : box.servers->tools()) options.tools.push_back(std::move(tool));
+        for (AgentTool& tool : box.servers->tools()) tools.push_back(std::move(tool));
     }
     options.spill = box.spill;
-    if (stores_requests && options.checkpointer) return ask_later(options, box);
-    if (box.host) options.tools.push_back(ask_user_tool(box.channel));
-    options.channel = box.channel;
-    options.middleware.emplace_back(box.approval);
+    if (stores_requests && options.checkpointer) {
+        ask_later(options, tools, box);
+    } else {
+        if (box.host) tools.push_back(ask_user_tool(box.channel));
+        options.channel = box.channel;
+        options.middleware.emplace_back(box.approval);
+    }
+    options.tools = ToolList(std::move(tools));
 }
 
 /// Returns the index of the model that `answer` names by its id, its number from 1, or a part that no other id has. Throws
@@ -257,6 +263,7 @@ Task<std::shared_ptr<McpHub>> connect_to_servers(SessionPlan& session) {
     co_await hub->start(longest_wait);
     for (std::string& problem : hub->take_problems())
         session.warnings.push_back(std::move(problem));
+    session.take_warnings = [hub] { return hub->take_problems(); };
     co_return hub;
 }
 

@@ -54,8 +54,10 @@ struct SessionPlan {
     std::shared_ptr<const void> open = {};       ///< `sessions delete` of other processes refuses
     std::optional<ResumedSession> resumed = {};  ///< absent: a new session
     std::string system_prompt = {};
-    std::vector<std::string> notes = {};          ///< shown to the user before the first prompt
-    std::vector<std::string> warnings = {};       ///< the same, about what is wrong
+    std::vector<std::string> notes = {};     ///< shown to the user before the first prompt
+    std::vector<std::string> warnings = {};  ///< the same, about what is wrong
+    /// Returns the warnings about work in the background since the last call; null: there is no such work.
+    std::function<std::vector<std::string>()> take_warnings = {};
     bub::LoadedFiles files = {};                  ///< of the project; the notes list them
     std::shared_ptr<TurnPrompter> prompter = {};  ///< as in SessionParts
     EnvironmentPolicy environment = {};           ///< of commands

@@ -15,7 +15,7 @@
 namespace cubepi::app {
 
 /// The MCP servers of a conversation. They are connected in the background: one that is slow, broken or gone delays the start by the
-/// limit of start() at most, no turn at all, and is reported once. Used on one executor.
+/// limit of start() at most, no turn at all, is reported once, and is tried again after a delay. Used on one executor.
 ///
 /// Their tools are `irreversible` for approvals, so that each call is asked about and no answer allows later ones: a server may
 /// change what a tool does.
@@ -30,8 +30,8 @@ public:
 
     /// Starts to connect to all servers, and waits until they have answered or failed, but not longer than `limit`.
     Task<> start(std::chrono::nanoseconds limit);
-    /// Returns the tools of the servers that have answered, in the order of the configuration. Lists again the tools of servers that
-    /// have reported a change, for later calls of this function.
+    /// Returns the tools of the servers that have answered, in the order of the configuration, without repeated names. Lists again
+    /// the tools of servers that have reported a change, or failed some time ago, for later calls of this function.
     std::vector<AgentTool> tools();
     /// Returns what has failed or was left out since the last call.
     std::vector<std::string> take_problems();

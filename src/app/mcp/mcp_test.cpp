@@ -14,6 +14,7 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/scoped_test_directory.hpp>
 #include <cubepi/schema/parse_json.hpp>
+#include <cubepi/testing/manual_clock.hpp>
 
 #include "failure.hpp"
 #include "mcp/mcp_hub.hpp"
@@ -108,6 +109,35 @@ TEST(McpHubTest, SilentServer_DelaysNothing) {
     run(start_briefly(&hub));
     EXPECT_THAT(hub.take_problems(), ElementsAre(HasSubstr("has not answered yet")));
     EXPECT_TRUE(hub.tools().empty());
+}
+
+Task<std::size_t> wait_for_tools(McpHub* hub) {
+    while (hub->tools().empty()) co_await yield_now();
+    co_return hub->tools().size();
+}
+
+TEST(McpHubTest, FailedServer_IsTriedAgainAfterDelay) {
+    const ScopedTestDirectory directory;
+    const auto clock = std::make_shared<testing::ManualClock>();
+    auto runtime = std::make_shared<Runtime>();
+    runtime->clock = clock;
+    const std::string mark = (directory.path() / "started").string();
+    McpHub hub({fake("late", "modern,once=" + mark)}, EnvironmentPolicy(), runtime);
+    run(start(&hub));
+    EXPECT_THAT(hub.take_problems(), ElementsAre(HasSubstr("late exited with status 4")));
+    EXPECT_TRUE(hub.tools().empty());
+    clock->advance(std::chrono::minutes(1));
+    EXPECT_EQ(run(wait_for_tools(&hub)), 14U);
+    EXPECT_TRUE(hub.take_problems().empty());
+}
+
+TEST(McpHubTest, RepeatedNames_AreReportedAndSkipped) {
+    McpHub hub({fake("same", "modern"), fake("same", "modern")}, EnvironmentPolicy(),
+               Runtime::standard());
+    run(start(&hub));
+    EXPECT_EQ(hub.tools().size(), 14U);
+    EXPECT_EQ(hub.tools().size(), 14U);
+    EXPECT_EQ(hub.take_problems().size(), 14U);
 }
 
 class McpCommand : public ::testing::Test {

@@ -11,6 +11,7 @@
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/core/timeout.hpp>
+#include <cubepi/mcp/client/call_input.hpp>
 #include <cubepi/mcp/http/parameter_headers.hpp>
 #include <cubepi/mcp/tools/tool_list.hpp>
 
@@ -19,6 +20,9 @@ namespace cubepi {
 namespace {
 
 constexpr std::size_t max_instruction_bytes = 4096;
+/// Before the stream of notifications is opened again.
+constexpr std::chrono::nanoseconds first_listen_delay = std::chrono::seconds(1);
+constexpr std::chrono::nanoseconds max_listen_delay = std::chrono::minutes(1);
 
 /// The member of the parameters that `Mcp-Name` repeats; empty for other methods.
 std::string_view name_member(std::string_view method) {
@@ -87,6 +91,13 @@ JsonObject capabilities(bool answers_input) {
     return object;
 }
 
+/// The answer to a question that the user has not seen, or not answered.
+JsonObject cancelled_input() {
+    JsonObject object;
+    object["action"] = "cancel";
+    return object;
+}
+
 /// The parts of a request besides its parameters.
 struct RequestExtras {
     HttpHeaders headers;
@@ -118,14 +129,17 @@ struct McpClient::State final : McpTransportListener, std::enable_shared_from_th
     Task<JsonObject> send(std::string method, JsonObject params, RequestExtras extras);
     Task<JsonObject> send_within(std::chrono::nanoseconds limit, std::string method,
                                  JsonObject params, RequestExtras extras);
-    Task<JsonObject> limited(std::chrono::nanoseconds limit, Task<JsonObject> task) const {
+    template <class T>
+    Task<T> limited(std::chrono::nanoseconds limit, Task<T> task) const {
         if (limit <= std::chrono::nanoseconds::zero()) return task;
         return with_timeout(*runtime->clock, limit, std::move(task), "request");
     }
     Task<JsonObject> call(McpCall call);
-    Task<JsonObject> call_rounds(McpCall call);
+    static Task<JsonObject> call_rounds(std::shared_ptr<State> self, McpCall call,
+                                        TaskScope& scope);
     Task<JsonObject> answer_inputs(JsonObject requests, McpInputHandler on_input);
     Task<std::shared_ptr<const McpToolList>> list_tools();
+    Task<> read_tool_pages();
 
     // Messages of the server.
     void notified(const RpcMessage& notification) noexcept override;
@@ -145,7 +159,7 @@ struct McpClient::State final : McpTransportListener, std::enable_shared_from_th
     McpServerInfo info;
     std::int64_t last_id = 0;
     std::map<std::int64_t, McpProgressHandler> progress;
-    std::vector<const McpInputHandler*> input_handlers;  ///< of the calls in progress
+    detail::McpInputEntry::List inputs;  ///< of the calls in progress
 
     std::shared_ptr<const McpToolList> tools;
     std::uint64_t tools_revision = 1;
@@ -185,20 +199,6 @@ struct ProgressEntry {
     ProgressEntry(const ProgressEntry&) = delete;
     ProgressEntry& operator=(const ProgressEntry&) = delete;
     ~ProgressEntry() { map.erase(id); }
-};
-
-/// Registers the handler of a call for requests that the server does not attribute to a call.
-struct InputEntry {
-    std::vector<const McpInputHandler*>& handlers;
-    const McpInputHandler* handler;
-
-    InputEntry(std::vector<const McpInputHandler*>& all, const McpInputHandler& one)
-        : handlers(all), handler(&one) {
-        handlers.push_back(handler);
-    }
-    InputEntry(const InputEntry&) = delete;
-    InputEntry& operator=(const InputEntry&) = delete;
-    ~InputEntry() { std::erase(handlers, handler); }
 };
 
 }  // namespace
@@ -305,12 +305,22 @@ void McpClient::State::start_listening(const Executor& executor) {
     listening->spawn(listen(shared_from_this()));
 }
 
+/// Opens the stream again when it has ended, with growing delays. A change may have been missed in between.
 Task<> McpClient::State::listen(std::shared_ptr<State> self) {
-    JsonObject wanted;
-    wanted["toolsListChanged"] = true;
-    JsonObject params;
-    params["notifications"] = std::move(wanted);
-    (void)co_await self->send("subscriptions/listen", std::move(params), RequestExtras());
+    std::chrono::nanoseconds delay = first_listen_delay;
+    while (self->transport->is_open()) {
+        JsonObject wanted;
+        wanted["toolsListChanged"] = true;
+        JsonObject params;
+        params["notifications"] = std::move(wanted);
+        Task<JsonObject> listening_once =
+            self->send("subscriptions/listen", std::move(params), RequestExtras());
+        const Outcome<JsonObject> ended = co_await outcome_of(std::move(listening_once));
+        if (ended.cancelled()) co_return;
+        ++self->tools_revision;
+        co_await self->runtime->clock->sleep_for(delay);
+        delay = std::min(2 * delay, max_listen_delay);
+    }
 }
 
 // Requests.
@@ -378,44 +388,57 @@ Task<JsonObject> McpClient::State::send_within(std::chrono::nanoseconds limit, s
 
 Task<JsonObject> McpClient::State::call(McpCall call) {
     const std::chrono::nanoseconds limit = call.timeout;
-    Task<JsonObject> rounds = limited(limit, call_rounds(std::move(call)));
+    // The scope has the handlers of the server's requests for input.
+    const auto body = [self = shared_from_this(), &call](TaskScope& scope) {
+        return call_rounds(self, std::move(call), scope);
+    };
+    Task<JsonObject> rounds = limited(limit, with_task_scope(body));
     co_return co_await std::move(rounds);
 }
 
-Task<JsonObject> McpClient::State::call_rounds(McpCall call) {
-    const InputEntry entry(input_handlers, call.on_input);
+/// `self` is shared because this runs in a scope of its own, which may be destroyed last if the event loop is.
+Task<JsonObject> McpClient::State::call_rounds(std::shared_ptr<State> self, McpCall call,
+                                               TaskScope& scope) {
+    const std::size_t max_rounds = self->options.limits.max_rounds;
+    const auto input = std::make_shared<detail::McpCallInput>(call.on_input, scope, max_rounds);
+    const detail::McpInputEntry entry(self->inputs, input);
     RequestExtras extras;
     extras.on_progress = call.on_progress;
     extras.answers_input = static_cast<bool>(call.on_input);
-    if (tools) {
-        const auto known = std::ranges::find(tools->tools, call.tool, &McpTool::name);
-        if (known != tools->tools.end())
+    if (self->tools) {
+        const std::vector<McpTool>& tools = self->tools->tools;
+        const auto known = std::ranges::find(tools, call.tool, &McpTool::name);
+        if (known != tools.end())
             detail::add_parameter_headers(extras.headers, known->headers, call.arguments);
     }
     JsonObject params;
     params["name"] = call.tool;
     params["arguments"] = std::move(call.arguments);
-    for (std::size_t round = 0; round <= options.limits.max_rounds; ++round) {
-        JsonObject result =
-            co_await send_within(std::chrono::nanoseconds::zero(), "tools/call", params, extras);
+    for (std::size_t round = 0; round <= max_rounds; ++round) {
+        JsonObject result = co_await self->send_within(std::chrono::nanoseconds::zero(),
+                                                       "tools/call", params, extras);
         const std::string_view type = detail::string_member(result, "resultType");
-        if (type.empty() || type == "complete") co_return result;
+        if (type.empty() || type == "complete") {
+            // A server may answer the call without waiting for the answers to its questions.
+            scope.cancel();
+            co_return result;
+        }
         if (type != "input_required") {
             throw Error(ErrorCode::protocol,
-                        about("answered tools/call with a result of the unknown type '" +
-                              detail::shown_mcp_text(type, 64) + "'."));
+                        self->about("answered tools/call with a result of the unknown type '" +
+                                    detail::shown_mcp_text(type, 64) + "'."));
         }
         params.erase("inputResponses");
         params.erase("requestState");
         if (const JsonObject* requests = detail::object_member(result, "inputRequests")) {
-            JsonObject responses = co_await answer_inputs(*requests, call.on_input);
+            JsonObject responses = co_await self->answer_inputs(*requests, call.on_input);
             params["inputResponses"] = std::move(responses);
         }
         if (const Json* state = result.if_contains("requestState")) params["requestState"] = *state;
     }
     throw Error(ErrorCode::limit,
-                about("asks for input again and again; the call was given up after " +
-                      std::to_string(options.limits.max_rounds) + " rounds."));
+                self->about("asks for input again and again; the call was given up after " +
+                            std::to_string(max_rounds) + " rounds."));
 }
 
 Task<JsonObject> McpClient::State::answer_inputs(JsonObject requests, McpInputHandler on_input) {
@@ -443,6 +466,13 @@ Task<std::shared_ptr<const McpToolList>> McpClient::State::list_tools() {
     co_await ensure_connected();
     const bool is_current = tools && listed_revision == tools_revision;
     if (is_current && runtime->clock->now() < fresh_until) co_return tools;
+    // One limit for all pages: a server could send pages for ever.
+    Task<> reading = limited(options.request_timeout, read_tool_pages());
+    co_await std::move(reading);
+    co_return tools;
+}
+
+Task<> McpClient::State::read_tool_pages() {
     const std::uint64_t revision = tools_revision;
     detail::McpToolListReader reader(options.limits);
     std::string cursor;
@@ -450,7 +480,7 @@ Task<std::shared_ptr<const McpToolList>> McpClient::State::list_tools() {
     do {
         JsonObject params;
         if (!cursor.empty()) params["cursor"] = cursor;
-        const JsonObject page = co_await send_within(options.request_timeout, "tools/list",
+        const JsonObject page = co_await send_within(std::chrono::nanoseconds::zero(), "tools/list",
                                                      std::move(params), RequestExtras());
         cursor = reader.add_page(page);
         // Without a time the list is valid until the server reports a change.
@@ -466,7 +496,6 @@ Task<std::shared_ptr<const McpToolList>> McpClient::State::list_tools() {
         runtime->log.write(LogLevel::warning, "mcp.tools_left_out",
                            {{"server", options.server}, {"problems", tools->problems.size()}});
     }
-    co_return tools;
 }
 
 // Messages of the server.
@@ -496,15 +525,19 @@ Task<RpcMessage> McpClient::State::asked(RpcMessage request) {
             "This client does not support " + detail::shown_mcp_text(request.method, 64) + ".");
     }
     // The protocol does not say to which call the question belongs. Of several, only the last one may be meant.
-    McpInputHandler handler;
-    if (!input_handlers.empty()) handler = *input_handlers.back();
-    if (!handler) {
-        JsonObject declined;
-        declined["action"] = "cancel";
-        co_return rpc_result(std::move(request.id), std::move(declined));
+    std::shared_ptr<detail::McpCallInput> input;
+    if (!inputs.empty()) input = inputs.back();
+    if (!input || !input->can_ask()) co_return rpc_result(std::move(request.id), cancelled_input());
+    const std::shared_ptr<detail::McpInputAnswer> slot =
+        input->ask(request.method, std::move(request.params));
+    if (!slot) {
+        co_return rpc_error(std::move(request.id), mcp_error::internal,
+                            "The call has asked for input too many times.");
     }
-    JsonObject answer = co_await handler(request.method, std::move(request.params));
-    co_return rpc_result(std::move(request.id), std::move(answer));
+    co_await slot->ended.wait();
+    if (slot->answer) co_return rpc_result(std::move(request.id), std::move(*slot->answer));
+    if (slot->failure && !is_cancellation(slot->failure)) std::rethrow_exception(slot->failure);
+    co_return rpc_result(std::move(request.id), cancelled_input());
 }
 
 // The interface.

@@ -84,7 +84,7 @@ struct McpClientOptions {
     std::chrono::nanoseconds connect_timeout = std::chrono::seconds(30);
     /// The time after which a server that has not answered `server/discover` is assumed to be of the era with sessions.
     std::chrono::nanoseconds probe_timeout = std::chrono::seconds(5);
-    /// For requests other than calls of tools.
+    /// For requests other than calls of tools, and for all pages of the list of tools together.
     std::chrono::nanoseconds request_timeout = std::chrono::seconds(60);
     McpLimits limits = {};
 };

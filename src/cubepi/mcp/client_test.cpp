@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/mcp/mcp_test.hpp>
 #include <cubepi/schema/parse_json.hpp>
@@ -190,6 +191,52 @@ TEST(McpClient, EndlessInputRequests_AreLimited) {
     } catch (const Error& error) {
         EXPECT_EQ(error.code(), ErrorCode::limit);
     }
+}
+
+Task<JsonObject> answer_never(std::shared_ptr<bool> is_waiting) {
+    struct Mark {
+        bool& value;
+        ~Mark() { value = false; }
+    };
+    *is_waiting = true;
+    const Mark mark{*is_waiting};
+    AsyncEvent never;
+    co_await never.wait();
+    co_return JsonObject();
+}
+
+TEST(McpClient, UnansweredQuestion_EndsWithItsCall) {
+    const auto client = FakeServer("2025-11-25,hasty").start();
+    const auto is_waiting = std::make_shared<bool>(false);
+    bool was_asked = false;
+    McpCall call("ask", {});
+    call.on_input = [&was_asked, is_waiting](const std::string&, const JsonObject&) {
+        was_asked = true;
+        return answer_never(is_waiting);
+    };
+    EXPECT_EQ(text_of(run(client->call(std::move(call)))), "not waiting");
+    EXPECT_TRUE(was_asked);
+    EXPECT_FALSE(*is_waiting);
+    EXPECT_EQ(text_of(run(client->call(echo_call("next")))), "echo: next");
+}
+
+TEST(McpClient, TimedOutCall_EndsItsQuestion) {
+    const auto client = FakeServer("2025-11-25").start();
+    run(client->connect());
+    const auto is_waiting = std::make_shared<bool>(false);
+    McpCall call("ask", {});
+    call.timeout = std::chrono::milliseconds(200);
+    call.on_input = [is_waiting](const std::string&, const JsonObject&) {
+        return answer_never(is_waiting);
+    };
+    EXPECT_THROW(run(client->call(std::move(call))), TimeoutError);
+    EXPECT_FALSE(*is_waiting);
+}
+
+TEST(McpClient, QuestionsOfOneCall_AreLimited) {
+    McpCall call("ask", {});
+    call.on_input = answer_ann;
+    EXPECT_EQ(text_of(run(FakeServer("2025-11-25,curious").start()->call(std::move(call)))), "8");
 }
 
 TEST(McpClient, Progress_IsPassedOn) {

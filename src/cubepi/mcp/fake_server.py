@@ -108,6 +108,10 @@ def call(message):
     if name == "fork":
         child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
         return text(str(child.pid))
+    if name == "close input":
+        os.close(0)
+        send({"id": message["id"], "result": text("closed")})
+        time.sleep(1000)
     if name == "meta":
         return text(json.dumps(meta))
     return {"error": {"code": -32602, "message": "Unknown tool: " + name}}
@@ -118,6 +122,14 @@ FORM = {"message": "Who are you?", "requestedSchema": {"type": "object", "requir
 
 
 def ask(message, params):
+    if has("curious"):
+        for index in range(10):
+            send({"id": index, "method": "elicitation/create", "params": FORM})
+        answers = [json.loads(sys.stdin.readline()) for _ in range(10)]
+        return text(str(sum("result" in answer for answer in answers)))
+    if has("hasty"):
+        send({"id": "q1", "method": "elicitation/create", "params": FORM})
+        return text("not waiting")
     if not MODERN:
         send({"id": "q1", "method": "elicitation/create", "params": FORM})
         while True:
@@ -157,6 +169,10 @@ def start():
     if has("die"):
         sys.stderr.write("cannot start\n")
         sys.exit(4)
+    for word in MODE:
+        if word.startswith("once=") and not os.path.exists(word[5:]):
+            open(word[5:], "w").close()
+            sys.exit(4)
     if has("silent"):
         time.sleep(1000)
     if has("flood"):

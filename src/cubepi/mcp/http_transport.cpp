@@ -22,7 +22,10 @@ namespace {
 
 constexpr int max_redirects = 3;
 constexpr std::size_t max_refusal_bytes = 64 * 1024;
+/// For the requests that end something.
 constexpr auto goodbye_limit = std::chrono::seconds(2);
+/// A server that asks for less would be asked again without a pause.
+constexpr std::chrono::nanoseconds min_retry_delay = std::chrono::milliseconds(100);
 /// How long a connection waits for the stream of notifications.
 constexpr auto stream_wait = std::chrono::seconds(1);
 constexpr std::string_view session_header = "Mcp-Session-Id";
@@ -177,12 +180,13 @@ Task<std::optional<RpcMessage>> read_events(EndpointPtr self, HttpBody* body, st
         while (decoder.next(event)) {
             if (!event.id.empty() && is_http_field_value(event.id)) place->last_event_id = event.id;
             if (event.retry) {
-                place->retry_delay =
-                    std::min<std::chrono::nanoseconds>(*event.retry, self->options.max_retry_delay);
+                place->retry_delay = std::clamp<std::chrono::nanoseconds>(
+                    *event.retry, min_retry_delay,
+                    std::max(self->options.max_retry_delay, min_retry_delay));
             }
             place->has_progressed = true;
             if (event.data.empty() || event.event != "message") continue;
-            std::vector<RpcMessage> messages = read_rpc_messages(event.data);
+            std::vector<RpcMessage> messages = read_rpc_messages(event.data, limits.max_batch);
             for (RpcMessage& message : messages) {
                 const bool is_response = message.kind == RpcMessage::Kind::result ||
                                          message.kind == RpcMessage::Kind::error;
@@ -274,32 +278,20 @@ Task<> post_notification(EndpointPtr self, RpcMessage notification) {
     (void)co_await std::move(sending);
 }
 
-/// Withdraws a request that ends without a response, because it is cancelled. Without sessions, closing the exchange does that. A
-/// request that is destroyed with its event loop is not withdrawn.
-struct Withdrawal {
-    EndpointPtr endpoint;
-    std::int64_t id;
-    bool is_answered = false;
-    int exceptions = std::uncaught_exceptions();
+/// `self` lives until the time limit has ended.
+Task<> post_withdrawal(EndpointPtr self, std::int64_t id) {
+    JsonObject params;
+    params["requestId"] = id;
+    RpcMessage message = rpc_notification("notifications/cancelled", std::move(params));
+    Task<> posting = post_notification(self, std::move(message));
+    co_await with_timeout(*self->runtime->clock, goodbye_limit, std::move(posting), "withdrawal");
+}
 
-    Withdrawal(EndpointPtr its_endpoint, std::int64_t its_id)
-        : endpoint(std::move(its_endpoint)), id(its_id) {}
-    Withdrawal(const Withdrawal&) = delete;
-    Withdrawal& operator=(const Withdrawal&) = delete;
-    ~Withdrawal() {
-        const bool has_session = is_session_mcp_version(endpoint->version);
-        const bool is_cancelled = std::uncaught_exceptions() > exceptions;
-        if (is_answered || !is_cancelled || !has_session || !endpoint->background) return;
-        try {
-            JsonObject params;
-            params["requestId"] = id;
-            endpoint->background->spawn(post_notification(
-                endpoint, rpc_notification("notifications/cancelled", std::move(params))));
-        } catch (const std::exception&) {
-            return;  // the server finishes a request that is not read any more
-        }
-    }
-};
+/// Tells the server of a session that a request was cancelled, in the background. Without sessions, closing the exchange does that.
+void withdraw(const EndpointPtr& self, std::int64_t id) {
+    if (!is_session_mcp_version(self->version) || !self->background) return;
+    self->background->spawn(post_withdrawal(self, id));
+}
 
 class HttpMcpTransport final : public McpTransport {
 public:
@@ -322,27 +314,12 @@ public:
 
     Task<RpcMessage> request(McpOutgoing outgoing) override {
         const EndpointPtr self = endpoint_;
-        Withdrawal withdrawal(self, outgoing.id);
-        const bool opens_session = outgoing.method == "initialize";
         const std::int64_t id = outgoing.id;
-        const RpcMessage message =
-            rpc_request(id, std::move(outgoing.method), std::move(outgoing.params));
-        HttpRequest post = self->post(message, std::move(outgoing.headers));
-        HttpResponse response = co_await exchange(self, std::move(post));
-        if (response.status < 200 || response.status > 299) {
-            RpcMessage error = co_await refused(self, std::move(response), id);
-            withdrawal.is_answered = true;
-            co_return error;
-        }
-        if (opens_session) take_session(response);
-        RpcMessage reply;
-        if (is_event_stream(response)) {
-            reply = co_await read_stream(self, std::move(response), id);
-        } else {
-            reply = co_await read_reply(self, std::move(response), id);
-        }
-        withdrawal.is_answered = true;
-        co_return reply;
+        Task<RpcMessage> exchanging = exchange_messages(self, std::move(outgoing));
+        Outcome<RpcMessage> reply = co_await outcome_of(std::move(exchanging));
+        // A time limit of the caller is a cancellation here.
+        if (reply.cancelled()) withdraw(self, id);
+        co_return std::move(reply).value();
     }
 
     Task<> notify(std::string method, JsonObject params) override {
@@ -378,9 +355,26 @@ public:
     }
 
 private:
-    void take_session(const HttpResponse& response) {
+    static Task<RpcMessage> exchange_messages(EndpointPtr self, McpOutgoing outgoing) {
+        const bool opens_session = outgoing.method == "initialize";
+        const std::int64_t id = outgoing.id;
+        const RpcMessage message =
+            rpc_request(id, std::move(outgoing.method), std::move(outgoing.params));
+        HttpRequest post = self->post(message, std::move(outgoing.headers));
+        HttpResponse response = co_await exchange(self, std::move(post));
+        if (response.status < 200 || response.status > 299) {
+            co_return co_await refused(self, std::move(response), id);
+        }
+        if (opens_session) take_session(*self, response);
+        // A separate statement per case: see docs/guides/coroutines.md.
+        if (is_event_stream(response))
+            co_return co_await read_stream(self, std::move(response), id);
+        co_return co_await read_reply(self, std::move(response), id);
+    }
+
+    static void take_session(Endpoint& endpoint, const HttpResponse& response) {
         const std::string_view id = response.headers.get(session_header);
-        if (is_http_field_value(id)) endpoint_->session_id = id;
+        if (is_http_field_value(id)) endpoint.session_id = id;
     }
 
     static Task<RpcMessage> read_reply(EndpointPtr self, HttpResponse response, std::int64_t id) {
@@ -388,7 +382,7 @@ private:
             co_await read_body(self, response.body.get(), self->options.limits.max_message_bytes);
         std::vector<RpcMessage> messages;
         try {
-            messages = read_rpc_messages(text);
+            messages = read_rpc_messages(text, self->options.limits.max_batch);
         } catch (const Error&) {
             throw Error(
                 ErrorCode::protocol,

@@ -34,6 +34,7 @@ struct WebServer {
 
     std::map<std::string, Reply> replies;
     std::vector<HttpRequest> requests;
+    bool stalls_withdrawals = false;
     std::shared_ptr<ManualClock> clock = std::make_shared<ManualClock>();
     std::shared_ptr<MemoryTransport> transport = std::make_shared<MemoryTransport>(
         [this](const HttpRequest& request) { return respond(request); }, clock);
@@ -85,6 +86,8 @@ struct WebServer {
         const Json body = parse_json(request.body);
         const Json* method = body.as_object().if_contains("method");
         const Json* id = body.as_object().if_contains("id");
+        if (method && *method == "notifications/cancelled" && stalls_withdrawals)
+            return MemoryResponse(202).with_delay(std::chrono::hours(1));
         if (!method || !id) return MemoryResponse(202);
         const auto reply = replies.find(std::string(method->as_string()));
         if (reply == replies.end()) return MemoryResponse(404);
@@ -211,6 +214,42 @@ std::string failure_of(WebServer& server, McpCall call = McpCall("t", {})) {
     return {};
 }
 
+TEST(McpHttp, StreamWithoutRetryDelay_IsContinuedAfterPause) {
+    WebServer server;
+    server.be_legacy();
+    Json id_of_call;
+    Clock::time_point begin;
+    server.replies["tools/call"] = [&](const HttpRequest&, const Json& id) {
+        id_of_call = id;
+        begin = server.clock->now();
+        return WebServer::events().with_piece("id: e1\nretry: 0\ndata:\n\n");
+    };
+    server.replies["GET"] = [&](const HttpRequest& request, const Json&) {
+        if (request.headers.get("Last-Event-ID") != "e1") return MemoryResponse(405);
+        if (server.clock->now() == begin)
+            return WebServer::events().with_piece("id: e1\nretry: 0\ndata:\n\n");
+        return WebServer::events().with_event(WebServer::result_text(id_of_call, hello));
+    };
+    EXPECT_EQ(text_of(server.go(server.client()->call(McpCall("t", {})))), "hello");
+    EXPECT_GT(server.clock->now(), begin);
+}
+
+TEST(McpHttp, PagesOfTools_HaveOneTimeLimit) {
+    WebServer server;
+    server.be_modern();
+    int pages = 0;
+    server.replies["tools/list"] = [&pages](const HttpRequest&, const Json& id) {
+        const std::string page = std::to_string(++pages);
+        return WebServer::events()
+            .with_delay(std::chrono::seconds(25))
+            .with_event(WebServer::result_text(id, R"({"tools":[{"name":"t)" + page +
+                                                       R"(","inputSchema":{"type":"object"}}],)" +
+                                                       R"("nextCursor":")" + page + "\"}"));
+    };
+    EXPECT_THROW(server.go(server.client()->tools()), TimeoutError);
+    EXPECT_EQ(pages, 3);
+}
+
 TEST(McpHttp, EndedStreamWithoutId_FailsTheCall) {
     WebServer server;
     server.be_modern();
@@ -218,6 +257,32 @@ TEST(McpHttp, EndedStreamWithoutId_FailsTheCall) {
         return WebServer::events().with_piece(": nothing\n\n");
     };
     EXPECT_THAT(failure_of(server), HasSubstr("ended the stream without a response"));
+}
+
+Task<> connect_and_wait(WebServer* server, std::shared_ptr<McpClient> client,
+                        std::uint64_t* revision) {
+    (void)co_await client->connect();
+    *revision = client->tools_revision();
+    co_await server->clock->sleep_for(std::chrono::seconds(10));
+}
+
+TEST(McpHttp, EndedStreamOfNotifications_IsOpenedAgain) {
+    WebServer server;
+    server.replies["server/discover"] = [](const HttpRequest&, const Json& id) {
+        return WebServer::json(
+            id,
+            R"({"supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}}})");
+    };
+    int streams = 0;
+    server.replies["subscriptions/listen"] = [&streams](const HttpRequest&, const Json&) {
+        ++streams;
+        return WebServer::events().with_delay(std::chrono::milliseconds(1));
+    };
+    const auto client = server.client();
+    std::uint64_t revision = 0;
+    server.go(connect_and_wait(&server, client, &revision));
+    EXPECT_EQ(streams, 4);  // after 0, 1, 3 and 7 s
+    EXPECT_NE(client->tools_revision(), revision);
 }
 
 TEST(McpHttp, RefusedVersionThatIsOffered_IsTriedAgain) {
@@ -321,6 +386,39 @@ TEST(McpHttp, CancelledCallOfASession_IsWithdrawn) {
     };
     server.go(both(client, std::move(call)));
     EXPECT_THAT(server.requests.back().body, HasSubstr("notifications/cancelled"));
+}
+
+TEST(McpHttp, FailedCallOfASession_IsNotWithdrawn) {
+    WebServer server;
+    server.be_legacy();
+    server.replies["tools/call"] = [](const HttpRequest&, const Json&) {
+        return WebServer::events().with_piece(": nothing\n\n");
+    };
+    EXPECT_THAT(failure_of(server), HasSubstr("ended the stream without a response"));
+    for (const HttpRequest& request : server.requests)
+        EXPECT_THAT(request.body, ::testing::Not(HasSubstr("notifications/cancelled")));
+}
+
+TEST(McpHttp, UnansweredWithdrawal_IsGivenUp) {
+    WebServer server;
+    server.be_legacy();
+    server.replies["tools/call"] = [](const HttpRequest&, const Json&) {
+        return WebServer::events().with_stall();
+    };
+    server.stalls_withdrawals = true;
+    McpCall call("t", {});
+    call.timeout = std::chrono::seconds(1);
+    const auto wait = [](WebServer* one, std::shared_ptr<McpClient> client,
+                         McpCall hanging) -> Task<> {
+        Task<JsonObject> calling = client->call(std::move(hanging));
+        const Outcome<JsonObject> outcome = co_await outcome_of(std::move(calling));
+        EXPECT_FALSE(outcome.ok());
+        co_await one->clock->sleep_for(std::chrono::seconds(10));
+    };
+    const auto client = server.client();
+    server.go(wait(&server, client, std::move(call)));
+    EXPECT_THAT(server.requests.back().body, HasSubstr("notifications/cancelled"));
+    EXPECT_EQ(server.transport->open_exchanges(), 0U);
 }
 
 TEST(McpHttp, InvalidSettings_AreRejected) {

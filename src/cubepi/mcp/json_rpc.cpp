@@ -132,7 +132,7 @@ RpcMessage read_rpc_message(Json json) {
 
 RpcMessage read_rpc_message(std::string_view text) { return read_rpc_message(parse_json(text)); }
 
-std::vector<RpcMessage> read_rpc_messages(std::string_view text) {
+std::vector<RpcMessage> read_rpc_messages(std::string_view text, std::size_t max_batch) {
     Json json = parse_json(text);
     std::vector<RpcMessage> messages;
     JsonArray* batch = json.if_array();
@@ -140,14 +140,18 @@ std::vector<RpcMessage> read_rpc_messages(std::string_view text) {
         messages.push_back(read_rpc_message(std::move(json)));
         return messages;
     }
+    if (batch->size() > max_batch) {
+        fail("the batch has " + std::to_string(batch->size()) + " messages; the limit is " +
+             std::to_string(max_batch));
+    }
     for (Json& one : *batch) {
         try {
             messages.push_back(read_rpc_message(std::move(one)));
         } catch (const Error&) {
-            continue;
+            break;
         }
     }
-    if (messages.empty()) fail("the batch has no valid message");
+    if (messages.empty()) fail("the batch does not begin with a valid message");
     return messages;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -38,9 +39,9 @@ std::string rpc_text(const RpcMessage& message);
 /// Reads a message. Throws Error(parse) for text that is not JSON, and Error(protocol) for JSON that is not a message.
 RpcMessage read_rpc_message(std::string_view text);
 RpcMessage read_rpc_message(Json json);
-/// Reads a message or a batch, which 2025-03-26 allows. Throws like read_rpc_message(); messages of a batch that are invalid are
-/// left out.
-std::vector<RpcMessage> read_rpc_messages(std::string_view text);
+/// Reads a message or a batch, which 2025-03-26 allows. Throws like read_rpc_message(), and Error(protocol) for a batch of more than
+/// `max_batch` messages. A batch is read up to its first invalid message, because each one costs an exception.
+std::vector<RpcMessage> read_rpc_messages(std::string_view text, std::size_t max_batch);
 
 /// Splits a stream into lines (the framing of the transport over standard streams). Memory is limited by `max_line`.
 class RpcLineReader {

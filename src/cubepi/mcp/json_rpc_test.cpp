@@ -66,12 +66,18 @@ TEST(JsonRpc, InvalidMessages_AreRejected) {
     for (const std::string& text : invalid) EXPECT_EQ(code_of(text), ErrorCode::protocol) << text;
 }
 
-TEST(JsonRpc, Batch_SkipsInvalidMessages) {
-    const auto messages =
-        read_rpc_messages(R"([{"jsonrpc":"2.0","method":"a"}, 7, {"jsonrpc":"2.0","method":"b"}])");
-    ASSERT_EQ(messages.size(), 2U);
-    EXPECT_EQ(messages[1].method, "b");
-    EXPECT_THROW((void)read_rpc_messages("[7]"), Error);
+TEST(JsonRpc, Batch_EndsAtItsFirstInvalidMessage) {
+    const std::string a = R"({"jsonrpc":"2.0","method":"a"})";
+    EXPECT_EQ(read_rpc_messages("[" + a + "," + a + "]", 10).size(), 2U);
+    EXPECT_EQ(read_rpc_messages("[" + a + ",7," + a + "]", 10).size(), 1U);
+    EXPECT_THROW((void)read_rpc_messages("[7]", 10), Error);
+    EXPECT_THROW((void)read_rpc_messages("[]", 10), Error);
+}
+
+TEST(JsonRpc, LongBatch_IsRejected) {
+    const std::string a = R"({"jsonrpc":"2.0","method":"a"})";
+    EXPECT_EQ(read_rpc_messages("[" + a + "," + a + "]", 2).size(), 2U);
+    EXPECT_THROW((void)read_rpc_messages("[" + a + "," + a + "," + a + "]", 2), Error);
 }
 
 TEST(JsonRpc, Lines_AreFoundAtEveryBoundary) {

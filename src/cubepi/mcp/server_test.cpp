@@ -26,6 +26,7 @@ struct Pipe {
     AsyncQueue<std::string> to_server{1000};
     std::vector<RpcMessage> received;
     AsyncEvent arrived;
+    AsyncEvent may_write{true};
     bool is_broken = false;
 };
 
@@ -38,10 +39,10 @@ public:
         co_return bytes.has_value();
     }
     Task<> write(std::string bytes) override {
+        co_await pipe_->may_write.wait();
         if (pipe_->is_broken) throw Error(ErrorCode::disconnected, "broken");
         pipe_->received.push_back(read_rpc_message(std::string_view(bytes)));
         pipe_->arrived.pulse();
-        co_return;
     }
 
 private:
@@ -239,6 +240,32 @@ TEST(McpServerTest, ClientThatDoesNotRead_EndsTheConnection) {
     (void)pipe->to_server.force_push(modern(2, "server/discover"));
     EXPECT_THROW(run(server->serve(std::make_unique<PipeStream>(pipe))), Error);
     EXPECT_TRUE(settings.aborted->is_set());
+}
+
+Task<> read_late(std::shared_ptr<Pipe> pipe, std::size_t* unread) {
+    for (int i = 0; i < 10'000; ++i) co_await yield_now();
+    *unread = pipe->to_server.size();
+    pipe->may_write.set();
+}
+
+TEST(McpServerTest, ClientThatReadsLate_IsNotReadEither) {
+    constexpr std::size_t sent = 500;
+    TestServer settings;
+    settings.options.max_requests = 4;
+    const auto server = settings.make();
+    const auto pipe = std::make_shared<Pipe>();
+    pipe->may_write.reset();
+    for (std::size_t i = 0; i < sent; ++i)
+        (void)pipe->to_server.force_push(modern(static_cast<int>(i), "server/discover"));
+    pipe->to_server.close();
+    std::size_t unread = 0;
+    std::vector<Task<>> both;
+    both.push_back(server->serve(std::make_unique<PipeStream>(pipe)));
+    both.push_back(read_late(pipe, &unread));
+    run(when_all(std::move(both)));
+    // The queue of 64 messages, the requests in progress and the one that is refused.
+    EXPECT_GT(unread, sent - 100);
+    EXPECT_EQ(pipe->received.size(), sent);
 }
 
 TEST(McpServerTest, Hooks_DecideAboutCalls) {

@@ -144,10 +144,16 @@ Task<> write_messages(ConnectionPtr self) {
     while (true) {
         std::optional<std::string> line = co_await self->outbound.next();
         if (!line) co_return;
-        // A closed input is reported by the end of the output.
         Task<> writing = self->process->write(std::move(*line));
         const Outcome<> written = co_await outcome_of(std::move(writing));
-        if (!written.ok()) co_return;
+        if (written.cancelled()) co_return;
+        if (!written.ok()) break;
+    }
+    // The input of a process that has exited is closed too. The end of its output has the better reason, so that comes first.
+    co_await self->runtime->clock->sleep_for(2 * exit_status_wait);
+    if (!self->is_closing) {
+        self->end(disconnected("The MCP server " + self->options.server +
+                               " does not read its standard input."));
     }
 }
 
@@ -181,7 +187,7 @@ void Connection::receive(std::string_view bytes) {
     while (const std::optional<std::string_view> line = lines.next()) {
         std::vector<RpcMessage> messages;
         try {
-            messages = read_rpc_messages(*line);
+            messages = read_rpc_messages(*line, options.limits.max_batch);
             garbage_lines = 0;
         } catch (const Error&) {
             if (++garbage_lines == 1) log(LogLevel::warning, "mcp.garbage");

@@ -69,6 +69,15 @@ TEST(McpStdio, DeadServer_FailsWithStatusAndLastWords) {
     EXPECT_EQ(text_of(again), "echo: again");
 }
 
+TEST(McpStdio, ServerThatDoesNotRead_IsDisconnected) {
+    const auto client = FakeServer("2025-11-25").start();
+    EXPECT_EQ(run(call_text(client, "close input")), "closed");
+    EXPECT_THAT(failure_of(call_text(client, "echo")), HasSubstr("does not read"));
+    // The next request starts the server again.
+    const JsonObject again = run(client->call(echo_call("again")));
+    EXPECT_EQ(text_of(again), "echo: again");
+}
+
 TEST(McpStdio, FailedStart_IsNotRepeatedAtOnce) {
     FakeServer server("die");
     server.process.restart_delay = std::chrono::hours(1);

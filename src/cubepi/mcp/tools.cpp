@@ -91,11 +91,15 @@ Task<AgentToolResult> call_tool(std::shared_ptr<McpClient> client, std::string t
     co_return mcp_tool_result(client->server(), result, client->limits().max_result_bytes);
 }
 
+bool has(std::string_view text, std::string_view part) {
+    return text.find(part) != std::string_view::npos;
+}
+
 bool is_wanted(const McpToolOptions& options, const std::string& name) {
-    const auto has = [&](const std::vector<std::string>& names) {
+    const auto is_in = [&](const std::vector<std::string>& names) {
         return std::ranges::find(names, name) != names.end();
     };
-    return !has(options.except) && (options.only.empty() || has(options.only));
+    return !is_in(options.except) && (options.only.empty() || is_in(options.only));
 }
 
 AgentTool agent_tool(const std::shared_ptr<McpClient>& client, const McpTool& tool,
@@ -124,8 +128,10 @@ std::string mcp_tool_name(std::string_view prefix, std::string_view server, std:
                                 (c >= '0' && c <= '9') || c == '_' || c == '-';
         if (!is_allowed) c = '_';
     }
-    if (name == wanted && name.size() <= max_tool_name) return name;
-    // The hash separates the parts, so that "a__b" of "c" is not "b" of "a__c".
+    // "git" with "hub__push" is not "git__hub" with "push": only a name with one possible end of its server needs no hash.
+    const bool is_clear =
+        !has(server, "__") && !server.ends_with('_') && !has(tool, "__") && !tool.starts_with('_');
+    if (name == wanted && is_clear && name.size() <= max_tool_name) return name;
     const std::string hash = detail::sha256_hex(std::string(server) + '\n' + std::string(tool))
                                  .substr(0, hash_characters);
     name.resize(std::min(name.size(), max_tool_name - hash_characters - 1));

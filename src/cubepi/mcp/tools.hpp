@@ -37,8 +37,8 @@ Task<McpTools> mcp_tools(std::shared_ptr<McpClient> client,
                          McpToolOptions options = McpToolOptions());
 
 /// Returns the name of a tool for models: `prefix`, server and tool, where other characters than letters, digits, `_` and `-` are
-/// replaced by `_`. A name that was changed or cut to 64 characters ends with a part of its hash, so that different tools have
-/// different names.
+/// replaced by `_`. A name that was changed, cut to 64 characters, or does not show where the server's name ends (`__` in a part)
+/// ends with a part of its hash, so that different tools have different names.
 std::string mcp_tool_name(std::string_view prefix, std::string_view server, std::string_view tool);
 
 /// Converts the result of `tools/call`. Text, images and embedded text are content; sounds, other data and links are described in

@@ -111,6 +111,20 @@ TEST(McpToolsTest, Elicitation_AsksTheUser) {
         R"([{"action": "accept", "content": {"age": 42, "color": "blue", "name": "Ann"}}, "opaque"])");
 }
 
+TEST(McpToolsTest, AnswerAfterTheRun_FindsNoQuestion) {
+    const auto client = FakeServer("2025-11-25,hasty").start();
+    const McpTools made = run(mcp_tools(client));
+    AgentRun agent_run;
+    HitlRequestStream requests = agent_run.channel->subscribe();
+    EXPECT_EQ(text_of_message(agent_run.call(made, "mcp__fake__ask")), "not waiting");
+    // The agent is gone. The question must be too, because it refers to the run.
+    EXPECT_TRUE(agent_run.channel->pending().empty());
+    const std::optional<HitlRequest> request = run(requests.next());
+    ASSERT_TRUE(request);
+    EXPECT_THROW(run(agent_run.channel->cancel(request->request_id)), Error);
+    run(client->close());
+}
+
 TEST(McpToolsTest, SelectionAndRisk_FollowTheOptions) {
     const auto client = FakeServer("modern").start();
     McpToolOptions options;
@@ -154,6 +168,16 @@ TEST(McpToolsTest, Names_AreSafeAndUnique) {
         tool.name = SharedString(name);
         EXPECT_NO_THROW(ToolList({tool})) << name;
     }
+}
+
+TEST(McpToolsTest, NamesOfTwoServers_DoNotCollide) {
+    EXPECT_NE(mcp_tool_name("mcp__", "git", "hub__push"),
+              mcp_tool_name("mcp__", "git__hub", "push"));
+    EXPECT_NE(mcp_tool_name("mcp__", "git_", "push"), mcp_tool_name("mcp__", "git", "_push"));
+    // The hash of another server cannot be imitated either.
+    const std::string name = mcp_tool_name("mcp__", "git__hub", "push");
+    EXPECT_NE(mcp_tool_name("mcp__", "git", name.substr(10)), name);
+    EXPECT_EQ(mcp_tool_name("mcp__", "git_hub", "push_all"), "mcp__git_hub__push_all");
 }
 
 TEST(McpToolsTest, Content_IsConverted) {

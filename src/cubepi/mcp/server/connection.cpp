@@ -58,15 +58,13 @@ Task<> answer(Client& client, McpServerCall call) {
         std::string key;
         ~Running() { client.running.erase(key); }
     };
-    RpcMessage response;
-    {
-        const Running running{client, key};
-        response = co_await client.server.answer(std::move(call));
-        if (opens_session && response.kind == RpcMessage::Kind::result)
-            client.session_version = text_member(response.result, "protocolVersion");
-        // The client does not expect a response to a request that it has cancelled.
-        if (stop.stop_requested()) co_return;
-    }
+    // The request is in progress until its response is queued: responses that wait for a client that does not read count too.
+    const Running running{client, key};
+    RpcMessage response = co_await client.server.answer(std::move(call));
+    if (opens_session && response.kind == RpcMessage::Kind::result)
+        client.session_version = text_member(response.result, "protocolVersion");
+    // The client does not expect a response to a request that it has cancelled.
+    if (stop.stop_requested()) co_return;
     co_await send(client, std::move(response));
 }
 
