@@ -217,14 +217,14 @@ TEST(McpQuestions, ClientThatLeaves_EndsThem) {
     EXPECT_THAT(member(pipe->received[2], "content"), HasSubstr("gone"));
 }
 
-TEST(McpQuestions, SessionWithoutCapability_IsAFailureOfTheTool) {
+TEST(McpQuestions, SessionWithoutCapability_FailsTheTool) {
     FeatureServer server;
     const auto received = exchange(
         {open_session("{}"), request(2, "tools/call", R"("name":"ask")")}, server.settings);
     EXPECT_THAT(member(received[1], "content"), HasSubstr("does not answer"));
 }
 
-TEST(McpLog, HasTheLevelThatTheClientWants) {
+TEST(McpLog, Messages_HaveTheWantedLevel) {
     FeatureServer server;
     const std::string call = R"("name":"log")";
     const auto silent = exchange({modern(1, "tools/call", call)}, server.settings);
@@ -248,7 +248,7 @@ TEST(McpLog, HasTheLevelThatTheClientWants) {
     EXPECT_EQ(session.size(), 5U);
 }
 
-TEST(McpPrompts, AreListedFilledInAndCompleted) {
+TEST(McpPrompts, Prompts_AreFilledInAndCompleted) {
     FeatureServer server;
     EXPECT_THAT(member(server.answer(modern(1, "prompts/list")), "prompts"), HasSubstr("greet"));
     const auto get = [&](const std::string& params) {
@@ -272,7 +272,7 @@ TEST(McpPrompts, AreListedFilledInAndCompleted) {
     EXPECT_EQ(complete("{}").code, mcp_error::invalid_params);
 }
 
-TEST(McpResources, AreListedAndRead) {
+TEST(McpResources, Resources_AreListedAndRead) {
     FeatureServer server;
     const auto read = [&](const std::string& uri) {
         return server.answer(modern(1, "resources/read", R"("uri":")" + uri + '"'));

@@ -207,6 +207,37 @@ TEST(McpRoutes, QuestionsDuringCalls_AreAnsweredInBothEras) {
     }
 }
 
+TEST(McpRoutes, PromptsAndResources_AreReadInBothEras) {
+    const ServedHttp served(McpRouteOptions(), true);
+    for (const std::string version : {"2026-07-28", "2025-11-25"}) {
+        const auto client = served.client(version);
+        const auto prompts = run(client->prompts());
+        ASSERT_EQ(prompts->prompts.size(), 1U);
+        EXPECT_EQ(prompts->prompts[0].arguments[0].name, "name");
+        EXPECT_TRUE(prompts->prompts[0].arguments[0].is_required);
+        const McpPromptText text = run(client->prompt("greet", {{"name", "Ann"}}));
+        ASSERT_EQ(text.messages.size(), 1U);
+        EXPECT_EQ(text.messages[0].content.at("text"), Json("Greet Ann."));
+        const auto resources = run(client->resources());
+        ASSERT_EQ(resources->resources.size(), 1U);
+        ASSERT_EQ(resources->templates.size(), 1U);
+        EXPECT_EQ(run(client->read_resource("logs://mon.log")).at(0).text, "Log of mon");
+        EXPECT_THROW(run(client->read_resource("logs://never.log")), McpError);
+        McpCompletionTarget target;
+        target.prompt = "greet";
+        EXPECT_EQ(run(client->complete(target, "name", "A")).size(), 100U);
+        run(client->close());
+    }
+}
+
+TEST(McpRoutes, ServerWithoutPrompts_HasEmptyLists) {
+    const ServedHttp served;
+    const auto client = served.client();
+    EXPECT_TRUE(run(client->prompts())->prompts.empty());
+    EXPECT_TRUE(run(client->resources())->resources.empty());
+    EXPECT_TRUE(run(client->complete({}, "name", "A")).empty());
+}
+
 Task<> change_tools(const ServedHttp* served, std::shared_ptr<McpClient> client) {
     (void)co_await client->connect();
     const std::uint64_t before = client->tools_revision();
