@@ -104,7 +104,13 @@ void keep_allowed(std::vector<cubepi::AgentTool>& tools, const AgentTurnPlan& pl
                (plan.inherits && tool.name == "tape_handoff");
     });
     if (!plan.allowed_tools) return;
-    std::set<std::string> unknown = *plan.allowed_tools;
+    std::set<std::string> allowed;
+    for (const std::string& name : *plan.allowed_tools) {
+        const bool is_exact = std::any_of(tools.begin(), tools.end(),
+                                          [&name](const auto& tool) { return tool.name == name; });
+        allowed.insert(is_exact ? name : our_tool_name(name));
+    }
+    std::set<std::string> unknown = allowed;
     unknown.erase("subagent");
     for (const cubepi::AgentTool& tool : tools) unknown.erase(tool.name.str());
     std::string names;
@@ -113,8 +119,8 @@ void keep_allowed(std::vector<cubepi::AgentTool>& tools, const AgentTurnPlan& pl
         throw cubepi::Error(cubepi::ErrorCode::invalid_argument,
                             "unknown tools in allowed_tools: " + names);
     }
-    std::erase_if(tools, [&plan](const cubepi::AgentTool& tool) {
-        return !plan.allowed_tools->contains(tool.name.str());
+    std::erase_if(tools, [&allowed](const cubepi::AgentTool& tool) {
+        return !allowed.contains(tool.name.str());
     });
 }
 
@@ -464,7 +470,9 @@ Task<> AgentTurn::start_agent() {
     for (const auto& [key, value] : inherited_) {
         if (key.starts_with("compaction")) agent_->set_extra(key, value);
     }
-    agent_->subscribe([this](const cubepi::AgentEvent& event) { return on_agent_event(event); });
+    agent_->subscribe([this](const cubepi::AgentEvent& event, const std::stop_token& aborted) {
+        return on_agent_event(event, aborted);
+    });
     if (chosen.on_agent && !plan_.is_subagent) chosen.on_agent(agent_, occasion);
     cubepi::MessageList inputs;
     if (plan_.receives_results) {
@@ -614,8 +622,8 @@ Task<> AgentTurn::keep_inherited() {
 Task<> AgentTurn::close() {
     if (!tape_ || std::exchange(closed_, true)) co_return;
     run_.reset();  // aborts the current run, whose last step goes to the tape
+    co_await wait_for_run();
     if (notifying_) co_await notifying_->idle();
-    if (agent_) co_await agent_->wait_for_idle();
     agent_.reset();
     tape_.reset();
     if (plan_.inherits) {
@@ -637,6 +645,21 @@ Task<> AgentTurn::close() {
         // Also of a turn that is suspended: the results of calls that have ended are on the tape.
         if (running) co_await remove_tapes(std::move(running->ended_tapes));
     }
+}
+
+/// Waits for the end of the run. It uses this object, the state of the turn and the framework until then, also when the time for the end
+/// of a cancelled turn is over: a cancellation does not interrupt the wait.
+Task<> AgentTurn::wait_for_run() {
+    const bool throws = co_await cubepi::detail::throws_when_cancelled;
+    co_await cubepi::detail::throw_when_cancelled(false);
+    std::exception_ptr failure;
+    for (bool waits = agent_ != nullptr; waits;) {
+        const cubepi::Outcome<> idle = co_await cubepi::outcome_of(agent_->wait_for_idle());
+        waits = idle.cancelled();
+        failure = idle.failure();
+    }
+    co_await cubepi::detail::throw_when_cancelled(throws);
+    if (failure) std::rethrow_exception(failure);
 }
 
 /// Removes the tapes of subagents whose results are on the tape of this turn.
