@@ -10,6 +10,7 @@
 
 #include <unistd.h>
 
+#include <bub/builtin/builtin.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_entry.hpp>
@@ -287,11 +288,17 @@ Task<std::string> SavedSessions::create(std::string first_prompt) {
 Task<std::string> SavedSessions::adopt(std::shared_ptr<bub::TapeStore> from, std::string tape,
                                        std::string first_prompt) {
     std::string name = co_await create(std::move(first_prompt));
+    // The suspended run continues at its endpoint only (D86).
+    JsonObject endpoint = co_await bub::suspended_endpoint(from, tape);
     const auto source = std::make_shared<bub::TapeCheckpointer>(std::move(from));
     (void)co_await bub::import_thread(source, tape, tapes_, tape_of(name),
                                       "a run without a session");
     const std::vector<PendingRequest> pending = co_await source->load_pending_requests(tape);
     bub::TapeCheckpointer target(tapes_);
+    if (!endpoint.empty()) {
+        std::vector<bub::TapeEntry> entries = {bub::endpoint_entry(std::move(endpoint))};
+        (void)co_await tapes_->append(tape_of(name), std::move(entries));
+    }
     for (const PendingRequest& one : pending)
         co_await target.save_pending_request(tape_of(name), one.run_id, one.request);
     co_return name;

@@ -106,6 +106,16 @@ TEST_F(Continuation, D86_OtherEnvironment_IsRefused) {
     EXPECT_EQ(b.requests().size(), 0u);
 }
 
+/// The conversation of a run without `-s` moves to a saved session when it is suspended.
+TEST_F(Continuation, D86_RunWithoutSession_ContinuesAtItsEndpoint) {
+    const Piped run = run_piped(
+        home, {"run", "--provider", "openai", "--base-url", a.url(), "-m", "local", "private"});
+    EXPECT_EQ(run.status, 7) << run.err;
+    home.set("OPENAI_BASE_URL", b.url());
+    expect_refused(run_piped(home, {"inbox", "approve", id()}));
+    expect_continued(run_piped(home, {"inbox", "approve", id(), "--base-url", a.url()}));
+}
+
 TEST_F(Continuation, D86_FlagsForAnotherServer_AreRefused) {
     (void)suspend();
     expect_refused(inbox({"approve", "--base-url", b.url(), "-m", "local"}));

@@ -425,6 +425,11 @@ Task<JsonObject> suspended_endpoint(std::shared_ptr<TapeStore> store, std::strin
                                    std::string(detail::endpoint_event));
 }
 
+TapeEntry endpoint_entry(JsonObject endpoint) {
+    return event_entry(std::string(detail::endpoint_event), std::move(endpoint),
+                       hidden_from_context());
+}
+
 Plugin builtin_plugin(Framework& framework, BuiltinOptions options) {
     auto core = std::make_shared<BuiltinCore>(framework, std::move(options));
     Plugin plugin;

@@ -243,6 +243,8 @@ Task<JsonObject> stored_model_choice(std::shared_ptr<TapeStore> store, std::stri
 /// no run is suspended. `continues`: a run that was suspended continues, and is not suspended any more.
 Task<JsonObject> suspended_endpoint(std::shared_ptr<TapeStore> store, std::string tape,
                                     bool continues = false);
+/// Returns an entry with an endpoint, for a copy of such a tape.
+TapeEntry endpoint_entry(JsonObject endpoint);
 
 /// Returns $BUB_HOME, or ~/.bub.
 std::filesystem::path default_bub_home();

@@ -299,7 +299,7 @@ Task<> AgentTurn::note_endpoint(const cubepi::AssistantMessage& answer) {
         co_await tape_->store()->find_event(tape_->name(), std::string(endpoint_event));
     const JsonObject* const known = data_of(last);
     if (known && *known == endpoint) co_return;
-    TapeEntry entry = event_entry(endpoint_event, std::move(endpoint), hidden_from_context());
+    TapeEntry entry = endpoint_entry(std::move(endpoint));
     (void)co_await tape_->append(std::move(entry));
 }
 
