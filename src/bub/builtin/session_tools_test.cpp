@@ -306,7 +306,7 @@ TEST_F(Subagent, InheritingSubagent_SeesTheTurnInProgress) {
 }
 
 /// The prompt cache of the conversation serves both.
-TEST_F(Subagent, InheritingSubagent_SharesThePrefixOfItsParent) {
+TEST_F(Subagent, D161_InheritingSubagent_SharesThePrefix) {
     std::vector<cubepi::FauxStep> steps;
     Seen first;
     Seen child;
