@@ -25,11 +25,16 @@ constexpr const char* has_echo_called =
         "name": "subagent", "arguments": {"prompt": "call it"}}]}, {"stop_reason": "tool_use", "content": [{"type": "tool_call",
         "id": "c2", "name": "mcp__fake__echo", "arguments": {"text": "hello"}}]}, "Called.", "Done."]})";
 
+std::filesystem::path requests_file(const GatewayHome& home) { return home.path() / "requests"; }
+
+/// Configures a server that cannot be started, and one whose requests are copied to a file.
 void configure(const GatewayHome& home, const std::string& rules) {
+    const std::string command = "tee -a '" + requests_file(home).string() + "' | python3 '" +
+                                testing::source_path("src/cubepi/mcp/fake_server.py") + "' modern";
     home.configure(R"({http: {listen: "127.0.0.1:0", operators: [olga]}, rules: [)" + rules +
-                   "]}\nmcp:\n  broken: {command: no-such-mcp-server}\n  fake: {command: python3, "
-                   "args: [" +
-                   testing::source_path("src/cubepi/mcp/fake_server.py") + ", modern]}");
+                   "]}\nmcp:\n  broken: {command: no-such-mcp-server}\n  fake: {command: sh, "
+                   "args: [-c, \"" +
+                   command + "\"]}");
 }
 
 HttpReply post(std::uint16_t port, JsonObject message) {
@@ -37,15 +42,10 @@ HttpReply post(std::uint16_t port, JsonObject message) {
     return run(post_message(port, std::move(message)));
 }
 
-/// Returns true if a tape has the result of the tool.
 bool was_called(const GatewayHome& home) {
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(home.path())) {
-        if (!entry.is_regular_file()) continue;
-        std::ifstream file(entry.path());
-        const std::string text(std::istreambuf_iterator<char>(file), {});
-        if (text.find("echo: hello") != std::string::npos) return true;
-    }
-    return false;
+    std::ifstream file(requests_file(home));
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    return text.find("tools/call") != std::string::npos && text.find("hello") != std::string::npos;
 }
 
 TEST(GatewayMcp, Tool_IsAskedAboutAndCalled) {
