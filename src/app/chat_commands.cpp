@@ -23,6 +23,7 @@
 #include "config/config_file.hpp"
 #include "config/paths.hpp"
 #include "conversation/tool_approval.hpp"
+#include "mcp/mcp_hub.hpp"
 #include "shell_quoting.hpp"
 #include "terminal/event_text.hpp"
 #include "terminal/terminal_stream.hpp"
@@ -41,7 +42,7 @@ struct ChatCommand {
     bool for_pipes = false;  ///< also accepted from a pipe
 };
 
-constexpr std::array<ChatCommand, 18> commands{{
+constexpr std::array<ChatCommand, 19> commands{{
     {"new", "", "start a new session; the current one stays saved", ChatAction::new_session},
     {"model", "[ID]", "list the models, or switch to another", std::nullopt},
     {"status", "", "model, session, directory, context, rules, background commands",
@@ -49,6 +50,8 @@ constexpr std::array<ChatCommand, 18> commands{{
     {"cost", "", "tokens and cost of this session", ChatAction::cost},
     {"todo", "", "show the to-do list of the model", std::nullopt},
     {"tasks", "[cancel ID]", "sub-agents in the background; cancel one", ChatAction::tasks},
+    {"mcp", "[reconnect NAME]", "MCP servers and their tools; connect to one again",
+     ChatAction::servers},
     {"goal", "[TEXT]", "work until TEXT is achieved; show the goal, or `clear` it", std::nullopt},
     {"copy", "", "copy the last answer to the clipboard", ChatAction::copy},
     {"export", "[FILE]", "write the conversation to a Markdown file", ChatAction::export_file},
@@ -340,6 +343,7 @@ Task<> ChatActions::act(ChatAction action, std::string argument) {
         case ChatAction::tasks:
             if (!argument.empty()) co_return cancel_task(argument);
             co_return co_await show_tasks();
+        case ChatAction::servers: co_return co_await show_servers(std::move(argument));
         case ChatAction::copy: co_return co_await copy_answer();
         case ChatAction::export_file: co_return co_await export_to(std::move(argument));
         case ChatAction::help:
@@ -409,6 +413,38 @@ Task<> ChatActions::show_status() {
     for (const ShellSessions::Summary& one : pipeline_.background_commands()) {
         text += row(std::exchange(label, ""), one.id + (one.running ? " runs: " : " has ended: ") +
                                                   one_line(visible(one.command), 60));
+    }
+    renderer_.print(text);
+}
+
+Task<> ChatActions::show_servers(std::string argument) {
+    constexpr auto longest_wait = std::chrono::seconds(10);
+    const std::shared_ptr<McpHub> servers = pipeline_.plan().servers;
+    if (!servers) {
+        renderer_.print("No MCP servers are configured; `cubepi mcp add` adds one.\n");
+        co_return;
+    }
+    if (!argument.empty()) {
+        std::string_view name = argument;
+        if (!name.starts_with("reconnect"))
+            co_return renderer_.problem("/mcp takes nothing, or `reconnect NAME`");
+        name = detail::trimmed(name.substr(std::string_view("reconnect").size()));
+        const bool is_found = co_await servers->reconnect(std::string(name), longest_wait);
+        if (!is_found) {
+            co_return renderer_.problem("there is no MCP server '" + visible(std::string(name)) +
+                                        "'; /mcp lists them");
+        }
+    }
+    std::string text;
+    for (const McpServerStatus& one : servers->status()) {
+        std::string state = one.program.empty()
+                                ? std::string("not connected")
+                                : count_of(static_cast<std::int64_t>(one.tools), "tool") + ", " +
+                                      printable(one.program);
+        if (one.is_connecting) state += ", connecting";
+        text += row(printable(one.name), state);
+        text += row("", one_line(printable(one.place), 70));
+        if (!one.problem.empty()) text += row("", one_line(printable(one.problem), 200));
     }
     renderer_.print(text);
 }

@@ -25,6 +25,7 @@ enum class ChatAction : std::uint8_t {
     mode,
     cost,
     tasks,
+    servers,
     copy,
     export_file,
     later,
@@ -64,7 +65,7 @@ std::string chat_help(ChatAbilities chat);
 std::vector<Command> chat_completions(ChatAbilities chat);
 
 /// The commands of a chat that concern its session: `/new`, `/status`, `/rules`, `/mode`, `/cost`, `/tasks`,
-/// `/copy` and `/export`. Used on one
+/// `/mcp`, `/copy` and `/export`. Used on one
 /// executor.
 class ChatActions {
 public:
@@ -84,6 +85,7 @@ private:
     void withdraw_permission(const std::string& argument);
     Task<> show_cost();
     Task<> show_tasks();
+    Task<> show_servers(std::string argument);
     void cancel_task(std::string_view argument);
     Task<> copy_answer();
     Task<> export_to(std::string file);

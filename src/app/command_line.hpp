@@ -87,11 +87,15 @@ struct DatabaseArguments {
 
 /// The arguments of `cubepi mcp`.
 struct McpArguments {
-    enum class What : std::uint8_t { list, check, call, serve };
+    enum class What : std::uint8_t { list, add, remove, check, call, serve };
     What what = What::list;
-    std::string server = {};     ///< check, call: its name; empty: all
-    std::string tool = {};       ///< call: as the server names it
-    std::string arguments = {};  ///< call: a JSON object; empty: none
+    std::string server = {};                ///< its name; empty: all (check)
+    std::vector<std::string> command = {};  ///< add: a command with its arguments, or a URL
+    std::vector<std::string> env = {};      ///< add: NAME=VALUE
+    std::vector<std::string> headers = {};  ///< add: "NAME: VALUE"
+    std::string cwd = {};                   ///< add: the directory of the command
+    std::string tool = {};                  ///< call: as the server names it
+    std::string arguments = {};             ///< call: a JSON object; empty: none
     bool json = false;
     bool yes = false;  ///< serve: all calls are allowed
 };

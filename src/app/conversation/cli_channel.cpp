@@ -14,6 +14,7 @@
 #include <cubepi/net/utf8.hpp>
 
 #include "../failure.hpp"
+#include "../mcp/mcp_prompt.hpp"
 #include "attachments.hpp"
 
 namespace cubepi::app {
@@ -199,9 +200,32 @@ Task<> CliChannel::on_line(ConsoleInput line) {
     pending.typed = std::move(text);
     pending.pasted = line.pasted;
     pending.has_paste = line.has_paste;
-    // Pasted text may be of others, who must not name files.
-    if (input.kind == ChatInput::Kind::prompt && !line.has_paste) co_await attach_files_to(pending);
+    // Pasted text may be of others, who must not name files or prompts.
+    if (input.kind == ChatInput::Kind::prompt && !line.has_paste) {
+        const bool is_filled_in = co_await fill_in_prompt(pending);
+        if (pending.text.empty()) co_return;
+        if (!is_filled_in) co_await attach_files_to(pending);
+    }
     enter(std::move(pending));
+}
+
+/// Replaces the name of a prompt of an MCP server by its text; if that fails, shows why, and the text is empty. Returns false for
+/// other texts.
+Task<bool> CliChannel::fill_in_prompt(Pending& pending) {
+    const std::shared_ptr<McpHub> servers = conversation_.plan().servers;
+    std::optional<McpPromptInput> input = mcp_prompt_input(pending.typed);
+    if (!servers || !input) co_return false;
+    pending.text.clear();
+    Task<std::string> filling = fill_in_mcp_prompt(servers, std::move(*input));
+    Outcome<std::string> filled = co_await outcome_of(std::move(filling));
+    if (filled.cancelled()) filled.rethrow();
+    try {
+        pending.text = std::move(filled).value();
+    } catch (const Error& error) {
+        view_.problem(error.what());
+    }
+    pending.trusted = false;  // the server's words are never a command (B11)
+    co_return true;
 }
 
 Task<> CliChannel::attach_files_to(Pending& pending) {
@@ -236,6 +260,7 @@ Task<> CliChannel::on_action(ChatAction action, std::string argument) {
         case ChatAction::mode:
         case ChatAction::cost:
         case ChatAction::tasks:
+        case ChatAction::servers:
         case ChatAction::copy:
         case ChatAction::export_file: break;
     }

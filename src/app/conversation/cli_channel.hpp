@@ -77,6 +77,7 @@ private:
     Task<> abort_turn();
     void on_interrupt();
     Task<> on_line(ConsoleInput line);
+    Task<bool> fill_in_prompt(Pending& pending);
     Task<> attach_files_to(Pending& pending);
     void echo(const Pending& pending);
     Task<> on_action(ChatAction action, std::string argument);

@@ -213,7 +213,7 @@ protected:
     }
 
     AgentTool touch() {
-        return AgentTool("touch", "Writes.", AgentTool::no_parameters(),
+        return AgentTool(name_, description_, AgentTool::no_parameters(),
                          [this](JsonObject args, ToolContext&) {
                              calls_.push_back(std::move(args));
                              return AgentToolResult("done");
@@ -264,6 +264,9 @@ protected:
     std::shared_ptr<QuestionHost> host_;
     std::vector<JsonObject> calls_;
     std::vector<std::string> saved_;
+    // Of the tool "touch".
+    std::string name_ = "touch";
+    std::string description_ = "Writes.";
 };
 
 TEST_F(QuestionHostTest, YesOrNo_RunsOrRefusesTheCall) {
@@ -284,6 +287,22 @@ TEST_F(QuestionHostTest, Always_AddsRuleThatAllowsTheNextCall) {
     EXPECT_EQ(calls_.size(), 2U) << prompter_->shown;
     EXPECT_EQ(saved_, std::vector<std::string>{"touch: *"});
     ASSERT_EQ(approval_->rules().rules().size(), 1U);
+    EXPECT_TRUE(prompter_->answers.empty());
+}
+
+TEST_F(QuestionHostTest, D148_ChangedMcpTool_IsAskedAboutAgain) {
+    answer({"a", "y", "n"});
+    name_ = "mcp__git__touch";
+    (void)prompt({faux_tool_call(name_, {}, "c1"), faux_tool_call(name_, {}, "c2")});
+    EXPECT_EQ(calls_.size(), 2U) << prompter_->shown;
+    ASSERT_EQ(saved_.size(), 1U);
+    EXPECT_TRUE(saved_[0].starts_with("mcp__git__touch: sha256:")) << saved_[0];
+    EXPECT_EQ(ApprovalRule::parse(saved_[0]).text(), saved_[0]);
+    EXPECT_THROW(ApprovalRule::parse("mcp__git__touch: sha256:12"), Error);
+    EXPECT_THROW(ApprovalRule::parse("write" + saved_[0].substr(saved_[0].find(':'))), Error);
+    description_ = "Deletes.";
+    (void)prompt({faux_tool_call(name_, {}, "c3")});
+    EXPECT_EQ(calls_.size(), 2U);
     EXPECT_TRUE(prompter_->answers.empty());
 }
 

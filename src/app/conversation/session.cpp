@@ -516,7 +516,10 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     session.environment = command_environment(config, flags.model);
     session.hooks = config.hooks;
     session.telemetry = std::make_shared<Telemetry>(trace_settings(config.trace));
-    if (tools) tools->servers = co_await connect_to_servers(session);
+    if (tools && parts.with_servers) {
+        session.servers = co_await connect_to_servers(session);
+        tools->servers = session.servers;
+    }
     session.equip = equipment(flags, config.max_repeated_calls, std::move(tools));
     if (prompter) {
         session.confirm_command = [prompter](bub::CommandQuestion question) {

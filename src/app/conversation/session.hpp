@@ -22,6 +22,8 @@
 
 namespace cubepi::app {
 
+class McpHub;
+
 /// A saved session that is resumed.
 struct ResumedSession {
     std::string title = {};  ///< the beginning of its first prompt
@@ -58,6 +60,7 @@ struct SessionPlan {
     std::vector<std::string> warnings = {};  ///< the same, about what is wrong
     /// Returns the warnings about work in the background since the last call; null: there is no such work.
     std::function<std::vector<std::string>()> take_warnings = {};
+    std::shared_ptr<McpHub> servers = {};         ///< the MCP servers; null: none are configured
     bub::LoadedFiles files = {};                  ///< of the project; the notes list them
     std::shared_ptr<TurnPrompter> prompter = {};  ///< as in SessionParts
     EnvironmentPolicy environment = {};           ///< of commands
@@ -107,6 +110,7 @@ std::string tape_of(const SessionPlan& plan);
 struct SessionParts {
     std::shared_ptr<TurnPrompter> prompter = {};  ///< null: no user can be asked
     Style style = {};
+    bool with_servers = true;  ///< uses the configured MCP servers
 };
 
 /// Returns the line that names the command which resumes the session; empty if the session is temporary or has no prompt yet.

@@ -8,6 +8,7 @@
 #include <cubepi/schema/json_convert.hpp>
 
 #include "../config/paths.hpp"
+#include "../mcp/mcp_tool_rule.hpp"
 
 namespace cubepi::app {
 
@@ -149,11 +150,21 @@ Task<ApprovalDecision> ToolApproval::decide(const BeforeToolCallContext& call) c
     co_return ApprovalDecision(std::move(question));
 }
 
+/// A tool of an MCP server is allowed as it is defined now: if its server changes it, it is asked about again (D148).
+RuleDecision ToolApproval::with_definition(const AgentTool& tool, RuleDecision decision) const {
+    if (decision.allowed || decision.always_asks) return decision;
+    std::optional<ApprovalRule> rule = mcp_tool_rule(tool);
+    if (!rule) return decision;
+    decision.allowed = has_rule(*rule);
+    decision.always = std::move(rule);
+    return decision;
+}
+
 Task<RuleDecision> ToolApproval::apply_rules(const BeforeToolCallContext& call) const {
     const Json* path = call.args.if_contains("path");
     const bool resolves = options_.write_target && path && path->is_string() &&
                           call.tool.risk_level != ToolRisk::read_only;
-    if (!resolves) co_return rules_.decide(call.tool, call.args);
+    if (!resolves) co_return with_definition(call.tool, rules_.decide(call.tool, call.args));
     auto work = [find = options_.write_target, given = std::string(path->get_string())] {
         std::optional<std::string> target;
         try {
@@ -165,7 +176,8 @@ Task<RuleDecision> ToolApproval::apply_rules(const BeforeToolCallContext& call) 
     };
     const std::optional<std::string> target =
         co_await offload(*options_.runtime->workers, std::move(work));
-    co_return rules_.decide(call.tool.name.str(), call.tool.risk_level, call.args, target);
+    co_return with_definition(
+        call.tool, rules_.decide(call.tool.name.str(), call.tool.risk_level, call.args, target));
 }
 
 }  // namespace cubepi::app

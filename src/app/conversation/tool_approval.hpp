@@ -93,6 +93,7 @@ public:
 
 private:
     Task<ApprovalDecision> decide(const BeforeToolCallContext& call) const;
+    RuleDecision with_definition(const AgentTool& tool, RuleDecision decision) const;
     Task<RuleDecision> apply_rules(const BeforeToolCallContext& call) const;
 
     ToolRules rules_;

@@ -144,6 +144,8 @@ const std::vector<std::string>& gateway_tools() {
 }
 
 void add_unknown_tool(const std::string& tool, const std::string& effect, Findings& findings) {
+    // Those of MCP servers are known when their server has answered.
+    if (tool.starts_with("mcp__")) return;
     const std::vector<std::string>& names = gateway_tools();
     if (std::find(names.begin(), names.end(), tool) != names.end()) return;
     const std::string ours = bub::detail::our_tool_name(tool);

@@ -35,8 +35,10 @@
 #include "../config/model_sources.hpp"
 #include "../config/paths.hpp"
 #include "../config/tape_place.hpp"
+#include "../mcp/mcp_settings.hpp"
 #include "../program.hpp"
 #include "gateway_findings.hpp"
+#include "gateway_mcp.hpp"
 #include "gateway_sessions.hpp"
 
 namespace cubepi::app {
@@ -429,6 +431,7 @@ GatewayInstance::GatewayInstance(ConfigFile config, GatewaySettings settings, Mo
       sources_(std::move(sources)),
       model_(std::move(model)),
       parts_(std::move(parts)),
+      mcp_servers_(configured_mcp_servers(config_path())),
       tapes_(configured_tapes()),
       results_(std::make_unique<TaskResults>(executor, parts_.on_warning)),
       executor_(std::move(executor)),
@@ -484,8 +487,17 @@ std::unique_ptr<bub::Framework> GatewayInstance::make_framework(bool with_channe
     if (with_channels) {
         options.channels = [this](bub::ProvideChannelsCall& call) { return channels(call); };
     }
+    // Connections belong to the event loop that uses them, so each framework has its own.
+    std::shared_ptr<McpHub> servers;
+    if (!mcp_servers_.empty()) {
+        servers = std::make_shared<McpHub>(mcp_servers_, options.environment, Runtime::standard());
+        options.configure = [servers](AgentOptions& agent, const bub::TurnContext&) {
+            add_mcp_tools(agent, *servers);
+        };
+    }
     framework->add(bub::builtin_plugin(*framework, std::move(options)));
     framework->add(gateway_sessions(*framework, settings_));
+    if (servers) framework->add(mcp_servers_plugin(std::move(servers), parts_.on_warning));
     add_plugins(*framework, parts_.plugins);
     return framework;
 }

@@ -22,6 +22,7 @@
 #include "../config/gateway_settings.hpp"
 #include "../config/model_choice.hpp"
 #include "../conversation/telemetry.hpp"
+#include "../mcp/mcp_settings.hpp"
 #include "admin_routes.hpp"
 #include "gateway_http.hpp"
 #include "task_results.hpp"
@@ -129,6 +130,7 @@ private:
     const ModelSources sources_;
     const ModelChoice model_;
     const Parts parts_;
+    const std::vector<McpServerSettings> mcp_servers_;
     mutable std::mutex agents_mutex_;
     mutable std::vector<std::shared_ptr<bub::SessionAgents>> agents_;  // of each framework
     std::map<std::string, Listening> listening_;                       // by key of the settings

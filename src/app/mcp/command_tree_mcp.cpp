@@ -6,6 +6,7 @@ namespace {
 
 constexpr const char* mcp_examples = R"(Examples:
   cubepi mcp list                              the servers of the configuration file
+  cubepi mcp add git -- uvx mcp-server-git     adds one; for a URL: cubepi mcp add issues https://mcp.example.com/mcp
   cubepi mcp check git                         connects, and lists the tools
   cubepi mcp call git git_log '{"max": 3}'     calls a tool
   cubepi mcp serve                             offers the tools of this directory to an MCP client
@@ -29,6 +30,20 @@ void add_mcp_commands(CLI::App& app, CommandLine& line) {
     };
     add("list", "List the configured servers, without connecting to them", What::list)
         .add_flag("--json", mcp.json, "Print a JSON array");
+    CLI::App& add_one = add("add", "Add a server to the configuration file", What::add);
+    option(add_one, "server", mcp.server, "Its name: letters, digits, _ and -", "SERVER")
+        ->required();
+    option(add_one, "command", mcp.command, "A command with its arguments, or a URL", "COMMAND")
+        ->required();
+    option(add_one, "--env", mcp.env, "A variable of the command; ${NAME} in it is one of yours",
+           "NAME=VALUE")
+        ->allow_extra_args(false);
+    option(add_one, "--header", mcp.headers, "A header for the URL; ${NAME} as above",
+           "NAME: VALUE")
+        ->allow_extra_args(false);
+    option(add_one, "--cwd", mcp.cwd, "The directory in which the command runs", "DIR");
+    CLI::App& remove = add("remove", "Remove a server from the configuration file", What::remove);
+    option(remove, "server", mcp.server, "Its name", "SERVER")->required();
     CLI::App& check = add("check", "Connect to servers and list their tools", What::check);
     option(check, "server", mcp.server, "Its name in the configuration file (default: all)",
            "SERVER");
@@ -38,7 +53,8 @@ void add_mcp_commands(CLI::App& app, CommandLine& line) {
     option(call, "arguments", mcp.arguments, "A JSON object (default: {})", "JSON");
     call.add_flag("--json", mcp.json, "Print the server's result as JSON");
     CLI::App& serve =
-        add("serve", "Serve the tools of this directory on standard input and output", What::serve);
+        add("serve", "Serve the tools and the agent of this directory on standard input and output",
+            What::serve);
     serve.add_flag("-y,--yes", mcp.yes,
                    "Allow all calls; otherwise 'allow' in the configuration decides");
     command->callback([&line] { line.verb = Verb::mcp; });

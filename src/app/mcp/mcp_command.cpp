@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -27,6 +28,7 @@
 #include "../program.hpp"
 #include "../terminal/safe_json.hpp"
 #include "../terminal/terminal_stream.hpp"
+#include "mcp_agent_tool.hpp"
 #include "mcp_settings.hpp"
 
 namespace cubepi::app {
@@ -65,6 +67,75 @@ int list(const std::vector<McpServerSettings>& servers, bool as_json, std::ostre
         }
     }
     if (as_json) data_output(data, safe_json(Json(std::move(listed))) + "\n");
+    return exit_ok;
+}
+
+/// Splits "NAME=VALUE" or "NAME: VALUE" for each of `texts`.
+JsonObject split_all(const std::vector<std::string>& texts, char separator, const char* form) {
+    JsonObject members;
+    for (const std::string& text : texts) {
+        const std::size_t end = text.find(separator);
+        if (end == std::string::npos || end == 0)
+            throw Error(ErrorCode::invalid_argument, "'" + text + "' is not " + form);
+        std::string value = text.substr(end + 1);
+        value.erase(0, std::min(value.find_first_not_of(' '), value.size()));
+        members[text.substr(0, end)] = std::move(value);
+    }
+    return members;
+}
+
+int add_server(const McpArguments& arguments, std::ostream& data) {
+    const std::string& first = arguments.command.front();
+    const bool is_url = first.starts_with("http://") || first.starts_with("https://");
+    if (is_url &&
+        (arguments.command.size() > 1 || !arguments.env.empty() || !arguments.cwd.empty()))
+        throw Error(ErrorCode::invalid_argument, "a URL has neither arguments nor --env or --cwd");
+    if (!is_url && !arguments.headers.empty())
+        throw Error(ErrorCode::invalid_argument, "--header is for URLs; a command has --env");
+    JsonObject server;
+    server[is_url ? "url" : "command"] = first;
+    JsonArray rest;
+    for (std::size_t i = 1; i < arguments.command.size(); ++i)
+        rest.emplace_back(arguments.command[i]);
+    if (!rest.empty()) server["args"] = std::move(rest);
+    if (!arguments.env.empty()) server["env"] = split_all(arguments.env, '=', "NAME=VALUE");
+    if (!arguments.headers.empty())
+        server["headers"] = split_all(arguments.headers, ':', "'NAME: VALUE'");
+    if (!arguments.cwd.empty()) server["cwd"] = arguments.cwd;
+    const std::filesystem::path path = config_path();
+    const JsonObject before = config_values(path);
+    JsonObject wanted = before;
+    Json& servers = wanted["mcp"];
+    if (!servers.is_object()) servers.emplace_object();
+    if (servers.get_object().contains(arguments.server)) {
+        throw Error(ErrorCode::invalid_argument, "there is an MCP server '" + arguments.server +
+                                                     "' already; remove it: cubepi "
+                                                     "mcp remove " +
+                                                     arguments.server);
+    }
+    servers.get_object()[arguments.server] = std::move(server);
+    const std::string place = mcp_settings(servers).back().place();
+    save_config(path, before, wanted);
+    TerminalStream(data) << "Added " << for_terminal(arguments.server) << ": "
+                         << for_terminal(place) << "\nTry it: cubepi mcp check "
+                         << for_terminal(arguments.server) << "\n";
+    return exit_ok;
+}
+
+int remove_server(const McpArguments& arguments, std::ostream& data) {
+    const std::filesystem::path path = config_path();
+    const JsonObject before = config_values(path);
+    JsonObject wanted = before;
+    Json* servers = wanted.if_contains("mcp");
+    JsonObject* all = servers ? servers->if_object() : nullptr;
+    if (!all || all->erase(arguments.server) == 0) {
+        throw Error(ErrorCode::invalid_argument, "there is no MCP server '" + arguments.server +
+                                                     "' in " + path.string() +
+                                                     "; list them: cubepi mcp list");
+    }
+    if (all->empty()) wanted.erase("mcp");
+    save_config(path, before, wanted);
+    TerminalStream(data) << "Removed " << for_terminal(arguments.server) << "\n";
     return exit_ok;
 }
 
@@ -154,7 +225,7 @@ Task<> serve_streams(std::shared_ptr<McpServer> server) {
     co_await server->serve(mcp_standard_streams(executor));
 }
 
-/// Serves the tools of this directory, under the hooks of the user. No user can be asked: calls that no rule of the configuration
+/// Serves the tools and the agent of this directory, under the hooks of the user. No user can be asked: calls that no rule of the configuration
 /// allows are refused.
 int serve(bool allow_all) {
     const ConfigFile config = read_config(config_path());
@@ -171,8 +242,12 @@ int serve(bool allow_all) {
     const auto decider = std::make_shared<ToolApproval>(
         policy_of(config.allow), std::make_shared<InMemoryChannel>(), nullptr, std::move(approval));
     McpServerOptions options;
-    options.instructions = "Tools for the files and commands of one directory.";
+    options.instructions =
+        "Tools for the files and commands of one directory, and the agent of this directory.";
     options.tools = standard_tools(workspace);
+    ConversationFlags flags;
+    flags.yes = allow_all;
+    options.tools.push_back(mcp_agent_tool(std::move(flags)));
     std::vector<Middleware> guards;
     if (!config.hooks.empty()) {
         auto table = std::make_shared<const bub::detail::CommandHookTable>(config.hooks);
@@ -192,6 +267,8 @@ int serve(bool allow_all) {
 int use_mcp(const McpArguments& arguments, std::ostream& out, std::ostream& err) {
     using What = McpArguments::What;
     if (arguments.what == What::serve) return serve(arguments.yes);
+    if (arguments.what == What::add) return add_server(arguments, out);
+    if (arguments.what == What::remove) return remove_server(arguments, out);
     const std::vector<McpServerSettings> servers = configured_mcp_servers(config_path());
     if (servers.empty() && arguments.what != What::call) {
         TerminalStream(err) << "No MCP servers are configured; the key mcp of "
@@ -202,6 +279,8 @@ int use_mcp(const McpArguments& arguments, std::ostream& out, std::ostream& err)
         case What::list: return list(servers, arguments.json, out);
         case What::check: return check(servers, arguments.server, out, err);
         case What::call: return call(servers, arguments, out);
+        case What::add:
+        case What::remove:
         case What::serve: break;
     }
     return exit_usage;

@@ -33,7 +33,10 @@ struct McpHub::State {
     /// A server and what it offers.
     struct Member {
         std::string name;
-        std::shared_ptr<McpClient> client;
+        std::string place;
+        std::shared_ptr<McpClient> client;  ///< null: its settings cannot be used
+        std::string program;
+        std::string problem;
         std::vector<AgentTool> tools;
         std::uint64_t revision = 0;  ///< of the tools
         /// After a failure: the time of the next attempt, and the delay after the next failure.
@@ -47,6 +50,8 @@ struct McpHub::State {
 
     // They share what they use: they may end after the hub.
     static Task<McpTools> connect_and_list(MemberPtr member);
+    static Task<> close_and_list(StatePtr state, MemberPtr member);
+    static Task<> until_answered(StatePtr state, MemberPtr member);
     static Task<> list_tools(StatePtr state, MemberPtr member);
     static Task<> list_first_time(StatePtr state, MemberPtr member);
     static Task<> until_listed(StatePtr state);
@@ -63,7 +68,9 @@ struct McpHub::State {
 
 /// Takes the revision before the list, so that a change in between is noticed, and after the connection, which changes it too.
 Task<McpTools> McpHub::State::connect_and_list(MemberPtr member) {
-    (void)co_await member->client->connect();
+    const McpServerInfo info = co_await member->client->connect();
+    const McpImplementation& program = info.implementation;
+    member->program = program.name + " " + program.version + ", protocol " + info.version;
     member->revision = member->client->tools_revision();
     McpToolOptions options;
     options.risk = ToolRisk::irreversible;
@@ -72,7 +79,7 @@ Task<McpTools> McpHub::State::connect_and_list(MemberPtr member) {
 }
 
 bool McpHub::State::is_due(const Member& member) const {
-    if (member.is_listing) return false;
+    if (!member.client || member.is_listing) return false;
     if (member.next_try) return runtime->clock->now() >= *member.next_try;
     return member.revision != member.client->tools_revision();
 }
@@ -82,12 +89,14 @@ Task<> McpHub::State::list_tools(StatePtr state, MemberPtr member) {
     member->is_listing = true;
     Outcome<McpTools> listed = co_await outcome_of(connect_and_list(member));
     member->is_listing = false;
+    state->answered.pulse();
     std::vector<std::string> found;
     try {
         McpTools made = std::move(listed).value();
         member->tools = std::move(made.tools);
         member->next_try.reset();
         member->delay = first_delay;
+        member->problem.clear();
         if (made.problems.empty()) member->is_reported = false;
         for (const std::string& problem : made.problems)
             found.push_back("MCP server " + member->name + ": " + problem);
@@ -96,6 +105,7 @@ Task<> McpHub::State::list_tools(StatePtr state, MemberPtr member) {
         member->next_try = deadline_after(state->runtime->clock->now(), member->delay);
         member->delay = std::min(member->delay * 2, max_delay);
         const std::string text = error.what();
+        member->problem = text;
         const bool is_named = text.find(member->name) != std::string::npos;
         found.push_back(is_named ? text : "MCP server " + member->name + ": " + text);
     }
@@ -127,12 +137,14 @@ McpHub::McpHub(std::vector<McpServerSettings> servers, EnvironmentPolicy environ
         if (server.disabled) continue;
         auto member = std::make_shared<State::Member>();
         member->name = server.name;
+        member->place = server.place();
         try {
             member->client = mcp_client(server, environment, runtime);
-            state_->members.push_back(std::move(member));
         } catch (const Error& error) {
+            member->problem = error.what();
             state_->problems.emplace_back(error.what());
         }
+        state_->members.push_back(std::move(member));
     }
 }
 
@@ -142,9 +154,11 @@ Task<> McpHub::start(std::chrono::nanoseconds limit) {
     const std::shared_ptr<State> state = state_;
     const Executor executor = co_await this_executor;
     state->scope = std::make_unique<BackgroundScope>(executor, [](std::exception_ptr) {});
-    state->waiting = state->members.size();
-    for (const State::MemberPtr& member : state->members)
+    for (const State::MemberPtr& member : state->members) {
+        if (!member->client) continue;
+        ++state->waiting;
         state->scope->spawn(State::list_first_time(state, member));
+    }
     Task<> waiting =
         with_timeout(*state->runtime->clock, limit, State::until_listed(state), "mcp start");
     const Outcome<> waited = co_await outcome_of(std::move(waiting));
@@ -179,6 +193,61 @@ std::vector<AgentTool> McpHub::tools() {
             state_->scope->spawn(State::list_tools(state_, member));
     }
     return tools;
+}
+
+std::vector<McpServerStatus> McpHub::status() const {
+    std::vector<McpServerStatus> all;
+    for (const State::MemberPtr& member : state_->members) {
+        McpServerStatus one;
+        one.name = member->name;
+        one.place = member->place;
+        one.program = member->program;
+        one.tools = member->tools.size();
+        one.is_connecting = member->is_listing;
+        one.problem = member->problem;
+        all.push_back(std::move(one));
+    }
+    return all;
+}
+
+std::shared_ptr<McpClient> McpHub::client(const std::string& name) const {
+    for (const State::MemberPtr& member : state_->members) {
+        if (member->name == name) return member->client;
+    }
+    return nullptr;
+}
+
+Task<> McpHub::State::close_and_list(StatePtr state, MemberPtr member) {
+    const Outcome<> closed = co_await outcome_of(member->client->close());
+    if (closed.cancelled()) closed.rethrow();
+    co_await list_tools(std::move(state), std::move(member));
+}
+
+Task<> McpHub::State::until_answered(StatePtr state, MemberPtr member) {
+    while (member->is_listing) co_await state->answered.wait();
+}
+
+Task<bool> McpHub::reconnect(std::string name, std::chrono::nanoseconds limit) {
+    const std::shared_ptr<State> state = state_;
+    bool is_found = false;
+    std::vector<State::MemberPtr> chosen;
+    for (const State::MemberPtr& member : state->members) {
+        if (!name.empty() && member->name != name) continue;
+        is_found = true;
+        if (member->client && !member->is_listing && state->scope) chosen.push_back(member);
+    }
+    for (const State::MemberPtr& member : chosen) {
+        member->is_listing = true;
+        member->is_reported = false;
+        state->scope->spawn(State::close_and_list(state, member));
+    }
+    for (const State::MemberPtr& member : chosen) {
+        Task<> waiting = with_timeout(*state->runtime->clock, limit,
+                                      State::until_answered(state, member), "mcp reconnect");
+        const Outcome<> waited = co_await outcome_of(std::move(waiting));
+        if (waited.cancelled()) waited.rethrow();
+    }
+    co_return is_found;
 }
 
 std::vector<std::string> McpHub::take_problems() { return std::exchange(state_->problems, {}); }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,16 @@
 #include "mcp_settings.hpp"
 
 namespace cubepi::app {
+
+/// A server of a hub, for display.
+struct McpServerStatus {
+    std::string name = {};
+    std::string place = {};    ///< the command or the URL
+    std::string program = {};  ///< as the server describes itself; empty: it has not answered yet
+    std::size_t tools = 0;
+    bool is_connecting = false;
+    std::string problem = {};  ///< of the last attempt; empty: none
+};
 
 /// The MCP servers of a conversation. They are connected in the background: one that is slow, broken or gone delays the start by the
 /// limit of start() at most, no turn at all, is reported once, and is tried again after a delay. Used on one executor.
@@ -33,6 +44,13 @@ public:
     /// Returns the tools of the servers that have answered, in the order of the configuration, without repeated names. Lists again
     /// the tools of servers that have reported a change, or failed some time ago, for later calls of this function.
     std::vector<AgentTool> tools();
+    /// Returns the servers, in the order of the configuration.
+    std::vector<McpServerStatus> status() const;
+    /// Returns the client of a server; null if there is none of this name.
+    std::shared_ptr<McpClient> client(const std::string& name) const;
+    /// Closes the connection of a server, or of all for an empty name, and connects again. Waits like start(). Returns false for a
+    /// name that no server has.
+    Task<bool> reconnect(std::string name, std::chrono::nanoseconds limit);
     /// Returns what has failed or was left out since the last call.
     std::vector<std::string> take_problems();
 

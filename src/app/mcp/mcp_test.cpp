@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -17,7 +18,9 @@
 #include <cubepi/testing/manual_clock.hpp>
 
 #include "failure.hpp"
+#include "mcp/mcp_agent_tool.hpp"
 #include "mcp/mcp_hub.hpp"
+#include "mcp/mcp_prompt.hpp"
 #include "mcp/mcp_settings.hpp"
 #include "program.hpp"
 #include "source_tree.hpp"
@@ -131,6 +134,29 @@ TEST(McpHubTest, FailedServer_IsTriedAgainAfterDelay) {
     EXPECT_TRUE(hub.take_problems().empty());
 }
 
+Task<bool> reconnect(McpHub* hub, std::string name) {
+    co_return co_await hub->reconnect(std::move(name), std::chrono::seconds(60));
+}
+
+TEST(McpHubTest, Status_ShowsServersAndReconnects) {
+    const ScopedTestDirectory directory;
+    const std::string mark = (directory.path() / "mark").string();
+    McpHub hub({fake("late", "modern,once=" + mark)}, EnvironmentPolicy(), Runtime::standard());
+    run(start(&hub));
+    EXPECT_THAT(hub.status().at(0).problem, HasSubstr("status 4"));
+    EXPECT_TRUE(hub.status().at(0).program.empty());
+    EXPECT_FALSE(run(reconnect(&hub, "other")));
+    EXPECT_TRUE(run(reconnect(&hub, "late")));
+    // The server is not started again before its delay has passed.
+    EXPECT_FALSE(hub.status().at(0).is_connecting);
+    McpHub good({fake("good", "modern")}, EnvironmentPolicy(), Runtime::standard());
+    run(start(&good));
+    EXPECT_TRUE(run(reconnect(&good, "")));
+    EXPECT_EQ(good.status().at(0).tools, 14U);
+    EXPECT_THAT(good.status().at(0).program, HasSubstr("protocol 2026-07-28"));
+    EXPECT_TRUE(good.status().at(0).problem.empty());
+}
+
 TEST(McpHubTest, RepeatedNames_AreReportedAndSkipped) {
     McpHub hub({fake("same", "modern"), fake("same", "modern")}, EnvironmentPolicy(),
                Runtime::standard());
@@ -138,6 +164,39 @@ TEST(McpHubTest, RepeatedNames_AreReportedAndSkipped) {
     EXPECT_EQ(hub.tools().size(), 14U);
     EXPECT_EQ(hub.tools().size(), 14U);
     EXPECT_EQ(hub.take_problems().size(), 14U);
+}
+
+TEST(McpPromptInput, ServerAndPrompt_AreRead) {
+    const auto input = mcp_prompt_input("/git:review  monday fast ");
+    ASSERT_TRUE(input);
+    EXPECT_EQ(input->server, "git");
+    EXPECT_EQ(input->prompt, "review");
+    EXPECT_EQ(input->arguments, "monday fast");
+    for (const std::string text :
+         {"/git", "git:x", "/git:", "/:x", "//git:x", "/a/b:c", "/git:a:b"})
+        EXPECT_FALSE(mcp_prompt_input(text)) << text;
+}
+
+std::string arguments_problem(const McpPrompt& prompt, const std::string& words) {
+    try {
+        (void)detail::mcp_prompt_arguments(prompt, words);
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return {};
+}
+
+TEST(McpPromptInput, Words_AreArgumentsInOrder) {
+    McpPrompt prompt;
+    prompt.name = "review";
+    EXPECT_TRUE(detail::mcp_prompt_arguments(prompt, " ").empty());
+    EXPECT_THAT(arguments_problem(prompt, "x"), HasSubstr("no arguments"));
+    prompt.arguments = {{"day", "", true}, {"focus", "", false}};
+    const auto values = detail::mcp_prompt_arguments(prompt, "monday the long text");
+    EXPECT_EQ(values.at("day"), "monday");
+    EXPECT_EQ(values.at("focus"), "the long text");
+    EXPECT_EQ(detail::mcp_prompt_arguments(prompt, "monday").size(), 1U);
+    EXPECT_THAT(arguments_problem(prompt, ""), HasSubstr("needs day [focus]"));
 }
 
 class McpCommand : public ::testing::Test {
@@ -163,6 +222,12 @@ protected:
         out.str({});
         err.str({});
         return use_mcp(made, out, err);
+    }
+
+    const std::filesystem::path& directory() const { return directory_.path(); }
+    std::string text() const {
+        std::ifstream file(directory() / "cubepi" / "config.yaml");
+        return std::string(std::istreambuf_iterator<char>(file), {});
     }
 
     std::ostringstream out;
@@ -194,6 +259,82 @@ TEST_F(McpCommand, Call_PrintsTheResult) {
     EXPECT_EQ(use(What::call, "good", "fail"), exit_failed);
     EXPECT_EQ(out.str(), "It failed.\n");
     EXPECT_THROW(use(What::call, "good", "echo", "7"), Error);
+}
+
+TEST_F(McpCommand, AddAndRemove_EditTheConfiguration) {
+    configure("# mine\nmodel: m\nmcp:\n  good: {command: python3}  # keep\n");
+    McpArguments added;
+    added.what = What::add;
+    added.server = "git";
+    added.command = {"uvx", "mcp-server-git", "--verbose"};
+    added.env = {"TOKEN=${GIT_TOKEN}"};
+    EXPECT_EQ(use_mcp(added, out, err), exit_ok);
+    EXPECT_THAT(out.str(), HasSubstr("cubepi mcp check git"));
+    EXPECT_THROW(use_mcp(added, out, err), Error);
+    McpArguments web;
+    web.what = What::add;
+    web.server = "web";
+    web.command = {"https://host/mcp"};
+    web.headers = {"Authorization: Bearer ${T}"};
+    EXPECT_EQ(use_mcp(web, out, err), exit_ok);
+    const auto servers = configured_mcp_servers(directory() / "cubepi" / "config.yaml");
+    ASSERT_EQ(servers.size(), 3U);
+    EXPECT_THAT(servers[1].args, ElementsAre("mcp-server-git", "--verbose"));
+    EXPECT_EQ(servers[1].env.at("TOKEN"), "${GIT_TOKEN}");
+    EXPECT_EQ(servers[2].headers.at("Authorization"), "Bearer ${T}");
+    EXPECT_EQ(use(What::remove, "git"), exit_ok);
+    EXPECT_EQ(use(What::remove, "web"), exit_ok);
+    EXPECT_THROW(use(What::remove, "web"), Error);
+    EXPECT_EQ(text(), "# mine\nmodel: m\nmcp:\n  good: {command: python3}  # keep\n");
+}
+
+TEST_F(McpCommand, InvalidServer_IsNotAdded) {
+    const std::string before = text();
+    McpArguments added;
+    added.what = What::add;
+    added.server = "a b";
+    added.command = {"x"};
+    EXPECT_THROW(use_mcp(added, out, err), Error);
+    added.server = "ok";
+    added.env = {"no-value"};
+    EXPECT_THROW(use_mcp(added, out, err), Error);
+    added.env = {};
+    added.headers = {"A: b"};
+    EXPECT_THROW(use_mcp(added, out, err), Error);
+    EXPECT_EQ(text(), before);
+}
+
+Task<> note_report(std::vector<std::string>* reports, Json text) {
+    reports->emplace_back(text.as_string());
+    co_return;
+}
+
+Task<AgentToolResult> call_agent(const AgentTool* tool, std::vector<std::string>* reports) {
+    ToolContext context(SharedString("1"), tool->name, {}, Runtime::standard(),
+                        [reports](Json text) { return note_report(reports, std::move(text)); });
+    JsonObject arguments;
+    arguments["prompt"] = "list the files";
+    MaybeTask<AgentToolResult> called = tool->execute(std::move(arguments), context);
+    EXPECT_TRUE(called.is_pending());
+    co_return co_await std::move(called).task();
+}
+
+TEST_F(McpCommand, AgentTool_AnswersAndReportsItsCalls) {
+    ConversationFlags flags;
+    flags.model.script = (directory() / "script.json").string();
+    std::ofstream(flags.model.script) << R"({"tokens_per_second": 100000, "answers": [
+        {"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": "list", "arguments": {}}]},
+        {"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c2", "name": "shell", "arguments": {"command": "touch x"}}]},
+        "Listed."]})";
+    const AgentTool tool = mcp_agent_tool(flags);
+    std::vector<std::string> reports;
+    const AgentToolResult result = run(call_agent(&tool, &reports));
+    EXPECT_EQ(result.text(), "Listed.");
+    EXPECT_THAT(reports, ElementsAre("calls list", "calls shell"));
+    EXPECT_FALSE(std::filesystem::exists("x")) << "no rule allows the command";
+    flags.model.script = "missing.json";
+    const AgentTool broken = mcp_agent_tool(flags);
+    EXPECT_THROW(run(call_agent(&broken, &reports)), Error);
 }
 
 }  // namespace

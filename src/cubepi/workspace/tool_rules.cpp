@@ -118,10 +118,20 @@ std::string describe(std::string_view tool, ToolRisk risk, const JsonObject& arg
     return sentence;
 }
 
+/// Returns true for the digest of a tool of an MCP server, "sha256:..." (D148). The host compares it, because only the host has the
+/// definition of the tool.
+bool is_definition(std::string_view match) {
+    constexpr std::string_view prefix = "sha256:";
+    return match.starts_with(prefix) && match.size() == prefix.size() + 32 &&
+           match.find_first_not_of("0123456789abcdef", prefix.size()) == std::string_view::npos;
+}
+
 /// Throws Error(invalid_argument) for a rule that its tool does not support.
 void require_supported(const ApprovalRule& rule) {
     if (rule.tool == "shell") {
         (void)CommandRule::parse(rule.match);
+    } else if (rule.tool.starts_with("mcp__") && is_definition(rule.match)) {
+        return;
     } else if (rule.tool != "fetch" && rule.match != "*") {
         throw Error(ErrorCode::invalid_argument, "The rule " + rule.text() + " matches nothing: " +
                                                      rule.tool + " supports only *.");
