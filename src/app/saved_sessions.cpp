@@ -297,7 +297,7 @@ Task<std::string> SavedSessions::adopt(std::shared_ptr<bub::TapeStore> from, std
     bub::TapeCheckpointer target(tapes_);
     if (!endpoint.empty()) {
         std::vector<bub::TapeEntry> entries = {bub::endpoint_entry(std::move(endpoint))};
-        (void)co_await tapes_->append(tape_of(name), std::move(entries));
+        (void)co_await tapes_->append(tape_of(name), std::move(entries), bub::TapeAppend());
     }
     for (const PendingRequest& one : pending)
         co_await target.save_pending_request(tape_of(name), one.run_id, one.request);

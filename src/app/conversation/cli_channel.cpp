@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <bub/envelope.hpp>
+#include <bub/questions.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>

@@ -185,8 +185,11 @@ void add_tools(AgentOptions& options, const bub::TurnContext& turn, const Toolbo
     if (stores_requests && options.checkpointer) {
         ask_later(options, tools, box);
     } else {
-        if (box.host) tools.push_back(ask_user_tool(box.channel));
-        options.channel = box.channel;
+        // Without a host a question, of an MCP server for example, would wait for ever.
+        if (box.host) {
+            tools.push_back(ask_user_tool(box.channel));
+            options.channel = box.channel;
+        }
         options.middleware.emplace_back(box.approval);
     }
     options.tools = ToolList(std::move(tools));
