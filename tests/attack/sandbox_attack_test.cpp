@@ -407,6 +407,7 @@ TEST_F(SandboxAttack, OtherProcesses_AreNotTouched) {
                                {P::processes, "$A read_through_root $PARENT $SECRET/key"},
                                {P::processes, "$A read_through_root $PPID $SECRET/key", has_root()},
                                {P::processes, "$A trace $PPID", has_root()},
+                               {P::processes, "$A limit $PARENT"},
                                {P::signals, "$A signal $PARENT"},
                                {P::signals, "$A signal $PPID"}});
 }

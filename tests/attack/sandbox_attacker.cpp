@@ -18,6 +18,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -194,6 +195,13 @@ const std::map<std::string_view, std::function<bool(Arguments)>>& actions() {
              iovec local = {&byte, 1};
              iovec remote = {reinterpret_cast<void*>(std::strtoul(a[1], nullptr, 16)), 1};
              return ::process_vm_readv(std::atoi(a[0]), &local, 1, &remote, 1, 0) == 1;
+         }},
+        {"limit",
+         [](Arguments a) {
+             rlimit limit = {};
+             const pid_t target = std::atoi(a[0]);
+             return ::prlimit(target, RLIMIT_CORE, nullptr, &limit) == 0 &&
+                    ::prlimit(target, RLIMIT_CORE, &limit, nullptr) == 0;
          }},
         {"signal", [](Arguments a) { return ::kill(std::atoi(a[0]), 0) == 0; }},
         {"abstract",

@@ -117,6 +117,24 @@ TEST_F(SandboxTest, WritableDirectory_MayBeInHiddenOne) {
     }
 }
 
+TEST_F(SandboxTest, WritableDirectory_MayBeNestedInHiddenOne) {
+    // A gateway in a temporary directory: writable, in it hidden, in it writable, in it protected.
+    base.put("secret/session/.git/config", "[core]\n");
+    profile.writable = {base.path(), base / "secret/session"};
+    profile.read_only = {base / "secret/session/.git/config"};
+    for (const bool spaces : {true, false}) {
+        profile.use_namespaces = spaces;
+        if (sandbox_holds(profile, SandboxProperty::hidden)) {
+            expect_output("cat ../secret/key 2>&- || echo hidden", "hidden\n");
+            expect_output("(echo x > ../secret/session/.git/config) 2>&- || echo same", "same\n");
+            expect_output("mv ../secret/session/.git ../x 2>&- || echo pinned", "pinned\n");
+            expect_output("mv ../secret ../x 2>&- || echo pinned", "pinned\n");
+        }
+        expect_output("echo y > ../secret/session/new && cat ../secret/session/new", "y\n");
+        EXPECT_EQ(base.get("secret/session/new"), "y\n");
+    }
+}
+
 TEST_F(SandboxTest, MissingPaths_HaveNoEffect) {
     profile.writable.push_back(base / "missing");
     profile.read_only.push_back(base / "ws/none");

@@ -126,16 +126,16 @@ SandboxFailure enter_directory(const SandboxEntry& entry) noexcept {
     return failure(SandboxStage::directory);
 }
 
-/// Without namespaces root keeps what it needs to use the files of others; everything else would undo the sandbox.
+/// Root retains what it needs to use the files of others; everything else could undo the sandbox.
 constexpr std::uint64_t capabilities_of_files =
     std::uint64_t{1} << CAP_CHOWN | std::uint64_t{1} << CAP_DAC_OVERRIDE |
     std::uint64_t{1} << CAP_FOWNER | std::uint64_t{1} << CAP_FSETID;
 
 /// The exec of a program by root grants what the bounding set has; that of another user grants nothing.
-bool drop_capabilities(std::uint64_t retained) noexcept {
+bool drop_capabilities() noexcept {
     constexpr unsigned most = 64;
     for (unsigned one = 0; one < most; ++one) {
-        if ((retained >> one & 1U) != 0) continue;
+        if ((capabilities_of_files >> one & 1U) != 0) continue;
         if (::prctl(PR_CAPBSET_READ, one) != 1) continue;
         // EPERM: without CAP_SETPCAP this process has nothing to pass on.
         if (::prctl(PR_CAPBSET_DROP, one) != 0 && errno != EPERM) return false;
@@ -185,9 +185,7 @@ SandboxFailure enter_mounts(const SandboxEntry& entry) noexcept {
 SandboxFailure enter_sandbox(const SandboxEntry& entry) noexcept {
     const SandboxFailure failed = enter_mounts(entry);
     if (failed.stage != SandboxStage::none) return failed;
-    const bool has_namespaces = entry.namespaces.user >= 0;
-    if (!drop_capabilities(has_namespaces ? 0 : capabilities_of_files))
-        return failure(SandboxStage::capabilities);
+    if (!drop_capabilities()) return failure(SandboxStage::capabilities);
     if (entry.max_processes != 0) {
         rlimit limit{};
         if (::getrlimit(RLIMIT_NPROC, &limit) != 0) return failure(SandboxStage::limit);

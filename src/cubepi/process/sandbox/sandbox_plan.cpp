@@ -5,6 +5,7 @@
 #include <climits>
 #include <cstdlib>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <set>
 
@@ -62,6 +63,16 @@ bool contains_any(std::string_view directory, const Paths& paths) {
 
 bool contains(const Paths& paths, const std::string& path) {
     return std::find(paths.begin(), paths.end(), path) != paths.end();
+}
+
+/// Returns true if the nearest of these directories above the path is a hidden one.
+bool is_masked(const std::string& path, const Paths& roots, const Paths& hidden) {
+    for (std::string at = path; at != "/";) {
+        at = parent_of(at);
+        if (contains(roots, at)) return false;
+        if (contains(hidden, at)) return true;
+    }
+    return false;
 }
 
 /// Devices without contents of their own.
@@ -202,17 +213,41 @@ void SandboxPlan::plan_mounts(const SandboxPaths& paths, bool has_terminals) {
     if (!everything) add(Kind::seal, "/");
     for (std::size_t i = 0; i < devices.size(); ++i)
         add(Kind::attach, devices[i], roots.size() + i);
-    std::string masked;
-    for (const std::string& path : paths.hidden) {
-        if (is_within_any(path, roots) || (!masked.empty() && is_within(path, masked))) continue;
-        mask(path, paths);
-        masked = path;
-    }
+    std::map<std::string, MountStep> changes;
+    const auto change = [&changes](const std::string& path, Kind kind, std::size_t slot = 0) {
+        MountStep step;
+        step.kind = kind;
+        step.slot = slot;
+        changes.emplace(path, step);
+    };
     for (std::size_t i = 0; i < roots.size(); ++i) {
         const bool writes = contains(paths.writable, roots[i]);
-        add(writes ? Kind::attach : Kind::attach_read_only, roots[i], i);
+        change(roots[i], writes ? Kind::attach : Kind::attach_read_only, i);
     }
-    protect(paths);
+    Paths items = paths.read_only;
+    for (const std::string& path : paths.read_only) {
+        if (!is_masked(path, roots, paths.hidden)) change(path, Kind::pin_read_only);
+    }
+    for (const std::string& path : paths.hidden) {
+        if (is_masked(path, roots, paths.hidden)) continue;
+        change(path, Kind::mask_directory);
+        items.push_back(path);
+    }
+    // A directory above a protected path could be renamed, and another one put in its place, if it were not a mount.
+    for (const std::string& item : items) {
+        for (std::string at = parent_of(item); at != "/" && paths.is_in_writable(at);
+             at = parent_of(at)) {
+            if (!is_masked(at, roots, paths.hidden)) change(at, Kind::pin);
+        }
+    }
+    // Directories come before what is in them.
+    for (const auto& [path, step] : changes) {
+        if (step.kind == Kind::mask_directory) {
+            mask(path, paths);
+        } else {
+            add(step.kind, path, step.slot);
+        }
+    }
     if (has_terminals) {
         add(Kind::terminals, terminals);
     } else if (is_directory(terminals)) {
@@ -232,34 +267,7 @@ void SandboxPlan::mask(const std::string& path, const SandboxPaths& paths) {
         }
     }
     for (const std::string& place : places) add(MountStep::Kind::make_directory, place);
-    if (!places.empty()) return;
     add(MountStep::Kind::seal, path);
-}
-
-/// A directory above a protected path could be renamed, and another one put in its place, if it were not a mount.
-void SandboxPlan::protect(const SandboxPaths& paths) {
-    using Kind = MountStep::Kind;
-    Paths items;
-    for (const Paths* list : {&paths.read_only, &paths.hidden}) {
-        for (const std::string& path : *list) {
-            if (paths.is_in_writable(path)) items.push_back(path);
-        }
-    }
-    std::set<std::string> pins;
-    for (const std::string& item : items) {
-        for (std::string at = parent_of(item); paths.is_in_writable(at) && at != "/";
-             at = parent_of(at)) {
-            if (!contains(paths.writable, at)) pins.insert(at);
-        }
-    }
-    for (const std::string& pin : pins) add(Kind::pin, pin);
-    for (const std::string& path : paths.read_only) add(Kind::pin_read_only, path);
-    Paths roots = paths.writable;
-    roots.insert(roots.end(), paths.visible.begin(), paths.visible.end());
-    for (const std::string& path : paths.hidden) {
-        if (is_within_any(path, roots))
-            add(is_directory(path) ? Kind::mask_directory : Kind::mask_file, path);
-    }
 }
 
 void SandboxPlan::make_rules(const SandboxPaths& paths, const SandboxMeans& means) {
@@ -277,10 +285,7 @@ void SandboxPlan::make_rules(const SandboxPaths& paths, const SandboxMeans& mean
     std::erase_if(hidden, [&](const std::string& path) { return paths.is_in_writable(path); });
     hidden.emplace_back("/dev");
     allow_reading("/", hidden);
-    for (const std::string& path : paths.visible) {
-        const UniqueFd place = open_file(path.c_str(), O_PATH);
-        if (place) (void)allow_below(ruleset_.get(), place.get(), landlock_read_file);
-    }
+    for (const std::string& path : paths.visible) allow_reading(path, hidden);
 }
 
 /// Allows changes of a path.

@@ -49,7 +49,6 @@ public:
 private:
     void plan_mounts(const SandboxPaths& paths, bool has_terminals);
     void mask(const std::string& path, const SandboxPaths& paths);
-    void protect(const SandboxPaths& paths);
     void make_rules(const SandboxPaths& paths, const SandboxMeans& means);
     void allow(const std::string& path, const SandboxMeans& means, bool reads);
     void allow_reading(const std::string& directory, const std::vector<std::string>& hidden);

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <fstream>
 #include <iterator>
 #include <sched.h>
 #include <string_view>
@@ -60,6 +61,22 @@ struct Pipe {
 bool write_text(const std::string& path, std::string_view text) {
     const UniqueFd file = open_file(path.c_str(), O_WRONLY);
     return file && write_all(file.get(), text);
+}
+
+/// Returns the map of a user namespace in which each id stands for itself. Root uses files of others, so it has all the ids that this
+/// process has; another user may map only its own.
+std::string identity_map(const char* current, unsigned own) {
+    std::string text;
+    std::ifstream lines(current);
+    unsigned long first = 0;
+    unsigned long parent = 0;
+    unsigned long count = 0;
+    while (::geteuid() == 0 && lines >> first >> parent >> count) {
+        const std::string id = std::to_string(first);
+        text += id + " " + id + " " + std::to_string(count) + "\n";
+    }
+    const std::string id = std::to_string(own);
+    return text.empty() ? id + " " + id + " 1\n" : text;
 }
 
 /// The result of the probe: 0, or where it failed and why.
@@ -137,11 +154,10 @@ void create(SharedNamespaces& made) {
         release();
         return fail("user namespaces are not permitted", code);
     }
-    const std::string user = std::to_string(::geteuid());
-    const std::string group = std::to_string(::getegid());
-    const bool mapped = write_text(process + "/setgroups", "deny") &&
-                        write_text(process + "/uid_map", user + " " + user + " 1") &&
-                        write_text(process + "/gid_map", group + " " + group + " 1");
+    const bool mapped =
+        write_text(process + "/setgroups", "deny") &&
+        write_text(process + "/uid_map", identity_map("/proc/self/uid_map", ::geteuid())) &&
+        write_text(process + "/gid_map", identity_map("/proc/self/gid_map", ::getegid()));
     int error = errno;
     const auto open = [&](const char* name) {
         const UniqueFd low = open_file((process + "/ns/" + name).c_str(), O_RDONLY);

@@ -224,6 +224,11 @@ std::vector<sock_filter> system_call_filter(const FilterNeeds& needs) {
         block.answer_if(TIOCSTI, refused);
         block.answer_if(console_request, refused);
     });
+    // A limit of processor time ends another process of the user as a signal would.
+    filter.if_call(SYS_prlimit64, [](FilterWriter& block) {
+        block.load(argument(0));
+        block.answer_unless(0, refused);
+    });
     check_sockets(filter, needs);
     if (needs.close_truncation) check_truncation(filter);
     filter.answer(allowed);
