@@ -22,10 +22,17 @@ struct OpenQuestions {
 };
 
 /// A turn was given an answer that was not accepted, and its output says why; as a service of its TurnState.
-struct RefusedAnswer {
-    bool questions_remain = false;  ///< messages that wait for an answer continue to wait
-};
+struct RefusedAnswer {};
 
+/// A turn that was about something else has left the questions of its session open: messages that wait for an answer continue to wait; as
+/// a service of its TurnState.
+struct QuestionsRemain {};
+
+/// The key of StreamEvent::data of a text that says why a message to a running turn was refused: its value is the id of the message.
+inline constexpr std::string_view refused_input_key = "refused_input";
+/// The key of Envelope::rest of a message of the host about sub-agents in the background, not of the user whose chat it names: it is
+/// neither merged with messages of users nor limited with them.
+inline constexpr std::string_view task_results_key = "subagent_results";
 /// The key of Envelope::rest of an answer `abandon` that was a request to stop a turn, while none was running (D96); its value is true.
 inline constexpr std::string_view stop_key = "stop";
 /// The key of Envelope::rest of a message that waited while its session asked: its text does not answer a question (B24).

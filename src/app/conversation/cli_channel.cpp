@@ -357,6 +357,9 @@ void CliChannel::show(const bub::StreamEvent& event, const bub::Envelope& messag
     if (!event.agent_event) {
         if (event.kind == bub::event_kind::error) explained_ = true;
         if (event.kind == bub::event_kind::suspended) suspended_ = !event.data.contains("unread");
+        // It does not wait any more.
+        if (const Json* refused = event.data.if_contains(bub::refused_input_key))
+            on_accepted(std::string(refused->as_string()));
         return;
     }
     const auto* ended = event.agent_event->get_if<MessageEndEvent>();

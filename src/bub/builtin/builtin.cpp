@@ -251,7 +251,7 @@ Envelope unread_notice(const RenderOutboundCall& call, const OpenQuestions& open
 std::vector<cubepi::HitlRequest> task_questions(const CorePtr& core,
                                                 const RenderOutboundCall& call) {
     const auto agents = core->options().agents->find(call.session_id);
-    if (!agents || !detail::has_results_message(call.message)) return {};
+    if (!agents || !detail::is_results_message(call.message)) return {};
     std::vector<cubepi::HitlRequest> questions = agents->take_new_questions();
     core->options().agents->note_questions(call.session_id, agents->questions->pending());
     return questions;

@@ -3,13 +3,23 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <utility>
 
 #include <bub/builtin/builtin_test_support.hpp>
 #include <bub/builtin/project_files.hpp>
 #include <bub/tape/tape_session.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/message_json.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/task_scope.hpp>
 #include <cubepi/schema/parse_json.hpp>
+#include <cubepi/testing/manual_clock.hpp>
 
 namespace bub {
 namespace {
@@ -473,6 +483,66 @@ TEST_F(Builtin, EndOfRun_NotifiesTheCaller) {
                                                "limited in cli:chat"};
     EXPECT_EQ(told.outcomes, expected);
     EXPECT_TRUE(told.agent.expired()) << "the agent goes with the turn";
+}
+
+/// A hook that ignores cancellations.
+struct SlowHook {
+    Task<std::optional<std::string>> run() {
+        co_await cubepi::shield();
+        has_begun = true;
+        changed.pulse();
+        while (!may_end) co_await changed.wait();
+        co_await cubepi::unshield();
+        has_ended = true;
+        co_return std::optional<std::string>();
+    }
+    /// Runs a turn until it is stopped; notes whether the hook had ended then.
+    Task<> stopped_turn(Framework& framework) {
+        Envelope inbound = Envelope("go").on("cli", "chat");
+        Task<TurnResult> turn = framework.process_inbound(std::move(inbound), true);
+        const auto ended =
+            co_await cubepi::outcome_of(cubepi::cancel_on(stop.get_token(), std::move(turn)));
+        is_over = true;
+        ended_in_order = has_ended && ended.cancelled();
+    }
+
+    cubepi::AsyncEvent changed;
+    std::stop_source stop;
+    bool has_begun = false;
+    bool may_end = false;
+    bool has_ended = false;
+    bool is_over = false;
+    bool ended_in_order = false;
+};
+
+/// The run uses the turn and the framework, also after the time for the end of a cancelled turn.
+TEST_F(Builtin, B5_CancelledTurn_EndsAfterItsRun) {
+    const auto clock = std::make_shared<cubepi::testing::ManualClock>();
+    FrameworkOptions options;
+    options.runtime = std::make_shared<const cubepi::Runtime>(cubepi::Runtime().with_clock(clock));
+    make_framework(std::move(options));
+    add_builtin({test::calling("tape_info"), "done"});
+    SlowHook slow;
+    Plugin plugin;
+    plugin.name = "slow";
+    plugin.continue_prompt = [&slow](ContinuePromptCall&) { return slow.run(); };
+    framework->add(std::move(plugin));
+    const auto script = [&]() -> Task<> {
+        cubepi::TaskScope scope(co_await cubepi::this_executor);
+        scope.spawn(slow.stopped_turn(*framework));
+        while (!slow.has_begun) co_await slow.changed.wait();
+        slow.stop.request_stop();
+        for (int i = 0; i < 100; ++i) {
+            co_await cubepi::yield_now();
+            clock->advance(std::chrono::seconds(1));
+        }
+        EXPECT_FALSE(slow.is_over);
+        slow.may_end = true;
+        slow.changed.pulse();
+        co_await scope.join();
+        EXPECT_TRUE(slow.ended_in_order);
+    };
+    cubepi::run(script());
 }
 
 TEST_F(Builtin, D7_AbortOfAgent_CancelsTurnAndKeepsConversation) {

@@ -322,8 +322,10 @@ Task<std::optional<cubepi::AfterToolCallResult>> CommandHooks::after_tool_call(
     if (reply.blocks) append_line(note, reply.reason);
     if (note.empty()) co_return std::nullopt;
     cubepi::AfterToolCallResult result;
-    result.content = context.result.content;
+    // Before the result, whose end may be cut off.
+    result.content.emplace();
     result.content->emplace_back(cubepi::TextContent{"[A hook of the user: " + note + "]"});
+    for (const auto& block : context.result.content) result.content->push_back(block);
     co_return result;
 }
 

@@ -262,6 +262,13 @@ TEST_F(ToolNames, UnknownToolName_IsAnsweredWithSimilarNames) {
         << text;
 }
 
+TEST_F(ToolNames, ToolWithCapitals_IsFoundByItsName) {
+    extra_tools.push_back(cubepi::AgentTool(
+        "mcp__GitHub__getIssue", "Reads an issue.", cubepi::AgentTool::no_parameters(),
+        [](JsonObject, cubepi::ToolContext&) { return cubepi::AgentToolResult("issue 7"); }));
+    EXPECT_EQ(told("mcp__GitHub__getIssue"), "issue 7");
+}
+
 TEST_F(ToolNames, NameUnlikeAnyTool_IsAnsweredWithSkills) {
     const std::string text = told("xylophone");
     EXPECT_TRUE(

@@ -161,7 +161,10 @@ public:
     /// Advances the clock if nothing waits for a disk.
     bool advance() {
         const cubepi::WorkerPool::Stats jobs = workers->stats();
-        if (*writes == 0 && jobs.running == 0 && jobs.queued == 0) return clock->advance_to_next();
+        if (*writes == 0 && jobs.running == 0 && jobs.queued == 0) {
+            // A job that has ended meanwhile has posted its completion.
+            return cubepi::this_thread_context().poll() > 0 || clock->advance_to_next();
+        }
         // A job counts until shortly after its caller was woken: waiting for an event could be without end.
         std::this_thread::yield();
         return true;

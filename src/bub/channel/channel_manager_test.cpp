@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include <bub/channel/channel_test_support.hpp>
+#include <bub/questions.hpp>
 
 namespace bub::channel_tests {
 namespace {
@@ -219,6 +221,25 @@ TEST(ChannelManager, B14_Overflow_IsAnswered) {
         EXPECT_EQ(message.context.at("rejected"), true);
     }
     EXPECT_EQ(answers, 2);
+}
+
+/// The user did not send it, and could not send it again.
+TEST(ChannelManager, B14_ResultsOfTasks_AreNotRejected) {
+    Gateway gateway;
+    gateway.options.max_waiting = 1;
+    gateway.hold("one");
+    gateway.run([&](Gateway& h) -> Task<> {
+        for (const char* text : {"one", "two"}) co_await h.handler(from("chat", "1", text));
+        Envelope results = from("chat", "1", "(results)");
+        results.rest[task_results_key] = true;
+        co_await h.handler(std::move(results));
+        h.release("one");
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(gateway.done, (Texts{"one", "two", "(results)"}));
+    EXPECT_TRUE(
+        std::none_of(gateway.channel->sent.begin(), gateway.channel->sent.end(),
+                     [](const Envelope& sent) { return sent.kind == envelope_kind::error; }));
 }
 
 TEST(ChannelManager, ChangedClock_DelaysNoMessage) {

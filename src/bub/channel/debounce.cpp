@@ -84,7 +84,9 @@ Envelope withdrawal_of(Envelope stop) {
     return stop;
 }
 
-bool is_prompt(const Envelope& message) { return !is_command(message) && !message.answer; }
+bool is_prompt(const Envelope& message) {
+    return !is_command(message) && !message.answer && !message.rest.contains(task_results_key);
+}
 
 Envelope merge_messages(std::vector<Envelope> messages) {
     if (messages.empty())

@@ -22,7 +22,8 @@ protected:
         gateway.asks = [this](RunModelCall& call) {
             const bool answers = call.message.answer.has_value();
             if (call.message.content_text() == ",answer q wrong") {
-                call.state.replace(std::make_shared<RefusedAnswer>(RefusedAnswer{true}));
+                call.state.replace(std::make_shared<RefusedAnswer>());
+                call.state.replace(std::make_shared<QuestionsRemain>());
                 return false;
             }
             if (call.message.content_text() == ",help") return false;

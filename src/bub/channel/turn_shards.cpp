@@ -232,9 +232,18 @@ public:
     }
 
     Task<> close() override {
-        // First the readers of the upstream end, then the upstream itself.
-        if (work_) co_await work_->close();
-        co_await parts_->upstream.close();
+        // First the readers of the upstream end, then the upstream itself, also if the time for that was over before.
+        cubepi::Outcome<> ended{std::exception_ptr()};
+        if (work_) {
+            Task<> ending = work_->close();
+            ended = co_await cubepi::outcome_of(std::move(ending));
+        }
+        if (ended.cancelled()) co_await cubepi::shield();
+        Task<> closing = parts_->upstream.close();
+        const cubepi::Outcome<> closed = co_await cubepi::outcome_of(std::move(closing));
+        if (ended.cancelled()) co_await cubepi::unshield();
+        ended.rethrow();
+        closed.rethrow();
     }
 
 private:
@@ -386,8 +395,7 @@ TurnSummary summary_of(const TurnResult& result) {
         summary.suspended = summary.has_asked = true;
         summary.unread = open->unread;
     }
-    const auto refused = result.state.service<RefusedAnswer>();
-    if (refused && refused->questions_remain) summary.suspended = true;
+    if (result.state.service<QuestionsRemain>()) summary.suspended = true;
     if (const auto answer = result.state.service<AcceptedAnswer>()) summary.answer = *answer;
     return summary;
 }

@@ -345,8 +345,11 @@ Task<std::exception_ptr> Turn::close(std::exception_ptr failure) {
 }
 
 Task<> Turn::settle(Task<> task, std::string what) {
-    if (!cancelled_) return task;
     cubepi::Clock& clock = *kernel.options.runtime->clock;
+    // A cancellation that arrives now does not interrupt it at once either.
+    if (!cancelled_)
+        return cubepi::stop_on_cancel(std::stop_source(), clock, kernel.options.close_grace,
+                                      std::move(task));
     return cubepi::with_timeout(clock, kernel.options.close_grace, std::move(task),
                                 std::move(what));
 }

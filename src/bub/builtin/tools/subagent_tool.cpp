@@ -34,7 +34,6 @@ using cubepi::ErrorCode;
 using cubepi::SubagentResult;
 using cubepi::detail::BackgroundTask;
 
-constexpr std::string_view results_key = "subagent_results";
 constexpr std::string_view results_text = "(results of sub-agents)";
 /// Of a task, for the user.
 constexpr std::size_t longest_description = 80;
@@ -175,9 +174,7 @@ Subagent::Subagent(std::shared_ptr<BuiltinCore> core, const TurnState& parent,
         throw cubepi::Error(ErrorCode::invalid_state, std::string(cubepi::interrupted_call_text));
     if (plan_.can_suspend) plan_.input_id = "subagent/" + call_key_;
     if (args_.allowed_tools && !args_.allowed_tools->empty()) {
-        plan_.allowed_tools.emplace();
-        for (const std::string& name : *args_.allowed_tools)
-            plan_.allowed_tools->insert(our_tool_name(name));
+        plan_.allowed_tools.emplace(args_.allowed_tools->begin(), args_.allowed_tools->end());
     }
     if (args_.allowed_skills) {
         plan_.allowed_skills.emplace();
@@ -475,10 +472,8 @@ Task<> TaskQuestionChannel::cancel(std::string question_id, std::string reason) 
     return parts_.to->cancel(std::move(question_id), std::move(reason));
 }
 
-bool has_results_message(const Envelope& message) { return message.rest.contains(results_key); }
-
 bool is_results_message(const Envelope& message) {
-    return message.rest.contains(results_key) && message.content_text() == results_text;
+    return message.rest.contains(task_results_key) && message.content_text() == results_text;
 }
 
 Envelope results_message(const Envelope& message, const std::string& session_id) {
@@ -492,7 +487,7 @@ Envelope results_message(const Envelope& message, const std::string& session_id)
     made.context.erase(redelivered_key);
     made.is_active = true;
     made.from_operator = false;
-    made.rest[results_key] = true;
+    made.rest[task_results_key] = true;
     return made;
 }
 

@@ -18,10 +18,8 @@ namespace bub::detail {
 
 /// Returns a message of the same sender and chat whose turn receives the results of sub-agents. It is never a command (B11).
 Envelope results_message(const Envelope& message, const std::string& session_id);
-/// Returns true for such a message, unless it was merged with a text of a user.
+/// Returns true for such a message.
 bool is_results_message(const Envelope& message);
-/// Returns true also for a merged one.
-bool has_results_message(const Envelope& message);
 
 /// The sub-agents of a session, which share their limits.
 struct AgentsOfSession {

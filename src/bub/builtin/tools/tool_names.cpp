@@ -116,6 +116,9 @@ UnknownTools::UnknownTools(const std::vector<cubepi::AgentTool>& tools,
 
 std::optional<cubepi::ToolCall> UnknownTools::resolve_tool_call(cubepi::ToolCall call) const {
     const std::string asked = call.name.str();
+    // Tools of others may have capitals and dots in their names.
+    if (std::find(names_.begin(), names_.end(), asked) != names_.end() && !find_bub_tool(asked))
+        return call;
     const std::string ours = our_tool_name(asked);
     if (std::find(names_.begin(), names_.end(), ours) == names_.end()) {
         throw cubepi::Error(cubepi::ErrorCode::not_found, guidance(asked, names_));

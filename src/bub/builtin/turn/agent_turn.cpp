@@ -104,7 +104,13 @@ void keep_allowed(std::vector<cubepi::AgentTool>& tools, const AgentTurnPlan& pl
                (plan.inherits && tool.name == "tape_handoff");
     });
     if (!plan.allowed_tools) return;
-    std::set<std::string> unknown = *plan.allowed_tools;
+    std::set<std::string> allowed;
+    for (const std::string& name : *plan.allowed_tools) {
+        const bool is_exact = std::any_of(tools.begin(), tools.end(),
+                                          [&name](const auto& tool) { return tool.name == name; });
+        allowed.insert(is_exact ? name : our_tool_name(name));
+    }
+    std::set<std::string> unknown = allowed;
     unknown.erase("subagent");
     for (const cubepi::AgentTool& tool : tools) unknown.erase(tool.name.str());
     std::string names;
@@ -113,9 +119,45 @@ void keep_allowed(std::vector<cubepi::AgentTool>& tools, const AgentTurnPlan& pl
         throw cubepi::Error(cubepi::ErrorCode::invalid_argument,
                             "unknown tools in allowed_tools: " + names);
     }
-    std::erase_if(tools, [&plan](const cubepi::AgentTool& tool) {
-        return !plan.allowed_tools->contains(tool.name.str());
+    std::erase_if(tools, [&allowed](const cubepi::AgentTool& tool) {
+        return !allowed.contains(tool.name.str());
     });
+}
+
+/// The system prompt of a turn, and of its sub-agents that inherit.
+class SharedSystemPrompt {
+public:
+    SharedSystemPrompt(std::shared_ptr<RunningTurn> turn, bool is_branch)
+        : turn_(std::move(turn)), is_branch_(is_branch) {}
+    std::string transform_system_prompt(std::string prompt) const {
+        if (is_branch_) return turn_->system_prompt;
+        turn_->system_prompt = prompt;
+        return prompt;
+    }
+
+private:
+    std::shared_ptr<RunningTurn> turn_;
+    bool is_branch_;
+};
+
+/// Returns the tools of a sub-agent that inherits a conversation, whose requests begin as those of its parent: the same tools in the
+/// same order. Those that it has not itself refuse, without a question to the user.
+std::vector<cubepi::AgentTool> like_parent(const std::vector<cubepi::AgentTool>& own,
+                                           const std::vector<cubepi::AgentTool>& parent) {
+    std::vector<cubepi::AgentTool> made;
+    for (const cubepi::AgentTool& offered : parent) {
+        const auto found = std::find_if(own.begin(), own.end(), [&offered](const auto& tool) {
+            return tool.name == offered.name;
+        });
+        made.push_back(found == own.end() ? offered : *found);
+        if (found != own.end()) continue;
+        made.back().risk_level = cubepi::ToolRisk::read_only;
+        made.back().execute = [](JsonObject, cubepi::ToolContext&) {
+            return cubepi::AgentToolResult::error(
+                "a sub-agent cannot use this tool; say in your answer what should be done with it");
+        };
+    }
+    return made;
 }
 
 void request_form(cubepi::PromptOptions& options, const AnswerForm& form) {
@@ -366,6 +408,8 @@ Task<> AgentTurn::start_agent() {
     const BuiltinOptions& chosen = core_->options();
     cubepi::AgentOptions options;
     options.model = co_await model();
+    const std::shared_ptr<RunningTurn> running = state_.service<RunningTurn>();
+    const bool is_branch = plan_.inherits && running && !running->tools.empty();
     options.system_prompt = co_await system_prompt();
     options.tools = tools(directory);
     if (chosen.with_tools) options.spill = core_->spill(directory);
@@ -401,6 +445,8 @@ Task<> AgentTurn::start_agent() {
     if (!plan_.is_subagent) add_plans(options, tools);
     if (has_tasks()) add_tasks(options, tools);
     keep_allowed(tools, plan_);
+    if (is_branch && !plan_.allowed_tools) tools = like_parent(tools, running->tools);
+    if (running && !plan_.is_subagent) running->tools = tools;
     std::vector<cubepi::AgentTool> known = tools;
     if (auto compaction = core_->compaction(options.model)) {
         compaction->with_recall =
@@ -415,13 +461,18 @@ Task<> AgentTurn::start_agent() {
     options.middleware.emplace_back(UnknownTools(
         known, has_form ? cubepi::StructuredOptions().name() : cubepi::SharedString()));
     if (!run_id_.empty()) options.middleware.emplace_back(WithoutInterrupted(message_id_));
+    // Last, so that it is the prompt that is sent.
+    if (running && (!plan_.is_subagent || (is_branch && !plan_.allowed_skills)))
+        options.middleware.emplace_back(SharedSystemPrompt(running, is_branch));
     options.tools = std::move(tools);
     make_agent(std::move(options));
     // The same view of the conversation, which is its cached prefix.
     for (const auto& [key, value] : inherited_) {
         if (key.starts_with("compaction")) agent_->set_extra(key, value);
     }
-    agent_->subscribe([this](const cubepi::AgentEvent& event) { return on_agent_event(event); });
+    agent_->subscribe([this](const cubepi::AgentEvent& event, const std::stop_token& aborted) {
+        return on_agent_event(event, aborted);
+    });
     if (chosen.on_agent && !plan_.is_subagent) chosen.on_agent(agent_, occasion);
     cubepi::MessageList inputs;
     if (plan_.receives_results) {
@@ -571,8 +622,8 @@ Task<> AgentTurn::keep_inherited() {
 Task<> AgentTurn::close() {
     if (!tape_ || std::exchange(closed_, true)) co_return;
     run_.reset();  // aborts the current run, whose last step goes to the tape
+    co_await wait_for_run();
     if (notifying_) co_await notifying_->idle();
-    if (agent_) co_await agent_->wait_for_idle();
     agent_.reset();
     tape_.reset();
     if (plan_.inherits) {
@@ -594,6 +645,21 @@ Task<> AgentTurn::close() {
         // Also of a turn that is suspended: the results of calls that have ended are on the tape.
         if (running) co_await remove_tapes(std::move(running->ended_tapes));
     }
+}
+
+/// Waits for the end of the run. It uses this object, the state of the turn and the framework until then, also when the time for the end
+/// of a cancelled turn is over: a cancellation does not interrupt the wait.
+Task<> AgentTurn::wait_for_run() {
+    const bool throws = co_await cubepi::detail::throws_when_cancelled;
+    co_await cubepi::detail::throw_when_cancelled(false);
+    std::exception_ptr failure;
+    for (bool waits = agent_ != nullptr; waits;) {
+        const cubepi::Outcome<> idle = co_await cubepi::outcome_of(agent_->wait_for_idle());
+        waits = idle.cancelled();
+        failure = idle.failure();
+    }
+    co_await cubepi::detail::throw_when_cancelled(throws);
+    if (failure) std::rethrow_exception(failure);
 }
 
 /// Removes the tapes of subagents whose results are on the tape of this turn.

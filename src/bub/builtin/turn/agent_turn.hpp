@@ -123,6 +123,7 @@ private:
     void add_questions(cubepi::AgentOptions& options);
     void ask_on(cubepi::AgentOptions& options, std::shared_ptr<cubepi::HitlChannel> parent) const;
     Task<> start_run(cubepi::MessageList inputs, cubepi::PromptOptions how);
+    void begin_run(cubepi::MessageList inputs, cubepi::PromptOptions how);
     Task<> give_answer(cubepi::Message message, cubepi::PromptOptions how);
     Task<> continue_answered_run();
     bool continue_answer(const std::vector<cubepi::HitlRequest>& open, cubepi::Message message,
@@ -147,7 +148,10 @@ private:
     Task<> keep_inherited();
     Task<> remove_tapes(std::vector<std::string> tapes);
     Task<> note_compaction(const cubepi::Notice& notice);
-    Task<> on_agent_event(cubepi::AgentEvent event);
+    Task<> on_agent_event(cubepi::AgentEvent event, std::stop_token aborted);
+    Task<> steer(std::shared_ptr<SteeringInbox> inbox);
+    Task<> ask_to_continue();
+    Task<> wait_for_run();
     void tell_goal(cubepi::AgentEvent end);
     void translate(const cubepi::AgentEvent& event);
     void note_answer(const cubepi::HitlAnswerEvent& given);
@@ -202,6 +206,9 @@ struct RunningTurn {
     JsonObject asker = {};
     /// The stored endpoint at which the turn continues a run; empty: none.
     JsonObject endpoint = {};
+    /// The beginning of its requests, and of those of a sub-agent that inherits: the prompt cache serves both.
+    std::string system_prompt = {};
+    std::vector<cubepi::AgentTool> tools = {};
     /// The tapes of subagents that have ended. Their conversation is kept until the result is on the tape of the turn.
     std::vector<std::string> ended_tapes = {};
     /// The message whose turn receives the results of subagents in the background; absent: there are none.

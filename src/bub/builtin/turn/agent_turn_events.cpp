@@ -204,14 +204,23 @@ struct Requeue {
     }
 };
 
+/// Returns false if the run was aborted before the end of `task`, which is cancelled then.
+Task<bool> unless_aborted(std::stop_token aborted, Task<> task) {
+    Task<> running = cubepi::cancel_on(aborted, std::move(task));
+    const cubepi::Outcome<> ended = co_await cubepi::outcome_of(std::move(running));
+    if (ended.cancelled() && aborted.stop_requested()) co_return false;
+    ended.rethrow();
+    co_return true;
+}
+
 Task<> notify(std::shared_ptr<CommandHooks> hooks, std::string question) {
     (void)co_await hooks->notify(std::move(question));
 }
 
 }  // namespace
 
-/// Runs inside the agent, synchronously with its stored messages.
-Task<> AgentTurn::on_agent_event(cubepi::AgentEvent event) {
+/// Runs inside the agent, synchronously with its stored messages. `aborted` ends hooks, which may take long, but no write.
+Task<> AgentTurn::on_agent_event(cubepi::AgentEvent event, std::stop_token aborted) {
     const std::string_view* delta = event.text_delta();
     if (delta && fork_) fork_->add_text(*delta);
     // The answer is a turn of its own: the run does not wait for it.
@@ -237,24 +246,9 @@ Task<> AgentTurn::on_agent_event(cubepi::AgentEvent event) {
     std::shared_ptr<SteeringInbox> inbox;
     if (!plan_.is_subagent) inbox = co_await core_->framework().steering_inbox();
     if (inbox && inbox->count(plan_.session_id) > 0) {
-        // A hook takes time, and the turn may end meanwhile.
-        std::vector<Envelope> waiting = inbox->drain(plan_.session_id);
-        const Requeue rest{*inbox, plan_.session_id, waiting};
-        while (!waiting.empty()) {
-            const auto shared = std::make_shared<Envelope>(waiting.front());
-            const Prompt prompt =
-                co_await core_->framework().build_prompt(shared, plan_.session_id, state_);
-            cubepi::Message message = user_message_of(prompt);
-            if (const std::string refused = co_await submit(message); !refused.empty()) {
-                repeat(refused);
-                waiting.erase(waiting.begin());
-                continue;
-            }
-            std::string id = is_temporary(plan_.session_id) ? std::string() : input_id_of(*shared);
-            if (!id.empty()) message = std::move(message).with_id(std::move(id));
-            agent_->steer(std::move(message));
-            waiting.erase(waiting.begin());
-        }
+        Task<> steering = steer(std::move(inbox));
+        const bool is_whole = co_await unless_aborted(aborted, std::move(steering));
+        if (!is_whole) co_return;
     }
     const cubepi::AssistantMessage* answer = end ? end->message.assistant() : nullptr;
     if (answer && answer->usage) {
@@ -262,11 +256,38 @@ Task<> AgentTurn::on_agent_event(cubepi::AgentEvent event) {
         (void)co_await tape_->append(std::move(step));
     }
     if (!end || end->tool_results.empty()) co_return;
+    Task<> continuing = ask_to_continue();
+    (void)co_await unless_aborted(aborted, std::move(continuing));
+}
+
+/// Passes messages that wait for the session to the agent.
+Task<> AgentTurn::steer(std::shared_ptr<SteeringInbox> inbox) {
+    // A hook takes time, and the turn may end meanwhile.
+    std::vector<Envelope> waiting = inbox->drain(plan_.session_id);
+    const Requeue rest{*inbox, plan_.session_id, waiting};
+    while (!waiting.empty()) {
+        const auto shared = std::make_shared<Envelope>(waiting.front());
+        const Prompt prompt =
+            co_await core_->framework().build_prompt(shared, plan_.session_id, state_);
+        cubepi::Message message = user_message_of(prompt);
+        if (const std::string refused = co_await submit(message); !refused.empty()) {
+            repeat(refused);
+            events_.back().data[refused_input_key] = input_id_of(*shared);
+            waiting.erase(waiting.begin());
+            continue;
+        }
+        std::string id = is_temporary(plan_.session_id) ? std::string() : input_id_of(*shared);
+        if (!id.empty()) message = std::move(message).with_id(std::move(id));
+        agent_->steer(std::move(message));
+        waiting.erase(waiting.begin());
+    }
+}
+
+Task<> AgentTurn::ask_to_continue() {
     std::string more =
         co_await core_->framework().continue_prompt(prompt_, plan_.session_id, state_);
-    if (!more.empty()) {
+    if (!more.empty())
         agent_->steer(cubepi::synthetic_user_message(std::move(more), "continue_prompt"));
-    }
 }
 
 /// Records the endpoint before the calls of an answer run, which may suspend the run.

@@ -197,23 +197,23 @@ void AgentTurn::say_and_end(std::string text) {
 /// Starts the run of this turn: an answer continues the suspended one.
 Task<> AgentTurn::start_run(cubepi::MessageList inputs, cubepi::PromptOptions how) {
     if (closes_run_) co_await close_expired();
-    if (!asks_user()) {
-        inputs_ = inputs;
-        run_.emplace(agent_->start(std::move(inputs), std::move(how)));
-        co_return;
-    }
+    if (!asks_user()) co_return begin_run(std::move(inputs), std::move(how));
     if (plan_.answer) {
         cubepi::Message message = inputs.front();
         co_return co_await give_answer(std::move(message), std::move(how));
     }
     const std::vector<cubepi::HitlRequest> open = co_await agent_->load_pending_hitl_requests();
     // A message that is on the tape already is the one whose run waits: its turn was killed, and ends with the questions.
-    if (open.empty() || !run_id_.empty()) {
-        inputs_ = inputs;
-        run_.emplace(agent_->start(std::move(inputs), std::move(how)));
-        co_return;
-    }
+    if (open.empty() || !run_id_.empty()) co_return begin_run(std::move(inputs), std::move(how));
     end_suspended(open, true);
+}
+
+void AgentTurn::begin_run(cubepi::MessageList inputs, cubepi::PromptOptions how) {
+    // The limits of sub-agents are those of a prompt (D127); a turn that only waits is none.
+    if (has_tasks() && !plan_.receives_results && !plan_.answer)
+        core_->agents(plan_.session_id)->begin_prompt();
+    inputs_ = inputs;
+    run_.emplace(agent_->start(std::move(inputs), std::move(how)));
 }
 
 /// Returns the next event of the run. A prompt for a run whose questions are answered, but which no process has continued,
@@ -465,9 +465,8 @@ Task<> AgentTurn::close_expired() {
 }
 
 void AgentTurn::refuse_answer(std::string reason, bool questions_remain) {
-    RefusedAnswer refused;
-    refused.questions_remain = questions_remain;
-    state_.replace(std::make_shared<RefusedAnswer>(refused));
+    state_.replace(std::make_shared<RefusedAnswer>());
+    if (questions_remain) state_.replace(std::make_shared<QuestionsRemain>());
     say_and_end(std::move(reason));
 }
 

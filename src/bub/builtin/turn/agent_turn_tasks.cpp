@@ -33,7 +33,6 @@ bool AgentTurn::has_tasks() const {
 /// Adds the sub-agents in the background, whose results this run receives.
 void AgentTurn::add_tasks(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools) {
     const std::shared_ptr<AgentsOfSession> agents = core_->agents(plan_.session_id);
-    if (!plan_.receives_results && !plan_.answer) agents->begin_prompt();
     // `configure` may have removed the tool.
     if (std::any_of(tools.begin(), tools.end(),
                     [](const auto& tool) { return tool.name == "subagent"; }))
@@ -104,6 +103,7 @@ Task<> AgentTurn::answer_task() {
     }
     if (!problem.empty()) co_return refuse_answer(std::move(problem), !of_run.empty());
     state_.replace(std::make_shared<AcceptedAnswer>(std::move(accepted)));
+    if (!of_run.empty()) state_.replace(std::make_shared<QuestionsRemain>());
     say_and_end("The sub-agent has the answer.");
 }
 
@@ -113,7 +113,10 @@ Task<cubepi::MessageList> AgentTurn::open_results() {
     cubepi::MessageList results;
     if (!has_tasks()) co_return results;
     const std::vector<cubepi::HitlRequest> open = co_await open_questions();
-    if (!open.empty()) co_return results;
+    if (!open.empty()) {
+        state_.replace(std::make_shared<QuestionsRemain>());
+        co_return results;
+    }
     TapeCheckpointer memory(fork_);
     const std::optional<cubepi::CheckpointData> stored = co_await memory.load(tape_->name());
     const cubepi::CheckpointData data = stored.value_or(cubepi::CheckpointData());

@@ -103,7 +103,9 @@ Task<> AdmissionQueue::receive(Envelope message) {
         Task<std::optional<std::string>> storing = deliveries_.receive(message);
         Outcome<std::optional<std::string>> stored = co_await outcome_of(std::move(storing));
         context_.storing_failed.reset();
-        if (!stored && !stored.cancelled()) context_.storing_failed = context_.clock().now();
+        // After the end of the manager the framework may be gone.
+        if (!stored && !stored.cancelled() && context_.open)
+            context_.storing_failed = context_.clock().now();
         std::optional<std::string> receipt = std::move(stored).value();
         // The platform delivered a message again that is already stored.
         if (!receipt) co_return;
@@ -211,6 +213,7 @@ AdmissionQueue::LanePtr AdmissionQueue::find_or_add(const std::string& key) {
 }
 
 bool AdmissionQueue::is_full(const std::string& key, const Envelope& message) const {
+    if (message.rest.contains(task_results_key)) return false;
     const LanePtr lane = find(key);
     if (message.answer) {
         const auto is_answer = [](const Arrival& one) {

@@ -414,6 +414,7 @@ Receipts SessionScheduler::take_back_steered(Session& session, bool accepted_too
 }
 
 bool SessionScheduler::is_full(const std::string& session_id, const Envelope& message) const {
+    if (message.rest.contains(task_results_key)) return false;
     const SessionPtr session = find(session_id);
     if (message.answer) {
         const auto is_answer = [](const Waiting& one) {
