@@ -45,6 +45,7 @@ struct ConversationFlags {
     bool no_tools = false;
     std::string system_prompt = {};
     int max_turns = 0;           ///< 0: the library's own limit
+    std::string sandbox = {};    ///< the mode of the sandbox; empty: that of the configuration
     double max_cost = 0;         ///< USD per prompt; 0: no limit
     std::string directory = {};  ///< the one to work in; empty: the current one
 };

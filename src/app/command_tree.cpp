@@ -75,6 +75,18 @@ CLI::Validator positive_amount() {
     return check;
 }
 
+CLI::Validator one_of(std::vector<std::string> names) {
+    CLI::Validator check;
+    check.name("");
+    check.operation([names = std::move(names)](std::string& text) -> std::string {
+        if (std::find(names.begin(), names.end(), text) != names.end()) return {};
+        std::string list;
+        for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+        return "'" + text + "' is not one of " + list;
+    });
+    return check;
+}
+
 void add_conversation_flags(CLI::App& command, ConversationFlags& flags) {
     add_model_flags(command, flags.model);
     add_session_option(command, flags.session, "Save the session under this name, or resume it");
@@ -82,6 +94,9 @@ void add_conversation_flags(CLI::App& command, ConversationFlags& flags) {
                      "Resume the last session of this directory");
     command.add_flag("-y,--yes", flags.yes,
                      "Let tools write, run commands and use the network without asking");
+    option(command, "--sandbox", flags.sandbox,
+           "Commands may write in the workspace, nowhere (read-only) or everywhere (off)", "MODE")
+        ->check(one_of({"off", "workspace", "read-only"}));
     command.add_flag("--no-tools", flags.no_tools, "Give the model no tools");
     option(command, "--system", flags.system_prompt, "Replace the system prompt", "TEXT");
     option(command, "--max-turns", flags.max_turns, "Maximum number of model calls per prompt",
@@ -114,18 +129,6 @@ constexpr const char* chat_examples = R"(Examples:
   cubepi chat --offline                try it out: no network, no key
 
 A chat is saved under a name made from its first prompt; 'cubepi sessions list' shows the names.)";
-
-CLI::Validator one_of(std::vector<std::string> names) {
-    CLI::Validator check;
-    check.name("");
-    check.operation([names = std::move(names)](std::string& text) -> std::string {
-        if (std::find(names.begin(), names.end(), text) != names.end()) return {};
-        std::string list;
-        for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-        return "'" + text + "' is not one of " + list;
-    });
-    return check;
-}
 
 /// Adds the options of `run` about its input and output.
 void add_run_forms(CLI::App& run, RunArguments& arguments) {

@@ -18,6 +18,7 @@
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/provider/cost.hpp>
 
+#include "config/command_sandbox.hpp"
 #include "config/config_file.hpp"
 #include "config/model_choice.hpp"
 #include "config/model_sources.hpp"
@@ -278,6 +279,38 @@ void show_mcp_servers(const Report& report) {
     }
 }
 
+/// Lists the promises of the sandbox of commands, and whether this kernel holds them.
+void check_sandbox(const Report& report, const ConfigFile& config) {
+    report.title("Sandbox of commands");
+    const SandboxSupport& support = sandbox_support();
+    report.plain("Landlock " +
+                 (support.landlock_abi == 0 ? std::string("is missing")
+                                            : std::to_string(support.landlock_abi)) +
+                 (support.seccomp ? ", seccomp" : ", no seccomp") +
+                 (support.namespaces ? ", namespaces of users, mounts and the network"
+                                     : ", no namespaces (" + support.namespaces_problem + ")"));
+    try {
+        const CommandSandboxes sandboxes(config.sandbox, std::string());
+        if (sandboxes.settings().mode == SandboxSettings::Mode::off)
+            return report.plain("off (configuration)");
+        if (const std::string problem = sandboxes.problem(); !problem.empty())
+            return report.problem(problem, {});
+        const auto profile = sandboxes.profile(std::filesystem::current_path());
+        for (const SandboxGuarantee& one : sandbox_guarantees(*profile)) {
+            const std::string text = to_string(one.property);
+            if (!one.applies) {
+                report.plain(text + ": not promised (configuration)");
+            } else if (one.held) {
+                report.good(text + " (" + one.how + ")");
+            } else {
+                report.plain("not held: " + text + " (" + one.how + ")");
+            }
+        }
+    } catch (const Error& error) {
+        report.problem(error.what(), "Correct it: ${EDITOR:-nano} " + config_path().string());
+    }
+}
+
 ModelSources check_settings(const Report& report) {
     report.title("Configuration");
     const ConfigFile config = check_config(report);
@@ -295,6 +328,7 @@ ModelSources check_settings(const Report& report) {
     show_mcp_servers(report);
     check_bub(report, sources.bub);
     show_in_use(report, sources);
+    check_sandbox(report, config);
     return sources;
 }
 

@@ -132,6 +132,15 @@ Seconds after which an Esc of the terminal is the key, and not the beginning of 
 .B allow
 Rules for tools that may act without asking, e.g. "shell: cd /src/app && make test".
 .TP
+.B sandbox
+The sandbox of commands: a mode, or a mapping of
+.BR mode " (" workspace ", " read\-only " or " off ),
+.BR network " and " unix_sockets " (true or false), lists of paths"
+.BR writable " and " readable ,
+and
+.BR required ,
+with which the program does not start where the kernel cannot hold the sandbox.
+.TP
 .B environment
 The environment variables that commands get:
 .BR inherit " (" all ", " core " or " none ),

@@ -29,7 +29,7 @@ std::string variable(const char* name) {
     return value ? value : "";
 }
 
-constexpr std::array<std::string_view, 28> known_keys{"provider",
+constexpr std::array<std::string_view, 29> known_keys{"provider",
                                                       "model",
                                                       "base_url",
                                                       "api_key",
@@ -44,6 +44,7 @@ constexpr std::array<std::string_view, 28> known_keys{"provider",
                                                       "max_tokens",
                                                       "plugins",
                                                       "environment",
+                                                      "sandbox",
                                                       "trace",
                                                       "gateway",
                                                       "database",
@@ -222,6 +223,52 @@ EnvironmentPolicy read_environment(const std::filesystem::path& path, const YAML
     return policy;
 }
 
+bool truth(const std::filesystem::path& path, const YAML::Node& node, const char* key) {
+    bool value = false;
+    const YAML::Node found = node[key];
+    if (found && !YAML::convert<bool>::decode(found, value))
+        refuse(path, found.Mark().line, std::string(key) + " must be true or false");
+    return value;
+}
+
+/// Reads paths that begin with / or ~/.
+std::vector<std::string> absolute_paths(const std::filesystem::path& path, const YAML::Node& node,
+                                        const char* key) {
+    std::vector<std::string> found = texts(path, node, key, "paths");
+    for (std::string& one : found) {
+        one = expand_home(one).string();
+        if (!one.starts_with("/"))
+            refuse(path, node[key].Mark().line,
+                   "the paths of " + std::string(key) + " must begin with / or ~/");
+    }
+    return found;
+}
+
+SandboxSettings read_sandbox(const std::filesystem::path& path, const YAML::Node& node) {
+    SandboxSettings settings;
+    if (!node || node.IsNull()) return settings;
+    constexpr std::array<std::string_view, 6> keys{"mode",     "network",  "unix_sockets",
+                                                   "writable", "readable", "required"};
+    if (!node.IsScalar() && !node.IsMap())
+        refuse(path, node.Mark().line, "sandbox must be a mode, or a mapping of mode and others");
+    std::string mode = node.IsScalar() ? node.Scalar() : std::string();
+    if (node.IsMap()) {
+        refuse_others(path, node, keys);
+        mode = text(path, node, "mode");
+        settings.network = truth(path, node, "network");
+        settings.unix_sockets = truth(path, node, "unix_sockets");
+        settings.required = truth(path, node, "required");
+        settings.writable = absolute_paths(path, node, "writable");
+        settings.readable = absolute_paths(path, node, "readable");
+    }
+    if (mode.empty()) return settings;
+    const std::optional<SandboxSettings::Mode> named = sandbox_mode(mode);
+    if (!named)
+        refuse(path, node.Mark().line, "the mode of sandbox must be off, workspace or read-only");
+    settings.mode = *named;
+    return settings;
+}
+
 /// Reads the hooks of one matcher, in the form of codex and Claude Code.
 void read_hook_group(const std::filesystem::path& path, const YAML::Node& group,
                      bub::HookPoint point, std::vector<bub::CommandHook>& hooks) {
@@ -352,6 +399,7 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
         refuse(path, todos.Mark().line, "todos must be true or false");
     config.allow = texts(path, node, "allow", "rules");
     config.environment = read_environment(path, node["environment"]);
+    config.sandbox = read_sandbox(path, node["sandbox"]);
     config.hooks = read_hooks(path, node["hooks"]);
     config.fallback_models = texts(path, node, "fallback_models", "models");
     config.database = read_database(path, node);
@@ -409,6 +457,14 @@ std::filesystem::path target_of(const std::filesystem::path& path) {
 }
 
 }  // namespace
+
+std::optional<SandboxSettings::Mode> sandbox_mode(std::string_view name) {
+    using Mode = SandboxSettings::Mode;
+    if (name == "off" || name == "false") return Mode::off;
+    if (name == "workspace") return Mode::workspace;
+    if (name == "read-only") return Mode::read_only;
+    return std::nullopt;
+}
 
 TraceSettings trace_settings(const TraceSettings& configured) {
     TraceSettings settings = configured;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <bub/builtin/command_hooks.hpp>
@@ -30,6 +31,20 @@ struct SubagentSettings {
     std::optional<std::size_t> max_turns = {};  ///< model calls of one; absent: those of a prompt
     std::optional<double> max_spend = {};       ///< USD of all that follow from one prompt
 };
+
+/// The key `sandbox` of the configuration file: a mode, or a mapping.
+struct SandboxSettings {
+    enum class Mode : std::uint8_t { off, workspace, read_only };
+    Mode mode = Mode::workspace;
+    bool network = false;
+    bool unix_sockets = false;
+    std::vector<std::string> writable = {};  ///< more paths that commands may change
+    std::vector<std::string> readable = {};  ///< directories with keys that commands may read
+    bool required = false;                   ///< fails if the kernel cannot hold the promises
+};
+
+/// Returns the mode with this name: off, workspace or read-only.
+std::optional<SandboxSettings::Mode> sandbox_mode(std::string_view name);
 
 /// Returns the settings in effect: the variables CUBEPI_TRACE (a directory) and
 /// OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT (true or false) take precedence over the configuration file. A leading
@@ -73,6 +88,7 @@ inline constexpr std::string_view compacted_by_provider = "provider";
 ///     allow: ["shell: ls *"]         # what tools may do without asking
 ///     hooks: {PreToolUse: [{matcher: shell, hooks: [{command: ~/bin/check, timeout: 10}]}]}   # commands of the user
 ///     environment: {inherit: all, exclude: [], include: []}   # environment variables of commands
+///     sandbox: {mode: workspace, network: false, writable: [~/.cache], required: true}   # of commands (SandboxSettings)
 ///     trace: {directory: ~/traces, content: true}   # or a directory: trace files of all turns
 ///     database: postgres://me@db.example/agents   # sessions are stored there instead of in files
 ///     mcp: {git: {command: uvx, args: [mcp-server-git]}}   # MCP servers (McpServerSettings)
@@ -102,6 +118,7 @@ struct ConfigFile {
     std::vector<std::string> allow = {};
     std::vector<bub::CommandHook> hooks = {};
     EnvironmentPolicy environment = {};  ///< of commands
+    SandboxSettings sandbox = {};        ///< of commands
     TraceSettings trace = {};            ///< use trace_settings()
     std::string database = {};           ///< use tape_place()
     bool has_secret = false;             ///< a key, a token or a password

@@ -96,6 +96,11 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.environment = plan_.environment;
     options.command_hooks = plan_.hooks;
     options.shell = plan_.shell;
+    if (plan_.sandboxes) {
+        options.sandbox = [sandboxes = plan_.sandboxes](const std::filesystem::path& workspace) {
+            return sandboxes->profile(workspace);
+        };
+    }
     options.with_todos = plan_.todos;
     options.commands = commands_;
     set_subagents(options, plan_.subagents);

@@ -136,7 +136,7 @@ void ask_later(AgentOptions& options, std::vector<AgentTool>& tools, const Toolb
 /// Makes the tools. `channel` takes the requests of the conversation.
 Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
                      const SessionParts& parts, std::shared_ptr<FileSpillSink> spill,
-                     std::shared_ptr<HitlChannel> channel) {
+                     std::shared_ptr<HitlChannel> channel, const CommandSandboxes& sandboxes) {
     Toolbox box;
     box.spill = std::move(spill);
     box.channel = std::move(channel);
@@ -154,8 +154,10 @@ Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
         std::make_shared<ApprovalMode>(flags.yes ? ApprovalMode::all : ApprovalMode::ask);
     box.approval_options = approval;
     box.suspends = flags.suspend && !parts.prompter && !flags.yes;
-    box.approval = std::make_shared<ToolApproval>(policy_of(config.allow), box.channel,
-                                                  parts.prompter, std::move(approval));
+    ToolRules rules = policy_of(config.allow);
+    rules.confine_commands(sandboxes.confinement());
+    box.approval = std::make_shared<ToolApproval>(std::move(rules), box.channel, parts.prompter,
+                                                  std::move(approval));
     if (parts.prompter) {
         auto save_rule = [](const std::string& rule) { save_allow_rule(config_path(), rule); };
         box.host = std::make_shared<QuestionHost>(box.channel, parts.prompter, parts.style,
@@ -502,7 +504,11 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     std::optional<Toolbox> tools;
     if (!flags.no_tools) {
         auto channel = std::make_shared<InMemoryChannel>();
-        tools = make_toolbox(flags, config, parts, make_spill(session), std::move(channel));
+        session.sandboxes = std::make_shared<const CommandSandboxes>(config.sandbox, flags.sandbox);
+        if (std::string problem = session.sandboxes->problem(); !problem.empty())
+            session.warnings.push_back(std::move(problem));
+        tools = make_toolbox(flags, config, parts, make_spill(session), std::move(channel),
+                             *session.sandboxes);
         session.approval = tools->approval;
         session.host = tools->host;
         if (session.host) {
@@ -511,6 +517,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
         }
         session.suspends = tools->suspends;
         session.shell.spill = tools->spill;
+        session.shell.offers_unsandboxed = true;
         if (config.memory) {
             session.memory = bub::MemoryScope::workspace;
             tools->approval->add_rule(ApprovalRule::parse("memory: *"));

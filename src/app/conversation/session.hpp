@@ -13,6 +13,7 @@
 #include <cubepi/agent/agent.hpp>
 
 #include "../command_line.hpp"
+#include "../config/command_sandbox.hpp"
 #include "../config/config_file.hpp"
 #include "../config/model_choice.hpp"
 #include "../terminal/terminal_stream.hpp"
@@ -66,6 +67,8 @@ struct SessionPlan {
     EnvironmentPolicy environment = {};           ///< of commands
     std::vector<bub::CommandHook> hooks = {};     ///< of the user
     ShellOptions shell = {};                      ///< of commands
+    std::shared_ptr<const CommandSandboxes> sandboxes =
+        {};  ///< of commands; null: there are no tools
     bub::MemoryScope memory = bub::MemoryScope::none;
     Equip equip = {};
     /// Asks before a comma command destroys data or runs pasted text; null: the user cannot be asked.

@@ -30,6 +30,7 @@
 #include <cubepi/net/http_client.hpp>
 
 #include "../channels/channel_kinds.hpp"
+#include "../config/command_sandbox.hpp"
 #include "../config/config_file.hpp"
 #include "../config/gateway_settings.hpp"
 #include "../config/model_sources.hpp"
@@ -61,9 +62,10 @@ struct ParsedRule {
 };
 
 bub::SenderRules rules_for(const std::vector<ParsedRule>& all, const std::string& workspace,
-                           const bub::Envelope& message) {
+                           const CommandConfinement& confinement, const bub::Envelope& message) {
     bub::SenderRules rules;
     rules.allow = ToolRules(workspace);
+    rules.allow.confine_commands(confinement);
     const std::string user = bub::sender_of(message);
     for (const ParsedRule& one : all) {
         if (!one.rule.matches(message.channel.value_or(""), message.chat_id.value_or(""), user))
@@ -335,7 +337,7 @@ void GatewayInstance::close_routes() {
     listening_.clear();
 }
 
-bub::TurnQuestions sender_policy(const GatewaySettings& settings) {
+bub::TurnQuestions sender_policy(const GatewaySettings& settings, CommandConfinement confinement) {
     auto parsed = std::make_shared<std::vector<ParsedRule>>();
     for (const SenderRule& rule : settings.rules) {
         ParsedRule one;
@@ -348,8 +350,9 @@ bub::TurnQuestions sender_policy(const GatewaySettings& settings) {
     // Rules that name a directory do not match in workspaces of sessions.
     const std::string workspace =
         settings.shared_workspace ? settings.root.string() : std::string();
-    questions.rules = [parsed, workspace](const bub::Envelope& message) {
-        return rules_for(*parsed, workspace, message);
+    questions.rules = [parsed, workspace,
+                       confinement = std::move(confinement)](const bub::Envelope& message) {
+        return rules_for(*parsed, workspace, confinement, message);
     };
     questions.may_answer = [approvers = settings.approvers](const bub::Envelope& message,
                                                             const HitlRequest& request) {
@@ -528,7 +531,15 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
     for (std::string& name : secret_variables(settings_))
         options.environment.hidden.push_back(std::move(name));
     options.command_hooks = config_.hooks;
-    options.questions = sender_policy(settings_);
+    const auto sandboxes = std::make_shared<const CommandSandboxes>(config_.sandbox, std::string());
+    options.sandbox = [sandboxes](const std::filesystem::path& workspace) {
+        return sandboxes->profile(workspace);
+    };
+    options.shell.offers_unsandboxed = true;
+    // A sender of messages is not the operator: a command that reads is asked about like any other.
+    CommandConfinement confinement = sandboxes->confinement();
+    confinement.reads_unasked = false;
+    options.questions = sender_policy(settings_, std::move(confinement));
     options.failure_text = failure_text();
     options.files = settings_.files;
     set_compaction(options, sources_, model_);

@@ -20,6 +20,7 @@
 #include <cubepi/workspace/local_workspace.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
+#include "../config/command_sandbox.hpp"
 #include "../config/config_file.hpp"
 #include "../config/model_sources.hpp"
 #include "../config/paths.hpp"
@@ -231,6 +232,8 @@ int serve(bool allow_all) {
     const ConfigFile config = read_config(config_path());
     WorkspacePolicy policy;
     policy.environment = command_environment(config);
+    const CommandSandboxes sandboxes(config.sandbox, std::string());
+    policy.sandbox = sandboxes.profile(std::filesystem::current_path());
     auto workspace =
         std::make_shared<LocalWorkspace>(std::filesystem::current_path(), std::move(policy));
     ToolApproval::Options approval;
@@ -239,8 +242,10 @@ int serve(bool allow_all) {
     approval.write_target = [workspace](const std::string& path) {
         return workspace->write_target(path);
     };
+    ToolRules rules = policy_of(config.allow);
+    rules.confine_commands(sandboxes.confinement());
     const auto decider = std::make_shared<ToolApproval>(
-        policy_of(config.allow), std::make_shared<InMemoryChannel>(), nullptr, std::move(approval));
+        std::move(rules), std::make_shared<InMemoryChannel>(), nullptr, std::move(approval));
     McpServerOptions options;
     options.instructions =
         "Tools for the files and commands of one directory, and the agent of this directory.";

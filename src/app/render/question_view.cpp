@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/json_text.hpp>
 
 #include "../terminal/event_text.hpp"
@@ -85,9 +86,10 @@ void QuestionView::add_call(const Call& call) {
         add_framed(content_, title, screen_.columns, frame);
         return add_change(*call.change, call.args);
     }
-    const TerminalText title = call.tool == "shell"
-                                   ? TerminalText("Run this command")
-                                   : spelled_out(first_line(call.decision.question));
+    TerminalText title("Run this command");
+    if (call.tool != "shell") title = spelled_out(first_line(call.decision.question));
+    if (call.tool == "shell" && detail::flag_member(call.args, "without_sandbox"))
+        title += " once without the sandbox";
     add_framed(content_, sign + title, screen_.columns, frame);
     add_arguments(call.tool, call.args);
 }

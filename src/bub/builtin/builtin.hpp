@@ -172,6 +172,11 @@ struct BuiltinOptions {
     std::function<void(Envelope message)> deliver_results = {};
     /// Which environment variables commands get, those of operators included.
     cubepi::EnvironmentPolicy environment = {};
+    /// Returns the sandbox of the model's commands in a workspace; null: none. Commands of operators are never sandboxed. Called for each
+    /// workspace once. Empty: no sandbox.
+    std::function<std::shared_ptr<const cubepi::SandboxProfile>(
+        const std::filesystem::path& workspace)>
+        sandbox = {};
     /// Commands of the user that run at points of each turn. They bind sub-agents too.
     std::vector<CommandHook> command_hooks = {};
     /// More tools, for the model and as comma commands.

@@ -22,6 +22,7 @@
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/process/environment.hpp>
+#include <cubepi/process/sandbox/sandbox_plan.hpp>
 #include <cubepi/process/supervisor/command_supervisor.hpp>
 
 namespace cubepi {
@@ -137,8 +138,9 @@ bool would_block(ssize_t result) noexcept {
 
 class LocalProcess final : public Process {
 public:
+    /// `sandbox`: null: none.
     LocalProcess(const Executor& executor, std::shared_ptr<Clock> clock,
-                 const ProcessOptions& options)
+                 const ProcessOptions& options, const SandboxProfile* sandbox)
         : program_(options.program),
           timeout_(options.timeout),
           max_output_(options.max_output_bytes),
@@ -147,7 +149,7 @@ public:
           input_(executor),
           output_(executor),
           errors_(executor) {
-        launch(options);
+        launch(options, sandbox);
         if (timeout_ <= std::chrono::nanoseconds::zero()) return;
         timer_ = clock_->timer(executor);
         timer_->expires_after(timeout_, [this] {
@@ -174,6 +176,12 @@ public:
         }
         if (leader_ >= 0) return;
         if (lost_) fail(program_, "the supervising process exited", EPIPE);
+        if (!sandbox_problem_.empty()) {
+            throw Error(ErrorCode::io, "The program " + program_ +
+                                           " was not started, because its sandbox could not be "
+                                           "set up: " +
+                                           sandbox_problem_ + ".");
+        }
         fail(program_, start_error_ == E2BIG ? "the arguments or the environment are too long" : "",
              start_error_);
     }
@@ -255,7 +263,7 @@ private:
     static constexpr std::size_t most_without_pause = std::size_t{256} << 10U;
 
     /// Forks the supervisor, which starts the program and reports its start.
-    void launch(const ProcessOptions& options) {
+    void launch(const ProcessOptions& options, const SandboxProfile* sandbox) {
         const std::string where = options.directory.empty() ? "." : options.directory;
         if (where.find('\0') != std::string::npos)
             throw Error(ErrorCode::invalid_argument, "A directory must not contain a zero byte.");
@@ -268,6 +276,8 @@ private:
         words.insert(words.begin(), program_);
         const std::vector<char*> arguments = pointers_to(words);
         const std::vector<char*> variables = pointers_to(environment);
+
+        if (sandbox) plan_ = std::make_unique<SandboxPlan>(*sandbox, directory.get());
 
         const UniqueFd low_null = open_file("/dev/null", O_RDWR);
         const UniqueFd null(::fcntl(low_null.get(), F_DUPFD_CLOEXEC, 3));
@@ -292,6 +302,7 @@ private:
             options.merge_errors ? output.theirs.get() : errors.theirs.get();
         command.null = null.get();
         command.control = control.theirs.get();
+        if (plan_) command.sandbox = &plan_->entry();
         pid_t pid = -1;
         {
             // No signal handler of this program may run in the child.
@@ -421,7 +432,11 @@ private:
     void take(const SupervisorReport& report) {
         using Kind = SupervisorReport::Kind;
         if (report.kind == Kind::started) leader_ = report.value;
-        if (report.kind == Kind::failed) start_error_ = report.value;
+        if (report.kind == Kind::failed) {
+            start_error_ = report.value;
+            if (plan_) sandbox_problem_ = plan_->describe(report.sandbox);
+        }
+        if (report.kind == Kind::started || report.kind == Kind::failed) plan_.reset();
         if (report.kind == Kind::ended) {
             exited_ = true;
             if (report.how == CLD_EXITED)
@@ -468,6 +483,8 @@ private:
     UniqueFd supervisor_;
     pid_t leader_ = -1;
     int start_error_ = 0;
+    std::unique_ptr<SandboxPlan> plan_;  ///< until the start; null: no sandbox
+    std::string sandbox_problem_;        ///< why the sandbox could not be set up
     bool exited_ = false;
     bool all_ended_ = false;
     bool lost_ = false;  ///< the supervisor exited before the command
@@ -484,23 +501,27 @@ private:
     std::unique_ptr<ClockTimer> timer_;
 };
 
-Task<std::shared_ptr<Process>> start_local(std::shared_ptr<Clock> clock, ProcessOptions options) {
+Task<std::shared_ptr<Process>> start_local(std::shared_ptr<Clock> clock, ProcessOptions options,
+                                           std::shared_ptr<const SandboxProfile> sandbox) {
     const Executor executor = co_await this_executor;
-    const auto process = std::make_shared<LocalProcess>(executor, std::move(clock), options);
+    const auto process =
+        std::make_shared<LocalProcess>(executor, std::move(clock), options, sandbox.get());
     process->finish_start();
     co_return process;
 }
 
 class LocalLauncher final : public ProcessLauncher {
 public:
-    explicit LocalLauncher(std::shared_ptr<Clock> clock) : clock_(std::move(clock)) {}
+    LocalLauncher(std::shared_ptr<Clock> clock, std::shared_ptr<const SandboxProfile> sandbox)
+        : clock_(std::move(clock)), sandbox_(std::move(sandbox)) {}
 
     Task<std::shared_ptr<Process>> start(ProcessOptions options) override {
-        return start_local(clock_, std::move(options));
+        return start_local(clock_, std::move(options), sandbox_);
     }
 
 private:
     const std::shared_ptr<Clock> clock_;
+    const std::shared_ptr<const SandboxProfile> sandbox_;
 };
 
 }  // namespace
@@ -508,8 +529,13 @@ private:
 }  // namespace detail
 
 std::shared_ptr<ProcessLauncher> launcher_of(const Runtime& runtime) {
+    return launcher_of(runtime, nullptr);
+}
+
+std::shared_ptr<ProcessLauncher> launcher_of(const Runtime& runtime,
+                                             std::shared_ptr<const SandboxProfile> sandbox) {
     if (runtime.processes) return runtime.processes;
-    return std::make_shared<detail::LocalLauncher>(runtime.clock);
+    return std::make_shared<detail::LocalLauncher>(runtime.clock, std::move(sandbox));
 }
 
 }  // namespace cubepi

@@ -158,6 +158,13 @@ ToolRisk command_risk(std::string_view command) {
     return detail::known_effect(command).empty() ? ToolRisk::writes : ToolRisk::irreversible;
 }
 
+bool only_reads(std::string_view command) {
+    const std::optional<Words> words = simple_command(command);
+    if (!words) return false;
+    const std::optional<detail::ListedCommand> listed = detail::find_listed(*words);
+    return listed && listed->reads;
+}
+
 std::string known_command_effect(std::string_view command) { return detail::known_effect(command); }
 
 std::optional<CommandRule> rule_for(std::string_view command, std::string_view directory) {

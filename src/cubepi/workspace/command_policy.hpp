@@ -65,6 +65,10 @@ ToolRisk command_risk(std::string_view command);
 /// mean that the command is harmless.
 std::string known_command_effect(std::string_view command);
 
+/// Returns true for a simple command of the list of harmless commands that only reads. It may nevertheless run programs that the
+/// configuration of a git repository names: run it in a sandbox without writes and network.
+bool only_reads(std::string_view command);
+
 /// Returns the rule that the answer "always" would add for this command: exactly its words in this directory, or the list's
 /// entry that allows it. None for a command that no rule can match, for one with a known effect, and if the directory is
 /// unknown (empty) but relevant.

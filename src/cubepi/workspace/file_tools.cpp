@@ -258,7 +258,7 @@ std::vector<AgentTool> standard_tools(std::shared_ptr<Workspace> workspace,
     if (options.with_shell) {
         if (!shell_sessions)
             shell_sessions = ShellSessions::create(workspace, std::move(options.shell));
-        tools.push_back(shell_tool(shell_sessions));
+        tools.push_back(shell_tool(shell_sessions, options.unsandboxed_shell));
         tools.push_back(shell_output_tool(shell_sessions));
         tools.push_back(shell_kill_tool(shell_sessions));
     }

@@ -25,6 +25,8 @@ struct WorkspacePolicy {
     std::vector<std::string> hidden_variables;
     /// Additional variables of commands, "NAME=value"; they override inherited ones.
     std::vector<std::string> extra_environment;
+    /// The sandbox of commands. `root` is writable only if it is listed. Null: a command can access everything that its user can.
+    std::shared_ptr<const SandboxProfile> sandbox;
     /// The shell; empty: /bin/bash if it exists, else /bin/sh.
     std::string shell;
 
@@ -47,7 +49,7 @@ struct WorkspacePolicy {
 ///
 /// A path is checked by opening it: the kernel (openat2, RESOLVE_BENEATH) refuses every path that leads out of the root, so
 /// nothing can change between check and use. Symbolic links that stay inside are followed; absolute links and links to the
-/// outside are refused. This applies to files only; a command can access everything that its user can.
+/// outside are refused. This applies to files only; commands are confined by WorkspacePolicy::sandbox.
 class LocalWorkspace final : public Workspace {
 public:
     /// Throws Error: not_found, permission_denied. Reads the environment for commands during construction.
@@ -66,6 +68,7 @@ public:
     void remove(const std::string& path) override;
     std::string write_target(const std::string& path) override;
     Task<std::shared_ptr<Process>> start(ProcessRequest request) override;
+    std::shared_ptr<const SandboxProfile> sandbox() const override;
 
     using Workspace::read;
 

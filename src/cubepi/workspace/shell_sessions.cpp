@@ -32,6 +32,7 @@ struct ShellSessions::Command::State {
     Utf8Splitter decoder;
     detail::OutputBuffer output;
     std::shared_ptr<SpillFile> file;
+    bool sandboxed = false;
     std::string unwritten;  ///< output for the spill file
     bool writing = false;
     Clock::time_point started;
@@ -157,6 +158,7 @@ std::chrono::nanoseconds ShellSessions::Command::elapsed() const {
     return (state_->exited ? state_->ended : state_->runtime->clock->now()) - state_->started;
 }
 
+bool ShellSessions::Command::sandboxed() const noexcept { return state_->sandboxed; }
 bool ShellSessions::Command::exited() const noexcept { return state_->exited; }
 bool ShellSessions::Command::finished() const noexcept { return is_finished(*state_); }
 
@@ -275,6 +277,10 @@ ShellSessions::~ShellSessions() {
 
 const ShellOptions& ShellSessions::options() const noexcept { return state_->options; }
 
+std::shared_ptr<const SandboxProfile> ShellSessions::sandbox() const {
+    return state_->workspace->sandbox();
+}
+
 Task<std::shared_ptr<ShellSessions::Command>> ShellSessions::start(
     std::shared_ptr<const Runtime> runtime, ProcessRequest request) {
     const auto self = shared_from_this();
@@ -283,6 +289,7 @@ Task<std::shared_ptr<ShellSessions::Command>> ShellSessions::start(
     request.runtime = runtime;
     auto command =
         std::make_shared<Command>(std::move(runtime), request.command, self->state_->options);
+    command->state_->sandboxed = request.sandbox != CommandSandbox::none && self->sandbox();
     std::shared_ptr<Process> process = co_await self->state_->workspace->start(std::move(request));
     command->state_->process = process;
     self->state_->scope->spawn(serve_output(command->state_, process));

@@ -29,6 +29,9 @@ struct ShellOptions {
     std::shared_ptr<FileSpillSink> spill;  ///< null: the middle of a long output is discarded
     /// Follows the text of a result whose command continues in the background, e.g. a sentence that says when it ends.
     std::string background_note = {};
+    /// Adds the argument `without_sandbox` to the tool `shell`, if the workspace has a sandbox: such a call leaves it. Only where
+    /// each such call is asked about, as ToolRules does.
+    bool offers_unsandboxed = false;
     /// Receives survivors_text() of the processes that could not be ended with the session. Must not throw.
     std::function<void(const std::string& text)> on_survivors = nullptr;
 
@@ -57,6 +60,8 @@ public:
     ~ShellSessions();
 
     const ShellOptions& options() const noexcept;
+    /// The sandbox of the commands; null: none.
+    std::shared_ptr<const SandboxProfile> sandbox() const;
 
     /// Starts a command in the foreground: it has no id, and is killed when the last reference is released.
     Task<std::shared_ptr<Command>> start(std::shared_ptr<const Runtime> runtime,
@@ -96,6 +101,8 @@ public:
     /// The duration of the command, until now or until its exit.
     std::chrono::nanoseconds elapsed() const;
 
+    /// True if the command runs in a sandbox.
+    bool sandboxed() const noexcept;
     bool exited() const noexcept;
     /// True if the command and all known processes that it started have exited, and its output has ended.
     bool finished() const noexcept;

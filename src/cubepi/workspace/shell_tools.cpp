@@ -5,6 +5,7 @@
 #include <cubepi/core/number_text.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/timeout.hpp>
+#include <cubepi/workspace/command_policy.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
 namespace cubepi {
@@ -19,6 +20,15 @@ struct ShellArgs {
     std::optional<std::int64_t> timeout_seconds;
     std::optional<std::string> working_directory;
     bool background = false;
+};
+
+/// Those of a tool that may leave the sandbox.
+struct SandboxedShellArgs {
+    std::string command;
+    std::optional<std::int64_t> timeout_seconds;
+    std::optional<std::string> working_directory;
+    bool background = false;
+    bool without_sandbox = false;
 };
 
 struct OutputArgs {
@@ -111,6 +121,50 @@ Task<> watch(CommandPtr command, ToolContext* context) {
     }
 }
 
+/// Returns the words of a failed command by which a sandbox shows; empty: there are none. The kernel tells only the command why a
+/// call has failed.
+std::string refusal_in(const std::string& output) {
+    constexpr std::string_view words[] = {"Read-only file system",
+                                          "Permission denied",
+                                          "Operation not permitted",
+                                          "Network is unreachable",
+                                          "Could not resolve host",
+                                          "Temporary failure in name resolution",
+                                          "Name or service not known",
+                                          "EROFS",
+                                          "EACCES",
+                                          "EPERM",
+                                          "ENETUNREACH",
+                                          "EAI_AGAIN",
+                                          "Device or resource busy",
+                                          "Invalid cross-device link"};
+    for (const std::string_view word : words) {
+        if (output.find(word) != std::string::npos) return std::string(word);
+    }
+    return {};
+}
+
+/// Returns a note for model and user about a command that has failed, apparently because of its sandbox; empty: it has not.
+std::string sandbox_note(const SessionsPtr& sessions, const CommandPtr& command,
+                         const std::string& output) {
+    if (!command->sandboxed() || command->status().ok()) return {};
+    const std::string refusal = refusal_in(output);
+    if (refusal.empty()) return {};
+    const std::shared_ptr<const SandboxProfile> sandbox = sessions->sandbox();
+    std::string note = "; the sandbox may be the reason for '" + refusal + "': ";
+    const bool writes = sandbox && !sandbox->writable.empty();
+    note += writes ? "it allows writes only in " + sandbox->writable.front().string() +
+                         " and temporary directories"
+                   : "it allows no writes";
+    if (sandbox && !sandbox->network) note += ", and no network";
+    note += ", and hides keys";
+    if (sessions->options().offers_unsandboxed)
+        note +=
+            "; if the command needs more, call shell again with without_sandbox: true, and the "
+            "user is asked to run it once without the sandbox";
+    return note;
+}
+
 enum class Wait { exited, timed_out, stopped };
 
 /// Returns true when the command has exited, false when the time limit is reached. Throws a cancellation after an abort.
@@ -158,6 +212,7 @@ AgentToolResult after_exit(const SessionsPtr& sessions, const CommandPtr& comman
     }
     std::string output = command->output(0);
     command->read_until = command->output_size();
+    note += sandbox_note(sessions, command, output);
     return result_of(command, with_note(std::move(output), note), !command->status().ok());
 }
 
@@ -184,13 +239,21 @@ AgentToolResult after_kill(const CommandPtr& command, Wait wait, std::chrono::se
     return result_of(command, with_note(command->output(0), note), true);
 }
 
-Task<AgentToolResult> run_shell(SessionsPtr sessions, ShellArgs args, ToolContext* context) {
+/// A command that runs without a question because it only reads must not do more.
+CommandSandbox sandbox_of(const SessionsPtr& sessions, const std::string& command) {
+    return sessions->sandbox() && only_reads(command) ? CommandSandbox::read_only
+                                                      : CommandSandbox::standard;
+}
+
+Task<AgentToolResult> run_shell(SessionsPtr sessions, ShellArgs args, CommandSandbox sandbox,
+                                ToolContext* context) {
     const ShellOptions& options = sessions->options();
     if (args.background && !sessions->has_background_slot()) co_return background_full(sessions);
     const std::int64_t wanted = args.timeout_seconds.value_or(options.default_timeout.count());
     const std::chrono::seconds limit(
         std::clamp<std::int64_t>(wanted, 1, options.max_timeout.count()));
     ProcessRequest request(args.command, args.working_directory.value_or(std::string()));
+    request.sandbox = sandbox;
     auto runtime = context->shared_runtime();
     const CommandPtr command = co_await sessions->start(std::move(runtime), std::move(request));
     if (args.background) {
@@ -284,18 +347,17 @@ Task<AgentToolResult> kill_command(SessionsPtr sessions, KillArgs args) {
 
 }  // namespace
 
-AgentTool shell_tool(std::shared_ptr<ShellSessions> sessions) {
+namespace {
+
+constexpr const char* shell_description =
+    "Run a command in the workspace's directory with the shell, and return its output (standard "
+    "output and error) and exit code. Its standard input is empty. A command that runs longer than "
+    "its time limit is moved to the background; use shell_output and shell_kill for it.";
+
+template <class Builder>
+AgentTool with_shell_parameters(Builder made, const SessionsPtr& sessions) {
     const auto limit = std::to_string(sessions->options().default_timeout.count());
-    return tool<ShellArgs>(
-               "shell",
-               "Run a command in the workspace's directory with the shell, and return its "
-               "output (standard output and "
-               "error) and exit code. Its standard input is empty. A command that runs "
-               "longer than its time limit "
-               "is moved to the background; use shell_output and shell_kill for it.",
-               [sessions = std::move(sessions)](ShellArgs args, ToolContext& context) {
-                   return run_shell(sessions, std::move(args), &context);
-               })
+    return std::move(made)
         .describe("command", "The command line.")
         .describe("timeout_seconds", "The time limit of the call. Default: " + limit + ".")
         .describe("working_directory",
@@ -305,6 +367,33 @@ AgentTool shell_tool(std::shared_ptr<ShellSessions> sessions) {
         // The tool has its own time limit; the agent's would end the command instead of moving it to the background.
         .timeout(std::chrono::milliseconds(0))
         .risk(ToolRisk::writes);
+}
+
+}  // namespace
+
+AgentTool shell_tool(std::shared_ptr<ShellSessions> sessions, bool unsandboxed) {
+    if (!unsandboxed && sessions->options().offers_unsandboxed && sessions->sandbox()) {
+        auto run = [sessions](SandboxedShellArgs args, ToolContext& context) {
+            const CommandSandbox sandbox =
+                args.without_sandbox ? CommandSandbox::none : sandbox_of(sessions, args.command);
+            ShellArgs plain{std::move(args.command), args.timeout_seconds,
+                            std::move(args.working_directory), args.background};
+            return run_shell(sessions, std::move(plain), sandbox, &context);
+        };
+        return with_shell_parameters(
+            tool<SandboxedShellArgs>("shell", shell_description, std::move(run))
+                .describe("without_sandbox",
+                          "Run the command once without its sandbox, if the sandbox has made it "
+                          "fail. The user is asked about each such call."),
+            sessions);
+    }
+    auto run = [sessions, unsandboxed](ShellArgs args, ToolContext& context) {
+        const CommandSandbox sandbox =
+            unsandboxed ? CommandSandbox::none : sandbox_of(sessions, args.command);
+        return run_shell(sessions, std::move(args), sandbox, &context);
+    };
+    return with_shell_parameters(tool<ShellArgs>("shell", shell_description, std::move(run)),
+                                 sessions);
 }
 
 AgentTool shell_output_tool(std::shared_ptr<ShellSessions> sessions) {

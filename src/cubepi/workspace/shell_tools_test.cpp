@@ -7,6 +7,7 @@
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/process/process_test.hpp>
 #include <cubepi/testing/manual_clock.hpp>
+#include <cubepi/workspace/command_policy.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
 #include <cubepi/workspace/shell/output_buffer.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
@@ -20,6 +21,7 @@ using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 /// An action during a call: the driver waits for a file that the command creates, then performs the action.
@@ -507,5 +509,82 @@ TEST(OutputBuffer, Truncation_IsDetectedInAdvance) {
 }
 
 }  // namespace
+
+namespace {
+
+class SandboxedShell : public ::testing::Test {
+protected:
+    ScopedTestDirectory directory;
+
+    std::shared_ptr<ShellSessions> sessions(bool offers) const {
+        SandboxProfile profile;
+        profile.writable = {directory / "ws"};
+        WorkspacePolicy policy;
+        policy.sandbox = std::make_shared<const SandboxProfile>(std::move(profile));
+        std::filesystem::create_directories(directory / "ws");
+        ShellOptions options;
+        options.offers_unsandboxed = offers;
+        return ShellSessions::create(
+            std::make_shared<LocalWorkspace>(directory / "ws", std::move(policy)), options);
+    }
+    static bool has_argument(const AgentTool& tool) {
+        return tool.parameters.source().at("properties").as_object().contains("without_sandbox");
+    }
+    void TearDown() override { EXPECT_FALSE(has_children()); }
+};
+
+}  // namespace
+
+TEST_F(SandboxedShell, D150_FailedCommand_NamesTheSandbox) {
+    const std::string text =
+        tool_text(shell_tool(sessions(true)), {{"command", "echo x > a && echo x > ../b"}});
+    EXPECT_THAT(text, HasSubstr("exit code 1; the sandbox may be the reason for '"));
+    EXPECT_THAT(text, HasSubstr("call shell again with without_sandbox: true"));
+    EXPECT_TRUE(std::filesystem::exists(directory / "ws/a"));
+    EXPECT_FALSE(std::filesystem::exists(directory / "b"));
+    EXPECT_THAT(tool_text(shell_tool(sessions(false)), {{"command", "echo x > ../b"}}),
+                Not(HasSubstr("without_sandbox")));
+    EXPECT_THAT(tool_text(shell_tool(sessions(true)), {{"command", "exit 3"}}),
+                Not(HasSubstr("sandbox")));
+}
+
+TEST_F(SandboxedShell, D151_Argument_IsOfferedOnlyIfAsked) {
+    EXPECT_TRUE(has_argument(shell_tool(sessions(true))));
+    EXPECT_FALSE(has_argument(shell_tool(sessions(false))));
+    EXPECT_FALSE(has_argument(shell_tool(sessions(true), true)));
+    const auto plain = std::make_shared<LocalWorkspace>(directory.path());
+    ShellOptions options;
+    options.offers_unsandboxed = true;
+    EXPECT_FALSE(has_argument(shell_tool(ShellSessions::create(plain, options))));
+    run_tool(shell_tool(sessions(true)), {{"command", "echo x > ../b"}, {"without_sandbox", true}});
+    EXPECT_TRUE(std::filesystem::exists(directory / "b"));
+}
+
+TEST_F(SandboxedShell, D150_CommandOfUser_IsFree) {
+    run_tool(shell_tool(sessions(true), true), {{"command", "echo x > ../b"}});
+    EXPECT_TRUE(std::filesystem::exists(directory / "b"));
+}
+
+TEST_F(SandboxedShell, D150_BackgroundCommand_IsConfined) {
+    const auto commands = sessions(false);
+    run_tool(shell_tool(commands),
+             {{"command", "echo x > ../b; echo x > a; sleep 1000"}, {"background", true}});
+    run(until(exists(directory / "ws/a")));
+    EXPECT_FALSE(std::filesystem::exists(directory / "b"));
+    EXPECT_TRUE(commands->kill_all().empty());
+    run(until([] { return !has_children(); }));
+}
+
+TEST_F(SandboxedShell, D151_ReadingCommand_WritesNothing) {
+    EXPECT_TRUE(only_reads("git status"));
+    EXPECT_FALSE(only_reads("git status > a"));
+    EXPECT_FALSE(only_reads("make"));
+    const auto commands = sessions(false);
+    run_tool(shell_tool(commands), {{"command",
+                                     "git init -q . 2>&1; git config core.fsmonitor "
+                                     "'touch made'"}});
+    run_tool(shell_tool(commands), {{"command", "git status"}});
+    EXPECT_FALSE(std::filesystem::exists(directory / "ws/made"));
+}
 
 }  // namespace cubepi::detail

@@ -40,6 +40,8 @@ struct StandardToolOptions {
     bool with_writing = true;
     bool with_shell = true;
     bool with_fetch = true;
+    /// True: commands run outside of the sandbox of the workspace, for tools that the user calls.
+    bool unsandboxed_shell = false;
 
     StandardToolOptions() {}
     StandardToolOptions&& read_only() && {
@@ -71,7 +73,8 @@ AgentTool edit_tool(std::shared_ptr<Workspace> workspace,
                     FileToolOptions options = FileToolOptions());
 
 /// Runs a command. At its time limit the command is moved to the background. Risk: writes; for one call see command_risk().
-AgentTool shell_tool(std::shared_ptr<ShellSessions> sessions);
+/// `unsandboxed`: outside of the sandbox of the workspace. A command that only reads (only_reads) runs in its sandbox without writes.
+AgentTool shell_tool(std::shared_ptr<ShellSessions> sessions, bool unsandboxed = false);
 /// Reads the output of a background command, or lists the background commands. Risk: read_only.
 AgentTool shell_output_tool(std::shared_ptr<ShellSessions> sessions);
 /// Ends a background command. Risk: writes.

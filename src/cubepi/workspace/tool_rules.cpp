@@ -91,13 +91,17 @@ std::string size_of(const std::string& content) {
     return std::to_string(lines) + (lines == 1 ? " line" : " lines");
 }
 
+/// `confinement`: empty: the command is not confined. `leaves`: it leaves its sandbox.
 std::string describe_command(const std::string& command, const std::string& directory,
-                             const std::string& effect) {
-    std::string question = "Run this command";
+                             const std::string& effect, const std::string& confinement,
+                             bool leaves) {
+    std::string question =
+        leaves ? "Run this command once without the sandbox" : "Run this command";
     if (!directory.empty()) question += " in " + shown(directory);
     question += ": " + shown(command) + "\n";
     if (!effect.empty()) question += "Known: " + shown(effect) + ". ";
-    return question.append(shell_warning);
+    if (leaves || confinement.empty()) return question.append(shell_warning);
+    return question + confinement;
 }
 
 std::string describe(std::string_view tool, ToolRisk risk, const JsonObject& arguments) {
@@ -215,9 +219,16 @@ void ToolRules::decide_command(RuleDecision& decision, const JsonObject& argumen
     const std::string directory = directory_of(arguments);
     const std::string effect = known_command_effect(command);
     if (!effect.empty()) decision.risk = ToolRisk::irreversible;
-    decision.allowed = commands_.allows(command, directory);
+    const bool leaves = detail::flag_member(arguments, "without_sandbox");
     decision.question =
-        describe_command(command, detail::text_member(arguments, "working_directory"), effect);
+        describe_command(command, detail::text_member(arguments, "working_directory"), effect,
+                         confinement_.text, leaves);
+    if (leaves) {
+        decision.always_asks = true;
+        return;
+    }
+    const bool reads = confinement_.reads_unasked && only_reads(command);
+    decision.allowed = reads || commands_.allows(command, directory);
     if (const auto rule = rule_for(command, directory))
         decision.always = ApprovalRule{"shell", rule->text()};
 }

@@ -44,8 +44,18 @@ struct RuleDecision {
     std::optional<ApprovalRule> always;
 };
 
+/// The confinement of commands, for the decisions about calls of `shell`.
+struct CommandConfinement {
+    /// Describes to the approver what a command can do: "It changes files only in ...". Empty: it is not confined.
+    std::string text = {};
+    /// Commands that only read (only_reads) run without approval. Their sandbox must allow neither writes nor the network.
+    bool reads_unasked = false;
+};
+
 /// Decides which tool calls need approval, by the tool's risk (D52) and the existing rules. The policy does not ask for
 /// approval itself: before_tool_call does, with the result of decide(). Not thread-safe.
+///
+/// A command with the argument `without_sandbox` always needs approval, too: it leaves its sandbox once.
 ///
 /// No rule allows a write to a repository's `.git`, to skills or to instructions such as AGENTS.md: such a call always needs approval.
 class ToolRules {
@@ -55,6 +65,9 @@ public:
     /// `workspace` is the absolute root that working directories of commands are relative to. If it is empty (unknown), no
     /// rule that names a directory matches.
     explicit ToolRules(std::string workspace) : workspace_(std::move(workspace)) {}
+
+    /// Sets what confines the commands; initially nothing does.
+    void confine_commands(CommandConfinement confinement) { confinement_ = std::move(confinement); }
 
     /// Adds a rule; adding it twice has no effect. Throws Error(invalid_argument) for an invalid rule; a rule that allows
     /// nothing (ApprovalRule::problem) is added.
@@ -82,6 +95,7 @@ private:
     void decide_command(RuleDecision& decision, const JsonObject& arguments) const;
 
     std::string workspace_;
+    CommandConfinement confinement_;
     std::vector<ApprovalRule> rules_;
     CommandPolicy commands_;
 };

@@ -31,6 +31,39 @@ TEST(ToolRules, D52_Reading_NeedsNoApproval) {
     EXPECT_TRUE(policy.decide("shell_kill", ToolRisk::writes, {}).allowed);
 }
 
+TEST(ToolRules, D151_LeavingTheSandbox_AlwaysAsks) {
+    ToolRules policy("/src/app");
+    policy.confine_commands({"It runs in a sandbox.", true});
+    policy.allow(ApprovalRule::parse("shell: cd * && make test"));
+    JsonObject call = arguments({{"command", "make test"}});
+    EXPECT_TRUE(policy.decide("shell", ToolRisk::writes, call).allowed);
+    for (const char* command : {"make test", "ls", "git status"}) {
+        call["command"] = command;
+        call["without_sandbox"] = true;
+        const RuleDecision decision = policy.decide("shell", ToolRisk::writes, call);
+        EXPECT_FALSE(decision.allowed) << command;
+        EXPECT_TRUE(decision.always_asks);
+        EXPECT_FALSE(decision.always);
+        EXPECT_THAT(decision.question, HasSubstr("once without the sandbox"));
+        EXPECT_THAT(decision.question, HasSubstr(std::string(shell_warning)));
+    }
+}
+
+TEST(ToolRules, D151_ReadingCommands_RunInASandbox) {
+    ToolRules policy("/src/app");
+    EXPECT_FALSE(shell(policy, "git status").allowed);
+    policy.confine_commands({"It runs in a sandbox.", true});
+    for (const char* command : {"ls -la src", "git status -s", "git log -5", "pwd", "wc -l a"})
+        EXPECT_TRUE(shell(policy, command).allowed) << command;
+    for (const char* command : {"cargo test", "go build", "rm a", "ls; rm a", "ls > a", "ls $(id)",
+                                "git push", "cat /etc/passwd", "git log --output=a", "./ls"})
+        EXPECT_FALSE(shell(policy, command).allowed) << command;
+    EXPECT_EQ(shell(policy, "rm a").question,
+              "Run this command: rm a\nKnown: rm deletes files. It runs in a sandbox.");
+    policy.confine_commands({"It runs in a sandbox.", false});
+    EXPECT_FALSE(shell(policy, "ls").allowed);
+}
+
 TEST(ToolRules, D52_WritingNetworkAndShell_NeedApproval) {
     const ToolRules policy("/src/app");
     const auto write = policy.decide("write", ToolRisk::writes,

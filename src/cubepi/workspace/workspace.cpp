@@ -419,8 +419,22 @@ Task<std::shared_ptr<Process>> LocalWorkspace::start(ProcessRequest request) {
     options.environment = state->environment;
     options.input = false;
     options.merge_errors = true;
-    const std::shared_ptr<ProcessLauncher> launcher = launcher_of(*request.runtime);
+    std::shared_ptr<const SandboxProfile> sandbox = state->policy.sandbox;
+    if (request.sandbox == CommandSandbox::none) sandbox = nullptr;
+    if (request.sandbox == CommandSandbox::read_only) {
+        if (!sandbox) {
+            throw Error(ErrorCode::unsupported,
+                        "The command was not started: this workspace has no sandbox.");
+        }
+        sandbox = std::make_shared<const SandboxProfile>(sandbox->without_writes());
+    }
+    const std::shared_ptr<ProcessLauncher> launcher =
+        launcher_of(*request.runtime, std::move(sandbox));
     co_return co_await launcher->start(std::move(options));
+}
+
+std::shared_ptr<const SandboxProfile> LocalWorkspace::sandbox() const {
+    return state_->policy.sandbox;
 }
 
 }  // namespace cubepi

@@ -14,6 +14,7 @@
 #include <cubepi/core/process.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/task.hpp>
+#include <cubepi/process/sandbox.hpp>
 
 // The files and processes that tools work on, as one interface. LocalWorkspace is a directory of this machine; an
 // implementation for a container, a remote host or a tree in memory works with the standard tools unchanged.
@@ -56,11 +57,19 @@ struct FileBefore {
         content;  ///< absent for a new file and for one that exceeds the size limit
 };
 
+/// The sandbox of one command.
+enum class CommandSandbox : std::uint8_t {
+    standard,   ///< that of the workspace, if it has one
+    read_only,  ///< the same without writes; a workspace without a sandbox refuses
+    none,       ///< for a command of the user
+};
+
 /// The parameters of a command to start.
 struct ProcessRequest {
     std::string command;            ///< executed by the shell
     std::string working_directory;  ///< relative to the root; empty: the root
     std::shared_ptr<const Runtime> runtime = Runtime::standard();  ///< never null
+    CommandSandbox sandbox = CommandSandbox::standard;
 
     explicit ProcessRequest(std::string command_line, std::string directory = {})
         : command(std::move(command_line)), working_directory(std::move(directory)) {}
@@ -117,6 +126,9 @@ public:
     /// Starts a command without standard input, whose standard error is a part of its output. Throws Error: not_found (the
     /// directory), io.
     virtual Task<std::shared_ptr<Process>> start(ProcessRequest request) = 0;
+
+    /// The sandbox of commands; null: they are not sandboxed by this process, as in the default implementation.
+    virtual std::shared_ptr<const SandboxProfile> sandbox() const { return nullptr; }
 
     /// Returns the whole content of a file. Throws Error(too_large) if it exceeds `max_bytes`.
     std::string read(const std::string& path, std::size_t max_bytes);

@@ -150,7 +150,9 @@ public:
             return;
         }
         state_.replace(shells);
-        tools_ = cubepi::standard_tools(core_->workspace(directory_), cubepi::StandardToolOptions(),
+        cubepi::StandardToolOptions options;
+        options.unsandboxed_shell = true;
+        tools_ = cubepi::standard_tools(core_->workspace(directory_), std::move(options),
                                         std::move(shells));
         for (AgentTool& tool : session_tools(core_, tape_, session_id_, state_)) {
             tools_.push_back(std::move(tool));

@@ -94,14 +94,47 @@ void close_between(int first, int last) noexcept {
     for (int one = first; one <= std::min(last, highest); ++one) ::close(one);
 }
 
-/// Closes all inherited descriptors except the standard streams and two others.
-void close_all_but(int one, int other) noexcept {
-    const int low = std::min(one, other);
-    const int high = std::max(one, other);
-    close_between(standard_streams, low - 1);
-    close_between(low + 1, high - 1);
-    close_between(high + 1, ~0U >> 1U);
+constexpr std::size_t most_inherited = 6;
+
+/// The inherited descriptors that the supervisor uses besides the standard streams, sorted. -1 stands for none.
+struct InheritedFds {
+    int fds[most_inherited];
+
+    explicit InheritedFds(const SupervisedCommand& command) noexcept
+        : fds{command.control, command.null, -1, -1, -1, -1} {
+        if (const SandboxEntry* const sandbox = command.sandbox; sandbox != nullptr) {
+            fds[2] = sandbox->ruleset;
+            fds[3] = sandbox->namespaces.user;
+            fds[4] = sandbox->namespaces.network;
+            fds[5] = sandbox->namespaces.ipc;
+        }
+        std::sort(fds, fds + most_inherited);
+    }
+};
+
+/// Closes all inherited descriptors except the standard streams and these.
+void close_all_but(const InheritedFds& inherited) noexcept {
+    int next = standard_streams;
+    for (const int fd : inherited.fds) {
+        if (fd < standard_streams) continue;
+        close_between(next, fd - 1);
+        next = fd + 1;
+    }
+    close_between(next, static_cast<int>(~0U >> 1U));
 }
+
+void close_sandbox(const SandboxEntry& sandbox) noexcept {
+    for (const int fd : {sandbox.ruleset, sandbox.namespaces.user, sandbox.namespaces.network,
+                         sandbox.namespaces.ipc}) {
+        if (fd >= 0) ::close(fd);
+    }
+}
+
+/// Why a command could not be started.
+struct StartFailure {
+    int error = 0;  ///< an errno value; 0: it runs
+    SandboxFailure sandbox;
+};
 
 void reset_signals() noexcept {
     struct sigaction standard = {};
@@ -114,12 +147,19 @@ void reset_signals() noexcept {
     // If the supervisor itself is killed, at least the command is killed too.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     ::setsid();
-    sigset_t none;
-    sigemptyset(&none);
-    ::sigprocmask(SIG_SETMASK, &none, nullptr);
-    ::execve(command.program, command.arguments, command.environment);
-    const int code = errno;
-    (void)!::write(failure, &code, sizeof(code));
+    StartFailure reason;
+    if (command.sandbox != nullptr) reason.sandbox = enter_sandbox(*command.sandbox);
+    reason.error = reason.sandbox.error;
+    if (reason.sandbox.stage == SandboxStage::none) {
+        // Again, because the kernel resets this when credentials change.
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        sigset_t none;
+        sigemptyset(&none);
+        ::sigprocmask(SIG_SETMASK, &none, nullptr);
+        ::execve(command.program, command.arguments, command.environment);
+        reason.error = errno;
+    }
+    (void)!::write(failure, &reason, sizeof(reason));
     ::_exit(127);
 }
 
@@ -127,21 +167,20 @@ class Supervisor {
 public:
     explicit Supervisor(const SupervisedCommand& command) noexcept : control_(command.control) {}
 
-    /// Returns an errno value.
-    int start(const SupervisedCommand& command) noexcept {
-        if (::fchdir(command.working_directory) != 0) return errno;
+    StartFailure start(const SupervisedCommand& command) noexcept {
+        if (::fchdir(command.working_directory) != 0) return {errno, {}};
         for (int stream = 0; stream < standard_streams; ++stream) {
-            if (::dup2(command.streams[stream], stream) < 0) return errno;
+            if (::dup2(command.streams[stream], stream) < 0) return {errno, {}};
         }
-        close_all_but(command.control, command.null);
-        if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return errno;
+        close_all_but(InheritedFds(command));
+        if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return {errno, {}};
         sigset_t ended;
         sigemptyset(&ended);
         sigaddset(&ended, SIGCHLD);
         signals_ = ::signalfd(-1, &ended, SFD_CLOEXEC | SFD_NONBLOCK);
-        if (signals_ < 0) return errno;
+        if (signals_ < 0) return {errno, {}};
         int failure[2];
-        if (::pipe2(failure, O_CLOEXEC) != 0) return errno;
+        if (::pipe2(failure, O_CLOEXEC) != 0) return {errno, {}};
         // The child shares this memory until its exec, and only makes system calls. A fork would copy the page tables of a
         // possibly large memory a second time.
         const pid_t pid = ::vfork();  // NOLINT(clang-analyzer-security.insecureAPI.vfork)
@@ -152,20 +191,22 @@ public:
         for (int stream = 0; stream < standard_streams; ++stream)
             (void)::dup2(command.null, stream);
         ::close(command.null);
+        if (command.sandbox != nullptr) close_sandbox(*command.sandbox);
         (void)!::chdir("/");
-        if (pid < 0) return fork_error;
-        int code = 0;
-        const ssize_t got = ::read(failure[0], &code, sizeof(code));
+        if (pid < 0) return {fork_error, {}};
+        StartFailure reason;
+        const ssize_t got = ::read(failure[0], &reason, sizeof(reason));
         ::close(failure[0]);
-        if (got == sizeof(code)) return code;
+        if (got == sizeof(reason)) return reason;
         leader_ = pid;
-        return 0;
+        return {};
     }
 
-    void report_start(int code) const noexcept {
+    void report_start(const StartFailure& reason) const noexcept {
         SupervisorReport report;
-        report.kind = code == 0 ? Kind::started : Kind::failed;
-        report.value = code == 0 ? leader_ : code;
+        report.kind = reason.error == 0 ? Kind::started : Kind::failed;
+        report.value = reason.error == 0 ? leader_ : reason.error;
+        report.sandbox = reason.sandbox;
         send(report);
     }
 
@@ -398,9 +439,9 @@ void supervise(const SupervisedCommand& command) noexcept {
     ::prctl(PR_SET_NAME, "cubepi-command");
     reset_signals();
     Supervisor supervisor(command);
-    const int code = supervisor.start(command);
-    supervisor.report_start(code);
-    if (code != 0) ::_exit(1);
+    const StartFailure reason = supervisor.start(command);
+    supervisor.report_start(reason);
+    if (reason.error != 0) ::_exit(1);
     supervisor.watch();
 }
 

@@ -5,6 +5,8 @@
 
 #include <sys/types.h>
 
+#include <cubepi/process/sandbox/enter_sandbox.hpp>
+
 // The processes of this machine and their parents, as /proc lists them. Everything here is async-signal-safe: it allocates
 // with mmap() alone, so that the child of a fork of a threaded program may use it.
 
@@ -82,6 +84,8 @@ struct SupervisorReport {
     bool all_gone = false;  ///< with `ended`: no process of the command remains
     std::int32_t value = 0;
     std::int32_t how = 0;
+    SandboxFailure sandbox =
+        {};  ///< with `failed`: the setup of the sandbox, if that was the reason
     std::uint32_t unkilled_count = 0;  ///< may exceed the number of listed processes
     UnkilledProcess unkilled[most_unkilled] = {};
 };
@@ -96,6 +100,7 @@ struct SupervisedCommand {
     int streams[3] = {-1, -1, -1};  ///< become standard input, output and error of the command
     int null = -1;                  ///< /dev/null, open for reading and writing
     int control = -1;               ///< a socket for packets
+    const SandboxEntry* sandbox = nullptr;  ///< null: none
 };
 
 /// Runs in the child of a fork with all signals blocked. Async-signal-safe.

@@ -557,7 +557,8 @@ std::optional<ListedCommand> find_listed(const Words& words) {
         const std::size_t count = command_words(entry, words);
         if (count == 0) continue;
         if (!takes_rest(entry, words, count)) return std::nullopt;
-        return ListedCommand{count, entry.needs_directory};
+        const bool builds = entry.command.starts_with("cargo ") || entry.command.starts_with("go ");
+        return ListedCommand{count, entry.needs_directory, !builds};
     }
     return std::nullopt;
 }

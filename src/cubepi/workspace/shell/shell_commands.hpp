@@ -26,6 +26,7 @@ struct ListedCommand {
     std::size_t words =
         0;  ///< of the program and its subcommand; the other words are options and operands
     bool needs_directory = false;  ///< its effect depends on files of its working directory
+    bool reads = false;            ///< it changes nothing, and builds nothing
 };
 
 /// Returns the list entry for `words`, or nothing if a word is not on the list.

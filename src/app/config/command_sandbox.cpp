@@ -1,0 +1,157 @@
+#include "command_sandbox.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <system_error>
+
+#include <bub/builtin/builtin.hpp>
+#include <bub/tape/file_tape_store.hpp>
+#include <cubepi/core/error.hpp>
+
+#include "paths.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Directories of this program: the configuration, sessions, the history of prompts, tapes and notes.
+std::vector<fs::path> own_directories() {
+    std::vector<fs::path> all{config_path().parent_path(), sessions_path().parent_path(),
+                              bub::default_bub_home(), bub::default_tape_directory().parent_path()};
+    if (const fs::path history = history_path(); !history.empty())
+        all.push_back(history.parent_path());
+    return all;
+}
+
+/// Files of other programs with keys and passwords.
+std::vector<fs::path> key_files() {
+    constexpr const char* names[] = {".ssh",       ".gnupg",
+                                     ".aws",       ".azure",
+                                     ".kube",      ".docker/config.json",
+                                     ".netrc",     ".git-credentials",
+                                     ".pgpass",    ".config/gcloud",
+                                     ".config/gh", ".config/git/credentials"};
+    std::vector<fs::path> all;
+    for (const char* name : names) all.push_back(bub::home_directory() / name);
+    return all;
+}
+
+std::vector<fs::path> temporary_directories() {
+    std::vector<fs::path> all{"/tmp", "/var/tmp", "/dev/shm"};
+    if (const char* own = std::getenv("TMPDIR"); own && *own == '/') all.emplace_back(own);
+    return all;
+}
+
+bool is_below(const fs::path& path, const fs::path& directory) {
+    std::error_code unknown;
+    const fs::path whole = fs::weakly_canonical(path, unknown);
+    const fs::path above = fs::weakly_canonical(directory, unknown);
+    return std::mismatch(above.begin(), above.end(), whole.begin(), whole.end()).first ==
+           above.end();
+}
+
+/// A directory that does not exist cannot be protected, and a command could create it where it may write.
+void make_own_directories(const std::vector<fs::path>& own, const std::vector<fs::path>& writable) {
+    for (const fs::path& directory : own) {
+        const bool reachable =
+            std::any_of(writable.begin(), writable.end(),
+                        [&](const fs::path& one) { return is_below(directory, one); });
+        std::error_code failed;
+        if (!reachable || !fs::create_directories(directory, failed)) continue;
+        fs::permissions(directory, fs::perms::owner_all, failed);
+    }
+}
+
+/// Files of the workspace that name programs which git or this program runs.
+std::vector<fs::path> protected_files(const fs::path& workspace) {
+    const fs::path git = workspace / ".git";
+    std::error_code failed;
+    // The file of a worktree or a submodule names the directory.
+    if (fs::is_regular_file(git, failed)) return {git, workspace / ".cubepi"};
+    if (fs::exists(git / "HEAD", failed)) fs::create_directory(git / "hooks", failed);
+    return {git / "hooks", git / "config", git / "config.worktree", git / "commondir",
+            workspace / ".cubepi"};
+}
+
+}  // namespace
+
+CommandSandboxes::CommandSandboxes(SandboxSettings settings, const std::string& mode)
+    : settings_(std::move(settings)) {
+    if (!mode.empty()) settings_.mode = sandbox_mode(mode).value_or(settings_.mode);
+    if (!settings_.required || settings_.mode == SandboxSettings::Mode::off) return;
+    std::string missing = sandbox_support().problem();
+    if (missing.empty()) {
+        const std::shared_ptr<const SandboxProfile> made = profile(fs::current_path());
+        for (const SandboxGuarantee& one : sandbox_guarantees(*made)) {
+            if (one.applies && one.essential() && !one.held)
+                missing +=
+                    (missing.empty() ? "" : "; ") + to_string(one.property) + " (" + one.how + ")";
+        }
+    }
+    if (missing.empty()) return;
+    throw Error(ErrorCode::unsupported,
+                "the configuration requires a sandbox (sandbox.required), and this system does not "
+                "hold: " +
+                    missing + "; 'cubepi doctor' lists what it holds");
+}
+
+bool CommandSandboxes::is_on() const {
+    return settings_.mode != SandboxSettings::Mode::off && sandbox_support().available();
+}
+
+std::string CommandSandboxes::problem() const {
+    if (settings_.mode == SandboxSettings::Mode::off) return {};
+    const std::string problem = sandbox_support().problem();
+    return problem.empty() ? problem
+                           : "Commands run without a sandbox: " + problem + "; 'sandbox: off' in " +
+                                 config_path().string() + " removes this note.";
+}
+
+std::shared_ptr<const SandboxProfile> CommandSandboxes::profile(
+    const std::filesystem::path& workspace) const {
+    if (!is_on()) return nullptr;
+    SandboxProfile made;
+    made.network = settings_.network;
+    made.unix_sockets = settings_.unix_sockets;
+    if (settings_.mode == SandboxSettings::Mode::workspace) {
+        made.writable = {workspace};
+        for (fs::path& directory : temporary_directories())
+            made.writable.push_back(std::move(directory));
+        made.writable.insert(made.writable.end(), settings_.writable.begin(),
+                             settings_.writable.end());
+        made.read_only = protected_files(workspace);
+    }
+    made.hidden = own_directories();
+    make_own_directories(made.hidden, made.writable);
+    for (fs::path& file : key_files()) {
+        const bool shown = std::any_of(settings_.readable.begin(), settings_.readable.end(),
+                                       [&](const fs::path& one) { return is_below(file, one); });
+        if (!shown) made.hidden.push_back(std::move(file));
+    }
+    // The results that were too long for the model, and in a gateway the workspace itself.
+    made.visible = {bub::spill_directory(bub::default_bub_home(), workspace), workspace};
+    return std::make_shared<const SandboxProfile>(std::move(made));
+}
+
+CommandConfinement CommandSandboxes::confinement() const {
+    CommandConfinement confinement;
+    if (!is_on()) return confinement;
+    const bool writes = settings_.mode == SandboxSettings::Mode::workspace;
+    confinement.text = writes ? "It runs in a sandbox: it can change files only in the workspace "
+                                "and in temporary directories"
+                              : "It runs in a sandbox: it can change no files";
+    confinement.text += settings_.network ? ", and use the network." : ", and has no network.";
+    const SandboxProfile reading = profile(fs::current_path())->without_writes();
+    // With the network, what a command has read could leave this machine without a question.
+    confinement.reads_unasked = sandbox_holds(reading, SandboxProperty::writes) &&
+                                sandbox_holds(reading, SandboxProperty::truncation) &&
+                                sandbox_holds(reading, SandboxProperty::hidden) &&
+                                sandbox_holds(reading, SandboxProperty::network) &&
+                                sandbox_holds(reading, SandboxProperty::processes);
+    return confinement;
+}
+
+}  // namespace cubepi::app

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <cubepi/process/sandbox.hpp>
+#include <cubepi/workspace/tool_rules.hpp>
+
+#include "config_file.hpp"
+
+namespace cubepi::app {
+
+/// The sandbox of the model's commands (D150). Commands of the user, hooks and MCP servers are not sandboxed.
+class CommandSandboxes {
+public:
+    /// `mode` is that of the command line; empty: that of the settings. Throws Error(unsupported) if the settings require a sandbox and
+    /// the kernel cannot hold its promises.
+    CommandSandboxes(SandboxSettings settings, const std::string& mode);
+
+    /// Returns the sandbox for commands of a workspace; null: they are not sandboxed. Blocks.
+    std::shared_ptr<const SandboxProfile> profile(const std::filesystem::path& workspace) const;
+
+    /// For ToolRules.
+    CommandConfinement confinement() const;
+
+    const SandboxSettings& settings() const noexcept { return settings_; }
+    /// Returns why commands are not sandboxed although the settings say so; empty if there is nothing to report.
+    std::string problem() const;
+
+private:
+    bool is_on() const;
+
+    SandboxSettings settings_;
+};
+
+}  // namespace cubepi::app

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cubepi/core/support/posix_file.hpp>
+#include <cubepi/process/sandbox.hpp>
+#include <cubepi/process/sandbox/enter_sandbox.hpp>
+
+namespace cubepi::detail {
+
+/// The means that a sandbox uses: what the kernel has, within the limits of the profile.
+struct SandboxMeans {
+    explicit SandboxMeans(const SandboxProfile& profile);
+    bool namespaces = false;
+    int landlock = 0;  ///< its version; 0: not used
+    bool process_limit = false;
+};
+
+/// The paths of a profile as they are now: absolute, without symbolic links, sorted, without those that do not exist.
+struct SandboxPaths {
+    explicit SandboxPaths(const SandboxProfile& profile);
+    std::vector<std::string> writable;
+    std::vector<std::string> read_only;  ///< below `writable`
+    std::vector<std::string> hidden;     ///< neither in `writable` nor in `visible`
+    std::vector<std::string> visible;    ///< below `hidden`, and not in `writable`
+
+    /// Returns true if a writable path is above this one.
+    bool is_in_writable(std::string_view path) const;
+};
+
+/// Returns true if `path` is `directory` or below it.
+bool is_within(std::string_view path, std::string_view directory);
+
+/// A sandbox for one process, prepared before its fork.
+class SandboxPlan {
+public:
+    /// `directory` is the open working directory. Throws Error: unsupported if the kernel has no means, io.
+    SandboxPlan(const SandboxProfile& profile, int directory);
+    SandboxPlan(const SandboxPlan&) = delete;
+    SandboxPlan& operator=(const SandboxPlan&) = delete;
+
+    const SandboxEntry& entry() const noexcept { return entry_; }
+    /// "mount /srv/keys: Operation not permitted"
+    std::string describe(const SandboxFailure& failure) const;
+
+private:
+    void plan_mounts(const SandboxPaths& paths, bool has_terminals);
+    void mask(const std::string& path, const SandboxPaths& paths);
+    void make_rules(const SandboxPaths& paths, const SandboxMeans& means);
+    void allow(const std::string& path, const SandboxMeans& means, bool reads);
+    void allow_reading(const std::string& directory, const std::vector<std::string>& hidden);
+    void add(MountStep::Kind kind, const std::string& path, std::size_t slot = 0);
+
+    std::deque<std::string> texts_;  ///< of the steps; their addresses do not change
+    std::vector<MountStep> steps_;
+    std::vector<sock_filter> filter_;
+    UniqueFd ruleset_;
+    SandboxEntry entry_;
+};
+
+}  // namespace cubepi::detail

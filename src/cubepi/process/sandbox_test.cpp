@@ -1,0 +1,219 @@
+#include <cubepi/process/sandbox.hpp>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cubepi/core/run.hpp>
+#include <cubepi/core/scoped_test_directory.hpp>
+#include <cubepi/process/local_process.hpp>
+#include <cubepi/process/process_test.hpp>
+#include <cubepi/process/sandbox/sandbox_plan.hpp>
+
+// The hostile scripts are in tests/attack/sandbox_attack_test.cpp; here is what must work, and what is reported.
+
+namespace cubepi {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Ran {
+    std::string output;
+    ExitStatus status;
+};
+
+Task<Ran> run_sandboxed(SandboxProfile profile, std::string directory, std::string line) {
+    ProcessOptions options("/bin/bash");
+    options.arguments = {"-c", std::move(line)};
+    options.directory = std::move(directory);
+    options.input = false;
+    options.merge_errors = true;
+    const auto sandbox = std::make_shared<const SandboxProfile>(std::move(profile));
+    const std::shared_ptr<ProcessLauncher> launcher = launcher_of(*Runtime::standard(), sandbox);
+    const std::shared_ptr<Process> process = co_await launcher->start(std::move(options));
+    Ran ran;
+    for (bool more = true; more;) more = co_await process->read(ran.output);
+    ran.status = co_await process->wait();
+    co_await process->wait_all();
+    co_return ran;
+}
+
+class SandboxTest : public ::testing::Test {
+protected:
+    ScopedTestDirectory base;
+    SandboxProfile profile;
+
+    SandboxTest() {
+        std::filesystem::create_directories(base / "ws/.git/hooks");
+        std::filesystem::create_directories(base / "secret/session");
+        base.put("ws/file", "old\n");
+        base.put("ws/.git/config", "[core]\n");
+        base.put("secret/key", "sk-1\n");
+        base.put("secret/session/note", "shown\n");
+        profile.writable = {base / "ws"};
+        profile.read_only = {base / "ws/.git/hooks", base / "ws/.git/config"};
+        profile.hidden = {base / "secret"};
+    }
+    Ran run(std::string line) { return cubepi::run(run_sandboxed(profile, base / "ws", line)); }
+    void expect_output(std::string line, const std::string& output) {
+        SCOPED_TRACE(line);
+        const Ran ran = run(std::move(line));
+        EXPECT_EQ(ran.output, output);
+        EXPECT_TRUE(ran.status.ok());
+    }
+    void TearDown() override { EXPECT_FALSE(has_children()); }
+};
+
+TEST_F(SandboxTest, Workspace_CanBeChanged) {
+    for (const bool spaces : {true, false}) {
+        profile.use_namespaces = spaces;
+        expect_output("echo new > file && cat file && mkdir -p a && echo x > a/b && rm -r a",
+                      "new\n");
+        expect_output("pwd", base / "ws\n");
+        expect_output("echo more >> file; : > file; chmod 600 file; rm file; echo again > file",
+                      "");
+        expect_output("echo a > /dev/null; echo b > /dev/stdout; head -c 3 /dev/zero | wc -c",
+                      "b\n3\n");
+        expect_output("cat <(echo c) <<< d; id -u", "c\n" + std::to_string(::geteuid()) + "\n");
+    }
+}
+
+TEST_F(SandboxTest, Moves_WorkBetweenDirectories) {
+    expect_output("mkdir p q; echo x > p/f; mv p/f q/g; ln q/g p/h; cat p/h", "x\n");
+}
+
+TEST_F(SandboxTest, ReadOnly_ChangesNothing) {
+    for (const bool spaces : {true, false}) {
+        SandboxProfile limited = profile.without_writes();
+        limited.use_namespaces = spaces;
+        const Ran ran = cubepi::run(run_sandboxed(limited, base / "ws", "cat file; echo x > file"));
+        EXPECT_THAT(ran.output, HasSubstr("old\n"));
+        EXPECT_FALSE(ran.status.ok());
+        EXPECT_EQ(base.get("ws/file"), "old\n");
+    }
+}
+
+TEST_F(SandboxTest, VisibleDirectory_IsReadInHiddenOne) {
+    profile.visible = {base / "secret/session"};
+    for (const bool spaces : {true, false}) {
+        profile.use_namespaces = spaces;
+        expect_output("cat ../secret/session/note; cat ../secret/key 2>&- || echo hidden",
+                      "shown\nhidden\n");
+    }
+}
+
+TEST_F(SandboxTest, WritableDirectory_MayBeInHiddenOne) {
+    profile.writable.push_back(base / "secret/session");
+    for (const bool spaces : {true, false}) {
+        profile.use_namespaces = spaces;
+        expect_output("echo y > ../secret/session/new && cat ../secret/session/new", "y\n");
+        EXPECT_EQ(base.get("secret/session/new"), "y\n");
+        expect_output("cat ../secret/key 2>&- || echo hidden", "hidden\n");
+    }
+}
+
+TEST_F(SandboxTest, WritableDirectory_MayBeNestedInHiddenOne) {
+    // A gateway in a temporary directory: writable, in it hidden, in it writable, in it protected.
+    base.put("secret/session/.git/config", "[core]\n");
+    profile.writable = {base.path(), base / "secret/session"};
+    profile.read_only = {base / "secret/session/.git/config"};
+    for (const bool spaces : {true, false}) {
+        profile.use_namespaces = spaces;
+        if (sandbox_holds(profile, SandboxProperty::hidden)) {
+            expect_output("cat ../secret/key 2>&- || echo hidden", "hidden\n");
+            expect_output("(echo x > ../secret/session/.git/config) 2>&- || echo same", "same\n");
+            expect_output("mv ../secret/session/.git ../x 2>&- || echo pinned", "pinned\n");
+            expect_output("mv ../secret ../x 2>&- || echo pinned", "pinned\n");
+        }
+        expect_output("echo y > ../secret/session/new && cat ../secret/session/new", "y\n");
+        EXPECT_EQ(base.get("secret/session/new"), "y\n");
+    }
+}
+
+TEST_F(SandboxTest, MissingPaths_HaveNoEffect) {
+    profile.writable.push_back(base / "missing");
+    profile.read_only.push_back(base / "ws/none");
+    profile.hidden.push_back(base / "nowhere/key");
+    expect_output("echo works", "works\n");
+}
+
+TEST_F(SandboxTest, Loopback_ConnectsCommands) {
+    if (!sandbox_support().namespaces) {
+        EXPECT_FALSE(sandbox_holds(profile, SandboxProperty::metadata));
+        return;
+    }
+    expect_output("cat /sys/class/net/lo/operstate > /dev/null; grep -c : /proc/net/dev", "1\n");
+}
+
+TEST_F(SandboxTest, StartFailure_NamesProgram) {
+    try {
+        ProcessOptions options("/no/such/program");
+        const auto sandbox = std::make_shared<const SandboxProfile>(profile);
+        cubepi::run(launcher_of(*Runtime::standard(), sandbox)->start(std::move(options)));
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::not_found) << error.what();
+    }
+}
+
+TEST_F(SandboxTest, DirectoryInHiddenOne_IsNotEntered) {
+    if (!sandbox_support().namespaces) return;
+    try {
+        cubepi::run(run_sandboxed(profile, base / "secret", "true"));
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_THAT(error.what(), HasSubstr("its sandbox could not be set up: directory"));
+    }
+}
+
+TEST_F(SandboxTest, Descriptors_AreNotInherited) {
+    expect_output("ls /proc/self/fd | wc -l", "4\n");  // the three streams, and that of ls
+    const std::size_t before = open_files();
+    expect_output("true", "");
+    EXPECT_EQ(open_files(), before);
+}
+
+TEST_F(SandboxTest, Guarantees_FollowMeans) {
+    profile.use_namespaces = false;
+    profile.max_landlock_abi = 2;
+    EXPECT_FALSE(sandbox_holds(profile, SandboxProperty::read_only));
+    EXPECT_FALSE(sandbox_holds(profile, SandboxProperty::metadata));
+    EXPECT_FALSE(sandbox_holds(profile, SandboxProperty::signals));
+    EXPECT_TRUE(sandbox_holds(profile, SandboxProperty::truncation));
+    EXPECT_TRUE(sandbox_holds(profile, SandboxProperty::hidden));
+    profile.hidden = {base / "ws/.git"};
+    EXPECT_FALSE(sandbox_holds(profile, SandboxProperty::hidden));
+    profile.network = true;
+    EXPECT_FALSE(sandbox_holds(profile, SandboxProperty::network));
+}
+
+TEST_F(SandboxTest, RuntimeLauncher_IsUnchanged) {
+    struct Other final : ProcessLauncher {
+        Task<std::shared_ptr<Process>> start(ProcessOptions) override { co_return nullptr; }
+    };
+    const auto other = std::make_shared<Other>();
+    Runtime runtime(*Runtime::standard());
+    runtime.processes = other;
+    EXPECT_EQ(launcher_of(runtime, std::make_shared<const SandboxProfile>()), other);
+}
+
+TEST(SandboxPaths, Nesting_HasPrecedence) {
+    EXPECT_TRUE(detail::is_within("/a/b", "/a"));
+    EXPECT_TRUE(detail::is_within("/a", "/"));
+    EXPECT_FALSE(detail::is_within("/ab", "/a"));
+    SandboxProfile profile;
+    profile.writable = {"/usr", "/etc"};
+    profile.hidden = {"/usr", "/etc/passwd", "/dev"};
+    profile.visible = {"/dev/pts", "/proc", "/usr/bin"};
+    const detail::SandboxPaths paths(profile);
+    EXPECT_EQ(paths.hidden, (std::vector<std::string>{"/dev", "/etc/passwd"}));
+    EXPECT_EQ(paths.visible, (std::vector<std::string>{"/dev/pts"}));
+}
+
+}  // namespace
+}  // namespace cubepi
