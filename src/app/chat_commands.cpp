@@ -41,7 +41,7 @@ struct ChatCommand {
     bool for_pipes = false;  ///< also accepted from a pipe
 };
 
-constexpr std::array<ChatCommand, 18> commands{{
+constexpr std::array<ChatCommand, 23> commands{{
     {"new", "", "start a new session; the current one stays saved", ChatAction::new_session},
     {"model", "[ID]", "list the models, or switch to another", std::nullopt},
     {"status", "", "model, session, directory, context, rules, background commands",
@@ -52,6 +52,14 @@ constexpr std::array<ChatCommand, 18> commands{{
     {"goal", "[TEXT]", "work until TEXT is achieved; show the goal, or `clear` it", std::nullopt},
     {"copy", "", "copy the last answer to the clipboard", ChatAction::copy},
     {"export", "[FILE]", "write the conversation to a Markdown file", ChatAction::export_file},
+    {"diff", "[last]",
+     "what has changed since the last commit, or by the tools; last: since the last prompt",
+     ChatAction::diff},
+    {"undo", "", "take back the changes of files of the last prompt", ChatAction::undo},
+    {"redo", "", "make the changes again that /undo has taken back", ChatAction::redo},
+    {"rewind", "[N]", "return to an earlier prompt: conversation, files or both (Esc Esc)",
+     ChatAction::rewind},
+    {"fork", "[NAME]", "continue in a new session; this one stays as it is", ChatAction::fork},
     {"later", "TEXT", "send TEXT when the answer is complete", ChatAction::later, true},
     {"details", "", "show tool results in full, or fold them (Ctrl-O: all)", ChatAction::details,
      true},
@@ -244,6 +252,17 @@ std::optional<ChatAction> action_word(std::string_view text, ChatAbilities chat)
 
 }  // namespace
 
+bool is_change_action(ChatAction action) noexcept {
+    switch (action) {
+        case ChatAction::undo:
+        case ChatAction::redo:
+        case ChatAction::rewind:
+        case ChatAction::fork:
+        case ChatAction::diff: return true;
+        default: return false;
+    }
+}
+
 ChatInput read_chat_input(const std::string& text, ChatAbilities chat) {
     using Kind = ChatInput::Kind;
     if (detail::trimmed(text).empty()) return {};
@@ -342,6 +361,11 @@ Task<> ChatActions::act(ChatAction action, std::string argument) {
             co_return co_await show_tasks();
         case ChatAction::copy: co_return co_await copy_answer();
         case ChatAction::export_file: co_return co_await export_to(std::move(argument));
+        case ChatAction::undo:
+        case ChatAction::redo:
+        case ChatAction::rewind:
+        case ChatAction::fork:
+        case ChatAction::diff:
         case ChatAction::help:
         case ChatAction::later:
         case ChatAction::details:

@@ -149,7 +149,7 @@ TEST_F(FileCheckpointsTest, D158_LaterPromptOnTheFile_IsAConflict) {
     EXPECT_EQ(directory.get("a"), "2");
 }
 
-TEST_F(FileCheckpointsTest, D158_LinkInPlaceOfTheFile_IsNotFollowed) {
+TEST_F(FileCheckpointsTest, D158_LinkInPlaceOfFile_IsNotFollowed) {
     directory.put("a", "0");
     directory.put("target", "1");
     write("a", "1", "p1");
@@ -160,7 +160,7 @@ TEST_F(FileCheckpointsTest, D158_LinkInPlaceOfTheFile_IsNotFollowed) {
     EXPECT_EQ(directory.get("target"), "1");
 }
 
-TEST_F(FileCheckpointsTest, D158_LinkInPlaceOfADirectory_IsNotFollowed) {
+TEST_F(FileCheckpointsTest, D158_LinkInPlaceOfDirectory_IsNotFollowed) {
     directory.put("d/a", "0");
     write("d/a", "1", "p1");
     fs::rename(directory / "d", directory / "other");
@@ -172,7 +172,7 @@ TEST_F(FileCheckpointsTest, D158_LinkInPlaceOfADirectory_IsNotFollowed) {
     EXPECT_EQ(outcome_of(undo("p1")), Outcome::failed);
 }
 
-TEST_F(FileCheckpointsTest, D158_DirectoryInPlaceOfTheFile_IsLeftAlone) {
+TEST_F(FileCheckpointsTest, D158_DirectoryInPlaceOfFile_IsLeft) {
     write("a", "1", "p1");
     fs::remove(directory / "a");
     directory.put("a/inside", "x");

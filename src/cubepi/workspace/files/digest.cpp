@@ -40,7 +40,7 @@ std::string Sha256::hex() {
     return text;
 }
 
-std::string sha256_hex(std::string_view bytes) {
+std::string sha256_of(std::string_view bytes) {
     Sha256 digest;
     digest.add(bytes);
     return digest.hex();

@@ -23,6 +23,6 @@ private:
     std::unique_ptr<Context> context_;
 };
 
-std::string sha256_hex(std::string_view bytes);
+std::string sha256_of(std::string_view bytes);
 
 }  // namespace cubepi::detail
