@@ -81,7 +81,7 @@ TEST_F(Undo, D158_ChangesOfRun_AreTakenBackInChat) {
               std::string::npos);
 }
 
-TEST_F(Undo, D158_FileChangedByTheUser_IsNamedAndLeft) {
+TEST_F(Undo, D158_FileChangedByUser_IsNamedAndLeft) {
     ModelServer server({writes("a.txt", "tool\n"), chat_answer("Done.")});
     EXPECT_EQ(run_at(home, server, {"-s", "s1", "-y", "change it"}).status, 0);
     write_file(home.work() / "a.txt", "user\n");

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <bub/questions.hpp>
+#include <bub/tape/memory_tape_store.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/runtime.hpp>
 
@@ -161,10 +162,13 @@ Pipeline::Ended Pipeline::move_to(SessionPlace place) {
     plan_.create = std::move(place.create);
     plan_.open = std::move(place.open);
     plan_.resumed.reset();
-    // That of a session without a name follows when it has one.
     const bool temporary = plan_.name.empty() && !plan_.create;
-    if (plan_.changes && !plan_.create && !(temporary && place.continues_changes))
+    if (plan_.changes && plan_.create) {
+        // Until the session has a name.
+        plan_.changes->follow(bub::MemoryTapeStore(), std::string());
+    } else if (plan_.changes && !(temporary && place.continues_changes)) {
         plan_.changes->follow(*plan_.tapes, tape_of(plan_));
+    }
     for_model_.clear();
     return ended;
 }

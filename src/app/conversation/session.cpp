@@ -530,6 +530,12 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
         if (config.memory) {
             session.memory = bub::MemoryScope::workspace;
             tools->approval->add_rule(ApprovalRule::parse("memory: *"));
+            // Notes that an earlier process has changed can be restored.
+            const std::filesystem::path notes =
+                bub::memory_directory(bub::default_bub_home(), std::filesystem::current_path(),
+                                      session.session_id, session.memory);
+            std::error_code none;
+            if (std::filesystem::is_directory(notes, none)) (void)session.changes->notes(notes);
         }
     }
     session.environment = command_environment(config, flags.model);
