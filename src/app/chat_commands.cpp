@@ -42,7 +42,7 @@ struct ChatCommand {
     bool for_pipes = false;  ///< also accepted from a pipe
 };
 
-constexpr std::array<ChatCommand, 19> commands{{
+constexpr std::array<ChatCommand, 24> commands{{
     {"new", "", "start a new session; the current one stays saved", ChatAction::new_session},
     {"model", "[ID]", "list the models, or switch to another", std::nullopt},
     {"status", "", "model, session, directory, context, rules, background commands",
@@ -64,14 +64,22 @@ constexpr std::array<ChatCommand, 19> commands{{
     {"mode", "[NAME]", "ask, accept-edits, plan or all: what tools may do (Shift-Tab)",
      ChatAction::mode},
     {"hooks", "", "list your commands that run around calls and prompts", std::nullopt},
+    {"diff", "[last]", "show what has changed; last: since the last prompt",
+     ChatAction::diff},
+    {"undo", "", "take back the changes of files of the last prompt", ChatAction::undo},
+    {"redo", "", "make the changes again that /undo has taken back", ChatAction::redo},
+    {"rewind", "[N]", "return to an earlier prompt, with its files (Esc Esc)",
+     ChatAction::rewind},
+    {"fork", "[NAME]", "continue in a new session; this one stays as it is", ChatAction::fork},
     {"stop", "", "stop the answer (Esc, Ctrl-C)", ChatAction::stop, true},
     {"help", "", "keys and commands (also help, ?)", ChatAction::help, false, true},
     {"quit", "", "leave (also exit, quit, Ctrl-D)", ChatAction::quit, false, true},
 }};
 
 /// Names that other programs have for commands.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 5> other_names{
-    {{"clear", "new"}, {"reset", "new"}, {"cancel", "stop"}, {"usage", "cost"}, {"bye", "quit"}}};
+constexpr std::array<std::pair<std::string_view, std::string_view>, 7> other_names{
+    {{"clear", "new"}, {"reset", "new"}, {"cancel", "stop"}, {"usage", "cost"}, {"bye", "quit"},
+     {"checkpoint", "rewind"}, {"branch", "fork"}}};
 
 /// Completed like commands; `,help` lists all of them.
 const std::array<Command, 5>& pipeline_completions() {
@@ -247,6 +255,17 @@ std::optional<ChatAction> action_word(std::string_view text, ChatAbilities chat)
 
 }  // namespace
 
+bool is_change_action(ChatAction action) noexcept {
+    switch (action) {
+        case ChatAction::undo:
+        case ChatAction::redo:
+        case ChatAction::rewind:
+        case ChatAction::fork:
+        case ChatAction::diff: return true;
+        default: return false;
+    }
+}
+
 ChatInput read_chat_input(const std::string& text, ChatAbilities chat) {
     using Kind = ChatInput::Kind;
     if (detail::trimmed(text).empty()) return {};
@@ -346,6 +365,11 @@ Task<> ChatActions::act(ChatAction action, std::string argument) {
         case ChatAction::servers: co_return co_await show_servers(std::move(argument));
         case ChatAction::copy: co_return co_await copy_answer();
         case ChatAction::export_file: co_return co_await export_to(std::move(argument));
+        case ChatAction::undo:
+        case ChatAction::redo:
+        case ChatAction::rewind:
+        case ChatAction::fork:
+        case ChatAction::diff:
         case ChatAction::help:
         case ChatAction::later:
         case ChatAction::details:

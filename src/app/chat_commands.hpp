@@ -28,11 +28,19 @@ enum class ChatAction : std::uint8_t {
     servers,
     copy,
     export_file,
+    undo,
+    redo,
+    rewind,
+    fork,
+    diff,
     later,
     details,
     stop,
     quit
 };
+
+/// Returns true for the commands of ChangeActions.
+bool is_change_action(ChatAction action) noexcept;
 
 /// Which chat reads the input.
 struct ChatAbilities {

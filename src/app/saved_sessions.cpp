@@ -20,6 +20,7 @@
 
 #include "config/paths.hpp"
 #include "config/tape_place.hpp"
+#include "conversation/session_changes.hpp"
 #include "terminal/terminal_stream.hpp"
 #include "terminal/text_layout.hpp"
 
@@ -265,7 +266,10 @@ Task<bool> SavedSessions::is_taken(std::string name) {
 }
 
 Task<std::string> SavedSessions::create(std::string first_prompt) {
-    const std::string base = session_name_from(first_prompt);
+    return create_named(session_name_from(first_prompt));
+}
+
+Task<std::string> SavedSessions::create_named(std::string base, bool exactly) {
     std::set<std::string> older;
     try {
         const std::vector<SavedSession> stored = co_await in_database();
@@ -279,6 +283,10 @@ Task<std::string> SavedSessions::create(std::string first_prompt) {
     for (int number = 2;; ++number) {
         const bool taken = co_await is_taken(name);
         if (!taken && !older.contains(name)) break;
+        if (exactly) {
+            throw Error(ErrorCode::invalid_argument,
+                        "there is a session '" + visible(name) + "' already; choose another name");
+        }
         name = base + "-" + std::to_string(number);
     }
     co_await note_session(name, std::string());
@@ -396,6 +404,9 @@ Task<RemovedSession> SavedSessions::remove(std::string name) {
     if (std::find(tapes.begin(), tapes.end(), tape) != tapes.end()) {
         co_await tapes_->remove_tape(tape);
         removed.parts.push_back("its tape " + tape);
+        std::error_code failed;
+        if (std::filesystem::remove_all(checkpoint_directory(*tapes_, tape), failed) > 0 && !failed)
+            removed.parts.push_back("its copies of changed files");
     }
     if (!has_database() || (copy && copy->tape != tape)) co_return removed;
     try {

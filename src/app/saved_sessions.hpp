@@ -92,6 +92,8 @@ public:
     /// Creates a session of this directory, with a name made from its first prompt. No other session has the name, and no
     /// other process gets it.
     Task<std::string> create(std::string first_prompt);
+    /// The same with this name, or with a number after it if it is taken; if `exactly`, throws Error(invalid_argument) instead.
+    Task<std::string> create_named(std::string name, bool exactly = false);
     /// Saves a conversation of another store, with the requests that wait for an answer, as a new session with a name
     /// made from its first prompt. Returns the name.
     Task<std::string> adopt(std::shared_ptr<bub::TapeStore> from, std::string tape,

@@ -200,6 +200,18 @@ std::string to_markdown(const MessageList& messages, std::string_view title) {
     return text;
 }
 
+std::vector<EarlierPrompt> prompts_of(const MessageList& messages) {
+    std::vector<EarlierPrompt> prompts;
+    std::string run;
+    for (const Message& message : messages) {
+        if (message.run_id().empty() || message.run_id() == run) continue;
+        run = message.run_id().str();
+        if (is_prompt(message)) prompts.emplace_back().text = prompt_text(message);
+        if (!prompts.empty()) prompts.back().runs.push_back(run);
+    }
+    return prompts;
+}
+
 SessionUsage usage_of(const MessageList& messages, const Model& asked) {
     SessionUsage sums;
     for (const Message& message : messages) {

@@ -34,6 +34,15 @@ std::string last_answer(const MessageList& messages);
 /// The conversation as Markdown, with tool calls and their results.
 std::string to_markdown(const MessageList& messages, std::string_view title);
 
+/// A prompt of the user that began a run.
+struct EarlierPrompt {
+    std::string text = {};  ///< as the user has entered it
+    std::vector<std::string> runs =
+        {};  ///< its own, and those of results of its sub-agents in the background
+};
+/// Returns the prompts of a conversation, oldest first. Those that steered a run belong to that run's prompt.
+std::vector<EarlierPrompt> prompts_of(const MessageList& messages);
+
 /// The totals of a session.
 struct SessionUsage {
     std::size_t calls = 0;  ///< of a model

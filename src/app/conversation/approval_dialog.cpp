@@ -81,7 +81,6 @@ ApprovalDialog::Call ApprovalDialog::call_of(const HitlRequest& request) {
     const auto& payload = std::get<ApproveRequest>(request.payload);
     Call call;
     call.tool = payload.tool_name;
-    call.id = payload.tool_call_id;
     call.args = payload.args;
     if (const Json* schema = request.extra.if_contains("input_schema")) call.schema = *schema;
     ApprovalDetails details;
@@ -95,6 +94,7 @@ ApprovalDialog::Call ApprovalDialog::call_of(const HitlRequest& request) {
         // A stored request of another program: the call cannot be allowed by a rule.
     }
     call.change = std::move(details.change);
+    call.preview = details.preview.value_or(payload.tool_call_id);
     call.agents = bub::asking_agents(request);
     return call;
 }
@@ -236,7 +236,7 @@ Task<std::string> ApprovalDialog::check_edit(Call& call, QuestionView& view, Jso
             co_return problem;
         }
     }
-    CallPreview preview = co_await approval_.preview(call.id, call.tool, edited.get_object());
+    CallPreview preview = co_await approval_.preview(call.preview, call.tool, edited.get_object());
     if (preview.problem.empty()) {
         if (preview.change)
             prompter_.say(change_text(*preview.change, style_, prompter_.size().columns));
@@ -245,7 +245,7 @@ Task<std::string> ApprovalDialog::check_edit(Call& call, QuestionView& view, Jso
     problem = std::move(preview.problem);
     // The tool compares the file with the last preview, which must be that of the call as it is shown. The file may have
     // changed since the question.
-    CallPreview original = co_await approval_.preview(call.id, call.tool, call.args);
+    CallPreview original = co_await approval_.preview(call.preview, call.tool, call.args);
     if (original.change && (!call.change || original.change->diff != call.change->diff)) {
         call.change = std::move(original.change);
         view = view_of(call, style_, prompter_.size());

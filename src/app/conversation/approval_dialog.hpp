@@ -45,7 +45,7 @@ private:
     /// One call in question.
     struct Call {
         std::string tool = {};
-        std::string id = {};
+        std::string preview = {};  // ApprovalDetails::preview
         JsonObject args = {};
         Json schema = {};  // of the arguments; null: unknown
         RuleDecision decision = {};

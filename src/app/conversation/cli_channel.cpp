@@ -110,6 +110,10 @@ Task<> CliChannel::listen() {
                 asked_to_leave_ = false;
                 conversation_.next_mode();
                 break;
+            case ConsoleInput::Kind::rewind:
+                asked_to_leave_ = false;
+                start_rewind({});
+                break;
             case ConsoleInput::Kind::line:
                 asked_to_leave_ = false;
                 co_await on_line(std::move(input));
@@ -254,6 +258,14 @@ Task<> CliChannel::on_action(ChatAction action, std::string argument) {
                 co_return view_.problem("an answer is in progress; stop it with Esc before /new");
             }
             break;
+        case ChatAction::rewind: co_return start_rewind(std::move(argument));
+        case ChatAction::undo:
+        case ChatAction::redo:
+        case ChatAction::fork:
+            if (running_ || !pending_.empty())
+                co_return view_.problem("an answer is in progress; stop it with Esc first");
+            break;
+        case ChatAction::diff:
         case ChatAction::later:
         case ChatAction::help:
         case ChatAction::status:
@@ -265,7 +277,31 @@ Task<> CliChannel::on_action(ChatAction action, std::string argument) {
         case ChatAction::copy:
         case ChatAction::export_file: break;
     }
-    co_await conversation_.perform(action, std::move(argument), abilities);
+    std::function<bool()> is_idle = [this] { return !running_ && pending_.empty(); };
+    co_await conversation_.perform(action, std::move(argument), abilities, std::move(is_idle));
+}
+
+void CliChannel::start_rewind(std::string argument) {
+    if (asking_) return;
+    if (running_ || !pending_.empty())
+        return view_.problem("an answer is in progress; stop it with Esc first");
+    work_->spawn(rewind(std::move(argument)));
+}
+
+/// Asks which prompt to return to; the keys that stop an answer end the question.
+Task<> CliChannel::rewind(std::string argument) {
+    asking_.emplace();
+    Task<std::optional<RewindChoice>> choosing = conversation_.choose_rewind(std::move(argument));
+    Task<std::optional<RewindChoice>> asking = cancel_on(asking_->get_token(), std::move(choosing));
+    Outcome<std::optional<RewindChoice>> answer = co_await outcome_of(std::move(asking));
+    const bool interrupted = asking_->stop_requested();
+    asking_.reset();
+    if (interrupted) co_return;
+    const std::optional<RewindChoice> chosen = std::move(answer).value();
+    if (!chosen) co_return;
+    std::function<bool()> is_idle = [this] { return !running_ && pending_.empty(); };
+    std::string prompt = co_await conversation_.rewind(*chosen, std::move(is_idle));
+    if (!prompt.empty()) console_.hand_back(prompt);
 }
 
 void CliChannel::enter_later(std::string argument, const ConsoleInput& line) {

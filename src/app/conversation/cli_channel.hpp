@@ -73,6 +73,8 @@ private:
     Task<> listen();
     Task<> ask_open_questions();
     Task<> ask_to_carry_out();
+    void start_rewind(std::string argument);
+    Task<> rewind(std::string argument);
     Task<> deliver(bub::Envelope message);
     Task<> abort_turn();
     void on_interrupt();

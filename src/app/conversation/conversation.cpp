@@ -8,6 +8,7 @@
 
 #include <bub/questions.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
+#include <bub/turn_error.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
@@ -58,7 +59,8 @@ Conversation::Conversation(SessionPlan plan, Renderer& renderer, Parts parts)
       on_event_(std::move(parts.on_event)),
       on_end_(std::move(parts.on_end)),
       pipeline_(std::move(plan), pipeline_parts(parts)),
-      actions_(pipeline_, renderer) {}
+      actions_(pipeline_, renderer),
+      changes_(pipeline_, renderer) {}
 
 Conversation::~Conversation() {
     if (!plan().telemetry) return;
@@ -72,8 +74,15 @@ void Conversation::show_telemetry() {
     for (const std::string& text : plan().telemetry->take_notices()) renderer_.warn(text);
 }
 
+/// Shows which changes of files cannot be undone.
+void Conversation::show_problems_of_changes() {
+    if (!plan().changes) return;
+    for (const std::string& text : plan().changes->take_problems()) renderer_.warn(text);
+}
+
 void Conversation::begin_turn() {
     show_telemetry();
+    show_problems_of_changes();
     if (plan().take_warnings) {
         for (const std::string& text : plan().take_warnings()) renderer_.warn(text);
     }
@@ -219,6 +228,7 @@ Task<int> Conversation::run_turn(bub::Envelope message) {
                : end.result ? end.result->text()
                             : std::string(detail::trimmed(answer_));
     renderer_.end_turn(end);
+    show_problems_of_changes();
     if (on_end_) on_end_(end);
     co_return signals.ended_by() == 0 ? end.failure.exit_code : 128 + signals.ended_by();
 }
@@ -263,18 +273,75 @@ void Conversation::end_turn(const std::exception_ptr& failure) {
     end.stopped = failure && is_cancellation(failure);
     if (failure && !end.stopped) end.failure = pipeline_.explain(failure);
     renderer_.end_turn(end);
+    show_problems_of_changes();
 }
 
 void Conversation::report(const std::exception_ptr& failure) {
     renderer_.problem(pipeline_.explain(failure).text);
 }
 
-Task<> Conversation::perform(ChatAction action, std::string argument, ChatAbilities abilities) {
+namespace {
+
+/// Shows the failure of a command; a cancellation is rethrown.
+void show_failure(Renderer& renderer, const std::exception_ptr& failure) {
+    if (!failure) return;
+    if (is_cancellation(failure)) std::rethrow_exception(failure);
+    renderer.problem(bub::describe(failure));
+}
+
+bool always() { return true; }
+
+}  // namespace
+
+Task<> Conversation::perform(ChatAction action, std::string argument, ChatAbilities abilities,
+                             std::function<bool()> is_idle) {
     if (action == ChatAction::help) {
         renderer_.print(chat_help(abilities));
         co_return;
     }
-    co_await actions_.perform(action, std::move(argument));
+    if (!is_change_action(action)) co_return co_await actions_.perform(action, std::move(argument));
+    if (!is_idle) is_idle = always;
+    Task<> changing = change(action, std::move(argument), std::move(is_idle));
+    const Outcome<> done = co_await outcome_of(std::move(changing));
+    show_failure(renderer_, done.failure());
+}
+
+Task<> Conversation::change(ChatAction action, std::string argument,
+                            std::function<bool()> is_idle) {
+    const bool edits = action == ChatAction::undo || action == ChatAction::redo;
+    if (!plan().changes && edits) co_return renderer_.print("There are no tools (--no-tools).\n");
+    switch (action) {
+        case ChatAction::undo: co_return co_await changes_.undo();
+        case ChatAction::redo: co_return co_await changes_.redo();
+        case ChatAction::diff: co_return co_await changes_.diff(std::move(argument));
+        case ChatAction::fork:
+            co_await changes_.fork(std::move(argument), std::move(is_idle));
+            waits_for_answer_ = false;
+            co_return;
+        default: break;
+    }
+    const std::optional<RewindChoice> chosen = co_await choose_rewind(std::move(argument));
+    if (!chosen) co_return;
+    const std::string prompt = co_await rewind(*chosen, std::move(is_idle));
+    if (!prompt.empty()) renderer_.print("The prompt was:\n" + prompt + "\n");
+}
+
+Task<std::optional<RewindChoice>> Conversation::choose_rewind(std::string number) {
+    Task<std::optional<RewindChoice>> choosing = changes_.choose(std::move(number));
+    Outcome<std::optional<RewindChoice>> chosen = co_await outcome_of(std::move(choosing));
+    show_failure(renderer_, chosen.failure());
+    if (!chosen.ok()) co_return std::nullopt;
+    co_return std::move(chosen).value();
+}
+
+Task<std::string> Conversation::rewind(RewindChoice choice, std::function<bool()> is_idle) {
+    if (!is_idle) is_idle = always;
+    Task<std::string> rewinding = changes_.rewind(choice, std::move(is_idle));
+    Outcome<std::string> prompt = co_await outcome_of(std::move(rewinding));
+    show_failure(renderer_, prompt.failure());
+    if (!prompt.ok()) co_return std::string();
+    if (choice.conversation) waits_for_answer_ = false;
+    co_return std::move(prompt).value();
 }
 
 SessionParts session_parts(Renderer& renderer, std::shared_ptr<Prompter> prompter,

@@ -9,6 +9,7 @@
 
 #include <cubepi/core/task.hpp>
 
+#include "../chat_changes.hpp"
 #include "../chat_commands.hpp"
 #include "../render/renderer.hpp"
 #include "../terminal/prompter.hpp"
@@ -76,12 +77,20 @@ public:
     /// Shows a failure that is not the end of a turn.
     void report(const std::exception_ptr& failure);
 
-    /// Performs a command of the chat that concerns the session or prints help; failures are shown.
-    Task<> perform(ChatAction action, std::string argument, ChatAbilities abilities);
+    /// Performs a command of the chat that concerns the session or prints help; failures are shown. `is_idle` as in
+    /// ChangeActions; null: no turn can begin meanwhile.
+    Task<> perform(ChatAction action, std::string argument, ChatAbilities abilities,
+                   std::function<bool()> is_idle = {});
+    /// ChangeActions::choose(); failures are shown.
+    Task<std::optional<RewindChoice>> choose_rewind(std::string number);
+    /// ChangeActions::rewind(); failures are shown.
+    Task<std::string> rewind(RewindChoice choice, std::function<bool()> is_idle = {});
 
 private:
     Pipeline::Parts pipeline_parts(Parts& parts);
     void show_telemetry();
+    void show_problems_of_changes();
+    Task<> change(ChatAction action, std::string argument, std::function<bool()> is_idle);
     Task<> replay();
     Task<std::vector<HitlRequest>> open_questions();
     Task<> ask_pipeline(bub::Envelope message, Answer& answer);
@@ -92,6 +101,7 @@ private:
     std::string answer_;  ///< the text of the turn since its last tool call
     Pipeline pipeline_;
     ChatActions actions_;
+    ChangeActions changes_;
     bool waits_for_answer_ = false;
 };
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <bub/questions.hpp>
+#include <bub/tape/memory_tape_store.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/runtime.hpp>
 
@@ -164,12 +165,24 @@ Pipeline::Ended Pipeline::move_to(SessionPlace place) {
     plan_.session_id = std::move(place.session_id);
     plan_.tapes = std::move(place.tapes);
     plan_.create = std::move(place.create);
-    plan_.open.reset();
+    plan_.open = std::move(place.open);
     plan_.resumed.reset();
+    const bool temporary = plan_.name.empty() && !plan_.create;
+    if (plan_.changes && plan_.create) {
+        // Until the session has a name.
+        plan_.changes->follow(bub::MemoryTapeStore(), std::string());
+    } else if (plan_.changes && !(temporary && place.continues_changes)) {
+        plan_.changes->follow(*plan_.tapes, tape_of(plan_));
+    }
+    for_model_.clear();
     return ended;
 }
 
-bub::Envelope Pipeline::message(std::string text, bool from_operator) const {
+void Pipeline::tell_model(std::string text) {
+    for_model_ += (for_model_.empty() ? "" : "; ") + std::move(text);
+}
+
+bub::Envelope Pipeline::message(std::string text, bool from_operator) {
     const bool is_command = from_operator && (text.empty() || text.front() == ',');
     bub::Envelope message(std::move(text));
     // Recorded with an answer.
@@ -181,6 +194,8 @@ bub::Envelope Pipeline::message(std::string text, bool from_operator) const {
     message.from_operator = from_operator;
     if (!is_command && plan_.approval && plan_.approval->mode() == ApprovalMode::plan)
         message.context["mode"] = "plan (only tools that read run; answer with a plan)";
+    if (!is_command && !for_model_.empty())
+        message.context["files"] = std::exchange(for_model_, {});
     message.note_arrival(Runtime::standard()->clock->wall());
     return message;
 }
@@ -205,6 +220,7 @@ Task<bub::Envelope> Pipeline::for_session(bub::Envelope message) {
         plan_.create = nullptr;
         plan_.session_id = session_id_of(plan_.name);
         plan_.open = co_await mark_open(plan_.tapes, tape_of(plan_));
+        if (plan_.changes) plan_.changes->follow(*plan_.tapes, tape_of(plan_));
         if (on_session_) on_session_(plan_.name);
     }
     message.session_id = plan_.session_id;
@@ -298,6 +314,9 @@ Task<> Pipeline::save_suspended(std::string prompt) {
     plan_.name = co_await std::move(adopting);
     plan_.session_id = session_id_of(plan_.name);
     plan_.tapes = saved.tapes();
+    if (!plan_.changes) co_return;
+    plan_.changes->copy_to(*plan_.tapes, tape_of(plan_));
+    plan_.changes->follow(*plan_.tapes, tape_of(plan_));
 }
 
 Failure Pipeline::waiting(const std::vector<HitlRequest>& requests) const {

@@ -72,7 +72,9 @@ public:
 
     /// Returns an input of the user as a message of the channel `cli`. Comma commands are accepted from an operator only
     /// (B11).
-    bub::Envelope message(std::string text, bool from_operator) const;
+    bub::Envelope message(std::string text, bool from_operator);
+    /// Tells the model something with the next prompt.
+    void tell_model(std::string text);
 
     /// Addresses `message` to the session, which is created and named after its first message if it is new. Throws what the
     /// store throws; the next message tries again.
@@ -111,6 +113,7 @@ private:
     const std::shared_ptr<bub::SessionAgents> agents_ = std::make_shared<bub::SessionAgents>();
     bub::Framework framework_;
     std::function<void(const std::string& name)> on_session_;
+    std::string for_model_;  // of tell_model(), until the next prompt
     bool creating_session_ = false;
     AsyncEvent session_created_;  // or creating it failed, and the next message tries again
     std::weak_ptr<Agent> agent_;  // of the current turn

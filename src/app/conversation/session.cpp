@@ -31,6 +31,7 @@
 #include <cubepi/hitl/in_memory_channel.hpp>
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
+#include <cubepi/workspace/memory_tool.hpp>
 #include <cubepi/workspace/spill.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
@@ -114,6 +115,7 @@ struct Toolbox {
     std::shared_ptr<FileSpillSink> spill = {};
     std::shared_ptr<LocalWorkspace> workspace = {};
     std::shared_ptr<FilePreviews> previews = {};
+    std::shared_ptr<SessionChanges> changes = {};
     std::shared_ptr<HitlChannel> channel = {};
     std::shared_ptr<ToolApproval> approval = {};
     std::shared_ptr<QuestionHost> host = {};  ///< null: the user cannot be asked
@@ -145,6 +147,7 @@ Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
     box.workspace =
         std::make_shared<LocalWorkspace>(std::filesystem::current_path(), std::move(policy));
     box.previews = std::make_shared<FilePreviews>(box.workspace);
+    box.changes = std::make_shared<SessionChanges>(box.workspace);
     ToolApproval::Options approval;
     approval.previews = box.previews;
     approval.write_target = [place = box.workspace](const std::string& path) {
@@ -166,18 +169,32 @@ Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
     return box;
 }
 
+/// The memory tool of the plugin, with changes that can be taken back.
+AgentTool recorded_memory(const bub::TurnContext& turn, const Toolbox& box) {
+    MemoryToolOptions options;
+    options.checkpoints = box.changes->checkpoints();
+    return memory_tool(
+        box.changes->notes(bub::memory_directory(bub::default_bub_home(), turn.workspace,
+                                                 turn.session_id, bub::MemoryScope::workspace)),
+        std::move(options));
+}
+
 /// Adds the tools and their approval to the options of the agent of `turn`, and the tool ask_user if the user can be asked.
 /// `stores_requests`: the requests are stored with the session of the agent.
 void add_tools(AgentOptions& options, const bub::TurnContext& turn, const Toolbox& box,
                bool stores_requests) {
     StandardToolOptions standard;
     standard.files.previews = box.previews;
+    standard.files.checkpoints = box.changes->checkpoints();
     standard.fetch.follow_to_other_host = [approval = box.approval](const std::string& url) {
         return approval->allows_fetch(url);
     };
     std::shared_ptr<ShellSessions> commands = turn.state.service<ShellSessions>();
     // One list of all tools: each push_back() of a ToolList copies it.
     std::vector<AgentTool> tools(options.tools.begin(), options.tools.end());
+    for (AgentTool& tool : tools) {
+        if (tool.name == "memory") tool = recorded_memory(turn, box);
+    }
     for (AgentTool& tool : standard_tools(box.workspace, std::move(standard), std::move(commands)))
         tools.push_back(std::move(tool));
     if (box.servers) {
@@ -510,6 +527,8 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
         tools = make_toolbox(flags, config, parts, make_spill(session), std::move(channel),
                              *session.sandboxes);
         session.approval = tools->approval;
+        session.changes = tools->changes;
+        if (!session.create) session.changes->follow(*session.tapes, tape_of(session));
         session.host = tools->host;
         if (session.host) {
             session.background_channel = std::make_shared<InMemoryChannel>();
@@ -521,6 +540,12 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
         if (config.memory) {
             session.memory = bub::MemoryScope::workspace;
             tools->approval->add_rule(ApprovalRule::parse("memory: *"));
+            // Notes that an earlier process has changed can be restored.
+            const std::filesystem::path notes =
+                bub::memory_directory(bub::default_bub_home(), std::filesystem::current_path(),
+                                      session.session_id, session.memory);
+            std::error_code none;
+            if (std::filesystem::is_directory(notes, none)) (void)session.changes->notes(notes);
         }
     }
     session.environment = command_environment(config, flags.model);

@@ -18,6 +18,7 @@
 #include "../config/model_choice.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "question_host.hpp"
+#include "session_changes.hpp"
 #include "telemetry.hpp"
 #include "tool_approval.hpp"
 
@@ -75,6 +76,7 @@ struct SessionPlan {
     std::function<Task<bool>(bub::CommandQuestion question)> confirm_command = {};
     std::function<void(bub::BuiltinOptions& options)> set_compaction = {};  ///< null: the default
     std::shared_ptr<ToolApproval> approval = {};                            ///< null: no tools
+    std::shared_ptr<SessionChanges> changes = {};                           ///< null: no tools
     bool todos = true;  ///< the model may write to-do lists
     SubagentSettings subagents = {};
     /// Receives the questions of sub-agents in the background, which `host` answers; null: they are refused.
@@ -95,6 +97,9 @@ struct SessionPlace {
     std::string session_id = {};
     std::shared_ptr<bub::TapeStore> tapes = {};
     std::function<Task<std::string>(std::string first_prompt)> create = {};
+    std::shared_ptr<const void> open = {};  ///< as in SessionPlan
+    bool continues_changes =
+        false;  ///< the files that the session before has changed can be restored
 };
 
 /// Returns the place of a new session, which is temporary if the session of `plan` is, and otherwise saved once its first

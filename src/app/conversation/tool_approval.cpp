@@ -17,10 +17,10 @@ namespace {
 /// Drops the preview of a call that does not run: one that is refused, or whose question is aborted.
 class PreviewGuard {
 public:
-    PreviewGuard(std::shared_ptr<FilePreviews> previews, std::string tool_call_id)
-        : previews_(std::move(previews)), id_(std::move(tool_call_id)) {}
+    PreviewGuard(std::shared_ptr<FilePreviews> previews, std::string key)
+        : previews_(std::move(previews)), key_(std::move(key)) {}
     ~PreviewGuard() {
-        if (previews_) previews_->forget(id_);
+        if (previews_) previews_->forget(key_);
     }
     PreviewGuard(const PreviewGuard&) = delete;
     PreviewGuard& operator=(const PreviewGuard&) = delete;
@@ -28,7 +28,7 @@ public:
 
 private:
     std::shared_ptr<FilePreviews> previews_;
-    const std::string id_;
+    const std::string key_;
 };
 
 }  // namespace
@@ -68,7 +68,7 @@ ToolApproval::ToolApproval(ToolRules rules, std::shared_ptr<HitlChannel> channel
 
 Task<std::optional<BeforeToolCallResult>> ToolApproval::before_tool_call(
     BeforeToolCallContext& call) {
-    PreviewGuard preview(options_.previews, call.tool_call.id.str());
+    PreviewGuard preview(options_.previews, FilePreviews::key_of(call));
     std::optional<BeforeToolCallResult> result = co_await middleware_.before_tool_call(call);
     if (!result || !result->block) preview.release();
     co_return result;
@@ -84,15 +84,14 @@ bool ToolApproval::allows_fetch(const std::string& url) const {
     return rules_.decide("fetch", ToolRisk::network, JsonObject{{"url", url}}).allowed;
 }
 
-Task<CallPreview> ToolApproval::preview(std::string tool_call_id, std::string tool,
-                                        JsonObject args) const {
+Task<CallPreview> ToolApproval::preview(std::string key, std::string tool, JsonObject args) const {
     CallPreview made;
     if (!options_.previews || !FilePreviews::covers(tool)) co_return made;
-    auto work = [previews = options_.previews, id = std::move(tool_call_id), tool = std::move(tool),
+    auto work = [previews = options_.previews, key = std::move(key), tool = std::move(tool),
                  args = std::move(args)] {
         CallPreview preview;
         try {
-            preview.change = previews->preview(id, tool, args);
+            preview.change = previews->preview(key, tool, args);
         } catch (const Error& error) {
             preview.problem = error.what();
         }
@@ -141,12 +140,14 @@ Task<ApprovalDecision> ToolApproval::decide(const BeforeToolCallContext& call) c
                  : " The user can allow such calls with --yes, or with 'allow' in the "
                    "configuration file.")};
     }
-    CallPreview shown = co_await preview(call.tool_call.id.str(), call.tool.name.str(), call.args);
+    const std::string key = FilePreviews::key_of(call);
+    CallPreview shown = co_await preview(key, call.tool.name.str(), call.args);
     if (!shown.problem.empty()) co_return Deny{std::move(shown.problem)};
     ApprovalDetails details;
     details.question = decision.question;
     if (decision.always) details.always = decision.always->text();
     details.change = std::move(shown.change);
+    if (details.change) details.preview = key;
     AskUser question;
     question.details = to_json(details);
     co_return ApprovalDecision(std::move(question));

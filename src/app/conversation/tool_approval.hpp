@@ -27,9 +27,10 @@ std::vector<std::string> unused_rules(const std::vector<std::string>& rules);
 
 /// The facts with which the user decides about a call: the `details` of its request.
 struct ApprovalDetails {
-    std::string question = {};               ///< a sentence or two
-    std::optional<std::string> always = {};  ///< the rule that the answer "always" adds
-    std::optional<FileChange> change = {};   ///< of the tools write and edit
+    std::string question = {};                ///< a sentence or two
+    std::optional<std::string> always = {};   ///< the rule that the answer "always" adds
+    std::optional<FileChange> change = {};    ///< of the tools write and edit
+    std::optional<std::string> preview = {};  ///< FilePreviews::key_of(); absent in older requests
 };
 
 /// The effect of a call of write or edit.
@@ -88,8 +89,9 @@ public:
     /// Returns true if this URL may be fetched without a question.
     bool allows_fetch(const std::string& url) const;
 
-    /// Computes the change that a call would make. The tool compares the file with that of the last preview of the call.
-    Task<CallPreview> preview(std::string tool_call_id, std::string tool, JsonObject args) const;
+    /// Computes the change that a call would make. The tool compares the file with that of the last preview of the call. `key`:
+    /// ApprovalDetails::preview.
+    Task<CallPreview> preview(std::string key, std::string tool, JsonObject args) const;
 
 private:
     Task<ApprovalDecision> decide(const BeforeToolCallContext& call) const;

@@ -6,12 +6,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <cubepi/agent/run_result.hpp>
 #include <cubepi/core/agent_event.hpp>
 
 #include "../conversation/approval_mode.hpp"
 #include "../failure.hpp"
+#include "../terminal/pager.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "../terminal/terminal_text.hpp"
 
@@ -93,6 +95,8 @@ public:
     virtual void warn(std::string_view text) { problem(text); }
     /// Reports a failure of the program or of a command.
     virtual void problem(std::string_view text) = 0;
+    /// Shows texts that may be longer than the screen, beginning with the first one.
+    virtual void show_items(std::vector<PagerItem> items);
     /// True if write_control() reaches a terminal.
     virtual bool has_control() const { return false; }
     /// Writes an escape sequence that does not change the screen.

@@ -258,6 +258,19 @@ void LiveRenderer::print(std::string_view text) {
     console_->print(for_terminal(text));
 }
 
+void Renderer::show_items(std::vector<PagerItem> items) {
+    std::string text;
+    for (const PagerItem& item : items) text += std::string(item.title.str()) + "\n" + item.text;
+    print(text);
+}
+
+void LiveRenderer::show_items(std::vector<PagerItem> items) {
+    view_.end_text();
+    console_->open_pager(
+        {std::make_move_iterator(items.begin()), std::make_move_iterator(items.end())},
+        PagerStart::first_item);
+}
+
 void LiveRenderer::problem(std::string_view text) { view_.problem(text); }
 
 void LiveRenderer::write_control(const TerminalText& sequence) {

@@ -115,6 +115,7 @@ public:
     void note(std::string_view text) override { view_.note(text); }
     void warn(std::string_view text) override { view_.note(text); }
     void problem(std::string_view text) override;
+    void show_items(std::vector<PagerItem> items) override;
     bool has_control() const override { return true; }
     void write_control(const TerminalText& sequence) override;
     Style style() const override { return console_->style(); }

@@ -35,6 +35,8 @@ namespace {
 constexpr std::chrono::milliseconds unfinished_timeout(1000);
 // A user who types that long did not intend to answer the question that appeared meanwhile.
 constexpr std::chrono::milliseconds typing_pause(600);
+/// Two presses of Esc within this time belong together.
+constexpr std::chrono::milliseconds double_press(1000);
 // Time in which the rest of the word of an answer, as "es" and Enter after "y", belongs to the answer.
 constexpr std::chrono::milliseconds word_timeout(1500);
 // Limits the number of frames per second.
@@ -167,6 +169,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     void press(const Key& key, bool more_follows);
     void press_in_question(const Key& key);
     void press_choice(const Key& key);
+    void escape();
     void choose(char key);
     /// Returns true if keys that have arrived together are an answer: a key or a word of a choice, and perhaps Enter.
     bool are_answer(const std::vector<Key>& keys) const;
@@ -226,6 +229,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     AsyncEvent arrived;
     std::chrono::steady_clock::time_point last_frame = {};
     std::chrono::steady_clock::time_point typed_last = {};
+    std::optional<std::chrono::steady_clock::time_point> escaped_at = {};
     std::chrono::steady_clock::time_point discarded_last = {};
     std::string rest_of_word;  // of the last answer
     std::chrono::steady_clock::time_point chosen_at = {};
@@ -504,6 +508,7 @@ void Console::State::press(const Key& key, bool more_follows) {
     }
     if (completes_word(key)) return;
     typed_last = clock.now();
+    if (key.code != KeyCode::escape) escaped_at.reset();
     switch (prompt.press(key, more_follows)) {
         case Prompt::Outcome::none: return;
         case Prompt::Outcome::entered: {
@@ -514,9 +519,20 @@ void Console::State::press(const Key& key, bool more_follows) {
             return push(std::move(line));
         }
         case Prompt::Outcome::end: return push(ConsoleInput::Kind::end);
-        case Prompt::Outcome::escape:
-            if (busy) push(ConsoleInput::Kind::interrupt);
-            return;
+        case Prompt::Outcome::escape: return escape();
+    }
+}
+
+/// An Esc at the prompt. A second one soon after the first one does not interrupt again, which would end the program.
+void Console::State::escape() {
+    const auto now = clock.now();
+    const bool is_second = escaped_at && now - *escaped_at < double_press;
+    escaped_at.reset();
+    if (!is_second) {
+        escaped_at = now;
+        if (busy) push(ConsoleInput::Kind::interrupt);
+    } else if (!busy && prompt.text().empty()) {
+        push(ConsoleInput::Kind::rewind);
     }
 }
 
@@ -754,9 +770,9 @@ bool Console::asking() const noexcept { return !state_->questions.empty(); }
 
 void Console::set_busy(bool busy) { state_->busy = busy; }
 
-void Console::open_pager(const std::deque<PagerItem>& items) {
+void Console::open_pager(const std::deque<PagerItem>& items, PagerStart start) {
     if (state_->closed || state_->pager || items.empty()) return;
-    state_->pager.emplace(items, state_->style);
+    state_->pager.emplace(items, state_->style, start);
     RawMode::set_alternate_screen(true);
     state_->output.write("\x1b[?1049h");
     state_->schedule();

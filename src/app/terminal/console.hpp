@@ -26,6 +26,7 @@ struct ConsoleInput {
         interrupt,  ///< Ctrl-C, or Esc while busy
         pager,      ///< Ctrl-O
         mode,       ///< Shift-Tab
+        rewind,     ///< Esc twice at the empty prompt
         end,        ///< Ctrl-D, the terminal is gone, or a termination signal
     };
     Kind kind = Kind::line;
@@ -81,7 +82,7 @@ public:
     void set_busy(bool busy);
     /// Shows the items on the whole screen until the user closes the pager. Text that is printed meanwhile appears afterwards,
     /// and a question waits.
-    void open_pager(const std::deque<PagerItem>& items);
+    void open_pager(const std::deque<PagerItem>& items, PagerStart start = PagerStart::last_item);
     /// Sets the commands that Tab completes at the beginning of a line.
     void set_commands(std::vector<Command> commands);
     /// As Prompt::hand_back().

@@ -59,8 +59,10 @@ void PagerItems::clear() {
     bytes_ = 0;
 }
 
-Pager::Pager(const std::deque<PagerItem>& items, Style style)
-    : items_(items), style_(style), item_(items.empty() ? 0 : items.size() - 1) {}
+Pager::Pager(const std::deque<PagerItem>& items, Style style, PagerStart start)
+    : items_(items),
+      style_(style),
+      item_(items.empty() || start == PagerStart::first_item ? 0 : items.size() - 1) {}
 
 void Pager::lay_out(std::size_t columns) {
     if (columns_ == columns) return;

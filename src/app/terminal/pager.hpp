@@ -33,11 +33,14 @@ private:
     std::size_t bytes_ = 0;
 };
 
-/// Shows items on the whole screen, one below the other: begins with the last one, scrolls, goes from item to item, and
+enum class PagerStart : bool { first_item, last_item };
+
+/// Shows items on the whole screen, one below the other: begins with the first or the last one, scrolls, goes from item to item, and
 /// searches. Without I/O: the console passes keys and draws the rows.
 class Pager {
 public:
-    Pager(const std::deque<PagerItem>& items, Style style);
+    Pager(const std::deque<PagerItem>& items, Style style,
+          PagerStart start = PagerStart::last_item);
 
     /// Returns false if the key closes the pager.
     bool press(const Key& key);

@@ -92,9 +92,32 @@ bool FilePreviews::covers(std::string_view tool) noexcept {
     return tool == "write" || tool == "edit";
 }
 
-FileChange FilePreviews::preview(const std::string& tool_call_id, std::string_view tool,
+std::string FilePreviews::key_of(const ToolContext& call) {
+    return call.call_key().empty() ? call.tool_call_id().str() : call.call_key();
+}
+
+std::string FilePreviews::key_of(const BeforeToolCallContext& call) {
+    const std::vector<const ToolCall*> calls = call.assistant_message.tool_calls();
+    const auto is_it = [&](const ToolCall* one) {
+        return one == &call.tool_call || one->id == call.tool_call.id;
+    };
+    auto found = std::find(calls.begin(), calls.end(), &call.tool_call);
+    // A hook has resolved the call: it is a copy.
+    if (found == calls.end()) found = std::find_if(calls.begin(), calls.end(), is_it);
+    const MessageList& messages = call.context.messages;
+    for (auto message = messages.end(); message != messages.begin();) {
+        --message;
+        const AssistantMessage* const answer = message->assistant();
+        if (!answer) continue;
+        if (answer != &call.assistant_message && !(*answer == call.assistant_message)) continue;
+        return message->id() + "." + std::to_string(found - calls.begin());
+    }
+    return call.tool_call.id.str();
+}
+
+FileChange FilePreviews::preview(const std::string& key, std::string_view tool,
                                  const JsonObject& arguments) {
-    forget(tool_call_id);
+    forget(key);
     const Json json(arguments);
     detail::PlannedChange planned =
         tool == "write"
@@ -103,15 +126,15 @@ FileChange FilePreviews::preview(const std::string& tool_call_id, std::string_vi
             : detail::edit_file(*workspace_, limits_, from_json<detail::EditArgs>(json),
                                 detail::Effect::preview);
     const std::lock_guard lock(mutex_);
-    versions_[tool_call_id] = planned.version;
+    versions_[key] = planned.version;
     return std::move(planned.change);
 }
 
-void FilePreviews::forget(const std::string& tool_call_id) { take(tool_call_id); }
+void FilePreviews::forget(const std::string& key) { take(key); }
 
-std::optional<std::uint64_t> FilePreviews::take(const std::string& tool_call_id) {
+std::optional<std::uint64_t> FilePreviews::take(const std::string& key) {
     const std::lock_guard lock(mutex_);
-    const auto found = versions_.find(tool_call_id);
+    const auto found = versions_.find(key);
     if (found == versions_.end()) return std::nullopt;
     const std::uint64_t version = found->second;
     versions_.erase(found);
@@ -243,16 +266,47 @@ std::vector<std::size_t> occurrences(std::string_view text, std::string_view wan
 
 }  // namespace
 
+namespace {
+
+/// A change that is previewed, or recorded and applied.
+class Applied {
+public:
+    Applied(Workspace& workspace, const std::string& path, Effect effect, const ChangeTerms& terms)
+        : workspace_(workspace), path_(path), effect_(effect), terms_(terms) {}
+
+    /// Returns what rewrite() is to write.
+    std::optional<std::string> content(const FileBefore& before, std::string content) {
+        if (effect_ == Effect::preview) return std::nullopt;
+        if (terms_.checkpoints) {
+            record_ = FileCheckpoints::record(terms_.checkpoints, workspace_, path_, before,
+                                              content, terms_.prompt);
+        }
+        return std::optional<std::string>(std::move(content));
+    }
+    void done() noexcept {
+        if (record_) record_->made();
+    }
+
+private:
+    Workspace& workspace_;
+    const std::string& path_;
+    const Effect effect_;
+    const ChangeTerms& terms_;
+    std::unique_ptr<FileCheckpoints::Change> record_;
+};
+
+}  // namespace
+
 PlannedChange write_file(Workspace& workspace, const FileChangeLimits& limits,
-                         const WriteArgs& args, Effect effect,
-                         std::optional<std::uint64_t> expected) {
+                         const WriteArgs& args, Effect effect, const ChangeTerms& terms) {
     PlannedChange planned;
+    Applied applied(workspace, args.path, effect, terms);
     FileChange& change = planned.change;
     change.path = args.path;
     change.new_bytes = args.content.size();
     workspace.rewrite(args.path, limits.max_file_bytes, [&](const FileBefore& before) {
         planned.version = version_of(before);
-        check_version(args.path, planned.version, expected);
+        check_version(args.path, planned.version, terms.expected);
         change.kind = before.exists ? FileChange::Kind::replaces : FileChange::Kind::creates;
         change.old_bytes = before.exists ? before.info.size : 0;
         if (before.exists && !before.content) {
@@ -261,20 +315,22 @@ PlannedChange write_file(Workspace& workspace, const FileChangeLimits& limits,
         } else {
             compare(change, before.content.value_or(std::string()), args.content, limits);
         }
-        return effect == Effect::apply ? std::optional<std::string>(args.content) : std::nullopt;
+        return applied.content(before, args.content);
     });
+    applied.done();
     return planned;
 }
 
 PlannedChange edit_file(Workspace& workspace, const FileChangeLimits& limits, const EditArgs& args,
-                        Effect effect, std::optional<std::uint64_t> expected) {
+                        Effect effect, const ChangeTerms& terms) {
     PlannedChange planned;
+    Applied applied(workspace, args.path, effect, terms);
     FileChange& change = planned.change;
     change.path = args.path;
     change.kind = FileChange::Kind::edits;
     workspace.rewrite(args.path, limits.max_file_bytes, [&](const FileBefore& before) {
         planned.version = version_of(before);
-        check_version(args.path, planned.version, expected);
+        check_version(args.path, planned.version, terms.expected);
         // read() throws if the file is missing or too large.
         const std::string text =
             before.content ? *before.content : workspace.read(args.path, limits.max_file_bytes);
@@ -284,9 +340,9 @@ PlannedChange edit_file(Workspace& workspace, const FileChangeLimits& limits, co
         change.replacements = outcome.replacements;
         change.first_line = outcome.first_line;
         compare(change, text, outcome.text, limits);
-        return effect == Effect::apply ? std::optional<std::string>(std::move(outcome.text))
-                                       : std::nullopt;
+        return applied.content(before, std::move(outcome.text));
     });
+    applied.done();
     return planned;
 }
 

@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include <cubepi/agent/middleware.hpp>
+#include <cubepi/agent/tool_context.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/workspace/workspace.hpp>
 
@@ -51,7 +53,8 @@ struct FileChangeLimits {
 /// Previews calls of the write and edit tools, and binds the calls to the previewed content.
 ///
 /// An approver calls preview() and shows the change. The tools of the same agent, made with this object in their
-/// FileToolOptions, refuse a call whose file has changed since its preview. Thread-safe.
+/// FileToolOptions, refuse a call whose file has changed since its preview. Several agents may share the object: a call is named
+/// by key_of(), which no endpoint chooses, as it does the id of the call (D83). Thread-safe.
 class FilePreviews {
 public:
     explicit FilePreviews(std::shared_ptr<Workspace> workspace,
@@ -62,22 +65,25 @@ public:
     /// True for the tools whose calls can be previewed: "write" and "edit".
     static bool covers(std::string_view tool) noexcept;
 
+    /// Identifies a call before it runs, and when it does.
+    static std::string key_of(const BeforeToolCallContext& call);
+    static std::string key_of(const ToolContext& call);
+
     /// Computes the change that a call would make, without making it, and remembers the version of the file. `arguments`
     /// satisfy the tool's schema. Blocks. Throws the Error that the tool would throw.
-    FileChange preview(const std::string& tool_call_id, std::string_view tool,
-                       const JsonObject& arguments);
+    FileChange preview(const std::string& key, std::string_view tool, const JsonObject& arguments);
 
     /// Forgets the preview of a call that will not be made.
-    void forget(const std::string& tool_call_id);
+    void forget(const std::string& key);
 
     /// Returns the remembered version for a call and forgets it. For the tools.
-    std::optional<std::uint64_t> take(const std::string& tool_call_id);
+    std::optional<std::uint64_t> take(const std::string& key);
 
 private:
     const std::shared_ptr<Workspace> workspace_;
     const FileChangeLimits limits_;
     std::mutex mutex_;
-    std::map<std::string, std::uint64_t> versions_;  // of the files, by tool call id
+    std::map<std::string, std::uint64_t> versions_;  // of the files, by key_of()
 };
 
 }  // namespace cubepi

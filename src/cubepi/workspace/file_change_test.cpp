@@ -1,12 +1,19 @@
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cubepi/agent/agent.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/provider/faux.hpp>
 #include <cubepi/workspace/file_change.hpp>
 #include <cubepi/workspace/files/file_edit.hpp>
 #include <cubepi/workspace/files/line_diff.hpp>
@@ -207,6 +214,63 @@ TEST_F(FileChangeTest, DefaultRewrite_MakesThePreviewedChange) {
     EXPECT_EQ(previewed(write, {{"path", "a/b"}, {"content", "y\n"}}), "replaces 1 line of a/b");
     EXPECT_THAT(previewed(write, {{"path", "a"}, {"content", "y\n"}}),
                 HasSubstr("not a regular file"));
+}
+
+/// An agent whose one call of write, with an id that its endpoint has chosen, is previewed before it runs.
+struct PreviewingAgent {
+    PreviewingAgent(std::shared_ptr<FilePreviews> previews, const AgentTool& tool,
+                    std::string content, std::function<void()> after_preview) {
+        JsonObject arguments{{"path", "f"}, {"content", std::move(content)}};
+        ContentList<AssistantContent> call;
+        call.emplace_back(faux_tool_call("write", std::move(arguments), "call_1"));
+        std::vector<FauxStep> steps;
+        steps.emplace_back(faux_assistant_message(std::move(call), stop_reason::tool_use));
+        steps.emplace_back("done");
+        faux.set_responses(std::move(steps));
+        AgentOptions settings;
+        settings.model = faux.model("offline");
+        settings.tools.push_back(tool);
+        settings.before_tool_call =
+            [previews, after_preview](
+                BeforeToolCallContext& asked) -> Task<std::optional<BeforeToolCallResult>> {
+            return preview(previews, after_preview, asked);
+        };
+        agent.emplace(std::move(settings));
+    }
+
+    static Task<std::optional<BeforeToolCallResult>> preview(std::shared_ptr<FilePreviews> previews,
+                                                             std::function<void()> after,
+                                                             BeforeToolCallContext& asked) {
+        (void)previews->preview(FilePreviews::key_of(asked), "write", asked.args);
+        after();
+        co_return std::nullopt;
+    }
+
+    Task<std::string> result() {
+        const RunResult done = co_await agent->prompt("write it");
+        for (const Message& message : done.new_messages) {
+            if (message.tool_result()) co_return message.text();
+        }
+        co_return std::string();
+    }
+
+    FauxProvider faux;
+    std::optional<Agent> agent;
+};
+
+TEST_F(FileChangeTest, D160_EqualCallIds_AreDifferentCalls) {
+    directory.put("f", "old\n");
+    PreviewingAgent other(previews, write, "of the other\n", [] {});
+    // The other agent answers its call while the first one waits.
+    std::string of_other;
+    std::thread other_thread;
+    PreviewingAgent first(previews, write, "of the first\n", [&] {
+        other_thread = std::thread([&] { of_other = run(other.result()); });
+        other_thread.join();
+    });
+    EXPECT_THAT(run(first.result()), HasSubstr("f has changed since this call was approved"));
+    EXPECT_THAT(of_other, HasSubstr("Replaced f"));
+    EXPECT_EQ(directory.get("f"), "of the other\n");
 }
 
 }  // namespace

@@ -198,10 +198,12 @@ FileChangeLimits limits_of(const FileToolOptions& options) {
     return limits;
 }
 
-std::optional<std::uint64_t> expected_version(const FileToolOptions& options,
-                                              const ToolContext& context) {
-    if (!options.previews) return std::nullopt;
-    return options.previews->take(context.tool_call_id().str());
+detail::ChangeTerms terms_of(const FileToolOptions& options, const ToolContext& context) {
+    detail::ChangeTerms terms;
+    if (options.previews) terms.expected = options.previews->take(FilePreviews::key_of(context));
+    terms.checkpoints = options.checkpoints;
+    if (terms.checkpoints) terms.prompt = FileCheckpoints::prompt_of(context);
+    return terms;
 }
 
 JsonObject details_of(const FileChange& change) {
@@ -297,7 +299,7 @@ AgentTool write_tool(std::shared_ptr<Workspace> workspace, FileToolOptions optio
                    detail::WriteArgs args, ToolContext& context) {
                    return written(detail::write_file(*workspace, limits_of(options), args,
                                                      detail::Effect::apply,
-                                                     expected_version(options, context))
+                                                     terms_of(options, context))
                                       .change);
                })
         .describe("path", "The file, relative to the workspace's root.")
@@ -319,7 +321,7 @@ AgentTool edit_tool(std::shared_ptr<Workspace> workspace, FileToolOptions option
                    detail::EditArgs args, ToolContext& context) {
                    return edited(detail::edit_file(*workspace, limits_of(options), args,
                                                    detail::Effect::apply,
-                                                   expected_version(options, context))
+                                                   terms_of(options, context))
                                      .change);
                })
         .describe("path", "The file, relative to the workspace's root.")

@@ -65,6 +65,7 @@ public:
     void update(const std::string& path, std::size_t max_bytes,
                 const std::function<std::string(std::string)>& change) override;
     void rewrite(const std::string& path, std::size_t max_bytes, const Rewrite& change) override;
+    void replace(const std::string& path, std::size_t max_bytes, const Replace& change) override;
     void remove(const std::string& path) override;
     std::string write_target(const std::string& path) override;
     Task<std::shared_ptr<Process>> start(ProcessRequest request) override;

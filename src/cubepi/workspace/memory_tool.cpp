@@ -108,9 +108,10 @@ public:
     Memory(std::shared_ptr<Workspace> place, MemoryToolOptions options)
         : place_(std::move(place)), options_(options) {}
 
-    AgentToolResult run(const MemoryArgs& args) {
+    AgentToolResult run(const MemoryArgs& args, const ToolContext& context) {
         // The tools of two agents with one workspace object still exclude each other only through it.
         const std::lock_guard lock(mutex_);
+        if (options_.checkpoints) prompt_ = FileCheckpoints::prompt_of(context);
         if (args.command == "rename") return rename(args);
         const std::string path = inside(required(args.path, "path", args.command));
         if (args.command == "view") return view(path, args.view_range);
@@ -164,6 +165,32 @@ private:
         Tree tree;
         walk(tree, directory, levels);
         return tree;
+    }
+
+    void write(const std::string& path, const std::string& text) {
+        std::unique_ptr<FileCheckpoints::Change> change;
+        place_->rewrite(path, options_.max_file_bytes, [&](const FileBefore& before) {
+            if (options_.checkpoints) {
+                change = FileCheckpoints::record(options_.checkpoints, *place_, path, before, text,
+                                                 prompt_);
+            }
+            return std::optional<std::string>(text);
+        });
+        if (change) change->made();
+    }
+
+    void erase(const std::string& path, FileKind kind) {
+        std::unique_ptr<FileCheckpoints::Change> change;
+        if (options_.checkpoints && kind == FileKind::file) {
+            FileBefore before;
+            before.exists = true;
+            before.info = place_->stat(path);
+            if (before.info.size <= options_.max_file_bytes) before.content = text_of(path);
+            change = FileCheckpoints::record(options_.checkpoints, *place_, path, before,
+                                             std::nullopt, prompt_);
+        }
+        place_->remove(path);
+        if (change) change->made();
     }
 
     /// Throws Error(too_large) if a file of this size must not be stored. `before`: its size until now; empty: it is new.
@@ -239,7 +266,7 @@ private:
         const std::string text = required(args.file_text, "file_text", args.command);
         if (find(path)) refuse(shown(path) + " exists; change it with str_replace or insert");
         check_space(text.size(), std::nullopt);
-        (void)place_->write(path, text);
+        write(path, text);
         return "Created " + shown(path) + ".";
     }
 
@@ -256,7 +283,7 @@ private:
         const std::size_t before = text.size();
         text.replace(at, old_text.size(), new_text);
         check_space(text.size(), before);
-        (void)place_->write(path, text);
+        write(path, text);
         return "Changed " + shown(path) + ".";
     }
 
@@ -276,18 +303,19 @@ private:
         if (!added.ends_with('\n') && (rest < text.size() || text.ends_with('\n'))) added += '\n';
         changed += added + text.substr(rest);
         check_space(changed.size(), text.size());
-        (void)place_->write(path, changed);
+        write(path, changed);
         return "Changed " + shown(path) + ".";
     }
 
     AgentToolResult remove(const std::string& path) {
-        if (existing(path).kind == FileKind::directory) {
+        const FileKind kind = existing(path).kind;
+        if (kind == FileKind::directory) {
             const Tree tree = tree_of(path);
             if (!tree.complete) refuse(shown(path) + " has too many entries; delete them singly");
             for (auto entry = tree.entries.rbegin(); entry != tree.entries.rend(); ++entry)
-                place_->remove(entry->path);
+                erase(entry->path, entry->info.kind);
         }
-        place_->remove(path);
+        erase(path, kind);
         return "Deleted " + shown(path) + ".";
     }
 
@@ -299,8 +327,8 @@ private:
         const FileInfo info = existing(from);
         if (find(to)) refuse(shown(to) + " exists");
         if (info.kind != FileKind::directory) {
-            (void)place_->write(to, text_of(from));
-            place_->remove(from);
+            write(to, text_of(from));
+            erase(from, info.kind);
             return "Renamed " + shown(from) + " to " + shown(to) + ".";
         }
         if (to.starts_with(from + "/")) refuse(shown(to) + " is below " + shown(from));
@@ -309,7 +337,7 @@ private:
         for (const Tree::Entry& entry : tree.entries) {
             if (entry.info.kind == FileKind::directory) continue;
             const std::string target = inside(to + entry.path.substr(from.size()));
-            (void)place_->write(target, text_of(entry.path));
+            write(target, text_of(entry.path));
         }
         (void)remove(from);
         return "Renamed " + shown(from) + " to " + shown(to) + ".";
@@ -318,6 +346,7 @@ private:
     const std::shared_ptr<Workspace> place_;
     const MemoryToolOptions options_;
     std::mutex mutex_;
+    std::string prompt_;  // of the call in progress
 };
 
 }  // namespace
@@ -325,7 +354,9 @@ private:
 AgentTool memory_tool(std::shared_ptr<Workspace> place, MemoryToolOptions options) {
     auto memory = std::make_shared<Memory>(std::move(place), options);
     return blocking_tool<MemoryArgs>("memory", std::string(description),
-                                     [memory](const MemoryArgs& args) { return memory->run(args); })
+                                     [memory](const MemoryArgs& args, ToolContext& context) {
+                                         return memory->run(args, context);
+                                     })
         .constrain("command", Constraints().one_of(JsonArray{"view", "create", "str_replace",
                                                              "insert", "delete", "rename"}))
         .describe("path", "Of the file or directory, below /memories; for all commands but rename.")

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include <cubepi/agent/tool.hpp>
+#include <cubepi/workspace/file_checkpoints.hpp>
 #include <cubepi/workspace/workspace.hpp>
 
 namespace cubepi {
@@ -15,6 +16,8 @@ struct MemoryToolOptions {
     std::size_t max_file_bytes = 64 * 1024;
     std::size_t max_total_bytes = 1024 * 1024;
     std::size_t max_output_bytes = 40 * 1000;  ///< of text in one result
+    /// Records the changes of notes, so that they can be taken back; null: they cannot.
+    std::shared_ptr<FileCheckpoints> checkpoints = nullptr;
 
     MemoryToolOptions() {}
 };

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cubepi/core/error.hpp>
@@ -26,26 +25,6 @@ namespace {
 
 constexpr std::string_view cut_notice =
     "\n[further text was discarded: the file has reached its size limit]\n";
-
-void check_private_directory(const std::filesystem::path& directory) {
-    std::error_code code;
-    std::filesystem::create_directories(directory.parent_path(), code);
-    if (code)
-        detail::throw_file_error("create the directory", directory.parent_path().string(),
-                                 code.value());
-    if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
-        detail::throw_file_error("create the directory", directory.string(), errno);
-    }
-    struct stat info{};
-    if (::lstat(directory.c_str(), &info) != 0)
-        detail::throw_file_error("access", directory.string(), errno);
-    if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & 077) != 0) {
-        throw Error(
-            ErrorCode::permission_denied,
-            directory.string() +
-                " is accessible to other users. Choose another directory, or run chmod 700 on it.");
-    }
-}
 
 std::string safe_name(std::string_view tool_name) {
     std::string name;
@@ -131,7 +110,7 @@ FileSpillSink::FileSpillSink(FileSpillOptions options) : state_(std::make_shared
         state_->directory = state_->temporary.emplace("spill").path();
     } else {
         state_->directory = std::filesystem::absolute(options.directory);
-        check_private_directory(state_->directory);
+        detail::make_private_directory(state_->directory);
         state_->adopt();
     }
     state_->options = std::move(options);

@@ -8,6 +8,7 @@
 #include <cubepi/agent/tool.hpp>
 #include <cubepi/workspace/fetch_tool.hpp>
 #include <cubepi/workspace/file_change.hpp>
+#include <cubepi/workspace/file_checkpoints.hpp>
 #include <cubepi/workspace/shell_sessions.hpp>
 #include <cubepi/workspace/workspace.hpp>
 
@@ -28,6 +29,8 @@ struct FileToolOptions {
     std::size_t max_matches = 200;                   ///< of one grep
     /// Binds calls of write and edit to the changes shown to an approver; null: calls are not bound.
     std::shared_ptr<FilePreviews> previews = nullptr;
+    /// Records the changes of write and edit, so that they can be taken back; null: they cannot.
+    std::shared_ptr<FileCheckpoints> checkpoints = nullptr;
 
     FileToolOptions() {}
 };

@@ -75,6 +75,7 @@ FileInfo to_info(const struct stat& from) {
         info.kind = FileKind::other;
     info.size = static_cast<std::uint64_t>(from.st_size);
     info.modified = std::chrono::system_clock::from_time_t(from.st_mtim.tv_sec);
+    info.mode = from.st_mode & 07777;
     return info;
 }
 
@@ -106,14 +107,15 @@ struct Location {
 
 }  // namespace
 
-std::string Workspace::read(const std::string& path, std::size_t max_bytes) {
-    const auto file = open(path);
+namespace {
+
+std::string read_all(FileReader& file, const std::string& path, std::size_t max_bytes) {
     std::string content;
     constexpr std::size_t step = 64 * 1024;
     for (;;) {
         const std::size_t old_size = content.size();
         content.resize(old_size + step);
-        const std::size_t got = file->read(content.data() + old_size, step);
+        const std::size_t got = file.read(content.data() + old_size, step);
         content.resize(old_size + got);
         if (content.size() > max_bytes) {
             throw Error(ErrorCode::too_large, path + " has more than " + std::to_string(max_bytes) +
@@ -123,16 +125,26 @@ std::string Workspace::read(const std::string& path, std::size_t max_bytes) {
     }
 }
 
+}  // namespace
+
+std::string Workspace::read(const std::string& path, std::size_t max_bytes) {
+    const auto file = open(path);
+    return read_all(*file, path, max_bytes);
+}
+
 std::string Workspace::write_target(const std::string& path) {
     const std::filesystem::path resolved = std::filesystem::path(path).lexically_normal();
     return resolved.is_absolute() ? resolved.lexically_relative(root()).string()
                                   : resolved.string();
 }
 
-void Workspace::rewrite(const std::string& path, std::size_t max_bytes, const Rewrite& change) {
+namespace {
+
+/// Reads the file for the default implementations of rewrite() and replace().
+FileBefore read_before(Workspace& workspace, const std::string& path, std::size_t max_bytes) {
     FileBefore before;
     try {
-        before.info = stat(path);
+        before.info = workspace.stat(path);
         before.exists = true;
     } catch (const Error& error) {
         if (error.code() != ErrorCode::not_found) throw;
@@ -141,8 +153,27 @@ void Workspace::rewrite(const std::string& path, std::size_t max_bytes, const Re
         throw Error(ErrorCode::invalid_argument,
                     path + " is not a regular file and cannot be replaced.");
     }
-    if (before.exists && before.info.size <= max_bytes) before.content = read(path, max_bytes);
+    if (before.exists && before.info.size <= max_bytes)
+        before.content = workspace.read(path, max_bytes);
+    return before;
+}
+
+}  // namespace
+
+void Workspace::rewrite(const std::string& path, std::size_t max_bytes, const Rewrite& change) {
+    const FileBefore before = read_before(*this, path, max_bytes);
     if (const std::optional<std::string> content = change(before)) write(path, *content);
+}
+
+void Workspace::replace(const std::string& path, std::size_t max_bytes, const Replace& change) {
+    const FileBefore before = read_before(*this, path, max_bytes);
+    const std::optional<FileAfter> after = change(before);
+    if (!after) return;
+    if (after->content) {
+        write(path, *after->content);
+    } else if (before.exists) {
+        remove(path);
+    }
 }
 
 struct LocalWorkspace::State {
@@ -385,6 +416,46 @@ void LocalWorkspace::rewrite(const std::string& path, std::size_t max_bytes,
     }
     if (const std::optional<std::string> content = change(before))
         state_->write_locked(path, *content);
+}
+
+void LocalWorkspace::replace(const std::string& path, std::size_t max_bytes,
+                             const Replace& change) {
+    const std::lock_guard lock(state_->writing);
+    const std::string target = detail::tidy_path(state_->locate_for_writing(path).relative);
+    constexpr auto no_links = detail::Links::refused;
+    const auto fail = [this, &path](int code) {
+        if (code == ELOOP) {
+            throw Error(ErrorCode::permission_denied,
+                        path + " is or contains a symbolic link that was not there before.");
+        }
+        state_->fail("write", path, code);
+    };
+    std::string name;
+    auto directory =
+        detail::open_parent_beneath(state_->main.fd.get(), target, false, name, no_links);
+    if (!directory && errno != ENOENT) fail(errno);
+    FileBefore before;
+    if (directory) before.exists = detail::check_replaceable(directory.get(), name, path);
+    if (before.exists) {
+        auto fd = detail::open_beneath(directory.get(), name, O_RDONLY | O_NONBLOCK, no_links);
+        struct stat info{};
+        if (!fd || ::fstat(fd.get(), &info) != 0) fail(errno);
+        before.info = to_info(info);
+        LocalFile file(std::move(fd), before.info, path);
+        if (before.info.size <= max_bytes) before.content = read_all(file, path, max_bytes);
+    }
+    const std::optional<FileAfter> after = change(before);
+    if (!after) return;
+    if (!after->content) {
+        if (before.exists && ::unlinkat(directory.get(), name.c_str(), 0) != 0) fail(errno);
+        return;
+    }
+    if (!directory) {
+        directory =
+            detail::open_parent_beneath(state_->main.fd.get(), target, true, name, no_links);
+    }
+    if (!directory) fail(errno);
+    detail::atomic_write(directory.get(), name, *after->content, path, after->mode);
 }
 
 void LocalWorkspace::remove(const std::string& path) {

@@ -27,6 +27,7 @@ struct FileInfo {
     FileKind kind = FileKind::file;
     std::uint64_t size = 0;  ///< bytes
     std::chrono::system_clock::time_point modified = {};
+    std::optional<unsigned> mode = {};  ///< permission bits as of chmod(2); absent: unknown
 };
 
 struct DirectoryEntry {
@@ -55,6 +56,12 @@ struct FileBefore {
     FileInfo info;  ///< valid if it exists
     std::optional<std::string>
         content;  ///< absent for a new file and for one that exceeds the size limit
+};
+
+/// A file after replace() has changed it.
+struct FileAfter {
+    std::optional<std::string> content;  ///< absent: the file is removed
+    std::optional<unsigned> mode;  ///< permission bits; absent: those that a write would leave
 };
 
 /// The sandbox of one command.
@@ -113,6 +120,13 @@ public:
     /// workspace in between, as update() does.
     using Rewrite = std::function<std::optional<std::string>(const FileBefore&)>;
     virtual void rewrite(const std::string& path, std::size_t max_bytes, const Rewrite& change);
+
+    /// As rewrite(), but also removes files and sets their mode, and refuses a path with a symbolic link anywhere in it: `path`
+    /// is a result of write_target(), and a link in it has been put there since.
+    ///
+    /// The default implementation calls stat(), read(), write() and remove(), and leaves the mode.
+    using Replace = std::function<std::optional<FileAfter>(const FileBefore&)>;
+    virtual void replace(const std::string& path, std::size_t max_bytes, const Replace& change);
 
     /// Removes a file, a symbolic link (not its target) or an empty directory.
     virtual void remove(const std::string& path) = 0;

@@ -188,7 +188,7 @@ bool check_replaceable(int directory, const std::string& name, const std::string
 }
 
 bool atomic_write(int directory, const std::string& name, std::string_view content,
-                  const std::string& path) {
+                  const std::string& path, std::optional<unsigned> mode) {
     bool exists = false;
     const struct stat old = replaced_file(directory, name, path, exists);
 
@@ -197,9 +197,28 @@ bool atomic_write(int directory, const std::string& name, std::string_view conte
     UniqueFd fd = open_file(temporary.c_str(), flags, exists ? 0600 : 0666, directory);
     ReplacementFile file(std::move(fd), temporary, directory);
     const bool done = file && write_all(file.get(), content) &&
-                      (!exists || take_over(file.get(), old)) && file.replace(name);
+                      (!exists || take_over(file.get(), old)) &&
+                      (!mode || ::fchmod(file.get(), *mode & 07777) == 0) && file.replace(name);
     if (!done) throw_file_error("write", path, errno);
     return !exists;
+}
+
+void make_private_directory(const std::filesystem::path& directory) {
+    std::error_code code;
+    std::filesystem::create_directories(directory.parent_path(), code);
+    if (code)
+        throw_file_error("create the directory", directory.parent_path().string(), code.value());
+    if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
+        throw_file_error("create the directory", directory.string(), errno);
+    struct stat info{};
+    if (::lstat(directory.c_str(), &info) != 0)
+        throw_file_error("access", directory.string(), errno);
+    if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & 077) != 0) {
+        throw Error(
+            ErrorCode::permission_denied,
+            directory.string() +
+                " is accessible to other users. Choose another directory, or run chmod 700 on it.");
+    }
 }
 
 void throw_file_error(const std::string& action, const std::string& path, int errno_code) {

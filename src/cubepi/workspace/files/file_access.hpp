@@ -1,5 +1,7 @@
 #pragma once
 
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -36,9 +38,14 @@ std::string tidy_path(std::string_view path);
 bool check_replaceable(int directory, const std::string& name, const std::string& path);
 
 /// Writes `content` under another name in `directory` and renames it to `name`. Preserves the mode of an existing file, and
-/// its owner if the system permits. `path` is for error texts. Returns true if the file is new. Throws Error.
+/// its owner if the system permits; `mode` replaces the mode. `path` is for error texts. Returns true if the file is new.
+/// Throws Error.
 bool atomic_write(int directory, const std::string& name, std::string_view content,
-                  const std::string& path);
+                  const std::string& path, std::optional<unsigned> mode = {});
+
+/// Creates a directory for this user only (0700) with its parents, unless it exists. Throws Error: io, and permission_denied
+/// if others can access it, or if it is not a directory of this user.
+void make_private_directory(const std::filesystem::path& directory);
 
 /// Throws the Error for `errno_code`: "cannot <action> <path>: <reason>. <remedy>".
 [[noreturn]] void throw_file_error(const std::string& action, const std::string& path,

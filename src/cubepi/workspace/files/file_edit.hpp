@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include <cubepi/workspace/file_change.hpp>
+#include <cubepi/workspace/file_checkpoints.hpp>
 
 namespace cubepi::detail {
 
@@ -43,12 +45,18 @@ struct PlannedChange {
     std::uint64_t version = 0;
 };
 
-/// The implementation shared by the write and edit tools and their previews. With `expected`, throws Error(invalid_state) and
-/// changes nothing if the file has another version.
+/// The conditions of a change that is applied, and its record.
+struct ChangeTerms {
+    std::optional<std::uint64_t> expected = {};         ///< version of the file; absent: any
+    std::shared_ptr<FileCheckpoints> checkpoints = {};  ///< null: the change is not recorded
+    std::string prompt = {};                            ///< to which the change belongs
+};
+
+/// The implementation shared by the write and edit tools and their previews. Throws Error(invalid_state) and changes nothing if the
+/// file has another version than the expected one.
 PlannedChange write_file(Workspace& workspace, const FileChangeLimits& limits,
-                         const WriteArgs& args, Effect effect,
-                         std::optional<std::uint64_t> expected = {});
+                         const WriteArgs& args, Effect effect, const ChangeTerms& terms = {});
 PlannedChange edit_file(Workspace& workspace, const FileChangeLimits& limits, const EditArgs& args,
-                        Effect effect, std::optional<std::uint64_t> expected = {});
+                        Effect effect, const ChangeTerms& terms = {});
 
 }  // namespace cubepi::detail

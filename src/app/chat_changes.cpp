@@ -1,0 +1,456 @@
+#include "chat_changes.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include <bub/builtin/builtin.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/offload.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/trimmed.hpp>
+
+#include "saved_sessions.hpp"
+#include "shell_quoting.hpp"
+#include "terminal/event_text.hpp"
+#include "terminal/terminal_text.hpp"
+#include "working_tree.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+using FileOutcome = RestoredFile::Outcome;
+
+constexpr std::size_t shown_prompts = 20;
+constexpr std::size_t shown_files = 40;
+constexpr std::string_view not_covered =
+    "Changes that commands (shell) have made are not covered.\n";
+
+std::string count_of(std::size_t count, std::string_view what) {
+    return count_text(static_cast<std::int64_t>(count)) + " " + std::string(what) +
+           (count == 1 ? "" : "s");
+}
+
+std::string quoted(const std::string& prompt) {
+    if (prompt.empty()) return "a prompt that is not in this conversation";
+    return "“" + one_line(visible(prompt), 60) + "”";
+}
+
+bool has_changed(const RestoredFile& file) {
+    return file.outcome == FileOutcome::restored || file.outcome == FileOutcome::created ||
+           file.outcome == FileOutcome::removed;
+}
+
+std::string_view word_of(FileOutcome outcome) {
+    switch (outcome) {
+        case FileOutcome::restored: return "restored";
+        case FileOutcome::created: return "created";
+        case FileOutcome::removed: return "removed";
+        case FileOutcome::unchanged: return "unchanged";
+        case FileOutcome::conflict:
+        case FileOutcome::failed: break;
+    }
+    return "left";
+}
+
+std::string line_of(const RestoredFile& file) {
+    std::string text = "  " + std::string(word_of(file.outcome));
+    text.resize(13, ' ');
+    text += visible(file.path);
+    if (!file.reason.empty()) text += ": " + one_line(visible(file.reason), 200);
+    if (file.is_partial && has_changed(file))
+        text += " (as it was after something else had changed it)";
+    return text + "\n";
+}
+
+/// The name of a session without the number that makes it unique.
+std::string base_name(const std::string& name) {
+    const std::size_t dash = name.rfind('-');
+    const bool numbered = dash != std::string::npos && dash > 0 && dash + 1 < name.size() &&
+                          name.find_first_not_of("0123456789", dash + 1) == std::string::npos;
+    return numbered ? name.substr(0, dash) : name;
+}
+
+/// Without the files that were attached to it, which its text names.
+std::string without_attachments(const std::string& prompt) {
+    return prompt.substr(0, prompt.find("\n\n<file-1 name=\""));
+}
+
+Choice choice(char key, TerminalView label) {
+    Choice made;
+    made.key = key;
+    made.label = label;
+    return made;
+}
+
+}  // namespace
+
+/// The changes of one prompt of the conversation, or of one that is not in it.
+struct ChangeActions::Group {
+    /// Twice the index of the prompt in the conversation; one more for a prompt after it that is not there.
+    std::ptrdiff_t order = 0;
+    std::string text = {};
+    std::vector<std::string> runs = {};
+    std::vector<std::string> files = {};  // with changes that are not taken back
+};
+
+struct ChangeActions::State {
+    std::vector<EarlierPrompt> prompts = {};
+    std::vector<Group> groups = {};  // by order
+    std::uint64_t dropped = 0;
+
+    void add(const PromptChanges& changes, std::ptrdiff_t& last) {
+        const auto prompt =
+            std::find_if(prompts.begin(), prompts.end(), [&](const EarlierPrompt& one) {
+                return std::find(one.runs.begin(), one.runs.end(), changes.prompt) !=
+                       one.runs.end();
+            });
+        const bool known = prompt != prompts.end();
+        if (known) last = 2 * (prompt - prompts.begin());
+        const std::ptrdiff_t order = known ? last : last + 1;
+        const auto same = [&](const Group& one) {
+            return one.order == order && (known || one.runs.front() == changes.prompt);
+        };
+        auto group = std::find_if(groups.begin(), groups.end(), same);
+        if (group == groups.end()) {
+            const auto after =
+                std::find_if(groups.begin(), groups.end(),
+                             [order](const Group& one) { return one.order > order; });
+            group = groups.insert(after, Group());
+            group->order = order;
+            if (known) group->text = prompt->text;
+        }
+        if (std::find(group->runs.begin(), group->runs.end(), changes.prompt) == group->runs.end())
+            group->runs.push_back(changes.prompt);
+        group->files.insert(group->files.end(), changes.files.begin(), changes.files.end());
+    }
+    /// Returns the runs of the prompts from this one on, and the number of files with changes.
+    std::vector<std::string> runs_from(std::size_t prompt, std::size_t& files) const {
+        std::vector<std::string> runs;
+        std::set<std::string> paths;
+        for (const Group& group : groups) {
+            if (group.order < 2 * static_cast<std::ptrdiff_t>(prompt)) continue;
+            runs.insert(runs.end(), group.runs.begin(), group.runs.end());
+            paths.insert(group.files.begin(), group.files.end());
+        }
+        files = paths.size();
+        return runs;
+    }
+};
+
+ChangeActions::ChangeActions(Pipeline& pipeline, Renderer& renderer)
+    : pipeline_(pipeline), renderer_(renderer) {}
+
+Task<ChangeActions::State> ChangeActions::load() {
+    const SessionPlan& plan = pipeline_.plan();
+    const std::shared_ptr<SessionChanges> changes = plan.changes;
+    State state;
+    const MessageList messages = co_await read_conversation(plan.tapes, tape_of(plan));
+    state.prompts = prompts_of(messages);
+    const std::shared_ptr<FileCheckpoints> checkpoints = changes ? changes->checkpoints() : nullptr;
+    if (!checkpoints) co_return state;
+    auto work = [changes, checkpoints, state = std::move(state)]() mutable {
+        for (const auto& workspace : changes->workspaces()) {
+            std::ptrdiff_t last = -2;
+            for (const PromptChanges& one : checkpoints->prompts(*workspace)) state.add(one, last);
+        }
+        state.dropped = checkpoints->dropped();
+        return std::move(state);
+    };
+    State loaded = co_await offload(*Runtime::standard()->workers, std::move(work));
+    co_return loaded;
+}
+
+Task<std::vector<RestoredFile>> ChangeActions::take_back(std::vector<std::string> runs) {
+    auto work = [changes = pipeline_.plan().changes, runs = std::move(runs)] {
+        std::vector<RestoredFile> files;
+        const std::shared_ptr<FileCheckpoints> checkpoints = changes->checkpoints();
+        for (const auto& workspace : changes->workspaces()) {
+            for (RestoredFile& file : checkpoints->undo(*workspace, runs))
+                files.push_back(std::move(file));
+        }
+        return files;
+    };
+    std::vector<RestoredFile> files =
+        co_await offload(*Runtime::standard()->workers, std::move(work));
+    co_return files;
+}
+
+/// Shows what became of the files. `for_model`: the model is told with the next prompt.
+void ChangeActions::report(const std::vector<RestoredFile>& files, const std::string& headline,
+                           bool for_model) {
+    std::string text = headline + "\n";
+    std::string changed;
+    for (std::size_t i = 0; i < files.size(); ++i) {
+        if (i < shown_files) text += line_of(files[i]);
+        if (has_changed(files[i]) && i < shown_files)
+            changed += (changed.empty() ? "" : ", ") + visible(files[i].path);
+    }
+    if (files.size() > shown_files)
+        text += "  and " + count_of(files.size() - shown_files, "file") + " more\n";
+    renderer_.print(text);
+    if (for_model && !changed.empty())
+        pipeline_.tell_model("the user has changed these files back: " + changed);
+}
+
+Task<> ChangeActions::undo() {
+    const State state = co_await load();
+    const Group* last = nullptr;
+    for (const Group& group : state.groups) {
+        if (!group.files.empty() && !passed_.contains(group.runs.front())) last = &group;
+    }
+    if (!last) {
+        std::string text = "There is nothing to undo.\n";
+        if (state.dropped > 0)
+            text += count_of(state.dropped, "older change") +
+                    " cannot be undone: only the newest ones are stored.\n";
+        co_return renderer_.print(text + std::string(not_covered));
+    }
+    std::vector<std::string> runs = last->runs;
+    const std::vector<RestoredFile> files = co_await take_back(std::move(runs));
+    const bool any = std::any_of(files.begin(), files.end(), has_changed);
+    const bool left = std::any_of(files.begin(), files.end(), [](const RestoredFile& file) {
+        return file.outcome == FileOutcome::conflict || file.outcome == FileOutcome::failed;
+    });
+    report(files,
+           (any ? "Took back the changes of " : "Took back nothing of ") + quoted(last->text) + ":",
+           true);
+    if (left) passed_.insert(last->runs.front());
+    std::string text(not_covered);
+    if (any) text += "/redo makes them again; /undo continues with the prompt before.\n";
+    renderer_.print(text);
+}
+
+Task<> ChangeActions::redo() {
+    std::vector<RestoredFile> files;
+    if (const std::shared_ptr<SessionChanges> changes = pipeline_.plan().changes;
+        changes && changes->checkpoints()) {
+        auto work = [changes] {
+            std::vector<RestoredFile> made;
+            const std::shared_ptr<FileCheckpoints> checkpoints = changes->checkpoints();
+            for (const auto& workspace : changes->workspaces()) {
+                for (RestoredFile& file : checkpoints->redo(*workspace))
+                    made.push_back(std::move(file));
+            }
+            return made;
+        };
+        files = co_await offload(*Runtime::standard()->workers, std::move(work));
+    }
+    if (files.empty())
+        co_return renderer_.print(
+            "There is nothing to redo: no undo, or tools have changed files since.\n");
+    passed_.clear();
+    report(files, "Made the changes again:", true);
+}
+
+Task<> ChangeActions::diff(std::string argument) {
+    if (!argument.empty() && argument != "last")
+        throw Error(ErrorCode::invalid_argument, "/diff takes nothing, or `last`");
+    std::optional<std::vector<PagerItem>> items;
+    if (argument.empty()) {
+        items = co_await git_changes(std::filesystem::current_path(), pipeline_.plan().environment);
+    }
+    const bool by_git = items.has_value();
+    const std::shared_ptr<SessionChanges> changes = pipeline_.plan().changes;
+    const std::shared_ptr<FileCheckpoints> checkpoints = changes ? changes->checkpoints() : nullptr;
+    if (!by_git && checkpoints) {
+        const State state = co_await load();
+        std::vector<std::string> runs;
+        if (argument == "last" && !state.prompts.empty()) {
+            std::size_t files = 0;
+            runs = state.runs_from(state.prompts.size() - 1, files);
+        } else if (argument.empty()) {
+            for (const Group& group : state.groups)
+                runs.insert(runs.end(), group.runs.begin(), group.runs.end());
+        }
+        auto work = [changes, checkpoints, runs = std::move(runs)] {
+            const std::shared_ptr<Workspace> workspace = changes->workspaces().front();
+            return changes_since(checkpoints->before(*workspace, runs), *workspace);
+        };
+        items = co_await offload(*Runtime::standard()->workers, std::move(work));
+    }
+    if (items && !items->empty()) co_return renderer_.show_items(std::move(*items));
+    std::string text = "Nothing has changed";
+    text += by_git               ? " since the last commit.\n"
+            : argument == "last" ? " by the tools since the last prompt.\n"
+                                 : " by the tools in this session.\n";
+    renderer_.print(by_git ? text : text + std::string(not_covered));
+}
+
+Task<std::optional<RewindChoice>> ChangeActions::choose(std::string number) {
+    std::optional<RewindChoice> chosen;
+    const std::shared_ptr<Prompter> prompter = pipeline_.plan().prompter;
+    const State state = co_await load();
+    const std::size_t count = state.prompts.size();
+    if (count == 0) {
+        renderer_.print("There is no earlier prompt in this conversation.\n");
+        co_return chosen;
+    }
+    if (!prompter || !prompter->can_ask()) {
+        renderer_.problem("/rewind asks what to restore, which needs a terminal");
+        co_return chosen;
+    }
+    co_await prompter->prepare();
+    if (number.empty()) {
+        std::string text = "Return to the state before a prompt:\n";
+        const std::size_t columns = std::max<std::size_t>(prompter->size().columns, 40);
+        for (std::size_t i = 1; i <= std::min(count, shown_prompts); ++i) {
+            const EarlierPrompt& prompt = state.prompts[count - i];
+            std::size_t files = 0;
+            for (const Group& group : state.groups) {
+                if (group.order == 2 * static_cast<std::ptrdiff_t>(count - i))
+                    files += group.files.size();
+            }
+            std::string index = std::to_string(i);
+            index.insert(0, 4 - std::min<std::size_t>(index.size(), 4), ' ');
+            text += index + "  " + one_line(visible(prompt.text), columns - 20) +
+                    (files > 0 ? "  (" + count_of(files, "file") + ")" : "") + "\n";
+        }
+        if (count > shown_prompts)
+            text += "      and " + count_of(count - shown_prompts, "earlier prompt") + "\n";
+        prompter->say(for_terminal(text));
+        std::optional<std::string> answer =
+            co_await prompter->read(TerminalText("number (Enter: none) > "));
+        if (!answer || detail::trimmed(*answer).empty()) co_return chosen;
+        number = detail::trimmed(*answer);
+    }
+    std::size_t index = 0;
+    const char* const end = number.data() + number.size();
+    const auto parsed = std::from_chars(number.data(), end, index);
+    if (parsed.ec != std::errc() || parsed.ptr != end || index < 1 || index > count) {
+        renderer_.problem("'" + visible(number) + "' is not a number from 1 to " +
+                          std::to_string(count));
+        co_return chosen;
+    }
+    RewindChoice made;
+    made.prompt = count - index;
+    std::size_t files = 0;
+    (void)state.runs_from(made.prompt, files);
+    Choices choices;
+    choices.text = for_terminal(
+        "  Before " + quoted(state.prompts[made.prompt].text) +
+        (files > 0 ? ", " + count_of(files, "changed file") : std::string(", no changed files")) +
+        ". Restore");
+    if (files > 0) choices.all.push_back(choice('b', "[b]oth"));
+    choices.all.push_back(choice('c', "[c]onversation"));
+    if (files > 0) choices.all.push_back(choice('f', "[f]iles"));
+    choices.all.push_back(choice('n', "[n]othing"));
+    const std::optional<Chosen> answer = co_await prompter->choose(std::move(choices));
+    const char key = answer ? answer->key : 'n';
+    made.conversation = key == 'b' || key == 'c';
+    made.files = key == 'b' || key == 'f';
+    if (made.conversation || made.files) chosen = made;
+    co_return chosen;
+}
+
+Task<std::string> ChangeActions::rewind(RewindChoice chosen, std::function<bool()> is_idle) {
+    const State state = co_await load();
+    std::string prompt;
+    if (chosen.prompt >= state.prompts.size()) co_return prompt;
+    const SessionPlan& plan = pipeline_.plan();
+    // The runs of stopped answers are not part of a fork (D81).
+    std::string after;
+    std::size_t left_out = 0;
+    bub::TapeCheckpointer memory(plan.tapes);
+    for (std::size_t i = chosen.prompt; i > 0 && after.empty(); --i) {
+        const std::vector<std::string>& runs = state.prompts[i - 1].runs;
+        for (auto run = runs.rbegin(); run != runs.rend() && after.empty(); ++run) {
+            const bool complete = co_await memory.is_run_complete(tape_of(plan), *run);
+            if (complete) after = *run;
+        }
+        if (after.empty()) ++left_out;
+    }
+    const std::string text = state.prompts[chosen.prompt].text;
+    if (chosen.files) {
+        std::size_t count = 0;
+        std::vector<std::string> runs = state.runs_from(chosen.prompt, count);
+        const std::vector<RestoredFile> files = co_await take_back(std::move(runs));
+        report(files, "Files as they were before " + quoted(text) + ":", !chosen.conversation);
+        renderer_.print(not_covered);
+    }
+    if (!chosen.conversation) co_return prompt;
+    std::string name;
+    const bool moved = co_await move(std::move(after), std::move(name), std::move(is_idle));
+    if (!moved) co_return prompt;
+    if (left_out > 0) {
+        renderer_.print(count_of(left_out, "prompt") +
+                        " before it, whose answer was stopped or failed, left out.\n");
+    }
+    prompt = without_attachments(text);
+    co_return prompt;
+}
+
+Task<> ChangeActions::fork(std::string name, std::function<bool()> is_idle) {
+    const State state = co_await load();
+    const SessionPlan& plan = pipeline_.plan();
+    bub::TapeCheckpointer memory(plan.tapes);
+    std::string after;
+    for (auto one = state.prompts.rbegin(); one != state.prompts.rend() && after.empty(); ++one) {
+        for (auto run = one->runs.rbegin(); run != one->runs.rend() && after.empty(); ++run) {
+            const bool complete = co_await memory.is_run_complete(tape_of(plan), *run);
+            if (complete) after = *run;
+        }
+    }
+    if (after.empty())
+        co_return renderer_.problem(
+            "there is no complete answer yet from which to continue; "
+            "/new begins a session");
+    (void)co_await move(std::move(after), std::move(name), std::move(is_idle));
+}
+
+/// Continues in a new session with the conversation up to this run; empty: without any. Returns false if it could not.
+Task<bool> ChangeActions::move(std::string after_run, std::string name,
+                               std::function<bool()> is_idle) {
+    const SessionPlan& plan = pipeline_.plan();
+    const std::string before = plan.name;
+    const bool temporary = plan.name.empty() && !plan.create;
+    SessionPlace place = next_session(plan);
+    place.continues_changes = !after_run.empty();
+    if (!after_run.empty() && temporary) {
+        const std::string tape = bub::tape_name(std::filesystem::current_path(), place.session_id);
+        bub::TapeCheckpointer memory(plan.tapes);
+        co_await memory.fork(tape_of(plan), tape, after_run, std::nullopt);
+    } else if (!after_run.empty()) {
+        SavedSessions saved = SavedSessions::here();
+        const bool is_named = !name.empty();
+        if (!is_named) name = base_name(before);
+        place.name = co_await saved.create_named(std::move(name), is_named);
+        const std::string tape = saved.tape_of(place.name);
+        bub::TapeCheckpointer memory(plan.tapes);
+        Task<> forking = memory.fork(tape_of(plan), tape, after_run, std::nullopt);
+        cubepi::Outcome<> forked = co_await outcome_of(std::move(forking));
+        if (!forked.ok()) co_await saved.tapes()->remove_tape(tape);
+        if (!forked.ok()) forked.rethrow();
+        if (plan.changes) plan.changes->copy_to(*plan.tapes, tape);
+        place.session_id = session_id_of(place.name);
+        place.create = nullptr;
+        place.open = co_await mark_open(plan.tapes, tape);
+    }
+    if (!is_idle()) {
+        renderer_.problem(
+            "an answer has begun meanwhile" +
+            (place.name.empty() ? std::string() : "; the new session is " + visible(place.name)));
+        co_return false;
+    }
+    const std::string new_name = place.name;
+    const Pipeline::Ended ended = pipeline_.move_to(std::move(place));
+    renderer_.begin_session(new_name);
+    std::string text = new_name.empty() ? "New session without the earlier conversation.\n"
+                                        : "Continuing in session " + visible(new_name) + ".\n";
+    if (!before.empty()) {
+        text += "The whole conversation stays: cubepi chat --session " + shell_word(before) +
+                plan.directory_flag + "\n";
+    }
+    if (ended.commands > 0)
+        text += "Ended " + count_of(ended.commands, "background command") + ".\n";
+    if (ended.agents > 0) text += "Ended " + count_of(ended.agents, "background sub-agent") + ".\n";
+    renderer_.print(text);
+    co_return true;
+}
+
+}  // namespace cubepi::app
