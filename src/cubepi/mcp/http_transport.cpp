@@ -88,8 +88,18 @@ bool is_redirect(int status) {
     return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
 }
 
-/// Sends a request and follows redirects that keep method and origin.
-Task<HttpResponse> exchange(EndpointPtr self, HttpRequest request) {
+bool has_authorizer(const Endpoint& self) {
+    return self.options.authorizer && !self.options.headers.find("authorization");
+}
+
+/// Sends a request and follows redirects that keep method and origin. Sets `used_token`, unless it is null.
+Task<HttpResponse> exchange(EndpointPtr self, HttpRequest request,
+                            std::string* used_token = nullptr) {
+    if (has_authorizer(*self)) {
+        const std::string token = co_await self->options.authorizer->token(request.url);
+        if (!token.empty()) request.headers.set("Authorization", "Bearer " + token);
+        if (used_token) *used_token = token;
+    }
     for (int redirects = 0;; ++redirects) {
         HttpRequest copy = request;
         HttpResponse response = co_await self->transport->send(std::move(copy));
@@ -120,9 +130,17 @@ Task<std::string> read_body(EndpointPtr self, HttpBody* body, std::size_t limit)
 }
 
 /// Converts a status that is not a success: returns the error response in its body, or throws.
-Task<RpcMessage> refused(EndpointPtr self, HttpResponse response, std::int64_t id) {
+Task<RpcMessage> refused(EndpointPtr self, HttpResponse response, std::int64_t id,
+                         std::string used_token) {
     const int status = response.status;
     if (status == 401 || status == 403) {
+        McpChallenge challenge = detail::read_mcp_challenge(status, response.headers);
+        if (has_authorizer(*self) && detail::wants_authorization(challenge)) {
+            challenge.token = std::move(used_token);
+            throw McpUnauthorized(std::move(challenge),
+                                  self->about("refused the request with status " +
+                                              std::to_string(status) + "; it needs a login."));
+        }
         throw Error(ErrorCode::auth,
                     self->about("refused the request with status " + std::to_string(status) +
                                 "; set its token in `headers`."));
@@ -335,6 +353,11 @@ public:
         (void)waited;
     }
 
+    bool can_authorize() const noexcept override { return has_authorizer(*endpoint_); }
+    Task<> authorize(McpChallenge challenge) override {
+        return endpoint_->options.authorizer->authorize(std::move(challenge));
+    }
+
     void use_version(std::string_view version) override { endpoint_->version = version; }
 
     Task<> close() override {
@@ -361,9 +384,10 @@ private:
         const RpcMessage message =
             rpc_request(id, std::move(outgoing.method), std::move(outgoing.params));
         HttpRequest post = self->post(message, std::move(outgoing.headers));
-        HttpResponse response = co_await exchange(self, std::move(post));
+        std::string token;
+        HttpResponse response = co_await exchange(self, std::move(post), &token);
         if (response.status < 200 || response.status > 299) {
-            co_return co_await refused(self, std::move(response), id);
+            co_return co_await refused(self, std::move(response), id, std::move(token));
         }
         if (opens_session) take_session(*self, response);
         // A separate statement per case: see docs/guides/coroutines.md.

@@ -112,6 +112,76 @@ std::string text_of(const JsonObject& result) {
     return std::string(result.at("content").at(0).at("text").as_string());
 }
 
+/// Has the tokens "t0", "t1", ...
+class CountingAuthorizer final : public McpAuthorizer {
+public:
+    Task<std::string> token(std::string) override { co_return "t" + std::to_string(count); }
+    Task<> authorize(McpChallenge challenge) override {
+        challenges.push_back(std::move(challenge));
+        ++count;
+        co_return;
+    }
+
+    int count = 0;
+    std::vector<McpChallenge> challenges;
+};
+
+MemoryResponse refusal(int status, std::string challenge) {
+    return MemoryResponse(status).with_header("WWW-Authenticate", std::move(challenge));
+}
+
+TEST(McpHttp, D143_RefusedRequest_IsSentWithAnotherToken) {
+    WebServer server;
+    server.be_modern();
+    const auto authorizer = std::make_shared<CountingAuthorizer>();
+    server.options.headers = HttpHeaders();
+    server.options.authorizer = authorizer;
+    server.replies["tools/call"] = [](const HttpRequest& request, const Json& id) {
+        const std::string_view token = request.headers.get("authorization");
+        if (token == "Bearer t0") return refusal(401, R"(Bearer resource_metadata="https://h/m")");
+        if (token == "Bearer t1")
+            return refusal(403, R"(Bearer error="insufficient_scope", scope="more")");
+        return WebServer::json(id, hello);
+    };
+    const auto client = server.client();
+    EXPECT_EQ(text_of(server.go(client->call(McpCall("t", JsonObject())))), "hello");
+    ASSERT_EQ(authorizer->challenges.size(), 2U);
+    EXPECT_EQ(authorizer->challenges[0].token, "t0");
+    EXPECT_EQ(authorizer->challenges[0].resource_metadata, "https://h/m");
+    EXPECT_EQ(authorizer->challenges[1].scope, "more");
+}
+
+TEST(McpHttp, D143_RepeatedRefusals_EndTheRequest) {
+    WebServer server;
+    const auto authorizer = std::make_shared<CountingAuthorizer>();
+    server.options.headers = HttpHeaders();
+    server.options.authorizer = authorizer;
+    server.replies["server/discover"] = [](const HttpRequest&, const Json&) {
+        return refusal(401, "Bearer");
+    };
+    const auto client = server.client();
+    EXPECT_THROW((void)server.go(client->connect()), McpUnauthorized);
+    EXPECT_EQ(authorizer->challenges.size(), 1U);
+    // A refusal for another reason is not one of the token.
+    server.replies["server/discover"] = [](const HttpRequest&, const Json&) {
+        return refusal(403, "Bearer");
+    };
+    EXPECT_THROW((void)server.go(client->connect()), Error);
+    EXPECT_EQ(authorizer->challenges.size(), 1U);
+}
+
+TEST(McpHttp, ConfiguredToken_NeedsNoLogin) {
+    WebServer server;
+    const auto authorizer = std::make_shared<CountingAuthorizer>();
+    server.options.authorizer = authorizer;
+    server.replies["server/discover"] = [](const HttpRequest& request, const Json&) {
+        EXPECT_EQ(request.headers.get("authorization"), "Bearer token");
+        return refusal(401, "Bearer");
+    };
+    EXPECT_THROW((void)server.go(server.client()->connect()), Error);
+    EXPECT_TRUE(authorizer->challenges.empty());
+}
+
 TEST(McpHttp, StatelessRequests_HaveTheirHeaders) {
     WebServer server;
     server.be_modern();
