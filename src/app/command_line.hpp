@@ -87,9 +87,9 @@ struct DatabaseArguments {
 
 /// The arguments of `cubepi mcp`.
 struct McpArguments {
-    enum class What : std::uint8_t { list, check, call, serve };
+    enum class What : std::uint8_t { list, check, call, login, logout, serve };
     What what = What::list;
-    std::string server = {};     ///< check, call: its name; empty: all
+    std::string server = {};     ///< its name; check: empty for all
     std::string tool = {};       ///< call: as the server names it
     std::string arguments = {};  ///< call: a JSON object; empty: none
     bool json = false;

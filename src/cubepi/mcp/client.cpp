@@ -25,6 +25,8 @@ constexpr std::size_t max_instruction_bytes = 4096;
 /// Before the stream of notifications is opened again.
 constexpr std::chrono::nanoseconds first_listen_delay = std::chrono::seconds(1);
 constexpr std::chrono::nanoseconds max_listen_delay = std::chrono::minutes(1);
+/// Of a list whose changes the server does not report, although it has stated that it does.
+constexpr std::chrono::nanoseconds max_unnoticed_age = std::chrono::minutes(5);
 
 /// The member of the parameters that `Mcp-Name` repeats; empty for other methods.
 std::string_view name_member(std::string_view method) {
@@ -86,6 +88,21 @@ bool may_have_sessions(const std::exception_ptr& failure) {
         return error.status() >= 400 && error.status() < 500 && error.status() != 407;
     } catch (const TimeoutError& error) {
         return (error.timeout)() == "server/discover";
+    } catch (...) {
+        return false;
+    }
+}
+
+/// Returns true if a server would refuse the same request again.
+bool is_lasting_refusal(const std::exception_ptr& failure) {
+    if (!failure) return false;
+    try {
+        std::rethrow_exception(failure);
+    } catch (const McpError&) {
+        return true;
+    } catch (const McpRefused& error) {
+        return error.status() >= 400 && error.status() < 500 && error.status() != 408 &&
+               error.status() != 429;
     } catch (...) {
         return false;
     }
@@ -181,7 +198,8 @@ struct McpClient::State final : McpTransportListener, std::enable_shared_from_th
     std::uint64_t listed_revision = 0;
     Clock::time_point fresh_until = Clock::time_point::max();
     std::unique_ptr<BackgroundScope> listening;
-    bool is_ended = false;  ///< the client is destroyed
+    bool is_ended = false;        ///< the client is destroyed
+    bool notices_changes = true;  ///< false: the server refuses to report them
 };
 
 namespace {
@@ -324,6 +342,7 @@ void McpClient::State::adopt(const JsonObject& result, std::string version, bool
 void McpClient::State::start_listening(const Executor& executor) {
     const JsonObject* tool_capability = detail::object_member(info.capabilities, "tools");
     const bool changes = tool_capability && detail::flag_member(*tool_capability, "listChanged");
+    notices_changes = true;
     if (!info.is_stateless || !changes || is_ended) return;
     listening = std::make_unique<BackgroundScope>(executor, [](std::exception_ptr) {});
     listening->spawn(listen(shared_from_this()));
@@ -342,6 +361,10 @@ Task<> McpClient::State::listen(std::shared_ptr<State> self) {
         const Outcome<JsonObject> ended = co_await outcome_of(std::move(listening_once));
         if (ended.cancelled()) co_return;
         ++self->tools_revision;
+        if (is_lasting_refusal(ended.failure())) {
+            self->notices_changes = false;
+            co_return;
+        }
         co_await self->runtime->clock->sleep_for(delay);
         delay = std::min(2 * delay, max_listen_delay);
     }
@@ -516,7 +539,8 @@ Task<> McpClient::State::read_tool_pages() {
     const std::uint64_t revision = tools_revision;
     detail::McpToolListReader reader(options.limits);
     std::string cursor;
-    std::chrono::nanoseconds fresh = std::chrono::nanoseconds::max();
+    std::chrono::nanoseconds fresh =
+        notices_changes ? std::chrono::nanoseconds::max() : max_unnoticed_age;
     do {
         JsonObject params;
         if (!cursor.empty()) params["cursor"] = cursor;

@@ -182,6 +182,62 @@ TEST(McpHttp, ConfiguredToken_NeedsNoLogin) {
     EXPECT_TRUE(authorizer->challenges.empty());
 }
 
+/// Makes the server one of 2024-11-05, with a stream of these events after the first one.
+void be_older(WebServer& server, std::string endpoint, const std::vector<std::string>& messages) {
+    server.replies["GET"] = [endpoint, messages](const HttpRequest&, const Json&) {
+        MemoryResponse response = WebServer::events();
+        std::move(response).with_piece("event: endpoint\ndata: " + endpoint + "\n\n");
+        for (const std::string& message : messages)
+            std::move(response).with_delay(std::chrono::seconds(1)).with_event(message);
+        return response;
+    };
+    const auto refuse = [](const HttpRequest& request, const Json&) {
+        return MemoryResponse(request.url == "https://host/messages?s=1" ? 202 : 405);
+    };
+    for (const char* method : {"server/discover", "initialize", "tools/call"})
+        server.replies[method] = refuse;
+}
+
+const std::string older_agreement =
+    WebServer::result_text(Json(2), R"({"protocolVersion":"2024-11-05","capabilities":{}})");
+
+TEST(McpHttp, D145_OlderServer_AnswersInItsStream) {
+    WebServer server;
+    be_older(server, "/messages?s=1",
+             {older_agreement, R"({"jsonrpc":"2.0","id":"p","method":"ping"})",
+              WebServer::result_text(Json(7), hello), WebServer::result_text(Json(3), hello)});
+    const auto client = server.client();
+    EXPECT_EQ(server.go(client->connect()).version, "2024-11-05");
+    EXPECT_EQ(text_of(server.go(client->call(McpCall("t", JsonObject())))), "hello");
+    const HttpRequest& last = server.requests.back();
+    EXPECT_EQ(last.url, "https://host/messages?s=1");
+    EXPECT_EQ(last.headers.get("authorization"), "Bearer token");
+    server.go(client->close());
+    EXPECT_EQ(server.transport->open_exchanges(), 0U);
+}
+
+TEST(McpHttp, D145_ForeignEndpointOfOlderServer_GetsNothing) {
+    WebServer server;
+    for (const char* endpoint : {"https://evil.example/messages", "//evil.example/", "messages"}) {
+        be_older(server, endpoint, {older_agreement});
+        EXPECT_THROW((void)server.go(server.client()->connect()), McpRefused) << endpoint;
+    }
+    for (const HttpRequest& request : server.requests) EXPECT_EQ(request.url, "https://host/mcp");
+}
+
+TEST(McpHttp, D145_EndOfOlderStream_FailsItsRequests) {
+    WebServer server;
+    be_older(server, "/messages?s=1", {older_agreement});
+    const auto client = server.client();
+    (void)server.go(client->connect());
+    try {
+        (void)server.go(client->call(McpCall("t", JsonObject())));
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::disconnected);
+    }
+}
+
 TEST(McpHttp, StatelessRequests_HaveTheirHeaders) {
     WebServer server;
     server.be_modern();

@@ -19,7 +19,7 @@
 #include <cubepi/mcp/auth/login_response.hpp>
 #include <cubepi/mcp/auth/secrets.hpp>
 #include <cubepi/mcp/auth/token_endpoint.hpp>
-#include <cubepi/mcp/http/origin.hpp>
+#include <cubepi/mcp/json_rpc.hpp>
 #include <cubepi/mcp/protocol.hpp>
 #include <cubepi/net/http_client.hpp>
 
@@ -198,7 +198,7 @@ Task<> McpOAuthSession::State::adopt(StatePtr self, McpCredentials issued) {
 
 Task<> McpOAuthSession::State::obtain(StatePtr self, AttemptPtr attempt) {
     const McpChallenge challenge = attempt->challenge;
-    const std::shared_ptr<void> lock = co_await self->store->lock();
+    std::shared_ptr<void> lock = co_await self->store->lock();
     // Another process may have obtained a token meanwhile.
     McpCredentials stored = co_await self->store->load();
     self->credentials = std::move(stored);
@@ -221,6 +221,8 @@ Task<> McpOAuthSession::State::obtain(StatePtr self, AttemptPtr attempt) {
         const bool is_refreshed = co_await refresh(self, found);
         if (is_refreshed) co_return;
     }
+    // A user may take long.
+    lock.reset();
     std::string scope = scope_text(self->wanted_scopes(challenge, found));
     if (self->options.is_service) {
         co_await request_as_service(self, std::move(found), std::move(scope));
@@ -435,8 +437,10 @@ Task<> McpOAuthSession::authorize(McpChallenge challenge) {
 Task<> McpOAuthSession::login() {
     const std::shared_ptr<State> state = state_;
     // A refusal states more than the well-known places: the scopes, for example.
-    HttpRequest request("GET", state->options.url);
-    request.headers.set("accept", "text/event-stream");
+    HttpRequest request("POST", state->options.url);
+    request.headers.set("accept", "application/json, text/event-stream");
+    request.headers.set("content-type", "application/json");
+    request.body = rpc_text(rpc_request(1, "ping", JsonObject()));
     request.timeouts.first_byte = state->options.request_timeout;
     const std::shared_ptr<HttpTransport> transport = transport_of(*state->runtime);
     const HttpResponse response = co_await transport->send(std::move(request));
