@@ -80,7 +80,10 @@ Task<RpcMessage> read_stream(EndpointPtr self, HttpResponse response, std::int64
 void report_missed_changes(const EndpointPtr& self) {
     const std::shared_ptr<McpTransportListener> listener = self->listener.lock();
     if (!listener) return;
-    listener->notified(rpc_notification("notifications/tools/list_changed", JsonObject()));
+    for (const char* what : {"tools", "prompts", "resources"}) {
+        const std::string method = "notifications/" + std::string(what) + "/list_changed";
+        listener->notified(rpc_notification(method, JsonObject()));
+    }
 }
 
 /// Reads the notifications that a server of the era with sessions sends outside of requests. Servers need not have that stream; one

@@ -238,6 +238,60 @@ TEST(McpHttp, D145_EndOfOlderStream_FailsItsRequests) {
     }
 }
 
+TEST(McpHttp, RefusedSubscription_IsNotRepeated) {
+    WebServer server;
+    server.replies["server/discover"] = [](const HttpRequest&, const Json& id) {
+        return WebServer::json(
+            id,
+            R"({"supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}}})");
+    };
+    int lists = 0;
+    server.replies["tools/list"] = [&lists](const HttpRequest&, const Json& id) {
+        ++lists;
+        return WebServer::json(id, R"({"tools":[]})");
+    };
+    int subscriptions = 0;
+    server.replies["subscriptions/listen"] = [&subscriptions](const HttpRequest&, const Json& id) {
+        ++subscriptions;
+        return MemoryResponse(200, R"({"jsonrpc":"2.0","id":)" + json_text(id) +
+                                       R"(,"error":{"code":-32601,"message":"unknown"}})");
+    };
+    const auto client = server.client();
+    (void)server.go(client->tools());
+    server.go(server.clock->sleep_for(std::chrono::minutes(4)));
+    (void)server.go(client->tools());
+    EXPECT_EQ(subscriptions, 1);
+    const int lists_before = lists;
+    // Nothing reports changes, so the list gets old.
+    server.go(server.clock->sleep_for(std::chrono::minutes(6)));
+    (void)server.go(client->tools());
+    EXPECT_EQ(lists, lists_before + 1);
+    EXPECT_EQ(subscriptions, 1);
+}
+
+TEST(McpHttp, EndedSessionStream_IsOpenedAgain) {
+    WebServer server;
+    server.be_legacy();
+    server.replies["tools/list"] = [](const HttpRequest&, const Json& id) {
+        return WebServer::json(id, R"({"tools":[]})");
+    };
+    int streams = 0;
+    server.replies["GET"] = [&streams](const HttpRequest&, const Json&) {
+        ++streams;
+        if (streams == 2) return MemoryResponse(503);
+        if (streams == 4) return WebServer::events().with_stall();
+        return WebServer::events();
+    };
+    const auto client = server.client();
+    (void)server.go(client->tools());
+    const std::uint64_t revision = client->tools_revision();
+    server.go(server.clock->sleep_for(std::chrono::minutes(2)));
+    EXPECT_EQ(streams, 4);
+    EXPECT_NE(client->tools_revision(), revision);
+    server.go(client->close());
+    EXPECT_EQ(server.transport->open_exchanges(), 0U);
+}
+
 TEST(McpHttp, StatelessRequests_HaveTheirHeaders) {
     WebServer server;
     server.be_modern();
