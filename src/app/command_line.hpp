@@ -88,7 +88,7 @@ struct DatabaseArguments {
 
 /// The arguments of `cubepi mcp`.
 struct McpArguments {
-    enum class What : std::uint8_t { list, add, remove, check, call, serve };
+    enum class What : std::uint8_t { list, add, remove, check, call, login, logout, serve };
     What what = What::list;
     std::string server = {};                ///< its name; empty: all (check)
     std::vector<std::string> command = {};  ///< add: a command with its arguments, or a URL

@@ -113,8 +113,9 @@ Your own commands that run around calls of tools and prompts, by event (PreToolU
 of {matcher, hooks: [{command, timeout}]}. Each reads JSON from standard input; exit status 2 blocks.
 .TP
 .B mcp
-MCP servers by name, whose tools the chat and run may use after approval: {command, args, env, cwd} of a program, or {url, headers};
-disabled: true leaves one out. ${NAME} in values of env and headers is a variable of the environment. See mcp.
+MCP servers by name, whose tools the chat and run may use after approval: {command, args, env, cwd} of a program, or {url, headers, oauth};
+disabled: true leaves one out. ${NAME} in values of env, headers and oauth is a variable of the environment. oauth is for servers whose
+login does not register clients: {client_id, client_secret, private_key, issuer, scope, grant, client_metadata, redirect_uri}. See mcp.
 .TP
 .B first_byte_timeout, idle_timeout
 Seconds until an answer begins, and between its parts; 120, or 1800 for a server on this machine.

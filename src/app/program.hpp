@@ -60,7 +60,7 @@ int man_page_command();
 /// database that cannot be used.
 int use_database(const DatabaseArguments& arguments, std::ostream& out, std::ostream& err);
 
-/// Lists, checks, calls or is an MCP server. Returns the exit status. Throws Error for wrong arguments, and for a server that fails a call.
+/// Lists, checks, calls or is an MCP server, or logs in at one. Returns the exit status. Throws Error for wrong arguments.
 int use_mcp(const McpArguments& arguments, std::ostream& out, std::ostream& err);
 
 /// Shows the contents of tapes; never changes them. Returns the exit status.

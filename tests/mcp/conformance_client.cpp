@@ -9,11 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include <cubepi/core/http_transport.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/mcp/client.hpp>
 #include <cubepi/mcp/elicitation.hpp>
 #include <cubepi/mcp/http_transport.hpp>
+#include <cubepi/mcp/oauth_session.hpp>
+#include <cubepi/net/http_client.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace {
@@ -36,6 +39,39 @@ Task<JsonObject> accept_form(std::string method, JsonObject params) {
     result["action"] = "accept";
     result["content"] = detail::elicitation_content(params, answers);
     co_return result;
+}
+
+/// The user of the suite: allows everything at once.
+class SuiteLogin final : public McpLoginUi {
+public:
+    Task<std::string> redirect_uri(std::string preferred) override {
+        co_return preferred.empty() ? "http://127.0.0.1:9/callback" : preferred;
+    }
+    Task<std::string> open(McpLoginPage page) override {
+        HttpRequest request("GET", page.url);
+        const HttpResponse response =
+            co_await transport_of(*Runtime::standard())->send(std::move(request));
+        co_return std::string(response.headers.get("location"));
+    }
+};
+
+std::shared_ptr<McpAuthorizer> session_for(const std::string& url) {
+    McpOAuthOptions options;
+    options.server = "suite";
+    options.url = url;
+    options.client_metadata_url = "https://conformance-test.local/client-metadata.json";
+    options.ui = std::make_shared<SuiteLogin>();
+    const std::string text = variable("MCP_CONFORMANCE_CONTEXT");
+    const Json context = parse_json(text.empty() ? "{}" : text);
+    if (const JsonObject* given = context.if_object()) {
+        options.client.id = detail::text_member(*given, "client_id");
+        options.client.secret = detail::text_member(*given, "client_secret");
+        options.client.private_key = detail::text_member(*given, "private_key_pem");
+        options.issuer = detail::text_member(*given, "issuer");
+    }
+    options.is_service =
+        variable("MCP_CONFORMANCE_SCENARIO").starts_with("auth/client-credentials");
+    return std::make_shared<McpOAuthSession>(options, Runtime::standard());
 }
 
 Task<> call(McpClient* client, std::string name, JsonObject arguments) {
@@ -127,6 +163,7 @@ int main(int argc, char** argv) {
         McpHttpOptions http;
         http.server = "suite";
         http.url = argv[1];
+        http.authorizer = session_for(http.url);
         McpClientOptions options;
         options.server = "suite";
         const std::string version = variable("MCP_CONFORMANCE_PROTOCOL_VERSION");

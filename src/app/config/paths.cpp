@@ -28,6 +28,10 @@ std::filesystem::path sessions_path() {
     return base("XDG_DATA_HOME", ".local/share") / "cubepi" / "sessions.db";
 }
 
+std::filesystem::path mcp_credentials_path(const std::string& server) {
+    return base("XDG_DATA_HOME", ".local/share") / "cubepi" / "mcp" / (server + ".json");
+}
+
 std::filesystem::path history_path() {
     std::filesystem::path path = base("XDG_STATE_HOME", ".local/state") / "cubepi" / "history";
     try {

@@ -12,6 +12,8 @@ namespace cubepi::app {
 std::filesystem::path config_path();
 /// $XDG_DATA_HOME/cubepi/sessions.db
 std::filesystem::path sessions_path();
+/// $XDG_DATA_HOME/cubepi/mcp/SERVER.json: the tokens for an MCP server.
+std::filesystem::path mcp_credentials_path(const std::string& server);
 /// $XDG_STATE_HOME/cubepi/history; creates its directory. Empty if that fails, since a chat works without a history.
 std::filesystem::path history_path();
 

@@ -9,6 +9,7 @@ constexpr const char* mcp_examples = R"(Examples:
   cubepi mcp add git -- uvx mcp-server-git     adds one; for a URL: cubepi mcp add issues https://mcp.example.com/mcp
   cubepi mcp check git                         connects, and lists the tools
   cubepi mcp call git git_log '{"max": 3}'     calls a tool
+  cubepi mcp login issues                      logs in at a server, in a browser on any machine
   cubepi mcp serve                             offers the tools of this directory to an MCP client
 
 The key mcp of the configuration file lists servers:
@@ -52,6 +53,11 @@ void add_mcp_commands(CLI::App& app, CommandLine& line) {
     option(call, "tool", mcp.tool, "The tool, as the server names it", "TOOL")->required();
     option(call, "arguments", mcp.arguments, "A JSON object (default: {})", "JSON");
     call.add_flag("--json", mcp.json, "Print the server's result as JSON");
+    CLI::App& login = add("login", "Log in at a server that wants it (OAuth)", What::login);
+    option(login, "server", mcp.server, "Its name in the configuration file", "SERVER")->required();
+    CLI::App& logout = add("logout", "Forget the tokens of a server on this machine", What::logout);
+    option(logout, "server", mcp.server, "Its name in the configuration file", "SERVER")
+        ->required();
     CLI::App& serve =
         add("serve", "Serve the tools and the agent of this directory on standard input and output",
             What::serve);

@@ -29,6 +29,8 @@
 #include "../program.hpp"
 #include "../terminal/safe_json.hpp"
 #include "../terminal/terminal_stream.hpp"
+#include "credential_file.hpp"
+#include "login_prompt.hpp"
 #include "mcp_agent_tool.hpp"
 #include "mcp_settings.hpp"
 
@@ -193,8 +195,17 @@ Task<JsonObject> call_tool(std::shared_ptr<McpClient> client, McpCall call) {
     co_return result;
 }
 
+/// Reports the failure of a server, which is not one of a model. Rethrows others.
+int report(const McpServerSettings& server, const Error& error, std::ostream& error_output) {
+    const ErrorCode code = error.code();
+    if (code == ErrorCode::invalid_argument || code == ErrorCode::cancelled) throw;
+    TerminalStream(error_output) << for_terminal(server.name) << ": " << for_terminal(error.what())
+                                 << "\n";
+    return exit_failed;
+}
+
 int call(const std::vector<McpServerSettings>& servers, const McpArguments& arguments,
-         std::ostream& data) {
+         std::ostream& data, std::ostream& error_output) {
     McpCall made;
     made.tool = arguments.tool;
     made.timeout = call_limit;
@@ -210,7 +221,12 @@ int call(const std::vector<McpServerSettings>& servers, const McpArguments& argu
     const McpServerSettings& server = named(servers, arguments.server);
     const std::shared_ptr<McpClient> client = client_of(server);
     const std::size_t limit = client->limits().max_result_bytes;
-    const JsonObject result = run(call_tool(client, std::move(made)));
+    JsonObject result;
+    try {
+        result = run(call_tool(client, std::move(made)));
+    } catch (const Error& error) {
+        return report(server, error, error_output);
+    }
     if (arguments.json) {
         data_output(data, safe_json(Json(result)) + "\n");
     } else {
@@ -219,6 +235,38 @@ int call(const std::vector<McpServerSettings>& servers, const McpArguments& argu
     }
     const Json* failed = result.if_contains("isError");
     return failed && failed->is_bool() && failed->get_bool() ? exit_failed : exit_ok;
+}
+
+Task<> log_in(std::shared_ptr<McpOAuthSession> session) { co_await session->login(); }
+
+int login(const McpServerSettings& server, std::ostream& output, std::ostream& error_output) {
+    const std::shared_ptr<McpOAuthSession> session =
+        mcp_session(server, login_prompt(error_output), Runtime::standard());
+    if (!session) {
+        throw Error(ErrorCode::invalid_argument,
+                    "the MCP server '" + server.name +
+                        "' needs no login: it is a program, has a token in headers, or a URL "
+                        "without https");
+    }
+    try {
+        run(log_in(session));
+    } catch (const Error& error) {
+        return report(server, error, error_output);
+    }
+    TerminalStream(output) << "Logged in at " << for_terminal(server.name)
+                           << ". List its tools: cubepi mcp check " << for_terminal(server.name)
+                           << "\n";
+    return exit_ok;
+}
+
+int logout(const McpServerSettings& server, std::ostream& output) {
+    const bool is_removed = remove_credential_file(server.name);
+    TerminalStream(output) << (is_removed ? TerminalView("The tokens of ")
+                                          : TerminalView("There were no tokens of "))
+                           << for_terminal(server.name)
+                           << (is_removed ? TerminalView(" are removed from this machine.\n")
+                                          : TerminalView(" on this machine.\n"));
+    return exit_ok;
 }
 
 Task<> serve_streams(std::shared_ptr<McpServer> server) {
@@ -275,7 +323,8 @@ int use_mcp(const McpArguments& arguments, std::ostream& out, std::ostream& err)
     if (arguments.what == What::add) return add_server(arguments, out);
     if (arguments.what == What::remove) return remove_server(arguments, out);
     const std::vector<McpServerSettings> servers = configured_mcp_servers(config_path());
-    if (servers.empty() && arguments.what != What::call) {
+    const bool needs_one = arguments.what != What::list && arguments.what != What::check;
+    if (servers.empty() && !needs_one) {
         TerminalStream(err) << "No MCP servers are configured; the key mcp of "
                             << for_terminal(config_path().string()) << " lists them.\n";
         return exit_ok;
@@ -283,7 +332,9 @@ int use_mcp(const McpArguments& arguments, std::ostream& out, std::ostream& err)
     switch (arguments.what) {
         case What::list: return list(servers, arguments.json, out);
         case What::check: return check(servers, arguments.server, out, err);
-        case What::call: return call(servers, arguments, out);
+        case What::call: return call(servers, arguments, out, err);
+        case What::login: return login(named(servers, arguments.server), out, err);
+        case What::logout: return logout(named(servers, arguments.server), out);
         case What::add:
         case What::remove:
         case What::serve: break;

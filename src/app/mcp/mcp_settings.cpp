@@ -8,18 +8,23 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/mcp/http_transport.hpp>
 #include <cubepi/mcp/stdio_transport.hpp>
 
 #include "../config/config_file.hpp"
 #include "../config/paths.hpp"
+#include "credential_file.hpp"
 
 namespace cubepi::app {
 
 namespace {
 
-constexpr std::array<std::string_view, 8> server_keys = {"command", "args",    "env",      "cwd",
-                                                         "url",     "headers", "disabled", "type"};
+constexpr std::array<std::string_view, 9> server_keys = {
+    "command", "args", "env", "cwd", "url", "headers", "oauth", "disabled", "type"};
+constexpr std::array<std::string_view, 8> oauth_keys = {
+    "client_id", "client_secret", "private_key",     "issuer",
+    "scope",     "grant",         "client_metadata", "redirect_uri"};
 constexpr std::size_t max_name = 32;
 
 [[noreturn]] void refuse(const std::string& server, const std::string& reason) {
@@ -52,6 +57,26 @@ bool is_name(std::string_view name) {
     });
 }
 
+void check_oauth(const McpServerSettings& server) {
+    const auto& oauth = server.oauth;
+    if (oauth.empty()) return;
+    if (server.url.empty()) refuse(server.name, "oauth is for a server with a url");
+    for (const auto& [key, value] : oauth) {
+        if (std::ranges::find(oauth_keys, key) == oauth_keys.end())
+            refuse(server.name, "unknown key '" + key + "' of oauth");
+    }
+    // The server names its authorization server; the secret must not follow that alone.
+    const bool has_secret = oauth.contains("client_secret") || oauth.contains("private_key");
+    if (has_secret && !(oauth.contains("client_id") && oauth.contains("issuer")))
+        refuse(server.name, "client_secret and private_key need client_id and issuer");
+    const auto grant = oauth.find("grant");
+    if (grant == oauth.end()) return;
+    if (grant->second != "client_credentials" && grant->second != "authorization_code")
+        refuse(server.name, "grant must be authorization_code or client_credentials");
+    if (grant->second == "client_credentials" && !has_secret)
+        refuse(server.name, "client_credentials needs client_secret or private_key");
+}
+
 McpServerSettings server_of(const std::string& name, const Json& value) {
     if (!is_name(name)) {
         refuse(name, "a name consists of at most " + std::to_string(max_name) +
@@ -69,6 +94,7 @@ McpServerSettings server_of(const std::string& name, const Json& value) {
         if (key == "cwd") server.cwd = text_of(name, key, entry.value());
         if (key == "url") server.url = text_of(name, key, entry.value());
         if (key == "env") server.env = texts_of(name, key, entry.value());
+        if (key == "oauth") server.oauth = texts_of(name, key, entry.value());
         if (key == "headers") server.headers = texts_of(name, key, entry.value());
         if (key == "disabled") {
             if (!entry.value().is_bool()) refuse(name, "disabled must be true or false");
@@ -82,6 +108,7 @@ McpServerSettings server_of(const std::string& name, const Json& value) {
     }
     if (server.command.empty() == server.url.empty())
         refuse(name, "it needs either a command or a url");
+    check_oauth(server);
     return server;
 }
 
@@ -134,6 +161,41 @@ std::vector<McpServerSettings> configured_mcp_servers(const std::filesystem::pat
     }
 }
 
+std::shared_ptr<McpOAuthSession> mcp_session(const McpServerSettings& server,
+                                             std::shared_ptr<McpLoginUi> ui,
+                                             std::shared_ptr<const Runtime> runtime) {
+    const bool has_token = std::ranges::any_of(server.headers, [](const auto& header) {
+        return detail::lower_case(header.first) == "authorization";
+    });
+    if (server.url.empty() || has_token) return nullptr;
+    const auto setting = [&](const std::string& key) {
+        const auto found = server.oauth.find(key);
+        return found == server.oauth.end() ? std::string() : expanded(server, found->second);
+    };
+    McpOAuthOptions options;
+    options.server = server.name;
+    options.url = server.url;
+    options.client.id = setting("client_id");
+    options.client.secret = setting("client_secret");
+    options.client.redirect_uri = setting("redirect_uri");
+    if (const std::string file = setting("private_key"); !file.empty())
+        options.client.private_key = read_small_file(expand_home(file));
+    options.issuer = setting("issuer");
+    options.scope = setting("scope");
+    options.client_metadata_url = setting("client_metadata");
+    options.is_service = setting("grant") == "client_credentials";
+    options.store = credential_file(server.name, server.url, runtime);
+    options.ui = std::move(ui);
+    options.login_remedy = "run: cubepi mcp login " + server.name;
+    try {
+        return std::make_shared<McpOAuthSession>(std::move(options), std::move(runtime));
+    } catch (const Error&) {
+        // A server by http in the local network has no login, unless one is configured.
+        if (!server.oauth.empty()) throw;
+        return nullptr;
+    }
+}
+
 std::shared_ptr<McpClient> mcp_client(const McpServerSettings& server,
                                       const EnvironmentPolicy& environment,
                                       std::shared_ptr<const Runtime> runtime) {
@@ -146,6 +208,7 @@ std::shared_ptr<McpClient> mcp_client(const McpServerSettings& server,
         http.url = server.url;
         for (const auto& [name, value] : server.headers)
             http.headers.add(name, expanded(server, value));
+        http.authorizer = mcp_session(server, nullptr, runtime);
         transport = mcp_http_transport(std::move(http), runtime);
     } else {
         McpStdioOptions process;

@@ -9,6 +9,7 @@
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/mcp/client.hpp>
+#include <cubepi/mcp/oauth_session.hpp>
 #include <cubepi/process/environment.hpp>
 
 namespace cubepi::app {
@@ -18,9 +19,10 @@ namespace cubepi::app {
 ///     mcp:
 ///       git: {command: uvx, args: [mcp-server-git], env: {LOG: "1"}, cwd: ~/project}
 ///       issues: {url: "https://mcp.example.com/mcp", headers: {Authorization: "Bearer ${ISSUES_TOKEN}"}}
+///       wiki: {url: "https://wiki.example.com/mcp", oauth: {client_id: cubepi, issuer: "https://login.example.com"}}
 ///       old: {command: old-server, disabled: true}
 ///
-/// `${NAME}` in values of `env` and `headers` is a variable of this process.
+/// `${NAME}` in values of `env`, `headers` and `oauth` is a variable of this process.
 struct McpServerSettings {
     std::string name = {};
     std::string command = {};  ///< empty: a server at `url`
@@ -29,6 +31,9 @@ struct McpServerSettings {
     std::string cwd = {};
     std::string url = {};
     std::map<std::string, std::string> headers = {};
+    /// By name: client_id, client_secret, private_key (a PEM file), issuer, scope, grant ("client_credentials"), client_metadata,
+    /// redirect_uri.
+    std::map<std::string, std::string> oauth = {};
     bool disabled = false;
 
     /// The command or the URL, for display; never a variable or a header.
@@ -39,6 +44,12 @@ struct McpServerSettings {
 std::vector<McpServerSettings> mcp_settings(const Json& value);
 /// Reads them from the configuration file.
 std::vector<McpServerSettings> configured_mcp_servers(const std::filesystem::path& path);
+
+/// Returns the session for logins at the server, whose tokens are in the file of its name. Null if the server is a program, has a
+/// configured token, or a URL by which no login is possible. `ui`: null if no user can log in now. Throws Error(invalid_argument).
+std::shared_ptr<McpOAuthSession> mcp_session(const McpServerSettings& server,
+                                             std::shared_ptr<McpLoginUi> ui,
+                                             std::shared_ptr<const Runtime> runtime);
 
 /// Returns a client of the server. `environment` is the policy of commands, of which the hidden variables are hidden from servers
 /// too. Throws Error(invalid_argument) for a URL that is invalid, or a variable that is not set.

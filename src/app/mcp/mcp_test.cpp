@@ -72,6 +72,13 @@ TEST(McpSettings, Mistakes_AreNamed) {
     EXPECT_THAT(problem_of(R"({"git":{"comand":"x"}})"), HasSubstr("unknown key 'comand'"));
     EXPECT_THAT(problem_of(R"({"git":{"command":"x","args":"y"}})"), HasSubstr("args"));
     EXPECT_THAT(problem_of(R"({"git":{"command":"x","env":{"A":[]}}})"), HasSubstr("env"));
+    EXPECT_THAT(problem_of(R"({"web":{"url":"x","oauth":{"client":"c"}}})"), HasSubstr("'client'"));
+    EXPECT_THAT(problem_of(R"({"web":{"url":"x","oauth":{"client_secret":"c"}}})"),
+                HasSubstr("need client_id and issuer"));
+    EXPECT_THAT(problem_of(R"({"web":{"url":"x","oauth":{"grant":"password"}}})"),
+                HasSubstr("grant must be"));
+    EXPECT_THAT(problem_of(R"({"git":{"command":"x","oauth":{"scope":"s"}}})"),
+                HasSubstr("for a server with a url"));
 }
 
 TEST(McpSettings, MissingVariable_IsNamedWithoutValues) {

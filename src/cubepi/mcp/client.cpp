@@ -4,6 +4,8 @@
 #include <array>
 #include <exception>
 #include <map>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include <cubepi/core/event_signal.hpp>
@@ -24,6 +26,8 @@ constexpr std::size_t max_instruction_bytes = 4096;
 /// Before the stream of notifications is opened again.
 constexpr std::chrono::nanoseconds first_listen_delay = std::chrono::seconds(1);
 constexpr std::chrono::nanoseconds max_listen_delay = std::chrono::minutes(1);
+/// Of a list whose changes the server does not report, although it has stated that it does.
+constexpr std::chrono::nanoseconds max_unnoticed_age = std::chrono::minutes(5);
 
 /// The member of the parameters that `Mcp-Name` repeats; empty for other methods.
 std::string_view name_member(std::string_view method) {
@@ -38,6 +42,18 @@ std::exception_ptr failure_in(const Outcome<>& outcome) {
         return std::current_exception();
     }
     return nullptr;
+}
+
+/// Returns what a server has refused a request for, if another token may help.
+std::optional<McpChallenge> challenge_in(const std::exception_ptr& failure) {
+    if (!failure) return std::nullopt;
+    try {
+        std::rethrow_exception(failure);
+    } catch (const McpUnauthorized& error) {
+        return error.challenge();
+    } catch (...) {
+        return std::nullopt;
+    }
 }
 
 /// Returns the versions that a server offers in its refusal of another one; null if `failure` is not such a refusal.
@@ -73,6 +89,21 @@ bool may_have_sessions(const std::exception_ptr& failure) {
         return error.status() >= 400 && error.status() < 500 && error.status() != 407;
     } catch (const TimeoutError& error) {
         return (error.timeout)() == "server/discover";
+    } catch (...) {
+        return false;
+    }
+}
+
+/// Returns true if a server would refuse the same request again.
+bool is_lasting_refusal(const std::exception_ptr& failure) {
+    if (!failure) return false;
+    try {
+        std::rethrow_exception(failure);
+    } catch (const McpError&) {
+        return true;
+    } catch (const McpRefused& error) {
+        return error.status() >= 400 && error.status() < 500 && error.status() != 408 &&
+               error.status() != 429;
     } catch (...) {
         return false;
     }
@@ -128,6 +159,7 @@ struct McpClient::State final : McpTransportListener, std::enable_shared_from_th
 
     // Requests.
     Task<JsonObject> send(std::string method, JsonObject params, RequestExtras extras);
+    Task<JsonObject> send_once(std::string method, JsonObject params, RequestExtras extras);
     Task<JsonObject> send_within(std::chrono::nanoseconds limit, std::string method,
                                  JsonObject params, RequestExtras extras);
     template <class T>
@@ -206,6 +238,8 @@ struct McpClient::State final : McpTransportListener, std::enable_shared_from_th
     Cached<McpPromptList> prompts;
     Cached<McpResourceList> resources;
     std::unique_ptr<BackgroundScope> listening;
+    bool is_ended = false;        ///< the client is destroyed
+    bool notices_changes = true;  ///< false: the server refuses to report them
 };
 
 namespace {
@@ -251,10 +285,18 @@ Task<> McpClient::State::ensure_connected() {
     const ConnectingMark mark(is_connecting, connecting_ended);
     is_agreed = false;
     listening.reset();
-    Task<> agreeing = with_timeout(*runtime->clock, options.connect_timeout, agree(), "connect");
-    const Outcome<> agreed = co_await outcome_of(std::move(agreeing));
-    if (!agreed.ok()) transport->abandon();
-    agreed.rethrow();
+    std::set<int> refusals;
+    for (;;) {
+        Task<> agreeing =
+            with_timeout(*runtime->clock, options.connect_timeout, agree(), "connect");
+        const Outcome<> agreed = co_await outcome_of(std::move(agreeing));
+        if (agreed.ok()) break;
+        transport->abandon();
+        const std::optional<McpChallenge> challenge = challenge_in(agreed.failure());
+        if (!challenge || !refusals.insert(challenge->status).second) agreed.rethrow();
+        // A user may take longer than a server, so this is outside of the time limits.
+        co_await transport->authorize(*challenge);
+    }
     is_agreed = true;
     lists_may_have_changed();
     transport->succeeded();
@@ -294,7 +336,7 @@ Task<> McpClient::State::agree() {
 Task<> McpClient::State::discover() {
     transport->use_version(mcp_stateless_version);
     info.is_stateless = true;
-    Task<JsonObject> asking = send("server/discover", JsonObject(), RequestExtras());
+    Task<JsonObject> asking = send_once("server/discover", JsonObject(), RequestExtras());
     const JsonObject result = co_await with_timeout(*runtime->clock, options.probe_timeout,
                                                     std::move(asking), "server/discover");
     if (lists_version(result, mcp_stateless_version))
@@ -309,7 +351,7 @@ Task<> McpClient::State::initialize() {
         options.version ? *options.version : std::string(mcp_session_version);
     params["capabilities"] = capabilities(true);
     params["clientInfo"] = to_json(options.implementation);
-    const JsonObject result = co_await send("initialize", std::move(params), RequestExtras());
+    const JsonObject result = co_await send_once("initialize", std::move(params), RequestExtras());
     const std::string version = detail::text_member(result, "protocolVersion");
     const bool is_wanted = !options.version || version == *options.version;
     if (!is_session_mcp_version(version) || !is_wanted) {
@@ -339,7 +381,8 @@ void McpClient::State::adopt(const JsonObject& result, std::string version, bool
 /// The era without sessions has no notifications outside of a request, so one request waits for them.
 void McpClient::State::start_listening(const Executor& executor) {
     const bool changes = announces("tools") || announces("prompts") || announces("resources");
-    if (!info.is_stateless || !changes) return;
+    notices_changes = true;
+    if (!info.is_stateless || !changes || is_ended) return;
     listening = std::make_unique<BackgroundScope>(executor, [](std::exception_ptr) {});
     listening->spawn(listen(shared_from_this()));
 }
@@ -355,10 +398,14 @@ Task<> McpClient::State::listen(std::shared_ptr<State> self) {
         JsonObject params;
         params["notifications"] = std::move(wanted);
         Task<JsonObject> listening_once =
-            self->send("subscriptions/listen", std::move(params), RequestExtras());
+            self->send_once("subscriptions/listen", std::move(params), RequestExtras());
         const Outcome<JsonObject> ended = co_await outcome_of(std::move(listening_once));
         if (ended.cancelled()) co_return;
         self->lists_may_have_changed();
+        if (is_lasting_refusal(ended.failure())) {
+            self->notices_changes = false;
+            co_return;
+        }
         co_await self->runtime->clock->sleep_for(delay);
         delay = std::min(2 * delay, max_listen_delay);
     }
@@ -366,8 +413,24 @@ Task<> McpClient::State::listen(std::shared_ptr<State> self) {
 
 // Requests.
 
+/// Sends the request again with another token if it was refused, once for each kind of refusal.
 Task<JsonObject> McpClient::State::send(std::string method, JsonObject params,
                                         RequestExtras extras) {
+    if (!transport->can_authorize())
+        co_return co_await send_once(std::move(method), std::move(params), std::move(extras));
+    std::set<int> refusals;
+    for (;;) {
+        Task<JsonObject> sending = send_once(method, params, extras);
+        Outcome<JsonObject> sent = co_await outcome_of(std::move(sending));
+        const std::optional<McpChallenge> challenge = challenge_in(sent.failure());
+        if (!challenge || !refusals.insert(challenge->status).second)
+            co_return std::move(sent).value();
+        co_await transport->authorize(*challenge);
+    }
+}
+
+Task<JsonObject> McpClient::State::send_once(std::string method, JsonObject params,
+                                             RequestExtras extras) {
     const std::int64_t id = ++last_id;
     JsonObject meta;
     if (const JsonObject* given = detail::object_member(params, "_meta")) meta = *given;
@@ -547,7 +610,8 @@ Task<std::shared_ptr<const McpToolList>> McpClient::State::list_tools() {
 
 Task<std::chrono::nanoseconds> McpClient::State::read_pages(std::string method, AddPage add) {
     std::string cursor;
-    std::chrono::nanoseconds fresh = std::chrono::nanoseconds::max();
+    std::chrono::nanoseconds fresh =
+        notices_changes ? std::chrono::nanoseconds::max() : max_unnoticed_age;
     do {
         JsonObject params;
         if (!cursor.empty()) params["cursor"] = cursor;
@@ -665,6 +729,7 @@ McpClient::McpClient(McpClientOptions options, std::unique_ptr<McpTransport> tra
           std::make_shared<State>(std::move(options), std::move(transport), std::move(runtime))) {}
 
 McpClient::~McpClient() {
+    state_->is_ended = true;
     state_->listening.reset();
     state_->transport->abandon();
 }

@@ -7,205 +7,31 @@
 #include <vector>
 
 #include <cubepi/core/event_signal.hpp>
-#include <cubepi/core/log.hpp>
 #include <cubepi/core/outcome.hpp>
-#include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/core/timeout.hpp>
+#include <cubepi/mcp/http/endpoint.hpp>
+#include <cubepi/mcp/http/older_stream.hpp>
 #include <cubepi/mcp/http/origin.hpp>
-#include <cubepi/net/http_client.hpp>
-#include <cubepi/net/sse_decoder.hpp>
 
 namespace cubepi {
 
 namespace {
 
-constexpr int max_redirects = 3;
-constexpr std::size_t max_refusal_bytes = 64 * 1024;
 /// For the requests that end something.
 constexpr auto goodbye_limit = std::chrono::seconds(2);
-/// A server that asks for less would be asked again without a pause.
-constexpr std::chrono::nanoseconds min_retry_delay = std::chrono::milliseconds(100);
 /// How long a connection waits for the stream of notifications.
 constexpr auto stream_wait = std::chrono::seconds(1);
 constexpr std::string_view session_header = "Mcp-Session-Id";
-constexpr std::string_view version_header = "MCP-Protocol-Version";
 
-/// An exchange that a coroutine of a stream may read across retries.
-struct StreamPlace {
-    std::string last_event_id;
-    std::chrono::nanoseconds retry_delay;
-    std::size_t bytes = 0;
-    bool has_progressed = false;
-};
-
-/// The state that the coroutines of a transport share, so that it outlives the transport until they end.
-struct Endpoint : std::enable_shared_from_this<Endpoint> {
-    Endpoint(McpHttpOptions settings, std::shared_ptr<const Runtime> its_runtime)
-        : options(std::move(settings)),
-          runtime(std::move(its_runtime)),
-          transport(transport_of(*runtime)) {}
-
-    HttpRequest prepared(std::string method) const;
-    HttpRequest post(const RpcMessage& message, HttpHeaders headers) const;
-    std::string about(std::string_view text) const {
-        return "The MCP server " + options.server + " " + std::string(text);
-    }
-
-    const McpHttpOptions options;
-    const std::shared_ptr<const Runtime> runtime;
-    const std::shared_ptr<HttpTransport> transport;
-    std::weak_ptr<McpTransportListener> listener;
-    std::string version;
-    std::string session_id;
-    bool is_open = false;
-    std::unique_ptr<BackgroundScope> background;
-};
-
-using EndpointPtr = std::shared_ptr<Endpoint>;
-
-HttpRequest Endpoint::prepared(std::string method) const {
-    HttpRequest request(std::move(method), options.url);
-    request.headers = options.headers;
-    if (!version.empty()) request.headers.set(std::string(version_header), version);
-    if (!session_id.empty()) request.headers.set(std::string(session_header), session_id);
-    request.timeouts.connect = options.connect_timeout;
-    // The client limits its requests itself; a call may take long.
-    request.timeouts.first_byte = std::chrono::nanoseconds::zero();
-    return request;
-}
-
-HttpRequest Endpoint::post(const RpcMessage& message, HttpHeaders headers) const {
-    HttpRequest request = prepared("POST");
-    for (const HttpHeader& header : headers) request.headers.set(header.name, header.value);
-    request.headers.set("accept", "application/json, text/event-stream");
-    request.headers.set("content-type", "application/json");
-    request.body = rpc_text(message);
-    return request;
-}
-
-bool is_redirect(int status) {
-    return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
-}
-
-/// Sends a request and follows redirects that keep method and origin.
-Task<HttpResponse> exchange(EndpointPtr self, HttpRequest request) {
-    for (int redirects = 0;; ++redirects) {
-        HttpRequest copy = request;
-        HttpResponse response = co_await self->transport->send(std::move(copy));
-        if (!is_redirect(response.status)) co_return response;
-        const std::string location(response.headers.get("location"));
-        const std::optional<std::string> target = detail::same_origin_url(request.url, location);
-        const bool keeps_method = response.status == 307 || response.status == 308;
-        if (!target || !keeps_method || redirects == max_redirects) {
-            throw Error(ErrorCode::protocol,
-                        self->about("redirects to " + detail::shown_mcp_text(location) +
-                                    ", which is not followed; configure this URL if it is the "
-                                    "intended server."));
-        }
-        request.url = *target;
-    }
-}
-
-/// Reads a body up to a limit. Throws Error(too_large).
-Task<std::string> read_body(EndpointPtr self, HttpBody* body, std::size_t limit) {
-    std::string text;
-    while (co_await body->read(text)) {
-        if (text.size() > limit) {
-            throw Error(ErrorCode::too_large, self->about("sent a response of more than " +
-                                                          std::to_string(limit) + " bytes."));
-        }
-    }
-    co_return text;
-}
-
-/// Converts a status that is not a success: returns the error response in its body, or throws.
-Task<RpcMessage> refused(EndpointPtr self, HttpResponse response, std::int64_t id) {
-    const int status = response.status;
-    if (status == 401 || status == 403) {
-        throw Error(ErrorCode::auth,
-                    self->about("refused the request with status " + std::to_string(status) +
-                                "; set its token in `headers`."));
-    }
-    Task<std::string> reading = read_body(self, response.body.get(), max_refusal_bytes);
-    Outcome<std::string> body = co_await outcome_of(std::move(reading));
-    std::optional<RpcMessage> error;
-    if (body.ok()) {
-        try {
-            RpcMessage message = read_rpc_message(std::string_view(body.value()));
-            if (message.kind == RpcMessage::Kind::error) error = std::move(message);
-        } catch (const Error&) {
-            error.reset();
-        }
-    }
-    if (status == 404 && !self->session_id.empty())
-        throw McpSessionExpired(self->about("has ended the session."));
-    if (!error) {
-        throw McpRefused(
-            status, self->about("refused the request with status " + std::to_string(status) + "."));
-    }
-    error->id = id;
-    co_return std::move(*error);
-}
-
-/// Answers a request of the server with a request of its own, whose response has no content.
-Task<> answer(EndpointPtr self, RpcMessage request) {
-    const std::shared_ptr<McpTransportListener> listener = self->listener.lock();
-    if (!listener) co_return;
-    Json id = request.id;
-    Task<RpcMessage> asking = listener->asked(std::move(request));
-    Outcome<RpcMessage> response = co_await outcome_of(std::move(asking));
-    RpcMessage message = response.ok()
-                             ? std::move(response).value()
-                             : rpc_error(std::move(id), mcp_error::internal, "The client failed.");
-    HttpRequest post = self->post(message, HttpHeaders());
-    Task<HttpResponse> sending = exchange(self, std::move(post));
-    (void)co_await std::move(sending);
-}
-
-/// Reads a stream of events. Returns the response to `id`, or nothing at the end of the stream.
-Task<std::optional<RpcMessage>> read_events(EndpointPtr self, HttpBody* body, std::int64_t id,
-                                            StreamPlace* place) {
-    const McpLimits& limits = self->options.limits;
-    SseDecoder decoder(SseLimits{limits.max_message_bytes, limits.max_message_bytes});
-    std::string bytes;
-    while (co_await body->read(bytes)) {
-        place->bytes += bytes.size();
-        if (place->bytes > limits.max_unrequested_bytes) {
-            throw Error(ErrorCode::too_large, self->about("has sent too much without a response."));
-        }
-        decoder.feed(bytes);
-        bytes.clear();
-        SseEvent event;
-        while (decoder.next(event)) {
-            if (!event.id.empty() && is_http_field_value(event.id)) place->last_event_id = event.id;
-            if (event.retry) {
-                place->retry_delay = std::clamp<std::chrono::nanoseconds>(
-                    *event.retry, min_retry_delay,
-                    std::max(self->options.max_retry_delay, min_retry_delay));
-            }
-            place->has_progressed = true;
-            if (event.data.empty() || event.event != "message") continue;
-            std::vector<RpcMessage> messages = read_rpc_messages(event.data, limits.max_batch);
-            for (RpcMessage& message : messages) {
-                const bool is_response = message.kind == RpcMessage::Kind::result ||
-                                         message.kind == RpcMessage::Kind::error;
-                if (is_response && message.id == Json(id)) co_return std::move(message);
-                if (message.kind == RpcMessage::Kind::request) {
-                    co_await answer(self, std::move(message));
-                } else if (message.kind == RpcMessage::Kind::notification) {
-                    if (const auto listener = self->listener.lock()) listener->notified(message);
-                }
-            }
-        }
-    }
-    co_return std::nullopt;
-}
-
-bool is_event_stream(const HttpResponse& response) {
-    return detail::lower_case(response.headers.get("content-type"))
-        .starts_with("text/event-stream");
-}
+using EndpointPtr = detail::McpEndpointPtr;
+using StreamPlace = detail::McpStreamPlace;
+using detail::exchange;
+using detail::is_event_stream;
+using detail::post_notification;
+using detail::read_body;
+using detail::read_events;
+using detail::refused;
 
 /// Continues a stream at the last event (the era with sessions). Returns nothing if that stream has ended too. Sets `opened` when
 /// the server has answered.
@@ -250,32 +76,47 @@ Task<RpcMessage> read_stream(EndpointPtr self, HttpResponse response, std::int64
     }
 }
 
-/// Reads the notifications that a server of the era with sessions sends outside of requests. Servers need not have that stream.
+/// Reports what a server may have sent while there was no stream for it.
+void report_missed_changes(const EndpointPtr& self) {
+    const std::shared_ptr<McpTransportListener> listener = self->listener.lock();
+    if (!listener) return;
+    for (const char* what : {"tools", "prompts", "resources"}) {
+        const std::string method = "notifications/" + std::string(what) + "/list_changed";
+        listener->notified(rpc_notification(method, JsonObject()));
+    }
+}
+
+/// Reads the notifications that a server of the era with sessions sends outside of requests. Servers need not have that stream; one
+/// that has ended is opened again, with growing delays.
 Task<> listen(EndpointPtr self, std::shared_ptr<AsyncEvent> opened) {
     StreamPlace place;
     place.retry_delay = std::chrono::nanoseconds::zero();
-    for (int failures = 0; failures <= self->options.max_retries;) {
+    std::chrono::nanoseconds delay = self->options.retry_delay;
+    for (bool was_open = false;;) {
         place.has_progressed = false;
         place.bytes = 0;
         Task<std::optional<RpcMessage>> reading = resume_events(self, 0, &place, opened.get());
         const Outcome<std::optional<RpcMessage>> read = co_await outcome_of(std::move(reading));
         opened->set();
+        if (read.cancelled()) read.rethrow();
+        bool is_refused = false;
         try {
             read.rethrow();
-        } catch (const McpRefused&) {
-            co_return;
-        } catch (const Error& error) {
-            if (error.code() != ErrorCode::disconnected) throw;
+        } catch (const McpRefused& error) {
+            is_refused = error.status() < 500;
+        } catch (const Error&) {
+            // The connection was lost, or what came was not a stream of messages.
+            is_refused = false;
         }
-        failures = place.has_progressed ? 0 : failures + 1;
-        place.retry_delay = std::max(place.retry_delay, self->options.retry_delay);
+        if (is_refused && !was_open) co_return;
+        if (is_refused || place.last_event_id.empty()) report_missed_changes(self);
+        if (is_refused) co_return;
+        was_open = true;
+        delay = place.has_progressed ? self->options.retry_delay
+                                     : std::min(2 * delay, std::max(self->options.max_retry_delay,
+                                                                    self->options.retry_delay));
+        place.retry_delay = std::max(place.retry_delay, delay);
     }
-}
-
-Task<> post_notification(EndpointPtr self, RpcMessage notification) {
-    HttpRequest request = self->post(notification, HttpHeaders());
-    Task<HttpResponse> sending = exchange(self, std::move(request));
-    (void)co_await std::move(sending);
 }
 
 /// `self` lives until the time limit has ended.
@@ -296,7 +137,8 @@ void withdraw(const EndpointPtr& self, std::int64_t id) {
 class HttpMcpTransport final : public McpTransport {
 public:
     HttpMcpTransport(McpHttpOptions options, std::shared_ptr<const Runtime> runtime)
-        : endpoint_(std::make_shared<Endpoint>(std::move(options), std::move(runtime))) {}
+        : endpoint_(std::make_shared<detail::McpEndpoint>(std::move(options), std::move(runtime))) {
+    }
     ~HttpMcpTransport() override { abandon(); }
 
     Task<> open(std::weak_ptr<McpTransportListener> listener) override {
@@ -305,6 +147,7 @@ public:
         endpoint_->listener = std::move(listener);
         endpoint_->version.clear();
         endpoint_->session_id.clear();
+        endpoint_->older.reset();
         endpoint_->background =
             std::make_unique<BackgroundScope>(executor, [](std::exception_ptr) {});
         endpoint_->is_open = true;
@@ -326,13 +169,18 @@ public:
         const EndpointPtr self = endpoint_;
         const bool is_ready = method == "notifications/initialized";
         co_await post_notification(self, rpc_notification(std::move(method), std::move(params)));
-        if (!is_ready || !self->background) co_return;
+        if (!is_ready || !self->background || self->older) co_return;
         // Servers drop what they send before the stream is open. Some answer only when they have something to send.
         const auto opened = std::make_shared<AsyncEvent>();
         self->background->spawn(listen(self, opened));
         Task<> limited = with_timeout(*self->runtime->clock, stream_wait, opened->wait(), "stream");
         const Outcome<> waited = co_await outcome_of(std::move(limited));
         (void)waited;
+    }
+
+    bool can_authorize() const noexcept override { return detail::has_authorizer(*endpoint_); }
+    Task<> authorize(McpChallenge challenge) override {
+        return endpoint_->options.authorizer->authorize(std::move(challenge));
     }
 
     void use_version(std::string_view version) override { endpoint_->version = version; }
@@ -352,6 +200,7 @@ public:
     void abandon() noexcept override {
         endpoint_->is_open = false;
         endpoint_->background.reset();
+        endpoint_->older.reset();
     }
 
 private:
@@ -360,10 +209,24 @@ private:
         const std::int64_t id = outgoing.id;
         const RpcMessage message =
             rpc_request(id, std::move(outgoing.method), std::move(outgoing.params));
+        if (self->older) {
+            const std::shared_ptr<detail::McpOlderStream> older = self->older;
+            co_return co_await older->request(message, id);
+        }
         HttpRequest post = self->post(message, std::move(outgoing.headers));
-        HttpResponse response = co_await exchange(self, std::move(post));
+        std::string token;
+        HttpResponse response = co_await exchange(self, std::move(post), &token);
         if (response.status < 200 || response.status > 299) {
-            co_return co_await refused(self, std::move(response), id);
+            Task<RpcMessage> refusing = refused(self, std::move(response), id, std::move(token));
+            Outcome<RpcMessage> refusal = co_await outcome_of(std::move(refusing));
+            // Servers of 2024-11-05 do not accept requests at the URL of their stream.
+            if (!opens_session || !may_be_older(refusal.failure()))
+                co_return std::move(refusal).value();
+            std::shared_ptr<detail::McpOlderStream> opened =
+                co_await detail::open_older_stream(self);
+            if (!opened) co_return std::move(refusal).value();
+            self->older = opened;
+            co_return co_await opened->request(message, id);
         }
         if (opens_session) take_session(*self, response);
         // A separate statement per case: see docs/guides/coroutines.md.
@@ -372,7 +235,18 @@ private:
         co_return co_await read_reply(self, std::move(response), id);
     }
 
-    static void take_session(Endpoint& endpoint, const HttpResponse& response) {
+    static bool may_be_older(const std::exception_ptr& failure) {
+        if (!failure) return false;
+        try {
+            std::rethrow_exception(failure);
+        } catch (const McpRefused& error) {
+            return error.status() == 400 || error.status() == 404 || error.status() == 405;
+        } catch (...) {
+            return false;
+        }
+    }
+
+    static void take_session(detail::McpEndpoint& endpoint, const HttpResponse& response) {
         const std::string_view id = response.headers.get(session_header);
         if (is_http_field_value(id)) endpoint.session_id = id;
     }

@@ -6,6 +6,7 @@
 
 #include <cubepi/core/http_transport.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/mcp/authorizer.hpp>
 #include <cubepi/mcp/protocol.hpp>
 #include <cubepi/mcp/transport.hpp>
 
@@ -16,6 +17,8 @@ struct McpHttpOptions {
     std::string server = {};   ///< its name in errors and in the log
     std::string url = {};      ///< http or https, with the path of the endpoint
     HttpHeaders headers = {};  ///< sent with each request: a token. Never sent to another origin
+    /// The source of tokens, unless `headers` has an Authorization. Null: none.
+    std::shared_ptr<McpAuthorizer> authorizer = {};
     std::chrono::nanoseconds connect_timeout = std::chrono::seconds(10);
     /// The delay before a stream that has ended early is continued, unless the server states one.
     std::chrono::nanoseconds retry_delay = std::chrono::seconds(1);

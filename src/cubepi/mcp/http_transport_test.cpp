@@ -112,6 +112,186 @@ std::string text_of(const JsonObject& result) {
     return std::string(result.at("content").at(0).at("text").as_string());
 }
 
+/// Has the tokens "t0", "t1", ...
+class CountingAuthorizer final : public McpAuthorizer {
+public:
+    Task<std::string> token(std::string) override { co_return "t" + std::to_string(count); }
+    Task<> authorize(McpChallenge challenge) override {
+        challenges.push_back(std::move(challenge));
+        ++count;
+        co_return;
+    }
+
+    int count = 0;
+    std::vector<McpChallenge> challenges;
+};
+
+MemoryResponse refusal(int status, std::string challenge) {
+    return MemoryResponse(status).with_header("WWW-Authenticate", std::move(challenge));
+}
+
+TEST(McpHttp, D143_RefusedRequest_IsSentWithAnotherToken) {
+    WebServer server;
+    server.be_modern();
+    const auto authorizer = std::make_shared<CountingAuthorizer>();
+    server.options.headers = HttpHeaders();
+    server.options.authorizer = authorizer;
+    server.replies["tools/call"] = [](const HttpRequest& request, const Json& id) {
+        const std::string_view token = request.headers.get("authorization");
+        if (token == "Bearer t0") return refusal(401, R"(Bearer resource_metadata="https://h/m")");
+        if (token == "Bearer t1")
+            return refusal(403, R"(Bearer error="insufficient_scope", scope="more")");
+        return WebServer::json(id, hello);
+    };
+    const auto client = server.client();
+    EXPECT_EQ(text_of(server.go(client->call(McpCall("t", JsonObject())))), "hello");
+    ASSERT_EQ(authorizer->challenges.size(), 2U);
+    EXPECT_EQ(authorizer->challenges[0].token, "t0");
+    EXPECT_EQ(authorizer->challenges[0].resource_metadata, "https://h/m");
+    EXPECT_EQ(authorizer->challenges[1].scope, "more");
+}
+
+TEST(McpHttp, D143_RepeatedRefusals_EndTheRequest) {
+    WebServer server;
+    const auto authorizer = std::make_shared<CountingAuthorizer>();
+    server.options.headers = HttpHeaders();
+    server.options.authorizer = authorizer;
+    server.replies["server/discover"] = [](const HttpRequest&, const Json&) {
+        return refusal(401, "Bearer");
+    };
+    const auto client = server.client();
+    EXPECT_THROW((void)server.go(client->connect()), McpUnauthorized);
+    EXPECT_EQ(authorizer->challenges.size(), 1U);
+    // A refusal for another reason is not one of the token.
+    server.replies["server/discover"] = [](const HttpRequest&, const Json&) {
+        return refusal(403, "Bearer");
+    };
+    EXPECT_THROW((void)server.go(client->connect()), Error);
+    EXPECT_EQ(authorizer->challenges.size(), 1U);
+}
+
+TEST(McpHttp, ConfiguredToken_NeedsNoLogin) {
+    WebServer server;
+    const auto authorizer = std::make_shared<CountingAuthorizer>();
+    server.options.authorizer = authorizer;
+    server.replies["server/discover"] = [](const HttpRequest& request, const Json&) {
+        EXPECT_EQ(request.headers.get("authorization"), "Bearer token");
+        return refusal(401, "Bearer");
+    };
+    EXPECT_THROW((void)server.go(server.client()->connect()), Error);
+    EXPECT_TRUE(authorizer->challenges.empty());
+}
+
+/// Makes the server one of 2024-11-05, with a stream of these events after the first one.
+void be_older(WebServer& server, std::string endpoint, const std::vector<std::string>& messages) {
+    server.replies["GET"] = [endpoint, messages](const HttpRequest&, const Json&) {
+        MemoryResponse response = WebServer::events();
+        std::move(response).with_piece("event: endpoint\ndata: " + endpoint + "\n\n");
+        for (const std::string& message : messages)
+            std::move(response).with_delay(std::chrono::seconds(1)).with_event(message);
+        return response;
+    };
+    const auto refuse = [](const HttpRequest& request, const Json&) {
+        return MemoryResponse(request.url == "https://host/messages?s=1" ? 202 : 405);
+    };
+    for (const char* method : {"server/discover", "initialize", "tools/call"})
+        server.replies[method] = refuse;
+}
+
+const std::string older_agreement =
+    WebServer::result_text(Json(2), R"({"protocolVersion":"2024-11-05","capabilities":{}})");
+
+TEST(McpHttp, D145_OlderServer_AnswersInItsStream) {
+    WebServer server;
+    be_older(server, "/messages?s=1",
+             {older_agreement, R"({"jsonrpc":"2.0","id":"p","method":"ping"})",
+              WebServer::result_text(Json(7), hello), WebServer::result_text(Json(3), hello)});
+    const auto client = server.client();
+    EXPECT_EQ(server.go(client->connect()).version, "2024-11-05");
+    EXPECT_EQ(text_of(server.go(client->call(McpCall("t", JsonObject())))), "hello");
+    const HttpRequest& last = server.requests.back();
+    EXPECT_EQ(last.url, "https://host/messages?s=1");
+    EXPECT_EQ(last.headers.get("authorization"), "Bearer token");
+    server.go(client->close());
+    EXPECT_EQ(server.transport->open_exchanges(), 0U);
+}
+
+TEST(McpHttp, D145_ForeignEndpointOfOlderServer_GetsNothing) {
+    WebServer server;
+    for (const char* endpoint : {"https://evil.example/messages", "//evil.example/", "messages"}) {
+        be_older(server, endpoint, {older_agreement});
+        EXPECT_THROW((void)server.go(server.client()->connect()), McpRefused) << endpoint;
+    }
+    for (const HttpRequest& request : server.requests) EXPECT_EQ(request.url, "https://host/mcp");
+}
+
+TEST(McpHttp, D145_EndOfOlderStream_FailsItsRequests) {
+    WebServer server;
+    be_older(server, "/messages?s=1", {older_agreement});
+    const auto client = server.client();
+    (void)server.go(client->connect());
+    try {
+        (void)server.go(client->call(McpCall("t", JsonObject())));
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::disconnected);
+    }
+}
+
+TEST(McpHttp, RefusedSubscription_IsNotRepeated) {
+    WebServer server;
+    server.replies["server/discover"] = [](const HttpRequest&, const Json& id) {
+        return WebServer::json(
+            id,
+            R"({"supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}}})");
+    };
+    int lists = 0;
+    server.replies["tools/list"] = [&lists](const HttpRequest&, const Json& id) {
+        ++lists;
+        return WebServer::json(id, R"({"tools":[]})");
+    };
+    int subscriptions = 0;
+    server.replies["subscriptions/listen"] = [&subscriptions](const HttpRequest&, const Json& id) {
+        ++subscriptions;
+        return MemoryResponse(200, R"({"jsonrpc":"2.0","id":)" + json_text(id) +
+                                       R"(,"error":{"code":-32601,"message":"unknown"}})");
+    };
+    const auto client = server.client();
+    (void)server.go(client->tools());
+    server.go(server.clock->sleep_for(std::chrono::minutes(4)));
+    (void)server.go(client->tools());
+    EXPECT_EQ(subscriptions, 1);
+    const int lists_before = lists;
+    // Nothing reports changes, so the list gets old.
+    server.go(server.clock->sleep_for(std::chrono::minutes(6)));
+    (void)server.go(client->tools());
+    EXPECT_EQ(lists, lists_before + 1);
+    EXPECT_EQ(subscriptions, 1);
+}
+
+TEST(McpHttp, EndedSessionStream_IsOpenedAgain) {
+    WebServer server;
+    server.be_legacy();
+    server.replies["tools/list"] = [](const HttpRequest&, const Json& id) {
+        return WebServer::json(id, R"({"tools":[]})");
+    };
+    int streams = 0;
+    server.replies["GET"] = [&streams](const HttpRequest&, const Json&) {
+        ++streams;
+        if (streams == 2) return MemoryResponse(503);
+        if (streams == 4) return WebServer::events().with_stall();
+        return WebServer::events();
+    };
+    const auto client = server.client();
+    (void)server.go(client->tools());
+    const std::uint64_t revision = client->tools_revision();
+    server.go(server.clock->sleep_for(std::chrono::minutes(2)));
+    EXPECT_EQ(streams, 4);
+    EXPECT_NE(client->tools_revision(), revision);
+    server.go(client->close());
+    EXPECT_EQ(server.transport->open_exchanges(), 0U);
+}
+
 TEST(McpHttp, StatelessRequests_HaveTheirHeaders) {
     WebServer server;
     server.be_modern();

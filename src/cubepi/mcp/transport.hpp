@@ -5,10 +5,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/http_transport.hpp>
 #include <cubepi/core/task.hpp>
+#include <cubepi/mcp/authorizer.hpp>
 #include <cubepi/mcp/json_rpc.hpp>
 
 namespace cubepi {
@@ -69,9 +71,16 @@ public:
 
     /// Sends a request and waits for its response: a message of the kind `result` or `error`. Several may be in progress. A
     /// request that is cancelled is withdrawn at the server. Throws Error: disconnected, too_large, protocol and those of
-    /// HttpTransport; McpSessionExpired; McpRefused.
+    /// HttpTransport; McpSessionExpired; McpRefused; McpUnauthorized, after which authorize() may help.
     virtual Task<RpcMessage> request(McpOutgoing outgoing) = 0;
     virtual Task<> notify(std::string method, JsonObject params) = 0;
+
+    /// Returns true if the transport has a source of tokens.
+    virtual bool can_authorize() const noexcept { return false; }
+    /// Obtains another token for requests (McpAuthorizer). Only for transports that can.
+    virtual Task<> authorize(McpChallenge challenge) {
+        throw McpUnauthorized(std::move(challenge), "The server has refused the request.");
+    }
 
     /// Sets the version that the following requests state outside of their bodies. Empty: none.
     virtual void use_version(std::string_view version) = 0;

@@ -10,13 +10,9 @@
 #include <cubepi/agent/tool.hpp>
 #include <cubepi/core/http_transport.hpp>
 #include <cubepi/net/name_resolver.hpp>
+#include <cubepi/net/public_address.hpp>
 
 namespace cubepi {
-
-/// True for a publicly routable IPv4 or IPv6 address (text): not loopback, link-local, private, carrier-grade NAT, multicast,
-/// reserved or documentation, nor an IPv6 address that embeds such an IPv4 address (mapped, NAT64, 6to4, Teredo). False for a
-/// text that is not an address. Follows the IANA special-purpose address registries (RFC 6890).
-bool is_public_address(std::string_view address);
 
 struct FetchOptions {
     /// The transport of the requests; null: the Runtime's.

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <cubepi/core/task.hpp>
+#include <cubepi/mcp/auth/guarded_http.hpp>
+
+namespace cubepi::detail {
+
+/// An authorization server as its metadata describes it (RFC 8414, OpenID Connect Discovery).
+struct OAuthServer {
+    std::string issuer = {};  ///< exactly as the server spells it
+    std::string authorization_endpoint = {};
+    std::string token_endpoint = {};
+    std::string registration_endpoint = {};  ///< empty: clients cannot register themselves
+    std::vector<std::string> scopes = {};
+    std::vector<std::string> auth_methods =
+        {};  ///< of clients at the token endpoint; empty: not stated
+    bool supports_pkce = false;
+    bool states_issuer = false;          ///< in its redirects (RFC 9207)
+    bool reads_client_metadata = false;  ///< accepts a URL as the id of a client
+};
+
+/// The facts that a login needs.
+struct OAuthDiscovery {
+    /// The identifier of the MCP server, as its metadata spells it; empty if it has none.
+    std::string resource = {};
+    std::vector<std::string> scopes = {};  ///< of the MCP server
+    OAuthServer server = {};
+};
+
+/// Finds the authorization server of the MCP server: by its metadata (RFC 9728) at `resource_metadata`, or at a well-known place
+/// if that is empty; for servers of 2025-03-26, which have none, at the server itself. Of several ones, `preferred_issuer` if
+/// it is one of them, else the first one. Throws Error: protocol for metadata that contradicts itself or the server, auth if
+/// there is no authorization server, permission_denied, and those of HttpTransport.
+Task<OAuthDiscovery> discover_oauth(std::shared_ptr<const GuardedHttp> http,
+                                    std::string resource_metadata, std::string preferred_issuer);
+
+}  // namespace cubepi::detail

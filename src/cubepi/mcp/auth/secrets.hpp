@@ -1,0 +1,24 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+namespace cubepi::detail {
+
+/// Encodes bytes as base64url without padding (RFC 4648, 5).
+std::string base64_url(std::string_view bytes);
+
+/// Returns 32 random bytes as base64url: a secret (43 characters). Throws Error(unsupported) if the system has no random bytes.
+std::string random_secret();
+
+/// Returns the challenge for a verifier of PKCE by the method S256 (RFC 7636).
+std::string pkce_challenge(std::string_view verifier);
+
+/// Returns a signed assertion of a client's identity (RFC 7523, 2.2). The algorithm follows from the key: ES256, ES384, RS256,
+/// EdDSA. Throws Error(invalid_argument) for a key that cannot be used; the error does not contain it.
+std::string client_assertion(const std::string& client_id, const std::string& audience,
+                             const std::string& private_key_pem,
+                             std::chrono::system_clock::time_point now);
+
+}  // namespace cubepi::detail

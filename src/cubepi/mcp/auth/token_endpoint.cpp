@@ -1,0 +1,161 @@
+#include <cubepi/mcp/auth/token_endpoint.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include <cubepi/core/support/base64.hpp>
+#include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/lower_case.hpp>
+#include <cubepi/core/support/percent_decoded.hpp>
+#include <cubepi/mcp/auth/secrets.hpp>
+#include <cubepi/mcp/protocol.hpp>
+#include <cubepi/schema/json_text.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+using Http = std::shared_ptr<const GuardedHttp>;
+
+constexpr std::size_t max_token_bytes = 16 * 1024;
+constexpr std::string_view basic = "client_secret_basic";
+constexpr std::string_view post = "client_secret_post";
+constexpr std::string_view signed_assertion = "private_key_jwt";
+constexpr std::string_view no_method = "none";
+
+bool supports(const OAuthServer& server, std::string_view method) {
+    // Without a statement a server supports this one (RFC 8414, 2).
+    if (server.auth_methods.empty()) return method == basic;
+    return std::ranges::find(server.auth_methods, method) != server.auth_methods.end();
+}
+
+std::string_view method_of(const OAuthServer& server, const McpOAuthClient& client) {
+    if (!client.private_key.empty()) return signed_assertion;
+    if (client.secret.empty()) return no_method;
+    for (const std::string_view method : {basic, post}) {
+        if (client.auth_method == method) return method;
+    }
+    if (supports(server, basic) || !supports(server, post)) return basic;
+    return post;
+}
+
+/// A token is a part of a header; it must not contain what separates headers or parts of them.
+bool is_usable_token(std::string_view token) {
+    return !token.empty() && token.size() <= max_token_bytes &&
+           std::ranges::all_of(token, [](char c) { return c > ' ' && c < 0x7F; });
+}
+
+/// Throws what a server has answered in place of tokens or a registration.
+[[noreturn]] void refuse(const OAuthServer& server, const GuardedHttp::Reply& reply,
+                         std::string_view what) {
+    std::string error;
+    std::string text = "The authorization server " + server.issuer + " refused " +
+                       std::string(what) + " with status " + std::to_string(reply.status);
+    if (reply.json) {
+        error = text_member(*reply.json, "error");
+        if (!error.empty()) text += ": " + shown_mcp_text(error, 64);
+        const std::string_view reason = string_member(*reply.json, "error_description");
+        if (!reason.empty()) text += " (" + shown_mcp_text(reason) + ")";
+    }
+    if (reply.status >= 500) throw Error(ErrorCode::unavailable, text + ".");
+    throw OAuthRefused(std::move(error), text + ".");
+}
+
+}  // namespace
+
+std::string encoded_form(const OAuthForm& form) {
+    std::string text;
+    for (const auto& [name, value] : form) {
+        if (!text.empty()) text += '&';
+        text += percent_encoded(name) + "=" + percent_encoded(value);
+    }
+    return text;
+}
+
+Task<McpCredentials> request_tokens(std::shared_ptr<const GuardedHttp> http, OAuthServer server,
+                                    McpOAuthClient client, OAuthForm grant,
+                                    std::string wanted_scope, McpCredentials credentials) {
+    HttpRequest request("POST", server.token_endpoint);
+    const std::string_view method = method_of(server, client);
+    if (method == basic) {
+        const std::string pair = percent_encoded(client.id) + ":" + percent_encoded(client.secret);
+        request.headers.set("Authorization", "Basic " + base64(pair));
+    } else {
+        grant.emplace_back("client_id", client.id);
+    }
+    if (method == post) grant.emplace_back("client_secret", client.secret);
+    if (method == signed_assertion) {
+        grant.emplace_back("client_assertion_type",
+                           "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
+        grant.emplace_back("client_assertion",
+                           client_assertion(client.id, server.issuer, client.private_key,
+                                            http->runtime().clock->wall()));
+    }
+    request.headers.set("content-type", "application/x-www-form-urlencoded");
+    request.body = encoded_form(grant);
+    const GuardedHttp::Reply reply = co_await GuardedHttp::send(http, std::move(request));
+    if (reply.status != 200 || !reply.json) refuse(server, reply, "to issue a token");
+    const JsonObject& json = *reply.json;
+    const std::string_view token = string_member(json, "access_token");
+    if (!is_usable_token(token) || lower_case(string_member(json, "token_type")) != "bearer") {
+        throw Error(ErrorCode::protocol, "The authorization server " + server.issuer +
+                                             " issued something else than a bearer token.");
+    }
+    credentials.issuer = server.issuer;
+    credentials.access_token = token;
+    // Without a new one, the refresh token that was used stays valid.
+    const std::string_view refresh = string_member(json, "refresh_token");
+    if (is_usable_token(refresh)) credentials.refresh_token = refresh;
+    const std::string_view scope = string_member(json, "scope");
+    credentials.scope = scope.empty() || scope.size() > max_token_bytes ? std::move(wanted_scope)
+                                                                        : std::string(scope);
+    credentials.expires_at = 0;
+    if (const auto seconds = integer_member(json, "expires_in")) {
+        const std::int64_t now = std::chrono::duration_cast<std::chrono::seconds>(
+                                     http->runtime().clock->wall().time_since_epoch())
+                                     .count();
+        credentials.expires_at = now + std::clamp<std::int64_t>(*seconds, 0, 10LL * 366 * 86'400);
+    }
+    co_return credentials;
+}
+
+Task<McpOAuthClient> register_client(std::shared_ptr<const GuardedHttp> http, OAuthServer server,
+                                     std::string client_name, std::string redirect_uri) {
+    // A program on the user's machine cannot hide a secret, so none is asked for if the server allows that.
+    std::string_view method = no_method;
+    if (!server.auth_methods.empty() && !supports(server, no_method))
+        method = supports(server, basic) ? basic : post;
+    JsonObject body;
+    body["client_name"] = std::move(client_name);
+    body["redirect_uris"] = JsonArray{Json(redirect_uri)};
+    body["grant_types"] = JsonArray{Json("authorization_code"), Json("refresh_token")};
+    body["response_types"] = JsonArray{Json("code")};
+    body["token_endpoint_auth_method"] = method;
+    body["application_type"] = "native";
+    HttpRequest request("POST", server.registration_endpoint);
+    request.headers.set("content-type", "application/json");
+    request.body = json_text(body);
+    const GuardedHttp::Reply reply = co_await GuardedHttp::send(http, std::move(request));
+    const bool is_registered = reply.status == 200 || reply.status == 201;
+    if (!is_registered || !reply.json) refuse(server, reply, "to register this client");
+    McpOAuthClient client;
+    client.id = text_member(*reply.json, "client_id");
+    client.secret = text_member(*reply.json, "client_secret");
+    client.auth_method = text_member(*reply.json, "token_endpoint_auth_method");
+    if (client.auth_method.empty()) client.auth_method = method;
+    client.secret_expires_at = integer_member(*reply.json, "client_secret_expires_at").value_or(0);
+    client.redirect_uri = std::move(redirect_uri);
+    if (client.auth_method == no_method) client.secret.clear();
+    if (client.id.empty() || client.id.size() > max_token_bytes ||
+        client.secret.size() > max_token_bytes) {
+        throw Error(ErrorCode::protocol, "The authorization server " + server.issuer +
+                                             " registered this client without a usable id.");
+    }
+    co_return client;
+}
+
+}  // namespace cubepi::detail

@@ -1,0 +1,186 @@
+#include <cubepi/mcp/http/endpoint.hpp>
+
+#include <algorithm>
+#include <vector>
+
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/lower_case.hpp>
+#include <cubepi/mcp/http/older_stream.hpp>
+#include <cubepi/mcp/http/origin.hpp>
+#include <cubepi/net/sse_decoder.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+constexpr int max_redirects = 3;
+constexpr std::size_t max_refusal_bytes = 64 * 1024;
+/// A server that asks for less would be asked again without a pause.
+constexpr std::chrono::nanoseconds min_retry_delay = std::chrono::milliseconds(100);
+constexpr std::string_view session_header = "Mcp-Session-Id";
+constexpr std::string_view version_header = "MCP-Protocol-Version";
+
+bool is_redirect(int status) {
+    return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
+}
+
+}  // namespace
+
+HttpRequest McpEndpoint::prepared(std::string method) const {
+    HttpRequest request(std::move(method), options.url);
+    request.headers = options.headers;
+    if (!version.empty()) request.headers.set(std::string(version_header), version);
+    if (!session_id.empty()) request.headers.set(std::string(session_header), session_id);
+    request.timeouts.connect = options.connect_timeout;
+    // The client limits its requests itself; a call may take long.
+    request.timeouts.first_byte = std::chrono::nanoseconds::zero();
+    return request;
+}
+
+HttpRequest McpEndpoint::post(const RpcMessage& message, HttpHeaders headers) const {
+    HttpRequest request = prepared("POST");
+    if (older) request.url = older->post_url();
+    for (const HttpHeader& header : headers) request.headers.set(header.name, header.value);
+    request.headers.set("accept", "application/json, text/event-stream");
+    request.headers.set("content-type", "application/json");
+    request.body = rpc_text(message);
+    return request;
+}
+
+bool has_authorizer(const McpEndpoint& self) {
+    return self.options.authorizer && !self.options.headers.find("authorization");
+}
+
+Task<HttpResponse> exchange(McpEndpointPtr self, HttpRequest request, std::string* used_token) {
+    if (has_authorizer(*self)) {
+        const std::string token = co_await self->options.authorizer->token(request.url);
+        if (!token.empty()) request.headers.set("Authorization", "Bearer " + token);
+        if (used_token) *used_token = token;
+    }
+    for (int redirects = 0;; ++redirects) {
+        HttpRequest copy = request;
+        HttpResponse response = co_await self->transport->send(std::move(copy));
+        if (!is_redirect(response.status)) co_return response;
+        const std::string location(response.headers.get("location"));
+        const std::optional<std::string> target = same_origin_url(request.url, location);
+        const bool keeps_method = response.status == 307 || response.status == 308;
+        if (!target || !keeps_method || redirects == max_redirects) {
+            throw Error(ErrorCode::protocol,
+                        self->about("redirects to " + shown_mcp_text(location) +
+                                    ", which is not followed; configure this URL if it is the "
+                                    "intended server."));
+        }
+        request.url = *target;
+    }
+}
+
+Task<std::string> read_body(McpEndpointPtr self, HttpBody* body, std::size_t limit) {
+    std::string text;
+    while (co_await body->read(text)) {
+        if (text.size() > limit) {
+            throw Error(ErrorCode::too_large, self->about("sent a response of more than " +
+                                                          std::to_string(limit) + " bytes."));
+        }
+    }
+    co_return text;
+}
+
+Task<RpcMessage> refused(McpEndpointPtr self, HttpResponse response, std::int64_t id,
+                         std::string used_token) {
+    const int status = response.status;
+    if (status == 401 || status == 403) {
+        McpChallenge challenge = read_mcp_challenge(status, response.headers);
+        if (has_authorizer(*self) && wants_authorization(challenge)) {
+            challenge.token = std::move(used_token);
+            throw McpUnauthorized(std::move(challenge),
+                                  self->about("refused the request with status " +
+                                              std::to_string(status) + "; it needs a login."));
+        }
+        throw Error(ErrorCode::auth,
+                    self->about("refused the request with status " + std::to_string(status) +
+                                "; set its token in `headers`."));
+    }
+    Task<std::string> reading = read_body(self, response.body.get(), max_refusal_bytes);
+    Outcome<std::string> body = co_await outcome_of(std::move(reading));
+    std::optional<RpcMessage> error;
+    if (body.ok()) {
+        try {
+            RpcMessage message = read_rpc_message(std::string_view(body.value()));
+            if (message.kind == RpcMessage::Kind::error) error = std::move(message);
+        } catch (const Error&) {
+            error.reset();
+        }
+    }
+    if (status == 404 && !self->session_id.empty())
+        throw McpSessionExpired(self->about("has ended the session."));
+    if (!error) {
+        throw McpRefused(
+            status, self->about("refused the request with status " + std::to_string(status) + "."));
+    }
+    error->id = id;
+    co_return std::move(*error);
+}
+
+Task<> answer(McpEndpointPtr self, RpcMessage request) {
+    const std::shared_ptr<McpTransportListener> listener = self->listener.lock();
+    if (!listener) co_return;
+    Json id = request.id;
+    Task<RpcMessage> asking = listener->asked(std::move(request));
+    Outcome<RpcMessage> response = co_await outcome_of(std::move(asking));
+    RpcMessage message = response.ok()
+                             ? std::move(response).value()
+                             : rpc_error(std::move(id), mcp_error::internal, "The client failed.");
+    HttpRequest post = self->post(message, HttpHeaders());
+    Task<HttpResponse> sending = exchange(self, std::move(post));
+    (void)co_await std::move(sending);
+}
+
+Task<std::optional<RpcMessage>> read_events(McpEndpointPtr self, HttpBody* body, std::int64_t id,
+                                            McpStreamPlace* place) {
+    const McpLimits& limits = self->options.limits;
+    SseDecoder decoder(SseLimits{limits.max_message_bytes, limits.max_message_bytes});
+    std::string bytes;
+    while (co_await body->read(bytes)) {
+        place->bytes += bytes.size();
+        if (place->bytes > limits.max_unrequested_bytes) {
+            throw Error(ErrorCode::too_large, self->about("has sent too much without a response."));
+        }
+        decoder.feed(bytes);
+        bytes.clear();
+        SseEvent event;
+        while (decoder.next(event)) {
+            if (!event.id.empty() && is_http_field_value(event.id)) place->last_event_id = event.id;
+            if (event.retry) {
+                place->retry_delay = std::clamp<std::chrono::nanoseconds>(
+                    *event.retry, min_retry_delay,
+                    std::max(self->options.max_retry_delay, min_retry_delay));
+            }
+            place->has_progressed = true;
+            if (event.data.empty() || event.event != "message") continue;
+            std::vector<RpcMessage> messages = read_rpc_messages(event.data, limits.max_batch);
+            for (RpcMessage& message : messages) {
+                const bool is_response = message.kind == RpcMessage::Kind::result ||
+                                         message.kind == RpcMessage::Kind::error;
+                if (is_response && message.id == Json(id)) co_return std::move(message);
+                if (message.kind == RpcMessage::Kind::request) {
+                    co_await answer(self, std::move(message));
+                } else if (message.kind == RpcMessage::Kind::notification) {
+                    if (const auto listener = self->listener.lock()) listener->notified(message);
+                }
+            }
+        }
+    }
+    co_return std::nullopt;
+}
+
+bool is_event_stream(const HttpResponse& response) {
+    return lower_case(response.headers.get("content-type")).starts_with("text/event-stream");
+}
+
+Task<> post_notification(McpEndpointPtr self, RpcMessage notification) {
+    HttpRequest request = self->post(notification, HttpHeaders());
+    Task<HttpResponse> sending = exchange(self, std::move(request));
+    (void)co_await std::move(sending);
+}
+
+}  // namespace cubepi::detail

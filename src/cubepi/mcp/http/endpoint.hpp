@@ -1,0 +1,86 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <cubepi/core/http_transport.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/mcp/http_transport.hpp>
+#include <cubepi/mcp/json_rpc.hpp>
+#include <cubepi/mcp/transport.hpp>
+#include <cubepi/net/http_client.hpp>
+
+// The exchanges of a client with the endpoint of an MCP server.
+
+namespace cubepi::detail {
+
+class McpOlderStream;
+
+/// An exchange that a coroutine of a stream may read across retries.
+struct McpStreamPlace {
+    std::string last_event_id;
+    std::chrono::nanoseconds retry_delay;
+    std::size_t bytes = 0;
+    bool has_progressed = false;
+};
+
+/// The state that the coroutines of a transport share, so that it outlives the transport until they end.
+struct McpEndpoint {
+    McpEndpoint(McpHttpOptions settings, std::shared_ptr<const Runtime> its_runtime)
+        : options(std::move(settings)),
+          runtime(std::move(its_runtime)),
+          transport(transport_of(*runtime)) {}
+
+    HttpRequest prepared(std::string method) const;
+    HttpRequest post(const RpcMessage& message, HttpHeaders headers) const;
+    std::string about(std::string_view text) const {
+        return "The MCP server " + options.server + " " + std::string(text);
+    }
+
+    const McpHttpOptions options;
+    const std::shared_ptr<const Runtime> runtime;
+    const std::shared_ptr<HttpTransport> transport;
+    std::weak_ptr<McpTransportListener> listener;
+    std::string version;
+    std::string session_id;
+    /// The server of 2024-11-05 behind the URL, once it has turned out to be one.
+    std::shared_ptr<McpOlderStream> older;
+    bool is_open = false;
+    std::unique_ptr<BackgroundScope> background;
+};
+
+using McpEndpointPtr = std::shared_ptr<McpEndpoint>;
+
+/// Returns true if there is a source of tokens, and no configured one.
+bool has_authorizer(const McpEndpoint& endpoint);
+
+bool is_event_stream(const HttpResponse& response);
+
+/// Sends a request with a token and follows redirects that keep method and origin. Sets `used_token`, unless it is null.
+Task<HttpResponse> exchange(McpEndpointPtr self, HttpRequest request,
+                            std::string* used_token = nullptr);
+
+/// Reads a body up to a limit. Throws Error(too_large).
+Task<std::string> read_body(McpEndpointPtr self, HttpBody* body, std::size_t limit);
+
+/// Converts a status that is not a success: returns the error response in its body, or throws.
+Task<RpcMessage> refused(McpEndpointPtr self, HttpResponse response, std::int64_t id,
+                         std::string used_token);
+
+/// Answers a request of the server with a request of its own, whose response has no content.
+Task<> answer(McpEndpointPtr self, RpcMessage request);
+
+/// Reads a stream of events. Returns the response to `id`, or nothing at the end of the stream.
+Task<std::optional<RpcMessage>> read_events(McpEndpointPtr self, HttpBody* body, std::int64_t id,
+                                            McpStreamPlace* place);
+
+Task<> post_notification(McpEndpointPtr self, RpcMessage notification);
+
+}  // namespace cubepi::detail
