@@ -82,6 +82,8 @@ void add_conversation_flags(CLI::App& command, ConversationFlags& flags) {
                      "Resume the last session of this directory");
     command.add_flag("-y,--yes", flags.yes,
                      "Let tools write, run commands and use the network without asking");
+    command.add_flag("--trust", flags.trust,
+                     "Load instructions, skills and settings of this directory, for this run");
     command.add_flag("--no-tools", flags.no_tools, "Give the model no tools");
     option(command, "--system", flags.system_prompt, "Replace the system prompt", "TEXT");
     option(command, "--max-turns", flags.max_turns, "Maximum number of model calls per prompt",
@@ -93,6 +95,13 @@ void add_conversation_flags(CLI::App& command, ConversationFlags& flags) {
 
 void add_directory_option(CLI::App& command, std::string& directory) {
     option(command, "-C,--directory", directory, "Work in this directory", value_type::directory);
+}
+
+void add_more_directories_option(CLI::App& command, ConversationFlags& flags) {
+    option(command, "--add-dir", flags.more_directories,
+           "The file tools may also read and write in this directory (repeatable)",
+           value_type::directory)
+        ->allow_extra_args(false);
 }
 
 constexpr const char* run_examples = R"(Examples:
@@ -164,6 +173,7 @@ void add_talking_commands(CLI::App& app, CommandLine& line) {
     CLI::App* run = app.add_subcommand("run", "Answer one prompt and exit");
     add_conversation_flags(*run, line.conversation);
     add_directory_option(*run, line.conversation.directory);
+    add_more_directories_option(*run, line.conversation);
     add_log_flags(*run, line.log);
     add_db_option(*run, line.database);
     add_run_forms(*run, line.run);
@@ -181,6 +191,7 @@ void add_talking_commands(CLI::App& app, CommandLine& line) {
         "chat", "Chat with an agent that has tools for the files of this directory");
     add_conversation_flags(*chat, line.conversation);
     add_directory_option(*chat, line.conversation.directory);
+    add_more_directories_option(*chat, line.conversation);
     add_log_flags(*chat, line.log);
     add_db_option(*chat, line.database);
     chat->add_flag("--no-save", line.conversation.no_save,
@@ -458,6 +469,8 @@ void add_commands(CLI::App& app, CommandLine& line, const std::vector<bub::CliCo
     add_inbox_commands(app, line);
     add_record_commands(app, line);
     add_mcp_commands(app, line);
+    add_trust_commands(app, line);
+    add_permission_commands(app, line);
     add_gateway_commands(app, line);
     add_help_commands(app, line);
     add_internal_commands(app, line);

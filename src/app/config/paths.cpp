@@ -38,6 +38,10 @@ std::filesystem::path history_path() {
     return path;
 }
 
+std::filesystem::path trust_directory() {
+    return base("XDG_STATE_HOME", ".local/state") / "cubepi" / "trust";
+}
+
 std::filesystem::path gateway_root() {
     return base("XDG_DATA_HOME", ".local/share") / "cubepi" / "gateway";
 }

@@ -15,6 +15,7 @@
 #include "../command_line.hpp"
 #include "../config/config_file.hpp"
 #include "../config/model_choice.hpp"
+#include "../project/project.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "question_host.hpp"
 #include "telemetry.hpp"
@@ -59,6 +60,8 @@ struct SessionPlan {
     /// Returns the warnings about work in the background since the last call; null: there is no such work.
     std::function<std::vector<std::string>()> take_warnings = {};
     bub::LoadedFiles files = {};                  ///< of the project; the notes list them
+    bool trusts_project = false;                  ///< its instructions and skills are loaded
+    ProjectSettings project = {};                 ///< of its trusted files
     std::shared_ptr<TurnPrompter> prompter = {};  ///< as in SessionParts
     EnvironmentPolicy environment = {};           ///< of commands
     std::vector<bub::CommandHook> hooks = {};     ///< of the user
@@ -107,6 +110,7 @@ std::string tape_of(const SessionPlan& plan);
 struct SessionParts {
     std::shared_ptr<TurnPrompter> prompter = {};  ///< null: no user can be asked
     Style style = {};
+    bool asks_for_trust = false;  ///< in the files of the directory; else they are not trusted
 };
 
 /// Returns the line that names the command which resumes the session; empty if the session is temporary or has no prompt yet.

@@ -35,7 +35,9 @@
 #include "../config/model_sources.hpp"
 #include "../config/paths.hpp"
 #include "../config/tape_place.hpp"
+#include "../conversation/tool_approval.hpp"
 #include "../program.hpp"
+#include "../project/project.hpp"
 #include "gateway_findings.hpp"
 #include "gateway_sessions.hpp"
 
@@ -58,10 +60,11 @@ struct ParsedRule {
     std::vector<ApprovalRule> allow;
 };
 
-bub::SenderRules rules_for(const std::vector<ParsedRule>& all, const std::string& workspace,
+/// Returns the rules for the sender of a message, under the restrictions of the user's configuration.
+bub::SenderRules rules_for(const std::vector<ParsedRule>& all, const ToolRules& restrictions,
                            const bub::Envelope& message) {
     bub::SenderRules rules;
-    rules.allow = ToolRules(workspace);
+    rules.allow = restrictions;
     const std::string user = bub::sender_of(message);
     for (const ParsedRule& one : all) {
         if (!one.rule.matches(message.channel.value_or(""), message.chat_id.value_or(""), user))
@@ -333,7 +336,7 @@ void GatewayInstance::close_routes() {
     listening_.clear();
 }
 
-bub::TurnQuestions sender_policy(const GatewaySettings& settings) {
+bub::TurnQuestions sender_policy(const GatewaySettings& settings, const ConfigFile& config) {
     auto parsed = std::make_shared<std::vector<ParsedRule>>();
     for (const SenderRule& rule : settings.rules) {
         ParsedRule one;
@@ -346,8 +349,10 @@ bub::TurnQuestions sender_policy(const GatewaySettings& settings) {
     // Rules that name a directory do not match in workspaces of sessions.
     const std::string workspace =
         settings.shared_workspace ? settings.root.string() : std::string();
-    questions.rules = [parsed, workspace](const bub::Envelope& message) {
-        return rules_for(*parsed, workspace, message);
+    ToolRules restrictions(workspace);
+    add_restrictions(restrictions, config);
+    questions.rules = [parsed, restrictions](const bub::Envelope& message) {
+        return rules_for(*parsed, restrictions, message);
     };
     questions.may_answer = [approvers = settings.approvers](const bub::Envelope& message,
                                                             const HitlRequest& request) {
@@ -516,7 +521,11 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
     for (std::string& name : secret_variables(settings_))
         options.environment.hidden.push_back(std::move(name));
     options.command_hooks = config_.hooks;
-    options.questions = sender_policy(settings_);
+    options.trusts = [trust =
+                          TrustSettings{config_.trust}](const std::filesystem::path& workspace) {
+        return is_trusted(workspace, trust);
+    };
+    options.questions = sender_policy(settings_, config_);
     options.failure_text = failure_text();
     options.files = settings_.files;
     set_compaction(options, sources_, model_);
