@@ -224,7 +224,7 @@ TEST_F(Trust, D155_Command_ListsAndWithdraws) {
 }
 
 /// The model can change none of these files without an answer, so that it cannot trust itself.
-TEST_F(Trust, D155_ModelCannotWriteWhatIsTrusted) {
+TEST_F(Trust, D155_WriteOfTrustedFile_NeedsAnAnswer) {
     for (const char* path : {".mcp.json", ".cubepi/config.yaml", ".cubepi/prompts/fix.md"}) {
         ModelServer model({chat_answer("", {to_write(path)}), chat_answer("All done.")});
         const std::string before = read_file(home.work() / path);

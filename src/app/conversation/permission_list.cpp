@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <iostream>
 #include <system_error>
 #include <utility>
 
@@ -115,7 +114,7 @@ int list_permissions(bool as_json) {
         listed.push_back(JsonObject{
             {"effect", to_string(one.effect)}, {"rule", one.rule.text()}, {"source", one.source}});
     }
-    data_output(std::cout, safe_json(Json(std::move(listed))) + "\n");
+    data_output(safe_json(Json(std::move(listed))) + "\n");
     return exit_ok;
 }
 

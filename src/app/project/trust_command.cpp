@@ -1,6 +1,4 @@
 #include <filesystem>
-#include <iostream>
-#include <ostream>
 #include <system_error>
 
 #include <cubepi/core/error.hpp>
@@ -55,7 +53,7 @@ int list(const ConfigFile& config, bool as_json) {
         add(expand_home(path).string(), config_path().string(), 0);
     for (const TrustRecord& record : trust_records())
         add(record.directory.string(), "you", record.files.size());
-    if (as_json) data_output(std::cout, safe_json(Json(std::move(listed))) + "\n");
+    if (as_json) data_output(safe_json(Json(std::move(listed))) + "\n");
     return exit_ok;
 }
 
