@@ -163,8 +163,9 @@ Task<int> plain_chat(CommandLine line) {
     auto lines = std::make_shared<LinePrompter>(
         executor, terminal ? history_path() : std::filesystem::path());
     const std::shared_ptr<Prompter> prompter = terminal ? lines : nullptr;
-    Task<SessionPlan> planning =
-        plan_session(line.conversation, session_parts(renderer, prompter, executor));
+    SessionParts session = session_parts(renderer, prompter, executor);
+    session.asks_for_trust = true;
+    Task<SessionPlan> planning = plan_session(line.conversation, std::move(session));
     SessionPlan plan = co_await until_signal(std::move(planning));
     plan.shell.background_note = background_note;
     Conversation::Parts parts;
@@ -290,6 +291,7 @@ Task<int> live_chat(CommandLine line) {
     auto console = std::make_shared<Console>(executor, clock, history_path());
     LiveRenderer renderer(console, clock, executor);
     SessionParts parts = session_parts(renderer, console, executor);
+    parts.asks_for_trust = true;
     std::optional<SessionPlan> plan =
         co_await plan_unless_interrupted(line.conversation, std::move(parts), console);
     if (!plan) {

@@ -22,6 +22,7 @@
 
 #include "config/config_file.hpp"
 #include "config/paths.hpp"
+#include "conversation/permission_list.hpp"
 #include "conversation/tool_approval.hpp"
 #include "mcp/mcp_hub.hpp"
 #include "shell_quoting.hpp"
@@ -64,12 +65,10 @@ constexpr std::array<ChatCommand, 24> commands{{
     {"mode", "[NAME]", "ask, accept-edits, plan or all: what tools may do (Shift-Tab)",
      ChatAction::mode},
     {"hooks", "", "list your commands that run around calls and prompts", std::nullopt},
-    {"diff", "[last]", "show what has changed; last: since the last prompt",
-     ChatAction::diff},
+    {"diff", "[last]", "show what has changed; last: since the last prompt", ChatAction::diff},
     {"undo", "", "take back the changes of files of the last prompt", ChatAction::undo},
     {"redo", "", "make the changes again that /undo has taken back", ChatAction::redo},
-    {"rewind", "[N]", "return to an earlier prompt, with its files (Esc Esc)",
-     ChatAction::rewind},
+    {"rewind", "[N]", "return to an earlier prompt, with its files (Esc Esc)", ChatAction::rewind},
     {"fork", "[NAME]", "continue in a new session; this one stays as it is", ChatAction::fork},
     {"stop", "", "stop the answer (Esc, Ctrl-C)", ChatAction::stop, true},
     {"help", "", "keys and commands (also help, ?)", ChatAction::help, false, true},
@@ -78,8 +77,13 @@ constexpr std::array<ChatCommand, 24> commands{{
 
 /// Names that other programs have for commands.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 7> other_names{
-    {{"clear", "new"}, {"reset", "new"}, {"cancel", "stop"}, {"usage", "cost"}, {"bye", "quit"},
-     {"checkpoint", "rewind"}, {"branch", "fork"}}};
+    {{"clear", "new"},
+     {"reset", "new"},
+     {"cancel", "stop"},
+     {"usage", "cost"},
+     {"bye", "quit"},
+     {"checkpoint", "rewind"},
+     {"branch", "fork"}}};
 
 /// Completed like commands; `,help` lists all of them.
 const std::array<Command, 5>& pipeline_completions() {
@@ -426,12 +430,12 @@ Task<> ChatActions::show_status() {
     if (plan.approval) text += row("mode", mode_text(plan.approval->mode()));
     if (!plan.approval) {
         text += row("tools", "none (--no-tools)");
-    } else if (plan.approval->rules().rules().empty()) {
+    } else if (current_permissions().empty()) {
         text += row("rules", "none");
     } else {
         std::string_view label = "rules";
-        for (const ApprovalRule& rule : plan.approval->rules().rules())
-            text += row(std::exchange(label, ""), printable(rule.text()));
+        for (const Permission& one : current_permissions())
+            text += row(std::exchange(label, ""), printable(one.text()));
     }
     std::string_view label = "commands";
     for (const ShellSessions::Summary& one : pipeline_.background_commands()) {
@@ -473,22 +477,22 @@ Task<> ChatActions::show_servers(std::string argument) {
     renderer_.print(text);
 }
 
+std::vector<Permission> ChatActions::current_permissions() const {
+    const SessionPlan& plan = pipeline_.plan();
+    if (!plan.approval) return {};
+    return permissions(plan.approval->rules(), read_config(config_path()), plan.project);
+}
+
 void ChatActions::show_permissions() {
     const std::shared_ptr<ToolApproval>& approval = pipeline_.plan().approval;
     if (!approval) return renderer_.print(no_tools);
     std::string text;
     if (approval->mode() != ApprovalMode::ask) text = "Mode " + mode_text(approval->mode()) + ".\n";
-    const std::vector<ApprovalRule>& rules = approval->rules().rules();
-    const ToolRules saved = policy_of(read_config(config_path()).allow);
-    for (std::size_t i = 0; i < rules.size(); ++i) {
-        const auto& all = saved.rules();
-        const bool is_saved = std::find(all.begin(), all.end(), rules[i]) != all.end();
-        text += "  " + std::to_string(i + 1) + "  " + visible(rules[i].text()) +
-                (is_saved ? "  (saved)" : "  (this session)") + "\n";
-    }
-    text += rules.empty() ? "No rule allows a call; tools that write, run commands or use the "
-                            "network ask first.\n"
-                          : "To withdraw one: /rules remove NUMBER\n";
+    const std::vector<Permission> list = current_permissions();
+    text += permissions_text(list);
+    text += list.empty() ? "No rule allows a call; tools that write, run commands or use the "
+                           "network ask first.\n"
+                         : "To withdraw one: /rules remove NUMBER\n";
     renderer_.print(text);
 }
 
@@ -516,22 +520,17 @@ void ChatActions::set_mode(const std::string& name) {
 
 void ChatActions::withdraw_permission(const std::string& argument) {
     const std::shared_ptr<ToolApproval>& approval = pipeline_.plan().approval;
-    const std::vector<ApprovalRule> rules =
-        approval ? approval->rules().rules() : std::vector<ApprovalRule>();
-    std::string_view number = argument;
-    if (number.starts_with("remove ")) number = detail::trimmed(number.substr(7));
-    std::size_t chosen = 0;
-    const char* const end = number.data() + number.size();
-    const auto parsed = std::from_chars(number.data(), end, chosen);
-    if (parsed.ec != std::errc() || parsed.ptr != end || chosen < 1 || chosen > rules.size()) {
-        return renderer_.problem("'" + visible(std::string(number)) +
-                                 "' is not the number of a rule; /rules lists the rules");
+    std::string_view name = argument;
+    if (name.starts_with("remove ")) name = detail::trimmed(name.substr(7));
+    const Permission found = permission_named(current_permissions(), name, "/rules");
+    const bool was_saved = remove_saved(found);
+    if (found.effect == RuleEffect::allow) {
+        approval->withdraw_rule(found.rule);
+    } else {
+        approval->withdraw_rule(RestrictingRule{found.rule, found.effect, found.source});
     }
-    const ApprovalRule& rule = rules[chosen - 1];
-    const bool was_saved = remove_allow_rule(config_path(), rule);
-    approval->withdraw_rule(rule);
     renderer_.print("Withdrawn" + std::string(was_saved ? ", also from the configuration" : "") +
-                    ": " + visible(rule.text()) + "\n");
+                    ": " + visible(found.rule.text()) + "\n");
 }
 
 Task<> ChatActions::show_tasks() {

@@ -7,6 +7,7 @@
 
 #include <cubepi/core/task.hpp>
 
+#include "conversation/permission_list.hpp"
 #include "conversation/pipeline.hpp"
 #include "render/renderer.hpp"
 #include "terminal/prompt.hpp"
@@ -87,6 +88,7 @@ private:
     Task<> act(ChatAction action, std::string argument);
     void begin_session();
     Task<> show_status();
+    std::vector<Permission> current_permissions() const;
     void show_permissions();
     void show_modes();
     void set_mode(const std::string& name);

@@ -44,10 +44,12 @@ struct ConversationFlags {
     bool json = false;
     bool no_tools = false;
     std::string system_prompt = {};
+    bool trust = false;          ///< the project is trusted for this run
     int max_turns = 0;           ///< 0: the library's own limit
     std::string sandbox = {};    ///< the mode of the sandbox; empty: that of the configuration
     double max_cost = 0;         ///< USD per prompt; 0: no limit
     std::string directory = {};  ///< the one to work in; empty: the current one
+    std::vector<std::string> more_directories = {};  ///< in which the file tools may work, too
 };
 
 /// The forms of input and output of `run`.
@@ -99,6 +101,22 @@ struct McpArguments {
     std::string arguments = {};             ///< call: a JSON object; empty: none
     bool json = false;
     bool yes = false;  ///< serve: all calls are allowed
+};
+
+/// The arguments of `cubepi trust`.
+struct TrustArguments {
+    enum class What : std::uint8_t { list, add, remove };
+    What what = What::list;
+    std::string directory = {};  ///< empty: the current one
+    bool json = false;
+};
+
+/// The arguments of `cubepi permissions`.
+struct PermissionArguments {
+    enum class What : std::uint8_t { list, remove };
+    What what = What::list;
+    std::string rule = {};  ///< remove: its number or text
+    bool json = false;
 };
 
 /// The arguments of `cubepi gateway`.
@@ -190,6 +208,8 @@ enum class Verb {
     trace,
     db,
     mcp,
+    trust,
+    permissions,
     gateway,
     completion,
     complete,
@@ -210,6 +230,8 @@ struct CommandLine {
     TraceArguments trace = {};
     DatabaseArguments db = {};
     McpArguments mcp = {};
+    TrustArguments trust = {};
+    PermissionArguments permissions = {};
     GatewayArguments gateway = {};
     InboxArguments inbox = {};
     LogFlags log = {};

@@ -97,6 +97,8 @@ void add_conversation_flags(CLI::App& command, ConversationFlags& flags) {
     option(command, "--sandbox", flags.sandbox,
            "Commands may write in the workspace, nowhere (read-only) or everywhere (off)", "MODE")
         ->check(one_of({"off", "workspace", "read-only"}));
+    command.add_flag("--trust", flags.trust,
+                     "Load instructions, skills and settings of this directory, for this run");
     command.add_flag("--no-tools", flags.no_tools, "Give the model no tools");
     option(command, "--system", flags.system_prompt, "Replace the system prompt", "TEXT");
     option(command, "--max-turns", flags.max_turns, "Maximum number of model calls per prompt",
@@ -108,6 +110,13 @@ void add_conversation_flags(CLI::App& command, ConversationFlags& flags) {
 
 void add_directory_option(CLI::App& command, std::string& directory) {
     option(command, "-C,--directory", directory, "Work in this directory", value_type::directory);
+}
+
+void add_more_directories_option(CLI::App& command, ConversationFlags& flags) {
+    option(command, "--add-dir", flags.more_directories,
+           "The file tools may also read and write in this directory (repeatable)",
+           value_type::directory)
+        ->allow_extra_args(false);
 }
 
 constexpr const char* run_examples = R"(Examples:
@@ -167,6 +176,7 @@ void add_talking_commands(CLI::App& app, CommandLine& line) {
     CLI::App* run = app.add_subcommand("run", "Answer one prompt and exit");
     add_conversation_flags(*run, line.conversation);
     add_directory_option(*run, line.conversation.directory);
+    add_more_directories_option(*run, line.conversation);
     add_log_flags(*run, line.log);
     add_db_option(*run, line.database);
     add_run_forms(*run, line.run);
@@ -184,6 +194,7 @@ void add_talking_commands(CLI::App& app, CommandLine& line) {
         "chat", "Chat with an agent that has tools for the files of this directory");
     add_conversation_flags(*chat, line.conversation);
     add_directory_option(*chat, line.conversation.directory);
+    add_more_directories_option(*chat, line.conversation);
     add_log_flags(*chat, line.log);
     add_db_option(*chat, line.database);
     chat->add_flag("--no-save", line.conversation.no_save,
@@ -461,6 +472,8 @@ void add_commands(CLI::App& app, CommandLine& line, const std::vector<bub::CliCo
     add_inbox_commands(app, line);
     add_record_commands(app, line);
     add_mcp_commands(app, line);
+    add_trust_commands(app, line);
+    add_permission_commands(app, line);
     add_gateway_commands(app, line);
     add_help_commands(app, line);
     add_internal_commands(app, line);

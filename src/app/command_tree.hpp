@@ -53,6 +53,10 @@ CLI::App& add_action(CLI::App& command, const char* name, const char* descriptio
 void add_record_commands(CLI::App& app, CommandLine& line);
 /// Adds the commands about MCP servers.
 void add_mcp_commands(CLI::App& app, CommandLine& line);
+/// Adds the commands about trusted directories.
+void add_trust_commands(CLI::App& app, CommandLine& line);
+/// Adds the commands about rules.
+void add_permission_commands(CLI::App& app, CommandLine& line);
 /// Adds --db, the database of sessions.
 void add_db_option(CLI::App& command, std::string& database);
 CLI::Validator positive_number();

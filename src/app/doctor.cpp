@@ -31,6 +31,8 @@
 #include "models.hpp"
 #include "process.hpp"
 #include "program.hpp"
+#include "project/open_project.hpp"
+#include "project/project.hpp"
 #include "saved_sessions.hpp"
 #include "shell_quoting.hpp"
 #include "terminal/terminal_stream.hpp"
@@ -477,6 +479,30 @@ Task<void> check_sessions(Report report, bool offline) {
     }
 }
 
+/// Shows whether the directory is trusted, and names what in it cannot be loaded.
+void check_project(const Report& report) {
+    TrustSettings trust;
+    try {
+        trust.paths = read_config(config_path()).trust;
+    } catch (const Error&) {
+        // Reported with the configuration.
+    }
+    const std::filesystem::path directory = std::filesystem::current_path();
+    const Project project = find_project(directory, trust);
+    const bub::LoadedFiles refused = bub::look_at_project_files(
+        directory, true, {}, bub::InstructionScope::user, project.is_trusted);
+    const bub::LoadedFiles all =
+        bub::look_at_project_files(directory, true, {}, bub::InstructionScope::user, true);
+    report.title("Project");
+    report.plain(project.root.string() + (project.is_trusted ? ": trusted" : ": not trusted"));
+    if (!refused.summary.empty()) report.plain(refused.summary);
+    if (std::string note = untrusted_note(project, refused); !note.empty()) report.plain(note);
+    std::vector<std::string> problems = all.problems;
+    const ProjectSettings settings = settings_of(project);
+    problems.insert(problems.end(), settings.problems.begin(), settings.problems.end());
+    for (const std::string& problem : problems) report.problem(visible(problem), {});
+}
+
 void check_gateway(const Report& report) {
     GatewaySettings settings;
     report.title("Gateway");
@@ -548,6 +574,7 @@ Task<int> examine(bool offline) {
     ModelSources sources = check_settings(report);
     const bool can_answer = co_await check_models(report, std::move(sources), offline);
     co_await check_sessions(report, offline);
+    check_project(report);
     check_gateway(report);
     check_terminal(report);
     out() << "\n";

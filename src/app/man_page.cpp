@@ -133,6 +133,15 @@ Seconds after which an Esc of the terminal is the key, and not the beginning of 
 .B allow
 Rules for tools that may act without asking, e.g. "shell: cd /src/app && make test".
 .TP
+.BR ask ", " deny
+Rules for calls that are asked about whatever is allowed, and for calls that are refused, e.g. "shell: git push *".
+.TP
+.B trust
+Directories whose instructions, skills, .cubepi/config.yaml, .cubepi/prompts and .mcp.json are loaded without a question, with all below
+them. Others are loaded after a chat or
+.B cubepi trust add
+has trusted them.
+.TP
 .B sandbox
 The sandbox of commands: a mode, or a mapping of
 .BR mode " (" workspace ", " read\-only " or " off ),
@@ -254,6 +263,12 @@ The sessions.
 .TP
 .I ~/.local/state/cubepi/history
 The input history of the chat.
+.TP
+.I ~/.local/state/cubepi/trust
+The trusted directories.
+.TP
+.IR .cubepi/config.yaml ", " .cubepi/prompts ", " .mcp.json
+Rules and hooks, prompts, and MCP servers of a directory.
 .TP
 .I PREFIX/share/doc/cubepi
 The documentation:

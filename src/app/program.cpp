@@ -47,6 +47,7 @@ void enter_directory(CommandLine& line) {
                               &line.run.schema_file, &directory})
         absolute(*path);
     for (std::string& image : line.run.images) absolute(image);
+    for (std::string& more : line.conversation.more_directories) absolute(more);
     std::filesystem::current_path(directory, failed);
     if (failed)
         throw Error(ErrorCode::invalid_argument,
@@ -73,6 +74,8 @@ int dispatch(const CommandLine& line) {
         case Verb::trace: return trace_command(line);
         case Verb::db: return db_command(line);
         case Verb::mcp: return mcp_command(line);
+        case Verb::trust: return trust_command(line);
+        case Verb::permissions: return permissions_command(line);
         case Verb::gateway: return gateway_command(line);
         case Verb::completion: return completion_command(line);
         case Verb::man_page: return man_page_command();

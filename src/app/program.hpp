@@ -47,6 +47,8 @@ int tape_command(const CommandLine& line);
 int trace_command(const CommandLine& line);
 int db_command(const CommandLine& line);
 int mcp_command(const CommandLine& line);
+int permissions_command(const CommandLine& line);
+int trust_command(const CommandLine& line);
 int gateway_command(const CommandLine& line);
 /// `inbox` with --gateway.
 int gateway_inbox(const CommandLine& line);

@@ -183,7 +183,7 @@ TEST_F(Approvals, D131_YesWithoutTerminal_RefusesInstructions) {
     const Piped run = run_at(home, server, {"--yes", "go"});
     EXPECT_EQ(run.status, 0) << run.err;
     EXPECT_FALSE(exists("AGENTS.md"));
-    EXPECT_NE(last_result(server).find("Such a write needs an answer of the user."),
+    EXPECT_NE(last_result(server).find("Such a call needs an answer of the user."),
               std::string::npos)
         << last_result(server);
 }

@@ -130,8 +130,8 @@ TEST_P(ChatCommand, Permissions_ListsAndWithdrawsRules) {
         << chat.shown();
     ASSERT_TRUE(chat.expect("for this session only; /rules lists")) << chat.shown();
     ASSERT_TRUE(chat.answer("One.", "/permissions\r")) << chat.shown();
-    ASSERT_TRUE(chat.expect("1  fetch: https://example.org  (saved)")) << chat.shown();
-    ASSERT_TRUE(chat.expect("2  write: *  (this session)")) << chat.shown();
+    ASSERT_TRUE(chat.expect("1  allow fetch: https://example.org  (")) << chat.shown();
+    ASSERT_TRUE(chat.expect("2  allow write: *  (this session)")) << chat.shown();
     chat.type("/rules remove 2\r");
     ASSERT_TRUE(chat.expect("Withdrawn: write: *")) << chat.shown();
     chat.type("/permissions remove 1\r");

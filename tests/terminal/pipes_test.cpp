@@ -485,7 +485,9 @@ TEST(Run, LinkToProtectedPath_NoRuleAllowsWrites) {
 
 TEST(Run, InstructionFiles_AreNamed) {
     const Home home;
-    const auto notices = [&home] { return run_piped(home, {"run", "--offline", "hello"}).err; };
+    const auto notices = [&home] {
+        return run_piped(home, {"run", "--trust", "--offline", "hello"}).err;
+    };
     EXPECT_EQ(notices().find("Loaded"), std::string::npos);
     write_file(home.work() / "AGENTS.md", "Tabs.\n");
     EXPECT_NE(notices().find("Loaded AGENTS.md (6 bytes)\n"), std::string::npos) << notices();

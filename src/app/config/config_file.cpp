@@ -29,7 +29,7 @@ std::string variable(const char* name) {
     return value ? value : "";
 }
 
-constexpr std::array<std::string_view, 29> known_keys{"provider",
+constexpr std::array<std::string_view, 32> known_keys{"provider",
                                                       "model",
                                                       "base_url",
                                                       "api_key",
@@ -57,7 +57,10 @@ constexpr std::array<std::string_view, 29> known_keys{"provider",
                                                       "hooks",
                                                       "mcp",
                                                       "subagents",
-                                                      "todos"};
+                                                      "todos",
+                                                      "ask",
+                                                      "deny",
+                                                      "trust"};
 constexpr std::array<std::string_view, 6> provider_keys{"type",        "base_url", "api_key",
                                                         "api_key_env", "model",    "thinking_tag"};
 
@@ -175,6 +178,11 @@ std::vector<std::string> texts(const std::filesystem::path& path, const YAML::No
     return found;
 }
 
+std::vector<std::string> rules(const std::filesystem::path& path, const YAML::Node& node,
+                               const char* key) {
+    return texts(path, node, key, "rules");
+}
+
 std::optional<double> number(const std::filesystem::path& path, const YAML::Node& node,
                              const char* key) {
     if (text(path, node, key).empty()) return std::nullopt;
@@ -269,6 +277,8 @@ SandboxSettings read_sandbox(const std::filesystem::path& path, const YAML::Node
     return settings;
 }
 
+constexpr std::size_t most_hooks = 1000;
+
 /// Reads the hooks of one matcher, in the form of codex and Claude Code.
 void read_hook_group(const std::filesystem::path& path, const YAML::Node& group,
                      bub::HookPoint point, std::vector<bub::CommandHook>& hooks) {
@@ -280,6 +290,9 @@ void read_hook_group(const std::filesystem::path& path, const YAML::Node& group,
                "a hook is a mapping of matcher and hooks, a list of {command, timeout}");
     refuse_others(path, group, group_keys);
     for (const YAML::Node& one : commands) {
+        if (hooks.size() == most_hooks)
+            refuse(path, one.Mark().line,
+                   "more than " + std::to_string(most_hooks) + " hooks are not supported");
         if (!one.IsMap()) refuse(path, one.Mark().line, "a hook needs a command");
         refuse_others(path, one, hook_keys);
         const std::string type = text(path, one, "type");
@@ -383,6 +396,20 @@ bool has_secret(const ConfigFile& config, const YAML::Node& gateway) {
                        [](const ProviderConfig& one) { return !one.api_key.empty(); });
 }
 
+std::vector<std::string> read_trust(const std::filesystem::path& path, const YAML::Node& node) {
+    std::vector<std::string> directories;
+    if (!node || node.IsNull()) return directories;
+    constexpr const char* expected = "trust must be a list of directories that begin with / or ~/";
+    if (!node.IsSequence()) refuse(path, node.Mark().line, expected);
+    for (const YAML::Node& one : node) {
+        const std::string directory = one.IsScalar() ? one.Scalar() : std::string();
+        if (!directory.starts_with("/") && !directory.starts_with("~/"))
+            refuse(path, one.Mark().line, expected);
+        directories.push_back(directory);
+    }
+    return directories;
+}
+
 ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) {
     refuse_others(path, node, known_keys);
     ConfigFile config;
@@ -397,7 +424,10 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
     if (const YAML::Node todos = node["todos"];
         todos && !YAML::convert<bool>::decode(todos, config.todos))
         refuse(path, todos.Mark().line, "todos must be true or false");
-    config.allow = texts(path, node, "allow", "rules");
+    config.allow = rules(path, node, "allow");
+    config.ask = rules(path, node, "ask");
+    config.deny = rules(path, node, "deny");
+    config.trust = read_trust(path, node["trust"]);
     config.environment = read_environment(path, node["environment"]);
     config.sandbox = read_sandbox(path, node["sandbox"]);
     config.hooks = read_hooks(path, node["hooks"]);
@@ -510,6 +540,25 @@ ConfigFile read_config(const std::filesystem::path& path) {
     return config;
 }
 
+ProjectConfig read_project_config(const std::filesystem::path& path, const std::string& text) {
+    try {
+        // Not with parsed(): conversion to JSON would copy the aliases of a text whose author is unknown.
+        const YAML::Node node = YAML::Load(text);
+        ProjectConfig config;
+        if (!node || node.IsNull()) return config;
+        if (!node.IsMap()) refuse(path, 0, "expected keys and values");
+        constexpr std::array<std::string_view, 4> keys{"allow", "ask", "deny", "hooks"};
+        refuse_others(path, node, keys);
+        config.allow = rules(path, node, "allow");
+        config.ask = rules(path, node, "ask");
+        config.deny = rules(path, node, "deny");
+        config.hooks = read_hooks(path, node["hooks"]);
+        return config;
+    } catch (const YAML::Exception& error) {
+        refuse(path, std::max(error.mark.line, 0), error.msg);
+    }
+}
+
 std::string open_key_file_note(const std::filesystem::path& path) {
     return "the configuration file has an API key or a password and is readable by other users: "
            "chmod 600 " +
@@ -549,22 +598,23 @@ void save_allow_rule(const std::filesystem::path& path, const std::string& rule)
     save_config(path, before, wanted);
 }
 
-bool remove_allow_rule(const std::filesystem::path& path, const ApprovalRule& rule) {
+bool remove_rule(const std::filesystem::path& path, RuleEffect effect, const ApprovalRule& rule) {
     const JsonObject before = config_values(path);
-    const Json* allow = before.if_contains("allow");
-    if (!allow || !allow->is_array()) return false;
+    const std::string_view key = to_string(effect);
+    const Json* rules = before.if_contains(key);
+    if (!rules || !rules->is_array()) return false;
     JsonArray left;
-    for (const Json& one : allow->get_array()) {
+    for (const Json& one : rules->get_array()) {
         // Equal rules may be spelled differently.
-        if (!one.is_string() || ApprovalRule::parse(std::string(one.get_string())) != rule)
+        if (!one.is_string() || ApprovalRule::parse(std::string(one.get_string()), effect) != rule)
             left.push_back(one);
     }
-    if (left.size() == allow->get_array().size()) return false;
+    if (left.size() == rules->get_array().size()) return false;
     JsonObject wanted = before;
     if (left.empty()) {
-        wanted.erase("allow");
+        wanted.erase(key);
     } else {
-        wanted["allow"] = std::move(left);
+        wanted[key] = std::move(left);
     }
     save_config(path, before, wanted);
     return true;

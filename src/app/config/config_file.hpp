@@ -86,6 +86,9 @@ inline constexpr std::string_view compacted_by_provider = "provider";
 ///     todos: false                   # the model does not write to-do lists
 ///     subagents: {max_background: 4, max_turns: 20, max_spend: 0.50}   # agents that the model starts (SubagentSettings)
 ///     allow: ["shell: ls *"]         # what tools may do without asking
+///     ask: ["shell: git push *"]     # what they must ask about, whatever is allowed
+///     deny: ["shell: rm *"]          # what they never may
+///     trust: [~/src]                 # directories whose instructions, skills and settings are loaded without a question
 ///     hooks: {PreToolUse: [{matcher: shell, hooks: [{command: ~/bin/check, timeout: 10}]}]}   # commands of the user
 ///     environment: {inherit: all, exclude: [], include: []}   # environment variables of commands
 ///     sandbox: {mode: workspace, network: false, writable: [~/.cache], required: true}   # of commands (SandboxSettings)
@@ -116,6 +119,9 @@ struct ConfigFile {
     bool todos = true;  ///< the model may write to-do lists
     SubagentSettings subagents = {};
     std::vector<std::string> allow = {};
+    std::vector<std::string> ask = {};
+    std::vector<std::string> deny = {};
+    std::vector<std::string> trust = {};  ///< directories
     std::vector<bub::CommandHook> hooks = {};
     EnvironmentPolicy environment = {};  ///< of commands
     SandboxSettings sandbox = {};        ///< of commands
@@ -129,6 +135,17 @@ struct ConfigFile {
 /// Reads the file; empty if it does not exist. Throws Error(parse) with file and line for invalid YAML or unknown
 /// keys.
 ConfigFile read_config(const std::filesystem::path& path);
+
+/// The contents of `.cubepi/config.yaml` of a project, which has the keys `allow`, `ask`, `deny` and `hooks` of the user's file.
+struct ProjectConfig {
+    std::vector<std::string> allow = {};
+    std::vector<std::string> ask = {};
+    std::vector<std::string> deny = {};
+    std::vector<bub::CommandHook> hooks = {};
+};
+
+/// Reads the text of the file at `path`, which is only for messages. Throws Error(parse) with file and line.
+ProjectConfig read_project_config(const std::filesystem::path& path, const std::string& text);
 
 /// The warning for ConfigFile::too_open, with the command that repairs it; one line.
 std::string open_key_file_note(const std::filesystem::path& path);
@@ -147,8 +164,8 @@ void save_config(const std::filesystem::path& path, const JsonObject& before,
 /// Adds a rule to `allow`, preserving the rest of the file; creates the file (0600) if there is none. Throws like
 /// save_config.
 void save_allow_rule(const std::filesystem::path& path, const std::string& rule);
-/// Removes a rule from `allow`. Returns false, and writes nothing, if it is not there. Throws like save_config().
-bool remove_allow_rule(const std::filesystem::path& path, const ApprovalRule& rule);
+/// Removes a rule from the key of its effect. Returns false, and writes nothing, if it is not there. Throws like save_config().
+bool remove_rule(const std::filesystem::path& path, RuleEffect effect, const ApprovalRule& rule);
 
 /// Reads the keys and values of a YAML text. Throws YAML::Exception; Error(parse) if it is not a map.
 JsonObject yaml_values(const std::string& text);

@@ -62,10 +62,10 @@ TEST_F(ConfigFileTest, RepeatedKey_IsNamedWithItsLine) {
 
 TEST_F(ConfigFileTest, RemovedRule_LeavesTheOthers) {
     write("model: m\nallow:\n  - \"write: *\"\n  - \"fetch:  example.org\"\n");
-    EXPECT_TRUE(remove_allow_rule(path(), ApprovalRule::parse("fetch: example.org")));
-    EXPECT_FALSE(remove_allow_rule(path(), ApprovalRule::parse("fetch: example.org")));
+    EXPECT_TRUE(remove_rule(path(), RuleEffect::allow, ApprovalRule::parse("fetch: example.org")));
+    EXPECT_FALSE(remove_rule(path(), RuleEffect::allow, ApprovalRule::parse("fetch: example.org")));
     EXPECT_EQ(read_config(path()).allow, (std::vector<std::string>{"write: *"}));
-    EXPECT_TRUE(remove_allow_rule(path(), ApprovalRule::parse("write: *")));
+    EXPECT_TRUE(remove_rule(path(), RuleEffect::allow, ApprovalRule::parse("write: *")));
     EXPECT_TRUE(read_config(path()).allow.empty());
     EXPECT_EQ(read_config(path()).model, "m");
 }

@@ -46,6 +46,10 @@ std::filesystem::path checkpoints_path() {
     return base("XDG_STATE_HOME", ".local/state") / "cubepi" / "checkpoints";
 }
 
+std::filesystem::path trust_directory() {
+    return base("XDG_STATE_HOME", ".local/state") / "cubepi" / "trust";
+}
+
 std::filesystem::path gateway_root() {
     return base("XDG_DATA_HOME", ".local/share") / "cubepi" / "gateway";
 }

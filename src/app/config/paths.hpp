@@ -20,6 +20,9 @@ std::filesystem::path history_path();
 /// $XDG_STATE_HOME/cubepi/checkpoints: copies of files from before tools changed them, a directory for each session.
 std::filesystem::path checkpoints_path();
 
+/// $XDG_STATE_HOME/cubepi/trust: the records of trusted projects.
+std::filesystem::path trust_directory();
+
 /// $XDG_DATA_HOME/cubepi/gateway: the default of the directory with the workspaces of the gateway's sessions.
 std::filesystem::path gateway_root();
 /// The socket through which other processes of this user control the gateway, in Bub's directory. (Not in $XDG_RUNTIME_DIR, which

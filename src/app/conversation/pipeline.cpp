@@ -11,6 +11,7 @@
 #include "../failure.hpp"
 #include "../process.hpp"
 #include "../program.hpp"
+#include "../project/git_state.hpp"
 #include "../saved_sessions.hpp"
 #include "../shell_quoting.hpp"
 #include "approval_dialog.hpp"
@@ -94,6 +95,9 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.system_prompt = plan_.system_prompt;
     options.loaded_files = plan_.files;
     options.instructions = bub::InstructionScope::user;
+    options.trusts = [trusts = plan_.trusts_project](const std::filesystem::path&) {
+        return trusts;
+    };
     options.environment = plan_.environment;
     options.command_hooks = plan_.hooks;
     options.shell = plan_.shell;
@@ -200,7 +204,22 @@ bub::Envelope Pipeline::message(std::string text, bool from_operator) {
     return message;
 }
 
+/// Tells the model the state of the repository with the first message of the process, and the branch when it changes.
+Task<> Pipeline::add_git_state(bub::Envelope& message) {
+    if (message.is_operator() && message.content_text().starts_with(',')) co_return;
+    std::filesystem::path directory = std::filesystem::current_path();
+    std::string branch = git_branch(directory);
+    if (branch_ == branch) co_return;
+    const bool is_first = !branch_;
+    branch_ = branch;
+    if (branch.empty()) co_return;
+    const std::string state =
+        co_await git_state(std::move(directory), is_first && plan_.trusts_project);
+    message.context["git"] = state;
+}
+
 Task<bub::Envelope> Pipeline::for_session(bub::Envelope message) {
+    co_await add_git_state(message);
     // Messages that arrive while the first one creates the session wait for it.
     while (plan_.create && creating_session_) co_await session_created_.wait();
     if (plan_.create) {

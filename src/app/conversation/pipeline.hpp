@@ -113,7 +113,9 @@ private:
     const std::shared_ptr<bub::SessionAgents> agents_ = std::make_shared<bub::SessionAgents>();
     bub::Framework framework_;
     std::function<void(const std::string& name)> on_session_;
-    std::string for_model_;  // of tell_model(), until the next prompt
+    Task<> add_git_state(bub::Envelope& message);
+    std::optional<std::string> branch_;  ///< that the model was told; absent: nothing yet
+    std::string for_model_;              // of tell_model(), until the next prompt
     bool creating_session_ = false;
     AsyncEvent session_created_;  // or creating it failed, and the next message tries again
     std::weak_ptr<Agent> agent_;  // of the current turn

@@ -41,6 +41,8 @@
 #include "../config/model_sources.hpp"
 #include "../config/paths.hpp"
 #include "../mcp/mcp_hub.hpp"
+#include "../project/git_state.hpp"
+#include "../project/open_project.hpp"
 #include "../saved_sessions.hpp"
 #include "../shell_quoting.hpp"
 #include "../terminal/console.hpp"
@@ -57,27 +59,6 @@ namespace cubepi::app {
 
 namespace {
 
-/// Returns the branch of the git repository in which the directory is; empty if there is none, or if its name is not one that may be
-/// part of a prompt: the author of the repository has chosen it.
-std::string git_branch(std::filesystem::path directory) {
-    constexpr std::string_view reference = "ref: refs/heads/";
-    constexpr std::string_view plain =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/-";
-    for (int i = 0; i < 32; ++i) {
-        std::string head;
-        if (std::ifstream file(directory / ".git" / "HEAD"); std::getline(file, head)) {
-            const std::string branch =
-                head.starts_with(reference) ? head.substr(reference.size()) : std::string();
-            const bool is_plain =
-                branch.size() <= 100 && branch.find_first_not_of(plain) == std::string::npos;
-            return is_plain ? branch : std::string();
-        }
-        if (directory == directory.parent_path()) break;
-        directory = directory.parent_path();
-    }
-    return {};
-}
-
 /// "~/src/app (main)"
 std::string place_text(const std::filesystem::path& directory) {
     std::string text = directory.string();
@@ -90,18 +71,18 @@ std::string place_text(const std::filesystem::path& directory) {
 }
 
 /// The system prompt of `cubepi run` and `cubepi chat`.
-std::string system_prompt(const std::string& directory, bool with_tools) {
+std::string system_prompt(const std::string& directory, const ConversationFlags& flags) {
     std::string text =
         "You are a careful assistant at a terminal. Answer in short Markdown. Say when you are not "
         "sure.";
-    if (!with_tools) return text;
+    if (flags.no_tools) return text;
     text += "\n\nYou work in the directory " + directory;
     utsname system = {};
     if (uname(&system) == 0)
         text += std::string(" on ") + system.sysname + " (" + system.machine + ")";
-    // A change of the branch during the session is left out: it would break the cached prefix.
-    if (const std::string branch = git_branch(directory); !branch.empty())
-        text += "; the session began on the git branch " + branch;
+    // The date and the state of the repository are parts of messages (D106): here they would break the cached prefix.
+    for (const std::string& more : flags.more_directories)
+        text += ". The file tools also work in " + std::filesystem::absolute(more).string();
     return text +
            ". Look at files with read, list and grep before you claim anything about them. Change "
            "them with edit rather "
@@ -137,12 +118,15 @@ void ask_later(AgentOptions& options, std::vector<AgentTool>& tools, const Toolb
 
 /// Makes the tools. `channel` takes the requests of the conversation.
 Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
-                     const SessionParts& parts, std::shared_ptr<FileSpillSink> spill,
-                     std::shared_ptr<HitlChannel> channel, const CommandSandboxes& sandboxes) {
+                     const ProjectSettings& project, const SessionParts& parts,
+                     std::shared_ptr<FileSpillSink> spill, std::shared_ptr<HitlChannel> channel,
+                     const CommandSandboxes& sandboxes) {
     Toolbox box;
     box.spill = std::move(spill);
     box.channel = std::move(channel);
     WorkspacePolicy policy = WorkspacePolicy().also_read(box.spill->directory());
+    for (const std::string& more : flags.more_directories)
+        policy.more_roots.push_back(std::filesystem::absolute(more));
     policy.environment = command_environment(config, flags.model);
     box.workspace =
         std::make_shared<LocalWorkspace>(std::filesystem::current_path(), std::move(policy));
@@ -157,7 +141,7 @@ Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
         std::make_shared<ApprovalMode>(flags.yes ? ApprovalMode::all : ApprovalMode::ask);
     box.approval_options = approval;
     box.suspends = flags.suspend && !parts.prompter && !flags.yes;
-    ToolRules rules = policy_of(config.allow);
+    ToolRules rules = rules_of(config, project);
     rules.confine_commands(sandboxes.confinement());
     box.approval = std::make_shared<ToolApproval>(std::move(rules), box.channel, parts.prompter,
                                                   std::move(approval));
@@ -278,7 +262,8 @@ std::shared_ptr<FileSpillSink> make_spill(SessionPlan& session) {
 /// Starts the connections to the configured MCP servers, and waits a moment for those that answer at once. Null: there are none.
 Task<std::shared_ptr<McpHub>> connect_to_servers(SessionPlan& session) {
     constexpr auto longest_wait = std::chrono::seconds(3);
-    std::vector<McpServerSettings> servers = configured_mcp_servers(config_path());
+    std::vector<McpServerSettings> servers =
+        with_project_servers(configured_mcp_servers(config_path()), session.project.servers);
     if (servers.empty()) co_return nullptr;
     auto hub =
         std::make_shared<McpHub>(std::move(servers), session.environment, Runtime::standard());
@@ -389,13 +374,15 @@ Task<SessionPlan> find_session(std::string name, bool continues, bool temporary)
     co_return plan;
 }
 
-/// Notes what instructions and skills add to the system prompt: their authors may not be the user.
-bub::LoadedFiles note_project_files(SessionPlan& plan) {
-    bub::LoadedFiles files = bub::look_at_project_files(std::filesystem::current_path(), true, {},
-                                                        bub::InstructionScope::user);
-    if (!files.summary.empty()) plan.notes.push_back(files.summary);
-    for (const std::string& problem : files.problems) plan.warnings.push_back(problem);
-    return files;
+/// Opens the project of the directory, whose authors may not be the user.
+Task<> add_project(SessionPlan& plan, TrustSettings trust, std::shared_ptr<Prompter> prompter) {
+    OpenedProject opened = co_await open_project(std::move(trust), std::move(prompter));
+    plan.files = std::move(opened.files);
+    plan.trusts_project = opened.project.is_trusted;
+    plan.project = settings_of(opened.project);
+    for (auto* texts : {&opened.warnings, &plan.project.problems})
+        plan.warnings.insert(plan.warnings.end(), texts->begin(), texts->end());
+    plan.notes.insert(plan.notes.end(), opened.notes.begin(), opened.notes.end());
 }
 
 Task<bool> ask_consent(std::shared_ptr<Prompter> prompter, std::string effect) {
@@ -512,20 +499,21 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     session.models->set_suspended(std::move(suspended));
     for (const std::string& warning : session.model.warnings) session.warnings.push_back(warning);
 
-    session.system_prompt =
-        flags.system_prompt.empty()
-            ? system_prompt(std::filesystem::current_path().string(), !flags.no_tools)
-            : flags.system_prompt;
+    session.system_prompt = flags.system_prompt.empty()
+                                ? system_prompt(std::filesystem::current_path().string(), flags)
+                                : flags.system_prompt;
     session.place = place_text(std::filesystem::current_path());
-    session.files = note_project_files(session);
+    TrustSettings trust{config.trust, flags.trust};
+    std::shared_ptr<Prompter> trust_prompter = parts.asks_for_trust ? prompter : nullptr;
+    co_await add_project(session, std::move(trust), std::move(trust_prompter));
     std::optional<Toolbox> tools;
     if (!flags.no_tools) {
         auto channel = std::make_shared<InMemoryChannel>();
         session.sandboxes = std::make_shared<const CommandSandboxes>(config.sandbox, flags.sandbox);
         if (std::string problem = session.sandboxes->problem(); !problem.empty())
             session.warnings.push_back(std::move(problem));
-        tools = make_toolbox(flags, config, parts, make_spill(session), std::move(channel),
-                             *session.sandboxes);
+        tools = make_toolbox(flags, config, session.project, parts, make_spill(session),
+                             std::move(channel), *session.sandboxes);
         session.approval = tools->approval;
         session.changes = tools->changes;
         if (!session.create) session.changes->follow(*session.tapes, tape_of(session));
@@ -550,6 +538,8 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     }
     session.environment = command_environment(config, flags.model);
     session.hooks = config.hooks;
+    session.hooks.insert(session.hooks.end(), session.project.hooks.begin(),
+                         session.project.hooks.end());
     session.telemetry = std::make_shared<Telemetry>(trace_settings(config.trace));
     if (tools && parts.with_servers) {
         session.servers = co_await connect_to_servers(session);

@@ -16,6 +16,7 @@
 #include "../config/command_sandbox.hpp"
 #include "../config/config_file.hpp"
 #include "../config/model_choice.hpp"
+#include "../project/project.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "question_host.hpp"
 #include "session_changes.hpp"
@@ -64,6 +65,8 @@ struct SessionPlan {
     std::function<std::vector<std::string>()> take_warnings = {};
     std::shared_ptr<McpHub> servers = {};         ///< the MCP servers; null: none are configured
     bub::LoadedFiles files = {};                  ///< of the project; the notes list them
+    bool trusts_project = false;                  ///< its instructions and skills are loaded
+    ProjectSettings project = {};                 ///< of its trusted files
     std::shared_ptr<TurnPrompter> prompter = {};  ///< as in SessionParts
     EnvironmentPolicy environment = {};           ///< of commands
     std::vector<bub::CommandHook> hooks = {};     ///< of the user
@@ -118,7 +121,8 @@ std::string tape_of(const SessionPlan& plan);
 struct SessionParts {
     std::shared_ptr<TurnPrompter> prompter = {};  ///< null: no user can be asked
     Style style = {};
-    bool with_servers = true;  ///< uses the configured MCP servers
+    bool with_servers = true;     ///< uses the configured MCP servers
+    bool asks_for_trust = false;  ///< in the files of the directory; else they are not trusted
 };
 
 /// Returns the line that names the command which resumes the session; empty if the session is temporary or has no prompt yet.

@@ -43,6 +43,35 @@ ToolRules policy_of(const std::vector<std::string>& rules) {
     return policy;
 }
 
+namespace {
+
+void restrict_calls(ToolRules& rules, const std::vector<std::string>& texts, RuleEffect effect,
+                    const std::string& source) {
+    try {
+        for (const std::string& text : texts)
+            rules.restrict({ApprovalRule::parse(text, effect), effect, source});
+    } catch (const Error& error) {
+        throw Error(error.code(),
+                    "'" + std::string(to_string(effect)) + "' in " + source + ": " + error.what());
+    }
+}
+
+}  // namespace
+
+void add_restrictions(ToolRules& rules, const ConfigFile& config) {
+    restrict_calls(rules, config.ask, RuleEffect::ask, config_path().string());
+    restrict_calls(rules, config.deny, RuleEffect::deny, config_path().string());
+}
+
+ToolRules rules_of(const ConfigFile& config, const ProjectSettings& project) {
+    ToolRules rules = policy_of(config.allow);
+    for (const std::string& text : project.allow) rules.allow(ApprovalRule::parse(text));
+    add_restrictions(rules, config);
+    restrict_calls(rules, project.ask, RuleEffect::ask, project.source);
+    restrict_calls(rules, project.deny, RuleEffect::deny, project.source);
+    return rules;
+}
+
 std::vector<std::string> unused_rules(const std::vector<std::string>& rules) {
     std::vector<std::string> notes;
     const ToolRules policy = policy_of(rules);
@@ -80,8 +109,10 @@ bool ToolApproval::has_rule(const ApprovalRule& rule) const {
 }
 
 bool ToolApproval::allows_fetch(const std::string& url) const {
-    if (mode() == ApprovalMode::all) return true;
-    return rules_.decide("fetch", ToolRisk::network, JsonObject{{"url", url}}).allowed;
+    const RuleDecision decision =
+        rules_.decide("fetch", ToolRisk::network, JsonObject{{"url", url}});
+    if (decision.always_asks) return false;
+    return mode() == ApprovalMode::all || decision.allowed;
 }
 
 Task<CallPreview> ToolApproval::preview(std::string key, std::string tool, JsonObject args) const {
@@ -136,7 +167,7 @@ Task<ApprovalDecision> ToolApproval::decide(const BeforeToolCallContext& call) c
                        : "there is no terminal to ask the user.") +
             (decision.always_asks
                  ? (call.tool.name == "shell" ? " Leaving the sandbox needs an answer of the user."
-                                              : " Such a write needs an answer of the user.")
+                                              : " Such a call needs an answer of the user.")
                  : " The user can allow such calls with --yes, or with 'allow' in the "
                    "configuration file.")};
     }

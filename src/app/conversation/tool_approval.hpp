@@ -13,6 +13,8 @@
 #include <cubepi/workspace/file_change.hpp>
 #include <cubepi/workspace/tool_rules.hpp>
 
+#include "../config/config_file.hpp"
+#include "../project/project.hpp"
 #include "../terminal/prompter.hpp"
 #include "approval_mode.hpp"
 
@@ -20,6 +22,10 @@ namespace cubepi::app {
 
 /// Makes the rules of the configuration. Throws Error(invalid_argument) that names the file.
 ToolRules policy_of(const std::vector<std::string>& rules);
+/// The same with the rules that restrict calls, and with those of the project.
+ToolRules rules_of(const ConfigFile& config, const ProjectSettings& project = {});
+/// Adds the rules of the configuration that restrict calls.
+void add_restrictions(ToolRules& rules, const ConfigFile& config);
 
 /// Returns a sentence for each of the configuration's rules that allows nothing, as some rules that earlier versions saved,
 /// and what to write instead.
@@ -75,6 +81,7 @@ public:
     void add_rule(const ApprovalRule& rule) { rules_.allow(rule); }
     /// Removes a rule from those in effect; the configuration is not changed.
     void withdraw_rule(const ApprovalRule& rule) { (void)rules_.withdraw(rule); }
+    void withdraw_rule(const RestrictingRule& rule) { (void)rules_.withdraw(rule); }
     /// Returns the rules in effect: configured ones, then those added in this session.
     const ToolRules& rules() const noexcept { return rules_; }
     bool has_rule(const ApprovalRule& rule) const;

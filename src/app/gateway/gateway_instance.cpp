@@ -36,8 +36,10 @@
 #include "../config/model_sources.hpp"
 #include "../config/paths.hpp"
 #include "../config/tape_place.hpp"
+#include "../conversation/tool_approval.hpp"
 #include "../mcp/mcp_settings.hpp"
 #include "../program.hpp"
+#include "../project/project.hpp"
 #include "gateway_findings.hpp"
 #include "gateway_mcp.hpp"
 #include "gateway_sessions.hpp"
@@ -61,11 +63,11 @@ struct ParsedRule {
     std::vector<ApprovalRule> allow;
 };
 
-bub::SenderRules rules_for(const std::vector<ParsedRule>& all, const std::string& workspace,
-                           const CommandConfinement& confinement, const bub::Envelope& message) {
+/// Returns the rules for the sender of a message, under the restrictions of the user's configuration.
+bub::SenderRules rules_for(const std::vector<ParsedRule>& all, const ToolRules& restrictions,
+                           const bub::Envelope& message) {
     bub::SenderRules rules;
-    rules.allow = ToolRules(workspace);
-    rules.allow.confine_commands(confinement);
+    rules.allow = restrictions;
     const std::string user = bub::sender_of(message);
     for (const ParsedRule& one : all) {
         if (!one.rule.matches(message.channel.value_or(""), message.chat_id.value_or(""), user))
@@ -337,7 +339,8 @@ void GatewayInstance::close_routes() {
     listening_.clear();
 }
 
-bub::TurnQuestions sender_policy(const GatewaySettings& settings, CommandConfinement confinement) {
+bub::TurnQuestions sender_policy(const GatewaySettings& settings, const ConfigFile& config,
+                                 const CommandConfinement& confinement) {
     auto parsed = std::make_shared<std::vector<ParsedRule>>();
     for (const SenderRule& rule : settings.rules) {
         ParsedRule one;
@@ -350,9 +353,11 @@ bub::TurnQuestions sender_policy(const GatewaySettings& settings, CommandConfine
     // Rules that name a directory do not match in workspaces of sessions.
     const std::string workspace =
         settings.shared_workspace ? settings.root.string() : std::string();
-    questions.rules = [parsed, workspace,
-                       confinement = std::move(confinement)](const bub::Envelope& message) {
-        return rules_for(*parsed, workspace, confinement, message);
+    ToolRules restrictions(workspace);
+    restrictions.confine_commands(confinement);
+    add_restrictions(restrictions, config);
+    questions.rules = [parsed, restrictions](const bub::Envelope& message) {
+        return rules_for(*parsed, restrictions, message);
     };
     questions.may_answer = [approvers = settings.approvers](const bub::Envelope& message,
                                                             const HitlRequest& request) {
@@ -531,6 +536,10 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
     for (std::string& name : secret_variables(settings_))
         options.environment.hidden.push_back(std::move(name));
     options.command_hooks = config_.hooks;
+    options.trusts = [trust =
+                          TrustSettings{config_.trust}](const std::filesystem::path& workspace) {
+        return is_trusted(workspace, trust);
+    };
     const auto sandboxes = std::make_shared<const CommandSandboxes>(config_.sandbox, std::string());
     options.sandbox = [sandboxes](const std::filesystem::path& workspace) {
         return sandboxes->profile(workspace);
@@ -539,7 +548,7 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
     // A sender of messages is not the operator: a command that reads is asked about like any other.
     CommandConfinement confinement = sandboxes->confinement();
     confinement.reads_unasked = false;
-    options.questions = sender_policy(settings_, std::move(confinement));
+    options.questions = sender_policy(settings_, config_, confinement);
     options.failure_text = failure_text();
     options.files = settings_.files;
     set_compaction(options, sources_, model_);

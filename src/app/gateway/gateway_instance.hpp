@@ -32,8 +32,8 @@ namespace cubepi::app {
 
 /// Returns how the turns of the gateway ask their users: the rules for the senders (B26) and the approvers (B25). Throws
 /// Error(invalid_argument) that names a rule that is not one.
-bub::TurnQuestions sender_policy(const GatewaySettings& settings,
-                                 CommandConfinement confinement = {});
+bub::TurnQuestions sender_policy(const GatewaySettings& settings, const ConfigFile& config = {},
+                                 const CommandConfinement& confinement = {});
 
 /// The directories of a session below the root of the gateway.
 struct SessionWorkspace {

@@ -233,6 +233,19 @@ TEST(SenderPolicy, B26_Rules_ApplyByChannelChatAndUser) {
     EXPECT_TRUE(questions.rules(from("telegram", "2", "")).allow.rules().empty());
 }
 
+TEST(SenderPolicy, D156_DenyRulesOfTheUser_BindAllSenders) {
+    GatewaySettings settings;
+    settings.rules = {rule("", "42", "write: *")};
+    ConfigFile config;
+    config.deny = {"write: *"};
+    const bub::TurnQuestions questions = sender_policy(settings, config);
+    for (const char* user : {"42", "43", ""}) {
+        const bub::SenderRules rules = questions.rules(from("telegram", "1", user));
+        EXPECT_FALSE(rules.allow.decide("write", ToolRisk::writes, JsonObject{{"path", "a"}})
+                         .refusal.empty());
+    }
+}
+
 TEST(SenderPolicy, B26_TextOfSeveralSenders_HasRightsOfNone) {
     GatewaySettings settings;
     settings.rules = {rule("", "42", "write: *"), rule("1", "", "edit: *")};

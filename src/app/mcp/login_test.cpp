@@ -112,19 +112,19 @@ TEST_F(McpLogin, Session_FollowsTheSettings) {
     server.name = "wiki";
     server.url = server_url;
     const auto runtime = Runtime::standard();
-    EXPECT_TRUE(mcp_session(server, nullptr, runtime));
+    EXPECT_TRUE(mcp_session(server, nullptr, EnvironmentPolicy(), runtime));
     server.headers["authorization"] = "Bearer x";
-    EXPECT_FALSE(mcp_session(server, nullptr, runtime));
+    EXPECT_FALSE(mcp_session(server, nullptr, EnvironmentPolicy(), runtime));
     server.headers.clear();
     server.url = "http://wiki.local/mcp";
-    EXPECT_FALSE(mcp_session(server, nullptr, runtime));
+    EXPECT_FALSE(mcp_session(server, nullptr, EnvironmentPolicy(), runtime));
     server.oauth["client_id"] = "c";
-    EXPECT_THROW((void)mcp_session(server, nullptr, runtime), Error);
+    EXPECT_THROW((void)mcp_session(server, nullptr, EnvironmentPolicy(), runtime), Error);
     server.url = server_url;
     server.oauth["private_key"] = "/nonexistent.pem";
-    EXPECT_THROW((void)mcp_session(server, nullptr, runtime), Error);
+    EXPECT_THROW((void)mcp_session(server, nullptr, EnvironmentPolicy(), runtime), Error);
     server.url.clear();
-    EXPECT_FALSE(mcp_session(server, nullptr, runtime));
+    EXPECT_FALSE(mcp_session(server, nullptr, EnvironmentPolicy(), runtime));
 }
 
 struct Redirects {

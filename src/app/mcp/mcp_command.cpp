@@ -27,6 +27,7 @@
 #include "../conversation/tool_approval.hpp"
 #include "../failure.hpp"
 #include "../program.hpp"
+#include "../project/open_project.hpp"
 #include "../terminal/safe_json.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "credential_file.hpp"
@@ -241,7 +242,8 @@ Task<> log_in(std::shared_ptr<McpOAuthSession> session) { co_await session->logi
 
 int login(const McpServerSettings& server, std::ostream& output, std::ostream& error_output) {
     const std::shared_ptr<McpOAuthSession> session =
-        mcp_session(server, login_prompt(error_output), Runtime::standard());
+        mcp_session(server, login_prompt(error_output),
+                    command_environment(read_config(config_path())), Runtime::standard());
     if (!session) {
         throw Error(ErrorCode::invalid_argument,
                     "the MCP server '" + server.name +
@@ -274,6 +276,26 @@ Task<> serve_streams(std::shared_ptr<McpServer> server) {
     co_await server->serve(mcp_standard_streams(executor));
 }
 
+/// Returns the settings of the project of this directory. Says what is not trusted, and what is invalid.
+ProjectSettings project_here(const ConfigFile& config, TerminalStream& err) {
+    const Project project =
+        find_project(std::filesystem::current_path(), TrustSettings{config.trust});
+    if (const std::string note = untrusted_note(project, {}); !note.empty())
+        err << "cubepi: " << for_terminal(visible(note)) << "\n";
+    ProjectSettings settings = settings_of(project);
+    for (const std::string& problem : settings.problems)
+        err << "cubepi: " << for_terminal(visible(problem)) << "\n";
+    return settings;
+}
+
+/// Returns the servers of the user and those of the project, if it is trusted.
+std::vector<McpServerSettings> all_servers(std::ostream& error_output) {
+    TerminalStream err(error_output);
+    const ConfigFile config = read_config(config_path());
+    return with_project_servers(configured_mcp_servers(config_path()),
+                                project_here(config, err).servers);
+}
+
 /// Serves the tools and the agent of this directory, under the hooks of the user. No user can be asked: calls that no rule of the configuration
 /// allows are refused.
 int serve(bool allow_all) {
@@ -290,7 +312,8 @@ int serve(bool allow_all) {
     approval.write_target = [workspace](const std::string& path) {
         return workspace->write_target(path);
     };
-    ToolRules rules = policy_of(config.allow);
+    const ProjectSettings project = project_here(config, err());
+    ToolRules rules = rules_of(config, project);
     rules.confine_commands(sandboxes.confinement());
     const auto decider = std::make_shared<ToolApproval>(
         std::move(rules), std::make_shared<InMemoryChannel>(), nullptr, std::move(approval));
@@ -302,8 +325,10 @@ int serve(bool allow_all) {
     flags.yes = allow_all;
     options.tools.push_back(mcp_agent_tool(std::move(flags)));
     std::vector<Middleware> guards;
-    if (!config.hooks.empty()) {
-        auto table = std::make_shared<const bub::detail::CommandHookTable>(config.hooks);
+    std::vector<bub::CommandHook> hooks = config.hooks;
+    hooks.insert(hooks.end(), project.hooks.begin(), project.hooks.end());
+    if (!hooks.empty()) {
+        auto table = std::make_shared<const bub::detail::CommandHookTable>(std::move(hooks));
         bub::detail::HookPlace place{"mcp", std::filesystem::current_path(),
                                      child_environment(command_environment(config)),
                                      Runtime::standard()};
@@ -322,11 +347,12 @@ int use_mcp(const McpArguments& arguments, std::ostream& out, std::ostream& err)
     if (arguments.what == What::serve) return serve(arguments.yes);
     if (arguments.what == What::add) return add_server(arguments, out);
     if (arguments.what == What::remove) return remove_server(arguments, out);
-    const std::vector<McpServerSettings> servers = configured_mcp_servers(config_path());
+    const std::vector<McpServerSettings> servers = all_servers(err);
     const bool needs_one = arguments.what != What::list && arguments.what != What::check;
     if (servers.empty() && !needs_one) {
         TerminalStream(err) << "No MCP servers are configured; the key mcp of "
-                            << for_terminal(config_path().string()) << " lists them.\n";
+                            << for_terminal(config_path().string())
+                            << " lists them, and .mcp.json of a directory that you trust.\n";
         return exit_ok;
     }
     switch (arguments.what) {

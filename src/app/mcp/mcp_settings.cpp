@@ -11,6 +11,7 @@
 #include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/mcp/http_transport.hpp>
 #include <cubepi/mcp/stdio_transport.hpp>
+#include <cubepi/schema/parse_json.hpp>
 
 #include "../config/config_file.hpp"
 #include "../config/paths.hpp"
@@ -28,8 +29,7 @@ constexpr std::array<std::string_view, 8> oauth_keys = {
 constexpr std::size_t max_name = 32;
 
 [[noreturn]] void refuse(const std::string& server, const std::string& reason) {
-    throw Error(ErrorCode::parse, "the server '" + server + "' of the key mcp: " + reason +
-                                      "; 'man cubepi' lists the keys of the file");
+    throw Error(ErrorCode::parse, "the MCP server '" + server + "': " + reason);
 }
 
 /// Numbers and booleans of YAML are texts here: `env: {LEVEL: 1}`.
@@ -77,7 +77,8 @@ void check_oauth(const McpServerSettings& server) {
         refuse(server.name, "client_credentials needs client_secret or private_key");
 }
 
-McpServerSettings server_of(const std::string& name, const Json& value) {
+McpServerSettings server_of(const std::string& name, const Json& value,
+                            bool accepts_other_keys = false) {
     if (!is_name(name)) {
         refuse(name, "a name consists of at most " + std::to_string(max_name) +
                          " letters, digits, '-' and '_'");
@@ -88,7 +89,7 @@ McpServerSettings server_of(const std::string& name, const Json& value) {
     server.name = name;
     for (const auto& entry : *object) {
         const std::string_view key = entry.key();
-        if (std::ranges::find(server_keys, key) == server_keys.end())
+        if (!accepts_other_keys && std::ranges::find(server_keys, key) == server_keys.end())
             refuse(name, "unknown key '" + std::string(key) + "'");
         if (key == "command") server.command = text_of(name, key, entry.value());
         if (key == "cwd") server.cwd = text_of(name, key, entry.value());
@@ -112,14 +113,27 @@ McpServerSettings server_of(const std::string& name, const Json& value) {
     return server;
 }
 
-/// Replaces `${NAME}`. The error names the variable, never a value.
-std::string expanded(const McpServerSettings& server, const std::string& text) {
+bool is_hidden(const EnvironmentPolicy& environment, const std::string& name) {
+    EnvironmentPolicy others;
+    others.include = {"*"};
+    others.hidden = environment.hidden;
+    return !others.allows(name, {});
+}
+
+/// Replaces `${NAME}`. The error names the variable, never a value. The file of a project must not send our keys to its server.
+std::string expanded(const McpServerSettings& server, const EnvironmentPolicy& environment,
+                     const std::string& text) {
     std::string out;
     for (std::size_t at = 0; at < text.size();) {
         const std::size_t begin = text.find("${", at);
         const std::size_t end = begin == std::string::npos ? begin : text.find('}', begin);
         if (end == std::string::npos) return out + text.substr(at);
         const std::string name = text.substr(begin + 2, end - begin - 2);
+        if (!server.project_file.empty() && is_hidden(environment, name)) {
+            throw Error(ErrorCode::invalid_argument,
+                        "The MCP server " + server.name + " of " + server.project_file +
+                            " cannot have the variable " + name + ", which is a key of cubepi.");
+        }
         const char* value = std::getenv(name.c_str());
         if (!value) {
             throw Error(ErrorCode::invalid_argument, "The MCP server " + server.name +
@@ -157,12 +171,14 @@ std::vector<McpServerSettings> configured_mcp_servers(const std::filesystem::pat
     try {
         return mcp_settings(value ? *value : Json());
     } catch (const Error& error) {
-        throw Error(error.code(), path.string() + ": " + error.what());
+        throw Error(error.code(), path.string() + ": " + error.what() +
+                                      "; 'man cubepi' lists the keys of the file");
     }
 }
 
 std::shared_ptr<McpOAuthSession> mcp_session(const McpServerSettings& server,
                                              std::shared_ptr<McpLoginUi> ui,
+                                             const EnvironmentPolicy& environment,
                                              std::shared_ptr<const Runtime> runtime) {
     const bool has_token = std::ranges::any_of(server.headers, [](const auto& header) {
         return detail::lower_case(header.first) == "authorization";
@@ -170,7 +186,8 @@ std::shared_ptr<McpOAuthSession> mcp_session(const McpServerSettings& server,
     if (server.url.empty() || has_token) return nullptr;
     const auto setting = [&](const std::string& key) {
         const auto found = server.oauth.find(key);
-        return found == server.oauth.end() ? std::string() : expanded(server, found->second);
+        return found == server.oauth.end() ? std::string()
+                                           : expanded(server, environment, found->second);
     };
     McpOAuthOptions options;
     options.server = server.name;
@@ -196,6 +213,42 @@ std::shared_ptr<McpOAuthSession> mcp_session(const McpServerSettings& server,
     }
 }
 
+ProjectMcpServers project_mcp_servers(const std::filesystem::path& path, const std::string& text) {
+    ProjectMcpServers found;
+    JsonTextError error;
+    const Json json = parse_json(text, error);
+    const JsonObject* object = error ? nullptr : json.if_object();
+    const Json* servers = object ? object->if_contains("mcpServers") : nullptr;
+    if (!servers || !servers->is_object()) {
+        found.problems.push_back(path.string() + " is not loaded: " +
+                                 (error ? error.reason : "it has no object mcpServers") + ".");
+        return found;
+    }
+    for (const auto& entry : servers->get_object()) {
+        try {
+            McpServerSettings server = server_of(std::string(entry.key()), entry.value(), true);
+            server.project_file = path.string();
+            const std::filesystem::path directory = path.parent_path();
+            if (!server.cwd.starts_with("~/")) server.cwd = (directory / server.cwd).string();
+            if (server.command.find('/') != std::string::npos)
+                server.command = (directory / expand_home(server.command)).string();
+            found.servers.push_back(std::move(server));
+        } catch (const Error& problem) {
+            found.problems.push_back(path.string() + ": " + problem.what() + ".");
+        }
+    }
+    return found;
+}
+
+std::vector<McpServerSettings> with_project_servers(std::vector<McpServerSettings> of_user,
+                                                    std::vector<McpServerSettings> of_project) {
+    for (McpServerSettings& server : of_project) {
+        if (std::ranges::find(of_user, server.name, &McpServerSettings::name) == of_user.end())
+            of_user.push_back(std::move(server));
+    }
+    return of_user;
+}
+
 std::shared_ptr<McpClient> mcp_client(const McpServerSettings& server,
                                       const EnvironmentPolicy& environment,
                                       std::shared_ptr<const Runtime> runtime) {
@@ -207,8 +260,8 @@ std::shared_ptr<McpClient> mcp_client(const McpServerSettings& server,
         http.server = server.name;
         http.url = server.url;
         for (const auto& [name, value] : server.headers)
-            http.headers.add(name, expanded(server, value));
-        http.authorizer = mcp_session(server, nullptr, runtime);
+            http.headers.add(name, expanded(server, environment, value));
+        http.authorizer = mcp_session(server, nullptr, environment, runtime);
         transport = mcp_http_transport(std::move(http), runtime);
     } else {
         McpStdioOptions process;
@@ -218,7 +271,7 @@ std::shared_ptr<McpClient> mcp_client(const McpServerSettings& server,
         if (!server.cwd.empty()) process.directory = expand_home(server.cwd).string();
         process.environment.hidden = environment.hidden;
         for (const auto& [name, value] : server.env)
-            process.environment.set[name] = expanded(server, value);
+            process.environment.set[name] = expanded(server, environment, value);
         transport = mcp_stdio_transport(std::move(process), runtime);
     }
     return std::make_shared<McpClient>(std::move(options), std::move(transport),

@@ -35,6 +35,8 @@ struct McpServerSettings {
     /// redirect_uri.
     std::map<std::string, std::string> oauth = {};
     bool disabled = false;
+    /// The `.mcp.json` that names it; empty: the configuration of the user.
+    std::string project_file = {};
 
     /// The command or the URL, for display; never a variable or a header.
     std::string place() const;
@@ -49,10 +51,25 @@ std::vector<McpServerSettings> configured_mcp_servers(const std::filesystem::pat
 /// configured token, or a URL by which no login is possible. `ui`: null if no user can log in now. Throws Error(invalid_argument).
 std::shared_ptr<McpOAuthSession> mcp_session(const McpServerSettings& server,
                                              std::shared_ptr<McpLoginUi> ui,
+                                             const EnvironmentPolicy& environment,
                                              std::shared_ptr<const Runtime> runtime);
 
+/// The servers of an `.mcp.json`, the file in which other clients look for the servers of a project, too.
+struct ProjectMcpServers {
+    std::vector<McpServerSettings> servers = {};
+    std::vector<std::string> problems = {};  ///< why others are left out
+};
+
+/// Reads the text of the file at `path`: {"mcpServers": {"NAME": {"command": ...}}}. Relative commands and a missing `cwd` mean the
+/// directory of the file. Unknown keys are those of other clients.
+ProjectMcpServers project_mcp_servers(const std::filesystem::path& path, const std::string& text);
+/// Returns all servers: of a repeated name, that of the user.
+std::vector<McpServerSettings> with_project_servers(std::vector<McpServerSettings> of_user,
+                                                    std::vector<McpServerSettings> of_project);
+
 /// Returns a client of the server. `environment` is the policy of commands, of which the hidden variables are hidden from servers
-/// too. Throws Error(invalid_argument) for a URL that is invalid, or a variable that is not set.
+/// too; a server of a project cannot name one of them. Throws Error(invalid_argument) for a URL that is invalid, or a variable that is
+/// not set.
 std::shared_ptr<McpClient> mcp_client(const McpServerSettings& server,
                                       const EnvironmentPolicy& environment,
                                       std::shared_ptr<const Runtime> runtime);

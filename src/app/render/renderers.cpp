@@ -60,7 +60,8 @@ void JsonRenderer::show_event(const AgentEvent& event) {
     JsonObject line = to_json(shown);
     note_model(shown);
     if (shown.type() == AgentEventType::agent_start) add_model(line);
-    if (shown.type() == AgentEventType::agent_end) {
+    if (shown.type() == AgentEventType::agent_end ||
+        shown.type() == AgentEventType::agent_suspended) {
         add_model(line);
         ended_ = std::move(line);
         return;

@@ -139,6 +139,10 @@ struct BuiltinOptions {
     /// Which files with instructions become part of the system prompt.
     InstructionScope instructions = InstructionScope::workspace;
 
+    /// Returns true if the user trusts a workspace. Of another one neither instructions nor skills are loaded. Called on a worker
+    /// thread by each turn. Null: all are trusted.
+    std::function<bool(const std::filesystem::path& workspace)> trusts = {};
+
     /// The project files that were shown to the user (look_at_project_files). A warning follows when a turn loads
     /// something else. Absent: none.
     std::optional<LoadedFiles> loaded_files = {};

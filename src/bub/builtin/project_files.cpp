@@ -25,6 +25,7 @@ namespace {
 
 /// Of a file that becomes part of the system prompt, not more than this is read.
 constexpr std::size_t max_project_file = 64 * 1024;
+constexpr std::size_t max_instructions = 128 * 1024;  ///< bytes of all files
 
 /// A file that becomes part of the system prompt: AGENTS.md, a skill.
 struct ProjectFile {
@@ -92,22 +93,32 @@ struct InstructionDirectory {
     std::string prefix = {};
 };
 
-/// The directories above the workspace up to the root of its git repository, the root first.
+/// The directories above the workspace up to the root of its project, the root first.
 std::vector<InstructionDirectory> parents_of(const std::filesystem::path& workspace) {
     std::vector<InstructionDirectory> parents;
     std::error_code failed;
+    const std::filesystem::path root = project_root(workspace);
     InstructionDirectory at{std::filesystem::canonical(workspace, failed)};
-    for (int i = 0; !failed && i < max_parents; ++i) {
-        if (std::filesystem::exists(std::filesystem::symlink_status(at.path / ".git", failed))) {
-            std::reverse(parents.begin(), parents.end());
-            return parents;
-        }
-        if (at.path == at.path.parent_path()) break;
+    while (!failed && at.path != root && at.path != at.path.parent_path()) {
         at = InstructionDirectory{at.path.parent_path(), "../" + at.prefix};
         parents.push_back(at);
-        failed.clear();
     }
-    return {};
+    std::reverse(parents.begin(), parents.end());
+    return parents;
+}
+
+/// Leaves out the files that are farthest from the workspace if all have more than the limit.
+void limit_total(Instructions& all, std::vector<std::string>& texts) {
+    std::size_t total = 0;
+    std::size_t first = texts.size();
+    while (first > 0 && total + texts[first - 1].size() <= max_instructions)
+        total += texts[--first].size();
+    for (std::size_t i = 0; i < first; ++i)
+        all.problems.push_back(all.files[i].name +
+                               " is not loaded: the instructions exceed 128 KiB in total.");
+    const auto count = static_cast<std::ptrdiff_t>(first);
+    texts.erase(texts.begin(), texts.begin() + count);
+    all.files.erase(all.files.begin(), all.files.begin() + count);
 }
 
 /// Appends the first of the files that the directory has.
@@ -138,18 +149,27 @@ void read_first(Instructions& all, std::vector<std::string>& texts,
 
 }  // namespace
 
+InstructionScope without_workspace(InstructionScope scope) noexcept {
+    return scope == InstructionScope::user || scope == InstructionScope::home
+               ? InstructionScope::home
+               : InstructionScope::none;
+}
+
 Instructions read_instructions(const std::filesystem::path& workspace, InstructionScope scope) {
     Instructions all;
     std::vector<std::string> texts;
+    if (scope == InstructionScope::none) return all;
     std::vector<const char*> names = {"AGENTS.md"};
-    if (scope == InstructionScope::user) {
+    if (scope != InstructionScope::workspace) {
         names = {"AGENTS.override.md", "AGENTS.md", "CLAUDE.md"};
         read_first(all, texts, {home_directory() / ".agents", "~/.agents/"}, names);
-        for (const InstructionDirectory& parent : parents_of(workspace)) {
-            if (is_own_directory(parent.path)) read_first(all, texts, parent, names);
-        }
     }
-    read_first(all, texts, {workspace}, names);
+    if (scope == InstructionScope::user) {
+        for (const InstructionDirectory& parent : parents_of(workspace))
+            read_first(all, texts, parent, names);
+    }
+    if (scope != InstructionScope::home) read_first(all, texts, {workspace}, names);
+    limit_total(all, texts);
     const bool is_alone = texts.size() == 1 && all.files[0].name == "AGENTS.md";
     for (std::size_t i = 0; i < texts.size(); ++i) {
         if (i > 0) all.text += "\n\n";
@@ -272,18 +292,26 @@ public:
     }
 
 private:
-    void read_one(const std::string& name) {
-        const std::string path = (below_.empty() ? name : below_ + "/" + name) + "/SKILL.md";
-        ProjectFile file;
+    /// Returns nothing if there is no such file, or if it cannot be read.
+    std::optional<ProjectFile> read_file(const std::string& place, const std::string& skill,
+                                         const char* name) {
         try {
-            file = read_project_file(place_, path);
+            return read_project_file(place_, place + "/" + name);
         } catch (const cubepi::Error& error) {
             if (error.code() != cubepi::ErrorCode::not_found) {
-                problems_.push_back("The skill " + (directory_ / name).string() +
+                problems_.push_back("The skill " + (directory_ / skill).string() +
                                     " is not loaded: " + error.what());
             }
-            return;
         }
+        return std::nullopt;
+    }
+    void read_one(const std::string& name) {
+        const std::string place = below_.empty() ? name : below_ + "/" + name;
+        const char* file_name = "SKILL.md";
+        std::optional<ProjectFile> found = read_file(place, name, file_name);
+        if (!found) found = read_file(place, name, file_name = "skill.md");
+        if (!found) return;
+        const ProjectFile file = std::move(*found);
         std::string problem;
         std::optional<Skill> skill = parse_skill(file.text, name, problem);
         if (!skill) {
@@ -291,12 +319,12 @@ private:
                                 " is not loaded: " + problem + ".");
             return;
         }
-        skill->location = directory_ / name / "SKILL.md";
+        skill->location = directory_ / name / file_name;
         const std::string directory = (directory_ / name).string();
         replace_all(skill->body, "${SKILL_DIR}", directory);
         replace_all(skill->body, "$SKILL_DIR", directory);
         if (file.is_cut()) {
-            skill->body += "\n\n" + file.cut_note("SKILL.md");
+            skill->body += "\n\n" + file.cut_note(file_name);
             problems_.push_back("Of the skill " + directory + " only the first 64 KiB are loaded.");
         }
         found_.emplace(name, std::move(*skill));
@@ -359,26 +387,61 @@ std::string skills_block(const std::vector<Skill>& skills, const std::set<std::s
 std::vector<SkillDirectory> skill_directories(const std::filesystem::path& workspace,
                                               bool with_user_skills,
                                               const std::vector<std::filesystem::path>& more) {
-    std::vector<SkillDirectory> directories = {{workspace, ".agents/skills"},
-                                               {workspace, ".agent/skills"}};
+    std::vector<SkillDirectory> directories;
+    if (!workspace.empty())
+        directories = {{workspace, ".agents/skills"}, {workspace, ".agent/skills"}};
     if (with_user_skills) directories.push_back({home_directory() / ".agents" / "skills"});
     for (const auto& directory : more) directories.push_back({directory});
     return directories;
 }
 
+std::filesystem::path project_root(const std::filesystem::path& workspace) {
+    std::error_code failed;
+    const std::filesystem::path canonical = std::filesystem::canonical(workspace, failed);
+    if (failed) return std::filesystem::absolute(workspace, failed).lexically_normal();
+    const std::filesystem::path home = std::filesystem::weakly_canonical(home_directory(), failed);
+    std::filesystem::path at = canonical;
+    for (int i = 0; i <= max_parents && is_own_directory(at); ++i) {
+        if (at != canonical && (at == home || at == at.root_path())) break;
+        if (std::filesystem::exists(std::filesystem::symlink_status(at / ".git", failed)))
+            return at;
+        if (at == at.parent_path()) break;
+        at = at.parent_path();
+    }
+    return canonical;
+}
+
+namespace {
+
+/// "AGENTS.md (2.1 KB), 3 skills"
+std::string list_of(const std::vector<Instructions::File>& files, std::size_t skills) {
+    std::string text;
+    for (const Instructions::File& file : files)
+        text += (text.empty() ? "" : ", ") + file.name + " (" + size_text(file.size) + ")";
+    if (skills > 0)
+        text += (text.empty() ? "" : ", ") + std::to_string(skills) +
+                (skills == 1 ? " skill" : " skills");
+    return text;
+}
+
+}  // namespace
+
 LoadedFiles look_at_project_files(const std::filesystem::path& workspace, bool with_user_skills,
                                   const std::vector<std::filesystem::path>& more,
-                                  InstructionScope scope) {
-    const Instructions instructions = read_instructions(workspace, scope);
-    const FoundSkills skills = find_skills(skill_directories(workspace, with_user_skills, more));
+                                  InstructionScope scope, bool is_trusted) {
     LoadedFiles loaded;
-    const auto add = [&loaded](const std::string& what) {
-        loaded.summary += (loaded.summary.empty() ? "Loaded " : ", ") + what;
-    };
-    for (const Instructions::File& file : instructions.files)
-        add(file.name + " (" + size_text(file.size) + ")");
-    if (const std::size_t count = skills.skills.size(); count > 0)
-        add(std::to_string(count) + (count == 1 ? " skill" : " skills"));
+    if (!is_trusted) {
+        Instructions refused = read_instructions(workspace, scope);
+        std::erase_if(refused.files, [](const auto& file) { return file.name.starts_with("~/"); });
+        const FoundSkills skills = find_skills(skill_directories(workspace, false, {}));
+        loaded.untrusted = list_of(refused.files, skills.skills.size());
+        scope = without_workspace(scope);
+    }
+    const Instructions instructions = read_instructions(workspace, scope);
+    const FoundSkills skills = find_skills(skill_directories(
+        is_trusted ? workspace : std::filesystem::path(), with_user_skills, more));
+    loaded.summary = list_of(instructions.files, skills.skills.size());
+    if (!loaded.summary.empty()) loaded.summary.insert(0, "Loaded ");
     loaded.problems = instructions.problems;
     loaded.problems.insert(loaded.problems.end(), skills.problems.begin(), skills.problems.end());
     return loaded;

@@ -15,12 +15,16 @@ namespace bub {
 
 /// Which instructions are loaded.
 enum class InstructionScope : std::uint8_t {
+    none,
+    home,       ///< those of the user in ~/.agents
     workspace,  ///< AGENTS.md of the workspace
-    /// Those of the user in ~/.agents, and then those of each directory from the root of the git repository to the workspace. In a
-    /// directory AGENTS.override.md replaces AGENTS.md, and CLAUDE.md is read if it has neither. A directory above the workspace is
-    /// left out if another user can write to it.
+    /// Those of the user in ~/.agents, and then those of each directory from project_root() to the workspace. In a directory
+    /// AGENTS.override.md replaces AGENTS.md, and CLAUDE.md is read if it has neither. Of more than 128 KiB the nearest are loaded.
     user,
 };
+
+/// Returns the scope without the files of the workspace: for one that is not trusted.
+InstructionScope without_workspace(InstructionScope scope) noexcept;
 
 struct Instructions {
     struct File {
@@ -63,7 +67,8 @@ struct FoundSkills {
 /// description (1,024 characters at most). Of a SKILL.md the first 64 KiB are read, and of one directory 200 skills. Blocks.
 FoundSkills find_skills(const std::vector<SkillDirectory>& directories);
 
-/// The directories of a workspace's skills, of ~/.agents/skills (unless `with_user_skills` is false), and `more`.
+/// The directories of a workspace's skills (none if `workspace` is empty), of ~/.agents/skills (unless `with_user_skills` is false),
+/// and `more`.
 std::vector<SkillDirectory> skill_directories(const std::filesystem::path& workspace,
                                               bool with_user_skills,
                                               const std::vector<std::filesystem::path>& more);
@@ -75,17 +80,24 @@ std::set<std::string> skill_hints(std::string_view text);
 /// Empty if there are no skills.
 std::string skills_block(const std::vector<Skill>& skills, const std::set<std::string>& hints);
 
+/// Returns the root of the git repository of `workspace`, or `workspace` itself if there is none, as a canonical path. A repository
+/// does not extend over a directory to which another user can write, nor over the whole home directory from below it. Blocks.
+std::filesystem::path project_root(const std::filesystem::path& workspace);
+
 /// The loaded files, for the user.
 struct LoadedFiles {
     std::string summary = {};  ///< "Loaded AGENTS.md (2.1 KB), 3 skills"; empty: nothing
+    /// The files of a workspace that is not trusted, which are not loaded: "AGENTS.md (2.1 KB), 3 skills"; empty: none.
+    std::string untrusted = {};
     std::vector<std::string> problems = {};  ///< may contain untrusted names
     friend bool operator==(const LoadedFiles&, const LoadedFiles&) = default;
 };
 
-/// Reads what a turn in `workspace` would load. Blocks.
+/// Reads what a turn in `workspace` would load: of a workspace that is not trusted, only files of the user. Blocks.
 LoadedFiles look_at_project_files(const std::filesystem::path& workspace,
                                   bool with_user_skills = true,
                                   const std::vector<std::filesystem::path>& more = {},
-                                  InstructionScope scope = InstructionScope::workspace);
+                                  InstructionScope scope = InstructionScope::workspace,
+                                  bool is_trusted = true);
 
 }  // namespace bub

@@ -69,6 +69,59 @@ TEST_F(ProjectFiles, B30_LongerFile_IsCutAndReported) {
                 ElementsAre("AGENTS.md has 65.5 KB; only its first 64 KiB are loaded."));
 }
 
+TEST_F(ProjectFiles, Total_IsLimitedToTheNearestFiles) {
+    std::filesystem::create_directories(work / ".git");
+    write(work / "AGENTS.md", std::string(60'000, 'a'));
+    write(work / "one/AGENTS.md", std::string(60'000, 'b'));
+    write(work / "one/two/AGENTS.md", std::string(60'000, 'c'));
+    const Instructions found = read_instructions(work / "one/two", InstructionScope::user);
+    EXPECT_THAT(found.problems, ElementsAre("../../AGENTS.md is not loaded: the instructions "
+                                            "exceed 128 KiB in total."));
+    EXPECT_EQ(found.text.find("aa"), std::string::npos);
+    EXPECT_LT(found.text.find("bb"), found.text.find("cc"));
+}
+
+TEST_F(ProjectFiles, D155_UntrustedWorkspace_IsOnlyListed) {
+    write(work / "AGENTS.md", "Tabs.\n");
+    write_skill(work / ".agents/skills/one", "Body");
+    write_skill(root / "more/two", "Body");
+    const LoadedFiles files =
+        look_at_project_files(work, false, {root / "more"}, InstructionScope::workspace, false);
+    EXPECT_EQ(files.untrusted, "AGENTS.md (6 bytes), 1 skill");
+    EXPECT_EQ(files.summary, "Loaded 1 skill") << "that of the user";
+}
+
+TEST_F(ProjectFiles, D155_TurnInUntrustedWorkspace_LoadsNothingOfIt) {
+    write(work / "AGENTS.md", "Tabs.\n");
+    write_skill(work / ".agents/skills/one", "Body");
+    bool is_trusted = false;
+    std::vector<std::string> prompts;
+    const auto answer = [&prompts](const cubepi::ModelRequest& request) {
+        prompts.push_back(request.system_prompt.str());
+        return faux_assistant_message("done");
+    };
+    BuiltinOptions options;
+    options.trusts = [&](const std::filesystem::path& workspace) {
+        EXPECT_EQ(workspace, work);
+        return is_trusted;
+    };
+    add_builtin({answer, answer}, std::move(options));
+    (void)say("Hello $one");
+    is_trusted = true;
+    (void)say("Hello $one");
+    ASSERT_THAT(prompts, SizeIs(2));
+    for (const char* part : {"Tabs.", "- one: Does it.", "Body"}) {
+        EXPECT_THAT(prompts[0], Not(HasSubstr(part)));
+        EXPECT_THAT(prompts[1], HasSubstr(part));
+    }
+}
+
+TEST_F(ProjectFiles, SkillFileInLowerCase_IsASkill) {
+    write(work / ".agents/skills/one/skill.md", "---\nname: one\ndescription: Does.\n---\nBody\n");
+    ASSERT_THAT(skills().skills, SizeIs(1));
+    EXPECT_EQ(skills().skills[0].location.filename(), "skill.md");
+}
+
 TEST_F(ProjectFiles, IrregularFile_IsNotWaitedFor) {
     ASSERT_EQ(mkfifo((work / "AGENTS.md").c_str(), 0600), 0);
     EXPECT_THAT(read_instructions(work).problems, ElementsAre(HasSubstr("not a regular file")));

@@ -297,6 +297,44 @@ TEST_F(Questions, B26_RulesOfAsker_HoldInTheAnswersTurn) {
     EXPECT_EQ(say_as("boss", ",approve c2").model_output, "done");
 }
 
+/// Rules that a reload of the configuration can change while a question waits.
+class ChangingRules : public Questions {
+protected:
+    TurnQuestions changing() {
+        TurnQuestions questions;
+        questions.rules = [this](const Envelope&) { return rules; };
+        return questions;
+    }
+    SenderRules rules;
+};
+
+TEST_F(ChangingRules, D157_StoredRefusal_CountsMoreThanANewRule) {
+    add({removal(), "As you wish."}, changing());
+    (void)say("Clean up");
+    rules.allow.allow(cubepi::ApprovalRule{"remove", "*"});
+    EXPECT_EQ(say(",deny c1 not today").model_output, "As you wish.");
+    EXPECT_TRUE(removed.empty());
+}
+
+TEST_F(ChangingRules, D156_DenyRule_RefusesAnApprovedCall) {
+    add({removal(), "As you wish."}, changing());
+    (void)say("Clean up");
+    rules.allow.restrict({cubepi::ApprovalRule{"remove", "*"}, cubepi::RuleEffect::deny, {}});
+    EXPECT_EQ(say(",approve c1").model_output, "As you wish.");
+    EXPECT_TRUE(removed.empty());
+}
+
+TEST_F(ChangingRules, D157_CallsWithoutAnswer_FollowTheNewRule) {
+    cubepi::AssistantMessage both = removal();
+    const cubepi::AssistantMessage second = removal("/tmp/y", "c2");
+    both.content.push_back(second.content.front());
+    add({both, "done"}, changing());
+    (void)say("Clean up");
+    rules.allow.allow(cubepi::ApprovalRule{"remove", "*"});
+    (void)say(",deny c1 not today");
+    EXPECT_EQ(removed, std::vector<std::string>{"/tmp/y"});
+}
+
 TEST_F(Questions, B24_OtherText_IsToldTheOpenQuestion) {
     add({removal(), "done"});
     const std::string name = name_of(say("Clean up"));
@@ -462,6 +500,15 @@ TEST_F(Questions, D85_SubagentIsDenied_ItGetsTheReason) {
     const TurnResult asked = say("Clean up");
     EXPECT_EQ(say(",deny " + id_of(asked) + " not today").model_output, "As you wish.");
     EXPECT_NE(told.find("not today"), std::string::npos) << told;
+    EXPECT_TRUE(removed.empty());
+}
+
+TEST_F(ChangingRules, D157_RefusalOfSubagentCall_OutweighsNewRule) {
+    add({to_subagent(), removal(), "not allowed", "As you wish."}, changing());
+    rules.allow.allow(cubepi::ApprovalRule{"subagent", "*"});
+    const TurnResult asked = say("Clean up");
+    rules.allow.allow(cubepi::ApprovalRule{"remove", "*"});
+    EXPECT_EQ(say(",deny " + id_of(asked) + " not today").model_output, "As you wish.");
     EXPECT_TRUE(removed.empty());
 }
 

@@ -201,9 +201,9 @@ CheckpointedChannel::CheckpointedChannel(std::shared_ptr<Checkpointer> store, st
     settings.default_timeout = options.default_timeout;
     settings.thread_id = thread_id_;
     settings.clock = options.clock;
-    auto storage =
+    storage_ =
         std::make_shared<detail::StoredRequests>(std::move(store), thread_id_, options.clock);
-    table_ = std::make_shared<detail::RequestTable>(std::move(settings), std::move(storage));
+    table_ = std::make_shared<detail::RequestTable>(std::move(settings), storage_);
 }
 
 CheckpointedChannel::~CheckpointedChannel() { table_->close("the channel was closed"); }
@@ -233,6 +233,22 @@ Task<Json> CheckpointedChannel::request(HitlPayload payload, HitlOptions options
     }
     for (const auto& [key, value] : extra_) options.extra[key] = value;
     return detail::RequestTable::ask(table_, run(), std::move(payload), std::move(options));
+}
+
+Task<bool> CheckpointedChannel::has_answer(std::string tool_name, std::string tool_call_id,
+                                           JsonObject args) {
+    const std::shared_ptr<HitlRun> asking = run();
+    if (!asking || !asking->is_continued()) co_return false;
+    ApproveRequest approval;
+    approval.tool_name = std::move(tool_name);
+    approval.tool_call_id = tool_call_id;
+    approval.args = std::move(args);
+    HitlRequest request;
+    request.question_id = std::move(tool_call_id);
+    request.payload = std::move(approval);
+    std::optional<detail::StoredAnswer> answer =
+        co_await storage_->find_answer(asking->run_id(), std::move(request));
+    co_return answer.has_value();
 }
 
 std::vector<HitlRequest> CheckpointedChannel::pending() const { return table_->pending(); }

@@ -12,6 +12,7 @@
 namespace cubepi {
 
 namespace detail {
+class RequestStorage;
 class RequestTable;
 }  // namespace detail
 
@@ -46,12 +47,16 @@ public:
     Task<> answer(std::string question_id, Json value, AnswerOrigin origin = {}) override;
     Task<> cancel(std::string question_id, std::string reason = "cancelled") override;
     bool is_durable() const noexcept override { return true; }
+    /// Returns true if the run continues one in which this approval was asked for, and its answer is stored and not used yet:
+    /// approve() then returns that answer without asking.
+    Task<bool> has_answer(std::string tool_name, std::string tool_call_id, JsonObject args);
     void connect(std::shared_ptr<HitlRun> run) override;
 
 private:
     std::string thread_id_;
     bool allow_inside_custom_tool_;
     JsonObject extra_;
+    std::shared_ptr<detail::RequestStorage> storage_;
     std::shared_ptr<detail::RequestTable> table_;
 };
 

@@ -6,6 +6,7 @@
 #include <cubepi/agent/subagent_channel.hpp>
 #include <cubepi/core/number_text.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/hitl/checkpointed_channel.hpp>
 
 namespace cubepi {
 
@@ -64,6 +65,16 @@ HitlOptions options_for(const BeforeToolCallContext& call, const AskUser& questi
     return options;
 }
 
+/// Only a run that continues has no request of its own, and may have answers.
+Task<bool> has_stored_answer(std::shared_ptr<HitlChannel> channel,
+                             const BeforeToolCallContext& call) {
+    const auto stored = std::dynamic_pointer_cast<CheckpointedChannel>(channel);
+    if (!stored || call.context.request) co_return false;
+    JsonObject args = call.args;
+    co_return co_await stored->has_answer(call.tool_call.name.str(), call.tool_call.id.str(),
+                                          std::move(args));
+}
+
 /// Asks on `channel`, or on that of the sub-agent which makes the call (D114).
 Task<std::optional<BeforeToolCallResult>> ask_user(std::shared_ptr<HitlChannel> channel,
                                                    const BeforeToolCallContext& call,
@@ -106,6 +117,11 @@ Task<std::optional<BeforeToolCallResult>> ApprovalPolicyMiddleware::before_tool_
     BeforeToolCallContext& call) {
     ApprovalDecision decision = co_await policy_(call);
     std::optional<BeforeToolCallResult> result;
+    // The rules may have changed since the user was asked about the call.
+    if (std::holds_alternative<Approve>(decision)) {
+        const bool is_answered = co_await has_stored_answer(channel_, call);
+        if (is_answered) decision = AskUser();
+    }
     if (auto* deny = std::get_if<Deny>(&decision)) {
         JsonObject trace{{"decision", "policy_deny"}, {"reason", deny->reason}};
         result.emplace(blocked(deny->reason, std::move(trace)));
@@ -115,6 +131,14 @@ Task<std::optional<BeforeToolCallResult>> ApprovalPolicyMiddleware::before_tool_
             co_return blocked(std::string(cannot_ask), std::move(trace));
         }
         result = co_await ask_user(channel_, call, std::move(*question));
+        if (!result->edited_args) co_return result;
+        BeforeToolCallContext edited = call;
+        edited.args = *result->edited_args;
+        ApprovalDecision again = co_await policy_(edited);
+        if (auto* deny = std::get_if<Deny>(&again)) {
+            JsonObject trace{{"decision", "policy_deny"}, {"reason", deny->reason}};
+            result.emplace(blocked(deny->reason, std::move(trace)));
+        }
     }
     co_return result;
 }

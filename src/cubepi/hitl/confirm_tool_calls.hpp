@@ -33,7 +33,8 @@ using ApprovalDecision = std::variant<Approve, Deny, AskUser>;
 using ApprovalPolicy = std::function<Task<ApprovalDecision>(const BeforeToolCallContext& call)>;
 
 /// Middleware that lets a policy decide about each call: run it, refuse it, or ask the user. While the user is asked the
-/// run waits.
+/// run waits. The policy decides about arguments that the user has edited again, and can only refuse them. In a run that continues, a
+/// stored answer to the call counts more than a policy that would let it run now.
 ///
 /// The answer is recorded in the tool result, under `details.hitl`: {"decision": "human_approve"}, "human_deny" with the
 /// reason, "edit" with both versions of the arguments, "timed_out", or "cancelled" with the reason. A refusal by the

@@ -17,6 +17,8 @@ struct WorkspacePolicy {
     bool writable = true;
     /// False: a path with a symbolic link in it is refused, even if the link stays inside. The root itself may be a link.
     bool follow_links = true;
+    /// Additional directories that may be read and, if `writable`, written under their absolute paths, by the rules of the root.
+    std::vector<std::filesystem::path> more_roots;
     /// Additional directories that may be read, under their absolute paths.
     std::vector<std::filesystem::path> read_only_roots;
     /// The variables of this process that commands inherit.

@@ -11,6 +11,7 @@
 #include <cubepi/workspace/fetch_tool.hpp>
 #include <cubepi/workspace/files/content.hpp>
 #include <cubepi/workspace/files/file_access.hpp>
+#include <cubepi/workspace/shell/named_commands.hpp>
 
 namespace cubepi {
 
@@ -34,6 +35,7 @@ std::string_view reason_of(const std::string& name) {
     if (name.ends_with(".git") || name == "git~1")
         return "git runs programs named in this directory";
     if (name == ".agents" || name == ".agent") return "skills become instructions of later turns";
+    if (name == ".cubepi" || name == ".mcp.json") return "it decides which programs and calls run";
     if (name == "agents.md" || name == "agents.override.md" || name == "claude.md")
         return "it becomes instructions of later turns";
     return {};
@@ -130,8 +132,70 @@ bool is_definition(std::string_view match) {
            match.find_first_not_of("0123456789abcdef", prefix.size()) == std::string_view::npos;
 }
 
+/// The words of a restricting rule for commands; empty: all commands. Throws Error(invalid_argument).
+std::vector<std::string> restricted_words(const ApprovalRule& rule) {
+    if (rule.match == "*") return {};
+    CommandRule command = CommandRule::parse(rule.match);
+    if (!command.directory.empty()) {
+        throw Error(ErrorCode::invalid_argument,
+                    "The rule " + rule.text() +
+                        " names a directory. A rule that asks or denies holds in all of them: " +
+                        "leave out cd.");
+    }
+    return std::move(command.words);
+}
+
+/// The host of a restricting rule for fetch that names no scheme; empty: the rule names one.
+std::string_view host_of(std::string_view text) {
+    const std::size_t scheme = text.find("://");
+    return scheme == std::string_view::npos ? text : std::string_view();
+}
+
+/// Removes scheme and port of an origin.
+std::string_view host_of_origin(std::string_view origin) {
+    origin.remove_prefix(std::min(origin.find("://") + 3, origin.size()));
+    const std::size_t port = origin.find(':', origin.starts_with('[') ? origin.find(']') : 0);
+    return origin.substr(0, port);
+}
+
+bool names_tool(const ApprovalRule& rule, std::string_view tool) {
+    if (!rule.tool.ends_with('*')) return rule.tool == tool;
+    return tool.starts_with(std::string_view(rule.tool).substr(0, rule.tool.size() - 1));
+}
+
+bool restricts_fetch(const ApprovalRule& rule, const JsonObject& arguments) {
+    const std::string origin = detail::url_origin(detail::text_member(arguments, "url"));
+    if (origin.empty()) return false;  // the tool refuses it
+    if (host_of(rule.match).empty()) return detail::rule_origin(rule.match) == origin;
+    return host_of_origin(detail::rule_origin(rule.match)) == host_of_origin(origin);
+}
+
+/// The relation of a call to a restricting rule.
+detail::NamedCommand relation(const ApprovalRule& rule, std::string_view tool,
+                              const JsonObject& arguments) {
+    using detail::NamedCommand;
+    if (!names_tool(rule, tool)) return NamedCommand::no;
+    if (rule.match == "*") return NamedCommand::yes;
+    if (tool == "shell") {
+        return detail::find_named_command(detail::text_member(arguments, "command"),
+                                          restricted_words(rule));
+    }
+    return restricts_fetch(rule, arguments) ? NamedCommand::yes : NamedCommand::no;
+}
+
 /// Throws Error(invalid_argument) for a rule that its tool does not support.
-void require_supported(const ApprovalRule& rule) {
+void require_supported(const ApprovalRule& rule, RuleEffect effect) {
+    const bool restricts = effect != RuleEffect::allow;
+    if (restricts && rule.tool == "shell") {
+        (void)restricted_words(rule);
+        return;
+    }
+    if (restricts && rule.tool == "fetch" && rule.match != "*" &&
+        detail::rule_origin(rule.match).empty()) {
+        throw Error(ErrorCode::invalid_argument,
+                    "The rule " + rule.text() +
+                        " names neither an origin such as https://example.org nor a host.");
+    }
     if (rule.tool == "shell") {
         (void)CommandRule::parse(rule.match);
     } else if (rule.tool.starts_with("mcp__") && is_definition(rule.match)) {
@@ -144,7 +208,16 @@ void require_supported(const ApprovalRule& rule) {
 
 }  // namespace
 
-ApprovalRule ApprovalRule::parse(std::string_view text) {
+std::string_view to_string(RuleEffect effect) noexcept {
+    switch (effect) {
+        case RuleEffect::allow: return "allow";
+        case RuleEffect::ask: return "ask";
+        case RuleEffect::deny: return "deny";
+    }
+    return {};
+}
+
+ApprovalRule ApprovalRule::parse(std::string_view text, RuleEffect effect) {
     const auto colon = text.find(':');
     ApprovalRule rule;
     if (colon != std::string_view::npos) {
@@ -159,7 +232,7 @@ ApprovalRule ApprovalRule::parse(std::string_view text) {
                         "\" is not an approval rule. Examples: shell: cd * && git status *, "
                         "fetch: example.org, write: *.");
     }
-    require_supported(rule);
+    require_supported(rule, effect);
     return rule;
 }
 
@@ -177,7 +250,7 @@ ToolRules::ToolRules() {
 }
 
 void ToolRules::allow(const ApprovalRule& rule) {
-    require_supported(rule);
+    require_supported(rule, RuleEffect::allow);
     if (rule.tool == "shell") commands_.allow(CommandRule::parse(rule.match));
     if (!has(rule.tool, rule.match)) rules_.push_back(rule);
 }
@@ -189,6 +262,45 @@ bool ToolRules::withdraw(const ApprovalRule& rule) {
         if (one.tool == "shell") commands_.allow(CommandRule::parse(one.match));
     }
     return true;
+}
+
+void ToolRules::restrict(RestrictingRule rule) {
+    if (rule.effect == RuleEffect::allow)
+        throw Error(ErrorCode::invalid_argument, "A rule that allows calls does not restrict any.");
+    require_supported(rule.rule, rule.effect);
+    if (std::find(restrictions_.begin(), restrictions_.end(), rule) == restrictions_.end())
+        restrictions_.push_back(std::move(rule));
+}
+
+bool ToolRules::withdraw(const RestrictingRule& rule) {
+    return std::erase(restrictions_, rule) > 0;
+}
+
+/// Restricts what the permissions have decided.
+void ToolRules::apply_restrictions(RuleDecision& decision, std::string_view tool, ToolRisk risk,
+                                   const JsonObject& arguments) const {
+    const RestrictingRule* asks = nullptr;
+    const RestrictingRule* unknown = nullptr;
+    for (const RestrictingRule& one : restrictions_) {
+        const detail::NamedCommand found = relation(one.rule, tool, arguments);
+        if (found == detail::NamedCommand::unknown) unknown = &one;
+        if (found != detail::NamedCommand::yes) continue;
+        asks = &one;
+        if (one.effect != RuleEffect::deny) continue;
+        decision.refusal = "Refused by the rule '" + one.text() + "'";
+        if (!one.source.empty()) decision.refusal += " of " + one.source;
+        decision.refusal += ".";
+        break;
+    }
+    if (!asks && !unknown) return;
+    decision.allowed = false;
+    decision.always_asks = true;
+    decision.always.reset();
+    if (decision.question.empty()) decision.question = describe(tool, risk, arguments);
+    decision.question += "\nAlways needs approval: ";
+    decision.question += asks ? "the rule '" + shown(asks->text()) + "'."
+                              : "this command computes what it runs, so that the rule '" +
+                                    shown(unknown->text()) + "' cannot be checked.";
 }
 
 bool ToolRules::has(std::string_view tool, std::string_view match) const {
@@ -240,6 +352,14 @@ RuleDecision ToolRules::decide(std::string_view tool, ToolRisk risk,
 
 RuleDecision ToolRules::decide(std::string_view tool, ToolRisk risk, const JsonObject& arguments,
                                const std::optional<std::string>& write_target) const {
+    RuleDecision decision = decide_by_permissions(tool, risk, arguments, write_target);
+    apply_restrictions(decision, tool, risk, arguments);
+    return decision;
+}
+
+RuleDecision ToolRules::decide_by_permissions(
+    std::string_view tool, ToolRisk risk, const JsonObject& arguments,
+    const std::optional<std::string>& write_target) const {
     RuleDecision decision;
     decision.risk = risk;
     // Ending a command that the user has allowed needs no further approval.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,9 +11,22 @@
 
 namespace cubepi {
 
+/// The effect of a rule on the calls that it matches. `deny` takes precedence over `ask`, and `ask` over `allow`.
+enum class RuleEffect : std::uint8_t {
+    allow,  ///< they run without a question
+    ask,    ///< they are asked about, whatever is allowed
+    deny,   ///< they are refused, and no answer could make them run
+};
+
+std::string_view to_string(RuleEffect effect) noexcept;
+
 /// The calls of a tool that the user has allowed: for "shell" the commands of a CommandRule; for "fetch" an origin
 /// ("https://example.org", "http://localhost:8080"; a host alone, as earlier versions saved it, is https on port 443; "*":
 /// any); for any other tool all of its calls ("*").
+///
+/// A rule that restricts (`ask`, `deny`) matches more: the name of its tool may end in "*"; for "shell" it has the words of a command,
+/// which match any command that names them in this order (detail::find_named_command), or "*"; for "fetch" a host matches whatever
+/// the scheme and the port.
 struct ApprovalRule {
     std::string tool;
     std::string match;
@@ -20,11 +34,22 @@ struct ApprovalRule {
     /// The rule as it is shown and saved: "shell: git status".
     std::string text() const { return tool + ": " + match; }
     /// Throws Error(invalid_argument).
-    static ApprovalRule parse(std::string_view text);
+    static ApprovalRule parse(std::string_view text, RuleEffect effect = RuleEffect::allow);
     /// Returns why the rule allows nothing (as some rules saved by earlier versions) and what to write instead; empty if
     /// the rule allows something.
     std::string problem() const;
     friend bool operator==(const ApprovalRule&, const ApprovalRule&) = default;
+};
+
+/// A rule that restricts calls.
+struct RestrictingRule {
+    ApprovalRule rule = {};
+    RuleEffect effect = RuleEffect::deny;
+    std::string source = {};  ///< the file that has it, for messages; may be empty
+
+    /// "deny shell: rm *"
+    std::string text() const { return std::string(to_string(effect)) + " " + rule.text(); }
+    friend bool operator==(const RestrictingRule&, const RestrictingRule&) = default;
 };
 
 struct RuleDecision {
@@ -34,11 +59,11 @@ struct RuleDecision {
     ToolRisk risk = ToolRisk::writes;
     /// A description of the call in a sentence or two, for the approver.
     std::string question;
-    /// Why the tool refuses the call in any case, so that no answer could make it run; empty: it may run. Only of fetch, as it
-    /// is with its default options. The call is refused with this text instead of asked about; one that is allowed gets the
-    /// tool's own answer.
+    /// Why the call is refused in any case, so that no answer could make it run; empty: it may run. By a rule, and by fetch as it is
+    /// with its default options. The call is refused with this text instead of asked about; a fetch that is allowed gets the tool's
+    /// own answer.
     std::string refusal = {};
-    /// True: no rule allows such a call (D72), and a mode that allows others must not.
+    /// True: no rule allows such a call (D72), or a rule restricts it, and a mode that allows others must not.
     bool always_asks = false;
     /// The rule that the answer "always" would add; none: "always" is not offered.
     std::optional<ApprovalRule> always;
@@ -73,6 +98,11 @@ public:
     /// nothing (ApprovalRule::problem) is added.
     void allow(const ApprovalRule& rule);
 
+    /// Adds a rule that restricts calls: its effect is not `allow`. Throws Error(invalid_argument) for an invalid rule.
+    void restrict(RestrictingRule rule);
+    bool withdraw(const RestrictingRule& rule);
+    const std::vector<RestrictingRule>& restrictions() const noexcept { return restrictions_; }
+
     /// Removes a rule; returns false if there is none like it.
     bool withdraw(const ApprovalRule& rule);
 
@@ -91,12 +121,18 @@ public:
 private:
     bool has(std::string_view tool, std::string_view match) const;
     bool allows_fetch(std::string_view origin) const;
+    RuleDecision decide_by_permissions(std::string_view tool, ToolRisk risk,
+                                       const JsonObject& arguments,
+                                       const std::optional<std::string>& write_target) const;
+    void apply_restrictions(RuleDecision& decision, std::string_view tool, ToolRisk risk,
+                            const JsonObject& arguments) const;
     std::string directory_of(const JsonObject& arguments) const;
     void decide_command(RuleDecision& decision, const JsonObject& arguments) const;
 
     std::string workspace_;
     CommandConfinement confinement_;
     std::vector<ApprovalRule> rules_;
+    std::vector<RestrictingRule> restrictions_;
     CommandPolicy commands_;
 };
 

@@ -466,6 +466,141 @@ TEST(CommandPolicy, D52_IrreversibleCommands_AreRecognized) {
     }
 }
 
+/// Rules that restrict calls.
+ToolRules restricted(std::initializer_list<std::pair<RuleEffect, const char*>> rules) {
+    ToolRules policy("/src/app");
+    for (const auto& [effect, text] : rules)
+        policy.restrict({ApprovalRule::parse(text, effect), effect, "rules.yaml"});
+    return policy;
+}
+
+TEST(ToolRules, D156_Deny_WinsOverAllow) {
+    ToolRules policy = restricted({{RuleEffect::deny, "write: *"}, {RuleEffect::deny, "read: *"}});
+    policy.allow(ApprovalRule::parse("write: *"));
+    const auto write = policy.decide("write", ToolRisk::writes, arguments({{"path", "a"}}));
+    EXPECT_FALSE(write.allowed);
+    EXPECT_TRUE(write.always_asks) << "no mode allows it";
+    EXPECT_FALSE(write.always);
+    EXPECT_EQ(write.refusal, "Refused by the rule 'deny write: *' of rules.yaml.");
+    EXPECT_FALSE(policy.decide("read", ToolRisk::read_only, {}).allowed);
+    EXPECT_TRUE(policy.decide("list", ToolRisk::read_only, {}).allowed);
+}
+
+TEST(ToolRules, D156_Ask_WinsOverAllowAndNotOverDeny) {
+    ToolRules policy =
+        restricted({{RuleEffect::ask, "shell: git *"}, {RuleEffect::deny, "shell: git push *"}});
+    policy.allow(ApprovalRule::parse("shell: git status *"));
+    const auto status = shell(policy, "git status");
+    EXPECT_FALSE(status.allowed);
+    EXPECT_TRUE(status.always_asks);
+    EXPECT_TRUE(status.refusal.empty());
+    EXPECT_FALSE(status.always) << "the answer would be without effect";
+    EXPECT_THAT(status.question, HasSubstr("Always needs approval: the rule 'ask shell: git *'."));
+    EXPECT_FALSE(shell(policy, "git push").refusal.empty());
+}
+
+TEST(ToolRules, D156_DeniedCommand_IsFoundInAnyForm) {
+    const ToolRules policy =
+        restricted({{RuleEffect::deny, "shell: rm *"}, {RuleEffect::deny, "shell: git push *"}});
+    for (const char* command : {"rm a",
+                                "/bin/rm a",
+                                "sudo rm -rf a",
+                                "ls; rm a",
+                                "ls && rm a",
+                                "ls | xargs rm",
+                                "(rm a)",
+                                "{ rm a; }",
+                                "$(rm a)",
+                                "echo `rm a`",
+                                "if true; then rm a; fi",
+                                "r'm' a",
+                                "r\\m a",
+                                "\"rm\" a",
+                                "bash -c 'rm a'",
+                                "bash -c \"ls; rm a\"",
+                                "find . -exec rm {} +",
+                                "env X=1 rm a",
+                                "X=1 rm a",
+                                "cat <(rm a)",
+                                "ls\nrm a",
+                                "rm\\\n a",
+                                "git -C /x push",
+                                "git push origin",
+                                "git --no-pager -c a=b push",
+                                "! rm a",
+                                "time rm a"}) {
+        EXPECT_FALSE(shell(policy, command).refusal.empty()) << command;
+    }
+}
+
+TEST(ToolRules, D156_ComputedCommand_IsAlwaysAskedAbout) {
+    const ToolRules policy = restricted({{RuleEffect::deny, "shell: rm *"}});
+    for (const char* command : {"$X a", "${X} a", "r$(echo m) a", "$(echo rm) a", "r`echo m` a",
+                                "eval \"$X\"", "echo x | sh", "base64 -d x | bash -s",
+                                "bash -c \"$X\"", ". ./x", "source x", "r? a", "~/x", "A=1 $X"}) {
+        const auto decision = shell(policy, command);
+        EXPECT_TRUE(decision.always_asks) << command;
+        EXPECT_FALSE(decision.allowed) << command;
+    }
+    for (const char* command :
+         {"ls -l", "echo $X", "echo \"$X\" > \"$Y\"", "for f in *.c; do echo $f; done",
+          "grep '^a' b", "[ -f x ] && ls", "x=$(date)", "make 2>&1 | tail", "sh build.sh",
+          "bash -c 'ls'", "git rm a"}) {
+        const bool is_named = std::string_view(command) == "git rm a";
+        EXPECT_EQ(shell(policy, command).always_asks, is_named) << command;
+    }
+}
+
+TEST(ToolRules, D156_DeniedHost_IsDeniedOnEveryPort) {
+    const ToolRules policy = restricted(
+        {{RuleEffect::deny, "fetch: example.org"}, {RuleEffect::deny, "fetch: http://a.test:81"}});
+    const auto is_denied = [&](const char* url) {
+        return policy.decide("fetch", ToolRisk::network, arguments({{"url", url}})).always_asks;
+    };
+    for (const char* url : {"https://example.org/x", "http://example.org",
+                            "http://EXAMPLE.org:8080/", "http://a.test:81/x"})
+        EXPECT_TRUE(is_denied(url)) << url;
+    for (const char* url :
+         {"https://sub.example.org", "https://example.org.test", "https://a.test"})
+        EXPECT_FALSE(is_denied(url)) << url;
+}
+
+TEST(ToolRules, D156_NameWithStar_MatchesTools) {
+    const ToolRules policy = restricted({{RuleEffect::deny, "git_*: *"}});
+    EXPECT_FALSE(policy.decide("git_push", ToolRisk::irreversible, {}).refusal.empty());
+    EXPECT_TRUE(policy.decide("gitlab", ToolRisk::irreversible, {}).refusal.empty());
+    const ToolRules all = restricted({{RuleEffect::deny, "*: *"}});
+    EXPECT_FALSE(all.decide("read", ToolRisk::read_only, {}).allowed);
+    EXPECT_FALSE(all.decide("shell_kill", ToolRisk::writes, {}).allowed);
+}
+
+TEST(ToolRules, D156_RuleThatCannotRestrict_IsInvalid) {
+    for (const char* text :
+         {"shell: cd /x && make", "shell: a; b", "write: a.txt", "fetch: a b", "x"})
+        EXPECT_THROW((void)ApprovalRule::parse(text, RuleEffect::deny), Error) << text;
+    ToolRules policy("/src/app");
+    EXPECT_THROW(policy.restrict({ApprovalRule::parse("write: *"), RuleEffect::allow, {}}), Error);
+}
+
+TEST(ToolRules, D156_WithdrawnRestriction_HasNoEffect) {
+    ToolRules policy = restricted({{RuleEffect::deny, "write: *"}});
+    const RestrictingRule rule = policy.restrictions().front();
+    EXPECT_TRUE(policy.withdraw(rule));
+    EXPECT_FALSE(policy.withdraw(rule));
+    EXPECT_TRUE(
+        policy.decide("write", ToolRisk::writes, arguments({{"path", "a"}})).refusal.empty());
+}
+
+TEST(ToolRules, D155_FilesThatAreTrusted_AlwaysNeedApproval) {
+    ToolRules policy("/src/app");
+    policy.allow(ApprovalRule::parse("write: *"));
+    for (const char* path :
+         {".mcp.json", "x/.mcp.json", ".cubepi/config.yaml", ".CubePi/prompts/a.md"})
+        EXPECT_TRUE(
+            policy.decide("write", ToolRisk::writes, arguments({{"path", path}})).always_asks)
+            << path;
+}
+
 }  // namespace
 
 }  // namespace cubepi

@@ -23,6 +23,7 @@ struct Root {
     detail::UniqueFd fd;
     std::vector<std::string>
         spellings;  ///< absolute: as configured, and with symbolic links resolved
+    bool is_writable = false;
 };
 
 Root open_root(const std::filesystem::path& path) {
@@ -178,7 +179,7 @@ void Workspace::replace(const std::string& path, std::size_t max_bytes, const Re
 
 struct LocalWorkspace::State {
     Root main;
-    std::vector<Root> read_only;
+    std::vector<Root> others;
     WorkspacePolicy policy;
     std::vector<std::string> environment;
     std::mutex writing;
@@ -198,7 +199,7 @@ struct LocalWorkspace::State {
                                });
         };
         if (below(main)) return location;
-        for (const Root& root : read_only) {
+        for (const Root& root : others) {
             location.root = &root;
             if (below(root)) return location;
         }
@@ -219,8 +220,9 @@ struct LocalWorkspace::State {
         return policy.follow_links ? detail::Links::followed : detail::Links::refused;
     }
 
-    detail::UniqueFd open_parent(const std::string& path, bool create, std::string& name) const {
-        return detail::open_parent_beneath(main.fd.get(), path, create, name, links());
+    detail::UniqueFd open_parent(const Root& root, const std::string& path, bool create,
+                                 std::string& name) const {
+        return detail::open_parent_beneath(root.fd.get(), path, create, name, links());
     }
 
     [[noreturn]] void fail(const char* action, const std::string& path, int code) const {
@@ -242,18 +244,18 @@ struct LocalWorkspace::State {
 
     Location locate_for_writing(const std::string& path) const {
         Location location = locate(path);
-        if (location.root != &main || !policy.writable) {
+        if (!location.root->is_writable || !policy.writable) {
             throw Error(ErrorCode::permission_denied, path + " is read-only in this workspace.");
         }
         return location;
     }
 
     /// Returns the target of a write to `path`: the path itself, or the target of a symbolic link.
-    std::string write_target(const std::string& path, const std::string& relative) const {
-        std::string target = relative;
+    std::string write_target(const std::string& path, const Location& location) const {
+        std::string target = detail::tidy_path(location.relative);
         for (int links = 0; links < 40; ++links) {
             std::string name;
-            const auto directory = open_parent(target, false, name);
+            const auto directory = open_parent(*location.root, target, false, name);
             if (!directory) return target;
             std::string link(4096, '\0');
             const auto size = ::readlinkat(directory.get(), name.c_str(), link.data(), link.size());
@@ -270,15 +272,16 @@ struct LocalWorkspace::State {
     /// Performs the checks of write_locked() without creating directories. Returns whether the file exists.
     bool check_write(const std::string& path) const {
         const Location location = locate_for_writing(path);
-        std::string target = write_target(path, detail::tidy_path(location.relative));
+        std::string target = write_target(path, location);
         std::string name;
-        auto directory = open_parent(target, false, name);
+        auto directory = open_parent(*location.root, target, false, name);
         if (directory) return detail::check_replaceable(directory.get(), name, path);
         // The existing directory in which the missing ones would be created.
         while (!directory && errno == ENOENT && !target.empty()) {
             const auto slash = target.rfind('/');
             target.resize(slash == std::string::npos ? 0 : slash);
-            directory = detail::open_beneath(main.fd.get(), target, O_PATH | O_DIRECTORY, links());
+            directory = detail::open_beneath(location.root->fd.get(), target, O_PATH | O_DIRECTORY,
+                                             links());
         }
         if (!directory || ::faccessat(directory.get(), ".", W_OK | X_OK, AT_EACCESS) != 0)
             fail("write", path, errno);
@@ -286,7 +289,7 @@ struct LocalWorkspace::State {
     }
 
     /// Resolves the symbolic links of `target` below the root. Names of directories that do not exist remain unchanged.
-    std::string resolved(const std::string& path, const std::string& target) const {
+    std::string resolved(const std::string& path, const Root& in, const std::string& target) const {
         std::string directory = target;
         std::string rest;
         for (;;) {
@@ -296,10 +299,10 @@ struct LocalWorkspace::State {
             rest = rest.empty() ? name : name + "/" + rest;
             directory.resize(slash == std::string::npos ? 0 : slash);
             const auto fd =
-                detail::open_beneath(main.fd.get(), directory, O_PATH | O_DIRECTORY, links());
+                detail::open_beneath(in.fd.get(), directory, O_PATH | O_DIRECTORY, links());
             if (!fd && errno == ENOENT && !directory.empty()) continue;
             if (!fd) fail("write", path, errno);
-            const std::string root = path_of(main.fd.get());
+            const std::string root = path_of(in.fd.get());
             std::string below;
             if (root.empty() || !strip_prefix(path_of(fd.get()), root, below))
                 fail("write", path, EXDEV);
@@ -309,9 +312,9 @@ struct LocalWorkspace::State {
 
     bool write_locked(const std::string& path, std::string_view content) const {
         const Location location = locate_for_writing(path);
-        const std::string target = write_target(path, detail::tidy_path(location.relative));
+        const std::string target = write_target(path, location);
         std::string name;
-        const auto directory = open_parent(target, true, name);
+        const auto directory = open_parent(*location.root, target, true, name);
         if (!directory) fail("write", path, errno);
         return detail::atomic_write(directory.get(), name, content, path);
     }
@@ -320,8 +323,13 @@ struct LocalWorkspace::State {
 LocalWorkspace::LocalWorkspace(const std::filesystem::path& root, WorkspacePolicy policy)
     : state_(std::make_shared<State>()) {
     state_->main = open_root(root);
+    state_->main.is_writable = true;
+    for (const auto& directory : policy.more_roots) {
+        state_->others.push_back(open_root(directory));
+        state_->others.back().is_writable = true;
+    }
     for (const auto& directory : policy.read_only_roots)
-        state_->read_only.push_back(open_root(directory));
+        state_->others.push_back(open_root(directory));
     EnvironmentPolicy environment = policy.environment;
     environment.hidden.insert(environment.hidden.end(), policy.hidden_variables.begin(),
                               policy.hidden_variables.end());
@@ -462,7 +470,7 @@ void LocalWorkspace::remove(const std::string& path) {
     const std::lock_guard lock(state_->writing);
     const Location location = state_->locate_for_writing(path);
     std::string name;
-    const auto directory = state_->open_parent(location.relative, false, name);
+    const auto directory = state_->open_parent(*location.root, location.relative, false, name);
     if (!directory) state_->fail("remove", path, errno);
     if (::unlinkat(directory.get(), name.c_str(), 0) == 0) return;
     if (errno == EISDIR && ::unlinkat(directory.get(), name.c_str(), AT_REMOVEDIR) == 0) return;
@@ -471,8 +479,8 @@ void LocalWorkspace::remove(const std::string& path) {
 
 std::string LocalWorkspace::write_target(const std::string& path) {
     const Location location = state_->locate_for_writing(path);
-    const std::string target = state_->write_target(path, detail::tidy_path(location.relative));
-    return state_->resolved(path, target);
+    const std::string target = state_->write_target(path, location);
+    return state_->resolved(path, *location.root, target);
 }
 
 Task<std::shared_ptr<Process>> LocalWorkspace::start(ProcessRequest request) {

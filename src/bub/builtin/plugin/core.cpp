@@ -180,17 +180,21 @@ Task<> BuiltinCore::load_environment() {
 }
 
 Task<std::string> BuiltinCore::instructions(std::filesystem::path directory) {
-    auto read = [directory = std::move(directory), scope = options_.instructions] {
-        return read_instructions(directory, scope);
+    auto read = [directory = std::move(directory), scope = options_.instructions,
+                 trusts = options_.trusts] {
+        const bool is_trusted = !trusts || trusts(directory);
+        return read_instructions(directory, is_trusted ? scope : without_workspace(scope));
     };
     Instructions found = co_await cubepi::offload(*runtime().workers, std::move(read));
     co_return std::move(found.text);
 }
 
 Task<std::vector<Skill>> BuiltinCore::skills(std::filesystem::path directory) {
-    auto read = [directories = skill_directories(directory, options_.with_user_skills,
-                                                 options_.skill_directories)] {
-        return find_skills(directories);
+    auto read = [directory = std::move(directory), user_skills = options_.with_user_skills,
+                 more = options_.skill_directories, trusts = options_.trusts] {
+        const bool is_trusted = !trusts || trusts(directory);
+        return find_skills(
+            skill_directories(is_trusted ? directory : std::filesystem::path(), user_skills, more));
     };
     FoundSkills found = co_await cubepi::offload(*runtime().workers, std::move(read));
     co_return std::move(found.skills);
@@ -199,8 +203,10 @@ Task<std::vector<Skill>> BuiltinCore::skills(std::filesystem::path directory) {
 Task<> BuiltinCore::announce_files(std::filesystem::path directory) {
     if (!options_.loaded_files || !framework_.options().on_warning) co_return;
     auto look = [directory = std::move(directory), user_skills = options_.with_user_skills,
-                 skills = options_.skill_directories, scope = options_.instructions] {
-        return look_at_project_files(directory, user_skills, skills, scope);
+                 skills = options_.skill_directories, scope = options_.instructions,
+                 trusts = options_.trusts] {
+        const bool is_trusted = !trusts || trusts(directory);
+        return look_at_project_files(directory, user_skills, skills, scope, is_trusted);
     };
     LoadedFiles loaded = co_await cubepi::offload(*runtime().workers, std::move(look));
     {
@@ -208,7 +214,9 @@ Task<> BuiltinCore::announce_files(std::filesystem::path directory) {
         if (loaded == *options_.loaded_files) co_return;
         options_.loaded_files = loaded;
     }
-    const std::string summary = loaded.summary.empty() ? "nothing is loaded" : loaded.summary;
+    std::string summary = loaded.summary.empty() ? "nothing is loaded" : loaded.summary;
+    if (!loaded.untrusted.empty())
+        summary += "; not loaded from a directory that is not trusted: " + loaded.untrusted;
     framework_.options().on_warning("The project's files have changed: " + summary);
     for (const std::string& problem : loaded.problems) framework_.options().on_warning(problem);
 }

@@ -1,0 +1,78 @@
+#include "git_state.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <fstream>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/process.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/process/local_process.hpp>
+
+namespace cubepi::app {
+
+namespace {
+
+constexpr std::chrono::milliseconds git_limit(500);
+constexpr std::uint64_t max_git_output = 1'000'000;
+
+/// Returns the number of files that git reports as changed. Throws Error.
+Task<std::ptrdiff_t> changed_files(std::filesystem::path directory) {
+    ProcessOptions options("git");
+    options.arguments = {"--no-optional-locks", "-c", "core.fsmonitor=false", "status",
+                         "--porcelain"};
+    options.directory = directory.string();
+    options.input = false;
+    options.max_output_bytes = max_git_output;
+    options.timeout = git_limit;
+    Task<std::shared_ptr<Process>> starting =
+        launcher_of(*Runtime::standard())->start(std::move(options));
+    const std::shared_ptr<Process> process = co_await std::move(starting);
+    std::string output;
+    bool has_more = true;
+    while (has_more) has_more = co_await process->read(output);
+    const ExitStatus status = co_await process->wait();
+    if (status.code != 0) throw Error(ErrorCode::io, "git has failed");
+    co_return std::count(output.begin(), output.end(), '\n');
+}
+
+}  // namespace
+
+std::string git_branch(std::filesystem::path directory) {
+    constexpr std::string_view reference = "ref: refs/heads/";
+    constexpr std::string_view plain =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/-";
+    for (int i = 0; i < 32; ++i) {
+        std::string head;
+        if (std::ifstream file(directory / ".git" / "HEAD"); std::getline(file, head)) {
+            const std::string branch =
+                head.starts_with(reference) ? head.substr(reference.size()) : std::string();
+            const bool is_plain =
+                branch.size() <= 100 && branch.find_first_not_of(plain) == std::string::npos;
+            return is_plain ? branch : std::string();
+        }
+        if (directory == directory.parent_path()) break;
+        directory = directory.parent_path();
+    }
+    return {};
+}
+
+Task<std::string> git_state(std::filesystem::path directory, bool runs_git) {
+    std::string text = git_branch(directory);
+    if (text.empty() || !runs_git) co_return text;
+    Outcome<std::ptrdiff_t> changed = co_await outcome_of(changed_files(std::move(directory)));
+    if (changed.cancelled()) changed.rethrow();
+    if (!changed.ok()) co_return text;
+    const std::ptrdiff_t count = std::move(changed).value();
+    text += count == 0
+                ? ", no changed files"
+                : ", " + std::to_string(count) + (count == 1 ? " changed file" : " changed files");
+    co_return text;
+}
+
+}  // namespace cubepi::app

@@ -1,0 +1,273 @@
+#include "project.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include <bub/builtin/project_files.hpp>
+#include <bub/tape/entry/encoding.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/net/utf8.hpp>
+#include <cubepi/workspace/local_workspace.hpp>
+
+#include "../config/config_file.hpp"
+#include "../config/paths.hpp"
+#include "trust_records.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+constexpr std::size_t max_file_bytes = 64 * 1024;
+constexpr std::size_t max_prompts = 200;
+constexpr std::string_view prompt_suffix = ".md";
+
+/// Reads the files of a project that are trusted by their content.
+class BoundFileReader {
+public:
+    explicit BoundFileReader(const std::filesystem::path& root)
+        : place_(root, WorkspacePolicy().read_only().without_links()) {}
+
+    void read_all() {
+        for (const std::string_view name : {project_config_file, project_mcp_file})
+            read(std::string(name));
+        read_prompts();
+        std::sort(files.begin(), files.end(), [](const BoundFile& left, const BoundFile& right) {
+            return left.name < right.name;
+        });
+    }
+
+    std::vector<BoundFile> files = {};
+    std::vector<std::string> problems = {};
+
+private:
+    void read(const std::string& name) {
+        try {
+            BoundFile file;
+            file.name = name;
+            file.text = place_.read(name, max_file_bytes);
+            if (!is_utf8(file.text)) throw Error(ErrorCode::parse, "it is not UTF-8.");
+            file.digest = bub::detail::sha256_hex(file.text);
+            files.push_back(std::move(file));
+        } catch (const Error& error) {
+            if (error.code() != ErrorCode::not_found)
+                problems.push_back(name + " is not loaded: " + error.what());
+        }
+    }
+
+    void read_prompts() {
+        std::vector<DirectoryEntry> entries;
+        const std::string directory(project_prompts);
+        try {
+            entries = place_.list(directory);
+        } catch (const Error& error) {
+            if (error.code() != ErrorCode::not_found)
+                problems.push_back(directory + " is not loaded: " + error.what());
+        }
+        std::size_t count = 0;
+        for (const DirectoryEntry& entry : entries) {
+            const bool is_prompt = entry.name.size() > prompt_suffix.size() &&
+                                   entry.name.ends_with(prompt_suffix) &&
+                                   entry.info.kind != FileKind::directory;
+            if (!is_prompt) continue;
+            if (++count > max_prompts) {
+                problems.push_back("Only the first " + std::to_string(max_prompts) + " files of " +
+                                   directory + " are loaded.");
+                return;
+            }
+            read(directory + "/" + entry.name);
+        }
+    }
+
+    LocalWorkspace place_;
+};
+
+/// Compares whole components: /a/bc is not below /a/b.
+bool is_below(const std::filesystem::path& path, const std::filesystem::path& directory) {
+    return std::mismatch(directory.begin(), directory.end(), path.begin(), path.end()).first ==
+           directory.end();
+}
+
+bool is_in_settings(const std::filesystem::path& directory, const TrustSettings& settings) {
+    if (settings.this_run) return true;
+    std::error_code failed;
+    const std::filesystem::path canonical = std::filesystem::canonical(directory, failed);
+    if (failed) return false;
+    return std::any_of(settings.paths.begin(), settings.paths.end(), [&](const auto& path) {
+        std::error_code unknown;
+        const std::filesystem::path trusted =
+            std::filesystem::canonical(expand_home(path), unknown);
+        return !unknown && is_below(canonical, trusted);
+    });
+}
+
+bool is_prompt(const BoundFile& file) {
+    return file.name.starts_with(std::string(project_prompts) + "/");
+}
+
+std::string prompt_name(const BoundFile& file) {
+    const std::string name = file.name.substr(project_prompts.size() + 1);
+    return name.substr(0, name.size() - prompt_suffix.size());
+}
+
+const BoundFile* find_in(const std::vector<BoundFile>& files, std::string_view name) {
+    const auto found = std::find_if(files.begin(), files.end(),
+                                    [&](const BoundFile& file) { return file.name == name; });
+    return found == files.end() ? nullptr : &*found;
+}
+
+/// Removes the rules that are invalid, and reports them.
+void keep_valid(std::vector<std::string>& rules, RuleEffect effect, ProjectSettings& settings) {
+    std::erase_if(rules, [&](const std::string& rule) {
+        try {
+            (void)ApprovalRule::parse(rule, effect);
+        } catch (const Error& error) {
+            settings.problems.push_back("'" + std::string(to_string(effect)) + "' in " +
+                                        settings.source + ": " + error.what());
+            return true;
+        }
+        return false;
+    });
+}
+
+/// Reads the rules and hooks of a file. A problem is added to the settings.
+ProjectConfig config_of(const Project& project, const BoundFile& file,
+                        std::vector<std::string>& problems) {
+    try {
+        return read_project_config(project.root / file.name, file.text);
+    } catch (const Error& error) {
+        problems.emplace_back(error.what());
+    }
+    return {};
+}
+
+}  // namespace
+
+const BoundFile* Project::find(std::string_view name) const { return find_in(trusted, name); }
+
+std::string Project::untrusted_text() const {
+    std::string text;
+    std::size_t prompts = 0;
+    for (const BoundFile& file : untrusted) {
+        if (is_prompt(file)) {
+            ++prompts;
+        } else {
+            text += (text.empty() ? "" : ", ") + file.name;
+        }
+    }
+    if (prompts > 0)
+        text += (text.empty() ? "" : ", ") + std::to_string(prompts) +
+                (prompts == 1 ? " prompt" : " prompts");
+    return text;
+}
+
+void Project::trust() {
+    is_trusted = true;
+    for (BoundFile& file : untrusted) trusted.push_back(std::move(file));
+    untrusted.clear();
+    std::sort(trusted.begin(), trusted.end(),
+              [](const BoundFile& left, const BoundFile& right) { return left.name < right.name; });
+}
+
+Project find_project(const std::filesystem::path& directory, const TrustSettings& settings) {
+    Project project;
+    project.root = bub::project_root(directory);
+    std::vector<BoundFile> files;
+    try {
+        BoundFileReader reader(project.root);
+        reader.read_all();
+        files = std::move(reader.files);
+        project.problems = std::move(reader.problems);
+    } catch (const Error& error) {
+        project.problems.push_back("The files of " + project.root.string() +
+                                   " are not loaded: " + error.what());
+    }
+    const bool in_settings = is_in_settings(directory, settings);
+    const std::optional<TrustRecord> record = find_trust(project.root);
+    project.is_trusted = in_settings || record;
+    for (BoundFile& file : files) {
+        bool is_same = in_settings;
+        if (!is_same && record) {
+            const auto found = record->files.find(file.name);
+            is_same = found != record->files.end() && found->second == file.digest;
+        }
+        (is_same ? project.trusted : project.untrusted).push_back(std::move(file));
+    }
+    return project;
+}
+
+bool is_trusted(const std::filesystem::path& directory, const TrustSettings& settings) {
+    return is_in_settings(directory, settings) || find_trust(bub::project_root(directory));
+}
+
+void record_trust(const Project& project) {
+    TrustRecord record;
+    record.directory = project.root;
+    for (const auto* files : {&project.trusted, &project.untrusted}) {
+        for (const BoundFile& file : *files) record.files[file.name] = file.digest;
+    }
+    record.made = std::chrono::system_clock::now();
+    save_trust(record);
+}
+
+ProjectSettings settings_of(const Project& project) {
+    ProjectSettings settings;
+    settings.source = (project.root / project_config_file).string();
+    settings.problems = project.problems;
+    const BoundFile* const trusted = project.find(project_config_file);
+    const BoundFile* const config =
+        trusted ? trusted : find_in(project.untrusted, project_config_file);
+    if (config) {
+        ProjectConfig read = config_of(project, *config, settings.problems);
+        keep_valid(read.allow, RuleEffect::allow, settings);
+        keep_valid(read.ask, RuleEffect::ask, settings);
+        keep_valid(read.deny, RuleEffect::deny, settings);
+        settings.ask = std::move(read.ask);
+        settings.deny = std::move(read.deny);
+        if (trusted) {
+            settings.allow = std::move(read.allow);
+            settings.hooks = std::move(read.hooks);
+        }
+    }
+    if (const BoundFile* file = project.find(project_mcp_file)) {
+        ProjectMcpServers found = project_mcp_servers(project.root / file->name, file->text);
+        settings.servers = std::move(found.servers);
+        settings.problems.insert(settings.problems.end(), found.problems.begin(),
+                                 found.problems.end());
+    }
+    for (const BoundFile& file : project.trusted) {
+        if (is_prompt(file)) settings.prompts.push_back({prompt_name(file), file.text});
+    }
+    return settings;
+}
+
+std::vector<std::string> effects_of_untrusted(const Project& project) {
+    std::vector<std::string> effects;
+    std::vector<std::string> problems;
+    if (const BoundFile* file = find_in(project.untrusted, project_config_file)) {
+        const ProjectConfig config = config_of(project, *file, problems);
+        for (const std::string& rule : config.allow)
+            effects.push_back(file->name + " allows without a question: " + rule);
+        for (const bub::CommandHook& hook : config.hooks)
+            effects.push_back(file->name + " runs at " + std::string(to_string(hook.point)) + ": " +
+                              hook.command);
+    }
+    if (const BoundFile* file = find_in(project.untrusted, project_mcp_file)) {
+        ProjectMcpServers found = project_mcp_servers(project.root / file->name, file->text);
+        for (const McpServerSettings& server : found.servers)
+            effects.push_back(file->name + (server.command.empty() ? " connects to: " : " runs: ") +
+                              server.place());
+        problems.insert(problems.end(), found.problems.begin(), found.problems.end());
+    }
+    std::string prompts;
+    for (const BoundFile& file : project.untrusted) {
+        if (is_prompt(file)) prompts += (prompts.empty() ? "" : ", ") + prompt_name(file);
+    }
+    if (!prompts.empty()) effects.push_back("prompts as commands: " + prompts);
+    effects.insert(effects.end(), problems.begin(), problems.end());
+    return effects;
+}
+
+}  // namespace cubepi::app

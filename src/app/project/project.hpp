@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <bub/builtin/command_hooks.hpp>
+#include <cubepi/workspace/tool_rules.hpp>
+
+#include "../mcp/mcp_settings.hpp"
+
+// The files of a directory that act on a conversation, and whether the user trusts them (D155). Instructions and skills are trusted
+// with their directory. The other files decide which programs and calls run, and are trusted by their content: a digest of each is
+// recorded, and what is loaded is the text that was digested.
+
+namespace cubepi::app {
+
+/// The ways in which a directory is trusted without a record.
+struct TrustSettings {
+    std::vector<std::string> paths = {};  ///< `trust` of the configuration: these and what is below
+    bool this_run = false;                ///< --trust
+};
+
+/// A file that is trusted by its content: `.cubepi/config.yaml`, `.cubepi/prompts/NAME.md` or `.mcp.json`.
+struct BoundFile {
+    std::string name = {};  ///< relative to the root of the project
+    std::string text = {};
+    std::string digest = {};  ///< SHA-256 of the text
+};
+
+inline constexpr std::string_view project_config_file = ".cubepi/config.yaml";
+inline constexpr std::string_view project_mcp_file = ".mcp.json";
+inline constexpr std::string_view project_prompts = ".cubepi/prompts";
+
+/// The project of a directory.
+struct Project {
+    std::filesystem::path root = {};        ///< bub::project_root()
+    bool is_trusted = false;                ///< its instructions and skills may be loaded
+    std::vector<BoundFile> trusted = {};    ///< by name
+    std::vector<BoundFile> untrusted = {};  ///< new, changed, or of a directory that is not trusted
+    std::vector<std::string> problems = {};  ///< files that cannot be loaded; with untrusted names
+
+    /// Returns the file among `trusted`; null: there is none.
+    const BoundFile* find(std::string_view name) const;
+    /// Returns the text of `untrusted` for the user: ".mcp.json, 2 prompts"; empty: there are none.
+    std::string untrusted_text() const;
+    /// Trusts the directory and all files, as they were read.
+    void trust();
+};
+
+/// Reads the project of a directory. Links are not followed, and files of more than 64 KiB are not loaded. Blocks.
+Project find_project(const std::filesystem::path& directory, const TrustSettings& settings);
+/// Returns true if the instructions and skills of a directory may be loaded. Blocks.
+bool is_trusted(const std::filesystem::path& directory, const TrustSettings& settings);
+/// Records the trust in the project as it was read. Throws Error: storage, io.
+void record_trust(const Project& project);
+
+/// A prompt template of a project.
+struct ProjectPrompt {
+    std::string name = {};  ///< of the file, without ".md"
+    std::string text = {};
+};
+
+/// The settings of a project.
+struct ProjectSettings {
+    std::string source = {};  ///< the path of .cubepi/config.yaml
+    std::vector<std::string> allow = {};
+    std::vector<std::string> ask = {};
+    std::vector<std::string> deny = {};
+    std::vector<bub::CommandHook> hooks = {};
+    std::vector<McpServerSettings> servers = {};
+    std::vector<ProjectPrompt> prompts = {};
+    std::vector<std::string> problems = {};  ///< what is invalid in the files
+};
+
+/// Returns the settings of the trusted files. Rules that only narrow (`ask`, `deny`) are those of an untrusted file, too.
+ProjectSettings settings_of(const Project& project);
+/// Returns what the untrusted files would do, a line each, for the question to the user.
+std::vector<std::string> effects_of_untrusted(const Project& project);
+
+}  // namespace cubepi::app
