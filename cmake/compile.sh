@@ -46,8 +46,9 @@ for argument; do
 done
 if [ -z "$header" ]; then
     # Two of ccache's checks do not work with precompiled headers. In depend mode it reads the dependencies that the compiler writes;
-    # running the preprocessor for them makes a miss up to a quarter slower.
-    export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime CCACHE_PCH_EXTSUM=1
+    # running the preprocessor for them makes a miss up to a quarter slower. The check of the times of headers stays: an object that
+    # was compiled while a header changed would be stored for the new content.
+    export CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_PCH_EXTSUM=1
     export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1 CCACHE_MAXSIZE=${CCACHE_MAXSIZE:-10G}
     exec ccache "${arguments[@]}"
 fi

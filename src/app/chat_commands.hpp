@@ -27,6 +27,8 @@ enum class ChatAction : std::uint8_t {
     tasks,
     copy,
     export_file,
+    rename,
+    resume,
     later,
     details,
     stop,
@@ -64,8 +66,7 @@ std::string chat_help(ChatAbilities chat);
 std::vector<Command> chat_completions(ChatAbilities chat);
 
 /// The commands of a chat that concern its session: `/new`, `/status`, `/rules`, `/mode`, `/cost`, `/tasks`,
-/// `/copy` and `/export`. Used on one
-/// executor.
+/// `/copy`, `/export` and `/rename`. Used on one executor.
 class ChatActions {
 public:
     /// Both outlive the object.
@@ -87,6 +88,7 @@ private:
     void cancel_task(std::string_view argument);
     Task<> copy_answer();
     Task<> export_to(std::string file);
+    Task<> rename(std::string title);
     Task<MessageList> conversation() const;
 
     Pipeline& pipeline_;

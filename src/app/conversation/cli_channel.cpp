@@ -14,6 +14,8 @@
 #include <cubepi/net/utf8.hpp>
 
 #include "../failure.hpp"
+#include "../resume.hpp"
+#include "../shell_quoting.hpp"
 #include "attachments.hpp"
 
 namespace cubepi::app {
@@ -111,6 +113,8 @@ Task<> CliChannel::listen() {
             case ConsoleInput::Kind::line:
                 asked_to_leave_ = false;
                 co_await on_line(std::move(input));
+                // What is typed from now on is for the next session.
+                if (leaving_) co_return;
                 break;
         }
     }
@@ -229,6 +233,8 @@ Task<> CliChannel::on_action(ChatAction action, std::string argument) {
                 co_return view_.problem("an answer is in progress; stop it with Esc before /new");
             }
             break;
+        case ChatAction::resume: co_return co_await resume(std::move(argument));
+        case ChatAction::rename:
         case ChatAction::later:
         case ChatAction::help:
         case ChatAction::status:
@@ -240,6 +246,41 @@ Task<> CliChannel::on_action(ChatAction action, std::string argument) {
         case ChatAction::export_file: break;
     }
     co_await conversation_.perform(action, std::move(argument), abilities);
+}
+
+/// Opens another session in place of this one. Without a name the user picks it.
+Task<> CliChannel::resume(std::string wanted) {
+    if (running_ || !pending_.empty())
+        co_return view_.problem("an answer is in progress; stop it with Esc before /resume");
+    const SavedSessions saved = SavedSessions::here();
+    ListedSession picked;
+    std::exception_ptr failure;
+    try {
+        if (wanted.empty()) {
+            std::optional<ListedSession> chosen =
+                co_await pick_session(parts_.console, saved, false);
+            if (!chosen) co_return;
+            picked = std::move(*chosen);
+        } else {
+            picked.name = co_await find_session_named(saved, std::move(wanted));
+        }
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (failure) co_return show_failure(failure);
+    if (!picked.is_here) {
+        co_return view_.note("That session belongs to another directory: cubepi resume " +
+                             shell_word(picked.name) + " -C " + shell_word(picked.workspace));
+    }
+    if (picked.name == conversation_.plan().name)
+        co_return view_.note("This is that session already.");
+    leaving_ = true;
+    parts_.switch_to(std::move(picked.name));
+}
+
+void CliChannel::show_failure(const std::exception_ptr& failure) {
+    if (is_cancellation(failure)) std::rethrow_exception(failure);
+    conversation_.report(failure);
 }
 
 void CliChannel::enter_later(std::string argument, const ConsoleInput& line) {

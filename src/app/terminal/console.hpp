@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -11,8 +10,8 @@
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/task.hpp>
 
+#include "full_screen.hpp"
 #include "live_area.hpp"
-#include "pager.hpp"
 #include "prompt.hpp"
 #include "prompter.hpp"
 #include "terminal_stream.hpp"
@@ -79,9 +78,11 @@ public:
     bool asking() const noexcept;
     /// While busy, Esc and Ctrl-C interrupt even if text was typed.
     void set_busy(bool busy);
-    /// Shows the items on the whole screen until the user closes the pager. Text that is printed meanwhile appears afterwards,
-    /// and a question waits.
-    void open_pager(const std::deque<PagerItem>& items);
+    /// Shows a view on the whole screen until the user closes it. Text that is printed meanwhile appears afterwards, and a
+    /// question waits. While another view is open, and after the end of the input, the view is closed at once.
+    void open_screen(std::shared_ptr<FullScreen> screen);
+    /// Draws again soon: the content of a view has changed.
+    void redraw();
     /// Sets the commands that Tab completes at the beginning of a line.
     void set_commands(std::vector<Command> commands);
     /// As Prompt::hand_back().
