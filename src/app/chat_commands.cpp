@@ -78,11 +78,12 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 5> other_nam
 
 /// Completed like commands; `,help` lists all of them.
 const std::array<Command, 5>& pipeline_completions() {
-    static const std::array<Command, 5> known{{{",help", "list the commands of the pipeline"},
-                                               {",model ", "switch to another model"},
-                                               {",tape_info", "length of the conversation"},
-                                               {",tape_search query=", "search the conversation"},
-                                               {",tape_reset", "remove this conversation"}}};
+    static const std::array<Command, 5> known{
+        {{",help", "list the commands of the pipeline"},
+         {",model ", "switch to another model", true},
+         {",tape_info", "length of the conversation"},
+         {",tape_search query=", "search the conversation", true},
+         {",tape_reset", "remove this conversation"}}};
     return known;
 }
 
@@ -305,9 +306,12 @@ std::vector<Command> chat_completions(ChatAbilities chat) {
     std::vector<Command> known;
     for (const ChatCommand& command : commands) {
         if (!is_available(command, chat)) continue;
-        std::string name = "/" + std::string(command.name);
-        if (!command.argument.empty()) name += ' ';
-        known.push_back(Command{std::move(name), std::string(command.help)});
+        Command entry;
+        entry.name = "/" + std::string(command.name);
+        if (!command.argument.empty()) entry.name += ' ';
+        entry.help = command.help;
+        entry.needs_argument = !command.argument.empty() && !command.argument.starts_with('[');
+        known.push_back(std::move(entry));
     }
     known.insert(known.end(), pipeline_completions().begin(), pipeline_completions().end());
     return known;

@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
+#include <unistd.h>
+
+#include <bub/builtin/project_files.hpp>
 #include <bub/envelope.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
@@ -17,6 +21,8 @@
 #include "../resume.hpp"
 #include "../shell_quoting.hpp"
 #include "attachments.hpp"
+#include "external_editor.hpp"
+#include "project_names.hpp"
 
 namespace cubepi::app {
 
@@ -65,7 +71,60 @@ CliChannel::CliChannel(Parts parts)
       console_(*parts_.console),
       view_(*parts_.view),
       conversation_(*parts_.conversation) {
-    console_.set_commands(chat_completions(abilities));
+    set_up_prompt();
+}
+
+void CliChannel::set_up_prompt() {
+    PopupSources sources;
+    sources.commands = chat_completions(abilities);
+    sources.want_files = [this] { want_files(); };
+    console_.set_sources(std::move(sources));
+    console_.set_picture_test(picture_word);
+}
+
+/// Lists the files anew; until then the popup has those of the last time.
+void CliChannel::want_files() {
+    if (!work_ || std::exchange(listing_files_, true)) return;
+    work_->spawn(list_files());
+}
+
+Task<> CliChannel::list_files() {
+    Outcome<std::vector<std::string>> names =
+        co_await outcome_of(project_names(Runtime::standard(), std::filesystem::current_path()));
+    listing_files_ = false;
+    if (!names) {
+        if (names.cancelled()) names.rethrow();
+        co_return;  // the user can type the name
+    }
+    console_.set_files(std::make_shared<const std::vector<std::string>>(std::move(names).value()));
+}
+
+/// The skills whose names the popup offers after `$`.
+Task<> CliChannel::list_skills() {
+    auto work = [directory = std::filesystem::current_path()] {
+        return bub::find_skills(bub::skill_directories(directory, true, {}));
+    };
+    const bub::FoundSkills found = co_await offload(*Runtime::standard()->workers, std::move(work));
+    std::vector<Command> skills;
+    for (const bub::Skill& skill : found.skills) {
+        Command entry;
+        entry.name = "$" + skill.name;
+        entry.help = skill.description;
+        skills.push_back(std::move(entry));
+    }
+    console_.set_skills(std::move(skills));
+}
+
+/// Ctrl-G: the text of the prompt in the user's editor.
+Task<> CliChannel::edit_elsewhere() {
+    const auto edited = std::make_shared<std::string>(console_.prompt_text());
+    auto work = [edited](std::stop_token stopping) {
+        *edited = edit_in_editor(*edited, STDIN_FILENO, std::move(stopping));
+    };
+    Task<> editing = offload(*Runtime::standard()->workers, std::move(work));
+    const Outcome<> done = co_await outcome_of(console_.lend(std::move(editing)));
+    if (!done) co_return show_failure(done.failure());
+    console_.replace_prompt_text(*edited);
 }
 
 CliChannel::~CliChannel() = default;
@@ -77,6 +136,7 @@ Task<> CliChannel::start(std::stop_token) {
         parts_.leave();
     });
     work_->spawn(listen());
+    work_->spawn(list_skills());
 }
 
 Task<> CliChannel::stop() {
@@ -106,6 +166,10 @@ Task<> CliChannel::listen() {
                 asked_to_leave_ = false;
                 view_.open_pager();
                 break;
+            case ConsoleInput::Kind::editor:
+                asked_to_leave_ = false;
+                co_await edit_elsewhere();
+                break;
             case ConsoleInput::Kind::mode:
                 asked_to_leave_ = false;
                 conversation_.next_mode();
@@ -113,7 +177,7 @@ Task<> CliChannel::listen() {
             case ConsoleInput::Kind::line:
                 asked_to_leave_ = false;
                 co_await on_line(std::move(input));
-                // What is typed from now on is for the next session.
+                // Lines that are typed from now on are for the next session.
                 if (leaving_) co_return;
                 break;
         }

@@ -82,6 +82,11 @@ private:
     Task<> attach_files_to(Pending& pending);
     void echo(const Pending& pending);
     Task<> on_action(ChatAction action, std::string argument);
+    void set_up_prompt();
+    void want_files();
+    Task<> list_files();
+    Task<> list_skills();
+    Task<> edit_elsewhere();
     Task<> resume(std::string wanted);
     void show_failure(const std::exception_ptr& failure);
     void enter_later(std::string argument, const ConsoleInput& line);
@@ -107,7 +112,8 @@ private:
     bool has_shown_ = false;                  // the turn has shown something
     bool stopping_ = false;
     bool asked_to_leave_ = false;
-    bool leaving_ = false;  // for another session
+    bool listing_files_ = false;
+    bool leaving_ = false;    // for another session
     bool explained_ = false;  // the failure of the last turn was shown
 };
 

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/outcome.hpp>
 
 #include "console_question.hpp"
 #include "job_control.hpp"
@@ -112,6 +113,8 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     /// In cooked mode the terminal translates the Enter key to a line feed.
     void count_typed_ahead();
     void suspend();
+    void lend();
+    void take_back();
     /// Takes control of the terminal again. A job that was continued in the background stops again until it is the
     /// foreground job.
     void resume();
@@ -433,6 +436,7 @@ void Console::State::press(const Key& key, bool more_follows) {
             return push(std::move(line));
         }
         case Prompt::Outcome::end: return push(ConsoleInput::Kind::end);
+        case Prompt::Outcome::editor: return push(ConsoleInput::Kind::editor);
         case Prompt::Outcome::escape:
             if (busy) push(ConsoleInput::Kind::interrupt);
             return;
@@ -527,6 +531,22 @@ void Console::State::suspend() {
     resume();
 }
 
+void Console::State::lend() {
+    area.hide();
+    output.drain();
+    RawMode::leave();
+    suspended = true;
+    boost::system::error_code ignored;
+    (void)input.cancel(ignored);
+}
+
+void Console::State::take_back() {
+    if (closed) return;
+    // resume() then reads keys again.
+    was_in_background = true;
+    resume();
+}
+
 void Console::State::resume() {
     if (!in_foreground(terminal.input)) {
         was_in_background = true;
@@ -608,8 +628,35 @@ void Console::open_screen(std::shared_ptr<FullScreen> screen) {
 
 void Console::redraw() { state_->schedule(); }
 
-void Console::set_commands(std::vector<Command> commands) {
-    state_->prompt.set_commands(std::move(commands));
+void Console::set_sources(PopupSources sources) { state_->prompt.set_sources(std::move(sources)); }
+
+void Console::set_skills(std::vector<Command> skills) {
+    state_->prompt.set_skills(std::move(skills));
+}
+
+void Console::set_files(std::shared_ptr<const std::vector<std::string>> files) {
+    state_->prompt.set_files(std::move(files));
+    state_->schedule();
+}
+
+void Console::set_picture_test(std::function<std::string(const std::string& pasted)> picture) {
+    state_->prompt.set_picture_test(std::move(picture));
+}
+
+std::string Console::prompt_text() const { return state_->prompt.whole_text(); }
+
+void Console::replace_prompt_text(const std::string& text) {
+    state_->prompt.replace_text(text);
+    state_->schedule();
+}
+
+Task<> Console::lend(Task<> work) {
+    const std::shared_ptr<State> state = state_;
+    if (state->closed) co_return;
+    state->lend();
+    const Outcome<> done = co_await outcome_of(std::move(work));
+    state->take_back();
+    done.rethrow();
 }
 
 void Console::hand_back(const std::string& text, bool pasted, bool has_paste) {

@@ -25,6 +25,7 @@ struct ConsoleInput {
         interrupt,  ///< Ctrl-C, or Esc while busy
         pager,      ///< Ctrl-O
         mode,       ///< Shift-Tab
+        editor,     ///< Ctrl-G
         end,        ///< Ctrl-D, the terminal is gone, or a termination signal
     };
     Kind kind = Kind::line;
@@ -83,8 +84,18 @@ public:
     void open_screen(std::shared_ptr<FullScreen> screen);
     /// Draws again soon: the content of a view has changed.
     void redraw();
-    /// Sets the commands that Tab completes at the beginning of a line.
-    void set_commands(std::vector<Command> commands);
+    /// Sets what the popup of the prompt offers.
+    void set_sources(PopupSources sources);
+    void set_skills(std::vector<Command> skills);
+    void set_files(std::shared_ptr<const std::vector<std::string>> files);
+    /// As Prompt::set_picture_test().
+    void set_picture_test(std::function<std::string(const std::string& pasted)> picture);
+    /// The text of the prompt, with its pastes.
+    std::string prompt_text() const;
+    void replace_prompt_text(const std::string& text);
+    /// Lets another program use the terminal while `work` runs: no key is read, and output appears afterwards. Rethrows what `work`
+    /// throws.
+    Task<> lend(Task<> work);
     /// As Prompt::hand_back().
     void hand_back(const std::string& text, bool pasted = false, bool has_paste = false);
     /// Writes an escape sequence that does not change the screen.
