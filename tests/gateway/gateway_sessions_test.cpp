@@ -15,6 +15,7 @@
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/net/http_client.hpp>
 
+#include "../joints/cutting_model.hpp"
 #include "echo_model.hpp"
 #include "fake_bot_server.hpp"
 #include "gateway/control_server.hpp"
@@ -464,6 +465,36 @@ TEST(GatewayStop, D96_UserOfTelegram_StopsTheOwnTurn) {
     model.release();
     say(ann, ann, "three");
     wait_for(ann, "re: three");
+}
+
+/// A server that cuts long requests without saying so; another process of the gateway in the middle (D111).
+TEST(GatewaySessions, D111_SilentCut_ForgetsNothing) {
+    const GatewayHome home;
+    home.configure("{http: {listen: \"127.0.0.1:0\"}}");
+    joint_tests::CuttingModel model;
+    joint_tests::ModelServer server(
+        [&model](const boost::json::object& body) { return model.answer(body); });
+    const auto serve = [&](std::size_t prompts, const std::string& last) {
+        GatewayProcess gateway(home,
+                               {"--provider", "openai", "--base-url", server.url(), "-m", "local"});
+        const std::uint16_t port = gateway.wait_until_running();
+        const auto post = [port](const std::string& text) {
+            return run(post_message(port, {{"session", "s1"}, {"text", text}, {"user", "ann"}}));
+        };
+        for (std::size_t i = 0; i < prompts; ++i) {
+            const HttpReply reply = post(model.prompt());
+            ASSERT_EQ(reply.status, 200) << reply.body;
+        }
+        if (!last.empty()) EXPECT_EQ(post(last).status, 200);
+        gateway.send(SIGTERM);
+        EXPECT_EQ(gateway.wait(), 0);
+    };
+    serve(12, "");
+    serve(8, "recall all");
+    EXPECT_GE(model.summaries, 1u);
+    EXPECT_LE(model.largest_summary, joint_tests::CuttingModel::window);
+    EXPECT_FALSE(model.was_cut) << "later requests fit";
+    EXPECT_EQ(joint_tests::CuttingModel::recalled(server).size(), model.planted);
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ void CliChannel::set_up_prompt() {
     console_.set_picture_test(picture_word);
 }
 
-/// Lists the files anew; until then the popup has those of the last time.
+/// Lists the files again; until then the popup has those of the last time.
 void CliChannel::want_files() {
     if (!work_ || std::exchange(listing_files_, true)) return;
     work_->spawn(list_files());

@@ -211,9 +211,7 @@ TEST_F(BackgroundAgents, D127_MoneyOfPrompt_EndsATask) {
     start();
     const auto script = [&]() -> Task<> {
         (void)co_await turn("go");
-        co_await wait_for_result();
-        EXPECT_NE(agents->list("cli:chat").at(0).result.error.find("max_spend"), std::string::npos)
-            << agents->list("cli:chat").at(0).result.error;
+        co_await wait_for_error("max_spend");
         EXPECT_FALSE(saw("task one"));
     };
     run(script());
@@ -225,9 +223,7 @@ TEST_F(BackgroundAgents, D120_MoneyOfTurn_LimitsItsTasksToo) {
     start();
     const auto script = [&]() -> Task<> {
         (void)co_await turn("go");
-        co_await wait_for_result();
-        EXPECT_NE(agents->list("cli:chat").at(0).result.error.find("max_spend"), std::string::npos)
-            << agents->list("cli:chat").at(0).result.error;
+        co_await wait_for_error("max_spend");
         EXPECT_FALSE(saw("task one"));
     };
     run(script());
@@ -239,10 +235,7 @@ TEST_F(BackgroundAgents, StepsOfSubagent_HaveTheirOwnLimit) {
     start();
     const auto script = [&]() -> Task<> {
         (void)co_await turn("go");
-        co_await wait_for_result();
-        EXPECT_NE(agents->list("cli:chat").at(0).result.error.find("max_turns (1)"),
-                  std::string::npos)
-            << agents->list("cli:chat").at(0).result.error;
+        co_await wait_for_error("max_turns (1)");
     };
     run(script());
 }

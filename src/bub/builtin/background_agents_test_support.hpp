@@ -40,6 +40,7 @@ protected:
     Task<cubepi::AssistantMessage> answer(cubepi::ModelRequest request) {
         const std::string last = request.messages.back().text();
         seen.push_back(last);
+        changed.pulse();
         // The context of a message is before it.
         const std::string line = last.substr(last.rfind('\n') + 1);
         offered.clear();
@@ -79,6 +80,17 @@ protected:
         released = true;
         changed.pulse();
         while (delivered.empty()) co_await changed.wait();
+    }
+    /// Waits for a task that fails with these words. Its result may arrive in the turn that has started it.
+    Task<> wait_for_error(std::string words) {
+        released = true;
+        changed.pulse();
+        for (;;) {
+            for (const cubepi::SubagentTask& task : agents->list("cli:chat"))
+                if (task.result.error.find(words) != std::string::npos) co_return;
+            if (saw(words)) co_return;
+            co_await changed.wait();
+        }
     }
     void run(Task<> script) {
         cubepi::run(cubepi::with_cleanup(std::move(script), agents->close()));

@@ -179,13 +179,10 @@ TEST_F(BackgroundQuestions, D128_CancelledTask_HasNoQuestion) {
 
 TEST_F(BackgroundQuestions, D85_NoHostForQuestions_RefusesTheCall) {
     options.deliver_results = nullptr;
-    options.on_tasks = [this](const std::string&) { changed.pulse(); };
     start();
     const auto script = [&]() -> Task<> {
         (void)co_await turn_of("ann", "go");
-        while (agents->list("telegram:7").at(0).state == cubepi::SubagentTaskState::running)
-            co_await changed.wait();
-        EXPECT_TRUE(saw("a sub-agent in the background cannot ask the user"));
+        while (!saw("a sub-agent in the background cannot ask the user")) co_await changed.wait();
     };
     run(script());
     EXPECT_FALSE(is_written());

@@ -303,7 +303,32 @@ TEST_F(Subagent, InheritingSubagent_SeesTheTurnInProgress) {
     const Seen asked = play(task("summarise", "inherit"));
     EXPECT_TRUE(asked.has("do it")) << "part of the turn that is not merged yet";
     EXPECT_TRUE(asked.has("summarise"));
-    EXPECT_FALSE(asked.offers("tape_handoff"));
+}
+
+/// The prompt cache of the conversation serves both.
+TEST_F(Subagent, D161_InheritingSubagent_SharesThePrefix) {
+    std::vector<cubepi::FauxStep> steps;
+    Seen first;
+    Seen child;
+    steps.push_back(seen(first, calling("subagent", task("summarise", "inherit"))));
+    steps.emplace_back(calling("tape_handoff", JsonObject{{"name", "x"}}, "h1"));
+    steps.emplace_back(calling("subagent", task("more", "inherit"), "s1"));
+    steps.push_back(seen(child, faux_assistant_message("the answer")));
+    steps.push_back(seen(parent, faux_assistant_message("done")));
+    BuiltinOptions options;
+    options.memory = MemoryScope::session;
+    add_builtin(std::move(steps), std::move(options));
+    EXPECT_EQ(say("do it").model_output, "done");
+    EXPECT_TRUE(first.offers("memory"));
+    EXPECT_EQ(child.tools, first.tools);
+    EXPECT_EQ(child.system_prompt, first.system_prompt);
+    EXPECT_EQ(parent.tools, first.tools);
+    EXPECT_EQ(std::count_if(child.texts.begin(), child.texts.end(),
+                            [](const std::string& text) {
+                                return text.starts_with("a sub-agent cannot use this tool");
+                            }),
+              2);
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::anchor), 1u) << "no hand-off was made";
 }
 
 TEST_F(Subagent, D1_MessagesOfInheritingSubagent_FollowTheTurn) {

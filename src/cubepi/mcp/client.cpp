@@ -12,6 +12,7 @@
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/mcp/client/call_input.hpp>
+#include <cubepi/mcp/client/offer_list.hpp>
 #include <cubepi/mcp/http/parameter_headers.hpp>
 #include <cubepi/mcp/tools/tool_list.hpp>
 
@@ -137,9 +138,34 @@ struct McpClient::State final : McpTransportListener, std::enable_shared_from_th
     Task<JsonObject> call(McpCall call);
     static Task<JsonObject> call_rounds(std::shared_ptr<State> self, McpCall call,
                                         TaskScope& scope);
+    Task<JsonObject> ask_with_input(std::string method, JsonObject params,
+                                    McpInputHandler on_input);
+    static Task<JsonObject> input_rounds(std::shared_ptr<State> self, std::string method,
+                                         JsonObject params, McpInputHandler on_input,
+                                         TaskScope& scope);
+    static Task<JsonObject> rounds(std::shared_ptr<State> self, std::string method,
+                                   JsonObject params, RequestExtras extras,
+                                   McpInputHandler on_input, TaskScope& scope);
     Task<JsonObject> answer_inputs(JsonObject requests, McpInputHandler on_input);
     Task<std::shared_ptr<const McpToolList>> list_tools();
     Task<> read_tool_pages();
+    /// Reads all pages of a list; `add` returns the cursor of the next one. Returns how long the list is fresh.
+    using AddPage = std::function<std::string(const JsonObject& page)>;
+    Task<std::chrono::nanoseconds> read_pages(std::string method, AddPage add);
+    Task<> read_prompt_pages();
+    Task<> read_resource_pages();
+    bool offers(std::string_view capability) const {
+        return detail::object_member(info.capabilities, capability) != nullptr;
+    }
+    bool announces(std::string_view capability) const {
+        const JsonObject* object = detail::object_member(info.capabilities, capability);
+        return object && detail::flag_member(*object, "listChanged");
+    }
+    void lists_may_have_changed() {
+        ++tools_revision;
+        ++prompts.revision;
+        ++resources.revision;
+    }
 
     // Messages of the server.
     void notified(const RpcMessage& notification) noexcept override;
@@ -165,6 +191,20 @@ struct McpClient::State final : McpTransportListener, std::enable_shared_from_th
     std::uint64_t tools_revision = 1;
     std::uint64_t listed_revision = 0;
     Clock::time_point fresh_until = Clock::time_point::max();
+    /// A list of the server, as it was when its revision was `listed`.
+    template <class List>
+    struct Cached {
+        std::shared_ptr<const List> list = {};
+        std::uint64_t revision = 1;
+        std::uint64_t listed = 0;
+        Clock::time_point fresh_until = Clock::time_point::max();
+
+        bool is_current(const Clock& clock) const {
+            return list && listed == revision && clock.now() < fresh_until;
+        }
+    };
+    Cached<McpPromptList> prompts;
+    Cached<McpResourceList> resources;
     std::unique_ptr<BackgroundScope> listening;
 };
 
@@ -216,7 +256,7 @@ Task<> McpClient::State::ensure_connected() {
     if (!agreed.ok()) transport->abandon();
     agreed.rethrow();
     is_agreed = true;
-    ++tools_revision;
+    lists_may_have_changed();
     transport->succeeded();
     runtime->log.write(LogLevel::info, "mcp.connected",
                        {{"server", options.server}, {"version", info.version}});
@@ -298,8 +338,7 @@ void McpClient::State::adopt(const JsonObject& result, std::string version, bool
 
 /// The era without sessions has no notifications outside of a request, so one request waits for them.
 void McpClient::State::start_listening(const Executor& executor) {
-    const JsonObject* tool_capability = detail::object_member(info.capabilities, "tools");
-    const bool changes = tool_capability && detail::flag_member(*tool_capability, "listChanged");
+    const bool changes = announces("tools") || announces("prompts") || announces("resources");
     if (!info.is_stateless || !changes) return;
     listening = std::make_unique<BackgroundScope>(executor, [](std::exception_ptr) {});
     listening->spawn(listen(shared_from_this()));
@@ -310,14 +349,16 @@ Task<> McpClient::State::listen(std::shared_ptr<State> self) {
     std::chrono::nanoseconds delay = first_listen_delay;
     while (self->transport->is_open()) {
         JsonObject wanted;
-        wanted["toolsListChanged"] = true;
+        if (self->announces("tools")) wanted["toolsListChanged"] = true;
+        if (self->announces("prompts")) wanted["promptsListChanged"] = true;
+        if (self->announces("resources")) wanted["resourcesListChanged"] = true;
         JsonObject params;
         params["notifications"] = std::move(wanted);
         Task<JsonObject> listening_once =
             self->send("subscriptions/listen", std::move(params), RequestExtras());
         const Outcome<JsonObject> ended = co_await outcome_of(std::move(listening_once));
         if (ended.cancelled()) co_return;
-        ++self->tools_revision;
+        self->lists_may_have_changed();
         co_await self->runtime->clock->sleep_for(delay);
         delay = std::min(2 * delay, max_listen_delay);
     }
@@ -414,9 +455,41 @@ Task<JsonObject> McpClient::State::call_rounds(std::shared_ptr<State> self, McpC
     JsonObject params;
     params["name"] = call.tool;
     params["arguments"] = std::move(call.arguments);
+    Task<JsonObject> asking =
+        rounds(self, "tools/call", std::move(params), std::move(extras), call.on_input, scope);
+    co_return co_await std::move(asking);
+}
+
+/// Sends a request that its server may answer with questions.
+Task<JsonObject> McpClient::State::ask_with_input(std::string method, JsonObject params,
+                                                  McpInputHandler on_input) {
+    const auto body = [self = shared_from_this(), &method, &params, &on_input](TaskScope& scope) {
+        return input_rounds(self, std::move(method), std::move(params), std::move(on_input), scope);
+    };
+    Task<JsonObject> asking = limited(options.request_timeout, with_task_scope(body));
+    co_return co_await std::move(asking);
+}
+
+Task<JsonObject> McpClient::State::input_rounds(std::shared_ptr<State> self, std::string method,
+                                                JsonObject params, McpInputHandler on_input,
+                                                TaskScope& scope) {
+    const auto input =
+        std::make_shared<detail::McpCallInput>(on_input, scope, self->options.limits.max_rounds);
+    const detail::McpInputEntry entry(self->inputs, input);
+    RequestExtras extras;
+    extras.answers_input = static_cast<bool>(on_input);
+    Task<JsonObject> asking = rounds(self, std::move(method), std::move(params), std::move(extras),
+                                     std::move(on_input), scope);
+    co_return co_await std::move(asking);
+}
+
+Task<JsonObject> McpClient::State::rounds(std::shared_ptr<State> self, std::string method,
+                                          JsonObject params, RequestExtras extras,
+                                          McpInputHandler on_input, TaskScope& scope) {
+    const std::size_t max_rounds = self->options.limits.max_rounds;
     for (std::size_t round = 0; round <= max_rounds; ++round) {
-        JsonObject result = co_await self->send_within(std::chrono::nanoseconds::zero(),
-                                                       "tools/call", params, extras);
+        JsonObject result =
+            co_await self->send_within(std::chrono::nanoseconds::zero(), method, params, extras);
         const std::string_view type = detail::string_member(result, "resultType");
         if (type.empty() || type == "complete") {
             // A server may answer the call without waiting for the answers to its questions.
@@ -425,13 +498,13 @@ Task<JsonObject> McpClient::State::call_rounds(std::shared_ptr<State> self, McpC
         }
         if (type != "input_required") {
             throw Error(ErrorCode::protocol,
-                        self->about("answered tools/call with a result of the unknown type '" +
+                        self->about("answered " + method + " with a result of the unknown type '" +
                                     detail::shown_mcp_text(type, 64) + "'."));
         }
         params.erase("inputResponses");
         params.erase("requestState");
         if (const JsonObject* requests = detail::object_member(result, "inputRequests")) {
-            JsonObject responses = co_await self->answer_inputs(*requests, call.on_input);
+            JsonObject responses = co_await self->answer_inputs(*requests, on_input);
             params["inputResponses"] = std::move(responses);
         }
         if (const Json* state = result.if_contains("requestState")) params["requestState"] = *state;
@@ -472,23 +545,29 @@ Task<std::shared_ptr<const McpToolList>> McpClient::State::list_tools() {
     co_return tools;
 }
 
-Task<> McpClient::State::read_tool_pages() {
-    const std::uint64_t revision = tools_revision;
-    detail::McpToolListReader reader(options.limits);
+Task<std::chrono::nanoseconds> McpClient::State::read_pages(std::string method, AddPage add) {
     std::string cursor;
     std::chrono::nanoseconds fresh = std::chrono::nanoseconds::max();
     do {
         JsonObject params;
         if (!cursor.empty()) params["cursor"] = cursor;
-        const JsonObject page = co_await send_within(std::chrono::nanoseconds::zero(), "tools/list",
+        const JsonObject page = co_await send_within(std::chrono::nanoseconds::zero(), method,
                                                      std::move(params), RequestExtras());
-        cursor = reader.add_page(page);
+        cursor = add(page);
         // Without a time the list is valid until the server reports a change.
         if (const auto ttl = detail::integer_member(page, "ttlMs")) {
             const std::int64_t bounded = std::clamp<std::int64_t>(*ttl, 0, 86'400'000);
             fresh = std::min<std::chrono::nanoseconds>(fresh, std::chrono::milliseconds(bounded));
         }
     } while (!cursor.empty());
+    co_return fresh;
+}
+
+Task<> McpClient::State::read_tool_pages() {
+    const std::uint64_t revision = tools_revision;
+    detail::McpToolListReader reader(options.limits);
+    AddPage add = [&reader](const JsonObject& page) { return reader.add_page(page); };
+    const std::chrono::nanoseconds fresh = co_await read_pages("tools/list", std::move(add));
     tools = std::make_shared<const McpToolList>(reader.take());
     listed_revision = revision;
     fresh_until = deadline_after(runtime->clock->now(), fresh);
@@ -498,6 +577,42 @@ Task<> McpClient::State::read_tool_pages() {
     }
 }
 
+Task<> McpClient::State::read_prompt_pages() {
+    const std::uint64_t revision = prompts.revision;
+    detail::McpOfferReader reader(options.limits);
+    std::chrono::nanoseconds fresh = std::chrono::nanoseconds::max();
+    if (offers("prompts")) {
+        AddPage add = [&reader](const JsonObject& page) { return reader.add_prompts(page); };
+        fresh = co_await read_pages("prompts/list", std::move(add));
+    }
+    prompts.list = std::make_shared<const McpPromptList>(std::move(reader.prompts));
+    prompts.listed = revision;
+    prompts.fresh_until = deadline_after(runtime->clock->now(), fresh);
+}
+
+Task<> McpClient::State::read_resource_pages() {
+    const std::uint64_t revision = resources.revision;
+    detail::McpOfferReader reader(options.limits);
+    std::chrono::nanoseconds fresh = std::chrono::nanoseconds::max();
+    if (offers("resources")) {
+        AddPage add = [&reader](const JsonObject& page) { return reader.add_resources(page); };
+        fresh = co_await read_pages("resources/list", std::move(add));
+        AddPage add_more = [&reader](const JsonObject& page) { return reader.add_templates(page); };
+        // Servers that have resources but no templates may not know this list.
+        Task<std::chrono::nanoseconds> reading =
+            read_pages("resources/templates/list", std::move(add_more));
+        Outcome<std::chrono::nanoseconds> read = co_await outcome_of(std::move(reading));
+        try {
+            fresh = std::min(fresh, std::move(read).value());
+        } catch (const McpError& error) {
+            if (error.rpc_code() != mcp_error::method_not_found) throw;
+        }
+    }
+    resources.list = std::make_shared<const McpResourceList>(std::move(reader.resources));
+    resources.listed = revision;
+    resources.fresh_until = deadline_after(runtime->clock->now(), fresh);
+}
+
 // Messages of the server.
 
 void McpClient::State::notified(const RpcMessage& notification) noexcept {
@@ -505,6 +620,8 @@ void McpClient::State::notified(const RpcMessage& notification) noexcept {
         ++tools_revision;
         return;
     }
+    if (notification.method == "notifications/prompts/list_changed") ++prompts.revision;
+    if (notification.method == "notifications/resources/list_changed") ++resources.revision;
     if (notification.method != "notifications/progress") return;
     const auto token = detail::integer_member(notification.params, mcp_meta::progress_token);
     const auto entry = token ? progress.find(*token) : progress.end();
@@ -570,6 +687,84 @@ Task<std::shared_ptr<const McpToolList>> McpClient::tools() {
 Task<JsonObject> McpClient::call(McpCall call) {
     const std::shared_ptr<State> state = state_;
     co_return co_await state->call(std::move(call));
+}
+
+Task<std::shared_ptr<const McpPromptList>> McpClient::prompts() {
+    const std::shared_ptr<State> state = state_;
+    co_await state->ensure_connected();
+    if (!state->prompts.is_current(*state->runtime->clock)) {
+        Task<> reading = state->limited(state->options.request_timeout, state->read_prompt_pages());
+        co_await std::move(reading);
+    }
+    co_return state->prompts.list;
+}
+
+Task<std::shared_ptr<const McpResourceList>> McpClient::resources() {
+    const std::shared_ptr<State> state = state_;
+    co_await state->ensure_connected();
+    if (!state->resources.is_current(*state->runtime->clock)) {
+        Task<> reading =
+            state->limited(state->options.request_timeout, state->read_resource_pages());
+        co_await std::move(reading);
+    }
+    co_return state->resources.list;
+}
+
+Task<McpPromptText> McpClient::prompt(std::string name,
+                                      std::map<std::string, std::string> arguments,
+                                      McpInputHandler on_input) {
+    const std::shared_ptr<State> state = state_;
+    JsonObject values;
+    for (const auto& [key, value] : arguments) values[key] = value;
+    JsonObject params;
+    params["name"] = std::move(name);
+    params["arguments"] = std::move(values);
+    const JsonObject result =
+        co_await state->ask_with_input("prompts/get", std::move(params), std::move(on_input));
+    co_return detail::mcp_prompt_text_from_json(result);
+}
+
+Task<std::vector<McpResourceContent>> McpClient::read_resource(std::string uri,
+                                                               McpInputHandler on_input) {
+    const std::shared_ptr<State> state = state_;
+    JsonObject params;
+    params["uri"] = std::move(uri);
+    const JsonObject result =
+        co_await state->ask_with_input("resources/read", std::move(params), std::move(on_input));
+    co_return detail::mcp_contents_from_json(result);
+}
+
+Task<std::vector<std::string>> McpClient::complete(McpCompletionTarget target, std::string argument,
+                                                   std::string value) {
+    constexpr std::size_t max_values = 100;
+    const std::shared_ptr<State> state = state_;
+    co_await state->ensure_connected();
+    std::vector<std::string> values;
+    if (!state->offers("completions")) co_return values;
+    JsonObject reference;
+    if (target.prompt.empty()) {
+        reference["type"] = "ref/resource";
+        reference["uri"] = std::move(target.uri_template);
+    } else {
+        reference["type"] = "ref/prompt";
+        reference["name"] = std::move(target.prompt);
+    }
+    JsonObject typed;
+    typed["name"] = std::move(argument);
+    typed["value"] = std::move(value);
+    JsonObject params;
+    params["ref"] = std::move(reference);
+    params["argument"] = std::move(typed);
+    const JsonObject result = co_await state->send_within(
+        state->options.request_timeout, "completion/complete", std::move(params), RequestExtras());
+    const JsonObject* completion = detail::object_member(result, "completion");
+    const JsonArray* list = completion ? detail::array_member(*completion, "values") : nullptr;
+    if (!list) co_return values;
+    for (const Json& one : *list) {
+        if (values.size() == max_values) break;
+        if (one.is_string()) values.push_back(detail::shown_mcp_text(one.get_string()));
+    }
+    co_return values;
 }
 
 Task<JsonObject> McpClient::request(std::string method, JsonObject params) {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/task.hpp>
+#include <cubepi/mcp/content.hpp>
 #include <cubepi/mcp/protocol.hpp>
 #include <cubepi/mcp/transport.hpp>
 
@@ -52,6 +54,19 @@ struct McpToolList {
     std::vector<std::string> problems = {};
 };
 
+/// The prompts of a server. Texts for display have no control characters and are cut.
+struct McpPromptList {
+    std::vector<McpPrompt> prompts = {};
+    std::vector<std::string> problems = {};  ///< why others were left out
+};
+
+/// The resources of a server, and the templates of further ones.
+struct McpResourceList {
+    std::vector<McpResource> resources = {};
+    std::vector<McpResourceTemplate> templates = {};
+    std::vector<std::string> problems = {};
+};
+
 /// Answers a request of the server for input (`elicitation/create`, `sampling/createMessage`, `roots/list`). Returns the result for
 /// the server; throws what ends the call.
 using McpInputHandler = std::function<Task<JsonObject>(std::string method, JsonObject params)>;
@@ -74,6 +89,12 @@ struct McpCall {
         : tool(std::move(name)), arguments(std::move(its_arguments)) {}
 };
 
+/// An object whose arguments are completed.
+struct McpCompletionTarget {
+    std::string prompt = {};        ///< the name of a prompt
+    std::string uri_template = {};  ///< or a template, if `prompt` is empty
+};
+
 struct McpClientOptions {
     /// The name of the server in names of tools, errors and the log.
     std::string server = {};
@@ -84,7 +105,7 @@ struct McpClientOptions {
     std::chrono::nanoseconds connect_timeout = std::chrono::seconds(30);
     /// The time after which a server that has not answered `server/discover` is assumed to be of the era with sessions.
     std::chrono::nanoseconds probe_timeout = std::chrono::seconds(5);
-    /// For requests other than calls of tools, and for all pages of the list of tools together.
+    /// For requests other than calls of tools, and for all pages of a list together.
     std::chrono::nanoseconds request_timeout = std::chrono::seconds(60);
     McpLimits limits = {};
 };
@@ -115,7 +136,20 @@ public:
     /// Calls a tool and returns the result: `content`, `structuredContent`, `isError`. Requests of the server for input are
     /// answered by the call's handler, and the call is continued with the answers.
     Task<JsonObject> call(McpCall call);
-    /// Sends any other request, such as "resources/read", and returns its result.
+    /// Return the prompts and the resources, stored like the tools; empty lists if the server has none.
+    Task<std::shared_ptr<const McpPromptList>> prompts();
+    Task<std::shared_ptr<const McpResourceList>> resources();
+    /// Fills in a prompt. `on_input` as for calls. The text is the server's: show who has written it.
+    Task<McpPromptText> prompt(std::string name, std::map<std::string, std::string> arguments,
+                               McpInputHandler on_input = {});
+    /// Reads a resource. Throws McpError if there is none.
+    Task<std::vector<McpResourceContent>> read_resource(std::string uri,
+                                                        McpInputHandler on_input = {});
+    /// Returns values for an argument of a prompt, or of a template of resources, that fit what was typed. Empty if the server has
+    /// no completions.
+    Task<std::vector<std::string>> complete(McpCompletionTarget target, std::string argument,
+                                            std::string value);
+    /// Sends any other request and returns its result.
     Task<JsonObject> request(std::string method, JsonObject params = {});
     /// Ends the connection in order. The next request connects again.
     Task<> close();

@@ -91,6 +91,7 @@ struct McpLimits {
     std::size_t max_garbage_lines = 1000;
     std::size_t max_batch = 1000;                   ///< messages; a larger batch is not a message
     std::size_t max_tools = 512;                    ///< further ones are left out
+    std::size_t max_offers = 1000;                  ///< prompts, resources, or templates
     std::size_t max_schema_bytes = 64 * 1024;       ///< a tool with a longer one is left out
     std::size_t max_description_bytes = 16 * 1024;  ///< a longer one is cut
     std::size_t max_result_bytes =

@@ -1,33 +1,33 @@
 #include <cubepi/mcp/server.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <optional>
+#include <stop_token>
 #include <utility>
 
 #include <cubepi/agent/loop.hpp>
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/mcp/server/catalog.hpp>
 #include <cubepi/mcp/server/connection.hpp>
+#include <cubepi/mcp/server/server_request.hpp>
+#include <cubepi/mcp/server/server_tool.hpp>
+#include <cubepi/mcp/server/session.hpp>
 #include <cubepi/schema/json_text.hpp>
 
 namespace cubepi {
 
 namespace {
 
+using detail::McpCatalog;
 using detail::object_member;
+using detail::Refusal;
+using detail::ServerRequest;
 using detail::shown_mcp_text;
 using detail::string_member;
-
-/// An error response, as an exception.
-struct Refusal {
-    int code;
-    std::string text;
-    Json data;
-
-    Refusal(int its_code, std::string its_text, Json its_data = {})
-        : code(its_code), text(std::move(its_text)), data(std::move(its_data)) {}
-};
 
 /// Returns true if the request states its version itself; throws Refusal if it does so incorrectly.
 bool is_stateless_request(const JsonObject& params) {
@@ -60,35 +60,6 @@ bool is_stateless_request(const JsonObject& params) {
             std::string(mcp_meta::client_info) + " must be an object with a name and a version.");
     }
     return true;
-}
-
-JsonObject content_block(const Content& content) {
-    JsonObject block;
-    if (const auto* text = std::get_if<TextContent>(&content)) {
-        block["type"] = "text";
-        block["text"] = text->text;
-        return block;
-    }
-    const ImageContent& image = std::get<ImageContent>(content);
-    if (image.source.starts_with("http://") || image.source.starts_with("https://")) {
-        block["type"] = "resource_link";
-        block["uri"] = image.source;
-        block["name"] = "image";
-        return block;
-    }
-    block["type"] = "image";
-    block["data"] = image.source;
-    block["mimeType"] = image.media_type.str();
-    return block;
-}
-
-JsonObject result_of(const ToolResultMessage& message) {
-    JsonArray content;
-    for (const Content& block : message.content) content.emplace_back(content_block(block));
-    JsonObject result;
-    result["content"] = std::move(content);
-    if (message.is_error) result["isError"] = true;
-    return result;
 }
 
 /// Converts the progress that a tool reports, which may have any form, to the parameters of a notification.
@@ -130,103 +101,243 @@ private:
     std::int64_t count_ = 0;
 };
 
+/// The methods whose functions may ask the client.
+bool may_ask(std::string_view method) {
+    return method == "tools/call" || method == "prompts/get" || method == "resources/read";
+}
+
+bool is_list(std::string_view method) {
+    return method == "tools/list" || method == "prompts/list" || method == "resources/list" ||
+           method == "resources/templates/list";
+}
+
+std::map<std::string, std::string> text_members(const JsonObject& object, const char* what) {
+    std::map<std::string, std::string> texts;
+    for (const auto& member : object) {
+        if (!member.value().is_string()) {
+            throw Refusal(mcp_error::invalid_params,
+                          "The values of " + std::string(what) + " must be texts.");
+        }
+        texts.emplace(member.key(), member.value().get_string());
+    }
+    return texts;
+}
+
+JsonObject object_param(const JsonObject& params, const char* name) {
+    const Json* sent = params.if_contains(name);
+    if (!sent) return JsonObject();
+    if (!sent->is_object())
+        throw Refusal(mcp_error::invalid_params, "`" + std::string(name) + "` must be an object.");
+    return sent->get_object();
+}
+
+/// Returns true for errors of functions about the arguments of a client.
+bool is_fault_of_client(ErrorCode code) {
+    return code == ErrorCode::invalid_argument || code == ErrorCode::validation ||
+           code == ErrorCode::not_found || code == ErrorCode::permission_denied;
+}
+
+constexpr std::size_t max_completions = 100;
+
 }  // namespace
 
 struct McpServer::State {
-    explicit State(McpServerOptions settings) : options(std::move(settings)) {
-        JsonArray listed;
-        for (const AgentTool& tool : options.tools) {
-            if (!tool.expose_to_model) continue;
-            JsonObject described;
-            described["name"] = tool.name.str();
-            if (!tool.label.empty()) described["title"] = tool.label;
-            described["description"] = tool.description.str();
-            described["inputSchema"] = tool.parameters.source();
-            JsonObject annotations;
-            annotations["readOnlyHint"] = tool.risk_level == ToolRisk::read_only;
-            annotations["destructiveHint"] = tool.risk_level == ToolRisk::irreversible;
-            annotations["openWorldHint"] = tool.risk_level == ToolRisk::network;
-            described["annotations"] = std::move(annotations);
-            listed.emplace_back(std::move(described));
-        }
-        tools["tools"] = std::move(listed);
+    explicit State(McpServerOptions settings)
+        : options(std::move(settings)),
+          states(options.state_key, options.state_lifetime, options.max_state_bytes,
+                 options.runtime) {
+        auto made = std::make_shared<McpCatalog>();
+        made->set_tools(options.tools, options.server_tools);
+        made->set_prompts(options.prompts);
+        made->set_resources(options.resources, options.resource_templates);
+        catalog = std::move(made);
     }
 
-    JsonObject capabilities() const {
-        JsonObject object;
-        object["tools"] = JsonObject();
-        return object;
-    }
+    // Descriptions of the server.
+    JsonObject capabilities() const;
+    JsonObject discover() const;
+    JsonObject initialize(const McpServerCall& call);
 
-    JsonObject discover() const {
-        JsonObject result;
-        result["supportedVersions"] = JsonArray{mcp_stateless_version};
-        result["capabilities"] = capabilities();
-        if (!options.instructions.empty()) result["instructions"] = options.instructions;
-        return result;
-    }
-
-    JsonObject initialize(const JsonObject& params) const {
-        const std::string wanted = detail::text_member(params, "protocolVersion");
-        if (wanted.empty()) {
-            throw Refusal(mcp_error::invalid_params,
-                          "`initialize` needs `protocolVersion`, a text.");
-        }
-        JsonObject result;
-        result["protocolVersion"] =
-            is_session_mcp_version(wanted) ? wanted : std::string(mcp_session_version);
-        result["capabilities"] = capabilities();
-        result["serverInfo"] = to_json(options.implementation);
-        if (!options.instructions.empty()) result["instructions"] = options.instructions;
-        return result;
-    }
-
+    // Requests.
     Task<JsonObject> result(McpServerCall call, bool is_stateless);
-    Task<JsonObject> call_tool(McpServerCall call);
+    JsonObject session_result(const McpServerCall& call);
+    JsonObject list(std::string_view method, const JsonObject& params) const;
+    Task<JsonObject> result_of_function(McpServerCall call, bool is_stateless);
+    Task<JsonObject> run_function(McpServerCall call, ServerRequest& request);
+    Task<JsonObject> call_tool(McpServerCall call, ServerRequest& request);
+    Task<JsonObject> get_prompt(McpServerCall call, ServerRequest& request);
+    Task<JsonObject> read_resource(McpServerCall call, ServerRequest& request);
+    Task<JsonObject> complete(McpServerCall call);
+    Task<JsonObject> listen(McpServerCall call);
+    void add_meta(std::string_view method, JsonObject& result) const;
 
     const McpServerOptions options;
-    JsonObject tools;  ///< the result of tools/list, in the order of the list
+    const detail::McpRequestStates states;
+    std::shared_ptr<const McpCatalog> catalog;
+    detail::McpSubscribers subscribers;
 };
+
+JsonObject McpServer::State::capabilities() const {
+    JsonObject changes;
+    if (options.announces_changes) changes["listChanged"] = true;
+    JsonObject object;
+    object["tools"] = changes;
+    if (catalog->has_prompts()) object["prompts"] = changes;
+    if (catalog->has_resources()) {
+        if (options.announces_changes) changes["subscribe"] = true;
+        object["resources"] = std::move(changes);
+    }
+    if (catalog->has_completions()) object["completions"] = JsonObject();
+    if (catalog->has_server_tools()) object["logging"] = JsonObject();
+    return object;
+}
+
+JsonObject McpServer::State::discover() const {
+    JsonObject result;
+    result["supportedVersions"] = JsonArray{mcp_stateless_version};
+    result["capabilities"] = capabilities();
+    if (!options.instructions.empty()) result["instructions"] = options.instructions;
+    return result;
+}
+
+JsonObject McpServer::State::initialize(const McpServerCall& call) {
+    const JsonObject& params = call.request.params;
+    const std::string wanted = detail::text_member(params, "protocolVersion");
+    if (wanted.empty())
+        throw Refusal(mcp_error::invalid_params, "`initialize` needs `protocolVersion`, a text.");
+    const std::string version =
+        is_session_mcp_version(wanted) ? wanted : std::string(mcp_session_version);
+    if (detail::McpSession* session = call.session.get()) {
+        session->version = version;
+        if (const JsonObject* declared = object_member(params, "capabilities"))
+            session->capabilities = *declared;
+        if (options.announces_changes && !session->subscriber) {
+            detail::McpFilter filter;
+            filter.tools = true;
+            filter.prompts = true;
+            filter.resources = true;
+            session->subscriber = subscribers.add(std::move(filter));
+        }
+    }
+    JsonObject result;
+    result["protocolVersion"] = version;
+    result["capabilities"] = capabilities();
+    result["serverInfo"] = to_json(options.implementation);
+    if (!options.instructions.empty()) result["instructions"] = options.instructions;
+    return result;
+}
 
 Task<JsonObject> McpServer::State::result(McpServerCall call, bool is_stateless) {
     const std::string method = call.request.method;
     if (is_stateless) {
         if (method == "server/discover") co_return discover();
+        if (method == "subscriptions/listen" && options.announces_changes)
+            co_return co_await listen(std::move(call));
     } else {
-        if (method == "initialize") co_return initialize(call.request.params);
+        if (method == "initialize") co_return initialize(call);
         if (method == "ping") co_return JsonObject();
-        const bool is_known = method == "tools/list" || method == "tools/call";
-        if (is_known && call.session_version.empty()) {
-            throw Refusal(mcp_error::invalid_request,
-                          "The first request must be `initialize`, or each request must state its "
-                          "version in `_meta`.");
-        }
     }
-    if (method == "tools/list") {
-        if (call.request.params.contains("cursor"))
-            throw Refusal(mcp_error::invalid_params,
-                          "This cursor is unknown; the list has one page.");
-        co_return tools;
+    const bool is_for_prompts = method.starts_with("prompts/");
+    const bool is_for_resources = method.starts_with("resources/");
+    const bool is_offered = (!is_for_prompts || catalog->has_prompts()) &&
+                            (!is_for_resources || catalog->has_resources());
+    const bool completes = method == "completion/complete" && catalog->has_completions();
+    const bool is_session_method =
+        !is_stateless && (method == "logging/setLevel" ||
+                          (options.announces_changes &&
+                           (method == "resources/subscribe" || method == "resources/unsubscribe")));
+    const bool is_known =
+        is_offered && (is_list(method) || may_ask(method) || completes || is_session_method);
+    if (!is_known) {
+        throw Refusal(mcp_error::method_not_found,
+                      "The method " + shown_mcp_text(method, 64) + " is not supported.");
     }
-    if (method == "tools/call") co_return co_await call_tool(std::move(call));
-    throw Refusal(mcp_error::method_not_found,
-                  "The method " + shown_mcp_text(method, 64) + " is not supported.");
+    if (!is_stateless && call.session_version.empty()) {
+        throw Refusal(mcp_error::invalid_request,
+                      "The first request must be `initialize`, or each request must state its "
+                      "version in `_meta`.");
+    }
+    if (is_session_method) co_return session_result(call);
+    if (is_list(method)) co_return list(method, call.request.params);
+    if (completes) co_return co_await complete(std::move(call));
+    co_return co_await result_of_function(std::move(call), is_stateless);
 }
 
-Task<JsonObject> McpServer::State::call_tool(McpServerCall call) {
+/// Answers the requests about a session.
+JsonObject McpServer::State::session_result(const McpServerCall& call) {
+    const JsonObject& params = call.request.params;
+    detail::McpSession* session = call.session.get();
+    if (!session) throw Refusal(mcp_error::invalid_request, "This request needs a session.");
+    if (call.request.method == "logging/setLevel") {
+        const std::optional<McpLogLevel> level = mcp_log_level(string_member(params, "level"));
+        if (!level) throw Refusal(mcp_error::invalid_params, "This log level is unknown.");
+        session->log_level = *level;
+        return JsonObject();
+    }
+    const std::string uri = detail::text_member(params, "uri");
+    if (!session->subscriber || uri.empty())
+        throw Refusal(mcp_error::invalid_params, "`uri` must be a text.");
+    if (call.request.method == "resources/subscribe") {
+        session->subscriber->filter.add_uri(uri);
+    } else {
+        session->subscriber->filter.uris.erase(uri);
+    }
+    return JsonObject();
+}
+
+JsonObject McpServer::State::list(std::string_view method, const JsonObject& params) const {
+    if (params.contains("cursor"))
+        throw Refusal(mcp_error::invalid_params, "This cursor is unknown; the list has one page.");
+    if (method == "tools/list") return catalog->tool_list();
+    if (method == "prompts/list") return catalog->prompt_list();
+    return method == "resources/list" ? catalog->resource_list() : catalog->template_list();
+}
+
+/// Runs the function of a tool, a prompt or a resource, which may ask the client.
+Task<JsonObject> McpServer::State::result_of_function(McpServerCall call, bool is_stateless) {
+    const JsonObject params = call.request.params;
+    const std::string method = call.request.method;
+    const bool is_read = method == "resources/read";
+    const std::string target = detail::text_member(params, is_read ? "uri" : "name");
+    std::optional<ServerRequest> request;
+    if (is_stateless) {
+        request.emplace(
+            params, detail::mcp_request_digest(method, target, object_param(params, "arguments")),
+            states, options.max_rounds, call.notify);
+    } else {
+        request.emplace(call.session, call.notify);
+    }
+    Task<JsonObject> running = run_function(std::move(call), *request);
+    Outcome<JsonObject> outcome = co_await outcome_of(std::move(running));
+    request->end();
+    if (!outcome.cancelled()) {
+        request->throw_refusal();
+        if (request->needs_input()) co_return request->input_required();
+    }
+    co_return std::move(outcome).value();
+}
+
+Task<JsonObject> McpServer::State::run_function(McpServerCall call, ServerRequest& request) {
+    if (call.request.method == "resources/read") return read_resource(std::move(call), request);
+    if (call.request.method == "prompts/get") return get_prompt(std::move(call), request);
+    return call_tool(std::move(call), request);
+}
+
+Task<JsonObject> McpServer::State::call_tool(McpServerCall call, ServerRequest& request) {
+    const std::shared_ptr<const McpCatalog> offered = catalog;
     const JsonObject& params = call.request.params;
     const std::string name = detail::text_member(params, "name");
-    const AgentTool* tool = options.tools.find(name);
-    if (!tool || !tool->expose_to_model)
+    const AgentTool* tool = offered->tool(name);
+    if (!tool)
         throw Refusal(mcp_error::invalid_params, "Unknown tool: " + shown_mcp_text(name, 64));
-    JsonObject arguments;
-    if (const Json* sent = params.if_contains("arguments")) {
-        if (!sent->is_object())
-            throw Refusal(mcp_error::invalid_params, "`arguments` must be an object.");
-        arguments = sent->get_object();
-    }
+    JsonObject arguments = object_param(params, "arguments");
+    detail::ServerToolRun server_run;
     AgentContext context;
-    context.tools.push_back(*tool);
+    if (const McpServerTool* own = offered->server_tool(name)) {
+        context.tools.push_back(server_run.bind(*own, request));
+    } else {
+        context.tools.push_back(*tool);
+    }
     AssistantMessage calling;
     ToolCall requested;
     requested.id = SharedString(options.runtime->ids->next());
@@ -250,15 +361,169 @@ Task<JsonObject> McpServer::State::call_tool(McpServerCall call) {
     const ToolResultMessage* message =
         batch.messages.empty() ? nullptr : batch.messages[0].tool_result();
     if (!message) throw Refusal(mcp_error::internal, "The tool has no result.");
-    co_return result_of(*message);
+    co_return server_run.result(*message);
+}
+
+Task<JsonObject> McpServer::State::get_prompt(McpServerCall call, ServerRequest& request) {
+    const std::shared_ptr<const McpCatalog> offered = catalog;
+    const std::string name = detail::text_member(call.request.params, "name");
+    const McpServerPrompt* prompt = offered->prompt(name);
+    if (!prompt)
+        throw Refusal(mcp_error::invalid_params, "Unknown prompt: " + shown_mcp_text(name, 64));
+    auto arguments = text_members(object_param(call.request.params, "arguments"), "`arguments`");
+    for (const McpPromptArgument& argument : prompt->prompt.arguments) {
+        if (argument.is_required && !arguments.contains(argument.name))
+            throw Refusal(mcp_error::invalid_params,
+                          "The argument " + argument.name + " is missing.");
+    }
+    const McpPromptText text = co_await prompt->get(std::move(arguments), request);
+    co_return to_json(text);
+}
+
+Task<JsonObject> McpServer::State::read_resource(McpServerCall call, ServerRequest& request) {
+    const std::shared_ptr<const McpCatalog> offered = catalog;
+    const std::string uri = detail::text_member(call.request.params, "uri");
+    std::optional<std::vector<McpResourceContent>> contents;
+    if (const McpServerResource* resource = offered->resource(uri)) {
+        contents = co_await resource->read(request);
+    } else if (std::optional<McpCatalog::Match> match = offered->match(uri)) {
+        contents = co_await match->found->read(uri, std::move(match->variables), request);
+    }
+    if (!contents) {
+        JsonObject data;
+        data["uri"] = uri;
+        throw Refusal(
+            request.is_stateless() ? mcp_error::invalid_params : mcp_error::resource_not_found,
+            "There is no such resource.", std::move(data));
+    }
+    JsonArray list;
+    for (const McpResourceContent& content : *contents) list.emplace_back(to_json(content));
+    JsonObject result;
+    result["contents"] = std::move(list);
+    co_return result;
+}
+
+Task<JsonObject> McpServer::State::complete(McpServerCall call) {
+    const std::shared_ptr<const McpCatalog> offered = catalog;
+    const JsonObject& params = call.request.params;
+    const JsonObject reference = object_param(params, "ref");
+    const JsonObject argument = object_param(params, "argument");
+    const std::string_view kind = string_member(reference, "type");
+    McpCompleter completer;
+    if (kind == "ref/prompt") {
+        const McpServerPrompt* prompt = offered->prompt(string_member(reference, "name"));
+        if (!prompt) throw Refusal(mcp_error::invalid_params, "Unknown prompt.");
+        completer = prompt->complete;
+    } else if (kind == "ref/resource") {
+        const McpServerResourceTemplate* found =
+            offered->resource_template(string_member(reference, "uri"));
+        if (!found) throw Refusal(mcp_error::invalid_params, "Unknown resource template.");
+        completer = found->complete;
+    } else {
+        throw Refusal(mcp_error::invalid_params, "`ref` must name a prompt or a template.");
+    }
+    McpCompletion completion;
+    completion.argument = detail::text_member(argument, "name");
+    completion.value = detail::text_member(argument, "value");
+    const JsonObject known = object_param(params, "context");
+    completion.known = text_members(object_param(known, "arguments"), "`arguments`");
+    std::vector<std::string> values;
+    if (completer) values = co_await completer(std::move(completion));
+    JsonArray list;
+    for (const std::string& value : values) {
+        if (list.size() == max_completions) break;
+        list.emplace_back(value);
+    }
+    JsonObject result;
+    JsonObject completed;
+    completed["total"] = values.size();
+    completed["hasMore"] = values.size() > list.size();
+    completed["values"] = std::move(list);
+    result["completion"] = std::move(completed);
+    co_return result;
+}
+
+/// Sends notifications until the client or its connection ends.
+Task<JsonObject> McpServer::State::listen(McpServerCall call) {
+    if (!call.notify)
+        throw Refusal(mcp_error::invalid_request, "This request needs a stream of events.");
+    if (subscribers.size() >= options.max_subscriptions)
+        throw Refusal(mcp_error::internal, "Too many streams of notifications are open.");
+    detail::McpFilter filter =
+        detail::McpFilter::from_json(object_param(call.request.params, "notifications"));
+    filter.prompts = filter.prompts && catalog->has_prompts();
+    filter.resources = filter.resources && catalog->has_resources();
+    if (!catalog->has_resources()) filter.uris.clear();
+    const std::shared_ptr<detail::McpSubscriber> subscriber = subscribers.add(std::move(filter));
+    const std::stop_callback closing(call.stop, [&subscriber] { subscriber->close(); });
+    JsonObject meta;
+    meta[mcp_meta::subscription_id] = call.request.id;
+    const auto tagged = [&meta, &call](RpcMessage message) {
+        message.has_params = true;
+        message.params["_meta"] = meta;
+        return call.notify(std::move(message));
+    };
+    JsonObject honored;
+    honored["notifications"] = subscriber->filter.to_json();
+    co_await tagged(
+        rpc_notification("notifications/subscriptions/acknowledged", std::move(honored)));
+    co_await detail::send_changes(subscriber, tagged);
+    JsonObject result;
+    result["_meta"] = std::move(meta);
+    co_return result;
+}
+
+/// Adds what each result of the era without sessions has.
+void McpServer::State::add_meta(std::string_view method, JsonObject& result) const {
+    if (!result.contains("resultType")) result["resultType"] = "complete";
+    JsonObject meta;
+    if (const JsonObject* present = object_member(result, "_meta")) meta = *present;
+    meta[mcp_meta::server_info] = to_json(options.implementation);
+    result["_meta"] = std::move(meta);
+    const bool is_read = method == "resources/read" && result.contains("contents");
+    if (!is_list(method) && !is_read && method != "server/discover") return;
+    result["ttlMs"] = is_read ? 0 : options.list_ttl.count();
+    result["cacheScope"] = options.lists_are_public && !is_read ? "public" : "private";
 }
 
 McpServer::McpServer(McpServerOptions options)
     : state_(std::make_shared<State>(std::move(options))) {}
 
-McpServer::~McpServer() = default;
+McpServer::~McpServer() {
+    state_->subscribers.for_each([](detail::McpSubscriber& one) { one.close(); });
+}
 
 const McpServerOptions& McpServer::options() const noexcept { return state_->options; }
+
+const std::vector<McpHeaderParameter>* McpServer::header_parameters(std::string_view tool) const {
+    return state_->catalog->tool_headers(tool);
+}
+
+void McpServer::set_tools(ToolList tools, std::vector<McpServerTool> server_tools) {
+    auto changed = std::make_shared<McpCatalog>(*state_->catalog);
+    changed->set_tools(std::move(tools), std::move(server_tools));
+    state_->catalog = std::move(changed);
+    state_->subscribers.for_each([](detail::McpSubscriber& one) { one.tools_changed(); });
+}
+
+void McpServer::set_prompts(std::vector<McpServerPrompt> prompts) {
+    auto changed = std::make_shared<McpCatalog>(*state_->catalog);
+    changed->set_prompts(std::move(prompts));
+    state_->catalog = std::move(changed);
+    state_->subscribers.for_each([](detail::McpSubscriber& one) { one.prompts_changed(); });
+}
+
+void McpServer::set_resources(std::vector<McpServerResource> resources,
+                              std::vector<McpServerResourceTemplate> templates) {
+    auto changed = std::make_shared<McpCatalog>(*state_->catalog);
+    changed->set_resources(std::move(resources), std::move(templates));
+    state_->catalog = std::move(changed);
+    state_->subscribers.for_each([](detail::McpSubscriber& one) { one.resources_changed(); });
+}
+
+void McpServer::resource_updated(std::string_view uri) {
+    state_->subscribers.for_each([uri](detail::McpSubscriber& one) { one.resource_updated(uri); });
+}
 
 Task<RpcMessage> McpServer::answer(McpServerCall call) {
     const std::shared_ptr<State> state = state_;
@@ -268,24 +533,21 @@ Task<RpcMessage> McpServer::answer(McpServerCall call) {
     try {
         const bool is_stateless = is_stateless_request(call.request.params);
         JsonObject result = co_await state->result(std::move(call), is_stateless);
-        if (is_stateless) {
-            result["resultType"] = "complete";
-            JsonObject meta;
-            meta[mcp_meta::server_info] = to_json(state->options.implementation);
-            result["_meta"] = std::move(meta);
-            if (method == "server/discover" || method == "tools/list") {
-                result["ttlMs"] = 0;
-                result["cacheScope"] = "private";
-            }
-        }
+        if (is_stateless) state->add_meta(method, result);
         co_return rpc_result(id, std::move(result));
     } catch (const Refusal& error) {
         refusal = error;
-    } catch (const Error& error) {
-        if (error.code() == ErrorCode::cancelled) throw;
-        refusal.emplace(mcp_error::internal, "The server failed.");
-        state->options.runtime->log.write(LogLevel::error, "mcp.request_failed",
-                                          {{"code", to_string(error.code())}});
+    } catch (const std::exception& error) {
+        if (is_cancellation(std::current_exception())) throw;
+        const auto* own = dynamic_cast<const Error*>(&error);
+        const ErrorCode code = own ? own->code() : ErrorCode::unknown;
+        if (is_fault_of_client(code)) {
+            refusal.emplace(mcp_error::invalid_params, error.what());
+        } else {
+            refusal.emplace(mcp_error::internal, "The server failed.");
+            state->options.runtime->log.write(LogLevel::error, "mcp.request_failed",
+                                              {{"method", method}, {"code", to_string(code)}});
+        }
     }
     co_return rpc_error(id, refusal->code, std::move(refusal->text), std::move(refusal->data));
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -15,6 +14,7 @@
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/mcp/http/origin.hpp>
 #include <cubepi/mcp/http/parameter_headers.hpp>
+#include <cubepi/mcp/server/http_sessions.hpp>
 #include <cubepi/schema/json_text.hpp>
 
 namespace cubepi {
@@ -31,10 +31,18 @@ constexpr std::size_t max_queued_notifications = 256;
 struct Endpoint {
     std::shared_ptr<McpServer> server;
     McpRouteOptions options;
-    std::map<std::string, std::vector<McpHeaderParameter>> header_parameters;  ///< by tool
+    detail::McpHttpSessions sessions;
+
+    Endpoint(std::shared_ptr<McpServer> its_server, McpRouteOptions its_options)
+        : server(std::move(its_server)),
+          options(std::move(its_options)),
+          sessions(options.max_sessions, options.session_idle_time, server->options().runtime) {}
 };
 
-using EndpointPtr = std::shared_ptr<const Endpoint>;
+using EndpointPtr = std::shared_ptr<Endpoint>;
+using SessionPtr = std::shared_ptr<detail::McpSession>;
+
+constexpr std::string_view session_header = "Mcp-Session-Id";
 
 /// Returns true for "localhost", "127.0.0.1" and "[::1]", with or without a port.
 bool is_local_host(std::string_view host) {
@@ -102,11 +110,12 @@ std::string header_problem(const Endpoint& endpoint, const HttpHeaders& headers,
     const std::string* sent = headers.find("Mcp-Name");
     if (!sent || detail::decode_mcp_header(*sent) != name)
         return "The header Mcp-Name differs from the name in the request.";
-    const auto known = endpoint.header_parameters.find(name);
-    if (message.method != "tools/call" || known == endpoint.header_parameters.end()) return {};
+    const std::vector<McpHeaderParameter>* known = nullptr;
+    if (message.method == "tools/call") known = endpoint.server->header_parameters(name);
+    if (!known) return {};
     const JsonObject* arguments = object_member(message.params, "arguments");
-    const std::string problem = detail::check_parameter_headers(
-        headers, known->second, arguments ? *arguments : JsonObject());
+    const std::string problem =
+        detail::check_parameter_headers(headers, *known, arguments ? *arguments : JsonObject());
     return problem.empty() ? std::string() : problem + ".";
 }
 
@@ -114,16 +123,51 @@ bool accepts_events(const HttpServerRequest& request) {
     return request.headers.get("accept").find("text/event-stream") != std::string_view::npos;
 }
 
-bool wants_progress(const RpcMessage& message) {
-    const JsonObject* meta = object_member(message.params, "_meta");
-    return meta && meta->contains(mcp_meta::progress_token);
+/// Returns true if messages may precede the response.
+bool needs_stream(const McpServerCall& call) {
+    const std::string& method = call.request.method;
+    if (method == "subscriptions/listen") return true;
+    const JsonObject* meta = object_member(call.request.params, "_meta");
+    if (meta && meta->contains(mcp_meta::progress_token)) return true;
+    if (meta && meta->contains(mcp_meta::version)) return meta->contains(mcp_meta::log_level);
+    return call.session &&
+           (method == "tools/call" || method == "prompts/get" || method == "resources/read");
 }
 
 using EventQueue = AsyncQueue<RpcMessage>;
 
-Task<> queue_event(std::shared_ptr<EventQueue> queue, RpcMessage notification) {
-    (void)queue->try_push(std::move(notification));
-    co_return;
+/// Progress and messages for the log are dropped if the client does not read; others wait.
+Task<> queue_event(std::shared_ptr<EventQueue> queue, RpcMessage message) {
+    const bool may_be_dropped =
+        message.method == "notifications/progress" || message.method == "notifications/message";
+    if (may_be_dropped) {
+        (void)queue->try_push(std::move(message));
+    } else {
+        (void)co_await queue->push(std::move(message));
+    }
+}
+
+/// Answers a request, which its session can cancel meanwhile.
+Task<RpcMessage> answer(EndpointPtr endpoint, McpServerCall call) {
+    const SessionPtr session = call.session;
+    if (!session) co_return co_await endpoint->server->answer(std::move(call));
+    const std::string key = json_text(call.request.id);
+    const std::size_t limit = endpoint->server->options().max_requests;
+    if (session->running.contains(key) || session->running.size() >= limit) {
+        co_return rpc_error(call.request.id, mcp_error::invalid_request,
+                            "A request with this id, or too many, are in progress.");
+    }
+    struct Running {
+        detail::McpSession& session;
+        std::string key;
+        ~Running() { session.running.erase(key); }
+    };
+    std::stop_source stop;
+    session->running.emplace(key, stop);
+    const Running running{*session, key};
+    const std::stop_callback client_gone(call.stop, [&stop] { stop.request_stop(); });
+    call.stop = stop.get_token();
+    co_return co_await endpoint->server->answer(std::move(call));
 }
 
 Task<> answer_into(EndpointPtr endpoint, McpServerCall call, std::shared_ptr<EventQueue> queue) {
@@ -132,7 +176,7 @@ Task<> answer_into(EndpointPtr endpoint, McpServerCall call, std::shared_ptr<Eve
         ~Closing() { queue.close(); }
     };
     const Closing closing{*queue};
-    RpcMessage response = co_await endpoint->server->answer(std::move(call));
+    RpcMessage response = co_await answer(endpoint, std::move(call));
     (void)queue->force_push(std::move(response));
 }
 
@@ -157,6 +201,74 @@ Task<> stream_answer(EndpointPtr endpoint, McpServerCall call, ResponseStream* o
     co_await when_all(std::move(both));
 }
 
+/// Receives a response or a notification of a client.
+HttpServerResponse take_message(Endpoint& endpoint, const HttpServerRequest& request,
+                                RpcMessage message) {
+    const std::string_view id = request.headers.get(session_header);
+    if (id.empty()) return HttpServerResponse(202, "", "");
+    const SessionPtr session = endpoint.sessions.find(id);
+    if (!session) return HttpServerResponse::error(404, "This session has ended.");
+    if (message.kind != RpcMessage::Kind::notification) {
+        session->answered(std::move(message));
+    } else if (message.method == "notifications/cancelled") {
+        const Json* cancelled = message.params.if_contains("requestId");
+        const auto entry =
+            cancelled ? session->running.find(json_text(*cancelled)) : session->running.end();
+        if (entry != session->running.end()) entry->second.request_stop();
+    }
+    return HttpServerResponse(202, "", "");
+}
+
+/// Returns the refusal of a request whose headers do not fit; otherwise sets the session of the call.
+std::optional<HttpServerResponse> refuse_headers(Endpoint& endpoint,
+                                                 const HttpServerRequest& request,
+                                                 McpServerCall& call) {
+    // A request without sessions is recognized by its body or its header; if only one of them says so, they differ.
+    const std::string_view version = request.headers.get("MCP-Protocol-Version");
+    if (is_stateless(call.request)) {
+        std::string problem = header_problem(endpoint, request.headers, call.request);
+        if (problem.empty()) return std::nullopt;
+        return json_response(
+            400, rpc_error(call.request.id, mcp_error::header_mismatch, std::move(problem)));
+    }
+    if (is_stateless_mcp_version(version)) {
+        return json_response(
+            400, rpc_error(call.request.id, mcp_error::invalid_params,
+                           "`_meta` needs " + std::string(mcp_meta::version) + ", a text."));
+    }
+    if (!version.empty() && !is_session_mcp_version(version)) {
+        JsonObject data;
+        data["supported"] = JsonArray{mcp_stateless_version};
+        data["requested"] = version;
+        return json_response(400,
+                             rpc_error(call.request.id, mcp_error::unsupported_version,
+                                       "This protocol version is not supported.", std::move(data)));
+    }
+    // Clients of the first revision with this transport send no header.
+    call.session_version = version.empty() ? "2025-03-26" : std::string(version);
+    const std::string_view id = request.headers.get(session_header);
+    if (call.request.method == "initialize") {
+        call.session = std::make_shared<detail::McpSession>();
+    } else if (!id.empty()) {
+        call.session = endpoint.sessions.find(id);
+        if (!call.session) return HttpServerResponse::error(404, "This session has ended.");
+        call.session_version = call.session->version;
+    }
+    return std::nullopt;
+}
+
+Task<HttpServerResponse> open_session(EndpointPtr endpoint, McpServerCall call) {
+    const SessionPtr session = call.session;
+    const RpcMessage response = co_await endpoint->server->answer(std::move(call));
+    HttpServerResponse opened = json_response(200, response);
+    if (response.kind == RpcMessage::Kind::result) {
+        const std::string id = endpoint->sessions.add(session);
+        if (id.empty()) co_return HttpServerResponse::error(503, "Too many sessions are open.");
+        opened.headers.set(std::string(session_header), id);
+    }
+    co_return opened;
+}
+
 Task<HttpServerResponse> post(EndpointPtr endpoint, HttpServerRequest request) {
     const std::string foreign = origin_problem(endpoint->options, request);
     if (!foreign.empty()) co_return HttpServerResponse::error(403, foreign);
@@ -170,58 +282,94 @@ Task<HttpServerResponse> post(EndpointPtr endpoint, HttpServerRequest request) {
         refusal = json_response(400, rpc_error(nullptr, code, error.what()));
     }
     if (refusal) co_return std::move(*refusal);
-    if (call.request.kind != RpcMessage::Kind::request) co_return HttpServerResponse(202, "", "");
-
-    // A request without sessions is recognized by its body or its header; if only one of them says so, they differ.
-    const std::string_view version = request.headers.get("MCP-Protocol-Version");
-    const bool is_new = is_stateless(call.request);
-    if (is_new) {
-        std::string problem = header_problem(*endpoint, request.headers, call.request);
-        if (!problem.empty()) {
-            co_return json_response(
-                400, rpc_error(call.request.id, mcp_error::header_mismatch, std::move(problem)));
-        }
-    } else if (is_stateless_mcp_version(version)) {
-        co_return json_response(
-            400, rpc_error(call.request.id, mcp_error::invalid_params,
-                           "`_meta` needs " + std::string(mcp_meta::version) + ", a text."));
-    } else if (!version.empty() && !is_session_mcp_version(version)) {
-        JsonObject data;
-        data["supported"] = JsonArray{mcp_stateless_version};
-        data["requested"] = version;
-        co_return json_response(
-            400, rpc_error(call.request.id, mcp_error::unsupported_version,
-                           "This protocol version is not supported.", std::move(data)));
-    }
-    // Clients of the first revision with this transport send no header.
-    call.session_version = version.empty() ? "2025-03-26" : std::string(version);
+    if (call.request.kind != RpcMessage::Kind::request)
+        co_return take_message(*endpoint, request, std::move(call.request));
+    refusal = refuse_headers(*endpoint, request, call);
+    if (refusal) co_return std::move(*refusal);
     call.stop = request.closed;
-    if (wants_progress(call.request) && accepts_events(request)) {
+    if (call.request.method == "initialize" && call.session)
+        co_return co_await open_session(endpoint, std::move(call));
+    if (needs_stream(call) && accepts_events(request)) {
         const auto shared_call = std::make_shared<McpServerCall>(std::move(call));
         co_return HttpServerResponse::events([endpoint, shared_call](ResponseStream& out) {
             return stream_answer(endpoint, std::move(*shared_call), &out);
         });
     }
-    const RpcMessage response = co_await endpoint->server->answer(std::move(call));
+    const bool is_new = is_stateless(call.request);
+    const RpcMessage response = co_await answer(endpoint, std::move(call));
     co_return json_response(is_new ? status_of(response) : 200, response);
+}
+
+Task<> write_event(ResponseStream* out, RpcMessage message) {
+    std::string event = server_sent_event("message", rpc_text(message));
+    co_await out->write(std::move(event));
+}
+
+/// Marks a session that has a stream, until the response is destroyed, which its client may not wait for.
+class StreamMark {
+public:
+    explicit StreamMark(SessionPtr session) : session_(std::move(session)) {
+        session_->has_stream = true;
+    }
+    StreamMark(const StreamMark&) = delete;
+    StreamMark& operator=(const StreamMark&) = delete;
+    ~StreamMark() { session_->has_stream = false; }
+
+private:
+    SessionPtr session_;
+};
+
+/// Writes the notifications of a session that belong to no request, until the session or its connection ends.
+Task<> stream_changes(SessionPtr session, std::stop_token closed, ResponseStream* out) {
+    const std::shared_ptr<detail::McpSubscriber> subscriber = session->subscriber;
+    const std::stop_callback waking(closed, [&subscriber] { subscriber->wake(); });
+    std::string comment = ":\n\n";  // so that the client receives the headers
+    co_await out->write(std::move(comment));
+    detail::McpSend send = [out](RpcMessage message) {
+        return write_event(out, std::move(message));
+    };
+    co_await detail::send_changes(subscriber, std::move(send), closed);
+}
+
+Task<HttpServerResponse> get(EndpointPtr endpoint, HttpServerRequest request) {
+    const std::string foreign = origin_problem(endpoint->options, request);
+    if (!foreign.empty()) co_return HttpServerResponse::error(403, foreign);
+    const std::string_view id = request.headers.get(session_header);
+    if (id.empty()) co_return HttpServerResponse::error(405, "Only sessions have this stream.");
+    const SessionPtr session = endpoint->sessions.find(id);
+    if (!session) co_return HttpServerResponse::error(404, "This session has ended.");
+    if (!session->subscriber || !accepts_events(request))
+        co_return HttpServerResponse::error(405, "This server sends no events of its own.");
+    if (session->has_stream)
+        co_return HttpServerResponse::error(409, "The session has this stream already.");
+    const auto mark = std::make_shared<StreamMark>(session);
+    const std::stop_token closed = request.closed;
+    co_return HttpServerResponse::events([session, closed, mark](ResponseStream& out) {
+        return stream_changes(session, closed, &out);
+    });
+}
+
+Task<HttpServerResponse> end_session(EndpointPtr endpoint, HttpServerRequest request) {
+    const std::string foreign = origin_problem(endpoint->options, request);
+    if (!foreign.empty()) co_return HttpServerResponse::error(403, foreign);
+    const bool ended = endpoint->sessions.remove(request.headers.get(session_header));
+    if (!ended) co_return HttpServerResponse::error(404, "There is no such session.");
+    co_return HttpServerResponse(204, "", "");
 }
 
 }  // namespace
 
 void add_mcp_routes(HttpRoutes& routes, std::shared_ptr<McpServer> server,
                     McpRouteOptions options) {
-    auto endpoint = std::make_shared<Endpoint>();
-    endpoint->server = std::move(server);
-    endpoint->options = std::move(options);
-    for (const AgentTool& tool : endpoint->server->options().tools) {
-        std::vector<McpHeaderParameter> parameters =
-            detail::header_parameters(tool.parameters.source());
-        if (!parameters.empty())
-            endpoint->header_parameters.emplace(tool.name.str(), std::move(parameters));
-    }
+    const auto endpoint = std::make_shared<Endpoint>(std::move(server), std::move(options));
     const std::string path = endpoint->options.path;
     routes.add("POST", path, [endpoint](HttpServerRequest request) {
         return post(endpoint, std::move(request));
+    });
+    routes.add("GET", path,
+               [endpoint](HttpServerRequest request) { return get(endpoint, std::move(request)); });
+    routes.add("DELETE", path, [endpoint](HttpServerRequest request) {
+        return end_session(endpoint, std::move(request));
     });
 }
 

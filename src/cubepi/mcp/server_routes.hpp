@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,10 +19,14 @@ struct McpRouteOptions {
     /// Accepts requests to names of this machine only, so that a web page cannot reach the server through a name of its own (DNS
     /// rebinding). Turn it off for servers with HttpAccess::allowed_hosts.
     bool local_hosts_only = true;
+    /// Sessions of clients of the era that has them. When there are more, the one that has not been used for the longest time ends;
+    /// if all are in use, a further client is refused.
+    std::size_t max_sessions = 1000;
+    std::chrono::nanoseconds session_idle_time = std::chrono::hours(1);
 };
 
-/// Adds the transport "streamable HTTP" of a server to the routes of an HTTP server. Each request stands alone: there are no
-/// sessions, also not for clients of the era that has them optionally. Authentication and limits are those of the routes. The
+/// Adds the transport "streamable HTTP" of a server to the routes of an HTTP server. A client of 2026-07-28 has no session, and one of
+/// an earlier revision may do without: it is then not asked during its calls. Streams cannot be resumed. Authentication and limits are those of the routes. The
 /// routes must be stopped before the server is destroyed.
 void add_mcp_routes(HttpRoutes& routes, std::shared_ptr<McpServer> server,
                     McpRouteOptions options = McpRouteOptions());

@@ -30,8 +30,12 @@ struct ServedHttp {
     HttpServer http{this_thread_context().get_executor()};
     HttpRoutes routes{http, "mcp"};
 
-    explicit ServedHttp(McpRouteOptions options = McpRouteOptions()) {
-        add_mcp_routes(routes, settings.make(), std::move(options));
+    std::shared_ptr<McpServer> server;
+
+    explicit ServedHttp(McpRouteOptions options = McpRouteOptions(), bool has_features = false) {
+        if (has_features) add_features(settings.options);
+        server = settings.make();
+        add_mcp_routes(routes, server, std::move(options));
         routes.serve();
     }
     ~ServedHttp() {
@@ -181,6 +185,169 @@ TEST(McpRoutes, InvalidBodies_AreErrors) {
     const Reply accepted =
         run(send(request_for(served, R"({"jsonrpc":"2.0","method":"notifications/x"})")));
     EXPECT_EQ(accepted.status, 202);
+}
+
+Task<JsonObject> accept_form(std::string, JsonObject params) {
+    JsonObject content;
+    content["value"] = params.at("message").as_string();
+    JsonObject answer;
+    answer["action"] = "accept";
+    answer["content"] = std::move(content);
+    co_return answer;
+}
+
+TEST(McpRoutes, QuestionsDuringCalls_AreAnsweredInBothEras) {
+    const ServedHttp served(McpRouteOptions(), true);
+    for (const std::string version : {"2026-07-28", "2025-11-25", "2025-06-18"}) {
+        McpCall call("ask", {});
+        call.on_input = accept_form;
+        const auto client = served.client(version);
+        EXPECT_THAT(text_of(run(client->call(std::move(call)))), HasSubstr("Your color?"));
+        run(client->close());
+    }
+}
+
+TEST(McpRoutes, PromptsAndResources_AreReadInBothEras) {
+    const ServedHttp served(McpRouteOptions(), true);
+    for (const std::string version : {"2026-07-28", "2025-11-25"}) {
+        const auto client = served.client(version);
+        const auto prompts = run(client->prompts());
+        ASSERT_EQ(prompts->prompts.size(), 1U);
+        EXPECT_EQ(prompts->prompts[0].arguments[0].name, "name");
+        EXPECT_TRUE(prompts->prompts[0].arguments[0].is_required);
+        const McpPromptText text = run(client->prompt("greet", {{"name", "Ann"}}));
+        ASSERT_EQ(text.messages.size(), 1U);
+        EXPECT_EQ(text.messages[0].content.at("text"), Json("Greet Ann."));
+        const auto resources = run(client->resources());
+        ASSERT_EQ(resources->resources.size(), 1U);
+        ASSERT_EQ(resources->templates.size(), 1U);
+        EXPECT_EQ(run(client->read_resource("logs://mon.log")).at(0).text, "Log of mon");
+        EXPECT_THROW(run(client->read_resource("logs://never.log")), McpError);
+        McpCompletionTarget target;
+        target.prompt = "greet";
+        EXPECT_EQ(run(client->complete(target, "name", "A")).size(), 100U);
+        run(client->close());
+    }
+}
+
+TEST(McpRoutes, ServerWithoutPrompts_HasEmptyLists) {
+    const ServedHttp served;
+    const auto client = served.client();
+    EXPECT_TRUE(run(client->prompts())->prompts.empty());
+    EXPECT_TRUE(run(client->resources())->resources.empty());
+    EXPECT_TRUE(run(client->complete({}, "name", "A")).empty());
+}
+
+Task<> change_tools(const ServedHttp* served, std::shared_ptr<McpClient> client) {
+    (void)co_await client->connect();
+    const std::uint64_t before = client->tools_revision();
+    // The stream of notifications is opened in the background.
+    while (client->tools_revision() == before) {
+        served->server->set_tools(served->settings.options.tools);
+        co_await yield_now();
+    }
+    co_await client->close();
+}
+
+TEST(McpRoutes, ChangedTools_AreAnnouncedInBothEras) {
+    const ServedHttp served(McpRouteOptions(), true);
+    for (const std::string version : {"2026-07-28", "2025-11-25"})
+        run(change_tools(&served, served.client(version)));
+}
+
+HttpRequest session_request(const ServedHttp& served, std::string method, const std::string& id,
+                            std::string body = {}) {
+    HttpRequest request(std::move(method), served.url());
+    request.body = std::move(body);
+    request.headers.add("content-type", "application/json");
+    request.headers.add("accept", "application/json, text/event-stream");
+    request.headers.add("MCP-Protocol-Version", "2025-11-25");
+    if (!id.empty()) request.headers.add("Mcp-Session-Id", id);
+    return request;
+}
+
+Task<std::string> open_session(const ServedHttp* served) {
+    HttpClient http;
+    HttpRequest request = session_request(
+        *served, "POST", "",
+        R"({"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}})");
+    HttpResponse response = co_await http.send(std::move(request));
+    std::string body;
+    for (bool more = true; more;) more = co_await response.body->read(body);
+    co_return std::string(response.headers.get("Mcp-Session-Id"));
+}
+
+const std::string ping = R"({"jsonrpc":"2.0","id":2,"method":"ping"})";
+
+TEST(McpRoutes, EndedSession_IsNotFound) {
+    const ServedHttp served;
+    const std::string id = run(open_session(&served));
+    EXPECT_EQ(id.size(), 32U);
+    const auto status = [&](const std::string& method, const std::string& session) {
+        return run(send(session_request(served, method, session, method == "POST" ? ping : "")))
+            .status;
+    };
+    EXPECT_EQ(status("POST", id), 200);
+    EXPECT_EQ(status("POST", "unknown"), 404);
+    EXPECT_EQ(status("GET", id), 405);  // this server announces no changes
+    EXPECT_EQ(status("GET", ""), 405);
+    EXPECT_EQ(status("GET", "unknown"), 404);
+    EXPECT_EQ(status("DELETE", id), 204);
+    EXPECT_EQ(status("DELETE", id), 404);
+    EXPECT_EQ(status("POST", id), 404);
+    EXPECT_EQ(
+        run(send(session_request(served, "POST", id, R"({"jsonrpc":"2.0","id":5,"result":{}})")))
+            .status,
+        404);
+}
+
+TEST(McpRoutes, SurplusSession_ReplacesTheOldest) {
+    McpRouteOptions options;
+    options.max_sessions = 2;
+    const ServedHttp served(options);
+    const std::string first = run(open_session(&served));
+    const std::string second = run(open_session(&served));
+    const auto status = [&](const std::string& session) {
+        return run(send(session_request(served, "POST", session, ping))).status;
+    };
+    EXPECT_EQ(status(first), 200);
+    const std::string third = run(open_session(&served));
+    EXPECT_EQ(status(second), 404);
+    EXPECT_EQ(status(first), 200);
+    EXPECT_EQ(status(third), 200);
+}
+
+Task<> cancel_in_session(const ServedHttp* served, std::string id) {
+    const ServedHttp& at = *served;
+    co_await at.settings.started->wait();
+    // The same id again, which is refused, and then the end of the first one.
+    HttpRequest repeated = session_request(
+        at, "POST", id,
+        R"({"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"wait"}})");
+    const Reply refused = co_await send(std::move(repeated));
+    EXPECT_THAT(refused.body, HasSubstr("-32600"));
+    HttpRequest cancel = session_request(
+        at, "POST", id,
+        R"({"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}})");
+    const Reply reply = co_await send(std::move(cancel));
+    EXPECT_EQ(reply.status, 202);
+    co_await at.settings.aborted->wait();
+}
+
+Task<> call_and_ignore(HttpRequest request) {
+    const Reply reply = co_await send(std::move(request));
+    EXPECT_EQ(reply.status, 200);
+}
+
+TEST(McpRoutes, CancelledRequestOfSession_IsAborted) {
+    const ServedHttp served;
+    const std::string id = run(open_session(&served));
+    std::vector<Task<>> both;
+    both.push_back(call_and_ignore(session_request(
+        served, "POST", id,
+        R"({"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"wait"}})")));
+    both.push_back(cancel_in_session(&served, id));
+    run(when_all(std::move(both)));
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,72 +9,13 @@
 
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/task_scope.hpp>
-#include <cubepi/mcp/json_rpc.hpp>
 #include <cubepi/mcp/mcp_server_test.hpp>
-#include <cubepi/schema/json_text.hpp>
-#include <cubepi/schema/parse_json.hpp>
 
 namespace cubepi {
 namespace {
 
 using namespace mcp_test;
 using ::testing::HasSubstr;
-
-/// The two ends of a connection in memory.
-struct Pipe {
-    AsyncQueue<std::string> to_server{1000};
-    std::vector<RpcMessage> received;
-    AsyncEvent arrived;
-    AsyncEvent may_write{true};
-    bool is_broken = false;
-};
-
-class PipeStream final : public McpByteStream {
-public:
-    explicit PipeStream(std::shared_ptr<Pipe> pipe) : pipe_(std::move(pipe)) {}
-    Task<bool> read(std::string& out) override {
-        const std::optional<std::string> bytes = co_await pipe_->to_server.next();
-        if (bytes) out += *bytes;
-        co_return bytes.has_value();
-    }
-    Task<> write(std::string bytes) override {
-        co_await pipe_->may_write.wait();
-        if (pipe_->is_broken) throw Error(ErrorCode::disconnected, "broken");
-        pipe_->received.push_back(read_rpc_message(std::string_view(bytes)));
-        pipe_->arrived.pulse();
-    }
-
-private:
-    std::shared_ptr<Pipe> pipe_;
-};
-
-const std::string meta =
-    R"("_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{})";
-
-std::string request(int id, const std::string& method, const std::string& params) {
-    return R"({"jsonrpc":"2.0","id":)" + std::to_string(id) + R"(,"method":")" + method +
-           R"(","params":{)" + params + "}}\n";
-}
-
-std::string modern(int id, const std::string& method, const std::string& params = {}) {
-    return request(id, method, params.empty() ? meta + "}" : params + "," + meta + "}");
-}
-
-/// Sends the lines and returns what the server has answered until its end.
-std::vector<RpcMessage> exchange(const std::vector<std::string>& lines,
-                                 const TestServer& server = TestServer()) {
-    const auto pipe = std::make_shared<Pipe>();
-    for (const std::string& line : lines) (void)pipe->to_server.force_push(line);
-    pipe->to_server.close();
-    const auto served = server.make();
-    run(served->serve(std::make_unique<PipeStream>(pipe)));
-    return pipe->received;
-}
-
-std::string member(const RpcMessage& message, std::string_view name) {
-    const Json* value = message.result.if_contains(name);
-    return value ? json_text(*value) : "absent";
-}
 
 TEST(McpServerTest, StatelessClient_DiscoversListsAndCalls) {
     const auto answers =

@@ -46,6 +46,38 @@ std::vector<double> errors_of(const JsonArray& messages, const JsonArray& counts
     return errors;
 }
 
+AssistantMessage reporting(std::int64_t tokens, bool is_edited = false) {
+    AssistantMessage answer;
+    answer.usage.emplace();
+    answer.usage->input_tokens = tokens;
+    if (is_edited) answer.extra["context_management"] = JsonObject();
+    return answer;
+}
+
+/// The usage falls, and later jumps, because an endpoint left out old results, not because a server cuts requests.
+TEST(RequestEstimate, D141_EditedByTheEndpoint_IsNotACut) {
+    MessageList history;
+    RequestEstimate estimate;
+    std::int64_t reported = 1'000;
+    const auto call = [&](std::int64_t counted, bool is_edited) {
+        history.push_back(user_message(std::string(4'000, 'x')));
+        history.push_back(reporting(counted, is_edited));
+        EXPECT_FALSE(estimate.follow(history, 0)) << counted;
+        EXPECT_GE(estimate.tokens(), counted);
+        EXPECT_LT(estimate.tokens(), counted + 100);
+    };
+    for (int i = 0; i < 5; ++i) call(reported += 1'000, false);
+    call(4'000, true);
+    call(3'900, true);
+    call(9'000, false);
+    call(10'000, false);
+    history.push_back(user_message(std::string(4'000, 'x')));
+    (void)estimate.follow(history, 0);
+    EXPECT_NEAR(static_cast<double>(estimate.tokens()), 11'000, 600) << "the scale is unchanged";
+    history.push_back(reporting(7'000));
+    EXPECT_TRUE(estimate.follow(history, 0)) << "a cut is still noticed";
+}
+
 TEST(RequestEstimate, D111_ErrorAfterThirdCall_IsUnderTenPercent) {
     std::size_t calls = 0;
     for (const char* name : {"coding", "languages"}) {

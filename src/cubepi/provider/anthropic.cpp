@@ -46,16 +46,21 @@ public:
         settings.cache_policy = options_.cache_policy;
         settings.extra_body = options_.extra_body;
         settings.compacts = compacts(settings.profile);
+        settings.clear_tool_results_at = options_.clear_tool_results_at;
         return detail::build_anthropic(request, settings);
     }
 
     const Endpoint& endpoint() const noexcept override { return endpoint_; }
     HttpRequest http_request(const ModelRequest& request) const override {
         HttpRequest http = endpoint_.post("/v1/messages");
-        if (!needs_compaction(request)) return http;
         std::string betas(http.headers.get("anthropic-beta"));
-        if (!betas.empty()) betas += ',';
-        betas += detail::compaction_beta;
+        const auto add = [&betas](std::string_view name) {
+            if (!betas.empty()) betas += ',';
+            betas += name;
+        };
+        if (needs_compaction(request)) add(detail::compaction_beta);
+        if (options_.clear_tool_results_at > 0) add(detail::context_editing_beta);
+        if (betas.empty()) return http;
         http.headers.set("anthropic-beta", std::move(betas));
         return http;
     }

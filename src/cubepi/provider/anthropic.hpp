@@ -50,6 +50,10 @@ struct AnthropicOptions {
     CacheRetention cache_retention = CacheRetention::five_minutes;
     /// Places the cache markers; null: on the system prompt, the last tool and the last message.
     std::shared_ptr<const CacheMarkerPolicy> cache_policy = {};
+    /// From this many tokens on, the endpoint leaves old tool results out of what the model reads (context editing of
+    /// api.anthropic.com, which is sent the whole history all the same). Each new result moves that place, and what the cache has
+    /// after it is lost; CompactionMiddleware shortens results once for many calls. Zero: never.
+    std::int64_t clear_tool_results_at = 0;
     /// Names of beta features to enable: "context-1m-2025-08-07", ... (the anthropic-beta header).
     std::vector<std::string> betas = {};
     /// Added to each request unchanged; they replace members of the same name.

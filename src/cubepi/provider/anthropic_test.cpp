@@ -301,8 +301,9 @@ MemoryResponse compacted_answer() {
 }
 
 struct Compacting : Fixture {
-    explicit Compacting(AnthropicOptions options = {})
-        : Fixture({compacted_answer(), answer("Yes")}, std::move(options)) {}
+    explicit Compacting(AnthropicOptions options = {},
+                        std::vector<MemoryResponse> answers = {compacted_answer(), answer("Yes")})
+        : Fixture(std::move(answers), std::move(options)) {}
 
     AssistantMessage ask(StreamOptions options = StreamOptions()) {
         messages.push_back(user_message("x"));
@@ -338,6 +339,36 @@ TEST(AnthropicProvider, D141_CompactionByTheEndpoint_ReturnsWithTheHistory) {
     EXPECT_EQ(it.beta(), "one-2026-01-01,compact-2026-01-12") << "the block needs it";
     EXPECT_EQ(it.body().at("messages").at(1).at("content").at(0),
               boost::json::parse(R"({"type":"compaction","content":"They spoke of rivers."})"));
+}
+
+TEST(AnthropicProvider, D141_ContextEditing_IsAskedForAndStored) {
+    const MemoryResponse edited =
+        MemoryResponse(200)
+            .with_event(begin_event)
+            .with_event(start_event(R"({"type":"text","text":""})"))
+            .with_event(text_event("Hi"))
+            .with_event(R"({"type":"content_block_stop","index":0})")
+            .with_event(
+                R"({"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{)"
+                R"("input_tokens":20,"output_tokens":2},"context_management":{"applied_edits":[)"
+                R"({"type":"clear_tool_uses_20250919","cleared_tool_uses":3,)"
+                R"("cleared_input_tokens":4000}]}})")
+            .with_event(stop_event);
+    Compacting it({.clear_tool_results_at = 30'000}, {edited, answer("Yes")});
+    const AssistantMessage made = it.ask(StreamOptions().compact_at(100'000));
+    EXPECT_EQ(it.body().at("context_management"),
+              boost::json::parse(R"({"edits":[{"type":"clear_tool_uses_20250919",)"
+                                 R"("trigger":{"type":"input_tokens","value":30000}},)"
+                                 R"({"type":"compact_20260112",)"
+                                 R"("trigger":{"type":"input_tokens","value":100000}}]})"));
+    EXPECT_EQ(it.beta(), "compact-2026-01-12,context-management-2025-06-27");
+    EXPECT_FALSE(has_compacted(made)) << "it stands for nothing";
+    EXPECT_EQ(
+        made.extra.find("context_management")->at_pointer("/applied_edits/0/cleared_input_tokens"),
+        Json(4000));
+    EXPECT_EQ(it.ask().extra.find("context_management"), nullptr);
+    EXPECT_EQ(it.beta(), "context-management-2025-06-27");
+    EXPECT_FALSE(it.body().at("messages").at(1).as_object().contains("context_management"));
 }
 
 TEST(AnthropicProvider, D141_OtherEndpointsAndModels_AreNotAsked) {

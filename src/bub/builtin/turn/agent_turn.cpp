@@ -118,6 +118,42 @@ void keep_allowed(std::vector<cubepi::AgentTool>& tools, const AgentTurnPlan& pl
     });
 }
 
+/// The system prompt of a turn, and of its sub-agents that inherit.
+class SharedSystemPrompt {
+public:
+    SharedSystemPrompt(std::shared_ptr<RunningTurn> turn, bool is_branch)
+        : turn_(std::move(turn)), is_branch_(is_branch) {}
+    std::string transform_system_prompt(std::string prompt) const {
+        if (is_branch_) return turn_->system_prompt;
+        turn_->system_prompt = prompt;
+        return prompt;
+    }
+
+private:
+    std::shared_ptr<RunningTurn> turn_;
+    bool is_branch_;
+};
+
+/// Returns the tools of a sub-agent that inherits a conversation, whose requests begin as those of its parent: the same tools in the
+/// same order. Those that it has not itself refuse, without a question to the user.
+std::vector<cubepi::AgentTool> like_parent(const std::vector<cubepi::AgentTool>& own,
+                                           const std::vector<cubepi::AgentTool>& parent) {
+    std::vector<cubepi::AgentTool> made;
+    for (const cubepi::AgentTool& offered : parent) {
+        const auto found = std::find_if(own.begin(), own.end(), [&offered](const auto& tool) {
+            return tool.name == offered.name;
+        });
+        made.push_back(found == own.end() ? offered : *found);
+        if (found != own.end()) continue;
+        made.back().risk_level = cubepi::ToolRisk::read_only;
+        made.back().execute = [](JsonObject, cubepi::ToolContext&) {
+            return cubepi::AgentToolResult::error(
+                "a sub-agent cannot use this tool; say in your answer what should be done with it");
+        };
+    }
+    return made;
+}
+
 void request_form(cubepi::PromptOptions& options, const AnswerForm& form) {
     cubepi::detail::AnswerRequest request;
     request.schema = form.schema;
@@ -366,6 +402,8 @@ Task<> AgentTurn::start_agent() {
     const BuiltinOptions& chosen = core_->options();
     cubepi::AgentOptions options;
     options.model = co_await model();
+    const std::shared_ptr<RunningTurn> running = state_.service<RunningTurn>();
+    const bool is_branch = plan_.inherits && running && !running->tools.empty();
     options.system_prompt = co_await system_prompt();
     options.tools = tools(directory);
     if (chosen.with_tools) options.spill = core_->spill(directory);
@@ -401,6 +439,8 @@ Task<> AgentTurn::start_agent() {
     if (!plan_.is_subagent) add_plans(options, tools);
     if (has_tasks()) add_tasks(options, tools);
     keep_allowed(tools, plan_);
+    if (is_branch && !plan_.allowed_tools) tools = like_parent(tools, running->tools);
+    if (running && !plan_.is_subagent) running->tools = tools;
     std::vector<cubepi::AgentTool> known = tools;
     if (auto compaction = core_->compaction(options.model)) {
         compaction->with_recall =
@@ -415,6 +455,9 @@ Task<> AgentTurn::start_agent() {
     options.middleware.emplace_back(UnknownTools(
         known, has_form ? cubepi::StructuredOptions().name() : cubepi::SharedString()));
     if (!run_id_.empty()) options.middleware.emplace_back(WithoutInterrupted(message_id_));
+    // Last, so that it is the prompt that is sent.
+    if (running && (!plan_.is_subagent || (is_branch && !plan_.allowed_skills)))
+        options.middleware.emplace_back(SharedSystemPrompt(running, is_branch));
     options.tools = std::move(tools);
     make_agent(std::move(options));
     // The same view of the conversation, which is its cached prefix.

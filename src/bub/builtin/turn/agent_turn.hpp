@@ -202,6 +202,9 @@ struct RunningTurn {
     JsonObject asker = {};
     /// The stored endpoint at which the turn continues a run; empty: none.
     JsonObject endpoint = {};
+    /// The beginning of its requests, and of those of a sub-agent that inherits: the prompt cache serves both.
+    std::string system_prompt = {};
+    std::vector<cubepi::AgentTool> tools = {};
     /// The tapes of subagents that have ended. Their conversation is kept until the result is on the tape of the turn.
     std::vector<std::string> ended_tapes = {};
     /// The message whose turn receives the results of subagents in the background; absent: there are none.

@@ -1,7 +1,8 @@
 #include <cubepi/mcp/server/connection.hpp>
 
-#include <map>
+#include <memory>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/task_scope.hpp>
+#include <cubepi/mcp/server/session.hpp>
 #include <cubepi/schema/json_text.hpp>
 
 namespace cubepi::detail {
@@ -31,9 +33,9 @@ struct Client {
     const std::unique_ptr<McpByteStream> stream;
     AsyncQueue<std::string> outbound;
     RpcLineReader lines;
-    std::string session_version;
-    /// Requests in progress by their ids, as text: 1 and "1" are different.
-    std::map<std::string, std::stop_source> running;
+    const std::shared_ptr<McpSession> session = std::make_shared<McpSession>();
+    bool sends_changes = false;
+    std::set<std::string> streams;  ///< the ids of `subscriptions/listen` requests in progress
 };
 
 Task<> send(Client& client, RpcMessage message) {
@@ -51,18 +53,18 @@ Task<> write_all(Client& client) {
 
 Task<> answer(Client& client, McpServerCall call) {
     const std::string key = json_text(call.request.id);
-    const bool opens_session = call.request.method == "initialize";
     const std::stop_token stop = call.stop;
     struct Running {
         Client& client;
         std::string key;
-        ~Running() { client.running.erase(key); }
+        ~Running() {
+            client.session->running.erase(key);
+            client.streams.erase(key);
+        }
     };
     // The request is in progress until its response is queued: responses that wait for a client that does not read count too.
     const Running running{client, key};
     RpcMessage response = co_await client.server.answer(std::move(call));
-    if (opens_session && response.kind == RpcMessage::Kind::result)
-        client.session_version = text_member(response.result, "protocolVersion");
     // The client does not expect a response to a request that it has cancelled.
     if (stop.stop_requested()) co_return;
     co_await send(client, std::move(response));
@@ -70,20 +72,31 @@ Task<> answer(Client& client, McpServerCall call) {
 
 void cancel_request(Client& client, const RpcMessage& notification) {
     const Json* id = notification.params.if_contains("requestId");
-    const auto entry = id ? client.running.find(json_text(*id)) : client.running.end();
-    if (entry != client.running.end()) entry->second.request_stop();
+    auto& running = client.session->running;
+    const auto entry = id ? running.find(json_text(*id)) : running.end();
+    if (entry != running.end()) entry->second.request_stop();
 }
 
 Task<> take(Client& client, TaskScope& scope, RpcMessage message) {
+    McpSession& session = *client.session;
     if (message.kind == RpcMessage::Kind::notification) {
         if (message.method == "notifications/cancelled") cancel_request(client, message);
+        if (message.method == "notifications/initialized" && session.subscriber &&
+            !std::exchange(client.sends_changes, true)) {
+            scope.spawn(send_changes(session.subscriber, [&client](RpcMessage notification) {
+                return send(client, std::move(notification));
+            }));
+        }
         co_return;
     }
-    if (message.kind != RpcMessage::Kind::request) co_return;  // this server asks nothing
+    if (message.kind != RpcMessage::Kind::request) {
+        session.answered(std::move(message));
+        co_return;
+    }
     const std::string key = json_text(message.id);
     std::string refusal;
-    if (client.running.contains(key)) refusal = "A request with this id is in progress.";
-    if (client.running.size() >= client.server.options().max_requests)
+    if (session.running.contains(key)) refusal = "A request with this id is in progress.";
+    if (session.running.size() >= client.server.options().max_requests)
         refusal = "Too many requests are in progress.";
     if (!refusal.empty()) {
         co_await send(client, rpc_error(std::move(message.id), mcp_error::invalid_request,
@@ -91,11 +104,13 @@ Task<> take(Client& client, TaskScope& scope, RpcMessage message) {
         co_return;
     }
     const std::stop_source stop;
-    client.running.emplace(key, stop);
+    session.running.emplace(key, stop);
     McpServerCall call;
     call.request = std::move(message);
-    call.session_version = client.session_version;
+    call.session_version = session.version;
+    call.session = client.session;
     call.stop = stop.get_token();
+    if (call.request.method == "subscriptions/listen") client.streams.insert(key);
     call.notify = [&client](RpcMessage notification) {
         return send(client, std::move(notification));
     };
@@ -127,6 +142,9 @@ Task<> read_all(Client& client, TaskScope& scope) {
         while (const std::optional<std::string_view> line = client.lines.next())
             co_await take_line(client, scope, std::string(*line));
     }
+    // Nothing ends streams of notifications and answers questions any more.
+    client.session->close();
+    for (const std::string& key : client.streams) client.session->running[key].request_stop();
 }
 
 /// Reads to the end, waits for the requests in progress, and then ends the writer.

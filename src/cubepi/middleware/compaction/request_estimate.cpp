@@ -98,6 +98,10 @@ void RequestEstimate::count(const Message& message, std::size_t index, std::size
         const std::int64_t prompt =
             usage.cache_read_tokens.value_or(0) + (input == written ? input : input + written);
         if (prompt > 0) {
+            // The endpoint has left out a part of this request or of the one before: they cannot be compared.
+            const bool is_edited = answer->extra.find("context_management") != nullptr;
+            if (is_edited || is_edited_) forget_call();
+            is_edited_ = is_edited;
             note_call(prompt, answer->model_id, reported_at_ >= alike_from);
             reported_at_ = index;
         }

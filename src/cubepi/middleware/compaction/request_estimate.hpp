@@ -54,6 +54,7 @@ private:
     std::size_t reported_at_ = 0;  ///< index of the answer
     SharedString model_;
     std::deque<Growth> growth_ = {};  ///< of the last calls
+    bool is_edited_ = false;          ///< the endpoint has left out a part of the last request
     std::size_t calls_ = 0;
     double missing_ = 0;  ///< tokens that the server should have counted in the last calls
     std::optional<std::int64_t> cut_at_ = {};

@@ -214,6 +214,7 @@ void AnthropicDecoder::apply(std::string_view name, const JsonObject& event, Eve
         if (delta && block && !finished_) add_foreign(*block, *delta);
     } else if (name == "message_delta") {
         read_usage(event.if_contains("usage"));
+        note_edits(event);
         if (const JsonObject* delta = object_member(event, "delta")) end_message(*delta, out);
     }
 }
@@ -239,8 +240,17 @@ void AnthropicDecoder::whole_message(const JsonObject& message, EventQueue& out)
             close(index++, out);
         }
     }
+    note_edits(message);
     end_message(message, out);
     over_ = true;
+}
+
+/// A part that the endpoint has left out explains a usage that is smaller than the history.
+void AnthropicDecoder::note_edits(const JsonObject& event) {
+    const JsonObject* management = object_member(event, "context_management");
+    const Json* edits = management ? management->if_contains("applied_edits") : nullptr;
+    if (!edits || !edits->is_array() || edits->get_array().empty()) return;
+    assembler_.head().extra["context_management"] = *management;
 }
 
 /// The reason why the model stopped is the end of the content; `delta` holds it.

@@ -23,11 +23,15 @@ struct AnthropicSettings {
     CacheRetention cache_retention = CacheRetention::five_minutes;
     std::shared_ptr<const CacheMarkerPolicy> cache_policy = {};  ///< null: the default one
     JsonObject extra_body = {};
-    bool compacts = false;  ///< the endpoint does, if the request asks for it
+    bool compacts = false;                   ///< the endpoint does, if the request asks for it
+    std::int64_t clear_tool_results_at = 0;  ///< AnthropicOptions::clear_tool_results_at
 };
 
 /// The beta feature without which the endpoint refuses a request to compact, and a history that it has compacted.
 inline constexpr std::string_view compaction_beta = "compact-2026-01-12";
+
+/// The beta feature without which the endpoint refuses to leave out tool results.
+inline constexpr std::string_view context_editing_beta = "context-management-2025-06-27";
 
 /// Builds the body of POST /v1/messages, with notices about changes.
 WireProtocol::Built build_anthropic(const ModelRequest& request, const AnthropicSettings& settings);
@@ -119,6 +123,7 @@ private:
     void apply(std::string_view name, const JsonObject& event, EventQueue& out);
     void begin_message(const JsonObject& message, EventQueue& out);
     void whole_message(const JsonObject& message, EventQueue& out);
+    void note_edits(const JsonObject& event);
     void end_message(const JsonObject& delta, EventQueue& out);
     void read_usage(const Json* usage);
 

@@ -60,7 +60,7 @@ public:
         append(built_.notices, apply_temperature(body, settings_.profile.capability.temperature,
                                                  request_.model.temperature, thinks()));
         add_format();
-        add_compaction();
+        add_context_management();
         for (const auto& [key, value] : settings_.extra_body) body[key] = value;
         return std::move(built_);
     }
@@ -175,14 +175,24 @@ private:
         built_.notices.push_back(request_changed(std::move(why), "thinking"));
     }
 
-    void add_compaction() {
-        if (!settings_.compacts || request_.options.compact_at() <= 0) return;
+    static JsonObject edit_at(const char* type, std::int64_t tokens) {
         JsonObject trigger = typed("input_tokens");
-        trigger["value"] = std::max(request_.options.compact_at(), fewest_tokens_to_compact);
-        JsonObject edit = typed("compact_20260112");
+        trigger["value"] = tokens;
+        JsonObject edit = typed(type);
         edit["trigger"] = std::move(trigger);
+        return edit;
+    }
+
+    /// The endpoint applies the edits in this order.
+    void add_context_management() {
         JsonArray edits;
-        edits.emplace_back(std::move(edit));
+        if (settings_.clear_tool_results_at > 0)
+            edits.emplace_back(
+                edit_at("clear_tool_uses_20250919", settings_.clear_tool_results_at));
+        if (settings_.compacts && request_.options.compact_at() > 0)
+            edits.emplace_back(edit_at("compact_20260112", std::max(request_.options.compact_at(),
+                                                                    fewest_tokens_to_compact)));
+        if (edits.empty()) return;
         JsonObject management;
         management["edits"] = std::move(edits);
         built_.body["context_management"] = std::move(management);

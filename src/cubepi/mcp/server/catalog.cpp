@@ -1,0 +1,176 @@
+#include <cubepi/mcp/server/catalog.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <utility>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/mcp/http/parameter_headers.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+/// Refuses names that are empty or repeated.
+class Names {
+public:
+    explicit Names(std::string kind) : kind_(std::move(kind)) {}
+    void add(const std::string& name) {
+        if (name.empty()) throw Error(ErrorCode::invalid_argument, kind_ + " has no name");
+        if (!names_.insert(name).second)
+            throw Error(ErrorCode::invalid_argument, kind_ + " '" + name + "' occurs twice");
+    }
+    void need(bool has_function, const std::string& name) const {
+        if (!has_function)
+            throw Error(ErrorCode::invalid_argument, kind_ + " '" + name + "' has no function");
+    }
+
+private:
+    std::string kind_;
+    std::set<std::string> names_;
+};
+
+JsonObject described_tool(const AgentTool& tool) {
+    JsonObject described;
+    described["name"] = tool.name.str();
+    if (!tool.label.empty()) described["title"] = tool.label;
+    described["description"] = tool.description.str();
+    described["inputSchema"] = tool.parameters.source();
+    JsonObject annotations;
+    annotations["readOnlyHint"] = tool.risk_level == ToolRisk::read_only;
+    annotations["destructiveHint"] = tool.risk_level == ToolRisk::irreversible;
+    annotations["openWorldHint"] = tool.risk_level == ToolRisk::network;
+    described["annotations"] = std::move(annotations);
+    return described;
+}
+
+}  // namespace
+
+void McpCatalog::set_tools(ToolList tools, std::vector<McpServerTool> server_tools) {
+    for (const McpServerTool& tool : server_tools) {
+        if (!tool.run)
+            throw Error(ErrorCode::invalid_argument,
+                        "the tool '" + tool.definition.name.str() + "' has no function");
+        tools.push_back(tool.definition);
+    }
+    tools_ = std::move(tools);
+    server_tools_ = std::move(server_tools);
+    headers_.clear();
+    JsonArray listed;
+    for (const AgentTool& tool : tools_) {
+        if (!tool.expose_to_model) continue;
+        JsonObject described = described_tool(tool);
+        const McpServerTool* own = server_tool(tool.name.str());
+        if (own && own->output_schema) described["outputSchema"] = *own->output_schema;
+        listed.emplace_back(std::move(described));
+        std::vector<McpHeaderParameter> parameters = header_parameters(tool.parameters.source());
+        if (!parameters.empty()) headers_.emplace(tool.name.str(), std::move(parameters));
+    }
+    tool_list_ = JsonObject();
+    tool_list_["tools"] = std::move(listed);
+}
+
+void McpCatalog::set_prompts(std::vector<McpServerPrompt> prompts) {
+    Names names("the prompt");
+    for (const McpServerPrompt& prompt : prompts) {
+        names.add(prompt.prompt.name);
+        names.need(static_cast<bool>(prompt.get), prompt.prompt.name);
+    }
+    prompts_ = std::move(prompts);
+}
+
+void McpCatalog::set_resources(std::vector<McpServerResource> resources,
+                               std::vector<McpServerResourceTemplate> templates) {
+    Names uris("the resource");
+    for (const McpServerResource& resource : resources) {
+        uris.add(resource.resource.uri);
+        uris.need(static_cast<bool>(resource.read), resource.resource.uri);
+    }
+    Names texts("the resource template");
+    std::vector<UriTemplate> patterns;
+    for (const McpServerResourceTemplate& one : templates) {
+        texts.add(one.resource_template.uri_template);
+        texts.need(static_cast<bool>(one.read), one.resource_template.uri_template);
+        patterns.emplace_back(one.resource_template.uri_template);
+    }
+    resources_ = std::move(resources);
+    templates_ = std::move(templates);
+    patterns_ = std::move(patterns);
+}
+
+bool McpCatalog::has_completions() const noexcept {
+    return std::ranges::any_of(prompts_,
+                               [](const auto& prompt) { return bool(prompt.complete); }) ||
+           std::ranges::any_of(templates_, [](const auto& one) { return bool(one.complete); });
+}
+
+JsonObject McpCatalog::prompt_list() const {
+    JsonArray list;
+    for (const McpServerPrompt& prompt : prompts_) list.emplace_back(to_json(prompt.prompt));
+    JsonObject result;
+    result["prompts"] = std::move(list);
+    return result;
+}
+
+JsonObject McpCatalog::resource_list() const {
+    JsonArray list;
+    for (const McpServerResource& resource : resources_)
+        list.emplace_back(to_json(resource.resource));
+    JsonObject result;
+    result["resources"] = std::move(list);
+    return result;
+}
+
+JsonObject McpCatalog::template_list() const {
+    JsonArray list;
+    for (const McpServerResourceTemplate& one : templates_)
+        list.emplace_back(to_json(one.resource_template));
+    JsonObject result;
+    result["resourceTemplates"] = std::move(list);
+    return result;
+}
+
+const AgentTool* McpCatalog::tool(std::string_view name) const {
+    const AgentTool* found = tools_.find(name);
+    return found && found->expose_to_model ? found : nullptr;
+}
+
+const McpServerTool* McpCatalog::server_tool(std::string_view name) const {
+    const auto found = std::ranges::find_if(
+        server_tools_, [name](const auto& tool) { return tool.definition.name.str() == name; });
+    return found == server_tools_.end() ? nullptr : &*found;
+}
+
+const std::vector<McpHeaderParameter>* McpCatalog::tool_headers(std::string_view name) const {
+    const auto found = headers_.find(name);
+    return found == headers_.end() ? nullptr : &found->second;
+}
+
+const McpServerPrompt* McpCatalog::prompt(std::string_view name) const {
+    const auto found = std::ranges::find_if(
+        prompts_, [name](const auto& prompt) { return prompt.prompt.name == name; });
+    return found == prompts_.end() ? nullptr : &*found;
+}
+
+const McpServerResource* McpCatalog::resource(std::string_view uri) const {
+    const auto found = std::ranges::find_if(
+        resources_, [uri](const auto& resource) { return resource.resource.uri == uri; });
+    return found == resources_.end() ? nullptr : &*found;
+}
+
+std::optional<McpCatalog::Match> McpCatalog::match(std::string_view uri) const {
+    for (std::size_t i = 0; i < templates_.size(); ++i) {
+        if (auto variables = patterns_[i].match(uri))
+            return Match{&templates_[i], std::move(*variables)};
+    }
+    return std::nullopt;
+}
+
+const McpServerResourceTemplate* McpCatalog::resource_template(std::string_view text) const {
+    const auto found = std::ranges::find_if(
+        templates_, [text](const auto& one) { return one.resource_template.uri_template == text; });
+    return found == templates_.end() ? nullptr : &*found;
+}
+
+}  // namespace cubepi::detail

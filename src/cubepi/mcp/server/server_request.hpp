@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cubepi/core/json.hpp>
+#include <cubepi/core/task.hpp>
+#include <cubepi/mcp/server/refusal.hpp>
+#include <cubepi/mcp/server/request_state.hpp>
+#include <cubepi/mcp/server/session.hpp>
+#include <cubepi/mcp/server_features.hpp>
+
+namespace cubepi::detail {
+
+/// The request of a client that a tool, a resource or a prompt answers.
+class ServerRequest final : public McpRequest {
+public:
+    /// A request of a client without a session. Reads `inputResponses`, `requestState` and the log level. Throws Refusal for invalid
+    /// ones. `digest` identifies the request, see mcp_request_digest().
+    ServerRequest(const JsonObject& params, std::string digest, const McpRequestStates& states,
+                  std::size_t max_rounds, McpSend send);
+    /// A request of a session; null: the client has opened none, and cannot be asked.
+    ServerRequest(std::shared_ptr<McpSession> session, McpSend send);
+
+    const JsonObject& client_capabilities() const noexcept override { return capabilities_; }
+    bool can_ask(std::string_view method) const override;
+    Task<std::vector<JsonObject>> ask(std::vector<McpQuestion> questions) override;
+    Task<> log(McpLogLevel level, Json data, std::string logger) override;
+
+    bool is_stateless() const noexcept { return states_ != nullptr; }
+    /// Must be called when the function that answers has ended: what it has left running cannot use the client any more.
+    void end() noexcept { send_ = nullptr; }
+    /// Throws Refusal if the request is refused, whatever its function has returned.
+    void throw_refusal() const;
+    /// Returns true if the client must answer questions.
+    bool needs_input() const noexcept { return !open_.empty(); }
+    /// Returns the result that asks the client. Throws Refusal if it has been asked too many times.
+    JsonObject input_required() const;
+
+private:
+    std::vector<JsonObject> ask_by_result(std::vector<McpQuestion> questions);
+    [[noreturn]] void refuse(Refusal refusal);
+    void check(const McpQuestion& question, const JsonObject& answer) const;
+
+    JsonObject capabilities_;
+    std::optional<McpLogLevel> log_level_;
+    McpSend send_;
+    // With a session.
+    std::shared_ptr<McpSession> session_;
+    // Without.
+    const McpRequestStates* states_ = nullptr;
+    std::string digest_;
+    std::size_t max_rounds_ = 0;
+    McpRounds earlier_;
+    JsonObject sent_;  ///< answers in this request
+    JsonObject used_;  ///< answers that the function has received
+    std::vector<McpQuestion> open_;
+    std::optional<Refusal> refusal_;
+};
+
+}  // namespace cubepi::detail
