@@ -25,6 +25,7 @@
 #include "process.hpp"
 #include "program.hpp"
 #include "render/renderers.hpp"
+#include "resume.hpp"
 #include "terminal/console.hpp"
 #include "terminal/job_control.hpp"
 #include "terminal/prompter.hpp"
@@ -152,12 +153,39 @@ Task<int> answer_inputs(Conversation& conversation, Renderer& renderer, LineProm
     co_return terminal ? exit_ok : status;
 }
 
+/// The session of `cubepi resume`: the one that is named, or picked, maybe in another directory. False: none was picked.
+Task<bool> choose_session(CommandLine& line, std::shared_ptr<Console> console) {
+    const SavedSessions saved = SavedSessions::here();
+    std::string& session = line.conversation.session;
+    if (!line.sessions.name.empty()) {
+        session = co_await find_session_named(saved, line.sessions.name);
+        co_return true;
+    }
+    if (!console) {
+        throw Error(ErrorCode::invalid_argument,
+                    "picking a session needs a terminal; name it: cubepi resume NAME\n"
+                    "  To list the names: cubepi sessions list");
+    }
+    const std::optional<ListedSession> picked = co_await pick_session(console, saved, line.all);
+    if (!picked) co_return false;
+    if (!picked->is_here) {
+        line.conversation.directory = picked->workspace;
+        enter_directory(line);
+    }
+    session = picked->name;
+    co_return true;
+}
+
 constexpr const char* background_note =
     "it ends when the user leaves this chat or begins a new session";
 
 /// `cubepi chat` without a live prompt: one input after another.
 Task<int> plain_chat(CommandLine line) {
     const Executor executor = co_await this_executor;
+    if (line.sessions.resume) {
+        Task<bool> choosing = choose_session(line, nullptr);
+        (void)co_await until_signal(std::move(choosing));
+    }
     PlainRenderer renderer(*Runtime::standard()->clock, executor, PlainRenderer::Opening::greeting);
     const bool terminal = isatty(STDIN_FILENO) == 1;
     auto lines = std::make_shared<LinePrompter>(
@@ -197,6 +225,8 @@ public:
         co_await conversation_.answer_requests_during(manager_.run());
     }
     const SessionPlan& plan() const noexcept { return conversation_.plan(); }
+    /// The name of the session that the user wants instead of this one; empty: the user has left.
+    const std::string& next_session() const noexcept { return next_session_; }
 
 private:
     Conversation::Parts conversation_parts(const AddPlugins& plugins) {
@@ -231,6 +261,10 @@ private:
         parts.first_prompt = std::move(first_prompt_);
         parts.new_id = [] { return Runtime::standard()->ids->next(); };
         parts.abort = [this] { return manager_.abort_session(plan().session_id); };
+        parts.switch_to = [this](std::string name) {
+            next_session_ = std::move(name);
+            manager_.request_stop();
+        };
         parts.leave = [this] { manager_.request_stop(); };
         channel_ = std::make_shared<CliChannel>(std::move(parts));
         return channel_;
@@ -247,6 +281,7 @@ private:
     std::shared_ptr<Console> console_;
     LiveRenderer& renderer_;
     std::string first_prompt_;
+    std::string next_session_;
     bub::MessageHandler handler_;
     std::shared_ptr<CliChannel> channel_;  ///< null before the manager asks for it
     Conversation conversation_;
@@ -278,6 +313,30 @@ Task<std::optional<SessionPlan>> plan_unless_interrupted(ConversationFlags flags
     co_return made;
 }
 
+/// One session of a live chat. Returns the name of the session that follows; empty: the user has left.
+struct SessionEnd {
+    std::string next = {};
+    std::string hint = {};  ///< how to resume this one
+};
+
+Task<SessionEnd> run_session(CommandLine line, std::shared_ptr<Console> console) {
+    const Executor executor = co_await this_executor;
+    Clock& clock = *Runtime::standard()->clock;
+    LiveRenderer renderer(console, clock, executor);
+    SessionParts parts = session_parts(renderer, console, executor);
+    parts.asks_for_trust = true;
+    std::optional<SessionPlan> plan =
+        co_await plan_unless_interrupted(line.conversation, std::move(parts), console);
+    SessionEnd end;
+    if (!plan) co_return end;
+    plan->shell.background_note = background_note;
+    LiveChat chat(std::move(*plan), line.plugins, console, renderer);
+    co_await chat.run(prompt_of(line.words));
+    end.next = chat.next_session();
+    end.hint = resume_hint(chat.plan());
+    co_return end;
+}
+
 /// `cubepi chat` at a terminal: the prompt stays usable while an answer arrives. Returns the exit status.
 Task<int> live_chat(CommandLine line) {
     const Executor executor = co_await this_executor;
@@ -289,26 +348,21 @@ Task<int> live_chat(CommandLine line) {
                     "the terminal belongs to another job, and no shell can continue this one");
     }
     auto console = std::make_shared<Console>(executor, clock, history_path());
-    LiveRenderer renderer(console, clock, executor);
-    SessionParts parts = session_parts(renderer, console, executor);
-    parts.asks_for_trust = true;
-    std::optional<SessionPlan> plan =
-        co_await plan_unless_interrupted(line.conversation, std::move(parts), console);
-    if (!plan) {
-        console->close();
-        co_return exit_ok;
-    }
-    std::string hint;
-    {
-        plan->shell.background_note = background_note;
-        LiveChat chat(std::move(*plan), line.plugins, console, renderer);
-        co_await chat.run(prompt_of(line.words));
-        hint = resume_hint(chat.plan());
+    bool chosen = true;
+    if (line.sessions.resume) chosen = co_await choose_session(line, console);
+    SessionEnd end;
+    while (chosen) {
+        end = co_await run_session(line, console);
+        if (end.next.empty()) break;
+        console->print(for_terminal(end.hint) + "\n");
+        line.conversation.session = std::move(end.next);
+        line.conversation.continue_last = line.conversation.no_save = false;
+        line.words.clear();
     }
     console->close();
     const int signal = console->ended_by();
     // After SIGHUP there is no terminal to print to.
-    if (signal != SIGHUP) out() << for_terminal(hint) << flush_now;
+    if (signal != SIGHUP) out() << for_terminal(end.hint) << flush_now;
     co_return signal == 0 ? exit_ok : 128 + signal;
 }
 

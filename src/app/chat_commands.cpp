@@ -25,6 +25,8 @@
 #include "conversation/permission_list.hpp"
 #include "conversation/tool_approval.hpp"
 #include "mcp/mcp_hub.hpp"
+#include "session_list.hpp"
+#include "session_page.hpp"
 #include "shell_quoting.hpp"
 #include "terminal/event_text.hpp"
 #include "terminal/terminal_stream.hpp"
@@ -43,8 +45,11 @@ struct ChatCommand {
     bool for_pipes = false;  ///< also accepted from a pipe
 };
 
-constexpr std::array<ChatCommand, 24> commands{{
+constexpr std::array<ChatCommand, 26> commands{{
     {"new", "", "start a new session; the current one stays saved", ChatAction::new_session},
+    {"resume", "[NAME]", "open another saved session; without NAME pick one", ChatAction::resume,
+     true},
+    {"rename", "TITLE", "set the title of this session", ChatAction::rename},
     {"model", "[ID]", "list the models, or switch to another", std::nullopt},
     {"status", "", "model, session, directory, context, rules, background commands",
      ChatAction::status},
@@ -55,7 +60,8 @@ constexpr std::array<ChatCommand, 24> commands{{
      ChatAction::servers},
     {"goal", "[TEXT]", "work until TEXT is achieved; show the goal, or `clear` it", std::nullopt},
     {"copy", "", "copy the last answer to the clipboard", ChatAction::copy},
-    {"export", "[FILE]", "write the conversation to a Markdown file", ChatAction::export_file},
+    {"export", "[FILE]", "write the conversation to a file: Markdown, or HTML",
+     ChatAction::export_file},
     {"later", "TEXT", "send TEXT when the answer is complete", ChatAction::later, true},
     {"details", "", "show tool results in full, or fold them (Ctrl-O: all)", ChatAction::details,
      true},
@@ -87,11 +93,12 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 7> other_nam
 
 /// Completed like commands; `,help` lists all of them.
 const std::array<Command, 5>& pipeline_completions() {
-    static const std::array<Command, 5> known{{{",help", "list the commands of the pipeline"},
-                                               {",model ", "switch to another model"},
-                                               {",tape_info", "length of the conversation"},
-                                               {",tape_search query=", "search the conversation"},
-                                               {",tape_reset", "remove this conversation"}}};
+    static const std::array<Command, 5> known{
+        {{",help", "list the commands of the pipeline"},
+         {",model ", "switch to another model", true},
+         {",tape_info", "length of the conversation"},
+         {",tape_search query=", "search the conversation", true},
+         {",tape_reset", "remove this conversation"}}};
     return known;
 }
 
@@ -325,9 +332,12 @@ std::vector<Command> chat_completions(ChatAbilities chat) {
     std::vector<Command> known;
     for (const ChatCommand& command : commands) {
         if (!is_available(command, chat)) continue;
-        std::string name = "/" + std::string(command.name);
-        if (!command.argument.empty()) name += ' ';
-        known.push_back(Command{std::move(name), std::string(command.help)});
+        Command entry;
+        entry.name = "/" + std::string(command.name);
+        if (!command.argument.empty()) entry.name += ' ';
+        entry.help = command.help;
+        entry.needs_argument = !command.argument.empty() && !command.argument.starts_with('[');
+        known.push_back(std::move(entry));
     }
     known.insert(known.end(), pipeline_completions().begin(), pipeline_completions().end());
     return known;
@@ -369,6 +379,8 @@ Task<> ChatActions::act(ChatAction action, std::string argument) {
         case ChatAction::servers: co_return co_await show_servers(std::move(argument));
         case ChatAction::copy: co_return co_await copy_answer();
         case ChatAction::export_file: co_return co_await export_to(std::move(argument));
+        case ChatAction::rename: co_return co_await rename(std::move(argument));
+        case ChatAction::resume:
         case ChatAction::undo:
         case ChatAction::redo:
         case ChatAction::rewind:
@@ -583,7 +595,9 @@ Task<> ChatActions::export_to(std::string file) {
     const SessionPlan& plan = pipeline_.plan();
     const MessageList messages = co_await conversation();
     if (messages.empty()) co_return renderer_.problem("there is nothing to export yet.");
-    const std::string title = title_of(messages);
+    const JsonObject state = co_await plan.tapes->read_state(tape_of(plan));
+    std::string title = session_title(state);
+    if (title.empty()) title = title_of(messages);
     const std::filesystem::path path = export_path(std::move(file), plan.name);
     std::ofstream out;
     try {
@@ -593,11 +607,28 @@ Task<> ChatActions::export_to(std::string file) {
         throw Error(ErrorCode::invalid_argument,
                     std::string(error.what()) + "; name another: /export FILE");
     }
-    out << to_markdown(messages, title.empty() ? "Conversation" : title);
+    SessionPageHead head;
+    head.title = title.empty() ? "Conversation" : title;
+    head.facts = (plan.name.empty() ? "" : plan.name + " · ") +
+                 count_of(static_cast<std::int64_t>(messages.size()), "message") + " · " +
+                 std::filesystem::current_path().string();
+    const bool as_page = path.extension() == ".html" || path.extension() == ".htm";
+    out << (as_page ? session_page(messages, head) : to_markdown(messages, head.title));
     out.close();
     if (!out) throw Error(ErrorCode::io, "'" + path.string() + "' was not written completely");
     renderer_.print("Wrote " + count_of(static_cast<std::int64_t>(messages.size()), "message") +
                     " to " + printable(path.string()) + "\n");
+}
+
+Task<> ChatActions::rename(std::string title) {
+    const SessionPlan& plan = pipeline_.plan();
+    if (plan.name.empty())
+        co_return renderer_.problem("this session is not saved yet; its first prompt saves it.");
+    std::string stored = clean_title(title);
+    co_await set_session_title(plan.tapes, tape_of(plan), stored);
+    renderer_.print("The title of this session is '" + stored + "'; its name stays " +
+                    visible(plan.name) + ".\n");
+    renderer_.name_session(stored);
 }
 
 }  // namespace cubepi::app

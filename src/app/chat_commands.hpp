@@ -29,6 +29,8 @@ enum class ChatAction : std::uint8_t {
     servers,
     copy,
     export_file,
+    rename,
+    resume,
     undo,
     redo,
     rewind,
@@ -74,8 +76,7 @@ std::string chat_help(ChatAbilities chat);
 std::vector<Command> chat_completions(ChatAbilities chat);
 
 /// The commands of a chat that concern its session: `/new`, `/status`, `/rules`, `/mode`, `/cost`, `/tasks`,
-/// `/mcp`, `/copy` and `/export`. Used on one
-/// executor.
+/// `/mcp`, `/copy`, `/export` and `/rename`. Used on one executor.
 class ChatActions {
 public:
     /// Both outlive the object.
@@ -99,6 +100,7 @@ private:
     void cancel_task(std::string_view argument);
     Task<> copy_answer();
     Task<> export_to(std::string file);
+    Task<> rename(std::string title);
     Task<MessageList> conversation() const;
 
     Pipeline& pipeline_;

@@ -77,6 +77,19 @@ struct InboxArguments {
     bool gateway = false;       ///< the questions of the running gateway
 };
 
+/// Arguments of `sessions` and `resume`.
+struct SessionsArguments {
+    enum class What : std::uint8_t { list, remove, rename, show, export_file };
+    What what = What::list;
+    std::string name = {};
+    std::string title = {};     ///< rename: empty removes the title
+    std::size_t limit = 50;     ///< show: newest messages; 0: all
+    std::string html = {};      ///< export: the file of a page
+    std::string markdown = {};  ///< export: the file of a text
+    bool force = false;         ///< export: replace the files
+    bool resume = false;  ///< the session of a chat must exist; without a name the user picks it
+};
+
 /// The arguments of `cubepi db`.
 struct DatabaseArguments {
     enum class What { status, init, migrate, sql };
@@ -201,8 +214,7 @@ enum class Verb {
     onboard,
     doctor,
     hooks,
-    sessions_list,
-    sessions_delete,
+    sessions,
     inbox,
     tape,
     trace,
@@ -234,6 +246,7 @@ struct CommandLine {
     PermissionArguments permissions = {};
     GatewayArguments gateway = {};
     InboxArguments inbox = {};
+    SessionsArguments sessions = {};
     LogFlags log = {};
     std::string database = {};  ///< of sessions: --db
     std::vector<std::string> words =

@@ -111,10 +111,15 @@ TEST(CommandLine, OtherCommands_SetTheirOptions) {
     EXPECT_EQ(convert.trace.call, 2U);
     EXPECT_EQ(parse({"trace", "convert", "--to", "xml"}).line.exit_code, exit_usage);
     EXPECT_EQ(parse({"trace", "convert", "--call", "0"}).line.exit_code, exit_usage);
-    EXPECT_EQ(parse({"sessions", "list"}).line.verb, Verb::sessions_list);
+    EXPECT_EQ(parse({"sessions", "list"}).line.verb, Verb::sessions);
     const CommandLine removes = parse({"sessions", "delete", "plan"}).line;
-    EXPECT_EQ(removes.verb, Verb::sessions_delete);
-    EXPECT_EQ(removes.words, (std::vector<std::string>{"plan"}));
+    EXPECT_EQ(removes.verb, Verb::sessions);
+    EXPECT_EQ(removes.sessions.what, SessionsArguments::What::remove);
+    EXPECT_EQ(removes.sessions.name, "plan");
+    const CommandLine resumes = parse({"resume", "plan"}).line;
+    EXPECT_EQ(resumes.verb, Verb::chat);
+    EXPECT_TRUE(resumes.sessions.resume);
+    EXPECT_EQ(resumes.sessions.name, "plan");
     EXPECT_EQ(parse({"completion", "bash"}).line.words, (std::vector<std::string>{"bash"}));
 }
 

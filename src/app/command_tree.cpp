@@ -259,29 +259,75 @@ void add_set_up_commands(CLI::App& app, CommandLine& line) {
 constexpr const char* sessions_examples = R"(Examples:
   cubepi sessions list
   cubepi sessions list --json | jq -r '.[].name'      for scripts
+  cubepi sessions show plan                           its last messages
+  cubepi sessions rename plan "Plan of the release"
+  cubepi sessions export plan --html plan.html        one file, for a browser
   cubepi sessions delete plan)";
 
 void add_session_commands(CLI::App& app, CommandLine& line) {
-    CLI::App* sessions = app.add_subcommand("sessions", "List or delete saved sessions");
+    using What = SessionsArguments::What;
+    SessionsArguments& arguments = line.sessions;
+    CLI::App* sessions =
+        app.add_subcommand("sessions", "List, show, rename, export or delete saved sessions");
     sessions->require_subcommand(1);
     sessions->footer(sessions_examples);
     add_db_option(*sessions, line.database);
     add_directory_option(*sessions, line.conversation.directory);
-    CLI::App* list =
-        sessions->add_subcommand("list", "List the sessions of this directory, newest first");
-    list->footer("");
-    list->fallthrough();  // --db may also follow the subcommand
-    list->add_flag("--all", line.all, "List the sessions of all directories");
-    list->add_flag("--json", line.conversation.json, "Print a JSON array");
-    list->callback([&line] { line.verb = Verb::sessions_list; });
-    CLI::App* remove = sessions->add_subcommand("delete", "Delete a session permanently");
-    remove->footer("");
-    remove->fallthrough();
-    option(*remove, "name", line.words, "The session's name", value_type::session)
-        ->required()
-        ->expected(1);
-    remove->add_flag("-y,--yes", line.conversation.yes, "Do not ask for confirmation");
-    remove->callback([&line] { line.verb = Verb::sessions_delete; });
+    sessions->callback([&line] { line.verb = Verb::sessions; });
+    const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
+        CLI::App& added = add_action(*sessions, name, description, arguments.what, what);
+        added.fallthrough();  // --db may also follow the subcommand
+        return added;
+    };
+    const auto add_one = [&](const char* name, const char* description, What what) -> CLI::App& {
+        CLI::App& added = add(name, description, what);
+        option(added, "name", arguments.name, "The session's name", value_type::session)
+            ->required();
+        return added;
+    };
+    CLI::App& list = add("list", "List the sessions of this directory, newest first", What::list);
+    list.add_flag("--all", line.all, "List the sessions of all directories");
+    list.add_flag("--json", line.conversation.json, "Print a JSON array");
+    CLI::App& show = add_one("show", "Print the messages of a session as Markdown", What::show);
+    option(show, "-n,--limit", arguments.limit, "Number of the newest messages, 0 for all",
+           "NUMBER")
+        ->capture_default_str();
+    CLI::App& rename =
+        add_one("rename", "Set the title of a session; its name stays", What::rename);
+    option(rename, "title", arguments.title, "The title; empty: the first line of the first prompt",
+           "TITLE")
+        ->required();
+    CLI::App& exports = add_one("export", "Write a session to a file", What::export_file);
+    option(exports, "--html", arguments.html, "A page for a browser, complete in one file",
+           value_type::file);
+    option(exports, "--markdown", arguments.markdown, "A text", value_type::file);
+    exports.add_flag("-f,--force", arguments.force, "Replace the file if it exists");
+    CLI::App& remove = add_one("delete", "Delete a session permanently", What::remove);
+    remove.add_flag("-y,--yes", line.conversation.yes, "Do not ask for confirmation");
+}
+
+constexpr const char* resume_examples = R"(Examples:
+  cubepi resume                 pick a session of this directory
+  cubepi resume plan            the session of this name or title
+  cubepi resume --all           pick one of any directory, and work in that directory)";
+
+/// `resume` is `chat` with a session that exists.
+void add_resume_command(CLI::App& app, CommandLine& line) {
+    CLI::App* resume = app.add_subcommand("resume", "Resume a saved session in a chat");
+    add_model_flags(*resume, line.conversation.model);
+    add_directory_option(*resume, line.conversation.directory);
+    add_log_flags(*resume, line.log);
+    add_db_option(*resume, line.database);
+    resume->add_flag("--all", line.all, "Show the sessions of all directories");
+    resume->add_flag("-y,--yes", line.conversation.yes,
+                     "Let tools write, run commands and use the network without asking");
+    option(*resume, "name", line.sessions.name, "Name or title; without it the user picks one",
+           value_type::session);
+    resume->footer(resume_examples);
+    resume->callback([&line] {
+        line.verb = Verb::chat;
+        line.sessions.resume = true;
+    });
 }
 
 constexpr const char* inbox_examples = R"(Examples:
@@ -468,6 +514,7 @@ void add_commands(CLI::App& app, CommandLine& line, const std::vector<bub::CliCo
     app.require_subcommand(0, 1);
     add_talking_commands(app, line);
     add_set_up_commands(app, line);
+    add_resume_command(app, line);
     add_session_commands(app, line);
     add_inbox_commands(app, line);
     add_record_commands(app, line);

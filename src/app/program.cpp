@@ -35,25 +35,6 @@ void check_directory(Verb verb) {
                                           ". Change to an existing directory: cd");
 }
 
-/// Changes to the directory of -C. The files of other options are relative to the one before.
-void enter_directory(CommandLine& line) {
-    std::string& directory = line.conversation.directory;
-    if (directory.empty()) return;
-    std::error_code failed;
-    const auto absolute = [&failed](std::string& path) {
-        if (!path.empty()) path = std::filesystem::absolute(path, failed).string();
-    };
-    for (std::string* path : {&line.conversation.model.script, &line.run.answer_file,
-                              &line.run.schema_file, &directory})
-        absolute(*path);
-    for (std::string& image : line.run.images) absolute(image);
-    for (std::string& more : line.conversation.more_directories) absolute(more);
-    std::filesystem::current_path(directory, failed);
-    if (failed)
-        throw Error(ErrorCode::invalid_argument,
-                    "cannot work in " + visible(directory) + ": " + failed.message());
-}
-
 int dispatch(const CommandLine& line) {
     check_directory(line.verb);
     set_up_log(line.log, line.verb == Verb::chat);
@@ -67,8 +48,7 @@ int dispatch(const CommandLine& line) {
         case Verb::models: return models_command(line);
         case Verb::doctor: return doctor_command(line);
         case Verb::hooks: return hooks_command(line);
-        case Verb::sessions_list:
-        case Verb::sessions_delete: return sessions_command(line);
+        case Verb::sessions: return sessions_command(line);
         case Verb::inbox: return inbox_command(line);
         case Verb::tape: return tape_command(line);
         case Verb::trace: return trace_command(line);
@@ -184,6 +164,24 @@ void print_commands(const PluginCommands& found) {
 }
 
 }  // namespace
+
+void enter_directory(CommandLine& line) {
+    std::string& directory = line.conversation.directory;
+    if (directory.empty()) return;
+    std::error_code failed;
+    const auto absolute = [&failed](std::string& path) {
+        if (!path.empty()) path = std::filesystem::absolute(path, failed).string();
+    };
+    for (std::string* path : {&line.conversation.model.script, &line.run.answer_file,
+                              &line.run.schema_file, &directory})
+        absolute(*path);
+    for (std::string& image : line.run.images) absolute(image);
+    for (std::string& more : line.conversation.more_directories) absolute(more);
+    std::filesystem::current_path(directory, failed);
+    if (failed)
+        throw Error(ErrorCode::invalid_argument,
+                    "cannot work in " + visible(directory) + ": " + failed.message());
+}
 
 PluginCommands plugin_commands(bub::Framework& framework) {
     try {

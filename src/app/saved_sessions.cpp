@@ -21,6 +21,7 @@
 #include "config/paths.hpp"
 #include "config/tape_place.hpp"
 #include "conversation/session_changes.hpp"
+#include "session_list.hpp"
 #include "terminal/terminal_stream.hpp"
 #include "terminal/text_layout.hpp"
 
@@ -138,6 +139,7 @@ std::optional<SavedSession> session_with(const JsonObject& state, std::string ta
     found->tape = std::move(tape);
     found->workspace = session->workspace;
     found->copied_from = session->copied_from;
+    found->title = session_title(state);
     return found;
 }
 

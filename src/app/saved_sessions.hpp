@@ -28,6 +28,7 @@ struct SavedSession {
     std::string tape = {};       ///< the tape's name; empty: it is in SQLite
     std::string workspace = {};  ///< its directory; empty for sessions in SQLite
     std::string copied_from = {};
+    std::string title = {};    ///< that the user has set; empty: none
     std::string problem = {};  ///< why its messages could not be counted
 };
 

@@ -1,6 +1,9 @@
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,14 +15,19 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/net/utf8.hpp>
 
+#include "config/paths.hpp"
 #include "failure.hpp"
 #include "process.hpp"
 #include "program.hpp"
 #include "saved_sessions.hpp"
+#include "session_list.hpp"
+#include "session_page.hpp"
 #include "shell_quoting.hpp"
+#include "terminal/event_text.hpp"
 #include "terminal/prompter.hpp"
 #include "terminal/safe_json.hpp"
 #include "terminal/terminal_stream.hpp"
+#include "transcript.hpp"
 
 namespace cubepi::app {
 
@@ -38,6 +46,7 @@ void print_session(const SavedSession& session, const SavedSessions& store, bool
         out() << "tape " << for_terminal(session.tape);
     }
     if (with_directory) out() << "\t" << for_terminal(session.workspace);
+    if (!session.title.empty()) out() << "\t" << spelled_out(session.title);
     out() << "\n";
 }
 
@@ -46,6 +55,7 @@ JsonObject to_json(const SavedSession& session, const SavedSessions& store) {
     object["name"] = is_utf8(session.name) ? session.name : replace_broken_utf8(session.name);
     object["used_at"] = static_cast<std::int64_t>(session.used_at);
     object["messages"] = session.problem.empty() ? Json(session.messages) : Json();
+    object["title"] = session.title.empty() ? Json() : Json(session.title);
     if (!session.problem.empty()) object["error"] = session.problem;
     if (session.tape.empty()) {
         object["database"] = store.database().string();
@@ -75,7 +85,7 @@ int note_problem(SavedSession& session, const std::exception_ptr& problem) {
 }
 
 /// A failure of the database does not hide the tapes.
-Task<int> list_sessions(bool all, bool json) {
+Task<int> print_sessions(bool all, bool json) {
     SavedSessions store = SavedSessions::here();
     std::vector<SavedSession> sessions;
     if (all) {
@@ -112,6 +122,100 @@ Task<int> list_sessions(bool all, bool json) {
     }
     for (const SavedSession& session : sessions) print_session(session, store, all);
     co_return status;
+}
+
+/// A session of this directory that has messages.
+struct StoredSession {
+    SavedSessions saved = SavedSessions::here();
+    ListedSession facts = {};
+};
+
+/// Throws Error(not_found) if there is no such session. One in the database of older versions is copied to its tape.
+Task<StoredSession> open_session(std::string wanted) {
+    StoredSession session;
+    std::string name = co_await find_session_named(session.saved, std::move(wanted));
+    const BroughtToTape brought = co_await session.saved.bring_to_tape(name);
+    if (!brought.note.empty()) err() << for_terminal(brought.note) << "\n";
+    session.facts.tape = session.saved.tape_of(name);
+    const std::vector<bub::ListedTape> tapes = co_await session.saved.tapes()->newest_tapes();
+    for (const bub::ListedTape& tape : tapes) {
+        if (tape.name != session.facts.tape) continue;
+        const auto since_epoch = tape.modified.time_since_epoch();
+        session.facts.used_at = std::chrono::duration<double>(since_epoch).count();
+    }
+    session.facts = co_await load_facts(session.saved.tapes(), std::move(session.facts));
+    if (!session.facts.problem.empty())
+        throw CheckpointerError(ErrorCode::storage, session.facts.problem);
+    co_return session;
+}
+
+std::string facts_text(const ListedSession& facts) {
+    return facts.name + " · " + count_text(facts.messages) +
+           (facts.messages == 1 ? " message" : " messages") + " · last used " +
+           local_time(facts.used_at) + " · " + facts.workspace;
+}
+
+Task<int> rename_session(std::string wanted, std::string title) {
+    const StoredSession session = co_await open_session(std::move(wanted));
+    const std::string stored = clean_title(title);
+    co_await set_session_title(session.saved.tapes(), session.facts.tape, stored);
+    if (stored.empty()) {
+        err() << "Removed the title of session " << spelled_out(session.facts.name) << ".\n";
+    } else {
+        err() << "Session " << spelled_out(session.facts.name) << " has the title '"
+              << for_terminal(stored) << "'.\n";
+    }
+    co_return exit_ok;
+}
+
+/// Prints the newest messages, of which a session may have too many for the memory.
+Task<int> show_session(std::string wanted, std::size_t limit) {
+    // A message with calls has several entries.
+    constexpr std::size_t entries_per_message = 8;
+    const StoredSession session = co_await open_session(std::move(wanted));
+    MessageList messages;
+    if (limit == 0) {
+        messages = co_await read_conversation(session.saved.tapes(), session.facts.tape);
+    } else {
+        messages = co_await read_end(session.saved.tapes(), session.facts.tape,
+                                     limit * entries_per_message);
+        if (messages.size() > limit)
+            messages =
+                MessageList(messages.end() - static_cast<std::ptrdiff_t>(limit), messages.end());
+    }
+    const auto left = session.facts.messages - static_cast<std::int64_t>(messages.size());
+    out() << for_terminal(to_markdown(messages, session.facts.heading()));
+    err() << for_terminal(facts_text(session.facts)) << "\n";
+    if (left > 0) err() << for_terminal(count_text(left)) << " earlier messages: -n 0 shows all\n";
+    co_return exit_ok;
+}
+
+void write_file(const std::string& path, bool force, const std::string& text) {
+    std::ofstream file = create_file(path, force);
+    file << text;
+    file.close();
+    if (!file) throw Error(ErrorCode::io, "'" + path + "' was not written completely");
+    err() << "Wrote " << for_terminal(path) << "\n";
+}
+
+Task<int> export_session(SessionsArguments arguments) {
+    if (arguments.html.empty() && arguments.markdown.empty()) {
+        err() << "cubepi: name a file: cubepi sessions export NAME --html FILE\n";
+        co_return exit_usage;
+    }
+    const StoredSession session = co_await open_session(std::move(arguments.name));
+    const MessageList messages =
+        co_await read_conversation(session.saved.tapes(), session.facts.tape);
+    if (!arguments.html.empty()) {
+        SessionPageHead head;
+        head.title = session.facts.heading();
+        head.facts = facts_text(session.facts);
+        write_file(arguments.html, arguments.force, session_page(messages, head));
+    }
+    if (!arguments.markdown.empty())
+        write_file(arguments.markdown, arguments.force,
+                   to_markdown(messages, session.facts.heading()));
+    co_return exit_ok;
 }
 
 /// Asks only at a terminal; a script has already decided.
@@ -175,10 +279,16 @@ Task<int> delete_session(std::string name, bool yes) {
 }  // namespace
 
 int sessions_command(const CommandLine& line) {
-    if (line.verb == Verb::sessions_list)
-        return run(list_sessions(line.all, line.conversation.json));
-    return run(delete_session(line.words.empty() ? std::string() : line.words.front(),
-                              line.conversation.yes));
+    using What = SessionsArguments::What;
+    const SessionsArguments& arguments = line.sessions;
+    switch (arguments.what) {
+        case What::list: return run(print_sessions(line.all, line.conversation.json));
+        case What::remove: return run(delete_session(arguments.name, line.conversation.yes));
+        case What::rename: return run(rename_session(arguments.name, arguments.title));
+        case What::show: return run(show_session(arguments.name, arguments.limit));
+        case What::export_file: return run(export_session(arguments));
+    }
+    return exit_usage;
 }
 
 }  // namespace cubepi::app

@@ -11,6 +11,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/base64.hpp>
 #include <cubepi/core/support/posix_file.hpp>
+#include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/workspace/files/content.hpp>
 
@@ -155,6 +156,27 @@ bub::MediaItem picture_in(const std::string& path) {
     item.filename = std::filesystem::path(path).filename().string();
     item.url = "data:" + item.mime_type + ";base64," + detail::base64(bytes);
     return item;
+}
+
+std::string picture_word(const std::string& pasted) {
+    constexpr std::size_t longest = 1000;
+    std::string path(detail::trimmed(pasted));
+    if (path.empty() || path.size() > longest || path.find_first_of("\n\"") != std::string::npos)
+        return {};
+    if (path.starts_with("file://")) path.erase(0, 7);
+    if (path.size() > 2 && path.front() == '\'' && path.back() == '\'')
+        path = path.substr(1, path.size() - 2);
+    if (!is_file(path)) {
+        std::string plain;
+        for (std::size_t i = 0; i < path.size(); ++i) {
+            if (path[i] == '\\' && i + 1 < path.size()) ++i;
+            plain += path[i];
+        }
+        path = std::move(plain);
+    }
+    if (!is_file(path) || detail::image_type(beginning_of(path_of(path).string())).empty())
+        return {};
+    return path.find_first_of(" \t'") == std::string::npos ? "@" + path : "@\"" + path + "\"";
 }
 
 Attachments attach_files(const std::string& prompt) {

@@ -16,6 +16,10 @@ std::string read_whole(const std::string& path, std::size_t limit);
 /// Returns the file as a picture of a message. Throws Error(invalid_argument) if it is not one that models take.
 bub::MediaItem picture_in(const std::string& path);
 
+/// Returns the word `@PATH` if `pasted` is the path of a picture that models take and nothing else, as terminals paste a file that is
+/// dropped on them: plain, quoted, with backslashes, or as a file URL. Empty: it is not. Reads a few bytes of the file.
+std::string picture_word(const std::string& pasted);
+
 /// A prompt with the files that it names.
 struct Attachments {
     std::string text = {};                   ///< the prompt, then the contents of text files

@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
+#include <unistd.h>
+
+#include <bub/builtin/project_files.hpp>
 #include <bub/envelope.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/core/cancellation.hpp>
@@ -16,7 +20,11 @@
 
 #include "../failure.hpp"
 #include "../mcp/mcp_prompt.hpp"
+#include "../resume.hpp"
+#include "../shell_quoting.hpp"
 #include "attachments.hpp"
+#include "external_editor.hpp"
+#include "project_names.hpp"
 
 namespace cubepi::app {
 
@@ -65,7 +73,60 @@ CliChannel::CliChannel(Parts parts)
       console_(*parts_.console),
       view_(*parts_.view),
       conversation_(*parts_.conversation) {
-    console_.set_commands(chat_completions(abilities));
+    set_up_prompt();
+}
+
+void CliChannel::set_up_prompt() {
+    PopupSources sources;
+    sources.commands = chat_completions(abilities);
+    sources.want_files = [this] { want_files(); };
+    console_.set_sources(std::move(sources));
+    console_.set_picture_test(picture_word);
+}
+
+/// Lists the files again; until then the popup has those of the last time.
+void CliChannel::want_files() {
+    if (!work_ || std::exchange(listing_files_, true)) return;
+    work_->spawn(list_files());
+}
+
+Task<> CliChannel::list_files() {
+    Outcome<std::vector<std::string>> names =
+        co_await outcome_of(project_names(Runtime::standard(), std::filesystem::current_path()));
+    listing_files_ = false;
+    if (!names) {
+        if (names.cancelled()) names.rethrow();
+        co_return;  // the user can type the name
+    }
+    console_.set_files(std::make_shared<const std::vector<std::string>>(std::move(names).value()));
+}
+
+/// The skills whose names the popup offers after `$`.
+Task<> CliChannel::list_skills() {
+    auto work = [directory = std::filesystem::current_path()] {
+        return bub::find_skills(bub::skill_directories(directory, true, {}));
+    };
+    const bub::FoundSkills found = co_await offload(*Runtime::standard()->workers, std::move(work));
+    std::vector<Command> skills;
+    for (const bub::Skill& skill : found.skills) {
+        Command entry;
+        entry.name = "$" + skill.name;
+        entry.help = skill.description;
+        skills.push_back(std::move(entry));
+    }
+    console_.set_skills(std::move(skills));
+}
+
+/// Ctrl-G: the text of the prompt in the user's editor.
+Task<> CliChannel::edit_elsewhere() {
+    const auto edited = std::make_shared<std::string>(console_.prompt_text());
+    auto work = [edited](std::stop_token stopping) {
+        *edited = edit_in_editor(*edited, STDIN_FILENO, std::move(stopping));
+    };
+    Task<> editing = offload(*Runtime::standard()->workers, std::move(work));
+    const Outcome<> done = co_await outcome_of(console_.lend(std::move(editing)));
+    if (!done) co_return show_failure(done.failure());
+    console_.replace_prompt_text(*edited);
 }
 
 CliChannel::~CliChannel() = default;
@@ -77,6 +138,7 @@ Task<> CliChannel::start(std::stop_token) {
         parts_.leave();
     });
     work_->spawn(listen());
+    work_->spawn(list_skills());
 }
 
 Task<> CliChannel::stop() {
@@ -106,6 +168,10 @@ Task<> CliChannel::listen() {
                 asked_to_leave_ = false;
                 view_.open_pager();
                 break;
+            case ConsoleInput::Kind::editor:
+                asked_to_leave_ = false;
+                co_await edit_elsewhere();
+                break;
             case ConsoleInput::Kind::mode:
                 asked_to_leave_ = false;
                 conversation_.next_mode();
@@ -117,6 +183,8 @@ Task<> CliChannel::listen() {
             case ConsoleInput::Kind::line:
                 asked_to_leave_ = false;
                 co_await on_line(std::move(input));
+                // Lines that are typed from now on are for the next session.
+                if (leaving_) co_return;
                 break;
         }
     }
@@ -258,6 +326,7 @@ Task<> CliChannel::on_action(ChatAction action, std::string argument) {
                 co_return view_.problem("an answer is in progress; stop it with Esc before /new");
             }
             break;
+        case ChatAction::resume: co_return co_await resume(std::move(argument));
         case ChatAction::rewind: co_return start_rewind(std::move(argument));
         case ChatAction::undo:
         case ChatAction::redo:
@@ -266,6 +335,7 @@ Task<> CliChannel::on_action(ChatAction action, std::string argument) {
                 co_return view_.problem("an answer is in progress; stop it with Esc first");
             break;
         case ChatAction::diff:
+        case ChatAction::rename:
         case ChatAction::later:
         case ChatAction::help:
         case ChatAction::status:
@@ -302,6 +372,41 @@ Task<> CliChannel::rewind(std::string argument) {
     std::function<bool()> is_idle = [this] { return !running_ && pending_.empty(); };
     std::string prompt = co_await conversation_.rewind(*chosen, std::move(is_idle));
     if (!prompt.empty()) console_.hand_back(prompt);
+}
+
+/// Opens another session in place of this one. Without a name the user picks it.
+Task<> CliChannel::resume(std::string wanted) {
+    if (running_ || !pending_.empty())
+        co_return view_.problem("an answer is in progress; stop it with Esc before /resume");
+    const SavedSessions saved = SavedSessions::here();
+    ListedSession picked;
+    std::exception_ptr failure;
+    try {
+        if (wanted.empty()) {
+            std::optional<ListedSession> chosen =
+                co_await pick_session(parts_.console, saved, false);
+            if (!chosen) co_return;
+            picked = std::move(*chosen);
+        } else {
+            picked.name = co_await find_session_named(saved, std::move(wanted));
+        }
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (failure) co_return show_failure(failure);
+    if (!picked.is_here) {
+        co_return view_.note("That session belongs to another directory: cubepi resume " +
+                             shell_word(picked.name) + " -C " + shell_word(picked.workspace));
+    }
+    if (picked.name == conversation_.plan().name)
+        co_return view_.note("This is that session already.");
+    leaving_ = true;
+    parts_.switch_to(std::move(picked.name));
+}
+
+void CliChannel::show_failure(const std::exception_ptr& failure) {
+    if (is_cancellation(failure)) std::rethrow_exception(failure);
+    conversation_.report(failure);
 }
 
 void CliChannel::enter_later(std::string argument, const ConsoleInput& line) {

@@ -34,6 +34,8 @@ public:
         std::function<std::string()> new_id = {};
         /// Cancels the turn and drops the waiting messages.
         std::function<Task<>()> abort = {};
+        /// Leaves this session for another one of this directory, by its name.
+        std::function<void(std::string name)> switch_to = {};
         /// Called when the user wants to leave; may be called repeatedly.
         std::function<void()> leave = {};
     };
@@ -83,6 +85,13 @@ private:
     Task<> attach_files_to(Pending& pending);
     void echo(const Pending& pending);
     Task<> on_action(ChatAction action, std::string argument);
+    void set_up_prompt();
+    void want_files();
+    Task<> list_files();
+    Task<> list_skills();
+    Task<> edit_elsewhere();
+    Task<> resume(std::string wanted);
+    void show_failure(const std::exception_ptr& failure);
     void enter_later(std::string argument, const ConsoleInput& line);
     void enter(Pending pending);
     void show(const bub::StreamEvent& event, const bub::Envelope& message);
@@ -106,6 +115,8 @@ private:
     bool has_shown_ = false;                  // the turn has shown something
     bool stopping_ = false;
     bool asked_to_leave_ = false;
+    bool listing_files_ = false;
+    bool leaving_ = false;    // for another session
     bool explained_ = false;  // the failure of the last turn was shown
 };
 

@@ -267,9 +267,9 @@ void Renderer::show_items(std::vector<PagerItem> items) {
 
 void LiveRenderer::show_items(std::vector<PagerItem> items) {
     view_.end_text();
-    console_->open_pager(
-        {std::make_move_iterator(items.begin()), std::make_move_iterator(items.end())},
-        PagerStart::first_item);
+    const std::deque<PagerItem> all(std::make_move_iterator(items.begin()),
+                                    std::make_move_iterator(items.end()));
+    console_->open_screen(std::make_shared<Pager>(all, style(), PagerStart::first_item));
 }
 
 void LiveRenderer::problem(std::string_view text) { view_.problem(text); }

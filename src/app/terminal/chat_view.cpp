@@ -507,7 +507,7 @@ void ChatView::remember_thinking(std::string text) {
 
 void ChatView::open_pager() {
     if (items_.all().empty()) return note("There are no results of tools in this session yet.");
-    console_.open_pager(items_.all());
+    console_.open_screen(std::make_shared<Pager>(items_.all(), style_));
 }
 
 void ChatView::show_output(std::string_view text) {

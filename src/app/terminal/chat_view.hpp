@@ -21,6 +21,7 @@
 #include "../conversation/approval_mode.hpp"
 #include "console.hpp"
 #include "markdown.hpp"
+#include "pager.hpp"
 #include "task_text.hpp"
 
 namespace cubepi::app {

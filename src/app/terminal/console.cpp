@@ -21,11 +21,13 @@
 #include <unistd.h>
 
 #include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/outcome.hpp>
 
-#include "input_field.hpp"
+#include "console_question.hpp"
 #include "job_control.hpp"
 #include "keys.hpp"
 #include "live_area.hpp"
+#include "raw_mode.hpp"
 
 namespace cubepi::app {
 
@@ -37,8 +39,6 @@ constexpr std::chrono::milliseconds unfinished_timeout(1000);
 constexpr std::chrono::milliseconds typing_pause(600);
 /// Two presses of Esc within this time belong together.
 constexpr std::chrono::milliseconds double_press(1000);
-// Time in which the rest of the word of an answer, as "es" and Enter after "y", belongs to the answer.
-constexpr std::chrono::milliseconds word_timeout(1500);
 // Limits the number of frames per second.
 constexpr std::chrono::milliseconds frame_time(12);
 constexpr std::chrono::seconds time_to_end(5);
@@ -52,83 +52,7 @@ bool terminal_reflows() {
            !name.starts_with("rxvt") && name != "linux";
 }
 
-/// Switches a terminal from lines to single keys during its lifetime. One at a time.
-class RawMode {
-public:
-    RawMode(int input, int output) {
-        input_ = input;
-        output_ = output;
-        known_ = tcgetattr(input, &before_) == 0;
-        enter();
-    }
-    ~RawMode() { leave(); }
-    RawMode(const RawMode&) = delete;
-    RawMode& operator=(const RawMode&) = delete;
-
-    /// Restores the terminal's settings. Called before the process stops or exits without destructors. Does nothing in a
-    /// background job, as enter() does.
-    static void leave() noexcept {
-        if (!raw_ || !in_foreground(input_)) return;
-        if (alternate_) send("\x1b[?1049l");
-        send("\x1b[?2004l\x1b[?25h");
-        tcsetattr(input_, TCSANOW, &before_);
-        raw_ = false;
-    }
-
-    /// True if this is the foreground job and another program has changed the settings, so that enter() is needed.
-    static bool lost() noexcept {
-        termios now = {};
-        if (!raw_ || !in_foreground(input_) || tcgetattr(input_, &now) != 0) return false;
-        raw_ = (now.c_lflag & ICANON) == 0;
-        return !raw_;
-    }
-
-    /// A program on the alternate screen must leave it with leave().
-    static void set_alternate_screen(bool used) noexcept { alternate_ = used; }
-
-    /// Changes the settings again.
-    static void enter() noexcept {
-        if (!known_ || raw_ || !in_foreground(input_)) return;
-        termios keys = before_;
-        // Output processing is unchanged: a line feed moves to the beginning of the next line.
-        keys.c_iflag &= ~static_cast<tcflag_t>(ICRNL | INLCR | IXON | ISTRIP | BRKINT);
-        keys.c_lflag &= ~static_cast<tcflag_t>(ECHO | ICANON | IEXTEN | ISIG);
-        keys.c_cc[VMIN] = 1;
-        keys.c_cc[VTIME] = 0;
-        raw_ = tcsetattr(input_, TCSANOW, &keys) == 0;
-        if (raw_) send("\x1b[?2004h");
-    }
-
-private:
-    static inline bool alternate_ = false;
-    static void send(std::string_view text) noexcept {
-        // A full terminal buffer would block even the end of the process.
-        pollfd ready{output_, POLLOUT, 0};
-        if (poll(&ready, 1, 1000) != 1) return;
-        // A failed write to the terminal has no remedy.
-        [[maybe_unused]] const ssize_t sent = write(output_, text.data(), text.size());
-    }
-
-    static inline termios before_ = {};
-    static inline int input_ = STDIN_FILENO;
-    static inline int output_ = STDOUT_FILENO;
-    static inline bool known_ = false;
-    static inline bool raw_ = false;
-};
-
 }  // namespace
-
-/// A question in the place of the prompt.
-struct ConsoleQuestion {
-    TerminalText prompt = {};
-    std::function<TerminalText(ScreenSize)> text = {};  ///< may be empty
-    EditBuffer buffer = {};
-    std::optional<Choices> choices = {};  ///< answered by single keys
-    std::size_t marked = 0;               ///< the number of a choice; 0: none
-    std::optional<Chosen> chosen = {};
-    std::optional<std::string> answer = {};
-    AsyncEvent over = AsyncEvent();
-};
 
 /// The terminal, its prompt and what waits: the implementation of Console. Its handlers keep it alive until close().
 struct Console::State : std::enable_shared_from_this<Console::State> {
@@ -168,13 +92,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     }
     void press(const Key& key, bool more_follows);
     void press_in_question(const Key& key);
-    void press_choice(const Key& key);
     void escape();
-    void choose(char key);
-    /// Returns true if keys that have arrived together are an answer: a key or a word of a choice, and perhaps Enter.
-    bool are_answer(const std::vector<Key>& keys) const;
-    /// Returns true if the key completes the word of the last answer.
-    bool completes_word(const Key& key);
     Task<> wait_for_answer(std::shared_ptr<ConsoleQuestion> question);
     /// Prints the first question with its answer, and removes it.
     void end_question();
@@ -185,9 +103,9 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
         for_a_pause,   ///< the user types; the keys belong to that text
         new_question,  ///< keys are discarded: they were pressed before the question could be read
     };
-    bool question_shows() const { return !questions.empty() && hold == Hold::none && !pager; }
-    void draw_pager();
-    void close_pager();
+    bool question_shows() const { return !questions.empty() && hold == Hold::none && !screen; }
+    void draw_screen();
+    void close_screen();
 
     /// Starts the hold of the first question.
     void hold_question();
@@ -198,6 +116,8 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     /// In cooked mode the terminal translates the Enter key to a line feed.
     void count_typed_ahead();
     void suspend();
+    void lend();
+    void take_back();
     /// Takes control of the terminal again. A job that was continued in the background stops again until it is the
     /// foreground job.
     void resume();
@@ -220,7 +140,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     Style style;
     Prompt prompt;
     LiveArea area;
-    std::optional<Pager> pager;  // on the alternate screen
+    std::shared_ptr<FullScreen> screen;  // on the alternate screen
     std::vector<TerminalText> live;
     TerminalText status;
     std::deque<std::shared_ptr<ConsoleQuestion>> questions;
@@ -231,8 +151,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     std::chrono::steady_clock::time_point typed_last = {};
     std::optional<std::chrono::steady_clock::time_point> escaped_at = {};
     std::chrono::steady_clock::time_point discarded_last = {};
-    std::string rest_of_word;  // of the last answer
-    std::chrono::steady_clock::time_point chosen_at = {};
+    AnswerTail answer_tail;
     int ended_by = 0;
     int typed_ahead = 0;
     Hold hold = Hold::none;
@@ -285,7 +204,7 @@ void Console::State::close() {
     (void)input.cancel(ignored);
     (void)changed.cancel(ignored);
     (void)ended.cancel(ignored);
-    close_pager();
+    close_screen();
     area.hide();
     output.drain();
     raw.reset();
@@ -322,30 +241,31 @@ void Console::State::draw() {
     // At a slow terminal the pending output would only grow.
     if (closed || suspended || !output.idle()) return;
     last_frame = clock.now();
-    if (pager) return draw_pager();
+    if (screen) return draw_screen();
     area.show(content());
     area.draw();
     if (area.more() && output.idle()) schedule();
 }
 
-void Console::State::draw_pager() {
+void Console::State::draw_screen() {
     TerminalView note;
     if (!questions.empty()) note = "a question waits";
-    const std::vector<TerminalText> rows = pager->screen(area.columns(), area.rows(), note);
+    const std::vector<TerminalText> rows = screen->screen(area.columns(), area.rows(), note);
     TerminalText text("\x1b[?2026h\x1b[?25l\x1b[H");
     for (std::size_t i = 0; i < rows.size(); ++i)
         text += (i == 0 ? TerminalView() : TerminalView("\n")) + rows[i] + "\x1b[0m\x1b[K";
     output.write(text + "\x1b[?2026l");
 }
 
-void Console::State::close_pager() {
-    if (!pager) return;
-    pager.reset();
+void Console::State::close_screen() {
+    if (!screen) return;
+    const std::shared_ptr<FullScreen> left = std::exchange(screen, nullptr);
     RawMode::set_alternate_screen(false);
     output.write("\x1b[?1049l\x1b[?25h");
     // The user has not read a question that came meanwhile.
     if (!questions.empty()) hold_question();
     schedule();
+    left->closed();
 }
 
 void Console::State::draw_now() {
@@ -383,9 +303,7 @@ LiveArea::Content Console::State::content() const {
 FieldRows Console::State::field_of(std::size_t max_rows, bool asking) const {
     if (asking) {
         const ConsoleQuestion& question = *questions.front();
-        const TerminalText text =
-            question.choices ? question.choices->prompt(question.marked) : question.prompt;
-        return field_rows(text, question.buffer, area.columns(), max_rows);
+        return field_rows(question.row(), question.buffer, area.columns(), max_rows);
     }
     // No prompt while keys are discarded.
     if (hold == Hold::new_question && prompt.text().empty())
@@ -463,11 +381,14 @@ void Console::State::take(const std::vector<Key>& keys) {
     const bool has_text = std::any_of(keys.begin(), keys.end(), [](const Key& key) {
         return key.code == KeyCode::text || key.code == KeyCode::paste;
     });
-    if (chooses && has_text && keys.size() > 1 && !are_answer(keys)) {
+    if (chooses && has_text && keys.size() > 1 && !questions.front()->are_answer(keys)) {
         for (const Key& key : keys) {
             if (key.code == KeyCode::interrupt || key.code == KeyCode::escape) press(key, false);
         }
-        if (question_shows()) choose(0);
+        if (question_shows()) {
+            questions.front()->choose(0);
+            end_question();
+        }
         return draw_now();
     }
     for (std::size_t i = 0; i < keys.size() && !closed; ++i) {
@@ -483,13 +404,14 @@ void Console::State::push(ConsoleInput made) {
         if (made.kind == ConsoleInput::Kind::end && !questions.empty()) end_question();
         return;
     }
+    if (made.kind == ConsoleInput::Kind::end) close_screen();
     inputs.push_back(std::move(made));
     arrived.pulse();
 }
 
 void Console::State::press(const Key& key, bool more_follows) {
-    if (pager) {
-        if (!pager->press(key)) close_pager();
+    if (screen) {
+        if (!screen->press(key)) close_screen();
         return;
     }
     switch (key.code) {
@@ -506,7 +428,7 @@ void Console::State::press(const Key& key, bool more_follows) {
         discarded_last = clock.now();
         return;
     }
-    if (completes_word(key)) return;
+    if (answer_tail.takes(key, clock.now())) return;
     typed_last = clock.now();
     if (key.code != KeyCode::escape) escaped_at.reset();
     switch (prompt.press(key, more_follows)) {
@@ -519,6 +441,7 @@ void Console::State::press(const Key& key, bool more_follows) {
             return push(std::move(line));
         }
         case Prompt::Outcome::end: return push(ConsoleInput::Kind::end);
+        case Prompt::Outcome::editor: return push(ConsoleInput::Kind::editor);
         case Prompt::Outcome::escape: return escape();
     }
 }
@@ -538,95 +461,20 @@ void Console::State::escape() {
 
 void Console::State::press_in_question(const Key& key) {
     ConsoleQuestion& question = *questions.front();
-    if (question.choices) return press_choice(key);
-    switch (key.code) {
-        case KeyCode::enter: question.answer = question.buffer.text(); return end_question();
-        case KeyCode::end_of_input:
-            if (question.buffer.empty()) return end_question();
-            (void)question.buffer.apply(Key{KeyCode::erase, {}});
-            return;
-        case KeyCode::escape:
+    switch (question.press(key)) {
+        case ConsoleQuestion::Outcome::open: return;
+        case ConsoleQuestion::Outcome::ended:
+            if (key.code == KeyCode::text) answer_tail.begin(question, clock.now());
+            return end_question();
+        case ConsoleQuestion::Outcome::interrupted:
             if (use == ConsoleUse::chat) push(ConsoleInput::Kind::interrupt);
             return;
-        default: (void)question.buffer.apply(key);
     }
-}
-
-void Console::State::press_choice(const Key& key) {
-    ConsoleQuestion& question = *questions.front();
-    const std::size_t count = question.choices->all.size();
-    switch (key.code) {
-        case KeyCode::left:
-        case KeyCode::up:
-            question.marked = question.marked <= 1 ? count : question.marked - 1;
-            return;
-        case KeyCode::right:
-        case KeyCode::down:
-        case KeyCode::tab: question.marked = question.marked % count + 1; return;
-        case KeyCode::enter:
-            if (question.marked == 0) return;
-            choose(question.choices->all[question.marked - 1].key);
-            chosen_at = {};
-            return;
-        case KeyCode::escape:
-            if (use == ConsoleUse::chat) push(ConsoleInput::Kind::interrupt);
-            return;
-        case KeyCode::end_of_input: return end_question();
-        case KeyCode::text:
-            rest_of_word.clear();
-            return choose(question.choices->read(key.text).key);
-        case KeyCode::paste: return choose(0);
-        default: return;
-    }
-}
-
-/// Answers the first question. 0 stands for a key that is not an answer.
-void Console::State::choose(char key) {
-    ConsoleQuestion& question = *questions.front();
-    const std::size_t number = question.choices->number_of(key);
-    question.chosen.emplace().key = key;
-    if (number > 0) {
-        const Choice& choice = question.choices->all[number - 1];
-        question.buffer.set(std::string(1, key));
-        rest_of_word = choice.word();
-        // A key that is not the first letter of its word does not begin the word.
-        rest_of_word = rest_of_word.front() == key ? rest_of_word.substr(1) : std::string();
-        chosen_at = clock.now();
-    }
-    question.marked = 0;
-    end_question();
-}
-
-bool Console::State::are_answer(const std::vector<Key>& keys) const {
-    std::string text;
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-        const bool last = i + 1 == keys.size();
-        if (keys[i].code == KeyCode::enter && last) continue;
-        if (keys[i].code != KeyCode::text) return false;
-        text += keys[i].text;
-    }
-    const Chosen chosen = questions.front()->choices->read(text);
-    return !text.empty() && chosen.key != 0 && chosen.text.empty();
-}
-
-bool Console::State::completes_word(const Key& key) {
-    if (chosen_at == std::chrono::steady_clock::time_point()) return false;
-    const bool late = clock.now() - chosen_at > word_timeout;
-    const bool enter = key.code == KeyCode::enter;
-    const bool letter =
-        key.code == KeyCode::text && !rest_of_word.empty() && key.text == rest_of_word.substr(0, 1);
-    if (letter) rest_of_word.erase(0, 1);
-    if (late || !letter) chosen_at = {};
-    return !late && (letter || enter);
 }
 
 void Console::State::end_question() {
     const std::shared_ptr<ConsoleQuestion> question = questions.front();
-    if (question_shows()) {
-        const TerminalText prompt =
-            question->choices ? question->choices->prompt(question->marked) : question->prompt;
-        area.print(prompt + spelled_out(question->buffer.text()) + "\n");
-    }
+    if (question_shows()) area.print(question->row() + spelled_out(question->buffer.text()) + "\n");
     question->over.set();
     questions.pop_front();
     hold_question();
@@ -644,7 +492,7 @@ void Console::State::hold_question() {
 }
 
 void Console::State::end_hold() {
-    if (closed || pager) return;  // close_pager() begins the hold again
+    if (closed || screen) return;  // close_screen() begins the hold again
     if (hold == Hold::for_a_pause) {
         const auto pause = clock.now() - typed_last;
         // Text that is being typed does not lose a key.
@@ -699,6 +547,22 @@ void Console::State::suspend() {
     resume();
 }
 
+void Console::State::lend() {
+    area.hide();
+    output.drain();
+    RawMode::leave();
+    suspended = true;
+    boost::system::error_code ignored;
+    (void)input.cancel(ignored);
+}
+
+void Console::State::take_back() {
+    if (closed) return;
+    // resume() then reads keys again.
+    was_in_background = true;
+    resume();
+}
+
 void Console::State::resume() {
     if (!in_foreground(terminal.input)) {
         was_in_background = true;
@@ -710,7 +574,7 @@ void Console::State::resume() {
     }
     suspended = false;
     RawMode::enter();
-    close_pager();
+    close_screen();
     count_typed_ahead();
     area.forget();
     take_size();
@@ -770,16 +634,45 @@ bool Console::asking() const noexcept { return !state_->questions.empty(); }
 
 void Console::set_busy(bool busy) { state_->busy = busy; }
 
-void Console::open_pager(const std::deque<PagerItem>& items, PagerStart start) {
-    if (state_->closed || state_->pager || items.empty()) return;
-    state_->pager.emplace(items, state_->style, start);
+void Console::open_screen(std::shared_ptr<FullScreen> screen) {
+    if (state_->closed || state_->screen || has_end()) return screen->closed();
+    state_->screen = std::move(screen);
     RawMode::set_alternate_screen(true);
     state_->output.write("\x1b[?1049h");
     state_->schedule();
 }
 
-void Console::set_commands(std::vector<Command> commands) {
-    state_->prompt.set_commands(std::move(commands));
+void Console::redraw() { state_->schedule(); }
+
+void Console::set_sources(PopupSources sources) { state_->prompt.set_sources(std::move(sources)); }
+
+void Console::set_skills(std::vector<Command> skills) {
+    state_->prompt.set_skills(std::move(skills));
+}
+
+void Console::set_files(std::shared_ptr<const std::vector<std::string>> files) {
+    state_->prompt.set_files(std::move(files));
+    state_->schedule();
+}
+
+void Console::set_picture_test(std::function<std::string(const std::string& pasted)> picture) {
+    state_->prompt.set_picture_test(std::move(picture));
+}
+
+std::string Console::prompt_text() const { return state_->prompt.whole_text(); }
+
+void Console::replace_prompt_text(const std::string& text) {
+    state_->prompt.replace_text(text);
+    state_->schedule();
+}
+
+Task<> Console::lend(Task<> work) {
+    const std::shared_ptr<State> state = state_;
+    if (state->closed) co_return;
+    state->lend();
+    const Outcome<> done = co_await outcome_of(std::move(work));
+    state->take_back();
+    done.rethrow();
 }
 
 void Console::hand_back(const std::string& text, bool pasted, bool has_paste) {

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -11,8 +10,8 @@
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/task.hpp>
 
+#include "full_screen.hpp"
 #include "live_area.hpp"
-#include "pager.hpp"
 #include "prompt.hpp"
 #include "prompter.hpp"
 #include "terminal_stream.hpp"
@@ -27,6 +26,7 @@ struct ConsoleInput {
         pager,      ///< Ctrl-O
         mode,       ///< Shift-Tab
         rewind,     ///< Esc twice at the empty prompt
+        editor,     ///< Ctrl-G
         end,        ///< Ctrl-D, the terminal is gone, or a termination signal
     };
     Kind kind = Kind::line;
@@ -80,11 +80,23 @@ public:
     bool asking() const noexcept;
     /// While busy, Esc and Ctrl-C interrupt even if text was typed.
     void set_busy(bool busy);
-    /// Shows the items on the whole screen until the user closes the pager. Text that is printed meanwhile appears afterwards,
-    /// and a question waits.
-    void open_pager(const std::deque<PagerItem>& items, PagerStart start = PagerStart::last_item);
-    /// Sets the commands that Tab completes at the beginning of a line.
-    void set_commands(std::vector<Command> commands);
+    /// Shows a view on the whole screen until the user closes it. Text that is printed meanwhile appears afterwards, and a
+    /// question waits. While another view is open, and after the end of the input, the view is closed at once.
+    void open_screen(std::shared_ptr<FullScreen> screen);
+    /// Draws again soon: the content of a view has changed.
+    void redraw();
+    /// Sets what the popup of the prompt offers.
+    void set_sources(PopupSources sources);
+    void set_skills(std::vector<Command> skills);
+    void set_files(std::shared_ptr<const std::vector<std::string>> files);
+    /// As Prompt::set_picture_test().
+    void set_picture_test(std::function<std::string(const std::string& pasted)> picture);
+    /// The text of the prompt, with its pastes.
+    std::string prompt_text() const;
+    void replace_prompt_text(const std::string& text);
+    /// Lets another program use the terminal while `work` runs: no key is read, and output appears afterwards. Rethrows what `work`
+    /// throws.
+    Task<> lend(Task<> work);
     /// As Prompt::hand_back().
     void hand_back(const std::string& text, bool pasted = false, bool has_paste = false);
     /// Writes an escape sequence that does not change the screen.

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "full_screen.hpp"
 #include "keys.hpp"
 #include "terminal_stream.hpp"
 #include "terminal_text.hpp"
@@ -37,15 +38,15 @@ enum class PagerStart : bool { first_item, last_item };
 
 /// Shows items on the whole screen, one below the other: begins with the first or the last one, scrolls, goes from item to item, and
 /// searches. Without I/O: the console passes keys and draws the rows.
-class Pager {
+class Pager final : public FullScreen {
 public:
     Pager(const std::deque<PagerItem>& items, Style style,
           PagerStart start = PagerStart::last_item);
 
-    /// Returns false if the key closes the pager.
-    bool press(const Key& key);
-    /// Returns the rows of the screen: text, and a last row with the position and the keys. `note` is shown there.
-    std::vector<TerminalText> screen(std::size_t columns, std::size_t rows, TerminalView note = {});
+    bool press(const Key& key) override;
+    /// The last row has the position, `note` and the keys.
+    std::vector<TerminalText> screen(std::size_t columns, std::size_t rows,
+                                     TerminalView note = {}) override;
 
 private:
     void lay_out(std::size_t columns);

@@ -214,15 +214,57 @@ std::size_t first_shown(std::size_t all, std::size_t row, std::size_t max_rows) 
 
 }  // namespace
 
-Prompt::Prompt(Style style, History history) : style_(style), history_(std::move(history)) {}
+Prompt::Prompt(Style style, History history)
+    : style_(style), history_(std::move(history)), popup_(style) {}
+
+void Prompt::set_files(std::shared_ptr<const std::vector<std::string>> files) {
+    popup_.sources().files = std::move(files);
+    popup_.refresh();
+}
 
 Prompt::Outcome Prompt::press(const Key& key, bool more_follows) {
     if (searching_ && search(key)) return Outcome::none;
+    // A line end in the middle of a block chooses nothing.
+    const bool is_pasted_end = key.code == KeyCode::enter && more_follows;
+    switch (is_pasted_end ? Popup::Outcome::unused : popup_.press(key)) {
+        case Popup::Outcome::unused: break;
+        case Popup::Outcome::used: return Outcome::none;
+        case Popup::Outcome::chosen: take_marked(); return Outcome::none;
+        case Popup::Outcome::entered: take_marked(); return enter();
+    }
     if (key.code != KeyCode::tab) {
         choices_.clear();
         chosen_ = 0;
     }
-    return edit(key, more_follows);
+    const Outcome outcome = edit(key, more_follows);
+    update_popup(key.code);
+    return outcome;
+}
+
+/// The popup follows typing; other keys have their own use of the arrows, and so has a text of the history.
+void Prompt::update_popup(KeyCode code) {
+    switch (code) {
+        case KeyCode::text:
+        case KeyCode::backspace:
+        case KeyCode::erase:
+        case KeyCode::erase_word: return popup_.update(buffer_.text(), buffer_.cursor());
+        default: popup_.close();
+    }
+}
+
+/// Replaces the word by the marked entry of the popup.
+void Prompt::take_marked() {
+    const std::string word = popup_.chosen_word();
+    std::string rest = buffer_.text().substr(buffer_.cursor());
+    if (word.ends_with(' ') && rest.starts_with(' ')) rest.erase(0, 1);
+    const std::string text = buffer_.text().substr(0, popup_.word_begin()) + word;
+    buffer_.replace(text + rest, text.size());
+    popup_.close();
+}
+
+void Prompt::replace_text(const std::string& text) {
+    popup_.reset();
+    buffer_.replace(text, text.size());
 }
 
 Prompt::Outcome Prompt::edit(const Key& key, bool more_follows) {
@@ -241,6 +283,7 @@ Prompt::Outcome Prompt::edit(const Key& key, bool more_follows) {
             (void)buffer_.apply(Key{KeyCode::erase, {}});
             return Outcome::none;
         case KeyCode::tab: complete(); return Outcome::none;
+        case KeyCode::cancel: return Outcome::editor;
         case KeyCode::search:
             searching_ = found_ = has_paste_ = true;
             before_search_ = buffer_.text();
@@ -249,9 +292,17 @@ Prompt::Outcome Prompt::edit(const Key& key, bool more_follows) {
             return Outcome::none;
         default: break;
     }
-    note_paste(key);
     Key shown = key;
-    if (key.code == KeyCode::paste) shown.text = folded(key.text);
+    if (key.code == KeyCode::paste) {
+        const std::string picture = picture_ ? picture_(key.text) : std::string();
+        if (!picture.empty()) {
+            shown.code = KeyCode::text;
+            shown.text = picture + " ";
+        } else {
+            shown.text = folded(key.text);
+        }
+    }
+    note_paste(shown);
     if (buffer_.apply(shown)) return Outcome::none;
     const std::string* entry = nullptr;
     if (key.code == KeyCode::up) entry = history_.older(buffer_.text());
@@ -264,6 +315,7 @@ Prompt::Outcome Prompt::edit(const Key& key, bool more_follows) {
 }
 
 Prompt::Outcome Prompt::enter() {
+    popup_.reset();
     entered_ = unfolded(buffer_.text());
     folds_.clear();
     entered_pasted_ = std::exchange(pasted_, false);
@@ -346,6 +398,7 @@ std::string Prompt::take() { return std::exchange(entered_, {}); }
 bool Prompt::clear() {
     searching_ = false;
     choices_.clear();
+    popup_.reset();
     if (buffer_.empty()) return false;
     buffer_.replace({}, 0);
     history_.rewind();
@@ -370,7 +423,7 @@ void Prompt::show_returned() {
 void Prompt::complete() {
     if (!choices_.empty()) return choose();
     std::vector<std::string> names;
-    for (const Command& command : commands_) names.push_back(command.name);
+    for (const Command& command : popup_.sources().commands) names.push_back(command.name);
     Completion found = complete_line(buffer_.text(), buffer_.cursor(), names);
     const std::string rest = buffer_.text().substr(buffer_.cursor());
     const std::string text = buffer_.text().substr(0, found.from) + found.word;
@@ -388,17 +441,6 @@ void Prompt::choose() {
     buffer_.replace(text + rest, text.size());
 }
 
-std::vector<Command> Prompt::matching_commands() const {
-    std::vector<Command> found;
-    const std::string& text = buffer_.text();
-    const bool begun = text.starts_with('/') || text.starts_with(',');
-    if (!begun || text.find_first_of(" \n") != std::string::npos) return found;
-    for (const Command& command : commands_) {
-        if (command.name.starts_with(text)) found.push_back(command);
-    }
-    return found;
-}
-
 FieldRows Prompt::field(std::size_t columns, std::size_t max_rows) const {
     if (!searching_) {
         return field_rows(style_.bold() + "> " + style_.off(), buffer_, columns, max_rows);
@@ -410,15 +452,15 @@ FieldRows Prompt::field(std::size_t columns, std::size_t max_rows) const {
 }
 
 std::vector<TerminalText> Prompt::menu(std::size_t columns, std::size_t max_rows) const {
+    if (!searching_ && popup_.is_open()) return popup_.rows(columns, max_rows);
+    const std::vector<Command>& commands = popup_.sources().commands;
     std::vector<Command> entries;
-    if (!choices_.empty()) {
-        for (const std::string& choice : choices_) {
-            const auto known = std::find_if(commands_.begin(), commands_.end(),
-                                            [&](const Command& one) { return one.name == choice; });
-            entries.push_back(known == commands_.end() ? Command{choice, {}} : *known);
-        }
-    } else if (!searching_) {
-        entries = matching_commands();
+    for (const std::string& choice : choices_) {
+        Command entry;
+        entry.name = choice;
+        const auto known = std::find_if(commands.begin(), commands.end(),
+                                        [&](const Command& one) { return one.name == choice; });
+        entries.push_back(known == commands.end() ? std::move(entry) : *known);
     }
     std::vector<TerminalText> rows;
     if (max_rows == 0) return rows;

@@ -12,6 +12,7 @@
 
 #include "input_field.hpp"
 #include "keys.hpp"
+#include "popup.hpp"
 #include "terminal_stream.hpp"
 
 namespace cubepi::app {
@@ -45,12 +46,6 @@ private:
     std::string draft_;
 };
 
-/// A command that can be completed.
-struct Command {
-    std::string name = {};  ///< as typed; ends with a space if an argument follows
-    std::string help = {};
-};
-
 /// The result of Tab for a line.
 struct Completion {
     std::size_t from = 0;                   ///< where the word begins
@@ -71,6 +66,7 @@ public:
         entered,  ///< take() has the text
         escape,   ///< Esc without an effect on the prompt
         end,      ///< Ctrl-D at the empty prompt
+        editor,   ///< Ctrl-G: the user wants to edit the text elsewhere
     };
     Prompt(Style style, History history);
 
@@ -86,11 +82,22 @@ public:
     /// Returns an input that was not accepted. Each becomes the text of the empty prompt, one after the other in this order.
     void hand_back(std::string text, bool pasted, bool has_paste);
     void remember(const std::string& line) { history_.add(line); }
-    void set_commands(std::vector<Command> commands) { commands_ = std::move(commands); }
+    void set_sources(PopupSources sources) { popup_.sources() = std::move(sources); }
+    void set_skills(std::vector<Command> skills) { popup_.sources().skills = std::move(skills); }
+    void set_files(std::shared_ptr<const std::vector<std::string>> files);
+    /// Returns the path of a picture if a pasted text is one; it is then inserted as `@PATH`, as if it had been typed. Null: no
+    /// paste is.
+    void set_picture_test(std::function<std::string(const std::string& pasted)> picture) {
+        picture_ = std::move(picture);
+    }
 
     const std::string& text() const noexcept { return buffer_.text(); }
+    /// Returns the text with its pastes.
+    std::string whole_text() const { return unfolded(buffer_.text()); }
+    /// Replaces the text, which can be undone.
+    void replace_text(const std::string& text);
     FieldRows field(std::size_t columns, std::size_t max_rows) const;
-    /// The choices of Tab, for the rows below the prompt.
+    /// The popup, or the choices of Tab, for the rows below the prompt.
     std::vector<TerminalText> menu(std::size_t columns, std::size_t max_rows) const;
 
 private:
@@ -109,12 +116,14 @@ private:
     bool search(const Key& key);
     void complete();
     void choose();
-    std::vector<Command> matching_commands() const;
+    void take_marked();
+    void update_popup(KeyCode code);
 
     Style style_;
     History history_;
     EditBuffer buffer_;
-    std::vector<Command> commands_;
+    Popup popup_;
+    std::function<std::string(const std::string& pasted)> picture_;
     std::string entered_;
     bool pasted_ = false;  // the beginning of the text in the buffer
     bool has_paste_ = false;

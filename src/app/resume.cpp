@@ -1,0 +1,66 @@
+#include "resume.hpp"
+
+#include <chrono>
+#include <utility>
+
+#include "terminal/session_picker.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+double unix_now() {
+    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch())
+        .count();
+}
+
+/// Stops the search when the caller is cancelled: the worker would go through the whole session.
+class StopAtEnd {
+public:
+    explicit StopAtEnd(std::shared_ptr<MessageSearch> search) : search_(std::move(search)) {}
+    ~StopAtEnd() { search_->stopped = true; }
+    StopAtEnd(const StopAtEnd&) = delete;
+    StopAtEnd& operator=(const StopAtEnd&) = delete;
+
+private:
+    std::shared_ptr<MessageSearch> search_;
+};
+
+/// Does what the picker wants. A session that cannot be searched has no match.
+Task<> do_work(std::shared_ptr<SessionPicker> picker, SessionPicker::Wanted wanted,
+               std::shared_ptr<bub::SessionTapeStore> tapes) {
+    if (wanted.kind == SessionPicker::Wanted::Kind::facts) {
+        ListedSession loaded = co_await load_facts(tapes, std::move(wanted.session));
+        picker->set_facts(wanted.index, std::move(loaded));
+        co_return;
+    }
+    const StopAtEnd stop(wanted.search);
+    std::optional<std::string> match;
+    try {
+        match = co_await search_messages(tapes, wanted.session.tape, wanted.search);
+    } catch (const CheckpointerError&) {
+    }
+    if (!wanted.search->stopped) picker->set_match(wanted.index, *wanted.search, std::move(match));
+}
+
+}  // namespace
+
+Task<std::optional<ListedSession>> pick_session(std::shared_ptr<Console> console,
+                                                SavedSessions saved, bool all) {
+    std::vector<ListedSession> sessions = co_await list_sessions(saved);
+    const auto picker =
+        std::make_shared<SessionPicker>(std::move(sessions), console->style(), unix_now(), all);
+    console->open_screen(picker);
+    while (!picker->is_closed()) {
+        SessionPicker::Wanted wanted = picker->wanted();
+        console->redraw();
+        if (wanted.kind == SessionPicker::Wanted::Kind::nothing) {
+            co_await picker->change();
+        } else {
+            co_await do_work(picker, std::move(wanted), saved.tapes());
+        }
+    }
+    co_return picker->chosen();
+}
+
+}  // namespace cubepi::app

@@ -1,0 +1,148 @@
+#include "popup.hpp"
+
+#include <algorithm>
+
+#include "fuzzy.hpp"
+#include "text_layout.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+constexpr std::size_t most_entries = 50;
+
+/// A name with blanks is quoted, as attach_files() reads it.
+std::string file_word(const std::string& name) {
+    const bool plain = name.find_first_of(" \t\"'") == std::string::npos;
+    return plain ? "@" + name : "@\"" + name + "\"";
+}
+
+std::vector<Command> matching(const std::vector<Command>& all, const std::string& word) {
+    std::vector<std::string> names;
+    for (const Command& one : all) names.push_back(one.name);
+    std::vector<Command> found;
+    for (const std::size_t index : fuzzy_matches(word, names, most_entries, false))
+        found.push_back(all[index]);
+    return found;
+}
+
+/// Commands whose first character is that of the word; with a bare one, in their order.
+std::vector<Command> commands_for(const std::vector<Command>& all, const std::string& word) {
+    std::vector<Command> same;
+    for (const Command& one : all) {
+        if (one.name.front() == word.front()) same.push_back(one);
+    }
+    return word.size() == 1 ? same : matching(same, word);
+}
+
+}  // namespace
+
+void Popup::update(const std::string& text, std::size_t cursor) {
+    const std::size_t blank =
+        cursor == 0 ? std::string::npos : text.find_last_of(" \t\n", cursor - 1);
+    const std::size_t begin = blank == std::string::npos ? 0 : blank + 1;
+    const std::string word = text.substr(begin, cursor - begin);
+    const char sign = word.empty() ? '\0' : word.front();
+    const bool is_command = (sign == '/' || sign == ',') && begin == 0;
+    const bool ends_here = cursor == text.size() || text[cursor] == ' ' || text[cursor] == '\n';
+    if (!ends_here || !(is_command || sign == '@' || sign == '$')) {
+        return reset();
+    }
+    if (begin != begin_ || word_.empty()) dismissed_ = asked_ = false;
+    begin_ = begin;
+    word_ = word;
+    if (dismissed_) return;
+    if (sign == '@' && !asked_ && sources_.want_files) {
+        asked_ = true;
+        sources_.want_files();
+    }
+    find(word);
+}
+
+void Popup::find(const std::string& word) {
+    marked_ = 0;
+    entries_.clear();
+    switch (word.front()) {
+        case '/':
+        case ',': entries_ = commands_for(sources_.commands, word); return;
+        case '$': entries_ = matching(sources_.skills, word); return;
+        default: break;
+    }
+    if (!sources_.files) return;
+    std::string wanted = word.substr(1);
+    if (wanted.starts_with('"')) wanted.erase(0, 1);
+    for (const std::size_t index : fuzzy_matches(wanted, *sources_.files, most_entries, true)) {
+        Command entry;
+        entry.name = file_word((*sources_.files)[index]);
+        entries_.push_back(std::move(entry));
+    }
+}
+
+void Popup::refresh() {
+    if (!dismissed_ && word_.starts_with('@')) find(word_);
+}
+
+void Popup::close(bool until_next) {
+    entries_.clear();
+    dismissed_ = dismissed_ || until_next;
+}
+
+void Popup::reset() {
+    entries_.clear();
+    word_.clear();
+    dismissed_ = asked_ = false;
+}
+
+Popup::Outcome Popup::press(const Key& key) {
+    if (entries_.empty()) return Outcome::unused;
+    const std::size_t count = entries_.size();
+    switch (key.code) {
+        case KeyCode::up: marked_ = (marked_ + count - 1) % count; return Outcome::used;
+        case KeyCode::down: marked_ = (marked_ + 1) % count; return Outcome::used;
+        case KeyCode::escape: close(true); return Outcome::used;
+        case KeyCode::tab: return Outcome::chosen;
+        case KeyCode::enter: break;
+        default: return Outcome::unused;
+    }
+    const Command& entry = entries_[marked_];
+    std::string name = entry.name;
+    while (name.ends_with(' ')) name.pop_back();
+    // A word that was typed in full is sent.
+    if (name == word_) return Outcome::unused;
+    const bool is_command = entry.name.front() == '/' || entry.name.front() == ',';
+    return is_command && !entry.needs_argument ? Outcome::entered : Outcome::chosen;
+}
+
+std::string Popup::chosen_word() const {
+    std::string word = entries_[marked_].name;
+    if (!word.ends_with(' ') && !word.ends_with('=')) word += ' ';
+    return word;
+}
+
+std::vector<TerminalText> Popup::rows(std::size_t columns, std::size_t max_rows) const {
+    std::vector<TerminalText> rows;
+    if (max_rows == 0 || entries_.empty()) return rows;
+    const std::size_t count = entries_.size();
+    const std::size_t shown = std::min(count, max_rows);
+    const std::size_t first =
+        marked_ < shown / 2 ? 0 : std::min(marked_ - shown / 2, count - shown);
+    std::size_t widest = 0;
+    for (std::size_t i = first; i < first + shown; ++i)
+        widest = std::max(widest, display_width(spelled_out(entries_[i].name)));
+    for (std::size_t i = first; i < first + shown; ++i) {
+        const Command& entry = entries_[i];
+        const TerminalText name = spelled_out(entry.name);
+        TerminalText row =
+            i == marked_ ? style_.cyan() + "❯ " + style_.bold() + name : "  " + style_.dim() + name;
+        row += style_.off();
+        if (!entry.help.empty())
+            row += TerminalText::blanks(widest - display_width(name) + 2) + spelled_out(entry.help);
+        rows.push_back(shortened(row, columns > 1 ? columns - 1 : 1));
+    }
+    if (shown < count && shown > 1 && first + shown < count)
+        rows.back() = "  " + style_.dim() + "… and " +
+                      TerminalText::number(count - first - shown + 1) + " more" + style_.off();
+    return rows;
+}
+
+}  // namespace cubepi::app

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "keys.hpp"
+#include "terminal_stream.hpp"
+
+namespace cubepi::app {
+
+/// An entry of the popup.
+struct Command {
+    std::string name = {};  ///< as typed; ends with a space if an argument may follow
+    std::string help = {};
+    bool needs_argument = false;  ///< Enter does not run it
+};
+
+/// The sources of the popup.
+struct PopupSources {
+    std::vector<Command> commands = {};                          ///< "/new", ",help"
+    std::vector<Command> skills = {};                            ///< "$review"
+    std::shared_ptr<const std::vector<std::string>> files = {};  ///< null: not known yet
+    std::function<void()> want_files = {};  ///< called when an `@` was typed; null: there are none
+};
+
+/// The list below the prompt while a word that begins with `/`, `,`, `@` or `$` is typed, with the entries that match it. Without
+/// I/O. Used on one executor.
+class Popup {
+public:
+    explicit Popup(Style style) : style_(style) {}
+
+    PopupSources& sources() noexcept { return sources_; }
+    const PopupSources& sources() const noexcept { return sources_; }
+
+    /// The text was edited by typing.
+    void update(const std::string& text, std::size_t cursor);
+    /// The files of the sources have changed.
+    void refresh();
+    /// Hides the entries. `until_next`: also for the rest of the word.
+    void close(bool until_next = false);
+    /// The text is another one.
+    void reset();
+    bool is_open() const noexcept { return !entries_.empty(); }
+
+    enum class Outcome : std::uint8_t {
+        unused,   ///< the key has its normal meaning
+        used,     ///< it has changed the popup only
+        chosen,   ///< the marked entry replaces the word
+        entered,  ///< the same, and the line is complete
+    };
+    Outcome press(const Key& key);
+    /// The word that choosing replaces.
+    std::size_t word_begin() const noexcept { return begin_; }
+    std::string chosen_word() const;
+
+    std::vector<TerminalText> rows(std::size_t columns, std::size_t max_rows) const;
+
+private:
+    void find(const std::string& word);
+
+    Style style_;
+    PopupSources sources_;
+    std::vector<Command> entries_;
+    std::string word_;
+    std::size_t begin_ = 0;
+    std::size_t marked_ = 0;
+    bool dismissed_ = false;
+    bool asked_ = false;  // for the files of this word
+};
+
+}  // namespace cubepi::app

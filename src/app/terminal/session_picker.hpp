@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <cubepi/core/event_signal.hpp>
+
+#include "../session_list.hpp"
+#include "full_screen.hpp"
+#include "terminal_stream.hpp"
+
+namespace cubepi::app {
+
+/// The list of saved sessions on the whole screen: arrows mark one, typed text filters by titles, first lines and messages, Enter
+/// opens, Esc closes. Without I/O: wanted() names the next thing to read, which the caller does and reports. Used on one executor.
+class SessionPicker final : public FullScreen {
+public:
+    /// `now`: Unix seconds. `all`: sessions of other directories are shown from the beginning.
+    SessionPicker(std::vector<ListedSession> sessions, Style style, double now, bool all);
+
+    bool press(const Key& key) override;
+    std::vector<TerminalText> screen(std::size_t columns, std::size_t rows,
+                                     TerminalView note) override;
+    void closed() override;
+
+    /// The next thing to read.
+    struct Wanted {
+        enum class Kind : std::uint8_t { nothing, facts, messages };
+        Kind kind = Kind::nothing;
+        std::size_t index = 0;
+        ListedSession session = {};
+        std::shared_ptr<MessageSearch> search = {};  ///< messages: stopped when the filter changes
+    };
+    Wanted wanted();
+    void set_facts(std::size_t index, ListedSession loaded);
+    /// Reports the end of a search that was not stopped.
+    void set_match(std::size_t index, const MessageSearch& search,
+                   std::optional<std::string> snippet);
+
+    bool is_closed() const noexcept { return closed_; }
+    /// The session that the user has opened.
+    const std::optional<ListedSession>& chosen() const noexcept { return chosen_; }
+    /// Waits until a key has changed what is wanted, or the picker is closed.
+    Task<> change() { return changed_.wait(); }
+
+private:
+    struct Row {
+        ListedSession session = {};
+        std::string searched = {};  ///< its messages do not have this text
+        std::string snippet = {};   ///< the words around a match
+        std::string matched = {};   ///< the filter of the snippet
+        std::string words = {};     ///< title, first line and name in lower case
+        bool heading_matches = false;
+        bool shows = false;
+    };
+
+    bool is_candidate(const Row& row) const;
+    /// Applies the filter to a row whose facts or match have changed.
+    void apply_filter(Row& row) const;
+    std::vector<std::size_t> shown() const;
+    void change_filter(std::string filter);
+    void mark_a_shown_row();
+    void move(std::ptrdiff_t by);
+    void add_row(std::vector<TerminalText>& rows, const Row& row, bool marked, std::size_t columns,
+                 std::size_t height) const;
+    TerminalText footer(std::size_t columns, TerminalView note) const;
+
+    std::vector<Row> rows_;
+    Style style_;
+    double now_ = 0;
+    bool all_ = false;
+    std::string filter_;
+    std::size_t marked_ = 0;  // an index of rows_
+    std::size_t top_ = 0;     // an index of shown()
+    std::size_t page_ = 1;    // sessions on the screen
+    std::shared_ptr<MessageSearch> search_;
+    std::size_t read_ = 0;  // the filter was applied to the rows before this one
+    bool closed_ = false;
+    std::optional<ListedSession> chosen_;
+    AsyncEvent changed_;
+};
+
+}  // namespace cubepi::app
