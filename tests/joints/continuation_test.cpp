@@ -106,6 +106,18 @@ TEST_F(Continuation, D86_OtherEnvironment_IsRefused) {
     EXPECT_EQ(b.requests().size(), 0u);
 }
 
+/// Otherwise the model would continue under other instructions, and without a limit.
+TEST_F(Continuation, FlagsOfTheRun_HoldInTheNextProcess) {
+    (void)suspend({"--system", "Be terse.", "--max-turns", "1"});
+    const Piped over = inbox({"approve", "--base-url", a.url(), "-m", "local"});
+    EXPECT_TRUE(is_executed()) << over.err;
+    for (const boost::json::value& body : a.bodies()) {
+        EXPECT_EQ(body.at("messages").at(0).at("content").as_string().find("Be terse."), 0u)
+            << boost::json::serialize(body);
+    }
+    EXPECT_NE(over.err.find("max_turns (1)"), std::string::npos) << over.err << over.out;
+}
+
 /// The conversation of a run without `-s` moves to a saved session when it is suspended.
 TEST_F(Continuation, D86_RunWithoutSession_ContinuesAtItsEndpoint) {
     const Piped run = run_piped(

@@ -168,7 +168,10 @@ Task<std::optional<ApproveAnswer>> ApprovalDialog::ask(HitlRequest request) {
                 std::optional<JsonObject> edited = co_await edit(call, view);
                 if (edited && !approval_.refuses_in_plan(call.tool))
                     co_return ApproveAnswer::edit(std::move(*edited));
-                if (edited) explain("The mode is plan now: change it with Shift-Tab, or answer n.");
+                if (edited)
+                    explain(
+                        "The mode is plan now, and your change is dropped: change the mode with "
+                        "Shift-Tab and edit again, or answer n.");
                 break;
             }
             case 'v': prompter_.say(view.next_page()); break;

@@ -80,8 +80,11 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.find_model = [models = plan_.models](const std::string& id) {
         return models->find(id);
     };
-    options.describe_endpoint = [models = plan_.models](const AssistantMessage& answer) {
-        return models->describe(answer);
+    options.describe_endpoint = [models = plan_.models,
+                                 flags = plan_.run_flags](const AssistantMessage& answer) {
+        JsonObject endpoint = models->describe(answer);
+        if (!endpoint.empty() && !flags.empty()) endpoint[run_flags_key] = flags;
+        return endpoint;
     };
     options.model_at_endpoint = [models = plan_.models](const JsonObject& endpoint,
                                                         const std::string& id) {

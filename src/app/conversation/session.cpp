@@ -23,6 +23,7 @@
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/core/task.hpp>
@@ -260,8 +261,9 @@ std::shared_ptr<FileSpillSink> make_spill(SessionPlan& session) {
 }
 
 /// Starts the connections to the configured MCP servers, and waits a moment for those that answer at once. Null: there are none.
-Task<std::shared_ptr<McpHub>> connect_to_servers(SessionPlan& session) {
-    constexpr auto longest_wait = std::chrono::seconds(3);
+Task<std::shared_ptr<McpHub>> connect_to_servers(SessionPlan& session, bool continues) {
+    // A run that continues begins with the calls that were approved: their tools must be there.
+    const auto longest_wait = std::chrono::seconds(continues ? 30 : 3);
     std::vector<McpServerSettings> servers =
         with_project_servers(configured_mcp_servers(config_path()), session.project.servers);
     if (servers.empty()) co_return nullptr;
@@ -290,6 +292,28 @@ Equip equipment(const ConversationFlags& flags, std::optional<std::size_t> max_r
         if (max_repeated_calls) options.limits.max_repeated_calls = *max_repeated_calls;
         options.limits.max_spend = flags.max_cost;
     };
+}
+
+/// Returns the flags that hold for a run when another process continues it.
+JsonObject run_flags(const ConversationFlags& flags) {
+    JsonObject made;
+    if (flags.max_cost > 0) made["max_cost"] = flags.max_cost;
+    if (flags.max_turns > 0) made["max_turns"] = flags.max_turns;
+    if (!flags.system_prompt.empty()) made["system"] = flags.system_prompt;
+    return made;
+}
+
+/// Applies those of a suspended run, with whose endpoint they are stored, where this process has no others.
+void restore_run_flags(ConversationFlags& flags, const JsonObject& endpoint) {
+    const JsonObject* const stored = detail::object_member(endpoint, run_flags_key);
+    if (!stored) return;
+    const Json* const cost = stored->if_contains("max_cost");
+    if (flags.max_cost <= 0 && cost && cost->is_number())
+        flags.max_cost = cost->to_number<double>();
+    const std::int64_t turns = detail::integer_member(*stored, "max_turns").value_or(0);
+    if (flags.max_turns == 0 && turns > 0 && turns <= 1'000'000)
+        flags.max_turns = static_cast<int>(turns);
+    if (flags.system_prompt.empty()) flags.system_prompt = detail::text_member(*stored, "system");
 }
 
 /// "New session 'pln'. Did you mean 'plan'?"
@@ -464,10 +488,6 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     ChooseModel choose = [prompter](std::string question, std::vector<std::string> models) {
         return pick_model(prompter, std::move(question), std::move(models));
     };
-    if (const Sourced<std::size_t> turns = turn_settings(sources).max_turns;
-        turns.value && flags.max_turns == 0) {
-        flags.max_turns = static_cast<int>(std::min<std::size_t>(*turns.value, 1'000'000));
-    }
     for (std::string& note : unused_rules(config.allow))
         session.warnings.push_back(std::move(note));
     if (config.too_open) session.warnings.push_back(open_key_file_note(config_path()));
@@ -479,6 +499,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
         sources.session = StoredModel::of(stored);
         const JsonObject endpoint = co_await bub::suspended_endpoint(session.tapes, tape);
         suspended = StoredModel::of(endpoint);
+        restore_run_flags(flags, endpoint);
         if (!suspended.id.empty() && !sources.flags.name_a_model()) {
             (void)endpoint_to_continue(sources, suspended);
             sources.session = suspended;
@@ -488,6 +509,11 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
         if (!suspended.id.empty() && !named.base_url.empty() && named.model.empty())
             sources.flags.model = suspended.model();
     }
+    session.run_flags = run_flags(flags);
+    if (const Sourced<std::size_t> turns = turn_settings(sources).max_turns;
+        turns.value && flags.max_turns == 0) {
+        flags.max_turns = static_cast<int>(std::min<std::size_t>(*turns.value, 1'000'000));
+    }
     session.model = co_await choose_model(sources, transport_of(*runtime), std::move(choose));
     if (!suspended.id.empty()) (void)choice_to_continue(sources, session.model, suspended);
     sources.session = StoredModel();
@@ -496,6 +522,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     };
     session.models =
         std::make_shared<SessionModel>(std::move(sources), transport_of(*runtime), session.model);
+    const bool continues = !suspended.id.empty();
     session.models->set_suspended(std::move(suspended));
     for (const std::string& warning : session.model.warnings) session.warnings.push_back(warning);
 
@@ -542,7 +569,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
                          session.project.hooks.end());
     session.telemetry = std::make_shared<Telemetry>(trace_settings(config.trace));
     if (tools && parts.with_servers) {
-        session.servers = co_await connect_to_servers(session);
+        session.servers = co_await connect_to_servers(session, continues);
         tools->servers = session.servers;
     }
     session.equip = equipment(flags, config.max_repeated_calls, std::move(tools));

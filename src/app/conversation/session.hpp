@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <bub/builtin/builtin.hpp>
@@ -47,6 +48,9 @@ struct WantedAnswer {
     std::optional<Json> value = {};  ///< of the last answer
 };
 
+/// The member of a stored endpoint with the flags of its run.
+inline constexpr std::string_view run_flags_key = "flags";
+
 /// The parts of a conversation. All its turns share the tools and the rules that were added for the session.
 struct SessionPlan {
     ModelChoice model = {};                      ///< at the start; `models` knows the current one
@@ -59,6 +63,8 @@ struct SessionPlan {
     std::shared_ptr<const void> open = {};       ///< `sessions delete` of other processes refuses
     std::optional<ResumedSession> resumed = {};  ///< absent: a new session
     std::string system_prompt = {};
+    JsonObject run_flags =
+        {};  ///< stored with the endpoint of a suspended run, under run_flags_key
     std::vector<std::string> notes = {};     ///< shown to the user before the first prompt
     std::vector<std::string> warnings = {};  ///< the same, about what is wrong
     /// Returns the warnings about work in the background since the last call; null: there is no such work.

@@ -36,10 +36,12 @@ Task<JsonObject> answer_input(std::shared_ptr<HitlChannel> channel, std::string 
                                            std::move(params));
 }
 
-/// Returns null if the agent has no channel.
+/// Returns null if the agent has no channel, or one that stores its requests: a call that waits for a later process cannot be repeated.
 std::shared_ptr<HitlChannel> channel_of(const ToolContext& ctx) {
     try {
-        return ctx.channel();
+        std::shared_ptr<HitlChannel> channel = ctx.channel();
+        if (channel->is_durable()) channel.reset();
+        return channel;
     } catch (const Error&) {
         return nullptr;
     }

@@ -129,6 +129,8 @@ ErrorInfo common_info(const std::vector<ErrorInfo>& all) {
         common.type = error_type_of(common.code);
     }
     common.retry_after.reset();
+    // The window of one model is not that of the others.
+    if (all.size() > 1) common.context_window.reset();
     // The error text lists the messages of all models. Of these, notices have reported the earlier ones.
     if (!same)
         common.message =
