@@ -13,7 +13,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/run.hpp>
-#include <cubepi/hitl/in_memory_channel.hpp>
+#include <cubepi/mcp/client_channel.hpp>
 #include <cubepi/mcp/server.hpp>
 #include <cubepi/mcp/tools.hpp>
 #include <cubepi/schema/parse_json.hpp>
@@ -225,8 +225,8 @@ Task<> serve_streams(std::shared_ptr<McpServer> server) {
     co_await server->serve(mcp_standard_streams(executor));
 }
 
-/// Serves the tools and the agent of this directory, under the hooks of the user. No user can be asked: calls that no rule of the configuration
-/// allows are refused.
+/// Serves the tools and the agent of this directory, under the hooks of the user. Calls that no rule of the configuration allows are
+/// questions to the user of the client; if it does not answer questions, they are refused.
 int serve(bool allow_all) {
     const ConfigFile config = read_config(config_path());
     WorkspacePolicy policy;
@@ -239,8 +239,6 @@ int serve(bool allow_all) {
     approval.write_target = [workspace](const std::string& path) {
         return workspace->write_target(path);
     };
-    const auto decider = std::make_shared<ToolApproval>(
-        policy_of(config.allow), std::make_shared<InMemoryChannel>(), nullptr, std::move(approval));
     McpServerOptions options;
     options.instructions =
         "Tools for the files and commands of one directory, and the agent of this directory.";
@@ -248,16 +246,23 @@ int serve(bool allow_all) {
     ConversationFlags flags;
     flags.yes = allow_all;
     options.tools.push_back(mcp_agent_tool(std::move(flags)));
-    std::vector<Middleware> guards;
-    if (!config.hooks.empty()) {
-        auto table = std::make_shared<const bub::detail::CommandHookTable>(config.hooks);
-        bub::detail::HookPlace place{"mcp", std::filesystem::current_path(),
-                                     child_environment(command_environment(config)),
-                                     Runtime::standard()};
-        guards.emplace_back(bub::detail::CommandHooks(std::move(table), std::move(place)));
-    }
-    guards.emplace_back(decider);
-    options.hooks = compose_middleware(guards);
+    std::shared_ptr<const bub::detail::CommandHookTable> commands;
+    if (!config.hooks.empty())
+        commands = std::make_shared<const bub::detail::CommandHookTable>(config.hooks);
+    options.call_hooks = [rules = policy_of(config.allow), approval, commands, allow_all,
+                          environment = command_environment(config)](McpRequest& request) {
+        std::vector<Middleware> guards;
+        if (commands) {
+            bub::detail::HookPlace place{"mcp", std::filesystem::current_path(),
+                                         child_environment(environment), Runtime::standard()};
+            guards.emplace_back(bub::detail::CommandHooks(commands, std::move(place)));
+        }
+        ToolApproval::Options how = approval;
+        how.can_wait = !allow_all && request.can_ask("elicitation/create");
+        guards.emplace_back(std::make_shared<ToolApproval>(rules, mcp_client_channel(request),
+                                                           nullptr, std::move(how)));
+        return compose_middleware(guards);
+    };
     run(serve_streams(std::make_shared<McpServer>(std::move(options))));
     return exit_ok;
 }
