@@ -3,6 +3,8 @@
 #include <memory>
 
 #include <bub/hooks.hpp>
+#include <bub/turn_error.hpp>
+#include <cubepi/agent/agent.hpp>
 
 #include "../mcp/mcp_hub.hpp"
 

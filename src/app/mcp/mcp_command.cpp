@@ -13,7 +13,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/run.hpp>
-#include <cubepi/hitl/in_memory_channel.hpp>
+#include <cubepi/mcp/client_channel.hpp>
 #include <cubepi/mcp/server.hpp>
 #include <cubepi/mcp/tools.hpp>
 #include <cubepi/schema/parse_json.hpp>
@@ -139,6 +139,7 @@ int remove_server(const McpArguments& arguments, std::ostream& data) {
     }
     if (all->empty()) wanted.erase("mcp");
     save_config(path, before, wanted);
+    (void)remove_credential_file(arguments.server);
     TerminalStream(data) << "Removed " << for_terminal(arguments.server) << "\n";
     return exit_ok;
 }
@@ -296,8 +297,8 @@ std::vector<McpServerSettings> all_servers(std::ostream& error_output) {
                                 project_here(config, err).servers);
 }
 
-/// Serves the tools and the agent of this directory, under the hooks of the user. No user can be asked: calls that no rule of the configuration
-/// allows are refused.
+/// Serves the tools and the agent of this directory, under the hooks of the user. Calls that no rule of the configuration allows are
+/// questions to the user of the client; if it does not answer questions, they are refused.
 int serve(bool allow_all) {
     const ConfigFile config = read_config(config_path());
     WorkspacePolicy policy;
@@ -315,8 +316,6 @@ int serve(bool allow_all) {
     const ProjectSettings project = project_here(config, err());
     ToolRules rules = rules_of(config, project);
     rules.confine_commands(sandboxes.confinement());
-    const auto decider = std::make_shared<ToolApproval>(
-        std::move(rules), std::make_shared<InMemoryChannel>(), nullptr, std::move(approval));
     McpServerOptions options;
     options.instructions =
         "Tools for the files and commands of one directory, and the agent of this directory.";
@@ -324,18 +323,25 @@ int serve(bool allow_all) {
     ConversationFlags flags;
     flags.yes = allow_all;
     options.tools.push_back(mcp_agent_tool(std::move(flags)));
-    std::vector<Middleware> guards;
     std::vector<bub::CommandHook> hooks = config.hooks;
     hooks.insert(hooks.end(), project.hooks.begin(), project.hooks.end());
-    if (!hooks.empty()) {
-        auto table = std::make_shared<const bub::detail::CommandHookTable>(std::move(hooks));
-        bub::detail::HookPlace place{"mcp", std::filesystem::current_path(),
-                                     child_environment(command_environment(config)),
-                                     Runtime::standard()};
-        guards.emplace_back(bub::detail::CommandHooks(std::move(table), std::move(place)));
-    }
-    guards.emplace_back(decider);
-    options.hooks = compose_middleware(guards);
+    std::shared_ptr<const bub::detail::CommandHookTable> commands;
+    if (!hooks.empty())
+        commands = std::make_shared<const bub::detail::CommandHookTable>(std::move(hooks));
+    options.call_hooks = [rules = std::move(rules), approval, commands, allow_all,
+                          environment = command_environment(config)](McpRequest& request) {
+        std::vector<Middleware> guards;
+        if (commands) {
+            bub::detail::HookPlace place{"mcp", std::filesystem::current_path(),
+                                         child_environment(environment), Runtime::standard()};
+            guards.emplace_back(bub::detail::CommandHooks(commands, std::move(place)));
+        }
+        ToolApproval::Options how = approval;
+        how.can_wait = !allow_all && request.can_ask("elicitation/create");
+        guards.emplace_back(std::make_shared<ToolApproval>(rules, mcp_client_channel(request),
+                                                           nullptr, std::move(how)));
+        return compose_middleware(guards);
+    };
     run(serve_streams(std::make_shared<McpServer>(std::move(options))));
     return exit_ok;
 }

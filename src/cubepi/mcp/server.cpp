@@ -346,7 +346,7 @@ Task<JsonObject> McpServer::State::call_tool(McpServerCall call, ServerRequest& 
     calling.content.emplace_back(std::move(requested));
     calling.stop_reason = stop_reason::shared(stop_reason::tool_use);
     LoopOptions loop;
-    loop.hooks = options.hooks;
+    loop.hooks = options.call_hooks ? options.call_hooks(request) : options.hooks;
     loop.limits = options.limits;
     loop.runtime = options.runtime;
     loop.stop_token = call.stop;

@@ -43,6 +43,9 @@ struct McpServerOptions {
     bool lists_are_public = false;
     /// The hooks about calls decide about each of them, as in a run of an agent: a policy belongs here.
     HookSet hooks = {};
+    /// Returns the hooks of one call, in place of `hooks`: those that ask the user of the client, see mcp_client_channel(). Empty:
+    /// `hooks`. They are used while the call is answered, and again if the request is repeated.
+    std::function<HookSet(McpRequest& request)> call_hooks = {};
     AgentLimits limits = {};  ///< those of tools
     /// Requests of one connection that are executed at a time. Further ones are refused.
     std::size_t max_requests = 32;

@@ -11,6 +11,8 @@
 
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/task_scope.hpp>
+#include <cubepi/hitl/confirm_tool_calls.hpp>
+#include <cubepi/mcp/client_channel.hpp>
 #include <cubepi/mcp/mcp_server_test.hpp>
 
 namespace cubepi {
@@ -222,6 +224,43 @@ TEST(McpQuestions, SessionWithoutCapability_FailsTheTool) {
     const auto received = exchange(
         {open_session("{}"), request(2, "tools/call", R"("name":"ask")")}, server.settings);
     EXPECT_THAT(member(received[1], "content"), HasSubstr("does not answer"));
+}
+
+Task<ApprovalDecision> always_ask() {
+    AskUser question;
+    co_return ApprovalDecision(std::move(question));
+}
+
+HookSet ask_before_calls(McpRequest& request) {
+    std::vector<Middleware> all;
+    all.emplace_back(std::make_shared<ApprovalPolicyMiddleware>(
+        mcp_client_channel(request), [](const BeforeToolCallContext&) { return always_ask(); }));
+    return compose_middleware(all);
+}
+
+TEST(McpApprovals, Hooks_AskTheUserOfTheClient) {
+    FeatureServer server;
+    server.settings.options.call_hooks = ask_before_calls;
+    server.server = server.settings.make();
+    const auto call = [&](const std::string& params) {
+        return server.answer(
+            request(1, "tools/call",
+                    R"("name":"echo","arguments":{"text":"hi"})" + params + "," + meta_with_forms));
+    };
+    const RpcMessage asked = call("");
+    EXPECT_THAT(member(asked, "inputRequests"), HasSubstr("Call the tool echo with"));
+    const std::string state = R"(,"requestState":)" + state_of(asked);
+    const auto answered = [&](const std::string& answer) {
+        return member(call(state + R"(,"inputResponses":{"question_1":)" + answer + "}"),
+                      "content");
+    };
+    EXPECT_THAT(answered(R"({"action":"accept","content":{"allow":true}})"), HasSubstr("hi"));
+    EXPECT_THAT(answered(R"({"action":"accept","content":{"allow":false}})"), HasSubstr("refused"));
+    EXPECT_THAT(answered(R"({"action":"decline"})"), HasSubstr("refused"));
+    EXPECT_THAT(answered(R"({"action":"cancel"})"), HasSubstr("dismissed"));
+    EXPECT_EQ(
+        server.answer(modern(1, "tools/call", R"("name":"echo","arguments":{"text":"hi"})")).code,
+        mcp_error::missing_client_capability);
 }
 
 TEST(McpLog, Messages_HaveTheWantedLevel) {
