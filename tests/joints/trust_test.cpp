@@ -203,8 +203,8 @@ TEST_F(Trust, D155_Subagent_HasNoUntrustedInstructions) {
 
 TEST_F(Trust, D155_Pipe_IsNotAsked) {
     const Piped chat = run_piped(home, chat_arguments(), "go\n");
-    EXPECT_NE(chat.err.find("Not loaded, because this directory is not trusted"), std::string::npos)
-        << chat.err;
+    EXPECT_NE(chat.out.find("Not loaded, because this directory is not trusted"), std::string::npos)
+        << chat.out;
     EXPECT_FALSE(exists("a.txt"));
     expect_nothing_loaded();
 }

@@ -14,7 +14,7 @@
 
 #include <sys/stat.h>
 
-#include <cubepi/workspace/temporary_directory.hpp>
+#include <cubepi/core/scoped_test_directory.hpp>
 
 #include "../config/paths.hpp"
 #include "trust_records.hpp"
@@ -61,7 +61,7 @@ protected:
     }
     Project find() const { return find_project(work, TrustSettings()); }
 
-    TemporaryDirectory place;
+    ScopedTestDirectory place;
     std::filesystem::path home;
     std::filesystem::path work;
     std::vector<std::pair<const char*, std::optional<std::string>>> saved;

@@ -324,17 +324,6 @@ TEST_F(ChangingRules, D156_DenyRule_RefusesAnApprovedCall) {
     EXPECT_TRUE(removed.empty());
 }
 
-TEST_F(ChangingRules, D157_CallsWithoutAnswer_FollowTheNewRule) {
-    cubepi::AssistantMessage both = removal();
-    const cubepi::AssistantMessage second = removal("/tmp/y", "c2");
-    both.content.push_back(second.content.front());
-    add({both, "done"}, changing());
-    (void)say("Clean up");
-    rules.allow.allow(cubepi::ApprovalRule{"remove", "*"});
-    (void)say(",deny c1 not today");
-    EXPECT_EQ(removed, std::vector<std::string>{"/tmp/y"});
-}
-
 TEST_F(Questions, B24_OtherText_IsToldTheOpenQuestion) {
     add({removal(), "done"});
     const std::string name = name_of(say("Clean up"));
