@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,6 +9,7 @@
 #include <cubepi/core/task.hpp>
 
 #include "conversation/pipeline.hpp"
+#include "conversation/prompt_templates.hpp"
 #include "render/renderer.hpp"
 #include "terminal/prompt.hpp"
 
@@ -29,6 +31,7 @@ enum class ChatAction : std::uint8_t {
     export_file,
     rename,
     resume,
+    context,
     later,
     details,
     stop,
@@ -39,6 +42,7 @@ enum class ChatAction : std::uint8_t {
 struct ChatAbilities {
     bool live = false;     ///< the prompt can be used while an answer arrives
     bool trusted = false;  ///< typed by the user; text from a pipe contains no commands (B11)
+    const PromptTemplates* templates = nullptr;  ///< null: none; outlives the use
 };
 
 /// An input of the user, as interpreted.
@@ -53,6 +57,10 @@ struct ChatInput {
     Kind kind = Kind::nothing;
     ChatAction action = ChatAction::help;
     std::string text = {};
+    /// A prompt that is the text of a template: what the user has typed after its name. Files that the text of the template names are
+    /// not attached, and it is never a command.
+    std::optional<std::string> argument = {};
+    bool is_aside = false;  ///< a side question
 };
 
 /// A first word of `/` and lower-case letters is a command; `//word` is the prompt "/word", and a path or a text with
@@ -89,6 +97,7 @@ private:
     Task<> copy_answer();
     Task<> export_to(std::string file);
     Task<> rename(std::string title);
+    Task<> show_context();
     Task<MessageList> conversation() const;
 
     Pipeline& pipeline_;
