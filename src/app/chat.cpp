@@ -79,9 +79,8 @@ int leave(const SessionPlan& plan, int status) {
 }
 
 /// Handles one input that is not the end. Returns the exit status so far; `status` is the one before.
-Task<int> handle(Conversation& conversation, Renderer& renderer, NextInput next, bool trusted,
-                 int status) {
-    const ChatAbilities abilities{.live = false, .trusted = trusted};
+Task<int> handle(Conversation& conversation, Renderer& renderer, NextInput next,
+                 ChatAbilities abilities, int status) {
     ChatInput input = read_chat_input(*next.text, abilities);
     if (input.kind == ChatInput::Kind::nothing) co_return status;
     if (input.kind == ChatInput::Kind::refused) {
@@ -93,7 +92,14 @@ Task<int> handle(Conversation& conversation, Renderer& renderer, NextInput next,
         co_return status;
     }
     // Commands come from the user at the terminal, not from piped text (B11).
-    bub::Envelope message = conversation.pipeline().message(std::move(input.text), trusted);
+    if (input.is_aside) {
+        Task<bool> asking = conversation.ask_aside(std::move(input.text), nullptr);
+        const bool answered = co_await until_signal(std::move(asking));
+        co_return answered ? exit_ok : exit_failed;
+    }
+    // The text of a template is never a command.
+    const bool from_operator = abilities.trusted && !input.argument;
+    bub::Envelope message = conversation.pipeline().message(std::move(input.text), from_operator);
     if (next.pasted) message.rest[bub::pasted_key] = true;
     for (;;) {
         status = co_await conversation.run_turn(std::move(message));
@@ -131,6 +137,8 @@ Task<int> answer_inputs(Conversation& conversation, Renderer& renderer, LineProm
                         std::string first) {
     const bool terminal = isatty(STDIN_FILENO) == 1;
     int status = exit_ok;
+    PromptTemplates templates;
+    if (terminal) templates = load_templates(conversation.plan().project.prompts);
     if (terminal) status = co_await ask_open_questions(conversation, status);
     for (;;) {
         NextInput next;
@@ -145,7 +153,8 @@ Task<int> answer_inputs(Conversation& conversation, Renderer& renderer, LineProm
         if (!next.text || leaves(*next.text, terminal)) break;
         if (next.text->find_first_not_of(" \t\r\n") == std::string::npos) continue;
         prompter.remember(*next.text);
-        status = co_await handle(conversation, renderer, std::move(next), typed, status);
+        const ChatAbilities abilities{.live = false, .trusted = typed, .templates = &templates};
+        status = co_await handle(conversation, renderer, std::move(next), abilities, status);
         if (status > 128 && status != exit_aborted) co_return status;
     }
     out() << "\n";

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include <bub/builtin/project_files.hpp>
 #include <bub/builtin/session_agents.hpp>
 #include <bub/close_matches.hpp>
 #include <bub/tape/file_tape_store.hpp>
@@ -22,6 +23,8 @@
 
 #include "config/config_file.hpp"
 #include "config/paths.hpp"
+#include "context_report.hpp"
+#include "conversation/aside.hpp"
 #include "conversation/permission_list.hpp"
 #include "conversation/tool_approval.hpp"
 #include "mcp/mcp_hub.hpp"
@@ -45,7 +48,7 @@ struct ChatCommand {
     bool for_pipes = false;  ///< also accepted from a pipe
 };
 
-constexpr std::array<ChatCommand, 26> commands{{
+constexpr std::array<ChatCommand, 27> commands{{
     {"new", "", "start a new session; the current one stays saved", ChatAction::new_session},
     {"resume", "[NAME]", "open another saved session; without NAME pick one", ChatAction::resume,
      true},
@@ -53,6 +56,7 @@ constexpr std::array<ChatCommand, 26> commands{{
     {"model", "[ID]", "list the models, or switch to another", std::nullopt},
     {"status", "", "model, session, directory, context, rules, background commands",
      ChatAction::status},
+    {"context", "", "what the next request consists of, in tokens", ChatAction::context},
     {"cost", "", "tokens and cost of this session", ChatAction::cost},
     {"todo", "", "show the to-do list of the model", std::nullopt},
     {"tasks", "[cancel ID]", "sub-agents in the background; cancel one", ChatAction::tasks},
@@ -154,6 +158,9 @@ std::string unknown(const std::string& name, ChatAbilities chat) {
     }
     names.emplace_back("exit");
     names.emplace_back("permissions");
+    if (chat.templates) {
+        for (const PromptTemplate& one : chat.templates->all) names.push_back(one.name);
+    }
     std::string text = "there is no command /" + printable(name) + ".";
     // An abbreviation is closer than a name with a similar spelling.
     std::vector<std::string> close;
@@ -170,6 +177,18 @@ std::string unknown(const std::string& name, ChatAbilities chat) {
            printable(name) + ".";
 }
 
+/// The prompt that a template stands for.
+ChatInput read_template(const PromptTemplate& found, std::string_view rest) {
+    const std::string_view argument = detail::trimmed(rest);
+    const std::string& hint = found.argument_hint;
+    if (!hint.empty() && !hint.starts_with('[') && argument.empty())
+        return refused("usage: /" + found.name + " " + hint);
+    ChatInput input = of_kind(ChatInput::Kind::prompt, found.expanded(argument));
+    input.argument = std::string(argument);
+    input.is_aside = found.is_aside;
+    return input;
+}
+
 ChatInput read_command(const Word& word, std::string_view rest, ChatAbilities chat) {
     std::string_view name = word.name;
     if (name == "exit") name = "quit";
@@ -177,6 +196,10 @@ ChatInput read_command(const Word& word, std::string_view rest, ChatAbilities ch
     const auto found = std::find_if(commands.begin(), commands.end(), [&](const ChatCommand& one) {
         return one.name == name && is_available(one, chat);
     });
+    if (found == commands.end() && chat.templates && chat.trusted) {
+        if (const PromptTemplate* one = chat.templates->find(word.name))
+            return read_template(*one, rest);
+    }
     if (found == commands.end()) return refused(unknown(word.name, chat));
     if (!chat.trusted && !found->for_pipes)
         return refused("/" + word.name + " works only at a terminal.");
@@ -309,6 +332,17 @@ std::string chat_help(ChatAbilities chat) {
         if (!is_available(command, chat) || (!chat.trusted && !command.for_pipes)) continue;
         add(usage(command), command.help);
     }
+    if (chat.trusted && chat.templates) {
+        for (const PromptTemplate& one : chat.templates->all) {
+            const std::string hint = one.argument_hint.empty() ? "" : " " + one.argument_hint;
+            const bool is_shipped = one.source == PromptTemplate::Source::program;
+            add("/" + one.name + hint,
+                one.description + (is_shipped ? ""
+                                   : one.source == PromptTemplate::Source::user
+                                       ? " (your prompt)"
+                                       : " (prompt of this project)"));
+        }
+    }
     if (chat.trusted) {
         add("!COMMAND", "run a shell command; the model gets the command and its output");
         add(",help", "commands of the pipeline: tools, tape, model");
@@ -338,6 +372,16 @@ std::vector<Command> chat_completions(ChatAbilities chat) {
         entry.help = command.help;
         entry.needs_argument = !command.argument.empty() && !command.argument.starts_with('[');
         known.push_back(std::move(entry));
+    }
+    if (chat.templates) {
+        for (const PromptTemplate& one : chat.templates->all) {
+            Command entry;
+            entry.name = "/" + one.name + " ";
+            entry.help = one.description;
+            entry.needs_argument =
+                !one.argument_hint.empty() && !one.argument_hint.starts_with('[');
+            known.push_back(std::move(entry));
+        }
     }
     known.insert(known.end(), pipeline_completions().begin(), pipeline_completions().end());
     return known;
@@ -379,6 +423,7 @@ Task<> ChatActions::act(ChatAction action, std::string argument) {
         case ChatAction::servers: co_return co_await show_servers(std::move(argument));
         case ChatAction::copy: co_return co_await copy_answer();
         case ChatAction::export_file: co_return co_await export_to(std::move(argument));
+        case ChatAction::context: co_return co_await show_context();
         case ChatAction::rename: co_return co_await rename(std::move(argument));
         case ChatAction::resume:
         case ChatAction::undo:
@@ -629,6 +674,24 @@ Task<> ChatActions::rename(std::string title) {
     renderer_.print("The title of this session is '" + stored + "'; its name stays " +
                     visible(plan.name) + ".\n");
     renderer_.name_session(stored);
+}
+
+Task<> ChatActions::show_context() {
+    const SessionPlan& plan = pipeline_.plan();
+    const std::optional<ModelRequest> request = co_await request_for(pipeline_, "next");
+    if (!request)
+        co_return renderer_.problem(
+            "the next request is not known: the session waits for an answer");
+    const SessionUsage usage =
+        co_await read_usage(plan.tapes, tape_of(plan), pipeline_.model().model.spec());
+    const std::filesystem::path directory = std::filesystem::current_path();
+    PromptFiles files;
+    files.instructions = bub::read_instructions(directory, bub::InstructionScope::user).text;
+    const bub::FoundSkills skills = bub::find_skills(bub::skill_directories(directory, true, {}));
+    files.skills = bub::skills_block(skills.skills, {});
+    const RequestParts parts = parts_of(*request, 1, files, usage.context);
+    const std::int64_t window = shown_spec(pipeline_.model())->context_window.value_or(0);
+    renderer_.print(context_text(parts, window, usage.context > 0));
 }
 
 }  // namespace cubepi::app

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,7 @@
 
 #include "conversation/permission_list.hpp"
 #include "conversation/pipeline.hpp"
+#include "conversation/prompt_templates.hpp"
 #include "render/renderer.hpp"
 #include "terminal/prompt.hpp"
 
@@ -36,6 +38,7 @@ enum class ChatAction : std::uint8_t {
     rewind,
     fork,
     diff,
+    context,
     later,
     details,
     stop,
@@ -49,6 +52,7 @@ bool is_change_action(ChatAction action) noexcept;
 struct ChatAbilities {
     bool live = false;     ///< the prompt can be used while an answer arrives
     bool trusted = false;  ///< typed by the user; text from a pipe contains no commands (B11)
+    const PromptTemplates* templates = nullptr;  ///< null: none; outlives the use
 };
 
 /// An input of the user, as interpreted.
@@ -63,6 +67,10 @@ struct ChatInput {
     Kind kind = Kind::nothing;
     ChatAction action = ChatAction::help;
     std::string text = {};
+    /// A prompt that is the text of a template: what the user has typed after its name. Files that the text of the template names are
+    /// not attached, and it is never a command.
+    std::optional<std::string> argument = {};
+    bool is_aside = false;  ///< a side question
 };
 
 /// A first word of `/` and lower-case letters is a command; `//word` is the prompt "/word", and a path or a text with
@@ -101,6 +109,7 @@ private:
     Task<> copy_answer();
     Task<> export_to(std::string file);
     Task<> rename(std::string title);
+    Task<> show_context();
     Task<MessageList> conversation() const;
 
     Pipeline& pipeline_;

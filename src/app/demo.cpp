@@ -9,6 +9,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -47,6 +48,10 @@ class ScratchDirectory {
 public:
     /// Throws Error(io).
     ScratchDirectory();
+    /// Returns to the directory of the user.
+    ~ScratchDirectory();
+    ScratchDirectory(const ScratchDirectory&) = delete;
+    ScratchDirectory& operator=(const ScratchDirectory&) = delete;
 
     /// The directory of the tools.
     std::filesystem::path workspace() const { return root_.path() / "workspace"; }
@@ -54,6 +59,7 @@ public:
 
 private:
     TemporaryDirectory root_;
+    std::filesystem::path before_;
 };
 
 constexpr std::string_view notes =
@@ -76,6 +82,14 @@ ScratchDirectory::ScratchDirectory() : root_("demo") {
     put(workspace() / "notes.md", notes);
     put(workspace() / "todo.txt", todo);
     put(workspace() / "costs.csv", costs);
+    // The instructions of the directory in which the tour was started are not for it.
+    before_ = std::filesystem::current_path();
+    std::filesystem::current_path(workspace());
+}
+
+ScratchDirectory::~ScratchDirectory() {
+    std::error_code failed;
+    std::filesystem::current_path(before_, failed);
 }
 
 /// The content of a file, or an empty text.

@@ -100,6 +100,10 @@ Limits: seconds of one model call, model calls per prompt, tokens of one answer.
 .B max_repeated_calls
 Calls of a tool with the same arguments and result that end a prompt; 10. The model is told at half of them. false: any number.
 .TP
+.B notifications, theme, window_title
+Of a chat: off, bell or osc9 when an answer or a question waits and the window is not in front (bell); auto, dark or light; false does not
+name the session in the title of the window.
+.TP
 .B memory
 true adds the tool memory, with which a model keeps notes for later conversations: below ~/.bub/memory, for each workspace, and in a
 gateway for each session. false by default.

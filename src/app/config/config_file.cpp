@@ -29,7 +29,7 @@ std::string variable(const char* name) {
     return value ? value : "";
 }
 
-constexpr std::array<std::string_view, 32> known_keys{"provider",
+constexpr std::array<std::string_view, 35> known_keys{"provider",
                                                       "model",
                                                       "base_url",
                                                       "api_key",
@@ -52,6 +52,9 @@ constexpr std::array<std::string_view, 32> known_keys{"provider",
                                                       "escape_timeout",
                                                       "max_repeated_calls",
                                                       "memory",
+                                                      "notifications",
+                                                      "theme",
+                                                      "window_title",
                                                       "compact_at",
                                                       "compact_model",
                                                       "hooks",
@@ -410,6 +413,38 @@ std::vector<std::string> read_trust(const std::filesystem::path& path, const YAM
     return directories;
 }
 
+/// notifications, theme and window_title.
+TerminalSettings read_terminal(const std::filesystem::path& path, const YAML::Node& node) {
+    TerminalSettings settings;
+    const auto choose = [&](const char* key, const auto& choices, auto& value) {
+        const YAML::Node found = node[key];
+        if (!found) return;
+        const std::string name = found.IsScalar() ? found.Scalar() : std::string();
+        for (const auto& [word, meaning] : choices) {
+            if (name != word) continue;
+            value = meaning;
+            return;
+        }
+        std::string names;
+        for (const auto& choice : choices)
+            names += (names.empty() ? "" : ", ") + std::string(choice.first);
+        refuse(path, found.Mark().line, std::string(key) + " must be one of " + names);
+    };
+    using Kinds = std::vector<std::pair<std::string, NotificationKind>>;
+    const Kinds kinds = {{"off", NotificationKind::off},
+                         {"false", NotificationKind::off},
+                         {"bell", NotificationKind::bell},
+                         {"osc9", NotificationKind::osc9}};
+    choose("notifications", kinds, settings.notifications);
+    const std::vector<std::pair<std::string, ThemeKind>> themes = {
+        {"auto", ThemeKind::automatic}, {"dark", ThemeKind::dark}, {"light", ThemeKind::light}};
+    choose("theme", themes, settings.theme);
+    if (const YAML::Node title = node["window_title"];
+        title && !YAML::convert<bool>::decode(title, settings.title))
+        refuse(path, title.Mark().line, "window_title must be true or false");
+    return settings;
+}
+
 ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) {
     refuse_others(path, node, known_keys);
     ConfigFile config;
@@ -442,6 +477,7 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
                                     ? 0
                                     : whole_number<std::size_t>(path, node, "max_repeated_calls");
     config.subagents = read_subagents(path, node["subagents"]);
+    config.terminal = read_terminal(path, node);
     if (const YAML::Node memory = node["memory"];
         memory && !YAML::convert<bool>::decode(memory, config.memory))
         refuse(path, memory.Mark().line, "memory must be true or false");

@@ -15,6 +15,7 @@
 #include <cubepi/process/environment.hpp>
 #include <cubepi/workspace/tool_rules.hpp>
 
+#include "../terminal/attention.hpp"
 #include "endpoint.hpp"
 
 namespace cubepi::app {
@@ -82,6 +83,9 @@ inline constexpr std::string_view compacted_by_provider = "provider";
 ///     compact_at: 0.8                # share of the context window at which the conversation is summarized
 ///     compact_model: openai/gpt-5-mini   # writes these summaries; default: the model of the conversation; "provider": its server
 ///     escape_timeout: 0.1            # seconds after which an Esc of the terminal is the key
+///     notifications: osc9            # off, bell or osc9: while the window of a chat is not in front
+///     theme: light                   # of a chat: auto, dark or light
+///     window_title: false            # the title of the window does not name the session
 ///     memory: true                   # the tool memory, with notes for later conversations
 ///     todos: false                   # the model does not write to-do lists
 ///     subagents: {max_background: 4, max_turns: 20, max_spend: 0.50}   # agents that the model starts (SubagentSettings)
@@ -114,6 +118,7 @@ struct ConfigFile {
     std::optional<std::size_t> max_repeated_calls = {};
     std::optional<std::int64_t> max_tokens = {};
     bool memory = false;  ///< the tool `memory`
+    TerminalSettings terminal = {};
     std::optional<double> compact_at = {};
     std::string compact_model = {};
     bool todos = true;  ///< the model may write to-do lists

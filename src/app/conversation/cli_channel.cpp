@@ -32,7 +32,11 @@ namespace {
 
 constexpr std::string_view later_key = "later";
 
-constexpr ChatAbilities abilities{.live = true, .trusted = true};
+/// True for `!cd` alone, which changes nothing that lasts.
+bool only_changes_directory(std::string_view text) {
+    return (text == "!cd" || text.starts_with("!cd ")) &&
+           text.find_first_of(";&|\n") == std::string_view::npos;
+}
 
 bool changes_permissions(const ChatInput& input) {
     return !input.text.empty() &&
@@ -72,13 +76,18 @@ CliChannel::CliChannel(Parts parts)
     : parts_(std::move(parts)),
       console_(*parts_.console),
       view_(*parts_.view),
-      conversation_(*parts_.conversation) {
+      conversation_(*parts_.conversation),
+      templates_(load_templates(conversation_.pipeline().plan().project.prompts)) {
     set_up_prompt();
+}
+
+ChatAbilities CliChannel::abilities() const {
+    return ChatAbilities{.live = true, .trusted = true, .templates = &templates_};
 }
 
 void CliChannel::set_up_prompt() {
     PopupSources sources;
-    sources.commands = chat_completions(abilities);
+    sources.commands = chat_completions(abilities());
     sources.want_files = [this] { want_files(); };
     console_.set_sources(std::move(sources));
     console_.set_picture_test(picture_word);
@@ -103,7 +112,9 @@ Task<> CliChannel::list_files() {
 
 /// The skills whose names the popup offers after `$`.
 Task<> CliChannel::list_skills() {
-    auto work = [directory = std::filesystem::current_path()] {
+    const bool is_trusted = conversation_.pipeline().plan().trusts_project;
+    auto work = [directory =
+                     is_trusted ? std::filesystem::current_path() : std::filesystem::path()] {
         return bub::find_skills(bub::skill_directories(directory, true, {}));
     };
     const bub::FoundSkills found = co_await offload(*Runtime::standard()->workers, std::move(work));
@@ -146,6 +157,7 @@ Task<> CliChannel::stop() {
 }
 
 Task<> CliChannel::listen() {
+    for (const std::string& text : templates_.problems) view_.problem(text);
     if (!parts_.first_prompt.empty()) console_.remember(parts_.first_prompt);
     if (conversation_.waits_for_answer()) {
         if (!parts_.first_prompt.empty())
@@ -226,7 +238,20 @@ Task<> CliChannel::ask_to_carry_out() {
     enter(std::move(pending));
 }
 
+/// A side question, also while a turn runs.
+Task<> CliChannel::ask_aside(std::string question) {
+    aside_.emplace();
+    Task<bool> asking = conversation_.ask_aside(std::move(question), [this] { return running_; });
+    Task<bool> work = cancel_on(aside_->get_token(), std::move(asking));
+    const Outcome<bool> done = co_await outcome_of(std::move(work));
+    const bool interrupted = aside_->stop_requested();
+    aside_.reset();
+    if (interrupted) co_return view_.note("stopped.");
+    if (!done) std::rethrow_exception(done.failure());
+}
+
 void CliChannel::on_interrupt() {
+    if (aside_ && !running_) return void(aside_->request_stop());
     if (asking_) {
         if (!asking_->stop_requested()) console_.withdraw();
         asking_->request_stop();
@@ -252,7 +277,7 @@ Task<> CliChannel::on_line(ConsoleInput line) {
     std::string text = std::move(line.text);
     if (!is_utf8(text)) text = replace_broken_utf8(text);
     console_.remember(text);
-    ChatInput input = read_chat_input(text, abilities);
+    ChatInput input = read_chat_input(text, abilities());
     switch (input.kind) {
         case ChatInput::Kind::nothing: co_return;
         case ChatInput::Kind::refused: co_return view_.problem(input.text);
@@ -267,10 +292,23 @@ Task<> CliChannel::on_line(ConsoleInput line) {
         case ChatInput::Kind::prompt:
         case ChatInput::Kind::pipeline: break;
     }
+    if (input.is_aside) {
+        if (aside_) co_return view_.problem("a side question is being answered; Ctrl-C stops it");
+        if (!running_) view_.echo(text);
+        work_->spawn(ask_aside(std::move(input.text)));
+        co_return;
+    }
+    if (only_changes_directory(text))
+        view_.note(
+            "A command has a shell of its own: cd ends with it. Another directory: !cd DIR && "
+            "COMMAND, or cubepi -C DIR");
     Pending pending;
     pending.later = input.kind == ChatInput::Kind::pipeline;
     pending.text = std::move(input.text);
     pending.typed = std::move(text);
+    pending.argument = std::move(input.argument);
+    // The text of a template is never a command.
+    pending.trusted = !pending.argument;
     pending.pasted = line.pasted;
     pending.has_paste = line.has_paste;
     // Pasted text may be of others, who must not name files or prompts.
@@ -302,10 +340,12 @@ Task<bool> CliChannel::fill_in_prompt(Pending& pending) {
 }
 
 Task<> CliChannel::attach_files_to(Pending& pending) {
-    if (pending.text.find('@') == std::string::npos) co_return;
-    auto work = [text = pending.text] { return attach_files(text); };
+    // Of a template only the user's part names files.
+    const std::string typed = pending.argument.value_or(pending.text);
+    if (typed.find('@') == std::string::npos) co_return;
+    auto work = [typed] { return attach_files(typed); };
     Attachments attached = co_await offload(*Runtime::standard()->workers, std::move(work));
-    pending.text = std::move(attached.text);
+    pending.text += attached.text.substr(typed.size());
     pending.media = std::move(attached.media);
     pending.remark = std::move(attached.remark);
 }
@@ -336,6 +376,7 @@ Task<> CliChannel::on_action(ChatAction action, std::string argument) {
             break;
         case ChatAction::diff:
         case ChatAction::rename:
+        case ChatAction::context:
         case ChatAction::later:
         case ChatAction::help:
         case ChatAction::status:
@@ -348,7 +389,7 @@ Task<> CliChannel::on_action(ChatAction action, std::string argument) {
         case ChatAction::export_file: break;
     }
     std::function<bool()> is_idle = [this] { return !running_ && pending_.empty(); };
-    co_await conversation_.perform(action, std::move(argument), abilities, std::move(is_idle));
+    co_await conversation_.perform(action, std::move(argument), abilities(), std::move(is_idle));
 }
 
 void CliChannel::start_rewind(std::string argument) {
@@ -410,7 +451,7 @@ void CliChannel::show_failure(const std::exception_ptr& failure) {
 }
 
 void CliChannel::enter_later(std::string argument, const ConsoleInput& line) {
-    ChatInput input = read_chat_input(argument, abilities);
+    ChatInput input = read_chat_input(argument, abilities());
     const bool is_command = input.kind == ChatInput::Kind::pipeline;
     if (!is_command && input.kind != ChatInput::Kind::prompt)
         return view_.problem("/later takes a prompt or a comma command");

@@ -64,6 +64,8 @@ private:
         std::string typed = {};    ///< what the user typed for `text`
         std::string entered = {};  ///< the whole input, if `typed` is a part of it
         std::vector<bub::MediaItem> media = {};
+        std::optional<std::string> argument =
+            {};                   ///< of the template that is `text`; absent: it is none
         std::string remark = {};  ///< the files that are attached; empty: none
         bool pasted = false;      ///< its beginning
         bool has_paste = false;   ///< a part of it
@@ -90,6 +92,8 @@ private:
     Task<> list_files();
     Task<> list_skills();
     Task<> edit_elsewhere();
+    Task<> ask_aside(std::string question);
+    ChatAbilities abilities() const;
     Task<> resume(std::string wanted);
     void show_failure(const std::exception_ptr& failure);
     void enter_later(std::string argument, const ConsoleInput& line);
@@ -107,10 +111,12 @@ private:
     Console& console_;
     ChatView& view_;
     Conversation& conversation_;
+    PromptTemplates templates_;
     std::unique_ptr<BackgroundScope> work_;
     std::deque<Pending> pending_;
     bool running_ = false;
     std::optional<std::stop_source> asking_;  // a question between two turns
+    std::optional<std::stop_source> aside_;   // a side question
     bool suspended_ = false;                  // the turn ended with questions
     bool has_shown_ = false;                  // the turn has shown something
     bool stopping_ = false;

@@ -19,6 +19,7 @@
 #include "../failure.hpp"
 #include "../process.hpp"
 #include "../transcript.hpp"
+#include "aside.hpp"
 
 namespace cubepi::app {
 
@@ -278,6 +279,31 @@ void Conversation::end_turn(const std::exception_ptr& failure) {
 
 void Conversation::report(const std::exception_ptr& failure) {
     renderer_.problem(pipeline_.explain(failure).text);
+}
+
+Task<bool> Conversation::ask_aside(std::string question, std::function<bool()> during_turn) {
+    Task<AsideAnswer> asking = app::ask_aside(pipeline_, std::move(question));
+    Outcome<AsideAnswer> outcome = co_await outcome_of(std::move(asking));
+    if (!outcome) {
+        if (outcome.cancelled()) std::rethrow_exception(outcome.failure());
+        report(outcome.failure());
+        co_return false;
+    }
+    const AsideAnswer& made = outcome.value();
+    if (made.answer.failure.exit_code != exit_ok || made.text.empty()) {
+        const std::string& reason = made.answer.failure.text;
+        renderer_.problem("no answer to the side question" +
+                          (reason.empty() ? std::string() : ": " + reason));
+        co_return false;
+    }
+    if (during_turn && during_turn()) {
+        renderer_.print("\nbtw: " + made.text + "\n\n");
+        co_return true;
+    }
+    renderer_.show_text(made.text);
+    renderer_.pause();
+    renderer_.note("(not a part of the session)");
+    co_return true;
 }
 
 namespace {

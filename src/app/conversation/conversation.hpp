@@ -77,6 +77,10 @@ public:
     /// Shows a failure that is not the end of a turn.
     void report(const std::exception_ptr& failure);
 
+    /// Answers a side question, which does not become a part of the session. Failures are shown; returns false then. `during_turn`: the answer must not be
+    /// mixed with that of the turn.
+    Task<bool> ask_aside(std::string question, std::function<bool()> during_turn);
+
     /// Performs a command of the chat that concerns the session or prints help; failures are shown. `is_idle` as in
     /// ChangeActions; null: no turn can begin meanwhile.
     Task<> perform(ChatAction action, std::string argument, ChatAbilities abilities,

@@ -482,6 +482,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     const std::shared_ptr<Prompter> prompter = parts.prompter;
     ModelSources sources = model_sources(flags.model, config, prompter && prompter->can_ask());
     session.prompter = parts.prompter;
+    session.terminal = config.terminal;
     session.todos = config.todos;
     session.subagents = config.subagents;
     if (!flags.directory.empty()) session.directory_flag = " -C " + shell_word(flags.directory);

@@ -18,6 +18,7 @@
 #include "../config/config_file.hpp"
 #include "../config/model_choice.hpp"
 #include "../project/project.hpp"
+#include "../terminal/attention.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "question_host.hpp"
 #include "session_changes.hpp"
@@ -96,6 +97,7 @@ struct SessionPlan {
     std::shared_ptr<QuestionHost> host =
         {};                  ///< answers the requests of the agents; null: the user cannot be asked
     std::string place = {};  ///< directory and branch, of the status line: "~/src/app (main)"
+    TerminalSettings terminal = {};   ///< of the live chat
     std::string directory_flag = {};  ///< of commands that are printed: " -C DIR" or empty
     std::shared_ptr<WantedAnswer> wanted = {};  ///< null: answers are text
 };

@@ -220,7 +220,13 @@ void LiveRenderer::begin(const Pipeline& pipeline) {
     });
     view_.show_place(plan.place);
     if (plan.approval) view_.show_mode(plan.approval->mode());
+    console_->attention().begin(plan.terminal);
+    show_title(plan.name);
     if (plan.prompter) view_.leave_out([prompter = plan.prompter] { return prompter->waited(); });
+}
+
+void LiveRenderer::show_title(const std::string& session) {
+    console_->attention().set_title(session);
 }
 
 void LiveRenderer::greet(const Pipeline& pipeline) {

@@ -98,8 +98,14 @@ public:
     void begin(const Pipeline& pipeline) override;
     ReplaySpace replay_space() const override;
     void show_prompt(std::string_view text) override { view_.echo(text); }
-    void name_session(const std::string& name) override { view_.name_session(name); }
-    void begin_session(const std::string& name) override { view_.begin_session(name); }
+    void name_session(const std::string& name) override {
+        view_.name_session(name);
+        show_title(name);
+    }
+    void begin_session(const std::string& name) override {
+        view_.begin_session(name);
+        show_title(name);
+    }
     void begin_turn() override { view_.begin_turn(); }
     void remember(const AgentEvent& event) override { view_.remember(event); }
     void remember_thinking(const std::string& text) override { view_.remember_thinking(text); }
@@ -121,6 +127,7 @@ public:
     Style style() const override { return console_->style(); }
 
 private:
+    void show_title(const std::string& session);
     void greet(const Pipeline& pipeline);
 
     std::shared_ptr<Console> console_;

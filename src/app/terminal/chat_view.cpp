@@ -154,6 +154,7 @@ void ChatView::end_turn() {
     waiting_for_ = {};
     print_stopped_cards();
     console_.set_busy(false);
+    console_.attention().notify("cubepi has answered");
     refresh();
 }
 
@@ -213,7 +214,7 @@ void ChatView::refresh() {
         style_.cyan() + progress_frames.at(frame_ % progress_frames.size()) + style_.off();
     for (const std::string& id : order_) {
         const auto card = running_.find(id);
-        if (card == running_.end()) continue;
+        if (card == running_.end() || card->second.asks) continue;
         TerminalText time = for_terminal(rounded_seconds_text(clock_.now() - card->second.begun));
         if (!card->second.work.empty()) time = for_terminal(card->second.work) + "  " + time;
         const std::size_t used = display_width(time) + 12;
@@ -345,8 +346,9 @@ void ChatView::on_event(const AgentEvent& event) {
 ChatView::Card ChatView::begun_card(const ToolExecutionStartEvent& event) const {
     Card card;
     card.title = style_.bold() + spelled_out(event.tool_name.str()) + style_.off();
-    // Its list is shown when it is accepted.
-    if (event.tool_name == "write_todos") return card;
+    card.asks = event.tool_name == "ask_user";
+    // Its list is shown when it is accepted, as questions are when they are asked.
+    if (event.tool_name == "write_todos" || card.asks) return card;
     card.title += " " + line_for_terminal(arguments_text(event.args), 500);
     card.arguments = long_arguments_text(event.args);
     return card;

@@ -93,6 +93,7 @@ private:
         std::size_t hidden = 0;        // changed lines that the diff does not have
         std::string tail = {};    // the last lines that a command has printed, also while it runs
         std::size_t earlier = 0;  // lines before those
+        bool asks = false;        // the tool ask_user, whose questions are on the screen
         bool failed = false;
         bool stopped = false;
         std::chrono::steady_clock::time_point begun = {};

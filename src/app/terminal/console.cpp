@@ -90,6 +90,8 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
         made.kind = kind;
         push(std::move(made));
     }
+    /// Handles a report of the terminal, which is not a key.
+    void take_report(const Key& report);
     void press(const Key& key, bool more_follows);
     void press_in_question(const Key& key);
     void escape();
@@ -140,6 +142,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     Style style;
     Prompt prompt;
     LiveArea area;
+    Attention attention;
     std::shared_ptr<FullScreen> screen;  // on the alternate screen
     std::vector<TerminalText> live;
     TerminalText status;
@@ -180,7 +183,8 @@ Console::State::State(Executor executor_, Clock& clock_, std::filesystem::path h
       style(Style::of(terminal_.output)),
       prompt(style, History(std::move(history))),
       area([this](TerminalView text) { output.write(text); },
-           static_cast<std::size_t>(style.columns), static_cast<std::size_t>(style.rows)) {}
+           static_cast<std::size_t>(style.columns), static_cast<std::size_t>(style.rows)),
+      attention([this](TerminalView sequence) { output.write(sequence); }) {}
 
 void Console::State::begin() {
     output.on_idle([this] { schedule(); });
@@ -206,6 +210,7 @@ void Console::State::close() {
     (void)ended.cancel(ignored);
     close_screen();
     area.hide();
+    attention.end();
     output.drain();
     raw.reset();
 }
@@ -361,7 +366,15 @@ void Console::State::read_keys() {
     for (ssize_t i = 0; i < count && typed_ahead > 0; ++i, --typed_ahead) {
         if (bytes[i] == '\n') bytes[i] = '\r';
     }
-    if (count > 0) take(decoder.feed(std::string_view(bytes, static_cast<std::size_t>(count))));
+    if (count > 0) {
+        std::vector<Key> keys =
+            decoder.feed(std::string_view(bytes, static_cast<std::size_t>(count)));
+        std::erase_if(keys, [this](const Key& key) {
+            if (is_report(key.code)) take_report(key);
+            return is_report(key.code);
+        });
+        take(keys);
+    }
     if (closed) return;
     watch_pending();
     wait_for_keys();
@@ -407,6 +420,11 @@ void Console::State::push(ConsoleInput made) {
     if (made.kind == ConsoleInput::Kind::end) close_screen();
     inputs.push_back(std::move(made));
     arrived.pulse();
+}
+
+void Console::State::take_report(const Key& report) {
+    if (report.code == KeyCode::report) return attention.take_report(report.text);
+    attention.set_focus(report.code == KeyCode::focus_in);
 }
 
 void Console::State::press(const Key& key, bool more_follows) {
@@ -517,6 +535,7 @@ void Console::State::discard_keys() {
         discarded_last = clock.now();
         for (const Key& key :
              decoder.feed(std::string_view(bytes, static_cast<std::size_t>(count)))) {
+            if (is_report(key.code)) take_report(key);
             if (key.code == KeyCode::interrupt || key.code == KeyCode::escape)
                 push(ConsoleInput::Kind::interrupt);
         }
@@ -644,6 +663,8 @@ void Console::open_screen(std::shared_ptr<FullScreen> screen) {
 
 void Console::redraw() { state_->schedule(); }
 
+Attention& Console::attention() noexcept { return state_->attention; }
+
 void Console::set_sources(PopupSources sources) { state_->prompt.set_sources(std::move(sources)); }
 
 void Console::set_skills(std::vector<Command> skills) {
@@ -731,6 +752,7 @@ Task<> Console::State::wait_for_answer(std::shared_ptr<ConsoleQuestion> question
     const std::shared_ptr<State> state = shared_from_this();
     question->text = std::exchange(state->next_question, nullptr);
     state->questions.push_back(question);
+    state->attention.notify("cubepi has a question");
     if (state->questions.size() == 1) state->hold_question();
     state->schedule();
     std::exception_ptr failure;

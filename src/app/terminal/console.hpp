@@ -10,6 +10,7 @@
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/task.hpp>
 
+#include "attention.hpp"
 #include "full_screen.hpp"
 #include "live_area.hpp"
 #include "prompt.hpp"
@@ -85,6 +86,8 @@ public:
     void open_screen(std::shared_ptr<FullScreen> screen);
     /// Draws again soon: the content of a view has changed.
     void redraw();
+    /// The window: its title and the notifications of the user.
+    Attention& attention() noexcept;
     /// Sets what the popup of the prompt offers.
     void set_sources(PopupSources sources);
     void set_skills(std::vector<Command> skills);

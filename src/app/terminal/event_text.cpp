@@ -278,6 +278,12 @@ std::string outcome_text(const ToolExecutionEndEvent& event) {
     if (event.is_error) {
         if (const std::string issues = issues_text(lines); !issues.empty()) return visible(issues);
     }
+    if (event.tool_name == "ask_user" && !event.is_error && lines.size() > 1) {
+        std::string answers;
+        for (std::size_t i = 1; i < lines.size(); ++i)
+            answers += (i == 1 ? "" : "; ") + visible(lines[i]);
+        return answers;
+    }
     // The last line of an error is the most specific.
     std::string line = visible(event.is_error ? lines.back() : lines.front());
     if (lines.size() > 1)

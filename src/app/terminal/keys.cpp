@@ -38,6 +38,8 @@ constexpr std::array sequences{
     Sequence{"[5~", KeyCode::page_up},
     Sequence{"[6~", KeyCode::page_down},
     Sequence{"[Z", KeyCode::back_tab},
+    Sequence{"[I", KeyCode::focus_in},
+    Sequence{"[O", KeyCode::focus_out},
     Sequence{"[9;2u", KeyCode::back_tab},
     Sequence{"[1;5C", KeyCode::word_right},
     Sequence{"[1;3C", KeyCode::word_right},
@@ -127,7 +129,7 @@ bool KeyDecoder::take(std::vector<Key>& keys) {
         case Inside::keys: return take_key(keys);
         case Inside::paste: return take_paste(keys);
         case Inside::discarded_paste: return discard_paste();
-        case Inside::string: return discard_string();
+        case Inside::string: return take_string(keys);
         case Inside::sequence: return discard_sequence();
     }
     return false;
@@ -182,15 +184,17 @@ bool KeyDecoder::discard_paste() {
 }
 
 /// A control string ends with ST or BEL. Any other control character means that it was cut.
-bool KeyDecoder::discard_string() {
+bool KeyDecoder::take_string(std::vector<Key>& keys) {
+    constexpr std::size_t longest_report = 64;
     const auto end = std::find_if(held_.begin(), held_.end(), is_control);
+    if (report_.size() <= longest_report) report_.append(held_.begin(), end);
     held_.erase(held_.begin(), end);
     if (held_.empty() || held_ == "\x1b") return false;
-    if (held_.starts_with("\x1b\\")) {
-        held_.erase(0, 2);
-    } else if (held_.front() == '\x07') {
-        held_.erase(0, 1);
-    }
+    const bool ends = held_.starts_with("\x1b\\") || held_.front() == '\x07';
+    if (ends) held_.erase(0, held_.front() == '\x07' ? 1 : 2);
+    if (ends && is_report_ && report_.size() <= longest_report)
+        keys.push_back(key(KeyCode::report, report_));
+    report_.clear();
     inside_ = Inside::keys;
     return true;
 }
@@ -236,6 +240,8 @@ bool KeyDecoder::take_escape(std::vector<Key>& keys) {
         return true;
     }
     if (std::string_view("]P_^X").find(rest.front()) != std::string_view::npos) {
+        is_report_ = rest.front() == ']';
+        report_.clear();
         held_.erase(0, 2);
         inside_ = Inside::string;
         return true;

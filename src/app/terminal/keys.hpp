@@ -41,7 +41,16 @@ enum class KeyCode : std::uint8_t {
     search,        ///< Ctrl-R
     cancel,        ///< Ctrl-G
     suspend,       ///< Ctrl-Z
+    // No keys: what a terminal reports because the program has asked.
+    focus_in,   ///< the window is in front
+    focus_out,  ///< it is not
+    report,     ///< the content of a short operating system command (OSC), in Key::text
 };
+
+/// True for a report of the terminal.
+constexpr bool is_report(KeyCode code) noexcept {
+    return code == KeyCode::focus_in || code == KeyCode::focus_out || code == KeyCode::report;
+}
 
 struct Key {
     KeyCode code = KeyCode::text;
@@ -84,11 +93,13 @@ private:
     bool take_fixed(std::size_t size);
     bool take_paste(std::vector<Key>& keys);
     bool discard_paste();
-    bool discard_string();
+    bool take_string(std::vector<Key>& keys);
     bool discard_sequence();
     void take_control(char byte, std::vector<Key>& keys);
 
     std::string held_;
+    std::string report_;        // the beginning of an OSC
+    bool is_report_ = false;    // the string is an OSC
     std::size_t searched_ = 0;  // of a paste: its end mark is not in these bytes
     Inside inside_ = Inside::keys;
 };

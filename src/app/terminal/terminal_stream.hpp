@@ -29,13 +29,22 @@ struct Style {
     TerminalView bold() const noexcept { return sequence("\x1b[1m"); }
     TerminalView dim() const noexcept { return sequence("\x1b[2m"); }
     TerminalView italic() const noexcept { return sequence("\x1b[3m"); }
-    TerminalView cyan() const noexcept { return sequence("\x1b[36m"); }
+    TerminalView cyan() const noexcept {
+        return light_ ? sequence("\x1b[34m") : sequence("\x1b[36m");
+    }
     TerminalView green() const noexcept { return sequence("\x1b[32m"); }
     TerminalView red() const noexcept { return sequence("\x1b[31m"); }
-    TerminalView yellow() const noexcept { return sequence("\x1b[33m"); }
+    TerminalView yellow() const noexcept {
+        return light_ ? sequence("\x1b[35m") : sequence("\x1b[33m");
+    }
     TerminalView off() const noexcept { return sequence("\x1b[0m"); }
 
+    /// The terminal has a light background, on which yellow and cyan cannot be read; for all styles of the process. Called on the
+    /// executor that writes to the terminal.
+    static void set_light(bool light) noexcept { light_ = light; }
+
 private:
+    static inline bool light_ = false;
     TerminalView sequence(TerminalView code) const noexcept {
         return color ? code : TerminalView();
     }

@@ -1,0 +1,80 @@
+#include "attention.hpp"
+
+#include <array>
+#include <charconv>
+#include <optional>
+
+#include "raw_mode.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+constexpr std::size_t longest_title = 80;
+
+/// Reads "11;rgb:RRRR/GGGG/BBBB", in one to four hex digits each. Returns the brightness, 0 to 1.
+std::optional<double> background_of(std::string_view report) {
+    constexpr std::string_view beginning = "11;rgb:";
+    constexpr std::array<double, 3> weights = {0.299, 0.587, 0.114};
+    if (!report.starts_with(beginning)) return std::nullopt;
+    report.remove_prefix(beginning.size());
+    double brightness = 0;
+    for (const double weight : weights) {
+        const std::string_view digits = report.substr(0, report.find('/'));
+        unsigned value = 0;
+        const char* const end = digits.data() + digits.size();
+        const auto parsed = std::from_chars(digits.data(), end, value, 16);
+        if (digits.empty() || digits.size() > 4 || parsed.ec != std::errc() || parsed.ptr != end)
+            return std::nullopt;
+        const double most = static_cast<double>((1U << (4 * digits.size())) - 1);
+        brightness += weight * value / most;
+        report.remove_prefix(std::min(digits.size() + 1, report.size()));
+    }
+    return brightness;
+}
+
+}  // namespace
+
+void Attention::begin(TerminalSettings settings) {
+    if (begun_ && settings == settings_) return;
+    settings_ = settings;
+    RawMode::set_focus_reports(settings.notifications != NotificationKind::off);
+    if (settings.theme != ThemeKind::automatic)
+        Style::set_light(settings.theme == ThemeKind::light);
+    if (begun_) return;
+    begun_ = true;
+    if (settings.title) write_("\x1b[22;2t");
+    if (settings.theme == ThemeKind::automatic) write_("\x1b]11;?\x1b\\");
+}
+
+void Attention::end() {
+    if (!begun_) return;
+    begun_ = false;
+    if (settings_.title) write_("\x1b[23;2t");
+    RawMode::set_focus_reports(false);
+}
+
+void Attention::set_title(std::string_view title) {
+    if (!begun_ || !settings_.title) return;
+    TerminalText text("\x1b]2;cubepi");
+    if (!title.empty()) text += " · " + line_for_terminal(visible(title), longest_title);
+    write_(text + "\x07");
+}
+
+void Attention::take_report(std::string_view report, ThemeKind theme) {
+    if (theme != ThemeKind::automatic) return;
+    constexpr double middle = 0.5;
+    if (const std::optional<double> brightness = background_of(report))
+        Style::set_light(*brightness > middle);
+}
+
+void Attention::notify(TerminalView text) {
+    if (!begun_ || in_front_) return;
+    switch (settings_.notifications) {
+        case NotificationKind::off: return;
+        case NotificationKind::bell: return write_("\x07");
+        case NotificationKind::osc9: return write_("\x1b]9;" + TerminalText(text) + "\x07");
+    }
+}
+
+}  // namespace cubepi::app
