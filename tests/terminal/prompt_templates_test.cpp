@@ -19,7 +19,7 @@ TEST(PromptTemplates, Command_SendsItsText) {
     std::filesystem::create_directories(home.work() / ".cubepi/prompts");
     write_file(home.work() / ".cubepi/prompts/greet.md",
                "---\ndescription: greets by name\nargument-hint: NAME\n---\nSay hello to $1.");
-    Terminal chat(home, {"chat", "--offline", "--session", "s"}, 80, 24);
+    Terminal chat(home, {"chat", "--offline", "--session", "s", "--trust"}, 80, 24);
     ASSERT_TRUE(chat.answer_on_screen("talks to", "/gre")) << chat.shown();
     ASSERT_TRUE(chat.answer_on_screen("❯ /greet   greets by name", "\r")) << chat.screen().text();
     ASSERT_TRUE(chat.answer_on_screen("> /greet\n", "Ann\r")) << chat.screen().text();
@@ -49,7 +49,7 @@ TEST(PromptTemplates, Context_ListsPartsOfTheRequest) {
     const Home home;
     write_file(home.work() / "AGENTS.md", "Write short answers.\n");
     ASSERT_EQ(run_piped(home, {"run", "--offline", "--session", "s", "first words"}).status, 0);
-    Terminal chat(home, {"chat", "--offline", "--session", "s"}, 80, 24);
+    Terminal chat(home, {"chat", "--trust", "--offline", "--session", "s"}, 80, 24);
     ASSERT_TRUE(chat.answer_on_screen("Session: s.", "/context\r")) << chat.shown();
     ASSERT_TRUE(chat.expect_on_screen("  answers ")) << chat.screen().text();
     const std::string text = chat.screen().text();
