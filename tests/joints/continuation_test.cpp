@@ -107,7 +107,7 @@ TEST_F(Continuation, D86_OtherEnvironment_IsRefused) {
 }
 
 /// Otherwise the model would continue under other instructions, and without a limit.
-TEST_F(Continuation, FlagsOfTheRun_HoldInTheNextProcess) {
+TEST_F(Continuation, FlagsOfRun_HoldInTheNextProcess) {
     (void)suspend({"--system", "Be terse.", "--max-turns", "1"});
     const Piped over = inbox({"approve", "--base-url", a.url(), "-m", "local"});
     EXPECT_TRUE(is_executed()) << over.err;
