@@ -61,12 +61,10 @@ constexpr std::array<ChatCommand, 23> commands{{
     {"mode", "[NAME]", "ask, accept-edits, plan or all: what tools may do (Shift-Tab)",
      ChatAction::mode},
     {"hooks", "", "list your commands that run around calls and prompts", std::nullopt},
-    {"diff", "[last]", "show what has changed; last: since the last prompt",
-     ChatAction::diff},
+    {"diff", "[last]", "show what has changed; last: since the last prompt", ChatAction::diff},
     {"undo", "", "take back the changes of files of the last prompt", ChatAction::undo},
     {"redo", "", "make the changes again that /undo has taken back", ChatAction::redo},
-    {"rewind", "[N]", "return to an earlier prompt, with its files (Esc Esc)",
-     ChatAction::rewind},
+    {"rewind", "[N]", "return to an earlier prompt, with its files (Esc Esc)", ChatAction::rewind},
     {"fork", "[NAME]", "continue in a new session; this one stays as it is", ChatAction::fork},
     {"stop", "", "stop the answer (Esc, Ctrl-C)", ChatAction::stop, true},
     {"help", "", "keys and commands (also help, ?)", ChatAction::help, false, true},
@@ -75,8 +73,13 @@ constexpr std::array<ChatCommand, 23> commands{{
 
 /// Names that other programs have for commands.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 7> other_names{
-    {{"clear", "new"}, {"reset", "new"}, {"cancel", "stop"}, {"usage", "cost"}, {"bye", "quit"},
-     {"checkpoint", "rewind"}, {"branch", "fork"}}};
+    {{"clear", "new"},
+     {"reset", "new"},
+     {"cancel", "stop"},
+     {"usage", "cost"},
+     {"bye", "quit"},
+     {"checkpoint", "rewind"},
+     {"branch", "fork"}}};
 
 /// Completed like commands; `,help` lists all of them.
 const std::array<Command, 5>& pipeline_completions() {
