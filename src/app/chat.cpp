@@ -360,9 +360,19 @@ Task<int> live_chat(CommandLine line) {
     bool chosen = true;
     if (line.sessions.resume) chosen = co_await choose_session(line, console);
     SessionEnd end;
+    std::string before;  // the session that the user has left for this one
     while (chosen) {
-        end = co_await run_session(line, console);
+        Task<SessionEnd> running = run_session(line, console);
+        Outcome<SessionEnd> ran = co_await outcome_of(std::move(running));
+        const bool returns = !ran && !before.empty() && !ran.cancelled() && !console->has_end();
+        if (!returns) {
+            end = std::move(ran).value();
+        } else {
+            console->print(for_terminal(visible("! " + explain(ran.failure()).text)) + "\n");
+            end.next = std::exchange(before, {});
+        }
         if (end.next.empty()) break;
+        if (!returns) before = line.conversation.session;
         console->print(for_terminal(end.hint) + "\n");
         line.conversation.session = std::move(end.next);
         line.conversation.continue_last = line.conversation.no_save = false;

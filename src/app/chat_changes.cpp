@@ -181,21 +181,24 @@ Task<std::vector<RestoredFile>> ChangeActions::take_back(std::vector<std::string
     co_return files;
 }
 
-/// Shows what became of the files. `for_model`: the model is told with the next prompt.
-void ChangeActions::report(const std::vector<RestoredFile>& files, const std::string& headline,
-                           bool for_model) {
+/// Shows what became of the files.
+void ChangeActions::show(const std::vector<RestoredFile>& files, const std::string& headline) {
     std::string text = headline + "\n";
-    std::string changed;
-    for (std::size_t i = 0; i < files.size(); ++i) {
-        if (i < shown_files) text += line_of(files[i]);
-        if (has_changed(files[i]) && i < shown_files)
-            changed += (changed.empty() ? "" : ", ") + visible(files[i].path);
-    }
+    for (std::size_t i = 0; i < std::min(files.size(), shown_files); ++i) text += line_of(files[i]);
     if (files.size() > shown_files)
         text += "  and " + count_of(files.size() - shown_files, "file") + " more\n";
     renderer_.print(text);
-    if (for_model && !changed.empty())
-        pipeline_.tell_model("the user has changed these files back: " + changed);
+}
+
+/// Tells the model with the next prompt what the user has done with the files.
+void ChangeActions::tell_model(const std::vector<RestoredFile>& files, std::string_view what) {
+    std::string changed;
+    for (std::size_t i = 0; i < std::min(files.size(), shown_files); ++i) {
+        if (has_changed(files[i]))
+            changed += (changed.empty() ? "" : ", ") + visible(files[i].path);
+    }
+    if (!changed.empty())
+        pipeline_.tell_model("the user has " + std::string(what) + ": " + changed);
 }
 
 Task<> ChangeActions::undo() {
@@ -217,9 +220,9 @@ Task<> ChangeActions::undo() {
     const bool left = std::any_of(files.begin(), files.end(), [](const RestoredFile& file) {
         return file.outcome == FileOutcome::conflict || file.outcome == FileOutcome::failed;
     });
-    report(files,
-           (any ? "Took back the changes of " : "Took back nothing of ") + quoted(last->text) + ":",
-           true);
+    show(files,
+         (any ? "Took back the changes of " : "Took back nothing of ") + quoted(last->text) + ":");
+    tell_model(files, "changed these files back");
     if (left) passed_.insert(last->runs.front());
     std::string text(not_covered);
     if (any) text += "/redo makes them again; /undo continues with the prompt before.\n";
@@ -245,7 +248,8 @@ Task<> ChangeActions::redo() {
         co_return renderer_.print(
             "There is nothing to redo: no undo, or tools have changed files since.\n");
     passed_.clear();
-    report(files, "Made the changes again:", true);
+    show(files, "Made the changes again:");
+    tell_model(files, "made the changes of these files again");
 }
 
 Task<> ChangeActions::diff(std::string argument) {
@@ -366,17 +370,26 @@ Task<std::string> ChangeActions::rewind(RewindChoice chosen, std::function<bool(
         if (after.empty()) ++left_out;
     }
     const std::string text = state.prompts[chosen.prompt].text;
+    if (!is_idle()) {
+        renderer_.problem("an answer has begun meanwhile; nothing was restored");
+        co_return prompt;
+    }
+    std::vector<RestoredFile> restored;
     if (chosen.files) {
         std::size_t count = 0;
         std::vector<std::string> runs = state.runs_from(chosen.prompt, count);
-        const std::vector<RestoredFile> files = co_await take_back(std::move(runs));
-        report(files, "Files as they were before " + quoted(text) + ":", !chosen.conversation);
+        restored = co_await take_back(std::move(runs));
+        show(restored, "Files as they were before " + quoted(text) + ":");
         renderer_.print(not_covered);
     }
+    if (!chosen.conversation) tell_model(restored, "changed these files back");
     if (!chosen.conversation) co_return prompt;
     std::string name;
     const bool moved = co_await move(std::move(after), std::move(name), std::move(is_idle));
-    if (!moved) co_return prompt;
+    if (!moved) {
+        tell_model(restored, "changed these files back");
+        co_return prompt;
+    }
     if (left_out > 0) {
         renderer_.print(count_of(left_out, "prompt") +
                         " before it, whose answer was stopped or failed, left out.\n");
@@ -410,7 +423,7 @@ Task<bool> ChangeActions::move(std::string after_run, std::string name,
     const std::string before = plan.name;
     const bool temporary = plan.name.empty() && !plan.create;
     SessionPlace place = next_session(plan);
-    place.continues_changes = !after_run.empty();
+    place.continues_changes = temporary || !after_run.empty();
     if (!after_run.empty() && temporary) {
         const std::string tape = bub::tape_name(std::filesystem::current_path(), place.session_id);
         bub::TapeCheckpointer memory(plan.tapes);
@@ -426,7 +439,15 @@ Task<bool> ChangeActions::move(std::string after_run, std::string name,
         cubepi::Outcome<> forked = co_await outcome_of(std::move(forking));
         if (!forked.ok()) co_await saved.tapes()->remove_tape(tape);
         if (!forked.ok()) forked.rethrow();
-        if (plan.changes) plan.changes->copy_to(*plan.tapes, tape);
+        if (const std::shared_ptr<SessionChanges> changes = plan.changes) {
+            auto copy = [changes, tapes = plan.tapes, tape] { changes->copy_to(*tapes, tape); };
+            Task<> copying = offload(*Runtime::standard()->workers, std::move(copy));
+            const Outcome<> copied = co_await outcome_of(std::move(copying));
+            if (copied.cancelled()) copied.rethrow();
+            if (!copied)
+                renderer_.problem("earlier changes cannot be undone in the new session: " +
+                                  bub::describe(copied.failure()));
+        }
         place.session_id = session_id_of(place.name);
         place.create = nullptr;
         place.open = co_await mark_open(plan.tapes, tape);

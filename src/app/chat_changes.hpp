@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <cubepi/core/task.hpp>
@@ -50,8 +51,8 @@ private:
     struct State;
     Task<State> load();
     Task<std::vector<RestoredFile>> take_back(std::vector<std::string> runs);
-    void report(const std::vector<RestoredFile>& files, const std::string& headline,
-                bool for_model);
+    void show(const std::vector<RestoredFile>& files, const std::string& headline);
+    void tell_model(const std::vector<RestoredFile>& files, std::string_view what);
     Task<bool> move(std::string after_run, std::string name, std::function<bool()> is_idle);
 
     Pipeline& pipeline_;

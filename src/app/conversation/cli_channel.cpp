@@ -412,7 +412,8 @@ Task<> CliChannel::rewind(std::string argument) {
     if (!chosen) co_return;
     std::function<bool()> is_idle = [this] { return !running_ && pending_.empty(); };
     std::string prompt = co_await conversation_.rewind(*chosen, std::move(is_idle));
-    if (!prompt.empty()) console_.hand_back(prompt);
+    // Its text may be that of a template, of a server or of a paste: it runs no command, and attaches no file.
+    if (!prompt.empty()) console_.hand_back(prompt, true, true);
 }
 
 /// Opens another session in place of this one. Without a name the user picks it.
@@ -441,6 +442,8 @@ Task<> CliChannel::resume(std::string wanted) {
     }
     if (picked.name == conversation_.plan().name)
         co_return view_.note("This is that session already.");
+    if (running_ || !pending_.empty())
+        co_return view_.problem("an answer has begun meanwhile; stop it with Esc before /resume");
     leaving_ = true;
     parts_.switch_to(std::move(picked.name));
 }

@@ -206,8 +206,10 @@ class QuestionHostTest : public ::testing::Test {
 protected:
     void answer(std::deque<std::string> answers) {
         prompter_ = std::make_shared<ScriptedPrompter>(std::move(answers));
-        approval_ = std::make_shared<ToolApproval>(ToolRules(), channel_, prompter_,
-                                                   ToolApproval::Options());
+        ToolApproval::Options options;
+        options.server_of = [this](const std::string&) { return std::optional(server_); };
+        approval_ =
+            std::make_shared<ToolApproval>(ToolRules(), channel_, prompter_, std::move(options));
         auto save = [this](const std::string& rule) { saved_.push_back(rule); };
         host_ = std::make_shared<QuestionHost>(channel_, prompter_, Style(), approval_, save);
     }
@@ -267,6 +269,7 @@ protected:
     // Of the tool "touch".
     std::string name_ = "touch";
     std::string description_ = "Writes.";
+    std::string server_ = "the server";
 };
 
 TEST_F(QuestionHostTest, YesOrNo_RunsOrRefusesTheCall) {
@@ -303,6 +306,16 @@ TEST_F(QuestionHostTest, D148_ChangedMcpTool_IsAskedAboutAgain) {
     description_ = "Deletes.";
     (void)prompt({faux_tool_call(name_, {}, "c3")});
     EXPECT_EQ(calls_.size(), 2U);
+    EXPECT_TRUE(prompter_->answers.empty());
+}
+
+TEST_F(QuestionHostTest, D148_AnotherServerOfTheName_IsAskedAbout) {
+    answer({"a", "n"});
+    name_ = "mcp__git__touch";
+    (void)prompt({faux_tool_call(name_, {}, "c1")});
+    server_ = "another server";
+    (void)prompt({faux_tool_call(name_, {}, "c2")});
+    EXPECT_EQ(calls_.size(), 1U) << prompter_->shown;
     EXPECT_TRUE(prompter_->answers.empty());
 }
 

@@ -138,6 +138,9 @@ Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
     approval.write_target = [place = box.workspace](const std::string& path) {
         return place->write_target(path);
     };
+    approval.server_of =
+        [servers = with_project_servers(configured_mcp_servers(config_path()), project.servers)](
+            const std::string& tool) { return server_identity(servers, tool); };
     approval.mode =
         std::make_shared<ApprovalMode>(flags.yes ? ApprovalMode::all : ApprovalMode::ask);
     box.approval_options = approval;

@@ -187,7 +187,10 @@ Task<ApprovalDecision> ToolApproval::decide(const BeforeToolCallContext& call) c
 /// A tool of an MCP server is allowed as it is defined now: if its server changes it, it is asked about again (D148).
 RuleDecision ToolApproval::with_definition(const AgentTool& tool, RuleDecision decision) const {
     if (decision.allowed || decision.always_asks) return decision;
-    std::optional<ApprovalRule> rule = mcp_tool_rule(tool);
+    const std::optional<std::string> server =
+        options_.server_of ? options_.server_of(tool.name.str()) : std::nullopt;
+    if (!server) return decision;
+    std::optional<ApprovalRule> rule = mcp_tool_rule(tool, *server);
     if (!rule) return decision;
     decision.allowed = has_rule(*rule);
     decision.always = std::move(rule);

@@ -66,6 +66,9 @@ public:
         /// Returns where write and edit would write, which may be protected; see ToolRules. Called on a worker thread.
         /// Null: the path as it is written.
         std::function<std::string(const std::string& path)> write_target = {};
+        /// Returns what an answer "always" about a tool of an MCP server is bound to besides its definition; nothing: there is no such
+        /// answer. Null: the same.
+        std::function<std::optional<std::string>(const std::string& tool)> server_of = {};
         std::shared_ptr<const Runtime> runtime =
             {};  ///< its workers read files; null: Runtime::standard()
     };

@@ -80,7 +80,8 @@ JsonObject split_all(const std::vector<std::string>& texts, char separator, cons
     for (const std::string& text : texts) {
         const std::size_t end = text.find(separator);
         if (end == std::string::npos || end == 0)
-            throw Error(ErrorCode::invalid_argument, "'" + text + "' is not " + form);
+            throw Error(ErrorCode::invalid_argument,
+                        "a value of --env or --header is not " + std::string(form));
         std::string value = text.substr(end + 1);
         value.erase(0, std::min(value.find_first_not_of(' '), value.size()));
         members[text.substr(0, end)] = std::move(value);
@@ -118,11 +119,10 @@ int add_server(const McpArguments& arguments, std::ostream& data) {
                                                      arguments.server);
     }
     servers.get_object()[arguments.server] = std::move(server);
-    const std::string place = mcp_settings(servers).back().place();
     save_config(path, before, wanted);
-    TerminalStream(data) << "Added " << for_terminal(arguments.server) << ": "
-                         << for_terminal(place) << "\nTry it: cubepi mcp check "
-                         << for_terminal(arguments.server) << "\n";
+    TerminalStream(data) << "Added " << for_terminal(arguments.server)
+                         << ".\nTry it: cubepi mcp check " << for_terminal(arguments.server)
+                         << "\n";
     return exit_ok;
 }
 

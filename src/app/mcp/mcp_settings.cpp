@@ -11,6 +11,7 @@
 #include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/mcp/http_transport.hpp>
 #include <cubepi/mcp/stdio_transport.hpp>
+#include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 #include "../config/config_file.hpp"
@@ -147,6 +148,24 @@ std::string expanded(const McpServerSettings& server, const EnvironmentPolicy& e
 }
 
 }  // namespace
+
+std::string McpServerSettings::identity() const {
+    JsonArray parts = {Json(command), Json(cwd), Json(url), Json(project_file)};
+    for (const std::string& argument : args) parts.emplace_back(argument);
+    for (const auto& [key, value] : env) parts.emplace_back(key + "=" + value);
+    return json_text(Json(std::move(parts)));
+}
+
+std::optional<std::string> server_identity(const std::vector<McpServerSettings>& servers,
+                                           const std::string& tool) {
+    const McpServerSettings* found = nullptr;
+    for (const McpServerSettings& one : servers) {
+        const bool is_longer = !found || one.name.size() > found->name.size();
+        if (is_longer && tool.starts_with("mcp__" + one.name + "__")) found = &one;
+    }
+    if (!found) return std::nullopt;
+    return found->identity();
+}
 
 std::string McpServerSettings::place() const {
     if (command.empty()) return url.substr(0, url.find('?'));

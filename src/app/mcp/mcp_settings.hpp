@@ -40,6 +40,8 @@ struct McpServerSettings {
 
     /// The command or the URL, for display; never a variable or a header.
     std::string place() const;
+    /// All of it that decides which server this is, as written.
+    std::string identity() const;
 };
 
 /// Reads the value of the key `mcp`. Throws Error(parse) that names server and key. Null: no servers.
@@ -63,6 +65,9 @@ struct ProjectMcpServers {
 /// Reads the text of the file at `path`: {"mcpServers": {"NAME": {"command": ...}}}. Relative commands and a missing `cwd` mean the
 /// directory of the file. Unknown keys are those of other clients.
 ProjectMcpServers project_mcp_servers(const std::filesystem::path& path, const std::string& text);
+/// Returns the identity of the server to which a tool belongs; nothing for other tools.
+std::optional<std::string> server_identity(const std::vector<McpServerSettings>& servers,
+                                           const std::string& tool);
 /// Returns all servers: of a repeated name, that of the user.
 std::vector<McpServerSettings> with_project_servers(std::vector<McpServerSettings> of_user,
                                                     std::vector<McpServerSettings> of_project);

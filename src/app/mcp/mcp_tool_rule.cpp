@@ -9,10 +9,11 @@
 
 namespace cubepi::app {
 
-std::optional<ApprovalRule> mcp_tool_rule(const AgentTool& tool) {
+std::optional<ApprovalRule> mcp_tool_rule(const AgentTool& tool, const std::string& server) {
     constexpr std::size_t digits = 32;
     if (!tool.name.str().starts_with("mcp__")) return std::nullopt;
     JsonArray definition;
+    definition.emplace_back(server);
     definition.emplace_back(tool.name.str());
     definition.emplace_back(tool.label);
     definition.emplace_back(tool.description.str());

@@ -256,9 +256,18 @@ std::vector<std::string> effects_of_untrusted(const Project& project) {
     }
     if (const BoundFile* file = find_in(project.untrusted, project_mcp_file)) {
         ProjectMcpServers found = project_mcp_servers(project.root / file->name, file->text);
-        for (const McpServerSettings& server : found.servers)
-            effects.push_back(file->name + (server.command.empty() ? " connects to: " : " runs: ") +
-                              server.place());
+        for (const McpServerSettings& server : found.servers) {
+            std::string text = file->name +
+                               (server.command.empty() ? " connects to: " : " runs: ") +
+                               server.place();
+            // As written: names of variables, not their values.
+            for (const auto& [key, value] : server.env) text += "; with " + key + "=" + value;
+            for (const auto& [key, value] : server.headers) text += "; sends " + key + ": " + value;
+            for (const auto& [key, value] : server.oauth)
+                text += "; logs in with " + key + ": " + value;
+            if (!server.cwd.empty()) text += "; in " + server.cwd;
+            effects.push_back(std::move(text));
+        }
         problems.insert(problems.end(), found.problems.begin(), found.problems.end());
     }
     std::string prompts;

@@ -594,6 +594,8 @@ void Console::State::resume() {
     suspended = false;
     RawMode::enter();
     close_screen();
+    // A question that arrived meanwhile was not seen yet.
+    if (!questions.empty()) hold_question();
     count_typed_ahead();
     area.forget();
     take_size();

@@ -75,9 +75,14 @@ Form form_of(const HitlPayload& payload) {
     } else if (const auto* approve = std::get_if<ApproveRequest>(&payload)) {
         const JsonObject* details = approve->details.if_object();
         if (details) form.message = string_member(*details, "question");
-        if (form.message.empty()) {
-            form.message = "Call the tool " + approve->tool_name + " with " +
-                           json_text(approve->args).substr(0, max_shown_arguments) + "?";
+        if (form.message.empty()) form.message = "Call the tool " + approve->tool_name + "?";
+        const std::string arguments = json_text(approve->args);
+        const std::string shown =
+            replace_broken_utf8(std::string_view(arguments).substr(0, max_shown_arguments));
+        form.message += "\n" + shown;
+        if (arguments.size() > max_shown_arguments) {
+            form.message += "... (" + std::to_string(arguments.size() - max_shown_arguments) +
+                            " more bytes, which are not shown)";
         }
         form.schema = yes_or_no("Allow this call");
     } else {

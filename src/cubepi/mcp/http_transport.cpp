@@ -103,7 +103,8 @@ Task<> listen(EndpointPtr self, std::shared_ptr<AsyncEvent> opened) {
         try {
             read.rethrow();
         } catch (const McpRefused& error) {
-            is_refused = error.status() < 500;
+            // After 401 another request gets the next token.
+            is_refused = error.status() < 500 && !(error.status() == 401 && has_authorizer(*self));
         } catch (const Error&) {
             // The connection was lost, or what came was not a stream of messages.
             is_refused = false;

@@ -279,6 +279,10 @@ Task<bool> McpOAuthSession::State::refresh(StatePtr self, OAuthDiscovery found) 
     try {
         issued.rethrow();
     } catch (const detail::OAuthRefused& refusal) {
+        // Any other refusal, a limit of the rate for example, says nothing about the token.
+        const std::string& error = refusal.error();
+        if (error != "invalid_grant" && error != "invalid_client" && error != "unauthorized_client")
+            throw;
         is_refused = true;
         self->credentials.refresh_token.clear();
         if (refusal.error() == "invalid_client") self->credentials.client = McpOAuthClient();
@@ -374,6 +378,8 @@ Task<> McpOAuthSession::State::log_in(StatePtr self, AttemptPtr attempt, OAuthDi
                         "login was started.");
     }
     attempt->is_interactive = true;
+    if (attempt->waiting == 0)
+        throw Error(ErrorCode::auth, self->about("needs a login, but no request waits for it."));
     const bool is_configured = self->may_use_configured_client(server);
     std::string preferred = self->credentials.client.redirect_uri;
     if (is_configured) preferred = self->options.client.redirect_uri;

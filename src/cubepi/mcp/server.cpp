@@ -175,6 +175,7 @@ struct McpServer::State {
     const detail::McpRequestStates states;
     std::shared_ptr<const McpCatalog> catalog;
     detail::McpSubscribers subscribers;
+    std::size_t open_streams = 0;  ///< of subscriptions/listen
 };
 
 JsonObject McpServer::State::capabilities() const {
@@ -447,8 +448,15 @@ Task<JsonObject> McpServer::State::complete(McpServerCall call) {
 Task<JsonObject> McpServer::State::listen(McpServerCall call) {
     if (!call.notify)
         throw Refusal(mcp_error::invalid_request, "This request needs a stream of events.");
-    if (subscribers.size() >= options.max_subscriptions)
+    // Sessions have subscribers too, and a limit of their own.
+    if (open_streams >= options.max_subscriptions)
         throw Refusal(mcp_error::internal, "Too many streams of notifications are open.");
+    struct Count {
+        explicit Count(std::size_t& open) : number(open) { ++number; }
+        ~Count() { --number; }
+        std::size_t& number;
+    };
+    const Count count(open_streams);
     detail::McpFilter filter =
         detail::McpFilter::from_json(object_param(call.request.params, "notifications"));
     filter.prompts = filter.prompts && catalog->has_prompts();

@@ -86,6 +86,24 @@ TEST_F(LocalWorkspaceTest, LinksDisabled_RefusesThemAnywhereInAPath) {
     EXPECT_EQ(strict.list(".").size(), 3u) << "a link is listed as one";
 }
 
+/// Otherwise undoing the change of one would change the other.
+TEST_F(LocalWorkspaceTest, FileOfAnotherRoot_IsNotThatOfTheMain) {
+    ScopedTestDirectory other;
+    directory.put("f", "main");
+    other.put("f", "other");
+    WorkspacePolicy policy;
+    policy.more_roots = {other.path()};
+    LocalWorkspace both(directory.path(), std::move(policy));
+    const std::string path = both.write_target((other.path() / "f").string());
+    EXPECT_EQ(path, (std::filesystem::canonical(other.path()) / "f").string());
+    both.replace(path, 100, [](const FileBefore& before) {
+        EXPECT_EQ(before.content, "other");
+        return std::optional<FileAfter>(FileAfter());
+    });
+    EXPECT_FALSE(std::filesystem::exists(other.path() / "f"));
+    EXPECT_EQ(directory.get("f"), "main");
+}
+
 TEST_F(LocalWorkspaceTest, WriteTargets_AreResolved) {
     directory.put("dir/sub/f", "");
     directory.put(".git/config", "");

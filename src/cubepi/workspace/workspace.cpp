@@ -429,7 +429,9 @@ void LocalWorkspace::rewrite(const std::string& path, std::size_t max_bytes,
 void LocalWorkspace::replace(const std::string& path, std::size_t max_bytes,
                              const Replace& change) {
     const std::lock_guard lock(state_->writing);
-    const std::string target = detail::tidy_path(state_->locate_for_writing(path).relative);
+    const Location location = state_->locate_for_writing(path);
+    const std::string target = detail::tidy_path(location.relative);
+    const int root = location.root->fd.get();
     constexpr auto no_links = detail::Links::refused;
     const auto fail = [this, &path](int code) {
         if (code == ELOOP) {
@@ -439,8 +441,7 @@ void LocalWorkspace::replace(const std::string& path, std::size_t max_bytes,
         state_->fail("write", path, code);
     };
     std::string name;
-    auto directory =
-        detail::open_parent_beneath(state_->main.fd.get(), target, false, name, no_links);
+    auto directory = detail::open_parent_beneath(root, target, false, name, no_links);
     if (!directory && errno != ENOENT) fail(errno);
     FileBefore before;
     if (directory) before.exists = detail::check_replaceable(directory.get(), name, path);
@@ -459,8 +460,7 @@ void LocalWorkspace::replace(const std::string& path, std::size_t max_bytes,
         return;
     }
     if (!directory) {
-        directory =
-            detail::open_parent_beneath(state_->main.fd.get(), target, true, name, no_links);
+        directory = detail::open_parent_beneath(root, target, true, name, no_links);
     }
     if (!directory) fail(errno);
     detail::atomic_write(directory.get(), name, *after->content, path, after->mode);
@@ -480,7 +480,10 @@ void LocalWorkspace::remove(const std::string& path) {
 std::string LocalWorkspace::write_target(const std::string& path) {
     const Location location = state_->locate_for_writing(path);
     const std::string target = state_->write_target(path, location);
-    return state_->resolved(path, *location.root, target);
+    std::string below = state_->resolved(path, *location.root, target);
+    if (location.root == &state_->main) return below;
+    // A file of another root must not be taken for one of the main root.
+    return location.root->spellings.back() + "/" + below;
 }
 
 Task<std::shared_ptr<Process>> LocalWorkspace::start(ProcessRequest request) {

@@ -111,7 +111,7 @@ Task<std::vector<std::string>> GuardedHttp::checked_addresses(
     if (special == addresses.end() || host == self->url_.host) co_return addresses;
     // A server of this machine or of a private network may have its authorization server there too.
     const std::vector<std::string> own = co_await resolved(self, self->url_.host);
-    if (std::ranges::all_of(own, is_public_address)) {
+    if (std::ranges::any_of(own, is_public_address)) {
         throw Error(ErrorCode::permission_denied,
                     self->about("names the host " + host + " with the private address " + *special +
                                 ", although it is public itself; that is not used."));

@@ -25,8 +25,15 @@ Task<std::shared_ptr<McpOlderStream>> open_older_stream(McpEndpointPtr endpoint)
     HttpRequest request = endpoint->prepared("GET");
     request.headers.set("accept", "text/event-stream");
     request.timeouts.first_byte = name_limit;
-    Task<HttpResponse> sending = exchange(endpoint, std::move(request));
+    std::string token;
+    Task<HttpResponse> sending = exchange(endpoint, std::move(request), &token);
     Outcome<HttpResponse> sent = co_await outcome_of(std::move(sending));
+    if (sent.ok() && sent.value().status == 401) {
+        // The stream needs a login, although the refused POST did not say so: this throws.
+        Task<RpcMessage> refusing = refused(endpoint, std::move(sent).value(), 0, std::move(token));
+        (void)co_await std::move(refusing);
+        co_return nullptr;
+    }
     if (!sent.ok() || sent.value().status != 200 || !is_event_stream(sent.value()))
         co_return nullptr;
     auto stream = std::make_shared<McpOlderStream>(endpoint);
