@@ -87,7 +87,7 @@ TEST_F(LocalWorkspaceTest, LinksDisabled_RefusesThemAnywhereInAPath) {
 }
 
 /// Otherwise undoing the change of one would change the other.
-TEST_F(LocalWorkspaceTest, FileOfAnotherRoot_IsNotThatOfTheMain) {
+TEST_F(LocalWorkspaceTest, FileOfAnotherRoot_StaysApart) {
     ScopedTestDirectory other;
     directory.put("f", "main");
     other.put("f", "other");
