@@ -161,15 +161,15 @@ Task<ApprovalDecision> ToolApproval::decide(const BeforeToolCallContext& call) c
     if (!may_be_answered && mode_allows(mode(), call.tool, decision)) co_return Approve();
     if (!decision.refusal.empty()) co_return Deny{std::move(decision.refusal)};
     if (!options_.can_wait && (!prompter_ || !prompter_->can_ask())) {
-        co_return Deny{
-            std::string("Refused: ") +
-            (prompter_ ? "cubepi runs in the background and cannot ask."
-                       : "there is no terminal to ask the user.") +
-            (decision.always_asks
-                 ? (call.tool.name == "shell" ? " Leaving the sandbox needs an answer of the user."
-                                              : " Such a call needs an answer of the user.")
-                 : " The user can allow such calls with --yes, or with 'allow' in the "
-                   "configuration file.")};
+        const bool leaves = detail::flag_member(call.args, "without_sandbox");
+        co_return Deny{std::string("Refused: ") +
+                       (prompter_ ? "cubepi runs in the background and cannot ask."
+                                  : "there is no terminal to ask the user.") +
+                       (decision.always_asks
+                            ? (leaves ? " Leaving the sandbox needs an answer of the user."
+                                      : " Such a call needs an answer of the user.")
+                            : " The user can allow such calls with --yes, or with 'allow' in the "
+                              "configuration file.")};
     }
     const std::string key = FilePreviews::key_of(call);
     CallPreview shown = co_await preview(key, call.tool.name.str(), call.args);
