@@ -46,6 +46,8 @@ struct CuttingModel {
             for (const std::string& one : facts_in(seen)) summary += " " + one;
             return chat_answer_with_usage(summary, tokens);
         }
+        if (messages.back().at("role") == "tool")
+            return chat_answer_with_usage("Recalled.", tokens);
         const std::string last = boost::json::serialize(messages.back());
         if (last.find("recall all") != std::string::npos) {
             std::vector<SentCall> calls;

@@ -162,10 +162,10 @@ TEST_F(Rules, D156_Ask_HoldsWithYes) {
 TEST_F(Rules, D156_UntrustedProject_CanOnlyRestrict) {
     write_file(home.config(), "allow: ['write: *']\n");
     write_file(home.work() / ".cubepi/config.yaml",
-               "deny: ['write: *']\nallow: ['shell: echo *']\n");
+               "deny: ['write: *']\nallow: ['shell: touch *']\n");
     ModelServer server(
-        {chat_answer("", {to_write("a.txt")}), chat_answer("", {to_shell("echo x")})});
-    EXPECT_EQ(run_at(home, server, {"-s", "s1", "go"}).status, 7) << "echo is asked about";
+        {chat_answer("", {to_write("a.txt")}), chat_answer("", {to_shell("touch x")})});
+    EXPECT_EQ(run_at(home, server, {"-s", "s1", "go"}).status, 7) << "touch is asked about";
     EXPECT_FALSE(exists("a.txt"));
     EXPECT_EQ(server.requests().size(), 2u);
     const Piped list = run_piped(home, {"permissions"});

@@ -57,7 +57,7 @@ TEST(SilentCut, D111_Chat_NoticesAndForgetsNothing) {
     EXPECT_FALSE(model.was_cut) << "later requests fit";
     ASSERT_TRUE(chat.expect_gone("Esc stops ·")) << chat.shown();
     chat.type("recall all\r");
-    ASSERT_TRUE(chat.expect("Noted 20.")) << chat.shown();
+    ASSERT_TRUE(chat.expect("Recalled.")) << chat.shown();
     EXPECT_EQ(CuttingModel::recalled(server).size(), model.planted);
 }
 

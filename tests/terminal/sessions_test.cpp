@@ -227,8 +227,8 @@ TEST(Sessions, D1_KillInTool_ContinuesAndTellsTheModel) {
         // The parent of the command is its supervisor; the parent of that is the program.
         "echo once >> calls.txt; kill -9 $(cut -d' ' -f4 /proc/$PPID/stat)";
     const std::string script = home.script("[" + calls_shell(deadly) + "]");
-    const Piped killed =
-        run_piped(home, {"run", "--yes", "--script", script, "--session", "plan", "go"});
+    const Piped killed = run_piped(
+        home, {"run", "--yes", "--sandbox", "off", "--script", script, "--session", "plan", "go"});
     EXPECT_EQ(killed.status, 128 + 9) << killed.err;
     const Piped next = run_piped(home, {"run", "--offline", "--continue", "What happened?"});
     EXPECT_EQ(next.status, 0) << next.err;

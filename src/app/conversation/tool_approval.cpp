@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <cubepi/core/offload.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/json_convert.hpp>
 
 #include "../config/paths.hpp"
