@@ -8,6 +8,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/net/utf8.hpp>
 #include <cubepi/schema/json_text.hpp>
 
 namespace cubepi {
