@@ -67,7 +67,8 @@ public:
         std::printf("seed %llu\n%s", static_cast<unsigned long long>(seed()), text.c_str());
         if (const char* file = std::getenv("CUBEPI_ATTACK_TABLE")) std::ofstream(file) << text;
         if (is_standard_run()) {
-            EXPECT_EQ(documented_table(), text) << "docs/security.md has another table";
+            EXPECT_EQ(without_sandbox(documented_table()), without_sandbox(text))
+                << "docs/security.md has another table";
         }
     }
 
@@ -76,6 +77,16 @@ private:
     static bool is_standard_run() {
         return GTEST_FLAG_GET(filter) == "*" && seed() == standard_seed && rounds(1) == 1 &&
                !std::getenv("GTEST_TOTAL_SHARDS");
+    }
+
+    /// Leaves out the rows of the sandbox, whose numbers depend on the kernel and the user.
+    static std::string without_sandbox(const std::string& table) {
+        std::istringstream lines(table);
+        std::string rest;
+        for (std::string line; std::getline(lines, line);) {
+            if (!line.starts_with("| sandbox |")) rest += line + "\n";
+        }
+        return rest;
     }
 
     static std::string documented_table() {

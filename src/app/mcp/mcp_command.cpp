@@ -119,6 +119,7 @@ int add_server(const McpArguments& arguments, std::ostream& data) {
                                                      arguments.server);
     }
     servers.get_object()[arguments.server] = std::move(server);
+    (void)mcp_settings(servers);  // throws for what cannot be used
     save_config(path, before, wanted);
     TerminalStream(data) << "Added " << for_terminal(arguments.server)
                          << ".\nTry it: cubepi mcp check " << for_terminal(arguments.server)

@@ -265,7 +265,7 @@ std::vector<std::string> effects_of_untrusted(const Project& project) {
             for (const auto& [key, value] : server.headers) text += "; sends " + key + ": " + value;
             for (const auto& [key, value] : server.oauth)
                 text += "; logs in with " + key + ": " + value;
-            if (!server.cwd.empty()) text += "; in " + server.cwd;
+            if (server.cwd != (project.root / "").string()) text += "; in " + server.cwd;
             effects.push_back(std::move(text));
         }
         problems.insert(problems.end(), found.problems.begin(), found.problems.end());

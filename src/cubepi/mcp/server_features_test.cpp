@@ -248,7 +248,7 @@ TEST(McpApprovals, Hooks_AskTheUserOfTheClient) {
                     R"("name":"echo","arguments":{"text":"hi"})" + params + "," + meta_with_forms));
     };
     const RpcMessage asked = call("");
-    EXPECT_THAT(member(asked, "inputRequests"), HasSubstr("Call the tool echo with"));
+    EXPECT_THAT(member(asked, "inputRequests"), HasSubstr("Call the tool echo?"));
     const std::string state = R"(,"requestState":)" + state_of(asked);
     const auto answered = [&](const std::string& answer) {
         return member(call(state + R"(,"inputResponses":{"question_1":)" + answer + "}"),
