@@ -397,7 +397,7 @@ std::vector<SkillDirectory> skill_directories(const std::filesystem::path& works
 
 std::filesystem::path project_root(const std::filesystem::path& workspace) {
     std::error_code failed;
-    const std::filesystem::path canonical = std::filesystem::canonical(workspace, failed);
+    std::filesystem::path canonical = std::filesystem::canonical(workspace, failed);
     if (failed) return std::filesystem::absolute(workspace, failed).lexically_normal();
     const std::filesystem::path home = std::filesystem::weakly_canonical(home_directory(), failed);
     std::filesystem::path at = canonical;
