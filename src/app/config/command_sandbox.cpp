@@ -70,10 +70,11 @@ std::vector<fs::path> protected_files(const fs::path& workspace) {
     const fs::path git = workspace / ".git";
     std::error_code failed;
     // The file of a worktree or a submodule names the directory.
-    if (fs::is_regular_file(git, failed)) return {git, workspace / ".cubepi"};
+    if (fs::is_regular_file(git, failed))
+        return {git, workspace / ".cubepi", workspace / ".mcp.json"};
     if (fs::exists(git / "HEAD", failed)) fs::create_directory(git / "hooks", failed);
-    return {git / "hooks", git / "config", git / "config.worktree", git / "commondir",
-            workspace / ".cubepi"};
+    return {git / "hooks",     git / "config",        git / "config.worktree",
+            git / "commondir", workspace / ".cubepi", workspace / ".mcp.json"};
 }
 
 }  // namespace
@@ -123,6 +124,9 @@ std::shared_ptr<const SandboxProfile> CommandSandboxes::profile(
         made.writable.insert(made.writable.end(), settings_.writable.begin(),
                              settings_.writable.end());
         made.read_only = protected_files(workspace);
+        // The workspace may be a directory of a repository in a writable tree.
+        for (fs::path& file : protected_files(bub::project_root(workspace)))
+            made.read_only.push_back(std::move(file));
     }
     made.hidden = own_directories();
     make_own_directories(made.hidden, made.writable);

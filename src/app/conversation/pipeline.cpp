@@ -7,6 +7,7 @@
 #include <bub/tape/memory_tape_store.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/process/sandbox.hpp>
 
 #include "../failure.hpp"
 #include "../process.hpp"
@@ -216,8 +217,13 @@ Task<> Pipeline::add_git_state(bub::Envelope& message) {
     const bool is_first = !branch_;
     branch_ = branch;
     if (branch.empty()) co_return;
-    const std::string state =
-        co_await git_state(std::move(directory), is_first && plan_.trusts_project);
+    std::shared_ptr<ProcessLauncher> launcher;
+    if (is_first && plan_.trusts_project && plan_.sandboxes) {
+        std::shared_ptr<const SandboxProfile> profile = plan_.sandboxes->profile(directory);
+        if (profile) profile = std::make_shared<const SandboxProfile>(profile->without_writes());
+        launcher = launcher_of(*Runtime::standard(), std::move(profile));
+    }
+    const std::string state = co_await git_state(std::move(directory), std::move(launcher));
     message.context["git"] = state;
 }
 

@@ -11,8 +11,6 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/process.hpp>
-#include <cubepi/core/runtime.hpp>
-#include <cubepi/process/local_process.hpp>
 
 namespace cubepi::app {
 
@@ -22,7 +20,8 @@ constexpr std::chrono::milliseconds git_limit(500);
 constexpr std::uint64_t max_git_output = 1'000'000;
 
 /// Returns the number of files that git reports as changed. Throws Error.
-Task<std::ptrdiff_t> changed_files(std::filesystem::path directory) {
+Task<std::ptrdiff_t> changed_files(std::filesystem::path directory,
+                                   std::shared_ptr<ProcessLauncher> launcher) {
     ProcessOptions options("git");
     options.arguments = {"--no-optional-locks", "-c", "core.fsmonitor=false", "status",
                          "--porcelain"};
@@ -30,8 +29,7 @@ Task<std::ptrdiff_t> changed_files(std::filesystem::path directory) {
     options.input = false;
     options.max_output_bytes = max_git_output;
     options.timeout = git_limit;
-    Task<std::shared_ptr<Process>> starting =
-        launcher_of(*Runtime::standard())->start(std::move(options));
+    Task<std::shared_ptr<Process>> starting = launcher->start(std::move(options));
     const std::shared_ptr<Process> process = co_await std::move(starting);
     std::string output;
     bool has_more = true;
@@ -62,10 +60,12 @@ std::string git_branch(std::filesystem::path directory) {
     return {};
 }
 
-Task<std::string> git_state(std::filesystem::path directory, bool runs_git) {
+Task<std::string> git_state(std::filesystem::path directory,
+                            std::shared_ptr<ProcessLauncher> launcher) {
     std::string text = git_branch(directory);
-    if (text.empty() || !runs_git) co_return text;
-    Outcome<std::ptrdiff_t> changed = co_await outcome_of(changed_files(std::move(directory)));
+    if (text.empty() || !launcher) co_return text;
+    Task<std::ptrdiff_t> counting = changed_files(std::move(directory), std::move(launcher));
+    Outcome<std::ptrdiff_t> changed = co_await outcome_of(std::move(counting));
     if (changed.cancelled()) changed.rethrow();
     if (!changed.ok()) co_return text;
     const std::ptrdiff_t count = std::move(changed).value();

@@ -184,7 +184,7 @@ Project find_project(const std::filesystem::path& directory, const TrustSettings
         project.problems.push_back("The files of " + project.root.string() +
                                    " are not loaded: " + error.what());
     }
-    const bool in_settings = is_in_settings(directory, settings);
+    const bool in_settings = is_in_settings(project.root, settings);
     const std::optional<TrustRecord> record = find_trust(project.root);
     project.is_trusted = in_settings || record;
     for (BoundFile& file : files) {
@@ -199,7 +199,8 @@ Project find_project(const std::filesystem::path& directory, const TrustSettings
 }
 
 bool is_trusted(const std::filesystem::path& directory, const TrustSettings& settings) {
-    return is_in_settings(directory, settings) || find_trust(bub::project_root(directory));
+    const std::filesystem::path root = bub::project_root(directory);
+    return is_in_settings(root, settings) || find_trust(root);
 }
 
 void record_trust(const Project& project) {

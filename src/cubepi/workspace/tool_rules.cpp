@@ -198,7 +198,7 @@ void require_supported(const ApprovalRule& rule, RuleEffect effect) {
     }
     if (rule.tool == "shell") {
         (void)CommandRule::parse(rule.match);
-    } else if (rule.tool.starts_with("mcp__") && is_definition(rule.match)) {
+    } else if (!restricts && rule.tool.starts_with("mcp__") && is_definition(rule.match)) {
         return;
     } else if (rule.tool != "fetch" && rule.match != "*") {
         throw Error(ErrorCode::invalid_argument, "The rule " + rule.text() + " matches nothing: " +

@@ -551,6 +551,23 @@ TEST(ToolRules, D156_ComputedCommand_IsAlwaysAskedAbout) {
     }
 }
 
+TEST(ToolRules, D156_ComputedWordsOfRule_AreAskedAbout) {
+    const ToolRules policy =
+        restricted({{RuleEffect::deny, "shell: rm *"}, {RuleEffect::deny, "shell: git push *"}});
+    for (const char* text :
+         {"p=push; git $p", "git $(echo push)", "echo push | xargs git", "X=r;Y=m; env $X$Y f",
+          "if true; then $X$Y f; fi", ">/dev/null $X$Y f", "2>&1 nohup $X$Y f",
+          "bash -ec \"$X$Y f\"", "command eval \"$X$Y f\"", "timeout 5 $X f"}) {
+        const auto decision = shell(policy, text);
+        EXPECT_TRUE(decision.always_asks) << text;
+        EXPECT_FALSE(decision.allowed) << text;
+    }
+    for (const char* text : {"echo $HOME", "ls 2>/dev/null", "timeout 5 ls"}) {
+        const auto decision = shell(policy, text);
+        EXPECT_FALSE(decision.always_asks) << text;
+    }
+}
+
 TEST(ToolRules, D156_DeniedHost_IsDeniedOnEveryPort) {
     const ToolRules policy = restricted(
         {{RuleEffect::deny, "fetch: example.org"}, {RuleEffect::deny, "fetch: http://a.test:81"}});
