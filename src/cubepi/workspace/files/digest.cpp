@@ -3,6 +3,7 @@
 #include <array>
 #include <new>
 
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 
 namespace cubepi::detail {
@@ -10,7 +11,11 @@ namespace cubepi::detail {
 struct Sha256::Context {
     EVP_MD_CTX* value = EVP_MD_CTX_new();
     Context() = default;
-    ~Context() { EVP_MD_CTX_free(value); }
+    ~Context() {
+        EVP_MD_CTX_free(value);
+        // The state of a thread that lives at the end of the process would not be freed.
+        OPENSSL_thread_stop();
+    }
     Context(const Context&) = delete;
     Context& operator=(const Context&) = delete;
 };
