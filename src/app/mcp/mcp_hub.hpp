@@ -28,8 +28,8 @@ struct McpServerStatus {
 /// The MCP servers of a conversation. They are connected in the background: one that is slow, broken or gone delays the start by the
 /// limit of start() at most, no turn at all, is reported once, and is tried again after a delay. Used on one executor.
 ///
-/// Their tools are `irreversible` for approvals, so that each call is asked about and no answer allows later ones: a server may
-/// change what a tool does.
+/// Their tools are `irreversible` for approvals, so that each call is asked about: a server may change what a tool does. An answer
+/// "always" holds for one definition of a tool (D148).
 class McpHub {
 public:
     McpHub(std::vector<McpServerSettings> servers, EnvironmentPolicy environment,
