@@ -109,6 +109,9 @@ struct AgentTool {
     ToolRisk risk_level = ToolRisk::writes;                    ///< unknown tools may write
     std::optional<std::chrono::milliseconds> time_limit = {};  ///< absent: the agent's; zero: none
     ReplayPolicy replay_policy = ReplayPolicy::never;
+    /// Decides by the arguments of a call instead of `replay_policy`, if set. May see arguments that do not satisfy
+    /// `parameters`; what it throws counts as ReplayPolicy::never.
+    std::function<ReplayPolicy(const JsonObject& arguments)> replay_policy_for = {};
     bool runs_blocking = false;   ///< runs on the worker pool
     bool expose_to_model = true;  ///< false: executable, not advertised
 
@@ -146,6 +149,10 @@ struct AgentTool {
     }
     AgentTool&& replay(ReplayPolicy policy) && {
         replay_policy = policy;
+        return std::move(*this);
+    }
+    AgentTool&& replay(std::function<ReplayPolicy(const JsonObject& arguments)> policy_for) && {
+        replay_policy_for = std::move(policy_for);
         return std::move(*this);
     }
     // In parentheses, because <curses.h> defines a macro of this name.

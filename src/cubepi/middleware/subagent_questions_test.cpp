@@ -11,9 +11,9 @@ namespace {
 
 using namespace subagent_test;
 
-ConfirmToolCallOptions about_rm() {
+ConfirmToolCallOptions about(RequireConfirm calls) {
     ConfirmToolCallOptions options;
-    options.require_confirm = {"rm"};
+    options.require_confirm = std::move(calls);
     return options;
 }
 
@@ -48,7 +48,8 @@ struct InMemory : ::testing::Test {
 
     InMemory() {
         family.options.channel = channel;
-        family.options.middleware.emplace_back(ConfirmToolCallMiddleware(channel, about_rm()));
+        family.options.middleware.emplace_back(
+            ConfirmToolCallMiddleware(channel, about(family.confirmed)));
     }
     RunResult prompt(Json value) {
         const std::unique_ptr<Agent> agent = family.agent();
@@ -110,7 +111,9 @@ struct Process {
         options.channel = channel;
         options.checkpointer = std::move(store);
         options.thread_id = "t";
-        if (asks) options.middleware.emplace_back(ConfirmToolCallMiddleware(channel, about_rm()));
+        if (asks)
+            options.middleware.emplace_back(
+                ConfirmToolCallMiddleware(channel, about(family.confirmed)));
         options.middleware.emplace_back(SubagentMiddleware(std::move(subagents)));
         agent = std::make_unique<Agent>(std::move(options));
     }
@@ -188,6 +191,19 @@ TEST_F(Stored, D114_NestedSubagent_ContinuesInAnotherProcess) {
     EXPECT_EQ(family.removed, std::vector<std::string>{"/a"});
 }
 
+TEST_F(Stored, D115_ApprovedInAnotherProcess_StartsInTheBackground) {
+    family.confirmed = {"subagent"};
+    family.subagents.limits.max_background = 1;
+    family.parent.set_responses({delegating({{"run_in_background", true}}), "ok", "ok"});
+    family.child.set_responses({"done"});
+    ASSERT_EQ(Process(store, family, true).suspended().outcome, RunOutcome::suspended);
+    EXPECT_EQ(family.child.call_count(), 0u);
+    Process second(store, family, true);
+    const RunResult result = second.respond(approve());
+    EXPECT_EQ(result.text(), "ok");
+    EXPECT_TRUE(result_text(result).starts_with("Started task")) << result_text(result);
+}
+
 TEST_F(Stored, D114_SubagentWithoutStore_IsInterruptedAndNotRepeated) {
     family.parent.set_responses({delegating(), "ok"});
     family.child.set_responses({removing("/a"), "done", "again"});
@@ -219,7 +235,7 @@ struct OtherChannel : ::testing::Test {
 
     OtherChannel() {
         family.options.channel = users;
-        family.options.middleware.emplace_back(ConfirmToolCallMiddleware(admins, about_rm()));
+        family.options.middleware.emplace_back(ConfirmToolCallMiddleware(admins, about({"rm"})));
         family.parent.set_responses({delegating(), "ok"});
         family.child.set_responses({removing("/a"), "done"});
     }
@@ -251,7 +267,7 @@ TEST_F(OtherChannel, D114_CallOfNestedSubagent_IsApprovedThere) {
 
 TEST_F(OtherChannel, D114_CallOfStoredSubagent_IsApprovedThere) {
     family.options.middleware.clear();
-    family.options.middleware.emplace_back(ConfirmToolCallMiddleware(admins, about_rm()));
+    family.options.middleware.emplace_back(ConfirmToolCallMiddleware(admins, about({"rm"})));
     Process process(std::make_shared<MemoryCheckpointer>(), family, true, false);
     EXPECT_EQ(prompt(*process.agent).text(), "ok");
     EXPECT_TRUE(family.removed.empty());

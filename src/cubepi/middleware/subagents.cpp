@@ -158,6 +158,12 @@ void SubagentPlace::spend(const SubagentResult& result) {
     }
 }
 
+ReplayPolicy subagent_replay_policy(const JsonObject& arguments) {
+    const Json* const in_background = arguments.if_contains("run_in_background");
+    return in_background && *in_background == Json(true) ? ReplayPolicy::never
+                                                         : ReplayPolicy::idempotent;
+}
+
 AgentTool subagent_tool(std::shared_ptr<SubagentShared> shared,
                         std::shared_ptr<SubagentOwner> owner, std::size_t depth) {
     Json schema = json_schema_of<SubagentRequest>();
@@ -178,7 +184,7 @@ AgentTool subagent_tool(std::shared_ptr<SubagentShared> shared,
     AgentTool made =
         tool(std::string(subagent_tool_name), std::move(description), std::move(schema), call)
             .risk(ToolRisk::writes)
-            .replay(ReplayPolicy::idempotent);
+            .replay(subagent_replay_policy);
     // It has limits of its own.
     made.time_limit = std::chrono::milliseconds(0);
     return made;

@@ -44,6 +44,7 @@ struct Family {
     FauxProvider parent;
     FauxProvider child;
     std::vector<std::string> removed;
+    RequireConfirm confirmed = {"rm"};  ///< tools that a test with questions asks about
     SubagentOptions subagents;
     AgentOptions options;
     std::shared_ptr<SubagentMiddleware> middleware;

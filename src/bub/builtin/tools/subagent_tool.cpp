@@ -189,7 +189,7 @@ Subagent::Subagent(std::shared_ptr<BuiltinCore> core, const TurnState& parent,
 }
 
 void Subagent::choose_session() {
-    if (args_.session == "inherit" || args_.session == session_id_) {
+    if (is_inherited(args_.session, session_id_)) {
         plan_.session_id = session_id_;
         if (task_) {
             throw cubepi::Error(ErrorCode::invalid_argument,
@@ -400,6 +400,20 @@ Task<AgentToolResult> start_in_background(std::shared_ptr<BuiltinCore> core, Tur
     co_return result;
 }
 
+/// Returns true if the sub-agent continues the conversation of its parent.
+bool is_inherited(std::string_view session, std::string_view session_id) {
+    return session == "inherit" || session == session_id;
+}
+
+/// The work of such a sub-agent is lost with the turn of its parent, so it must not be done again either.
+cubepi::ReplayPolicy replay_policy_of(const cubepi::JsonObject& arguments,
+                                      std::string_view session_id) {
+    const Json* const session = arguments.if_contains("session");
+    if (session && session->is_string() && is_inherited(session->get_string(), session_id))
+        return cubepi::ReplayPolicy::never;
+    return cubepi::detail::subagent_replay_policy(arguments);
+}
+
 Task<AgentToolResult> call_subagent(std::shared_ptr<BuiltinCore> core, TurnState* parent,
                                     std::string session_id, JsonObject arguments,
                                     cubepi::ToolContext* caller) {
@@ -520,7 +534,9 @@ AgentTool subagent_tool(std::shared_ptr<BuiltinCore> core, std::string session_i
                                   "says. By default it knows nothing of this conversation.",
                                   std::move(schema), call)
                          .risk(cubepi::ToolRisk::writes)
-                         .replay(cubepi::ReplayPolicy::idempotent);
+                         .replay([session_id](const cubepi::JsonObject& arguments) {
+                             return replay_policy_of(arguments, session_id);
+                         });
     // It has limits of its own.
     made.time_limit = std::chrono::milliseconds(0);
     return made;

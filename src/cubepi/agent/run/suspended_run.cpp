@@ -460,7 +460,7 @@ std::size_t end_of_answer(const MessageList& messages) {
 bool any_repeatable(const ThreadLog& log, const ToolList& tools) {
     const std::vector<ToolCall> open = log.open_calls();
     return std::any_of(open.begin(), open.end(), [&tools](const ToolCall& call) {
-        return is_repeatable(tools.find(call.name));
+        return is_repeatable(tools.find(call.name), call.arguments);
     });
 }
 

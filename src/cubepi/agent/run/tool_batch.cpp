@@ -36,6 +36,16 @@ SchemaIssue issue_of(const Json& raw) {
 
 }  // namespace
 
+bool is_repeatable(const AgentTool* tool, const JsonObject& arguments) noexcept {
+    if (!tool) return false;
+    if (!tool->replay_policy_for) return tool->replay_policy == ReplayPolicy::idempotent;
+    try {
+        return tool->replay_policy_for(arguments) == ReplayPolicy::idempotent;
+    } catch (...) {
+        return false;
+    }
+}
+
 ToolBatch::ToolBatch(RunCore& core, const Message& message, ToolList tools,
                      std::optional<OpenCalls> open)
     : core_(core),
@@ -163,7 +173,7 @@ void ToolBatch::on_question_change() {
 bool ToolBatch::may_repeat(std::string_view tool_call_id) const {
     return std::all_of(calls_.begin(), calls_.end(), [&](const Call& call) {
         if (!tool_call_id.empty() && call.call().id.str() != tool_call_id) return true;
-        return !call.tool || call.state != State::running || is_repeatable(call.tool);
+        return !call.tool || call.state != State::running || call.is_repeatable;
     });
 }
 
@@ -181,7 +191,7 @@ Task<void> ToolBatch::mark_started(std::size_t first, std::size_t end) {
         std::vector<std::string> answered = questions->answered_for(id);
         any_answers = any_answers || !answered.empty();
         // The body may begin again: the approval of the call is used until its result is stored.
-        if (is_repeatable(call.tool)) continue;
+        if (call.is_repeatable) continue;
         for (std::string& question : answered) start.question_ids.push_back(std::move(question));
         start.tool_call_ids.push_back(id);
     }
@@ -371,14 +381,14 @@ const Json* ToolBatch::unread_arguments(const Call& call) {
 }
 
 /// Returns true if an earlier process may have started the call, and it must not run again. The tool decides that was resolved.
-bool ToolBatch::was_interrupted(const Call& call) const noexcept {
-    return open_ && (is_repeatable(call.tool) ? open_->exhausted : open_->killed);
+bool ToolBatch::was_interrupted(const Call& call, const JsonObject& arguments) const noexcept {
+    return open_ && (is_repeatable(call.tool, arguments) ? open_->exhausted : open_->killed);
 }
 
 /// Returns true if the tool and the arguments of the call are valid.
 bool ToolBatch::check(Call& call) {
     const ToolCall& asked = call.call();
-    if (was_interrupted(call)) {
+    if (was_interrupted(call, asked.arguments)) {
         refuse(call, std::string(interrupted_call_text));
         return false;
     }
@@ -420,7 +430,11 @@ bool ToolBatch::validate(Call& call, JsonObject args) {
         const std::vector<SchemaIssue> issues = call.tool->parameters.validate(value);
         if (issues.empty()) {
             call.args = std::move(value.as_object());
-            return true;
+            call.is_repeatable = is_repeatable(call.tool, call.args);
+            // A hook may have edited the arguments to ones that must not run again.
+            if (!was_interrupted(call, call.args)) return true;
+            refuse(call, std::string(interrupted_call_text));
+            return false;
         }
         refuse(call, format_issues(call.call().name, issues));
     } catch (const std::exception& error) {

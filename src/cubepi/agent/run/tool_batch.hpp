@@ -30,9 +30,8 @@ struct OpenCalls {
     bool exhausted = false;
 };
 
-inline bool is_repeatable(const AgentTool* tool) noexcept {
-    return tool && tool->replay_policy == ReplayPolicy::idempotent;
-}
+/// Returns true if the body of a call may begin again (ReplayPolicy).
+bool is_repeatable(const AgentTool* tool, const JsonObject& arguments) noexcept;
 
 /// The tool calls of one assistant message: runs them and adds their results to the history, in the order of the calls.
 ///
@@ -85,8 +84,9 @@ private:
         const ToolCall* given;                  // the message's
         std::optional<ToolCall> resolved = {};  // replaced by a hook
         const AgentTool* tool = nullptr;
-        ToolList added = {};   // owns `tool` if it was added to the run
-        JsonObject args = {};  // validated
+        ToolList added = {};         // owns `tool` if it was added to the run
+        JsonObject args = {};        // validated
+        bool is_repeatable = false;  // with these arguments
         State state = State::received;
         std::optional<std::string> block_reason = {};  // set if before_tool_call blocked the call
         Json hitl_trace = {};
@@ -106,7 +106,7 @@ private:
 
     void find_tool(Call& call) const;
     bool is_sequential() const;
-    bool was_interrupted(const Call& call) const noexcept;
+    bool was_interrupted(const Call& call, const JsonObject& arguments) const noexcept;
     void add_open_calls(const std::vector<const ToolCall*>& calls);
     Task<void> prepare_calls(std::size_t first, std::size_t end);
     Task<void> prepare_with_questions(TaskScope& scope, std::size_t first, std::size_t end);

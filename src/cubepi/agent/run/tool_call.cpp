@@ -71,7 +71,7 @@ MaybeTask<AgentToolResult> ToolBatch::start(Call& call) {
     call.context.emplace(
         call.call().id, call.call().name, call.stop.get_token(), core_.parts().runtime,
         [this, &call](Json partial) { return update(call, std::move(partial)); },
-        core_.parts().channel, core_.account(), key_of(call), open_ && is_repeatable(call.tool));
+        core_.parts().channel, core_.account(), key_of(call), open_ && call.is_repeatable);
     core_.invalidate_timestamp();
     const SerialSection here(core_.parts().serial);
     try {

@@ -18,6 +18,9 @@ namespace cubepi::detail {
 /// Names of the tools.
 inline constexpr std::string_view subagent_tool_name = "subagent";
 inline constexpr std::string_view subagent_tasks_tool_name = "subagent_tasks";
+/// The task of a call in the background outlives the call, so its call must not be made again (D115). All others continue
+/// the run of their sub-agent.
+ReplayPolicy subagent_replay_policy(const JsonObject& arguments);
 /// Describes the argument `run_in_background`.
 inline constexpr std::string_view background_text =
     "Return at once. The result arrives as a message; subagent_tasks lists, reads and cancels.";
