@@ -57,6 +57,11 @@ Prompt prompt_of(const SubagentArgs& args) {
     return Prompt(std::move(parts));
 }
 
+/// Returns true if the sub-agent continues the conversation of its parent.
+bool is_inherited(std::string_view session, std::string_view session_id) {
+    return session == "inherit" || session == session_id;
+}
+
 cubepi::SubagentLimits of_session(cubepi::SubagentLimits limits) {
     limits.max_total = 0;
     limits.max_spend = 0;
@@ -398,11 +403,6 @@ Task<AgentToolResult> start_in_background(std::shared_ptr<BuiltinCore> core, Tur
     if (running->results_message) agents->messages[task->id] = *running->results_message;
     if (const auto& changed = core->options().on_tasks) changed(session_id);
     co_return result;
-}
-
-/// Returns true if the sub-agent continues the conversation of its parent.
-bool is_inherited(std::string_view session, std::string_view session_id) {
-    return session == "inherit" || session == session_id;
 }
 
 /// The work of such a sub-agent is lost with the turn of its parent, so it must not be done again either.
