@@ -9,7 +9,7 @@
 
 #include "../terminal/terminal.hpp"
 #include "model_server.hpp"
-#include "source_tree.hpp"
+#include "program.hpp"
 
 namespace cubepi::joint_tests {
 namespace {
@@ -22,23 +22,6 @@ using terminal_tests::write_file;
 
 const SentCall to_shell{"shell", R"({"command":"echo one >> log.txt"})"};
 const SentCall to_ask{"ask_user", R"({"questions":[{"key":"color","prompt":"Which color?"}]})"};
-
-/// Executes the command that a message prints after `label`, as a user who copies the line into a shell.
-Piped run_printed(Home& home, const std::string& text, const std::string& label) {
-    const std::size_t begin = text.find(label);
-    if (begin == std::string::npos) return Piped{-1, "", "not printed: " + text};
-    const std::size_t command = begin + label.size();
-    const std::string line = text.substr(command, text.find('\n', command) - command);
-    const std::filesystem::path program = testing::built_program("cubepi");
-    home.set("PATH", program.parent_path().string() + ":/usr/bin:/bin");
-    Terminal shell(home, terminal_tests::OtherProgram{"/bin/bash"},
-                   {"-c", line + " < /dev/null > ../out 2> ../err"});
-    Piped result;
-    result.status = shell.wait();
-    result.out = terminal_tests::read_file(home.root() / "out");
-    result.err = terminal_tests::read_file(home.root() / "err") + shell.shown();
-    return result;
-}
 
 class Continuation : public ::testing::Test {
 protected:
