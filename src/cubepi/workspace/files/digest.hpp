@@ -1,28 +1,12 @@
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
 
 namespace cubepi::detail {
 
-/// The SHA-256 of bytes that arrive in pieces.
-class Sha256 {
-public:
-    Sha256();
-    ~Sha256();
-    Sha256(const Sha256&) = delete;
-    Sha256& operator=(const Sha256&) = delete;
-
-    void add(std::string_view bytes);
-    /// Returns the digest in hex. Called once, at the end.
-    std::string hex();
-
-private:
-    struct Context;
-    std::unique_ptr<Context> context_;
-};
-
-std::string sha256_of(std::string_view bytes);
+/// Returns the SHA-256 of the content of a file, in hex. For threads of a pool: the state of OpenSSL of the calling thread is freed,
+/// because such a thread may live until the end of the process.
+std::string sha256_of(std::string_view content);
 
 }  // namespace cubepi::detail
