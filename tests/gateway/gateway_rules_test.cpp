@@ -98,7 +98,7 @@ TEST_F(GatewayRules, D155_FilesOfWorkspace_DoNotAct) {
         const std::string text = is_trusted ? "write b.txt" : "write a.txt";
         EXPECT_TRUE(asks(post(port, text)));
         EXPECT_EQ(model.wait_for(text).find("Use tabs.") != std::string::npos, is_trusted);
-        (void)run(post_message(port, {{"session", "s1"}, {"text", ",deny no"}, {"user", "olga"}}));
+        (void)run(post_message(port, {{"session", "s1"}, {"text", ",deny"}, {"user", "olga"}}));
     }
     EXPECT_FALSE(std::filesystem::exists(workspace() / "hook.log"));
     EXPECT_FALSE(std::filesystem::exists(workspace() / "mcp.log"));

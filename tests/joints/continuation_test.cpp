@@ -277,6 +277,29 @@ TEST_F(Continuation, D83_CancelledKey_WithdrawsItsQuestionOnly) {
     EXPECT_EQ(open().size(), 2u);
 }
 
+TEST_F(Continuation, D86_ResumeElsewhere_ReturnsToTheChat) {
+    (void)suspend();
+    for (const std::vector<std::string>& which :
+         {std::vector<std::string>{}, std::vector<std::string>{"--session", "s2"}}) {
+        ModelServer other({chat_answer("First answer."), chat_answer("Second answer.")});
+        std::vector<std::string> words = {"chat", "--base-url", other.url(), "-m", "x"};
+        words.insert(words.end(), which.begin(), which.end());
+        Terminal chat(home, std::move(words));
+        ASSERT_TRUE(chat.answer_on_screen("talks to", "one\r")) << chat.shown();
+        ASSERT_TRUE(chat.expect_on_screen("First answer.")) << chat.shown();
+        ASSERT_TRUE(chat.expect_gone("Esc stops ·")) << chat.shown();
+        chat.type("/resume s1\r");
+        ASSERT_TRUE(chat.expect("--base-url " + a.url())) << chat.shown();
+        ASSERT_TRUE(chat.answer("talks to", "two\r")) << chat.shown();
+        ASSERT_TRUE(chat.expect_on_screen("Second answer.")) << chat.shown();
+        chat.type("\x04");
+        EXPECT_EQ(chat.wait(), 0) << chat.shown();
+        ASSERT_EQ(other.requests().size(), 2u);
+        EXPECT_NE(other.requests()[1].find("First answer."), std::string::npos);
+    }
+    EXPECT_FALSE(is_executed());
+}
+
 TEST_F(Continuation, D86_ChatElsewhere_IsRefused) {
     (void)suspend();
     home.set("OPENAI_BASE_URL", b.url());
