@@ -532,6 +532,15 @@ std::optional<SandboxSettings::Mode> sandbox_mode(std::string_view name) {
     return std::nullopt;
 }
 
+std::string_view to_string(SandboxSettings::Mode mode) noexcept {
+    switch (mode) {
+        case SandboxSettings::Mode::off: return "off";
+        case SandboxSettings::Mode::workspace: return "workspace";
+        case SandboxSettings::Mode::read_only: return "read-only";
+    }
+    return {};
+}
+
 TraceSettings trace_settings(const TraceSettings& configured) {
     TraceSettings settings = configured;
     if (const std::string directory = variable("CUBEPI_TRACE"); !directory.empty())

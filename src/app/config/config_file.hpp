@@ -46,6 +46,7 @@ struct SandboxSettings {
 
 /// Returns the mode with this name: off, workspace or read-only.
 std::optional<SandboxSettings::Mode> sandbox_mode(std::string_view name);
+std::string_view to_string(SandboxSettings::Mode mode) noexcept;
 
 /// Returns the settings in effect: the variables CUBEPI_TRACE (a directory) and
 /// OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT (true or false) take precedence over the configuration file. A leading
@@ -92,7 +93,7 @@ inline constexpr std::string_view compacted_by_provider = "provider";
 ///     allow: ["shell: ls *"]         # what tools may do without asking
 ///     ask: ["shell: git push *"]     # what they must ask about, whatever is allowed
 ///     deny: ["shell: rm *"]          # what they never may
-///     trust: [~/src]                 # directories whose instructions, skills and settings are loaded without a question
+///     trust: [~/src]                 # directories whose instructions and skills are loaded without a question
 ///     hooks: {PreToolUse: [{matcher: shell, hooks: [{command: ~/bin/check, timeout: 10}]}]}   # commands of the user
 ///     environment: {inherit: all, exclude: [], include: []}   # environment variables of commands
 ///     sandbox: {mode: workspace, network: false, writable: [~/.cache], required: true}   # of commands (SandboxSettings)

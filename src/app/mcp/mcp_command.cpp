@@ -311,9 +311,7 @@ int serve(bool allow_all) {
     ToolApproval::Options approval;
     const ApprovalMode mode = allow_all ? ApprovalMode::all : ApprovalMode::ask;
     approval.mode = std::make_shared<ApprovalMode>(mode);
-    approval.write_target = [workspace](const std::string& path) {
-        return workspace->write_target(path);
-    };
+    approval.workspace = workspace;
     const ProjectSettings project = project_here(config, err());
     ToolRules rules = rules_of(config, project);
     rules.confine_commands(sandboxes.confinement());

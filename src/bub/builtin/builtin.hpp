@@ -61,6 +61,9 @@ struct CommandQuestion {
 struct SenderRules {
     cubepi::ToolRules allow = {};          ///< these calls run unasked
     std::vector<std::string> refuse = {};  ///< names of tools that never run
+    /// Returns the rule that allows a tool as it is defined now, as those of MCP servers (D148). Null: there are no such rules.
+    std::function<std::optional<cubepi::ApprovalRule>(const cubepi::AgentTool& tool)> definition =
+        {};
 };
 
 /// How turns ask their users (B23 to B26). A turn does not wait for an answer: its run is suspended on the tape, the turn
