@@ -166,7 +166,7 @@ Task<> answer(ConnectionPtr self, RpcMessage request) {
     const std::shared_ptr<McpTransportListener> listener = self->listener.lock();
     if (!listener) co_return;
     Json id = request.id;
-    Task<RpcMessage> asking = listener->asked(std::move(request));
+    Task<RpcMessage> asking = listener->asked(std::move(request), std::nullopt);
     Outcome<RpcMessage> response = co_await outcome_of(std::move(asking));
     if (response.ok()) {
         self->send(response.value());
