@@ -17,7 +17,6 @@ namespace {
 using terminal_tests::Home;
 using terminal_tests::Piped;
 using terminal_tests::run_piped;
-using terminal_tests::run_printed;
 using terminal_tests::Terminal;
 using terminal_tests::write_file;
 
@@ -42,7 +41,7 @@ protected:
     }
     static bool offers(const boost::json::value& body, const std::string& tool) {
         for (const boost::json::value& one : body.at("tools").as_array()) {
-            if (one.at("function").at("name") == tool) return true;
+            if (one.at("function").at("name").as_string() == tool) return true;
         }
         return false;
     }
@@ -85,8 +84,13 @@ TEST_F(McpConversation, D164_SuspendedDispatch_ContinuesInAnotherProcess) {
     ModelServer server({chat_answer("", {dispatched("mcp__fake__echo")}), chat_answer("Done.")});
     const Piped first = run_at(home, server, {"-s", "s1", "go"});
     EXPECT_EQ(first.status, 7) << first.err;
-    EXPECT_NE(first.err.find("mcp__fake__echo"), std::string::npos) << first.err;
-    const Piped second = run_printed(home, first.err, "To answer: ");
+    const Piped listed = run_piped(home, {"inbox", "--json"});
+    EXPECT_NE(listed.out.find("mcp__fake__echo"), std::string::npos) << listed.out;
+    const std::string id(
+        boost::json::parse(listed.out).at(0).at("request").at("question_id").as_string());
+    const Piped second = run_piped(home, {"inbox", "approve", id, "--session", "s1", "--provider",
+                                           "openai", "--base-url", server.url(), "--model",
+                                           "local"});
     EXPECT_EQ(second.out, "Done.\n") << second.err;
     EXPECT_NE(server.requests().at(1).find("echo: hi"), std::string::npos);
 }
@@ -125,7 +129,7 @@ TEST_F(McpConversation, D163_ChatAllowsSampling_TheModelAnswersTheServer) {
     ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.shown();
     ASSERT_TRUE(chat.expect_on_screen("The server fake asks the model")) << chat.shown();
     EXPECT_EQ(server.requests().size(), 1U) << "before the answer";
-    chat.type("y");
+    ASSERT_TRUE(chat.answer_on_screen("[y]es", "y\r")) << chat.shown();
     ASSERT_TRUE(chat.expect_on_screen("Done.")) << chat.screen().text();
     ASSERT_EQ(server.requests().size(), 3U);
     EXPECT_NE(server.requests()[1].find("Say hello."), std::string::npos);
@@ -147,7 +151,7 @@ TEST_F(McpConversation, Roots_AreTheDirectoriesOfTheConversation) {
     ModelServer server({chat_answer("", {{"mcp__fake__roots", "{}"}}), chat_answer("Done.")});
     EXPECT_EQ(run_at(home, server, {"--no-save", "--add-dir", home.root().string(), "go"}).out,
               "Done.\n");
-    const std::string& result = server.requests().at(1);
+    const std::string result = server.requests().at(1);
     EXPECT_NE(result.find("file://" + home.work().string()), std::string::npos) << result;
     EXPECT_NE(result.find("file://" + home.root().string() + "\\"), std::string::npos) << result;
 }

@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 Task<std::vector<std::string>> call_and_echo(std::shared_ptr<McpClient> client, McpCall call) {
     std::vector<std::string> texts;
     Task<JsonObject> calling = client->call(std::move(call));
-    const Outcome<JsonObject> called = co_await outcome_of(std::move(calling));
+    Outcome<JsonObject> called = co_await outcome_of(std::move(calling));
     texts.push_back(called.ok() ? text_of(called.value()) : exception_text(called.failure()));
     const JsonObject next = co_await client->call(echo_call("next"));
     texts.push_back(text_of(next));

@@ -54,7 +54,12 @@ struct Sampling {
         agent_model.set_responses(
             {faux_assistant_message(faux_tool_call("mcp__fake__sample", arguments), "tool_use"),
              "done"});
-        AgentOptions agent_options{.model = agent_model.model(), .tools = made.tools};
+        Model free = agent_model.model().spec();
+        free.cost = ModelCost();
+        free.cost->input = free.cost->output = 0.0;
+        AgentOptions agent_options{
+            .model = BoundModel(agent_model.model().provider(), std::move(free)),
+            .tools = made.tools};
         if (has_user) agent_options.channel = channel;
         agent_options.limits.max_spend = max_spend;
         HitlRequestStream requests = channel->subscribe();
@@ -104,7 +109,7 @@ TEST(McpSampling, D163_WithoutUser_IsRefused) {
 
 TEST(McpSampling, D163_Usage_IsChargedToTheRun) {
     Sampling it;
-    it.server_model.set_responses({std::string(40'000, 'y')});
+    it.server_model.set_responses({faux_assistant_message(std::string(40'000, 'y'))});
     it.call("2025-11-25", true);
     // The agent's own model has written a few words.
     EXPECT_GE(it.result.usage.output_tokens.value_or(0), 5'000);

@@ -70,12 +70,15 @@ private:
     int exceptions_ = std::uncaught_exceptions();
 };
 
+/// Does not connect for that: a server that was lost may have lost the task, too.
 Task<> McpClient::State::cancel_task(std::shared_ptr<State> self, std::string id) {
+    if (!self->is_agreed || !self->transport->is_open()) co_return;
     JsonObject params;
     params["taskId"] = std::move(id);
-    Task<JsonObject> sending =
-        self->send_within(goodbye_limit, "tasks/cancel", std::move(params), RequestExtras());
-    const Outcome<JsonObject> sent = co_await outcome_of(std::move(sending));
+    Task<JsonObject> sending = self->send_once("tasks/cancel", std::move(params), RequestExtras());
+    Task<JsonObject> limited = with_timeout(*self->runtime->clock, goodbye_limit,
+                                            std::move(sending), "tasks/cancel");
+    const Outcome<JsonObject> sent = co_await outcome_of(std::move(limited));
     if (sent.cancelled()) sent.rethrow();
 }
 
