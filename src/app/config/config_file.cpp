@@ -481,8 +481,7 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
     config.max_listed_mcp_tools =
         is_off(path, node, "max_listed_mcp_tools")
             ? std::numeric_limits<std::size_t>::max()
-            : whole_number<std::size_t>(path, node, "max_listed_mcp_tools")
-                  .value_or(config.max_listed_mcp_tools);
+            : whole_number<std::size_t>(path, node, "max_listed_mcp_tools");
     config.subagents = read_subagents(path, node["subagents"]);
     config.terminal = read_terminal(path, node);
     if (const YAML::Node memory = node["memory"];

@@ -12,7 +12,6 @@
 
 #include <bub/builtin/command_hooks.hpp>
 #include <cubepi/core/json.hpp>
-#include <cubepi/mcp/protocol.hpp>
 #include <cubepi/process/environment.hpp>
 #include <cubepi/workspace/tool_rules.hpp>
 
@@ -118,7 +117,7 @@ struct ConfigFile {
     std::optional<std::chrono::milliseconds> escape_timeout = {};
     std::optional<std::size_t> max_turns = {};
     std::optional<std::size_t> max_repeated_calls = {};
-    std::size_t max_listed_mcp_tools = default_max_listed_mcp_tools;
+    std::optional<std::size_t> max_listed_mcp_tools = {};
     std::optional<std::int64_t> max_tokens = {};
     bool memory = false;  ///< the tool `memory`
     TerminalSettings terminal = {};

@@ -583,7 +583,8 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     session.telemetry = std::make_shared<Telemetry>(trace_settings(config.trace));
     if (tools && parts.with_servers) {
         session.servers = co_await connect_to_servers(session, flags.more_directories, continues);
-        session.max_listed_mcp_tools = config.max_listed_mcp_tools;
+        session.max_listed_mcp_tools =
+            config.max_listed_mcp_tools.value_or(default_max_listed_mcp_tools);
         tools->servers = session.servers;
     }
     session.equip = equipment(flags, config.max_repeated_calls, std::move(tools));

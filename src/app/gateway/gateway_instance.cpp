@@ -503,7 +503,7 @@ std::unique_ptr<bub::Framework> GatewayInstance::make_framework(bool with_channe
         options.configure = [servers](AgentOptions& agent, const bub::TurnContext&) {
             add_mcp_tools(agent, *servers);
         };
-        options.defer_tools = [most = config_.max_listed_mcp_tools](std::vector<AgentTool>& tools) {
+        options.defer_tools = [most = config_.max_listed_mcp_tools.value_or(default_max_listed_mcp_tools)](std::vector<AgentTool>& tools) {
             return defer_mcp_tools(tools, most);
         };
     }
