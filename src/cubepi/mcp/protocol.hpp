@@ -101,6 +101,9 @@ struct McpLimits {
     McpLimits() {}
 };
 
+/// The default of the number of MCP tools that an agent has in each request (offer_mcp_tools()).
+inline constexpr std::size_t default_max_listed_mcp_tools = 40;
+
 namespace detail {
 
 /// Returns text of another program for display: valid UTF-8, without control characters, at most `max_bytes` long.
