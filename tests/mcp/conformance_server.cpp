@@ -469,7 +469,9 @@ int main(int argc, char** argv) {
     http.port = static_cast<std::uint16_t>(port);
     HttpServer server(this_thread_context().get_executor(), http);
     HttpRoutes routes(server, "mcp");
-    add_mcp_routes(routes, mcp_server);
+    McpRouteOptions settings;
+    settings.resume_time = std::chrono::minutes(1);
+    add_mcp_routes(routes, mcp_server, settings);
     routes.serve();
     std::cout << "http://127.0.0.1:" << server.port() << "/mcp" << std::endl;
     run(wait_forever());

@@ -297,7 +297,9 @@ int serve(const char* port) {
     options.port = static_cast<std::uint16_t>(std::atoi(port));
     HttpServer http(this_thread_context().get_executor(), options);
     HttpRoutes routes(http, "mcp");
-    add_mcp_routes(routes, server);
+    McpRouteOptions settings;
+    settings.resume_time = std::chrono::minutes(1);
+    add_mcp_routes(routes, server, settings);
     routes.serve();
     std::cout << "http://127.0.0.1:" << http.port() << "/mcp" << std::endl;
     run(wait_forever());

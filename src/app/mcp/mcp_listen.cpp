@@ -65,7 +65,9 @@ Task<> serve_mcp_http(std::shared_ptr<McpServer> server, std::string address,
     limits.max_body_bytes = server->options().max_message_bytes;
     HttpServer http(co_await this_executor, options);
     HttpRoutes routes(http, "mcp", limits);
-    add_mcp_routes(routes, std::move(server));
+    McpRouteOptions settings;
+    settings.resume_time = std::chrono::minutes(1);
+    add_mcp_routes(routes, std::move(server), std::move(settings));
     routes.serve();
     const std::string host = options.host == "::1" ? "[::1]" : options.host;
     const std::string url = "http://" + host + ":" + std::to_string(http.port()) + "/mcp";

@@ -11,6 +11,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/task_scope.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/mcp/server/catalog.hpp>
 #include <cubepi/mcp/server/connection.hpp>
@@ -197,6 +198,15 @@ struct McpServer::State {
 
     const detail::McpRequestStates states;
     detail::McpTasks tasks;
+    std::optional<BackgroundScope> background;  ///< of the first executor
+    bool spawn(const Executor& executor, Task<> task) {
+        if (is_closed) return false;
+        // Their failures are results of tasks and responses.
+        if (!background) background.emplace(executor, [](const std::exception_ptr&) {});
+        background->spawn(std::move(task));
+        return true;
+    }
+    bool is_closed = false;
     std::shared_ptr<const McpCatalog> catalog;
     detail::McpSubscribers subscribers;
     std::size_t open_streams = 0;  ///< of subscriptions/listen
@@ -525,13 +535,14 @@ bool McpServer::State::becomes_task(const McpServerCall& call) const {
 
 JsonObject McpServer::State::start_task(std::shared_ptr<State> state, McpServerCall call,
                                         const Executor& executor) {
+    if (state->is_closed) throw Refusal(mcp_error::internal, "The server is closed.");
     const std::shared_ptr<detail::McpTask> task = state->tasks.create(call.client);
     JsonObject created = task->created();
     // The request ends now; the task has a stop of its own.
     call.notify = nullptr;
     call.stop = task->stop_token();
-    detail::McpTasks& tasks = state->tasks;
-    tasks.start(executor, run_task(std::move(state), std::move(call), task));
+    State& self = *state;
+    (void)self.spawn(executor, run_task(std::move(state), std::move(call), task));
     return created;
 }
 
@@ -617,6 +628,7 @@ McpServer::McpServer(McpServerOptions options)
 
 McpServer::~McpServer() {
     state_->tasks.close();
+    if (state_->background) state_->background->cancel();
     state_->subscribers.for_each([](detail::McpSubscriber& one) { one.close(); });
 }
 
@@ -671,6 +683,17 @@ Task<RpcMessage> McpServer::answer(McpServerCall call) {
         failure = std::current_exception();
     }
     co_return state->failure_of(failure, asked);
+}
+
+bool McpServer::spawn(const Executor& executor, Task<> task) {
+    return state_->spawn(executor, std::move(task));
+}
+
+Task<> McpServer::close() {
+    const std::shared_ptr<State> state = state_;
+    state->is_closed = true;
+    state->tasks.close();
+    if (state->background) co_await state->background->close();
 }
 
 Task<> McpServer::end_tasks(std::string client) {

@@ -138,6 +138,12 @@ public:
 
     /// Answers one request, for transports of one's own. Never throws an Error; cancelling it aborts the call of a tool.
     Task<RpcMessage> answer(McpServerCall call);
+    /// Starts a coroutine that outlives its request, for transports of one's own. It must not throw, and share what it uses. Returns
+    /// false, and does not start it, after close().
+    bool spawn(const Executor& executor, Task<> task);
+    /// Aborts what outlives requests (tasks, calls of spawn()) and waits for it. Await it before objects are destroyed that the tools
+    /// use, if there are tasks or McpRouteOptions::resume_time; the destructor only cancels.
+    Task<> close();
     /// Cancels the tasks of a client, see McpServerCall::client, and waits for their end.
     Task<> end_tasks(std::string client);
     /// Returns the parameters of a tool that clients repeat as headers; null if there are none. Valid until set_tools().

@@ -10,6 +10,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/core/task_scope.hpp>
@@ -34,18 +35,11 @@ struct Endpoint {
     std::shared_ptr<McpServer> server;
     McpRouteOptions options;
     detail::McpHttpSessions sessions;
-    /// Calls of sessions, which outlive their connections. They share the server, not this object.
-    std::optional<BackgroundScope> calls = {};
 
     Endpoint(std::shared_ptr<McpServer> its_server, McpRouteOptions its_options)
         : server(std::move(its_server)),
           options(std::move(its_options)),
           sessions(options.max_sessions, options.session_idle_time, server->options().runtime) {}
-
-    void spawn(const Executor& executor, Task<> task) {
-        if (!calls) calls.emplace(executor, [](const std::exception_ptr&) {});
-        calls->spawn(std::move(task));
-    }
 };
 
 using EndpointPtr = std::shared_ptr<Endpoint>;
@@ -265,9 +259,12 @@ HttpServerResponse answer_with_replay(Endpoint& endpoint, const Executor& execut
     HttpServerResponse response = HttpServerResponse::events([replay, closed](ResponseStream& out) {
         return detail::McpReplay::write(replay, 0, closed, &out);
     });
-    endpoint.spawn(executor, answer_for_replay(endpoint.server, std::move(call), replay));
-    endpoint.spawn(executor, abort_if_abandoned(replay, endpoint.server->options().runtime,
-                                                endpoint.options.resume_time, stop));
+    McpServer& server = *endpoint.server;
+    const bool is_started =
+        server.spawn(executor, answer_for_replay(endpoint.server, std::move(call), replay));
+    if (!is_started) replay->end();
+    (void)server.spawn(executor, abort_if_abandoned(replay, server.options().runtime,
+                                                    endpoint.options.resume_time, stop));
     return response;
 }
 
@@ -360,7 +357,9 @@ Task<HttpServerResponse> post(EndpointPtr endpoint, HttpServerRequest request) {
     call.client = client_of(*endpoint, request);
     if (call.request.method == "initialize" && call.session)
         co_return co_await open_session(endpoint, std::move(call));
-    if (needs_stream(call) && accepts_events(request) && call.session) {
+    const bool may_return =
+        call.session && endpoint->options.resume_time > std::chrono::nanoseconds::zero();
+    if (needs_stream(call) && accepts_events(request) && may_return) {
         const Executor executor = co_await this_executor;
         co_return answer_with_replay(*endpoint, executor, std::move(call), request.closed);
     }

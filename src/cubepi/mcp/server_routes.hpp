@@ -28,8 +28,9 @@ struct McpRouteOptions {
     std::function<std::string(const HttpServerRequest& request)> client = {};
     std::chrono::nanoseconds session_idle_time = std::chrono::hours(1);
     /// A call of a session continues after its connection is lost, and is aborted if the client does not return within this time
-    /// (header Last-Event-ID). Clients of 2026-07-28 have no sessions: their calls are aborted at once.
-    std::chrono::nanoseconds resume_time = std::chrono::minutes(1);
+    /// (header Last-Event-ID). Zero: it is aborted at once, as calls without a session are. With another value calls can outlive the
+    /// routes, so await McpServer::close() before the objects are destroyed that the tools use.
+    std::chrono::nanoseconds resume_time = std::chrono::nanoseconds::zero();
     /// The answers of a session that are stored for this, in bytes; of one answer at most 256 notifications.
     std::size_t max_replay_bytes = std::size_t{256} << 10U;
 };

@@ -42,6 +42,7 @@ struct ServedHttp {
     }
     ~ServedHttp() {
         run(routes.stop(std::chrono::nanoseconds::zero()));
+        run(server->close());
         run(http.stop(std::chrono::nanoseconds::zero()));
     }
 
@@ -409,8 +410,14 @@ Task<> lose_the_connection(const ServedHttp* served) {
     }
 }
 
+McpRouteOptions resumable(std::chrono::nanoseconds limit) {
+    McpRouteOptions options;
+    options.resume_time = limit;
+    return options;
+}
+
 TEST(McpRoutes, D168_LostConnection_IsContinued) {
-    const ServedHttp served(McpRouteOptions(), true);
+    const ServedHttp served(resumable(std::chrono::minutes(1)), true);
     run(lose_the_connection(&served));
 }
 
@@ -428,9 +435,7 @@ Task<> leave_for_good(const ServedHttp* served) {
 }
 
 TEST(McpRoutes, D168_AbandonedCallOfASession_IsAborted) {
-    McpRouteOptions options;
-    options.resume_time = std::chrono::milliseconds(1);
-    const ServedHttp served(options);
+    const ServedHttp served(resumable(std::chrono::milliseconds(1)));
     run(leave_for_good(&served));
 }
 
@@ -448,8 +453,30 @@ Task<> delete_session(const ServedHttp* served) {
     co_await served->settings.aborted->wait();
 }
 
-TEST(McpRoutes, D168_EndOfASession_AbortsItsCalls) {
+TEST(McpRoutes, D168_WithoutResumption_LostConnectionAbortsTheCall) {
     const ServedHttp served;
+    run(leave_for_good(&served));
+}
+
+Task<> close_server(const ServedHttp* served) {
+    const std::string session = co_await open_session(served);
+    HttpClient http;
+    HttpRequest request = session_request(
+        *served, "POST", session,
+        R"({"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"wait"}})");
+    const HttpResponse response = co_await http.send(std::move(request));
+    co_await served->settings.started->wait();
+    co_await served->server->close();
+    EXPECT_TRUE(served->settings.aborted->is_set());
+}
+
+TEST(McpRoutes, D168_EndOfTheServer_AbortsItsCalls) {
+    const ServedHttp served(resumable(std::chrono::minutes(1)));
+    run(close_server(&served));
+}
+
+TEST(McpRoutes, D168_EndOfASession_AbortsItsCalls) {
+    const ServedHttp served(resumable(std::chrono::minutes(1)));
     run(delete_session(&served));
 }
 

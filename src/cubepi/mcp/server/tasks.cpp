@@ -257,12 +257,6 @@ std::shared_ptr<McpTask> McpTasks::find(std::string_view id, std::string_view ow
     return entry->second;
 }
 
-void McpTasks::start(const Executor& executor, Task<> call) {
-    // Calls report their failures as the results of their tasks.
-    if (!running_) running_.emplace(executor, [](const std::exception_ptr&) {});
-    running_->spawn(std::move(call));
-}
-
 Task<> McpTasks::end_client(std::string owner) {
     std::vector<std::shared_ptr<McpTask>> own;
     for (const auto& [id, task] : tasks_) {
@@ -278,7 +272,6 @@ Task<> McpTasks::end_client(std::string owner) {
 void McpTasks::close() {
     for (const auto& [id, task] : tasks_) task->cancel();
     tasks_.clear();
-    if (running_) running_->cancel();
 }
 
 }  // namespace cubepi::detail

@@ -13,7 +13,7 @@
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/runtime.hpp>
-#include <cubepi/core/task_scope.hpp>
+#include <cubepi/core/task.hpp>
 #include <cubepi/mcp/json_rpc.hpp>
 #include <cubepi/mcp/server.hpp>
 #include <cubepi/mcp/server_features.hpp>
@@ -121,8 +121,6 @@ public:
     std::shared_ptr<McpTask> create(std::string owner);
     /// Throws Refusal if the client has no such task.
     std::shared_ptr<McpTask> find(std::string_view id, std::string_view owner);
-    /// Runs a call in the background. It must share what it uses.
-    void start(const Executor& executor, Task<> call);
     /// Cancels the tasks of a client that is gone, forgets them, and waits until their functions have ended.
     Task<> end_client(std::string owner);
     /// Cancels all of them.
@@ -138,7 +136,6 @@ private:
     const McpTaskOptions options_;
     const std::shared_ptr<const Runtime> runtime_;
     Entries tasks_;
-    std::optional<BackgroundScope> running_;
 };
 
 }  // namespace cubepi::detail
