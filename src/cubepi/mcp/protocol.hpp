@@ -52,6 +52,9 @@ inline constexpr std::string_view log_level = "io.modelcontextprotocol/logLevel"
 inline constexpr std::string_view progress_token = "progressToken";
 }  // namespace mcp_meta
 
+/// The extension of 2026-07-28 for calls whose client follows them by an id.
+inline constexpr std::string_view mcp_tasks_extension = "io.modelcontextprotocol/tasks";
+
 /// An error response of the other side.
 class McpError : public Error {
 public:
