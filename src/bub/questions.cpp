@@ -5,6 +5,7 @@
 
 #include <bub/tape/entry/encoding.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/schema/json_text.hpp>
@@ -210,7 +211,7 @@ std::string question_name(const cubepi::HitlRequest& request) {
     std::string named = cubepi::detail::text_member(asker_of(request.extra), "session");
     named += '\n';
     named += request.question_id;
-    return detail::sha256_hex(named).substr(0, question_name_size);
+    return cubepi::detail::sha256_hex(named).substr(0, question_name_size);
 }
 
 std::vector<const cubepi::HitlRequest*> questions_named(

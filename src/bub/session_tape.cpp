@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <bub/tape/entry/encoding.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
 namespace bub {
@@ -52,8 +53,8 @@ Task<std::string> linked_tape(std::shared_ptr<TapeStore> store, std::string tape
 }  // namespace
 
 std::string shared_tape_name(std::string_view name_space, std::string_view session_id) {
-    return detail::sha256_hex(name_space).substr(0, 16) + "__" +
-           detail::sha256_hex(session_id).substr(0, 32);
+    return cubepi::detail::sha256_hex(name_space).substr(0, 16) + "__" +
+           cubepi::detail::sha256_hex(session_id).substr(0, 32);
 }
 
 Task<std::string> session_tape_name(std::shared_ptr<TapeStore> store, const TurnState& state,

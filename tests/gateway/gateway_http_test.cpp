@@ -210,6 +210,29 @@ TEST_F(GatewayHttp, D109_ConfigurationWithThreePorts_HasThree) {
     EXPECT_EQ(status(status_port, "POST /v1/messages", bearer, message("x")), 404);
 }
 
+TEST_F(GatewayHttp, McpClient_TalksToSessions) {
+    configure("mcp: true", "", ", listen: \"127.0.0.1:0\"");
+    start();
+    const std::string url = "http://127.0.0.1:" + std::to_string(http_port) + "/mcp";
+    EXPECT_EQ(status(http_port, "POST /mcp", secret, "{}"), 401);
+    EXPECT_EQ(status(http_port, "POST /mcp", bearer + "Origin: https://evil.example\r\n", "{}"),
+              403);
+    const std::string header = bearer.substr(0, bearer.size() - 2);
+    ASSERT_EQ(run_command(home, {"mcp", "add", "--header", header, "team", url}).status, 0);
+    const auto call = [&](const std::string& tool, const std::string& arguments) {
+        return run_command(home, {"mcp", "call", "--json", "team", tool, arguments}).output;
+    };
+    const std::string first = call("send_message", R"({"text":"hello"})");
+    EXPECT_NE(first.find("re: hello"), std::string::npos) << first << gateway->output();
+    const Json result = boost::json::parse(first).at("structuredContent");
+    const std::string session(result.at("session").as_string());
+    const std::string named = boost::json::serialize(JsonObject{{"session", session}});
+    const std::string read = call("read_session", named);
+    EXPECT_NE(read.find("hello"), std::string::npos) << read;
+    EXPECT_NE(call("stop_session", named).find("\"ok\":true"), std::string::npos);
+    EXPECT_NE(call("read_session", R"({"session":"../x"})").find("no session"), std::string::npos);
+}
+
 TEST_F(GatewayHttp, D109_CommonAddress_ServesAllParts) {
     configure("", "", ", listen: \"127.0.0.1:0\"");
     start();

@@ -10,6 +10,7 @@
 #include "../gateway/gateway_instance.hpp"
 #include "../gateway/gateway_sessions.hpp"
 #include "channel_kinds.hpp"
+#include "http_mcp.hpp"
 
 namespace cubepi::app {
 
@@ -24,6 +25,8 @@ constexpr std::array keys{
     ChannelKey{"operators", KeyType::list, "",
                "Users who may answer every question and use comma commands.", "users"},
     ChannelKey{"max_body_mb", KeyType::number, "1", "The limit of a request, in MiB."},
+    ChannelKey{"mcp", KeyType::flag, "false",
+               "Offers the agent at /mcp of the same address to MCP clients."},
     ChannelKey{"certificate", KeyType::file, "", "PEM files, for TLS."},
     ChannelKey{"key", KeyType::file}};
 
@@ -52,6 +55,13 @@ std::shared_ptr<bub::Channel> make(const ChannelSettings& settings, const Gatewa
     if (!problem.empty())
         throw Error(ErrorCode::invalid_argument,
                     "channel http: " + problem + ".\n  To make one: " + token_command(settings));
+    if (settings.flag("mcp")) {
+        // Names that a proxy sends are checked by the server.
+        const bool is_local = gateway.settings().allowed_hosts.empty();
+        options.add_routes = [is_local](HttpRoutes& routes, bub::HttpChannel& channel) {
+            add_mcp_interface(routes, channel, is_local);
+        };
+    }
     return std::make_shared<bub::HttpChannel>(std::move(options), call.handler);
 }
 

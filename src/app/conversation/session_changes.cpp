@@ -4,7 +4,7 @@
 
 #include <bub/tape/session_tape_store.hpp>
 #include <cubepi/core/error.hpp>
-#include <cubepi/workspace/files/digest.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
 
 #include "../config/paths.hpp"
@@ -15,7 +15,7 @@ std::filesystem::path checkpoint_directory(const bub::TapeStore& tapes, const st
     const auto* const sessions = dynamic_cast<const bub::SessionTapeStore*>(&tapes);
     if (!sessions) return {};
     // Two stores may have a tape of the same name.
-    const std::string place = cubepi::detail::sha256_of(sessions->place());
+    const std::string place = cubepi::detail::sha256_hex(sessions->place());
     return checkpoints_path() / (tape + "-" + place.substr(0, 8));
 }
 

@@ -26,6 +26,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/net/http_client.hpp>
 
@@ -371,7 +372,7 @@ SessionWorkspace session_workspace(const std::filesystem::path& root, std::strin
     for (char& c : name) {
         if (!is_plain(c)) c = '-';
     }
-    const std::string digest = bub::detail::sha256_hex(session_id);
+    const std::string digest = cubepi::detail::sha256_hex(session_id);
     SessionWorkspace workspace;
     workspace.directory = root / (name + "-" + digest.substr(0, 32));
     workspace.earlier = root / (name + "-" + digest.substr(0, 8));

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/mcp/protocol.hpp>
 #include <cubepi/schema/json_text.hpp>
 

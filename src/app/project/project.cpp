@@ -9,6 +9,7 @@
 #include <bub/builtin/project_files.hpp>
 #include <bub/tape/entry/encoding.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/workspace/local_workspace.hpp>
 
@@ -49,7 +50,7 @@ private:
             file.name = name;
             file.text = place_.read(name, max_file_bytes);
             if (!is_utf8(file.text)) throw Error(ErrorCode::parse, "it is not UTF-8.");
-            file.digest = bub::detail::sha256_hex(file.text);
+            file.digest = cubepi::detail::sha256_hex(file.text);
             files.push_back(std::move(file));
         } catch (const Error& error) {
             if (error.code() != ErrorCode::not_found)

@@ -14,6 +14,7 @@
 #include <bub/tape/entry/encoding.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/json.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/parse_json.hpp>
@@ -27,7 +28,7 @@ namespace {
 constexpr std::uint64_t max_record_bytes = 1'000'000;
 
 std::filesystem::path record_path(const std::filesystem::path& root) {
-    return trust_directory() / (bub::detail::sha256_hex(root.string()) + ".json");
+    return trust_directory() / (cubepi::detail::sha256_hex(root.string()) + ".json");
 }
 
 /// Reads a file that only this user can have written.

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -34,6 +35,8 @@ public:
     virtual Task<StopOutcome> stop(Envelope by) = 0;
 };
 
+class HttpChannel;
+
 struct HttpChannelOptions {
     /// The server of the channel's routes, which it may share. Required.
     std::shared_ptr<cubepi::HttpServer> server = {};
@@ -56,6 +59,9 @@ struct HttpChannelOptions {
     /// The text for the client whose message is not accepted, or whose turn fails without an output of kind `error`. Null: the
     /// description of the failure, which may name models, addresses and files.
     FailureText failure_text = {};
+    /// Adds routes of another interface to the ones of the channel, with their token and limits. Called by the constructor of the channel,
+    /// which outlives them. Empty: none.
+    std::function<void(cubepi::HttpRoutes& routes, HttpChannel& channel)> add_routes = {};
 };
 
 /// A channel for programs: `POST /v1/messages` sends a message to a session and returns the answer of its turn, as JSON or as
@@ -72,6 +78,12 @@ public:
     const std::string& name() const noexcept override;
     /// Returns the port of the server.
     std::uint16_t port() const noexcept;
+
+    // For other interfaces: answer a request as the routes `POST /v1/messages`, `GET /v1/sessions/{session}` and
+    // `POST /v1/sessions/{session}/stop` do. The parameter `session` of the request stands for that of the path.
+    Task<cubepi::HttpServerResponse> post_message(cubepi::HttpServerRequest request);
+    Task<cubepi::HttpServerResponse> read_session(cubepi::HttpServerRequest request);
+    Task<cubepi::HttpServerResponse> stop_session(cubepi::HttpServerRequest request);
 
     Task<> start(std::stop_token stopping) override;
     Task<> stop() override;

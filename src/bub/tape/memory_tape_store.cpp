@@ -8,6 +8,7 @@
 #include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/tape_store_support.hpp>
+#include <cubepi/core/support/digest.hpp>
 
 namespace bub {
 
@@ -152,7 +153,7 @@ Task<std::optional<TapeEntry>> MemoryTapeStore::find_run(std::string tape, std::
 
 Task<std::string> MemoryTapeStore::put_media(std::string bytes) {
     const std::lock_guard lock(state_->mutex);
-    std::string name = detail::sha256_hex(bytes);
+    std::string name = cubepi::detail::sha256_hex(bytes);
     state_->media.try_emplace(name, std::move(bytes));
     co_return name;
 }

@@ -13,6 +13,7 @@
 #include <cubepi/checkpoint/server/store.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/digest.hpp>
 
 namespace bub {
 
@@ -424,7 +425,7 @@ Task<std::optional<TapeEntry>> PostgresTapeStore::find_run(std::string tape, std
 }
 
 Task<std::string> PostgresTapeStore::put_media(std::string bytes) {
-    std::string sha256 = sha256_hex(bytes);
+    std::string sha256 = cubepi::detail::sha256_hex(bytes);
     auto decide = [sha256, bytes = std::move(bytes)](const SqlView&, SqlBatch& writes) {
         writes.add("INSERT INTO bub_media (sha256, bytes) VALUES ($1, $2) {skip}")
             .text(sha256)

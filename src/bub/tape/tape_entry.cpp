@@ -6,6 +6,7 @@
 #include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/parse_json.hpp>
 #include <cubepi/schema/python_json.hpp>
@@ -109,7 +110,8 @@ std::string tape_name(const std::filesystem::path& workspace, std::string_view s
     if (failed) path = std::filesystem::absolute(workspace).lexically_normal();
     std::string text = path.string();
     if (text.size() > 1 && text.back() == '/') text.pop_back();
-    return detail::md5_hex(text).substr(0, 16) + "__" + detail::md5_hex(session_id).substr(0, 16);
+    return cubepi::detail::md5_hex(text).substr(0, 16) + "__" +
+           cubepi::detail::md5_hex(session_id).substr(0, 16);
 }
 
 namespace detail {

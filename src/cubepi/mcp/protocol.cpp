@@ -4,8 +4,6 @@
 #include <array>
 #include <new>
 
-#include <openssl/evp.h>
-
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/net/utf8.hpp>
 
@@ -80,20 +78,6 @@ std::string shown_mcp_text(std::string_view text, std::size_t max_bytes) {
     out.resize(std::min(out.size(), max_bytes));
     out.resize(complete_utf8_prefix(out));
     return out + "...";
-}
-
-std::string sha256_hex(std::string_view bytes) {
-    std::array<unsigned char, EVP_MAX_MD_SIZE> digest = {};
-    unsigned size = 0;
-    if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, EVP_sha256(), nullptr) != 1)
-        throw std::bad_alloc();
-    constexpr std::string_view digits = "0123456789abcdef";
-    std::string text;
-    for (unsigned i = 0; i < size; ++i) {
-        text += digits[digest[i] >> 4U];
-        text += digits[digest[i] & 15U];
-    }
-    return text;
 }
 
 }  // namespace detail

@@ -106,9 +106,6 @@ namespace detail {
 /// Returns text of another program for display: valid UTF-8, without control characters, at most `max_bytes` long.
 std::string shown_mcp_text(std::string_view text, std::size_t max_bytes = 200);
 
-/// Returns the lower-case hexadecimal SHA-256 of the bytes.
-std::string sha256_hex(std::string_view bytes);
-
 }  // namespace detail
 
 }  // namespace cubepi

@@ -28,6 +28,20 @@ std::optional<std::chrono::milliseconds> parse_retry(std::string_view value) {
     return std::chrono::milliseconds(number);
 }
 
+/// Returns the position of the first LF or CR from `begin` on, or the size of the text. Searches in blocks: a stream whose
+/// lines end in CR has no LF, and would be searched to its end for each line.
+std::size_t find_end_of_line(std::string_view text, std::size_t begin) {
+    constexpr std::size_t block_size = 256;
+    for (; begin < text.size(); begin += block_size) {
+        std::string_view block = text.substr(begin, block_size);
+        const std::size_t line_feed = block.find('\n');
+        block = block.substr(0, line_feed);
+        const std::size_t end = std::min(block.find('\r'), line_feed);
+        if (end != std::string_view::npos) return begin + end;
+    }
+    return text.size();
+}
+
 }  // namespace
 
 std::string& SseDecoder::buffer() {
@@ -49,8 +63,7 @@ bool SseDecoder::take_line(std::string_view& line) {
     }
     const std::string_view text = buffer_;
     searched_ = std::max(searched_, line_);
-    while (searched_ < text.size() && text[searched_] != '\n' && text[searched_] != '\r')
-        ++searched_;
+    searched_ = find_end_of_line(text, searched_);
     line = text.substr(line_, searched_ - line_);
     if (line.size() > limits_.max_line) throw_too_large("a line", limits_.max_line);
     if (searched_ == text.size()) return false;

@@ -9,9 +9,9 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/ids.hpp>
 #include <cubepi/core/run_info.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/workspace/files/checkpoint_journal.hpp>
-#include <cubepi/workspace/files/digest.hpp>
 
 namespace cubepi {
 
@@ -28,7 +28,7 @@ constexpr std::size_t most_problems = 20;
 FileVersion version_of(std::string_view content, std::optional<unsigned> mode) {
     FileVersion version;
     version.exists = true;
-    version.sha256 = detail::sha256_of(content);
+    version.sha256 = detail::Sha256::of(content);
     version.bytes = content.size();
     version.mode = mode;
     return version;

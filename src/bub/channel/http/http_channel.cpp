@@ -496,9 +496,23 @@ Task<HttpServerResponse> HttpChannel::State::answer(ExchangePtr exchange,
 }
 
 HttpChannel::HttpChannel(HttpChannelOptions options, MessageHandler handler)
-    : state_(std::make_unique<State>(completed(std::move(options)), std::move(handler))) {}
+    : state_(std::make_unique<State>(completed(std::move(options)), std::move(handler))) {
+    if (const auto& add = state_->options.add_routes) add(state_->routes, *this);
+}
 
 HttpChannel::~HttpChannel() = default;
+
+Task<HttpServerResponse> HttpChannel::post_message(HttpServerRequest request) {
+    return state_->post(std::move(request));
+}
+
+Task<HttpServerResponse> HttpChannel::read_session(HttpServerRequest request) {
+    return state_->read_session(std::move(request));
+}
+
+Task<HttpServerResponse> HttpChannel::stop_session(HttpServerRequest request) {
+    return state_->receive_stop(std::move(request));
+}
 
 const std::string& HttpChannel::name() const noexcept { return state_->name; }
 

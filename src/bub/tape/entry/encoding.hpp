@@ -23,10 +23,6 @@ std::optional<std::int64_t> parse_date(std::string_view text, bool end_of_day = 
 /// Formats a time like "2026-03-01T12:00:00.250000+00:00"; a zero fraction is omitted, like in Python's isoformat.
 std::string format_date(std::int64_t microseconds);
 
-/// Returns the digest in lower-case hex.
-std::string md5_hex(std::string_view bytes);
-std::string sha256_hex(std::string_view bytes);
-
 /// Initializes OpenSSL. OpenSSL 3.0 binds the required resources to the calling thread and loses them when that thread
 /// ends; call this on a long-lived thread before workers compute digests.
 void prepare_digests();

@@ -11,6 +11,7 @@
 #include <bub/tape/fork/turn_journal.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/digest.hpp>
 
 namespace bub::detail {
 
@@ -47,7 +48,7 @@ fs::path TapePaths::journal(const std::string& turn_id) const {
                                return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
                                       (c >= 'A' && c <= 'Z') || c == '-' || c == '_';
                            });
-    return turns / ((plain ? turn_id : md5_hex(turn_id)) + ".journal");
+    return turns / ((plain ? turn_id : cubepi::detail::md5_hex(turn_id)) + ".journal");
 }
 
 TapeDirectory::TapeDirectory(FileTapeOptions options)

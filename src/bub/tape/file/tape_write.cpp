@@ -10,6 +10,7 @@
 #include <bub/tape/file/tape_directory.hpp>
 #include <bub/tape/fork/turn_journal.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/schema/python_json.hpp>
 
 // Appends to tapes, and writes the files next to them: the side state of each, and media.
@@ -333,7 +334,7 @@ JsonObject TapeDirectory::read_state(const std::string& name) {
 
 std::string TapeDirectory::put_media(const std::string& bytes) {
     make_directory();
-    std::string name = sha256_hex(bytes);
+    std::string name = cubepi::detail::sha256_hex(bytes);
     const std::filesystem::path directory = options_.directory / "media";
     make_private_directory(directory);
     const std::filesystem::path file = directory / name;

@@ -9,6 +9,7 @@
 #include <bub/tape/search/query_filter.hpp>
 #include <bub/tape/tape_store_support.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/parse_json.hpp>
@@ -68,7 +69,7 @@ std::string text_of(const TapeInfo& info) {
 
 }  // namespace
 
-std::string key_of(std::string_view name) { return md5_hex(name); }
+std::string key_of(std::string_view name) { return cubepi::detail::md5_hex(name); }
 
 void select_tape(SqlBatch& batch, const std::string& tape) {
     batch.add("SELECT last_id, messages, info, state, bytes FROM bub_tapes WHERE tape = $1")

@@ -13,6 +13,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/run.hpp>
+#include <cubepi/core/support/digest.hpp>
 
 // Turns in progress on tapes in a database, and the tapes that processes have open.
 
@@ -30,7 +31,7 @@ namespace {
 
 /// A key of advisory locks beyond those of tapes, which have 32 bits.
 std::int64_t make_owner(cubepi::IdSource& ids) {
-    const std::string digest = md5_hex(ids.next() + " " + std::to_string(getpid()));
+    const std::string digest = cubepi::detail::md5_hex(ids.next() + " " + std::to_string(getpid()));
     const auto bits = static_cast<std::int64_t>(std::stoull(digest.substr(0, 15), nullptr, 16));
     return bits | (std::int64_t{1} << 60U);
 }

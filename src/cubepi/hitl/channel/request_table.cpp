@@ -5,12 +5,12 @@
 #include <string_view>
 #include <utility>
 
-#include <openssl/evp.h>
 #include <openssl/rand.h>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/schema/python_json.hpp>
 
@@ -73,13 +73,7 @@ std::string new_request_id() {
 }
 
 /// Returns the first 32 hexadecimal digits of the SHA-256 digest.
-std::string digest(std::string_view text) {
-    std::array<unsigned char, EVP_MAX_MD_SIZE> bytes = {};
-    unsigned int size = 0;
-    if (EVP_Digest(text.data(), text.size(), bytes.data(), &size, EVP_sha256(), nullptr) != 1)
-        throw Error(ErrorCode::unsupported, "OpenSSL does not offer SHA-256");
-    return hex_of(bytes.data(), 16);
-}
+std::string digest(std::string_view text) { return sha256_hex(text).substr(0, 32); }
 
 }  // namespace
 

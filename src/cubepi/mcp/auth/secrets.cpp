@@ -16,6 +16,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/support/base64.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/schema/json_text.hpp>
 
 namespace cubepi::detail {
@@ -125,14 +126,7 @@ std::string random_secret() {
     return base64_url(std::string(bytes.begin(), bytes.end()));
 }
 
-std::string pkce_challenge(std::string_view verifier) {
-    std::array<unsigned char, EVP_MAX_MD_SIZE> digest = {};
-    unsigned int size = 0;
-    if (EVP_Digest(verifier.data(), verifier.size(), digest.data(), &size, EVP_sha256(), nullptr) !=
-        1)
-        throw Error(ErrorCode::unsupported, "OpenSSL does not offer SHA-256.");
-    return base64_url(std::string(digest.begin(), digest.begin() + size));
-}
+std::string pkce_challenge(std::string_view verifier) { return base64_url(sha256_bytes(verifier)); }
 
 std::string client_assertion(const std::string& client_id, const std::string& audience,
                              const std::string& private_key_pem,

@@ -12,6 +12,7 @@
 #include <openssl/rand.h>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/mcp/protocol.hpp>
 #include <cubepi/mcp/server/refusal.hpp>

@@ -1,14 +1,12 @@
 #include <cubepi/middleware/compaction/record.hpp>
 
 #include <algorithm>
-#include <array>
 #include <initializer_list>
 #include <limits>
 #include <utility>
 
-#include <openssl/evp.h>
-
 #include <cubepi/core/message_json.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/python_json.hpp>
 
@@ -175,17 +173,7 @@ namespace detail {
 std::string message_ref(const Message& message) {
     std::string text;
     append_sorted(text, Json(cubepi_form(message)));
-    std::array<unsigned char, EVP_MAX_MD_SIZE> bytes = {};
-    unsigned int size = 0;
-    if (EVP_Digest(text.data(), text.size(), bytes.data(), &size, EVP_sha256(), nullptr) != 1)
-        throw Error(ErrorCode::unsupported, "OpenSSL does not offer SHA-256");
-    std::string ref = "sha256:";
-    constexpr std::string_view digits = "0123456789abcdef";
-    for (unsigned int i = 0; i < size; ++i) {
-        ref += digits[bytes[i] >> 4U];
-        ref += digits[bytes[i] & 15U];
-    }
-    return ref;
+    return "sha256:" + sha256_hex(text);
 }
 
 CompactionRecord CompactionRecord::load(const JsonObject& extra, const MessageList& history) {

@@ -1,12 +1,10 @@
 #include <cubepi/tracing/recorder/conventions.hpp>
 
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/version.hpp>
 #include <cubepi/schema/json_text.hpp>
 
-#include <openssl/sha.h>
-
 #include <array>
-#include <cstdio>
 #include <optional>
 #include <string>
 #include <utility>
@@ -108,16 +106,6 @@ void add_settings(Attributes& attributes, const JsonObject& body) {
     }
 }
 
-/// Returns the first 16 hexadecimal digits of the SHA-256 of a text.
-std::string short_sha256(std::string_view text) {
-    std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
-    SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
-    std::array<char, 17> digits{};
-    for (std::size_t i = 0; i < 8; ++i)
-        std::snprintf(digits.data() + 2 * i, 3, "%02x", static_cast<unsigned>(digest[i]));
-    return digits.data();
-}
-
 /// Returns the value as an attribute; empty if it has no form as one.
 std::optional<AttributeValue> attribute_of(const Json& value) {
     switch (value.kind()) {
@@ -211,7 +199,9 @@ std::string error_type_of_run(const Error& error) {
     return "cubepi." + std::string(to_string(error.code()));
 }
 
-SharedString prompt_digest(std::string_view prompt) { return SharedString(short_sha256(prompt)); }
+SharedString prompt_digest(std::string_view prompt) {
+    return SharedString(sha256_hex(prompt).substr(0, 16));
+}
 
 std::string_view question_kind(const HitlRequest& request) {
     if (std::holds_alternative<ApproveRequest>(request.payload)) return "approve";

@@ -1,0 +1,192 @@
+#include "http_mcp.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <cubepi/agent/tool.hpp>
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/core/version.hpp>
+#include <cubepi/mcp/server.hpp>
+#include <cubepi/mcp/server_routes.hpp>
+#include <cubepi/schema/json_schema.hpp>
+#include <cubepi/schema/json_text.hpp>
+
+namespace cubepi::app {
+
+namespace {
+
+/// Clients give up a request that shows no progress, many of them after a minute.
+constexpr auto progress_interval = std::chrono::seconds(15);
+
+struct MessageArguments {
+    std::string text;
+    std::optional<std::string> session;
+};
+struct SessionArguments {
+    std::string session;
+};
+struct ReadArguments {
+    std::string session;
+    std::int64_t limit = 20;
+};
+
+HttpServerRequest request_for(std::string session, std::stop_token closed) {
+    HttpServerRequest request;
+    request.method = "POST";
+    if (!session.empty()) request.parameters["session"] = std::move(session);
+    request.closed = std::move(closed);
+    return request;
+}
+
+JsonObject body_of(const HttpServerResponse& response) {
+    boost::system::error_code failed;
+    Json body = boost::json::parse(response.body, failed);
+    return !failed && body.is_object() ? std::move(body.as_object()) : JsonObject();
+}
+
+std::string error_in(const JsonObject& body) {
+    const Json* const error = body.if_contains("error");
+    const Json* const message =
+        error && error->is_object() ? error->get_object().if_contains("message") : nullptr;
+    return message && message->is_string() ? std::string(message->get_string())
+                                           : "the gateway has not answered";
+}
+
+/// The reply of the channel as a result: the texts of the outputs, or the JSON of it.
+McpToolResult result_of(const HttpServerResponse& response) {
+    JsonObject body = body_of(response);
+    McpToolResult result;
+    if (response.status >= 400) {
+        result = McpToolResult(error_in(body));
+        result.is_error = true;
+        return result;
+    }
+    const Json* const ok = body.if_contains("ok");
+    result.is_error = ok && *ok == Json(false);
+    std::string text;
+    if (const Json* const outputs = body.if_contains("outputs"); outputs && outputs->is_array()) {
+        for (const Json& output : outputs->get_array()) {
+            const Json* const one =
+                output.is_object() ? output.get_object().if_contains("text") : nullptr;
+            if (!one || !one->is_string()) continue;
+            if (!text.empty()) text += "\n\n";
+            text += std::string_view(one->get_string());
+        }
+    }
+    if (text.empty() && result.is_error) text = error_in(body);
+    if (text.empty()) text = json_text(body);
+    result.content.push_back(mcp_content::text(text));
+    result.structured = std::move(body);
+    return result;
+}
+
+Task<> show_progress(ToolContext* context) {
+    const auto start = context->runtime().clock->now();
+    for (;;) {
+        co_await context->runtime().clock->sleep_for(progress_interval);
+        const auto passed = std::chrono::duration_cast<std::chrono::seconds>(
+            context->runtime().clock->now() - start);
+        co_await context->update(Json("works for " + std::to_string(passed.count()) + " s"));
+    }
+}
+
+Task<McpToolResult> send_message(bub::HttpChannel* channel, MessageArguments arguments,
+                                 ToolContext* context) {
+    const std::stop_token stop = context->stop_token();
+    JsonObject body;
+    body["text"] = std::move(arguments.text);
+    HttpServerRequest request = request_for(arguments.session.value_or(""), stop);
+    request.body = json_text(body);
+    const Executor executor = co_await this_executor;
+    TaskScope progress(executor);
+    progress.spawn(show_progress(context));
+    Task<HttpServerResponse> posting = channel->post_message(std::move(request));
+    Outcome<HttpServerResponse> posted = co_await outcome_of(std::move(posting));
+    progress.cancel();
+    co_await progress.join();
+    McpToolResult result = result_of(std::move(posted).value());
+    const Json* const session =
+        result.structured ? result.structured->if_contains("session") : nullptr;
+    // A client that cancels its request does not want the rest of the turn either.
+    if (stop.stop_requested() && session && session->is_string()) {
+        Task<HttpServerResponse> stopping =
+            channel->stop_session(request_for(std::string(session->get_string()), {}));
+        (void)co_await std::move(stopping);
+    }
+    co_return result;
+}
+
+Task<McpToolResult> read_session(bub::HttpChannel* channel, ReadArguments arguments) {
+    HttpServerRequest request = request_for(std::move(arguments.session), {});
+    request.query = "limit=" + std::to_string(arguments.limit);
+    Task<HttpServerResponse> reading = channel->read_session(std::move(request));
+    const HttpServerResponse response = co_await std::move(reading);
+    co_return result_of(response);
+}
+
+Task<McpToolResult> stop_session(bub::HttpChannel* channel, SessionArguments arguments) {
+    Task<HttpServerResponse> stopping =
+        channel->stop_session(request_for(std::move(arguments.session), {}));
+    const HttpServerResponse response = co_await std::move(stopping);
+    co_return result_of(response);
+}
+
+McpServerTool message_tool(bub::HttpChannel* channel) {
+    Json schema = json_schema_of<MessageArguments>();
+    describe(schema, "text", "The message, with all that the agent needs to know");
+    describe(schema, "session",
+             "The conversation that it continues, as an earlier result has named it. Absent: a new "
+             "one");
+    McpServerTool tool(
+        "send_message",
+        "Sends a message to the agent of this gateway and returns its answer. If the agent waits "
+        "for an approval, the result shows the question; the answer follows in the "
+        "session.",
+        std::move(schema), [channel](JsonObject arguments, ToolContext& context, McpRequest&) {
+            return send_message(channel, from_json<MessageArguments>(Json(std::move(arguments))),
+                                &context);
+        });
+    tool.definition.time_limit = std::chrono::milliseconds::zero();
+    return tool;
+}
+
+McpServerTool read_tool(bub::HttpChannel* channel) {
+    Json schema = json_schema_of<ReadArguments>();
+    constrain(schema, "limit", Constraints().minimum(1).maximum(200));
+    McpServerTool tool(
+        "read_session", "Returns the state, the open questions and the last messages of a session.",
+        std::move(schema), [channel](JsonObject arguments, ToolContext&, McpRequest&) {
+            return read_session(channel, from_json<ReadArguments>(Json(std::move(arguments))));
+        });
+    tool.definition.risk_level = ToolRisk::read_only;
+    return tool;
+}
+
+McpServerTool stop_tool(bub::HttpChannel* channel) {
+    return McpServerTool("stop_session", "Ends what the agent does in a session.",
+                         json_schema_of<SessionArguments>(),
+                         [channel](JsonObject arguments, ToolContext&, McpRequest&) {
+                             return stop_session(
+                                 channel, from_json<SessionArguments>(Json(std::move(arguments))));
+                         });
+}
+
+}  // namespace
+
+void add_mcp_interface(HttpRoutes& routes, bub::HttpChannel& channel, bool local_hosts_only) {
+    McpServerOptions options;
+    options.implementation.name = "cubepi-gateway";
+    options.implementation.version = std::string(version());
+    options.server_tools = {message_tool(&channel), read_tool(&channel), stop_tool(&channel)};
+    McpRouteOptions limits;
+    limits.local_hosts_only = local_hosts_only;
+    add_mcp_routes(routes, std::make_shared<McpServer>(std::move(options)), std::move(limits));
+}
+
+}  // namespace cubepi::app
