@@ -73,7 +73,7 @@ Task<> follow_to_its_end(TaskServer* server) {
     EXPECT_NE(member(seen, "ttlMs"), "absent");
 }
 
-TEST(McpTasks, D167_CallOfATool_IsFollowedByItsId) {
+TEST(McpTasks, D167_Call_IsFollowedByItsId) {
     TaskServer server;
     run(follow_to_its_end(&server));
 }
