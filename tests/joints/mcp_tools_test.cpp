@@ -88,9 +88,9 @@ TEST_F(McpConversation, D164_SuspendedDispatch_ContinuesInAnotherProcess) {
     EXPECT_NE(listed.out.find("mcp__fake__echo"), std::string::npos) << listed.out;
     const std::string id(
         boost::json::parse(listed.out).at(0).at("request").at("question_id").as_string());
-    const Piped second = run_piped(home, {"inbox", "approve", id, "--session", "s1", "--provider",
-                                           "openai", "--base-url", server.url(), "--model",
-                                           "local"});
+    const Piped second =
+        run_piped(home, {"inbox", "approve", id, "--session", "s1", "--provider", "openai",
+                         "--base-url", server.url(), "--model", "local"});
     EXPECT_EQ(second.out, "Done.\n") << second.err;
     EXPECT_NE(server.requests().at(1).find("echo: hi"), std::string::npos);
 }

@@ -53,13 +53,15 @@ TEST(McpTasks, FailedTask_IsTheServersError) {
 
 TEST(McpTasks, ForgedId_EndsTheCall) { EXPECT_THAT(failure_of("forged"), HasSubstr("invalid id")); }
 
+Task<JsonObject> decline(std::string, JsonObject) {
+    JsonObject answer;
+    answer["action"] = "decline";
+    co_return answer;
+}
+
 TEST(McpTasks, QuestionOfATask_IsAnswered) {
     McpCall call("task", {});
-    call.on_input = [](const std::string&, const JsonObject&) -> Task<JsonObject> {
-        JsonObject answer;
-        answer["action"] = "decline";
-        co_return answer;
-    };
+    call.on_input = decline;
     const auto client = FakeServer("modern,tasks,curious").start();
     EXPECT_EQ(text_of(run(client->call(std::move(call)))), R"({"who": {"action": "decline"}})");
     EXPECT_THAT(failure_of("curious"), HasSubstr("no user can be asked"));

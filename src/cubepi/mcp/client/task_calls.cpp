@@ -76,8 +76,8 @@ Task<> McpClient::State::cancel_task(std::shared_ptr<State> self, std::string id
     JsonObject params;
     params["taskId"] = std::move(id);
     Task<JsonObject> sending = self->send_once("tasks/cancel", std::move(params), RequestExtras());
-    Task<JsonObject> limited = with_timeout(*self->runtime->clock, goodbye_limit,
-                                            std::move(sending), "tasks/cancel");
+    Task<JsonObject> limited =
+        with_timeout(*self->runtime->clock, goodbye_limit, std::move(sending), "tasks/cancel");
     const Outcome<JsonObject> sent = co_await outcome_of(std::move(limited));
     if (sent.cancelled()) sent.rethrow();
 }
