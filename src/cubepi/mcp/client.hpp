@@ -97,6 +97,8 @@ struct McpCall {
     /// calls of several users, or of one without this handler, are refused.
     McpSharedInputHandler on_shared_input = {};
     std::shared_ptr<const void> asker = {};
+    /// The span of the caller, for the server's traces: a `traceparent` of W3C Trace Context; empty: none.
+    std::string traceparent = {};
     /// Zero: no limit.
     std::chrono::nanoseconds timeout = std::chrono::nanoseconds::zero();
 

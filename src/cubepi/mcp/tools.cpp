@@ -139,6 +139,7 @@ Task<AgentToolResult> call_tool(std::shared_ptr<McpClient> client, std::string t
                                 JsonObject arguments, ToolContext* ctx) {
     McpCall call(std::move(tool), std::move(arguments));
     add_handlers(call, client, ctx);
+    if (const auto& trace = ctx->run().origin.trace) call.traceparent = trace->traceparent;
     const auto queue = std::make_shared<ProgressQueue>(max_queued_progress);
     call.on_progress = [queue](const JsonObject& progress) {
         (void)queue->try_push(Json(progress));

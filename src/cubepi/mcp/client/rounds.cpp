@@ -13,6 +13,8 @@ Task<JsonObject> McpClient::State::call(McpCall call) {
     JsonObject params;
     params["name"] = call.tool;
     params["arguments"] = std::move(call.arguments);
+    if (!call.traceparent.empty())
+        params["_meta"] = JsonObject{{mcp_meta::traceparent, std::move(call.traceparent)}};
     Task<JsonObject> asking = ask("tools/call", std::move(params), std::move(call));
     Task<JsonObject> within = limited(limit, std::move(asking));
     co_return co_await std::move(within);
