@@ -79,7 +79,7 @@ protected:
 };
 
 /// The tool gets an answer, and the run ends.
-TEST_F(Servers, D136_QuestionInRunWithoutUser_IsNotWaitedFor) {
+TEST_F(Servers, D136_QuestionWithoutUser_IsCancelled) {
     write_file(home.config(), server(", ask") + "allow: ['mcp__fake__touch: *']\n");
     for (const std::vector<std::string>& how :
          {std::vector<std::string>{"--yes", "go"}, {"--no-save", "go"}, {"-s", "s1", "go"}}) {
@@ -111,7 +111,7 @@ TEST_F(Servers, D139_ApprovedCall_WaitsForItsServer) {
     EXPECT_TRUE(std::filesystem::exists(home.work() / "started"));
 }
 
-TEST_F(Servers, D148_ServerAddedAgain_HasTheApprovalsOfTheSame) {
+TEST_F(Servers, D148_ServerAddedAgain_KeepsItsApprovals) {
     const std::string program = (home.root() / "server.py").string();
     const auto add = [&](std::vector<std::string> more) {
         std::vector<std::string> words = {"mcp",  "add", "--cwd",   home.work().string(),

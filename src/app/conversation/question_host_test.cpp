@@ -277,7 +277,10 @@ protected:
 TEST(QuestionHostChoice, QuestionMeanwhile_WaitsForItsTurn) {
     boost::asio::io_context io;
     const auto prompter = std::make_shared<WaitingPrompter>();
-    QuestionHost host(std::make_shared<InMemoryChannel>(), prompter, Style(), nullptr, {});
+    const auto channel = std::make_shared<InMemoryChannel>();
+    auto approval =
+        std::make_shared<ToolApproval>(ToolRules(), channel, prompter, ToolApproval::Options());
+    QuestionHost host(channel, prompter, Style(), std::move(approval), {});
     Choices choices;
     choices.text = TerminalView("Carry out the plan?");
     choices.all = yes_and_no();

@@ -172,8 +172,10 @@ std::optional<std::string> server_identity(const std::vector<McpServerSettings>&
                                            const std::string& tool) {
     const McpServerSettings* found = nullptr;
     for (const McpServerSettings& one : servers) {
-        const bool is_longer = !found || one.name.size() > found->name.size();
-        if (is_longer && tool.starts_with("mcp__" + one.name + "__")) found = &one;
+        if (!tool.starts_with("mcp__" + one.name + "__")) continue;
+        // The tool `b__x` of the server `a` has the name of the tool `x` of the server `a__b`: it may belong to either.
+        if (found) return std::nullopt;
+        found = &one;
     }
     if (!found) return std::nullopt;
     return found->identity();

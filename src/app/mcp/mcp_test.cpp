@@ -112,6 +112,17 @@ TEST(McpSettings, MissingVariable_IsNamedWithoutValues) {
 
 Task<> start(McpHub* hub) { co_await hub->start(std::chrono::seconds(60)); }
 
+TEST(McpSettings, D148_NameOfTwoServers_IdentifiesNone) {
+    std::vector<McpServerSettings> servers(2);
+    servers[0].name = "a";
+    servers[1].name = "a__b";
+    EXPECT_FALSE(server_identity(servers, "mcp__a__b__x"));
+    EXPECT_EQ(server_identity(servers, "mcp__a__x"), servers[0].identity());
+    EXPECT_FALSE(server_identity(servers, "mcp__c__x"));
+    servers.erase(servers.begin());
+    EXPECT_EQ(server_identity(servers, "mcp__a__b__x"), servers[0].identity());
+}
+
 TEST(McpHubTest, BrokenServer_IsReportedOnceAndSkipped) {
     McpServerSettings disabled = fake("off", "modern");
     disabled.disabled = true;

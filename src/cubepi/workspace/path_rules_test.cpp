@@ -23,7 +23,7 @@ namespace {
 using ::testing::HasSubstr;
 
 bool matches(const char* pattern, const char* path) {
-    return detail::PathPattern(pattern, "/w", "/home/u").matches(path);
+    return detail::PathPattern(pattern, "/w", "/h/u").matches(path);
 }
 
 TEST(PathPattern, Directory_MatchesWhatIsBelow) {
@@ -56,8 +56,8 @@ TEST(PathPattern, Wildcards_MatchTextAndCharacters) {
 }
 
 TEST(PathPattern, HomeAndRoot_AreAbsolute) {
-    EXPECT_TRUE(matches("~/.ssh/*", "/home/u/.ssh/id"));
-    EXPECT_TRUE(matches("~", "/home/u/x"));
+    EXPECT_TRUE(matches("~/.ssh/*", "/h/u/.ssh/id"));
+    EXPECT_TRUE(matches("~", "/h/u/x"));
     EXPECT_FALSE(matches("~/.ssh/*", "/w/~/.ssh/id"));
     EXPECT_TRUE(matches("/etc/*", "/etc/passwd"));
     EXPECT_TRUE(matches("/", "/etc/passwd"));
