@@ -315,9 +315,7 @@ int serve(const McpArguments& arguments, std::ostream& error_output) {
     ToolApproval::Options approval;
     const ApprovalMode mode = allow_all ? ApprovalMode::all : ApprovalMode::ask;
     approval.mode = std::make_shared<ApprovalMode>(mode);
-    approval.write_target = [workspace](const std::string& path) {
-        return workspace->write_target(path);
-    };
+    approval.workspace = workspace;
     TerminalStream err(error_output);
     const ProjectSettings project = project_here(config, err);
     ToolRules rules = rules_of(config, project);

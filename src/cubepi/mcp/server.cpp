@@ -150,6 +150,7 @@ bool is_fault_of_client(ErrorCode code) {
 }
 
 constexpr std::size_t max_completions = 100;
+constexpr std::size_t max_traceparent = 200;
 
 }  // namespace
 
@@ -396,6 +397,10 @@ Task<JsonObject> McpServer::State::call_tool(McpServerCall call, McpRequest& req
     Json token;
     if (const JsonObject* meta = object_member(params, "_meta")) {
         if (const Json* sent = meta->if_contains(mcp_meta::progress_token)) token = *sent;
+        TraceContext trace;
+        trace.traceparent = detail::text_member(*meta, mcp_meta::traceparent);
+        if (!trace.traceparent.empty() && trace.traceparent.size() <= max_traceparent)
+            loop.origin.trace = std::make_shared<const TraceContext>(std::move(trace));
     }
     const auto reporter = std::make_shared<ProgressReporter>(std::move(token), call.notify);
     AgentListener emit = [reporter, task](const AgentEvent& event) {

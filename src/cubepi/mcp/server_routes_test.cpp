@@ -34,8 +34,14 @@ struct ServedHttp {
 
     std::shared_ptr<McpServer> server;
 
+    explicit ServedHttp(TestServer test_server) : settings(std::move(test_server)) {
+        serve(McpRouteOptions());
+    }
     explicit ServedHttp(McpRouteOptions options = McpRouteOptions(), bool has_features = false) {
         if (has_features) add_features(settings.options);
+        serve(std::move(options));
+    }
+    void serve(McpRouteOptions options) {
         server = settings.make();
         add_mcp_routes(routes, server, std::move(options));
         routes.serve();
@@ -80,6 +86,23 @@ TEST(McpRoutes, ClientsOfBothEras_AreServed) {
         run(client->close());
     }
     EXPECT_EQ(run(served.client()->connect()).version, "2026-07-28");
+}
+
+TEST(McpRoutes, SpanOfTheCaller_ReachesTheTool) {
+    TestServer settings;
+    settings.options.tools.push_back(
+        tool<JsonObject>("span", "Returns the caller's span.", [](JsonObject, ToolContext& ctx) {
+            const auto& trace = ctx.run().origin.trace;
+            return trace ? trace->traceparent : std::string("none");
+        }));
+    const ServedHttp served(std::move(settings));
+    const std::string span = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    for (const std::string version : {"2026-07-28", "2025-11-25"}) {
+        McpCall call("span", {});
+        EXPECT_EQ(text_of(run(served.client(version)->call(call))), "none");
+        call.traceparent = span;
+        EXPECT_EQ(text_of(run(served.client(version)->call(call))), span);
+    }
 }
 
 TEST(McpRoutes, Progress_IsStreamed) {
