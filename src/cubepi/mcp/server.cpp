@@ -671,7 +671,9 @@ void McpServer::resource_updated(std::string_view uri) {
 
 Task<RpcMessage> McpServer::answer(McpServerCall call) {
     const std::shared_ptr<State> state = state_;
-    const RpcMessage asked = call.request;
+    RpcMessage asked;  // without its arguments, which the call takes
+    asked.id = call.request.id;
+    asked.method = call.request.method;
     std::exception_ptr failure;
     try {
         const bool is_stateless = is_stateless_request(call.request.params);

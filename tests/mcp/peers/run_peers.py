@@ -215,7 +215,7 @@ def markdown(rows):
     print("|---|---|---|---|" + "---|" * len(FEATURES))
     for peer, role, transport, results in rows:
         marks = ["-" if name not in results else "+" if results[name] == "ok" else "fails" for name in FEATURES]
-        print(f"| {peer} | {role} | {transport} | {results.get('revision', '')} | " + " | ".join(marks) + " |")
+        print(f"| {peer} | {role} | {transport} | {results.get('revision', '-')} | " + " | ".join(marks) + " |")
 
 
 def main():
