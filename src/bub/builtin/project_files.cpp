@@ -284,6 +284,8 @@ std::optional<Skill> parse_skill(const std::string& text, const std::string& nam
                 problem = "its first block has `" + key + "` twice";
                 return std::nullopt;
             }
+            // An empty value would be the text "null".
+            if (member.second.IsNull()) continue;
             if (key == "compatibility" &&
                 characters(member.second.as<std::string>()) > max_compatibility) {
                 problem = "its `compatibility` has more than 500 characters";
