@@ -18,6 +18,7 @@
 #include "chat_commands.hpp"
 #include "command_line.hpp"
 #include "config/paths.hpp"
+#include "conversation/attachments.hpp"
 #include "conversation/cli_channel.hpp"
 #include "conversation/conversation.hpp"
 #include "conversation/session.hpp"
@@ -27,6 +28,7 @@
 #include "render/renderers.hpp"
 #include "resume.hpp"
 #include "terminal/console.hpp"
+#include "terminal/interruptible.hpp"
 #include "terminal/job_control.hpp"
 #include "terminal/prompter.hpp"
 #include "terminal/terminal_stream.hpp"
@@ -78,9 +80,9 @@ int leave(const SessionPlan& plan, int status) {
     return status;
 }
 
-/// Handles one input that is not the end. Returns the exit status so far; `status` is the one before.
+/// Handles one input that is not the end. Returns the exit status so far; `status` is the one before. A prompt takes the pictures.
 Task<int> handle(Conversation& conversation, Renderer& renderer, NextInput next,
-                 ChatAbilities abilities, int status) {
+                 ChatAbilities abilities, Attachments& pictures, int status) {
     ChatInput input = read_chat_input(*next.text, abilities);
     if (input.kind == ChatInput::Kind::nothing) co_return status;
     if (input.kind == ChatInput::Kind::refused) {
@@ -101,6 +103,7 @@ Task<int> handle(Conversation& conversation, Renderer& renderer, NextInput next,
     const bool from_operator = abilities.trusted && !input.argument;
     bub::Envelope message = conversation.pipeline().message(std::move(input.text), from_operator);
     if (next.pasted) message.rest[bub::pasted_key] = true;
+    if (input.kind == ChatInput::Kind::prompt) message.media = std::exchange(pictures, {}).media;
     for (;;) {
         status = co_await conversation.run_turn(std::move(message));
         out() << "\n";
@@ -134,7 +137,7 @@ Task<int> ask_open_questions(Conversation& conversation, int status) {
 
 /// Reads and answers inputs until the input ends. Returns the exit status.
 Task<int> answer_inputs(Conversation& conversation, Renderer& renderer, LinePrompter& prompter,
-                        std::string first) {
+                        std::string first, Attachments pictures) {
     const bool terminal = isatty(STDIN_FILENO) == 1;
     int status = exit_ok;
     PromptTemplates templates;
@@ -154,7 +157,8 @@ Task<int> answer_inputs(Conversation& conversation, Renderer& renderer, LineProm
         if (next.text->find_first_not_of(" \t\r\n") == std::string::npos) continue;
         prompter.remember(*next.text);
         const ChatAbilities abilities{.live = false, .trusted = typed, .templates = &templates};
-        status = co_await handle(conversation, renderer, std::move(next), abilities, status);
+        status =
+            co_await handle(conversation, renderer, std::move(next), abilities, pictures, status);
         if (status > 128 && status != exit_aborted) co_return status;
     }
     out() << "\n";
@@ -167,8 +171,14 @@ Task<bool> choose_session(CommandLine& line, std::shared_ptr<Console> console) {
     const SavedSessions saved = SavedSessions::here();
     std::string& session = line.conversation.session;
     if (!line.sessions.name.empty()) {
-        session = co_await find_session_named(saved, line.sessions.name);
-        co_return true;
+        Task<std::string> finding = find_session_named(saved, line.sessions.name);
+        if (!console) {
+            session = co_await std::move(finding);
+            co_return true;
+        }
+        std::optional<std::string> found = co_await unless_interrupted(console, std::move(finding));
+        if (found) session = std::move(*found);
+        co_return found.has_value();
     }
     if (!console) {
         throw Error(ErrorCode::invalid_argument,
@@ -191,6 +201,7 @@ constexpr const char* background_note =
 /// `cubepi chat` without a live prompt: one input after another.
 Task<int> plain_chat(CommandLine line) {
     const Executor executor = co_await this_executor;
+    Attachments pictures = attach_pictures(line.run.images);
     if (line.sessions.resume) {
         Task<bool> choosing = choose_session(line, nullptr);
         (void)co_await until_signal(std::move(choosing));
@@ -210,7 +221,8 @@ Task<int> plain_chat(CommandLine line) {
     Conversation conversation(std::move(plan), renderer, std::move(parts));
     co_await conversation.begin();
     std::string first = prompt_of(line.words);
-    Task<int> answering = answer_inputs(conversation, renderer, *lines, std::move(first));
+    Task<int> answering =
+        answer_inputs(conversation, renderer, *lines, std::move(first), std::move(pictures));
     const int status = co_await with_cleanup(std::move(answering), conversation.pipeline().close());
     co_return leave(conversation.plan(), status);
 }
@@ -227,9 +239,10 @@ public:
     LiveChat(const LiveChat&) = delete;
     LiveChat& operator=(const LiveChat&) = delete;
 
-    /// `first_prompt` precedes the first typed prompt; empty: none.
-    Task<> run(std::string first_prompt) {
+    /// `first_prompt` precedes the first typed prompt; empty: none. `pictures` go with the first of both.
+    Task<> run(std::string first_prompt, Attachments pictures) {
         first_prompt_ = std::move(first_prompt);
+        pictures_ = std::move(pictures);
         co_await conversation_.begin();
         co_await conversation_.answer_requests_during(manager_.run());
     }
@@ -268,6 +281,7 @@ private:
         handler_ = std::move(handler);
         parts.handler = [this](bub::Envelope message) { return deliver(std::move(message)); };
         parts.first_prompt = std::move(first_prompt_);
+        parts.pictures = std::move(pictures_);
         parts.new_id = [] { return Runtime::standard()->ids->next(); };
         parts.abort = [this] { return manager_.abort_session(plan().session_id); };
         parts.switch_to = [this](std::string name) {
@@ -290,17 +304,13 @@ private:
     std::shared_ptr<Console> console_;
     LiveRenderer& renderer_;
     std::string first_prompt_;
+    Attachments pictures_;
     std::string next_session_;
     bub::MessageHandler handler_;
     std::shared_ptr<CliChannel> channel_;  ///< null before the manager asks for it
     Conversation conversation_;
     bub::ChannelManager manager_;
 };
-
-Task<> stop_on_interrupt(std::shared_ptr<Console> console, std::stop_source stop) {
-    co_await console->interrupted();
-    stop.request_stop();
-}
 
 /// Returns the plan; nothing if the user leaves. Throws a cancellation if the user interrupts.
 Task<std::optional<SessionPlan>> plan_unless_interrupted(ConversationFlags flags,
@@ -329,7 +339,8 @@ struct SessionEnd {
     std::string hint = {};  ///< how to resume this one
 };
 
-Task<SessionEnd> run_session(CommandLine line, std::shared_ptr<Console> console) {
+Task<SessionEnd> run_session(CommandLine line, std::shared_ptr<Console> console,
+                             Attachments pictures) {
     const Executor executor = co_await this_executor;
     Clock& clock = *Runtime::standard()->clock;
     LiveRenderer renderer(console, clock, executor);
@@ -341,7 +352,7 @@ Task<SessionEnd> run_session(CommandLine line, std::shared_ptr<Console> console)
     if (!plan) co_return end;
     plan->shell.background_note = background_note;
     LiveChat chat(std::move(*plan), line.plugins, console, renderer);
-    co_await chat.run(prompt_of(line.words));
+    co_await chat.run(prompt_of(line.words), std::move(pictures));
     end.next = chat.next_session();
     end.name = chat.plan().name;
     end.hint = resume_hint(chat.plan());
@@ -358,13 +369,14 @@ Task<int> live_chat(CommandLine line) {
         throw Error(ErrorCode::invalid_state,
                     "the terminal belongs to another job, and no shell can continue this one");
     }
+    Attachments pictures = attach_pictures(line.run.images);
     auto console = std::make_shared<Console>(executor, clock, history_path());
     bool chosen = true;
     if (line.sessions.resume) chosen = co_await choose_session(line, console);
     SessionEnd end;
     std::optional<ConversationFlags> before;  // of the session that the user has left for this one
     while (chosen) {
-        Task<SessionEnd> running = run_session(line, console);
+        Task<SessionEnd> running = run_session(line, console, std::exchange(pictures, {}));
         Outcome<SessionEnd> ran = co_await outcome_of(std::move(running));
         line.words.clear();
         if (!ran && before && !ran.cancelled() && !console->has_end()) {

@@ -28,6 +28,7 @@
 #include "conversation/permission_list.hpp"
 #include "conversation/tool_approval.hpp"
 #include "mcp/mcp_hub.hpp"
+#include "mcp/mcp_prompt.hpp"
 #include "session_list.hpp"
 #include "session_page.hpp"
 #include "shell_quoting.hpp"
@@ -502,6 +503,21 @@ Task<> ChatActions::show_status() {
     renderer_.print(text);
 }
 
+namespace {
+
+/// "a, b and 3 more"
+std::string list_of(const std::vector<std::string>& names) {
+    constexpr std::size_t most = 12;
+    std::string text;
+    const std::size_t shown = names.size() > most + 1 ? most : names.size();
+    for (std::size_t i = 0; i < shown; ++i)
+        text += (i == 0 ? "" : ", ") + one_line(printable(names[i]), 60);
+    if (shown < names.size()) text += " and " + std::to_string(names.size() - shown) + " more";
+    return text;
+}
+
+}  // namespace
+
 Task<> ChatActions::show_servers(std::string argument) {
     constexpr auto longest_wait = std::chrono::seconds(10);
     const std::shared_ptr<McpHub> servers = pipeline_.plan().servers;
@@ -520,6 +536,9 @@ Task<> ChatActions::show_servers(std::string argument) {
                                         "'; /mcp lists them");
         }
     }
+    constexpr auto prompts_wait = std::chrono::seconds(3);
+    const std::vector<McpPromptName> prompts = co_await list_mcp_prompts(servers, prompts_wait);
+    const std::vector<AgentTool> tools = servers->tools();
     std::string text;
     for (const McpServerStatus& one : servers->status()) {
         std::string state = one.program.empty()
@@ -530,6 +549,18 @@ Task<> ChatActions::show_servers(std::string argument) {
         text += row(printable(one.name), state);
         text += row("", one_line(printable(one.place), 70));
         if (!one.problem.empty()) text += row("", one_line(printable(one.problem), 200));
+        std::vector<std::string> names;
+        const std::string prefix = "mcp__" + one.name + "__";
+        for (const AgentTool& tool : tools) {
+            if (tool.name.str().starts_with(prefix))
+                names.push_back(tool.name.str().substr(prefix.size()));
+        }
+        if (!names.empty()) text += row("", "tools: " + list_of(names));
+        names.clear();
+        for (const McpPromptName& prompt : prompts) {
+            if (prompt.server == one.name) names.push_back(prompt.text);
+        }
+        if (!names.empty()) text += row("", "prompts: " + list_of(names));
     }
     renderer_.print(text);
 }

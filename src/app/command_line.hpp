@@ -60,10 +60,10 @@ struct RunArguments {
         stream_json  ///< one event per line
     };
     Output output = Output::text;
-    bool json_input = false;                        ///< standard input has one message per line
-    std::string answer_file = {};                   ///< receives the answer
-    std::string schema_file = {};                   ///< JSON Schema of the answer
-    std::vector<std::string> images = {};           ///< files that accompany the prompt
+    bool json_input = false;               ///< standard input has one message per line
+    std::string answer_file = {};          ///< receives the answer
+    std::string schema_file = {};          ///< JSON Schema of the answer
+    std::vector<std::string> images = {};  ///< of `run` and `chat`: go with the first prompt
     std::size_t input_limit = default_input_limit;  ///< MiB of standard input
 };
 

@@ -139,6 +139,10 @@ constexpr const char* chat_examples = R"(Examples:
 
 A chat is saved under a name made from its first prompt; 'cubepi sessions list' shows the names.)";
 
+void add_image_option(CLI::App& command, std::vector<std::string>& images, const char* help) {
+    option(command, "--image", images, help, value_type::file)->allow_extra_args(false);
+}
+
 /// Adds the options of `run` about its input and output.
 void add_run_forms(CLI::App& run, RunArguments& arguments) {
     using Output = RunArguments::Output;
@@ -161,9 +165,7 @@ void add_run_forms(CLI::App& run, RunArguments& arguments) {
            "text, or stream-json: each line of standard input is a message")
         ->type_name("FORMAT")
         ->check(one_of({"text", "stream-json"}));
-    option(run, "--image", arguments.images, "Send this picture with the prompt (repeatable)",
-           value_type::file)
-        ->allow_extra_args(false);
+    add_image_option(run, arguments.images, "Send this picture with the prompt (repeatable)");
     option(run, "-o,--output", arguments.answer_file, "Write the answer to this file, too",
            value_type::file);
     option(run, "--output-schema", arguments.schema_file,
@@ -197,6 +199,8 @@ void add_talking_commands(CLI::App& app, CommandLine& line) {
     add_more_directories_option(*chat, line.conversation);
     add_log_flags(*chat, line.log);
     add_db_option(*chat, line.database);
+    add_image_option(*chat, line.run.images,
+                     "Send this picture with the first prompt (repeatable)");
     chat->add_flag("--no-save", line.conversation.no_save,
                    "Do not save the session; it ends with the program");
     option(*chat, "prompt", line.words, "The first prompt", "");

@@ -359,7 +359,7 @@ private:
             all = all && held;
         }
         if (!all) out() << "\nSomething went wrong: please report it with the output above.\n";
-        out() << "\nThe same with a real model:\n\n  OPENAI_API_KEY=sk-... cubepi chat\n\n"
+        out() << "\nThe same with a real model, which this sets up:\n\n  cubepi onboard\n\n"
               << flush_now;
         return all ? exit_ok : exit_failed;
     }

@@ -107,6 +107,9 @@ Tools of MCP servers in each request; 40. If there are more, the model finds and
 Of a chat: off, bell or osc9 when an answer or a question waits and the window is not in front (bell); auto, dark or light; false does not
 name the session in the title of the window.
 .TP
+.B editing_mode
+vi edits the prompt of a chat with the keys of vi; emacs by default.
+.TP
 .B memory
 true adds the tool memory, with which a model keeps notes for later conversations: below ~/.bub/memory, for each workspace, and in a
 gateway for each session. false by default.

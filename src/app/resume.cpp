@@ -1,8 +1,14 @@
 #include "resume.hpp"
 
 #include <chrono>
+#include <stop_token>
 #include <utility>
 
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/task_scope.hpp>
+
+#include "terminal/interruptible.hpp"
 #include "terminal/session_picker.hpp"
 
 namespace cubepi::app {
@@ -26,6 +32,12 @@ private:
     std::shared_ptr<MessageSearch> search_;
 };
 
+/// The picker is not drawn while a database does not answer, but its keys work.
+Task<> stop_when_closed(std::shared_ptr<SessionPicker> picker, std::stop_source stop) {
+    while (!picker->is_closed()) co_await picker->change();
+    stop.request_stop();
+}
+
 /// Does what the picker wants. A session that cannot be searched has no match.
 Task<> do_work(std::shared_ptr<SessionPicker> picker, SessionPicker::Wanted wanted,
                std::shared_ptr<bub::SessionTapeStore> tapes) {
@@ -43,13 +55,30 @@ Task<> do_work(std::shared_ptr<SessionPicker> picker, SessionPicker::Wanted want
     if (!wanted.search->stopped) picker->set_match(wanted.index, *wanted.search, std::move(match));
 }
 
+/// Runs `work` until the picker is closed.
+Task<> unless_closed(std::shared_ptr<SessionPicker> picker, Task<> work) {
+    const Executor executor = co_await this_executor;
+    std::stop_source stop;
+    BackgroundScope keys(executor);
+    keys.spawn(stop_when_closed(picker, stop));
+    Task<> cancellable = cancel_on(stop.get_token(), std::move(work));
+    const Outcome<> done = co_await outcome_of(std::move(cancellable));
+    co_await shield();
+    co_await keys.close();
+    co_await unshield();
+    if (!done.ok() && !(done.cancelled() && picker->is_closed())) done.rethrow();
+}
+
 }  // namespace
 
 Task<std::optional<ListedSession>> pick_session(std::shared_ptr<Console> console,
                                                 SavedSessions saved, bool all) {
-    std::vector<ListedSession> sessions = co_await list_sessions(saved);
+    Task<std::vector<ListedSession>> listing = list_sessions(saved);
+    std::optional<std::vector<ListedSession>> sessions =
+        co_await unless_interrupted(console, std::move(listing));
+    if (!sessions) co_return std::nullopt;
     const auto picker =
-        std::make_shared<SessionPicker>(std::move(sessions), console->style(), unix_now(), all);
+        std::make_shared<SessionPicker>(std::move(*sessions), console->style(), unix_now(), all);
     console->open_screen(picker);
     while (!picker->is_closed()) {
         SessionPicker::Wanted wanted = picker->wanted();
@@ -57,7 +86,8 @@ Task<std::optional<ListedSession>> pick_session(std::shared_ptr<Console> console
         if (wanted.kind == SessionPicker::Wanted::Kind::nothing) {
             co_await picker->change();
         } else {
-            co_await do_work(picker, std::move(wanted), saved.tapes());
+            Task<> work = do_work(picker, std::move(wanted), saved.tapes());
+            co_await unless_closed(picker, std::move(work));
         }
     }
     co_return picker->chosen();

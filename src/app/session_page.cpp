@@ -8,7 +8,9 @@
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/schema/json_text.hpp>
 
+#include "terminal/answer_text.hpp"
 #include "terminal/terminal_text.hpp"
+#include "transcript.hpp"
 
 namespace cubepi::app {
 
@@ -87,20 +89,24 @@ std::string answer_html(const AssistantMessage& answer) {
         if (const auto* image = std::get_if<ImageContent>(&block)) html += picture(*image);
         const auto* thinking = std::get_if<ThinkingContent>(&block);
         if (thinking && !thinking->thinking.empty()) html += folded("thinking", thinking->thinking);
-        if (const auto* call = std::get_if<ToolCall>(&block))
-            html += folded("call <code>" + html_text(call->name.str()) + "</code>",
-                           json_text(call->arguments));
+        const auto* const call = std::get_if<ToolCall>(&block);
+        if (!call) continue;
+        const std::string asked =
+            call->name == "ask_user" ? questions_text(call->arguments) : std::string();
+        html += folded("call <code>" + html_text(call->name.str()) + "</code>",
+                       asked.empty() ? json_text(call->arguments) : asked);
     }
     return html;
 }
 
-std::string message_html(const Message& message) {
+std::string message_html(const MessageList& messages, std::size_t position) {
+    const Message& message = messages[position];
     if (const AssistantMessage* answer = message.assistant())
         return article("assistant", "Assistant", answer_html(*answer));
     if (const ToolResultMessage* result = message.tool_result()) {
         std::string summary = "result of <code>" + html_text(result->tool_name.str()) + "</code>";
         if (result->is_error) summary += " <span class=\"failed\">failed</span>";
-        return folded(summary, message.text()) + pictures(result->content);
+        return folded(summary, result_text(messages, position)) + pictures(result->content);
     }
     if (message.role() != Role::user || is_synthetic_message(message)) return {};
     std::string html = prose(bub::without_context(message.text()));
@@ -137,7 +143,7 @@ std::string session_page(const MessageList& messages, const SessionPageHead& hea
         if (name == "title") page += html_text(head.title);
         if (name == "facts") page += html_text(head.facts);
         if (name == "messages") {
-            for (const Message& message : messages) page += message_html(message);
+            for (std::size_t i = 0; i < messages.size(); ++i) page += message_html(messages, i);
         }
         rest.remove_prefix(end + 2);
     }

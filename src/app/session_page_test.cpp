@@ -7,6 +7,7 @@
 #include <cubepi/core/message.hpp>
 
 #include "session_page.hpp"
+#include "transcript.hpp"
 
 namespace cubepi::app {
 namespace {
@@ -61,6 +62,32 @@ TEST(SessionPage, Page_LoadsNothing) {
     EXPECT_TRUE(has(text, "--back: #fff")) << "the look of the page of traces";
     EXPECT_FALSE(has(text, "{{style}}")) << text;
     EXPECT_FALSE(has(text, "http:") || has(text, "https:")) << text;
+}
+
+TEST(SessionPage, AnswersOfUser_StandWithTheirQuestions) {
+    MessageList messages;
+    AssistantMessage answer;
+    ToolCall call;
+    call.id = "c1";
+    call.name = "ask_user";
+    const Json option = JsonObject{{"label", "Deep blue"}, {"value", "b"}};
+    const Json question =
+        JsonObject{{"key", "color"}, {"prompt", "Which <color>?"}, {"options", JsonArray{option}}};
+    call.arguments = JsonObject{{"questions", JsonArray{question}}};
+    answer.content.emplace_back(std::move(call));
+    messages.push_back(Message(std::move(answer)));
+    ToolResultMessage result;
+    result.tool_call_id = "c1";
+    result.tool_name = "ask_user";
+    result.details =
+        JsonObject{{"hitl", JsonObject{{"kind", "ask"}, {"answers", JsonObject{{"color", "b"}}}}}};
+    messages.push_back(Message(std::move(result)));
+    const std::string text = session_page(messages, SessionPageHead());
+    EXPECT_TRUE(has(text, "<pre>Which &lt;color&gt;? (Deep blue)\n</pre>")) << text;
+    EXPECT_TRUE(has(text, "<pre>Which &lt;color&gt;? → Deep blue\n</pre>")) << text;
+    const std::string markdown = to_markdown(messages, "s");
+    EXPECT_TRUE(has(markdown, "Which <color>? (Deep blue)\n")) << markdown;
+    EXPECT_TRUE(has(markdown, "Which <color>? → Deep blue\n")) << markdown;
 }
 
 TEST(SessionPage, Picture_IsEmbeddedIfItIsOne) {

@@ -12,6 +12,7 @@
 #include <cubepi/provider/cost.hpp>
 #include <cubepi/schema/json_text.hpp>
 
+#include "terminal/answer_text.hpp"
 #include "terminal/task_text.hpp"
 #include "terminal/terminal_stream.hpp"
 #include "terminal/text_layout.hpp"
@@ -80,21 +81,17 @@ void add_work(SessionUsage& sums, const SubagentWork& work) {
     if (!work.cost) sums.unpriced += turns;
 }
 
+/// The work of a sub-agent that the user has called by a command, whose result is not a message.
+std::optional<SubagentWork> work_of_command(const bub::TapeEntry& entry) {
+    if (bub::entry_name(entry) != "command") return std::nullopt;
+    const Json* const data = entry.payload.if_contains("data");
+    return data ? subagent_work(*data) : std::nullopt;
+}
+
 bool has_result(const MessageList& messages, const SubagentTask& task) {
     return std::any_of(messages.begin(), messages.end(), [&](const Message& message) {
         return is_subagent_task_result(message) && message.id().ends_with("/" + task.id);
     });
-}
-
-const ToolCall* find_call(const MessageList& messages, const SharedString& id) {
-    for (const Message& message : messages) {
-        const AssistantMessage* answer = message.assistant();
-        if (!answer) continue;
-        for (const ToolCall* call : answer->tool_calls()) {
-            if (call->id == id) return call;
-        }
-    }
-    return nullptr;
 }
 
 /// The last `rows` lines of a long text, from the beginning of a paragraph if possible.
@@ -110,13 +107,12 @@ std::string last_lines(const std::string& text, std::size_t rows) {
     return "…\n\n" + text.substr(near_enough ? paragraph + 2 : from + 1);
 }
 
-void replay_tool(const ToolResultMessage& result, const MessageList& messages,
-                 const Replay& replay) {
+void replay_tool(const MessageList& messages, std::size_t position, const Replay& replay) {
+    const ToolResultMessage& result = *messages[position].tool_result();
     ToolExecutionStartEvent start;
     start.tool_call_id = result.tool_call_id;
     start.tool_name = result.tool_name;
-    if (const ToolCall* call = find_call(messages, result.tool_call_id))
-        start.args = call->arguments;
+    if (const ToolCall* call = call_of_result(messages, position)) start.args = call->arguments;
     ToolExecutionEndEvent end;
     end.tool_call_id = result.tool_call_id;
     end.tool_name = result.tool_name;
@@ -175,9 +171,55 @@ std::string last_answer(const MessageList& messages) {
     return {};
 }
 
+const ToolCall* call_of_result(const MessageList& messages, std::size_t position) {
+    const ToolResultMessage* const result = messages[position].tool_result();
+    for (std::size_t i = position; result && i > 0; --i) {
+        const AssistantMessage* const answer = messages[i - 1].assistant();
+        if (!answer) continue;
+        for (const ToolCall* call : answer->tool_calls()) {
+            if (call->id == result->tool_call_id) return call;
+        }
+    }
+    return nullptr;
+}
+
+namespace {
+
+/// A call of ask_user is text, as its user has seen it; other calls are JSON.
+void add_call(std::string& text, const ToolCall& call) {
+    text += "Tool call: `" + call.name.str() + "`\n\n";
+    const std::string questions =
+        call.name == "ask_user" ? questions_text(call.arguments) : std::string();
+    if (questions.empty()) {
+        add_fenced(text, json_text(call.arguments), "json");
+    } else {
+        add_fenced(text, questions, "text");
+    }
+}
+
+void add_result(std::string& text, const MessageList& messages, std::size_t position) {
+    const ToolResultMessage& result = *messages[position].tool_result();
+    text += "### Result of `" + result.tool_name.str() + "`" + (result.is_error ? " (error)" : "") +
+            "\n\n";
+    add_fenced(text, result_text(messages, position), "text");
+}
+
+}  // namespace
+
+std::string result_text(const MessageList& messages, std::size_t position) {
+    const ToolResultMessage* const result = messages[position].tool_result();
+    std::string answers;
+    if (result && result->tool_name == "ask_user") {
+        const ToolCall* const call = call_of_result(messages, position);
+        answers = answers_text(call ? call->arguments : JsonObject(), result->details);
+    }
+    return answers.empty() ? messages[position].text() : answers;
+}
+
 std::string to_markdown(const MessageList& messages, std::string_view title) {
     std::string text = "# " + std::string(title) + "\n\n";
-    for (const Message& message : messages) {
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+        const Message& message = messages[i];
         if (message.role() == Role::user) {
             if (!is_prompt(message)) continue;
             text += "## User\n\n" + prompt_text(message) + "\n\n";
@@ -187,14 +229,9 @@ std::string to_markdown(const MessageList& messages, std::string_view title) {
             if (content.empty() && calls.empty()) continue;
             text += "## Assistant\n\n";
             if (!content.empty()) text += content + "\n\n";
-            for (const ToolCall* call : calls) {
-                text += "Tool call: `" + call->name.str() + "`\n\n";
-                add_fenced(text, json_text(call->arguments), "json");
-            }
-        } else if (const ToolResultMessage* result = message.tool_result()) {
-            text += "### Result of `" + result->tool_name.str() + "`" +
-                    (result->is_error ? " (error)" : "") + "\n\n";
-            add_fenced(text, message.text(), "text");
+            for (const ToolCall* call : calls) add_call(text, *call);
+        } else if (message.tool_result()) {
+            add_result(text, messages, i);
         }
     }
     return text;
@@ -243,6 +280,9 @@ Task<SessionUsage> read_usage(std::shared_ptr<bub::TapeStore> tapes, std::string
         co_await tapes->fetch(std::move(tape), bub::TapeQuery());
     const MessageList messages = messages_of(entries);
     SessionUsage sums = usage_of(messages, asked);
+    for (const bub::TapeEntry& entry : entries) {
+        if (const auto work = work_of_command(entry)) add_work(sums, *work);
+    }
     for (const SubagentTask& task : tasks) {
         if (!has_result(messages, task)) add_work(sums, work_of(task.result));
     }
@@ -284,8 +324,9 @@ std::size_t replay_end(const MessageList& messages, std::size_t columns, std::si
     for (auto message = first; message != messages.end(); ++message) {
         if (is_prompt(*message)) {
             if (replay.prompt) replay.prompt(prompt_text(*message));
-        } else if (const ToolResultMessage* result = message->tool_result()) {
-            replay_tool(*result, messages, replay);
+        } else if (message->tool_result()) {
+            const auto position = static_cast<std::size_t>(message - messages.begin());
+            replay_tool(messages, position, replay);
         } else if (const AssistantMessage* answer = message->assistant()) {
             if (replay.thinking) replay_thinking(*answer, replay);
             const std::string text = answer->text();

@@ -31,6 +31,10 @@ Task<MessageList> read_end(std::shared_ptr<bub::TapeStore> tapes, std::string ta
 std::string title_of(const MessageList& messages);
 /// The text of the last answer; empty without one.
 std::string last_answer(const MessageList& messages);
+/// Returns the call that the result at `position` answers; null if it is not there. An id may occur again in a later answer.
+const ToolCall* call_of_result(const MessageList& messages, std::size_t position);
+/// Returns the text of the result at `position`. The answers to ask_user stand with their questions.
+std::string result_text(const MessageList& messages, std::size_t position);
 /// The conversation as Markdown, with tool calls and their results.
 std::string to_markdown(const MessageList& messages, std::string_view title);
 

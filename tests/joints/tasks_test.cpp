@@ -143,6 +143,21 @@ TEST_F(Tasks, D114_QuestionOfTask_IsAnsweredAtThePrompt) {
     leave(chat);
 }
 
+TEST_F(Tasks, EscapeAtQuestionOfTask_RefusesAndStays) {
+    Terminal chat(home, command({"chat"}));
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "background write new.txt\r")) << chat.shown();
+    ASSERT_TRUE(chat.answer("[y]es", "y\r")) << chat.shown();
+    ASSERT_TRUE(chat.expect("The sub-agent helper asks: write creates new.txt"))
+        << chat.screen().text();
+    ASSERT_TRUE(chat.answer("[y]es", "\x1b")) << chat.shown();
+    ASSERT_TRUE(chat.expect_on_screen("Not answered: the sub-agent is told")) << chat.shown();
+    EXPECT_TRUE(chat.expect_on_screen("re: re: write new.txt")) << chat.shown();
+    EXPECT_FALSE(is_written());
+    chat.type("\x03");
+    EXPECT_TRUE(chat.expect_on_screen("(Ctrl-C again leaves)")) << chat.screen().text();
+    leave(chat);
+}
+
 TEST_F(Tasks, D85_TaskOfRun_MayNotWriteUnasked) {
     write_file(home.config(), "allow: [\"subagent: *\"]\n");
     const Piped done = run_piped(home, command({"run", "--no-save"}, {"background write new.txt"}));

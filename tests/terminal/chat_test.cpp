@@ -159,8 +159,39 @@ TEST(Chat, Overwrite_IsShownAsADiff) {
     ASSERT_TRUE(chat.expect("      5 -5\n      5 +five\n")) << chat.shown();
     ASSERT_TRUE(chat.answer("[y]es", "y\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("wrote 8 lines, replaces 8 lines of calc.py (+1 -1)")) << chat.shown();
-    ASSERT_TRUE(chat.expect("      5 -5\n      5 +five\n")) << chat.shown();
     ASSERT_TRUE(chat.expect("That is all.")) << chat.shown();
+}
+
+TEST(Chat, D170_AcceptedChange_IsShownOnce) {
+    const std::string script =
+        calls("write", R"({"path": "calc.py", "content": "1\n2\n3\n4\nfive\n6\n7\n8\n"})");
+    for (const char* term : {"xterm", "dumb"}) {
+        Home home;
+        home.set("TERM", term);
+        write_file(home.work() / "calc.py", eight_lines);
+        Terminal asked(home, {"chat", "-s", "s", "--script", home.script(script)});
+        ASSERT_TRUE(asked.answer("> ", "go\r")) << asked.shown();
+        ASSERT_TRUE(asked.answer("[e]dit > ", "y\r")) << asked.shown();
+        ASSERT_TRUE(asked.expect("● write calc.py\n")) << asked.shown();
+        ASSERT_TRUE(asked.expect_on_screen("That is all.")) << asked.shown();
+        EXPECT_EQ(count_of(asked.screen().text(), "+five"), 1u) << asked.screen().text();
+        (void)asked.hang_up();
+        Terminal resumed(home, {"chat", "-s", "s", "--offline"});
+        ASSERT_TRUE(resumed.expect_on_screen("messages")) << resumed.shown();
+        EXPECT_EQ(count_of(resumed.screen().text(), "+five"), 1u) << resumed.screen().text();
+        write_file(home.work() / "calc.py", eight_lines);
+        Terminal unasked(home, {"chat", "--yes", "--script", home.script(script)});
+        ASSERT_TRUE(unasked.answer("> ", "go\r")) << unasked.shown();
+        ASSERT_TRUE(unasked.expect_on_screen("That is all.")) << unasked.shown();
+        EXPECT_EQ(count_of(unasked.screen().text(), "+five"), 1u) << unasked.screen().text();
+    }
+}
+
+TEST(Chat, SubagentOfCommand_CountsInTheStatusLine) {
+    const Home home;
+    Terminal chat(home, {"chat", "--offline", "--no-save"});
+    ASSERT_TRUE(chat.answer("> ", ",subagent prompt=hello\r")) << chat.shown();
+    EXPECT_TRUE(chat.expect_on_screen(" in, ")) << chat.screen().text();
 }
 
 TEST(Chat, CreateAndEdit_AreNamedAsSuch) {

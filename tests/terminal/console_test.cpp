@@ -20,11 +20,13 @@
 #include <pty.h>
 #include <unistd.h>
 
+#include <cubepi/core/event_signal.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 
 #include "terminal.hpp"
 #include "terminal/chat_view.hpp"
 #include "terminal/console.hpp"
+#include "terminal/interruptible.hpp"
 #include "terminal/live_area.hpp"
 #include "terminal/markdown.hpp"
 #include "terminal/text_layout.hpp"
@@ -141,6 +143,32 @@ protected:
     std::optional<std::string> answer_;
     std::optional<app::Chosen> chosen_;
 };
+
+/// Work that waits for ever, as for a database that does not answer.
+Task<std::string> never(std::shared_ptr<AsyncEvent> event) {
+    co_await event->wait();
+    co_return std::string("answered");
+}
+
+TEST_F(ConsoleAtATerminal, HangingWork_IsInterruptedByAKey) {
+    open();
+    const auto event = std::make_shared<AsyncEvent>();
+    // The fixture owns the console.
+    const std::shared_ptr<app::Console> console(&*console_, [](app::Console*) {});
+    std::optional<std::optional<std::string>> result;
+    const auto done = [&result](const std::exception_ptr&, std::optional<std::string> found) {
+        result = std::move(found);
+    };
+    boost::asio::co_spawn(io_, app::unless_interrupted(console, never(event)), done);
+    type("\x03");
+    ASSERT_TRUE(until([&] { return result.has_value(); }));
+    EXPECT_FALSE(result->has_value());
+    result.reset();
+    boost::asio::co_spawn(io_, app::unless_interrupted(console, never(event)), done);
+    event->set();
+    ASSERT_TRUE(until([&] { return result.has_value(); }));
+    EXPECT_EQ(*result, "answered");
+}
 
 TEST_F(ConsoleAtATerminal, BlockedOutput_KeysAreStillHeard) {
     open();

@@ -14,10 +14,9 @@ TEST(Demo, NoTerminal_AnswersItselfAndSaysSo) {
     const Home home;
     const Piped demo = run_piped(home, {"demo"});
     EXPECT_EQ(demo.status, 0) << demo.out << demo.err;
-    for (const char* text :
-         {"a script", "1 of 5", "5 of 5", "the tour answers for you",
-          "plan.md, as it is on the disk now", "killed inside the tool",
-          "The outbox holds 1 letter", "What you saw", "OPENAI_API_KEY=sk-... cubepi chat"}) {
+    for (const char* text : {"a script", "1 of 5", "5 of 5", "the tour answers for you",
+                             "plan.md, as it is on the disk now", "killed inside the tool",
+                             "The outbox holds 1 letter", "What you saw", "  cubepi onboard"}) {
         EXPECT_NE(demo.out.find(text), std::string::npos) << text << "\n" << demo.out;
     }
     EXPECT_EQ(demo.out.find("✗"), std::string::npos) << demo.out;

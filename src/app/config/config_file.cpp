@@ -56,6 +56,7 @@ constexpr std::array<std::string_view, 36> known_keys{"provider",
                                                       "notifications",
                                                       "theme",
                                                       "window_title",
+                                                      "editing_mode",
                                                       "compact_at",
                                                       "compact_model",
                                                       "hooks",
@@ -415,7 +416,7 @@ std::vector<std::string> read_trust(const std::filesystem::path& path, const YAM
     return directories;
 }
 
-/// notifications, theme and window_title.
+/// notifications, theme, window_title and editing_mode.
 TerminalSettings read_terminal(const std::filesystem::path& path, const YAML::Node& node) {
     TerminalSettings settings;
     const auto choose = [&](const char* key, const auto& choices, auto& value) {
@@ -441,6 +442,8 @@ TerminalSettings read_terminal(const std::filesystem::path& path, const YAML::No
     const std::vector<std::pair<std::string, ThemeKind>> themes = {
         {"auto", ThemeKind::automatic}, {"dark", ThemeKind::dark}, {"light", ThemeKind::light}};
     choose("theme", themes, settings.theme);
+    const std::vector<std::pair<std::string, bool>> editing = {{"emacs", false}, {"vi", true}};
+    choose("editing_mode", editing, settings.vi_keys);
     if (const YAML::Node title = node["window_title"];
         title && !YAML::convert<bool>::decode(title, settings.title))
         refuse(path, title.Mark().line, "window_title must be true or false");

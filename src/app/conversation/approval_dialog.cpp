@@ -153,7 +153,7 @@ Task<std::optional<ApproveAnswer>> ApprovalDialog::ask(HitlRequest request) {
             continue;
         }
         switch (chosen->key) {
-            case 'y': co_return ApproveAnswer();
+            case 'y': note_accepted(call.change); co_return ApproveAnswer();
             case 'n': co_return refusal(chosen->text);
             case 'r': {
                 std::optional<ApproveAnswer> refused = co_await ask_reason(std::move(*chosen));
@@ -161,13 +161,19 @@ Task<std::optional<ApproveAnswer>> ApprovalDialog::ask(HitlRequest request) {
             }
             case 'a':
                 co_await add_rule(*call.decision.always);
-                if (!approval_.refuses_in_plan(call.tool)) co_return ApproveAnswer();
+                if (!approval_.refuses_in_plan(call.tool)) {
+                    note_accepted(call.change);
+                    co_return ApproveAnswer();
+                }
                 explain("The mode is plan now: change it with Shift-Tab, or answer n.");
                 break;
             case 'e': {
-                std::optional<JsonObject> edited = co_await edit(call, view);
-                if (edited && !approval_.refuses_in_plan(call.tool))
+                std::optional<FileChange> change;
+                std::optional<JsonObject> edited = co_await edit(call, view, change);
+                if (edited && !approval_.refuses_in_plan(call.tool)) {
+                    note_accepted(change);
                     co_return ApproveAnswer::edit(std::move(*edited));
+                }
                 if (edited)
                     explain(
                         "The mode is plan now, and your change is dropped: change the mode with "
@@ -197,12 +203,17 @@ Task<std::optional<ApproveAnswer>> ApprovalDialog::ask_reason(Chosen chosen) {
     co_return answer;
 }
 
+void ApprovalDialog::note_accepted(const std::optional<FileChange>& change) const {
+    if (change) prompter_.note_accepted(change->path, change->diff);
+}
+
 void ApprovalDialog::explain(TerminalView text) const {
     prompter_.say("  " + style_.dim() + text + style_.off() + "\n");
 }
 
 /// Returns the new arguments; empty if they were not accepted.
-Task<std::optional<JsonObject>> ApprovalDialog::edit(Call& call, QuestionView& view) {
+Task<std::optional<JsonObject>> ApprovalDialog::edit(Call& call, QuestionView& view,
+                                                     std::optional<FileChange>& change) {
     std::optional<JsonObject> result;
     const EditedArgument* const one = edited_argument(call.tool, call.args);
     std::string shown = one ? detail::text_member(call.args, one->argument) : safe_json(call.args);
@@ -218,7 +229,7 @@ Task<std::optional<JsonObject>> ApprovalDialog::edit(Call& call, QuestionView& v
         edited = boost::json::parse(*text, failed);
         if (failed || !edited.is_object()) problem = "The arguments must be a JSON object.";
     }
-    if (problem.empty()) problem = co_await check_edit(call, view, edited);
+    if (problem.empty()) problem = co_await check_edit(call, view, edited, change);
     if (problem.empty()) {
         result = std::move(edited.get_object());
     } else {
@@ -230,7 +241,8 @@ Task<std::optional<JsonObject>> ApprovalDialog::edit(Call& call, QuestionView& v
 }
 
 /// Previews the edited call. Returns why it cannot work; empty: it can.
-Task<std::string> ApprovalDialog::check_edit(Call& call, QuestionView& view, Json edited) {
+Task<std::string> ApprovalDialog::check_edit(Call& call, QuestionView& view, Json edited,
+                                             std::optional<FileChange>& change) {
     std::string problem;
     if (call.schema.is_object()) {
         const std::vector<SchemaIssue> issues = JsonSchema(call.schema).validate(edited);
@@ -243,6 +255,7 @@ Task<std::string> ApprovalDialog::check_edit(Call& call, QuestionView& view, Jso
     if (preview.problem.empty()) {
         if (preview.change)
             prompter_.say(change_text(*preview.change, style_, prompter_.size().columns));
+        change = std::move(preview.change);
         co_return problem;
     }
     problem = std::move(preview.problem);

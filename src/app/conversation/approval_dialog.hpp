@@ -57,8 +57,11 @@ private:
     static QuestionView view_of(const Call& call, const Style& style, ScreenSize screen);
     void explain(TerminalView text) const;
     Task<std::optional<ApproveAnswer>> ask_reason(Chosen chosen);
-    Task<std::optional<JsonObject>> edit(Call& call, QuestionView& view);
-    Task<std::string> check_edit(Call& call, QuestionView& view, Json edited);
+    Task<std::optional<JsonObject>> edit(Call& call, QuestionView& view,
+                                         std::optional<FileChange>& change);
+    void note_accepted(const std::optional<FileChange>& change) const;
+    Task<std::string> check_edit(Call& call, QuestionView& view, Json edited,
+                                 std::optional<FileChange>& change);
     Task<> add_rule(ApprovalRule rule);
 
     Prompter& prompter_;

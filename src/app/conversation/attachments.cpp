@@ -179,6 +179,18 @@ std::string picture_word(const std::string& pasted) {
     return path.find_first_of(" \t'") == std::string::npos ? "@" + path : "@\"" + path + "\"";
 }
 
+Attachments attach_pictures(const std::vector<std::string>& paths) {
+    Attachments made;
+    for (const std::string& path : paths) {
+        made.media.push_back(picture_in(path));
+        std::error_code failed;
+        const std::string size = size_of(std::filesystem::file_size(path, failed));
+        made.remark +=
+            (made.remark.empty() ? "" : ", ") + visible(made.media.back().filename) + " " + size;
+    }
+    return made;
+}
+
 Attachments attach_files(const std::string& prompt) {
     Attachments made;
     made.text = prompt;

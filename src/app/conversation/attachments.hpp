@@ -28,6 +28,9 @@ struct Attachments {
     std::string remark = {};
 };
 
+/// Returns the pictures and what they are, without a text. Throws Error(invalid_argument) as picture_in() does. Blocks.
+Attachments attach_pictures(const std::vector<std::string>& paths);
+
 /// Attaches the regular files that `prompt` names with `@` at the beginning of a word: `@notes.md`, `@~/a.txt`, or
 /// `@"two words.txt"`. Other words stay as they are. At most `max_text` bytes of text are attached, of which the model is told.
 /// Blocks.

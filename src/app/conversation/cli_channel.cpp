@@ -22,6 +22,7 @@
 #include "../mcp/mcp_prompt.hpp"
 #include "../resume.hpp"
 #include "../shell_quoting.hpp"
+#include "../terminal/interruptible.hpp"
 #include "attachments.hpp"
 #include "external_editor.hpp"
 #include "project_names.hpp"
@@ -128,14 +129,42 @@ Task<> CliChannel::list_skills() {
     console_.set_skills(std::move(skills));
 }
 
+/// The prompts of MCP servers, which the popup offers after `/`.
+Task<> CliChannel::list_server_prompts() {
+    constexpr auto longest_wait = std::chrono::seconds(15);
+    const std::shared_ptr<McpHub> servers = conversation_.plan().servers;
+    if (!servers) co_return;
+    const std::vector<McpPromptName> prompts = co_await list_mcp_prompts(servers, longest_wait);
+    if (prompts.empty()) co_return;
+    std::vector<Command> commands = chat_completions(abilities());
+    for (const McpPromptName& prompt : prompts) {
+        Command entry;
+        entry.name = prompt.text + (prompt.takes_arguments ? " " : "");
+        entry.help = prompt.help;
+        entry.needs_argument = prompt.needs_arguments;
+        commands.push_back(std::move(entry));
+    }
+    console_.set_commands(std::move(commands));
+}
+
 /// Ctrl-G: the text of the prompt in the user's editor.
 Task<> CliChannel::edit_elsewhere() {
     const auto edited = std::make_shared<std::string>(console_.prompt_text());
-    auto work = [edited](std::stop_token stopping) {
-        *edited = edit_in_editor(*edited, STDIN_FILENO, std::move(stopping));
+    const Executor executor = co_await this_executor;
+    std::stop_source stop;
+    auto work = [edited, stop](std::stop_token stopping) mutable {
+        const std::stop_callback forward(std::move(stopping), [&stop] { stop.request_stop(); });
+        *edited = edit_in_editor(*edited, STDIN_FILENO, stop.get_token());
     };
+    // A signal ends the editor first, which has the terminal.
+    BackgroundScope signals(executor);
+    signals.spawn(stop_on_interrupt(parts_.console, stop));
     Task<> editing = offload(*Runtime::standard()->workers, std::move(work));
     const Outcome<> done = co_await outcome_of(console_.lend(std::move(editing)));
+    co_await shield();
+    co_await signals.close();
+    co_await unshield();
+    if (console_.has_end()) co_return;
     if (!done) co_return show_failure(done.failure());
     console_.replace_prompt_text(*edited);
 }
@@ -150,6 +179,7 @@ Task<> CliChannel::start(std::stop_token) {
     });
     work_->spawn(listen());
     work_->spawn(list_skills());
+    work_->spawn(list_server_prompts());
 }
 
 Task<> CliChannel::stop() {
@@ -158,6 +188,8 @@ Task<> CliChannel::stop() {
 
 Task<> CliChannel::listen() {
     for (const std::string& text : templates_.problems) view_.problem(text);
+    if (!parts_.pictures.media.empty() && parts_.first_prompt.empty())
+        view_.note("With the first prompt: " + parts_.pictures.remark);
     if (!parts_.first_prompt.empty()) console_.remember(parts_.first_prompt);
     if (conversation_.waits_for_answer()) {
         if (!parts_.first_prompt.empty())
@@ -175,7 +207,7 @@ Task<> CliChannel::listen() {
         ConsoleInput input = co_await console_.next();
         switch (input.kind) {
             case ConsoleInput::Kind::end: parts_.leave(); co_return;
-            case ConsoleInput::Kind::interrupt: on_interrupt(); break;
+            case ConsoleInput::Kind::interrupt: on_interrupt(input.at_question); break;
             case ConsoleInput::Kind::pager:
                 asked_to_leave_ = false;
                 view_.open_pager();
@@ -250,7 +282,11 @@ Task<> CliChannel::ask_aside(std::string question) {
     if (!done) std::rethrow_exception(done.failure());
 }
 
-void CliChannel::on_interrupt() {
+void CliChannel::on_interrupt(bool at_question) {
+    // The key is for the question on the screen: the turn, if there is one, continues.
+    const std::shared_ptr<QuestionHost>& host = conversation_.plan().host;
+    if (at_question && host && host->dismiss_background())
+        return view_.note("Not answered: the sub-agent is told that you refused.");
     if (aside_ && !running_) return void(aside_->request_stop());
     if (asking_) {
         if (!asking_->stop_requested()) console_.withdraw();
@@ -334,6 +370,7 @@ Task<bool> CliChannel::fill_in_prompt(Pending& pending) {
         pending.text = std::move(filled).value();
     } catch (const Error& error) {
         view_.problem(error.what());
+        console_.hand_back(pending.typed, pending.pasted, pending.has_paste);
     }
     pending.trusted = false;  // the server's words are never a command (B11)
     co_return true;
@@ -359,7 +396,7 @@ Task<> CliChannel::on_action(ChatAction action, std::string argument) {
         case ChatAction::quit: co_return parts_.leave();
         case ChatAction::details: co_return view_.toggle_details();
         case ChatAction::stop:
-            if (running_) on_interrupt();
+            if (running_) on_interrupt(false);
             co_return;
         case ChatAction::new_session:
             if (running_ || !pending_.empty()) {
@@ -421,21 +458,26 @@ Task<> CliChannel::resume(std::string wanted) {
     if (running_ || !pending_.empty())
         co_return view_.problem("an answer is in progress; stop it with Esc before /resume");
     const SavedSessions saved = SavedSessions::here();
+    view_.show_work(TerminalView("reading the sessions; Esc stops"));
     ListedSession picked;
     std::exception_ptr failure;
     try {
         if (wanted.empty()) {
             std::optional<ListedSession> chosen =
                 co_await pick_session(parts_.console, saved, false);
-            if (!chosen) co_return;
-            picked = std::move(*chosen);
+            if (chosen) picked = std::move(*chosen);
         } else {
-            picked.name = co_await find_session_named(saved, std::move(wanted));
+            Task<std::string> finding = find_session_named(saved, std::move(wanted));
+            std::optional<std::string> found =
+                co_await unless_interrupted(parts_.console, std::move(finding));
+            if (found) picked.name = std::move(*found);
         }
     } catch (...) {
         failure = std::current_exception();
     }
+    view_.show_work({});
     if (failure) co_return show_failure(failure);
+    if (picked.name.empty()) co_return;
     if (!picked.is_here) {
         co_return view_.note("That session belongs to another directory: cubepi resume " +
                              shell_word(picked.name) + " -C " + shell_word(picked.workspace));
@@ -468,6 +510,14 @@ void CliChannel::enter_later(std::string argument, const ConsoleInput& line) {
     enter(std::move(pending));
 }
 
+/// The pictures of the command line go with the first prompt, typed or not.
+void CliChannel::add_pictures(Pending& pending) {
+    pending.pictures = std::exchange(parts_.pictures, {});
+    const Attachments& pictures = *pending.pictures;
+    pending.media.insert(pending.media.end(), pictures.media.begin(), pictures.media.end());
+    pending.remark += (pending.remark.empty() ? "" : ", ") + pictures.remark;
+}
+
 void CliChannel::enter(Pending pending) {
     bub::Envelope message = conversation_.pipeline().message(pending.text, pending.trusted);
     // Inputs are told apart by their ids: two of them may have the same text.
@@ -476,9 +526,10 @@ void CliChannel::enter(Pending pending) {
     pending.later = pending.later && running_;
     // An echo would interrupt the answer that is being shown; it follows when the turn accepts the input.
     pending.echoed = !running_;
+    const bool is_command = pending.trusted && pending.text.starts_with(',');
+    if (!is_command && !parts_.pictures.media.empty()) add_pictures(pending);
     if (!running_) echo(pending);
     message.media = std::move(pending.media);
-    const bool is_command = pending.trusted && pending.text.starts_with(',');
     const Turn::Kind kind = is_command ? Turn::Kind::command : Turn::Kind::prompt;
     message.lifespan = std::make_shared<Turn>(*this, pending.id, kind);
     if (pending.later) message.rest[later_key] = true;
@@ -587,6 +638,9 @@ void CliChannel::on_accepted(const std::string& id) {
 }
 
 void CliChannel::hand_back() {
+    for (Pending& one : pending_) {
+        if (one.pictures) parts_.pictures = std::move(*one.pictures);
+    }
     for (const Pending& one : std::exchange(pending_, {}))
         console_.hand_back(one.entered.empty() ? one.typed : one.entered, one.pasted,
                            one.has_paste);

@@ -15,6 +15,7 @@
 #include "../chat_commands.hpp"
 #include "../terminal/chat_view.hpp"
 #include "../terminal/console.hpp"
+#include "attachments.hpp"
 #include "conversation.hpp"
 
 namespace cubepi::app {
@@ -30,6 +31,8 @@ public:
         bub::MessageHandler handler = {};
         /// Entered before the first typed input; empty: none.
         std::string first_prompt = {};
+        /// Pictures that go with the first prompt.
+        Attachments pictures = {};
         /// Returns an id for an input, unique across processes.
         std::function<std::string()> new_id = {};
         /// Cancels the turn and drops the waiting messages.
@@ -67,9 +70,10 @@ private:
         std::optional<std::string> argument =
             {};                   ///< of the template that is `text`; absent: it is none
         std::string remark = {};  ///< the files that are attached; empty: none
-        bool pasted = false;      ///< its beginning
-        bool has_paste = false;   ///< a part of it
-        bool trusted = true;      ///< typed at the prompt, where comma commands are accepted (B11)
+        std::optional<Attachments> pictures = {};  ///< of Parts; absent: none
+        bool pasted = false;                       ///< its beginning
+        bool has_paste = false;                    ///< a part of it
+        bool trusted = true;  ///< typed at the prompt, where comma commands are accepted (B11)
         bool later = false;
         bool echoed = false;
     };
@@ -81,7 +85,7 @@ private:
     Task<> rewind(std::string argument);
     Task<> deliver(bub::Envelope message);
     Task<> abort_turn();
-    void on_interrupt();
+    void on_interrupt(bool at_question);
     Task<> on_line(ConsoleInput line);
     Task<bool> fill_in_prompt(Pending& pending);
     Task<> attach_files_to(Pending& pending);
@@ -91,6 +95,7 @@ private:
     void want_files();
     Task<> list_files();
     Task<> list_skills();
+    Task<> list_server_prompts();
     Task<> edit_elsewhere();
     Task<> ask_aside(std::string question);
     ChatAbilities abilities() const;
@@ -98,6 +103,7 @@ private:
     void show_failure(const std::exception_ptr& failure);
     void enter_later(std::string argument, const ConsoleInput& line);
     void enter(Pending pending);
+    void add_pictures(Pending& pending);
     void show(const bub::StreamEvent& event, const bub::Envelope& message);
     void on_turn_begun(const std::string& id, bool is_command);
     void on_turn_over(const std::exception_ptr& error, bool is_prompt);

@@ -265,6 +265,7 @@ void Conversation::show(const bub::StreamEvent& event, const bub::Envelope& mess
     if (event.kind != bub::event_kind::text) return;
     const std::string_view delta = event.delta();
     answer_ += delta;
+    renderer_.count_work(event.data);
     // Renderers separate the steps of a turn themselves.
     if (delta.find_first_not_of(" \n") == std::string_view::npos) return;
     if (message.kind == bub::envelope_kind::command) return renderer_.show_output(delta);
@@ -378,9 +379,12 @@ SessionParts session_parts(Renderer& renderer, std::shared_ptr<Prompter> prompte
     SessionParts parts;
     parts.style = renderer.style();
     if (prompter) {
-        parts.prompter =
-            std::make_shared<TurnPrompter>(std::move(prompter), *Runtime::standard()->clock,
-                                           std::move(executor), [&renderer] { renderer.pause(); });
+        parts.prompter = std::make_shared<TurnPrompter>(
+            std::move(prompter), *Runtime::standard()->clock, std::move(executor),
+            [&renderer] { renderer.pause(); },
+            [&renderer](std::string_view path, std::string_view diff) {
+                renderer.note_accepted(path, diff);
+            });
     }
     return parts;
 }

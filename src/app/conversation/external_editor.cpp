@@ -44,10 +44,9 @@ public:
     TemporaryFile& operator=(const TemporaryFile&) = delete;
 
     const std::string& path() const noexcept { return path_; }
-
-private:
     void remove() const noexcept { (void)::unlink(path_.c_str()); }
 
+private:
     std::string path_;
 };
 
@@ -118,7 +117,12 @@ std::string edit_in_editor(const std::string& text, int terminal, std::stop_toke
     const TemporaryFile file(text + "\n");
     const pid_t group = getpgrp();
     const pid_t child = start(file.path(), terminal);
-    const std::stop_callback stop(stopping, [child] { (void)::kill(-child, SIGHUP); });
+    // The program may end before the editor does.
+    const std::stop_callback stop(stopping, [&file, child] {
+        file.remove();
+        (void)::kill(-child, SIGHUP);
+        (void)::kill(-child, SIGCONT);
+    });
     const int status = wait_for(child, terminal);
     give_terminal(terminal, group);
     if (status != 0) {

@@ -107,6 +107,13 @@ std::string asker_of(const HitlRequest& request) {
     return agents.empty() ? "The model" : "The sub-agent " + agents;
 }
 
+AnswerOrigin local_origin() {
+    AnswerOrigin origin;
+    origin.channel = "terminal";
+    origin.user = local_user();
+    return origin;
+}
+
 bool is_stale(const std::exception_ptr& failure) {
     try {
         std::rethrow_exception(failure);
@@ -120,11 +127,12 @@ bool is_stale(const std::exception_ptr& failure) {
 }  // namespace
 
 TurnPrompter::TurnPrompter(std::shared_ptr<Prompter> prompter, Clock& clock, Executor executor,
-                           std::function<void()> before_question)
+                           std::function<void()> before_question, OnAccepted on_accepted)
     : prompter_(std::move(prompter)),
       clock_(clock),
       executor_(std::move(executor)),
-      before_question_(std::move(before_question)) {}
+      before_question_(std::move(before_question)),
+      on_accepted_(std::move(on_accepted)) {}
 
 TurnPrompter::~TurnPrompter() = default;
 
@@ -288,6 +296,14 @@ void QuestionHost::refresh() {
     withdrawal_.request_stop();
 }
 
+bool QuestionHost::dismiss_background() {
+    if (open_.empty() || !background_ || open_channel_ != background_) return false;
+    if (withdrawal_.stop_requested()) return dismissed_;
+    dismissed_ = true;
+    withdrawal_.request_stop();
+    return true;
+}
+
 Task<> QuestionHost::begin_question() {
     while (asking_) co_await asked_.wait();
     asking_ = true;
@@ -311,10 +327,18 @@ Task<> QuestionHost::serve_now(std::shared_ptr<HitlChannel> channel, HitlRequest
     open_ = name_of(request);
     open_channel_ = channel;
     withdrawal_ = std::stop_source();
+    dismissed_ = false;
+    const bool approves = std::holds_alternative<ApproveRequest>(request.payload);
     Task<> answering = ask_and_answer(channel, std::move(request));
     Outcome<> outcome =
         co_await outcome_of(cancel_on(withdrawal_.get_token(), std::move(answering)));
     const std::string id = std::exchange(open_, {});
+    if (!outcome && dismissed_ && is_pending(*channel, id)) {
+        Task<> refusing = refuse(std::move(channel), id, approves, "the user refuses to answer");
+        const Outcome<> refused = co_await outcome_of(std::move(refusing));
+        if (!refused && !is_stale(refused.failure())) refused.rethrow();
+        co_return;
+    }
     if (outcome || withdrawal_.stop_requested()) co_return;
     if (outcome.cancelled()) outcome.rethrow();
     if (is_stale(outcome.failure()) || !is_pending(*channel, id)) co_return;
@@ -325,13 +349,24 @@ Task<> QuestionHost::ask_and_answer(std::shared_ptr<HitlChannel> channel, HitlRe
     const std::string id = name_of(request);
     const bool approves = std::holds_alternative<ApproveRequest>(request.payload);
     Json answer = co_await ask_now(std::move(request));
-    if (answer.is_null() && approves)
-        answer = to_json(ApproveAnswer::deny("Refused: the input has ended."));
-    if (answer.is_null()) co_return co_await channel->cancel(id, "the input has ended");
-    AnswerOrigin origin;
-    origin.channel = "terminal";
-    origin.user = local_user();
+    if (answer.is_null()) {
+        Task<> refusing = refuse(std::move(channel), id, approves, "the input has ended");
+        co_return co_await std::move(refusing);
+    }
+    AnswerOrigin origin = local_origin();
     co_await channel->answer(id, std::move(answer), std::move(origin));
+}
+
+/// Ends a request without an answer: a call is refused.
+Task<> QuestionHost::refuse(std::shared_ptr<HitlChannel> channel, std::string id, bool approves,
+                            std::string reason) {
+    if (!approves) {
+        Task<> cancelling = channel->cancel(std::move(id), std::move(reason));
+        co_return co_await std::move(cancelling);
+    }
+    Json denial = to_json(ApproveAnswer::deny("Refused: " + reason + "."));
+    AnswerOrigin origin = local_origin();
+    co_await channel->answer(std::move(id), std::move(denial), std::move(origin));
 }
 
 Task<Json> QuestionHost::ask(HitlRequest request) {

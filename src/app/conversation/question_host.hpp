@@ -25,9 +25,11 @@ namespace cubepi::app {
 /// executor.
 class TurnPrompter final : public Prompter {
 public:
-    /// `before_question` ends the output that is shown in part. `clock` outlives the object.
+    /// `before_question` ends the output that is shown in part. `on_accepted`, which may be null, is called by note_accepted(). `clock`
+    /// outlives the object.
+    using OnAccepted = std::function<void(std::string_view path, std::string_view diff)>;
     TurnPrompter(std::shared_ptr<Prompter> prompter, Clock& clock, Executor executor,
-                 std::function<void()> before_question);
+                 std::function<void()> before_question, OnAccepted on_accepted = {});
     ~TurnPrompter() override;
 
     /// The agent has emitted `event`.
@@ -42,6 +44,9 @@ public:
     void say(TerminalView text) override { prompter_->say(text); }
     void set_question(std::function<TerminalText(ScreenSize)> text) override {
         prompter_->set_question(std::move(text));
+    }
+    void note_accepted(std::string_view path, std::string_view diff) override {
+        if (on_accepted_) on_accepted_(path, diff);
     }
     void withdraw() override { prompter_->withdraw(); }
     ScreenSize size() const override { return prompter_->size(); }
@@ -63,6 +68,7 @@ private:
     Clock& clock_;
     Executor executor_;
     std::function<void()> before_question_;
+    OnAccepted on_accepted_;
     Position emitted_;
     Position shown_;
     AsyncEvent progress_;
@@ -129,11 +135,16 @@ public:
     /// elsewhere). Must be called after the events of the agent.
     void refresh();
 
+    /// Refuses the question on the screen if a sub-agent in the background has asked it, and returns whether it has.
+    bool dismiss_background();
+
 private:
     Task<> serve_channel(std::shared_ptr<HitlChannel> channel);
     Task<> serve(std::shared_ptr<HitlChannel> channel, HitlRequest request);
     Task<> serve_now(std::shared_ptr<HitlChannel> channel, HitlRequest request);
     Task<> ask_and_answer(std::shared_ptr<HitlChannel> channel, HitlRequest request);
+    Task<> refuse(std::shared_ptr<HitlChannel> channel, std::string id, bool approves,
+                  std::string reason);
     Task<Json> ask_now(HitlRequest request);
     Task<> begin_question();
     void end_question();
@@ -149,6 +160,7 @@ private:
     std::shared_ptr<HitlChannel> open_channel_;  // of the question on the screen
     std::string open_;                           // the id of that question; empty: none
     std::stop_source withdrawal_;
+    bool dismissed_ = false;  // by the user, not withdrawn
 };
 
 }  // namespace cubepi::app

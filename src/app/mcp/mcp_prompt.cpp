@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/mcp/tools.hpp>
@@ -35,7 +36,7 @@ Task<McpPromptText> ask(std::shared_ptr<McpClient> client, McpPromptInput input)
                                               input.prompt + "'; " +
                                               (names.empty() ? "it has none" : "it has " + names));
     }
-    auto arguments = detail::mcp_prompt_arguments(*found, input.arguments);
+    auto arguments = mcp_prompt_arguments(*found, input.arguments);
     co_return co_await client->prompt(input.prompt, std::move(arguments));
 }
 
@@ -55,8 +56,8 @@ std::optional<McpPromptInput> mcp_prompt_input(std::string_view text) {
     return input;
 }
 
-std::map<std::string, std::string> detail::mcp_prompt_arguments(const McpPrompt& prompt,
-                                                                std::string_view words) {
+std::map<std::string, std::string> mcp_prompt_arguments(const McpPrompt& prompt,
+                                                        std::string_view words) {
     constexpr std::string_view space = " \t\r\n";
     std::map<std::string, std::string> values;
     words = cubepi::detail::trimmed(words);
@@ -79,6 +80,47 @@ std::map<std::string, std::string> detail::mcp_prompt_arguments(const McpPrompt&
     if (!words.empty())
         throw Error(ErrorCode::invalid_argument, "the prompt " + prompt.name + " has no arguments");
     return values;
+}
+
+namespace {
+
+using Listed = std::shared_ptr<const McpPromptList>;
+
+Task<Listed> prompts_of(std::shared_ptr<McpClient> client) { co_return co_await client->prompts(); }
+
+/// A server without prompts, or one that fails, has none.
+Task<> add_prompts(std::vector<McpPromptName>* made, std::string server,
+                   std::shared_ptr<McpClient> client, std::chrono::nanoseconds limit) {
+    Task<Listed> listing =
+        with_timeout(*Runtime::standard()->clock, limit, prompts_of(std::move(client)), "prompts");
+    Outcome<Listed> listed = co_await outcome_of(std::move(listing));
+    if (!listed && listed.cancelled()) listed.rethrow();
+    if (!listed) co_return;
+    for (const McpPrompt& prompt : listed.value()->prompts) {
+        McpPromptName one;
+        one.server = server;
+        one.text = "/" + server + ":" + prompt.name;
+        if (!mcp_prompt_input(one.text)) continue;  // it could not be entered
+        one.help = prompt.description.substr(0, prompt.description.find('\n'));
+        one.takes_arguments = !prompt.arguments.empty();
+        one.needs_arguments =
+            std::ranges::any_of(prompt.arguments, &McpPromptArgument::is_required);
+        made->push_back(std::move(one));
+    }
+}
+
+}  // namespace
+
+Task<std::vector<McpPromptName>> list_mcp_prompts(std::shared_ptr<McpHub> servers,
+                                                  std::chrono::nanoseconds limit) {
+    std::vector<McpPromptName> made;
+    for (const McpServerStatus& one : servers->status()) {
+        std::shared_ptr<McpClient> client = servers->client(one.name);
+        if (!client || one.program.empty()) continue;
+        Task<> adding = add_prompts(&made, one.name, std::move(client), limit);
+        co_await std::move(adding);
+    }
+    co_return made;
 }
 
 Task<std::string> fill_in_mcp_prompt(std::shared_ptr<McpHub> servers, McpPromptInput input) {

@@ -214,7 +214,7 @@ TEST(McpPromptInput, ServerAndPrompt_AreRead) {
 
 std::string arguments_problem(const McpPrompt& prompt, const std::string& words) {
     try {
-        (void)detail::mcp_prompt_arguments(prompt, words);
+        (void)mcp_prompt_arguments(prompt, words);
     } catch (const Error& error) {
         return error.what();
     }
@@ -224,13 +224,13 @@ std::string arguments_problem(const McpPrompt& prompt, const std::string& words)
 TEST(McpPromptInput, Words_AreArgumentsInOrder) {
     McpPrompt prompt;
     prompt.name = "review";
-    EXPECT_TRUE(detail::mcp_prompt_arguments(prompt, " ").empty());
+    EXPECT_TRUE(mcp_prompt_arguments(prompt, " ").empty());
     EXPECT_THAT(arguments_problem(prompt, "x"), HasSubstr("no arguments"));
     prompt.arguments = {{"day", "", true}, {"focus", "", false}};
-    const auto values = detail::mcp_prompt_arguments(prompt, "monday the long text");
+    const auto values = mcp_prompt_arguments(prompt, "monday the long text");
     EXPECT_EQ(values.at("day"), "monday");
     EXPECT_EQ(values.at("focus"), "the long text");
-    EXPECT_EQ(detail::mcp_prompt_arguments(prompt, "monday").size(), 1U);
+    EXPECT_EQ(mcp_prompt_arguments(prompt, "monday").size(), 1U);
     EXPECT_THAT(arguments_problem(prompt, ""), HasSubstr("needs day [focus]"));
 }
 

@@ -1,6 +1,7 @@
 #include "question_view.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include <cubepi/core/support/json_member.hpp>
@@ -57,6 +58,25 @@ void add_diff(std::vector<TerminalText>& rows, const FileChange& change, const S
 
 }  // namespace
 
+namespace {
+
+/// The sentence of the rules without the arguments, which follow it, and with the name of an MCP tool as the chat shows it.
+std::string question_of(const QuestionView::Call& call) {
+    std::string question(first_line(call.decision.question));
+    question.resize(std::min(question.find(" with {"), question.size()));
+    const std::size_t name = question.find(call.tool);
+    if (name != std::string::npos) question.replace(name, call.tool.size(), tool_title(call.tool));
+    return question;
+}
+
+/// The effect of the answer "always". The digest of a definition tells the user nothing.
+TerminalText always_text(const ApprovalRule& rule) {
+    if (!rule.match.starts_with("sha256:")) return "always adds: " + spelled_out(rule.text());
+    return "always allows " + spelled_out(tool_title(rule.tool)) + ", as its server defines it now";
+}
+
+}  // namespace
+
 QuestionView::QuestionView(const Call& call, const Style& style, ScreenSize screen)
     : style_(style), screen_(screen) {
     add_call(call);
@@ -87,7 +107,7 @@ void QuestionView::add_call(const Call& call) {
         return add_change(*call.change, call.args);
     }
     TerminalText title("Run this command");
-    if (call.tool != "shell") title = spelled_out(first_line(call.decision.question));
+    if (call.tool != "shell") title = spelled_out(question_of(call));
     if (call.tool == "shell" && detail::flag_member(call.args, "without_sandbox"))
         title += " once without the sandbox";
     add_framed(content_, sign + title, screen_.columns, frame);
@@ -111,9 +131,12 @@ void QuestionView::add_remark(TerminalView style, TerminalView text) {
 }
 
 void QuestionView::add_arguments(const std::string& tool, const JsonObject& args) {
+    constexpr std::array<std::string_view, 4> standard{"shell", "write", "edit", "fetch"};
+    const bool is_standard = std::find(standard.begin(), standard.end(), tool) != standard.end();
     for (const auto& [key, value] : args) {
-        // Options that are off would only hide the rest.
-        if (value.is_null() || (value.is_bool() && !value.get_bool())) continue;
+        // Options of the standard tools that are off would only hide the rest. Of other tools, "off" may be what matters.
+        const bool is_off = value.is_null() || (value.is_bool() && !value.get_bool());
+        if (is_off && is_standard) continue;
         const std::string name(key);
         const std::string text =
             value.is_string() ? std::string(value.get_string()) : json_text(value);
@@ -159,10 +182,8 @@ void QuestionView::add_notes(const RuleDecision& decision) {
         add_framed_lines(notes_, text, screen_.columns, frame, style_.dim(), style_.off());
     }
     if (decision.always) {
-        add_framed(
-            notes_,
-            style_.dim() + "always adds: " + spelled_out(decision.always->text()) + style_.off(),
-            screen_.columns, Frame{"  ", "  ┊ "});
+        add_framed(notes_, style_.dim() + always_text(*decision.always) + style_.off(),
+                   screen_.columns, Frame{"  ", "  ┊ "});
     }
 }
 

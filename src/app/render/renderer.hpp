@@ -83,6 +83,10 @@ public:
     /// Shows an error that the turn reports while it runs; it is also the failure of end_turn().
     virtual void show_error(std::string_view) {}
     virtual void end_turn(const TurnEnd& end) = 0;
+    /// The user has accepted a change of a file after its diff was shown.
+    virtual void note_accepted(std::string_view, std::string_view) {}
+    /// Counts the work of a sub-agent that a command has reported, if `data` has one.
+    virtual void count_work(const JsonObject&) {}
 
     // The program.
 

@@ -221,6 +221,7 @@ void LiveRenderer::begin(const Pipeline& pipeline) {
     view_.show_place(plan.place);
     if (plan.approval) view_.show_mode(plan.approval->mode());
     console_->attention().begin(plan.terminal);
+    if (plan.terminal.vi_keys) console_->use_vi_keys();
     show_title(plan.name);
     if (plan.prompter) view_.leave_out([prompter = plan.prompter] { return prompter->waited(); });
 }

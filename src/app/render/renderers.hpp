@@ -75,6 +75,9 @@ public:
     void show_text(std::string_view delta) override;
     void show_output(std::string_view text) override;
     void end_turn(const TurnEnd& end) override;
+    void note_accepted(std::string_view path, std::string_view diff) override {
+        screen_.note_accepted(path, diff);
+    }
     void pause() override { screen_.pause(); }
     void print(std::string_view text) override;
     void note(std::string_view text) override;
@@ -107,6 +110,10 @@ public:
         show_title(name);
     }
     void begin_turn() override { view_.begin_turn(); }
+    void note_accepted(std::string_view path, std::string_view diff) override {
+        view_.note_accepted(path, diff);
+    }
+    void count_work(const JsonObject& data) override { view_.count_work(data); }
     void remember(const AgentEvent& event) override { view_.remember(event); }
     void remember_thinking(const std::string& text) override { view_.remember_thinking(text); }
     void begin_replay() override { view_.begin_replay(); }

@@ -26,7 +26,8 @@ enum class ThemeKind : std::uint8_t {
 struct TerminalSettings {
     NotificationKind notifications = NotificationKind::bell;
     ThemeKind theme = ThemeKind::automatic;
-    bool title = true;  ///< the window's title names the session
+    bool title = true;     ///< the window's title names the session
+    bool vi_keys = false;  ///< of the prompt
 
     friend bool operator==(const TerminalSettings&, const TerminalSettings&) = default;
 };

@@ -12,6 +12,7 @@
 #include <cubepi/provider/cost.hpp>
 
 #include "../failure.hpp"
+#include "answer_text.hpp"
 #include "event_text.hpp"
 #include "text_layout.hpp"
 
@@ -153,6 +154,7 @@ void ChatView::end_turn() {
     timer_->cancel();
     waiting_for_ = {};
     print_stopped_cards();
+    accepted_.clear();
     console_.set_busy(false);
     console_.attention().notify("cubepi has answered");
     refresh();
@@ -205,7 +207,7 @@ TerminalText ChatView::status_text() const {
     if (tokens_in_ > 0 || tokens_out_ > 0)
         add(number(tokens_in_) + " in, " + number(tokens_out_) + " out", 2);
     if (!busy_ && last_turn_.count() > 0) add(for_terminal(rounded_seconds_text(last_turn_)), 1);
-    return fit_status(std::move(parts), console_.columns() - 1);
+    return fit_status(std::move(parts), console_.status_columns());
 }
 
 void ChatView::refresh() {
@@ -242,8 +244,14 @@ void ChatView::refresh() {
         lines.push_back(style_.dim() + "↳ " + shortened(line, console_.columns() - 3) +
                         style_.off());
     }
+    if (!idle_work_.empty()) lines.push_back(style_.dim() + idle_work_ + style_.off());
     console_.set_live(std::move(lines));
     console_.set_status(status_text());
+}
+
+void ChatView::show_work(TerminalText what) {
+    idle_work_ = std::move(what);
+    refresh();
 }
 
 void ChatView::set_tasks(std::vector<SubagentTask> tasks) {
@@ -345,11 +353,12 @@ void ChatView::on_event(const AgentEvent& event) {
 
 ChatView::Card ChatView::begun_card(const ToolExecutionStartEvent& event) const {
     Card card;
-    card.title = style_.bold() + spelled_out(event.tool_name.str()) + style_.off();
+    card.title = style_.bold() + spelled_out(tool_title(event.tool_name.str())) + style_.off();
     card.asks = event.tool_name == "ask_user";
+    if (card.asks) card.asked = event.args;
     // Its list is shown when it is accepted, as questions are when they are asked.
     if (event.tool_name == "write_todos" || card.asks) return card;
-    card.title += " " + line_for_terminal(arguments_text(event.args), 500);
+    card.title += " " + line_for_terminal(call_text(event.tool_name.str(), event.args), 500);
     card.arguments = long_arguments_text(event.args);
     return card;
 }
@@ -370,7 +379,7 @@ void ChatView::on_message_end(const Message& message) {
         const std::string text = message.text();
         note(text.substr(0, text.find('\n')));
     }
-    count_work(subagent_work(message));
+    add_work(subagent_work(message));
     const AssistantMessage* answer = message.assistant();
     if (!answer) return;
     const bool failed =
@@ -409,7 +418,7 @@ void ChatView::count_summary(const JsonObject& details) {
 }
 
 /// The sums of a turn include the sub-agents whose results it has received.
-void ChatView::count_work(const std::optional<SubagentWork>& work) {
+void ChatView::add_work(const std::optional<SubagentWork>& work) {
     if (!work) return;
     tokens_in_ += work->tokens_in;
     tokens_out_ += work->tokens_out;
@@ -418,13 +427,18 @@ void ChatView::count_work(const std::optional<SubagentWork>& work) {
     refresh();
 }
 
+void ChatView::count_work(const JsonObject& data) {
+    if (const Json* const work = data.if_contains("subagent"))
+        add_work(subagent_work(Json(JsonObject{{"subagent", *work}})));
+}
+
 void ChatView::on_tool_end(const ToolExecutionEndEvent& event,
                            std::chrono::steady_clock::time_point now) {
     end_text();
     Card card;
     const auto running = running_.find(event.tool_call_id);
     if (running == running_.end()) {
-        card.title = style_.bold() + spelled_out(event.tool_name.str()) + style_.off();
+        card.title = style_.bold() + spelled_out(tool_title(event.tool_name.str())) + style_.off();
     } else {
         card = std::move(running->second);
         // A replayed card has no times.
@@ -433,6 +447,7 @@ void ChatView::on_tool_end(const ToolExecutionEndEvent& event,
     }
     std::erase(order_, event.tool_call_id);
     card = finished_card(event, std::move(card));
+    card.diff_was_shown = accepted_.take(change_of(event), card.diff);
     if (!replaying_) add_to_pager(card, event);
     keep_card(std::move(card));
     wait_for("waiting for the model");
@@ -447,6 +462,8 @@ ChatView::Card ChatView::finished_card(const ToolExecutionEndEvent& event, Card 
     card.earlier = output.earlier;
     if (card.text.size() > saved_text) card.text.resize(saved_text);
     card.outcome = outcome_text(event);
+    card.answers = answers_text(card.asked, event.result.details);
+    if (!card.answers.empty()) card.text = card.answers;
     const DiffSource source = diff_source_of(event);
     card.diff = source.diff;
     card.path = source.path;
@@ -461,7 +478,9 @@ void ChatView::add_to_pager(const Card& card, const ToolExecutionEndEvent& event
         "● " + card.title + style_.off() + style_.dim() + "  " + for_terminal(card.outcome);
     item.is_diff = !card.diff.empty();
     item.path = card.path;
-    item.text = item.is_diff ? card.diff : card.arguments + event.result.text();
+    item.text = item.is_diff            ? card.diff
+                : !card.answers.empty() ? card.answers
+                                        : card.arguments + event.result.text();
     items_.add(std::move(item));
 }
 
@@ -573,7 +592,10 @@ void ChatView::print_card(const Card& card, bool full) {
         shortened(for_terminal(outcome), card.failed ? outcome_width + 2 * width : outcome_width) +
         tail + off + "\n");
     if (!full) print_tail(card);
-    if (!card.diff.empty()) print_diff(card, full ? 0 : folded_diff_lines);
+    const bool shows_diff = !card.diff.empty() && (full || !card.diff_was_shown);
+    if (shows_diff) print_diff(card, full ? 0 : folded_diff_lines);
+    if (!card.answers.empty())
+        return console_.print(framed(card.answers, width, answer_frame), Flow::code);
     if (!card.todos.empty()) {
         console_.print(todo_view(card.todos, style_, width, full ? 0 : shown_todos), Flow::code);
     } else if (full && card.diff.empty()) {

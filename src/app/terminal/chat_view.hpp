@@ -22,6 +22,7 @@
 #include "console.hpp"
 #include "markdown.hpp"
 #include "pager.hpp"
+#include "shown_changes.hpp"
 #include "task_text.hpp"
 
 namespace cubepi::app {
@@ -62,7 +63,13 @@ public:
     void end_text();
     /// Prints a status line.
     void note(std::string_view text);
+    /// The diff of a change that the user has accepted was shown; its result shows it no more.
+    void note_accepted(std::string_view path, std::string_view diff) { accepted_.add(path, diff); }
+    /// Counts the work of a sub-agent that a command has reported.
+    void count_work(const JsonObject& data);
     void problem(std::string_view text);
+    /// Shows what the chat does between two turns; empty: nothing.
+    void show_work(TerminalText what);
     /// Sets the sub-agents in the background, of which those that run are shown.
     void set_tasks(std::vector<SubagentTask> tasks);
     /// Sets the inputs that wait for the running turn, oldest first.
@@ -90,11 +97,14 @@ private:
         std::string outcome = {};      // one line
         std::string diff = {};         // of the file that the call changed
         std::string path = {};         // of that file
+        bool diff_was_shown = false;   // in the question that the user has answered
         std::vector<Todo> todos = {};  // that the call has set
         std::size_t hidden = 0;        // changed lines that the diff does not have
         std::string tail = {};    // the last lines that a command has printed, also while it runs
         std::size_t earlier = 0;  // lines before those
         bool asks = false;        // the tool ask_user, whose questions are on the screen
+        JsonObject asked = {};    // its arguments
+        std::string answers = {};
         bool failed = false;
         bool stopped = false;
         std::chrono::steady_clock::time_point begun = {};
@@ -106,7 +116,7 @@ private:
     void on_tool_end(const ToolExecutionEndEvent& event, std::chrono::steady_clock::time_point now);
     void on_message_end(const Message& message);
     void count_summary(const JsonObject& details);
-    void count_work(const std::optional<SubagentWork>& work);
+    void add_work(const std::optional<SubagentWork>& work);
     void wait_for(TerminalView what);
     void print_stopped_cards();
     void on_tool_update(const ToolExecutionUpdateEvent& event);
@@ -152,6 +162,7 @@ private:
     Utf8Splitter thinking_text_;
     std::chrono::steady_clock::time_point thinking_since_ = {};
     TerminalText waiting_for_;
+    TerminalText idle_work_;
     std::chrono::steady_clock::time_point waiting_since_ = {};
     std::chrono::steady_clock::time_point turn_begun_ = {};
     std::function<std::chrono::steady_clock::duration()> waited_;
@@ -160,6 +171,7 @@ private:
     std::vector<std::string> order_;  // of the running cards
     std::map<std::string, Card> running_;
     std::deque<Card> finished_;
+    ShownChanges accepted_;
     PagerItems items_;
     bool replaying_ = false;
     std::string thought_;  // the thinking that is arriving

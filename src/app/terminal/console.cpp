@@ -28,6 +28,7 @@
 #include "keys.hpp"
 #include "live_area.hpp"
 #include "raw_mode.hpp"
+#include "text_layout.hpp"
 
 namespace cubepi::app {
 
@@ -70,6 +71,8 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     void schedule();
     void draw();
     void draw_now();
+    void draw_cursor_shape();
+    TerminalText status_begin() const;
     LiveArea::Content content() const;
     FieldRows field_of(std::size_t max_rows, bool asking) const;
     /// Waits for a new size, or until the stopped process is continued.
@@ -88,6 +91,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     void push(ConsoleInput::Kind kind) {
         ConsoleInput made;
         made.kind = kind;
+        made.at_question = question_shows();
         push(std::move(made));
     }
     /// Handles a report of the terminal, which is not a key.
@@ -158,6 +162,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     int ended_by = 0;
     int typed_ahead = 0;
     Hold hold = Hold::none;
+    char cursor_shape = 0;  // 0: that of the terminal
     bool suspended = false;
     bool was_in_background = false;
     bool busy = false;
@@ -249,7 +254,23 @@ void Console::State::draw() {
     if (screen) return draw_screen();
     area.show(content());
     area.draw();
+    draw_cursor_shape();
     if (area.more() && output.idle()) schedule();
+}
+
+/// A block in the mode normal of vi, a bar where text is inserted.
+void Console::State::draw_cursor_shape() {
+    const TerminalView mode = prompt.vi_mode();
+    if (mode.empty()) return;
+    const bool is_normal = mode.str() == "NORMAL" && !question_shows();
+    const char shape = is_normal ? 'b' : '|';
+    if (std::exchange(cursor_shape, shape) == shape) return;
+    output.write(is_normal ? TerminalView("\x1b[2 q") : TerminalView("\x1b[6 q"));
+}
+
+TerminalText Console::State::status_begin() const {
+    const TerminalView mode = prompt.vi_mode();
+    return mode.empty() ? TerminalText() : mode + TerminalView(" · ");
 }
 
 void Console::State::draw_screen() {
@@ -301,7 +322,8 @@ LiveArea::Content Console::State::content() const {
         for (TerminalText& row : prompt.menu(area.columns(), menu_rows))
             content.lines.push_back(std::move(row));
     }
-    if (!status.empty() && rows > 3) content.lines.push_back(style.dim() + status + style.off());
+    if (!status.empty() && rows > 3)
+        content.lines.push_back(style.dim() + status_begin() + status + style.off());
     return content;
 }
 
@@ -592,6 +614,7 @@ void Console::State::resume() {
         return;
     }
     suspended = false;
+    cursor_shape = 0;
     RawMode::enter();
     close_screen();
     // A question that arrived meanwhile was not seen yet.
@@ -667,7 +690,23 @@ void Console::redraw() { state_->schedule(); }
 
 Attention& Console::attention() noexcept { return state_->attention; }
 
+void Console::use_vi_keys() {
+    state_->prompt.use_vi_keys();
+    state_->decoder.set_alt_letters(false);
+    RawMode::set_cursor_shapes(true);
+    state_->schedule();
+}
+
+std::size_t Console::status_columns() const {
+    const std::size_t used = display_width(state_->status_begin()) + 1;
+    return columns() > used ? columns() - used : 1;
+}
+
 void Console::set_sources(PopupSources sources) { state_->prompt.set_sources(std::move(sources)); }
+
+void Console::set_commands(std::vector<Command> commands) {
+    state_->prompt.set_commands(std::move(commands));
+}
 
 void Console::set_skills(std::vector<Command> skills) {
     state_->prompt.set_skills(std::move(skills));

@@ -32,8 +32,9 @@ struct ConsoleInput {
     };
     Kind kind = Kind::line;
     std::string text = {};
-    bool pasted = false;     ///< the beginning of `text` was pasted
-    bool has_paste = false;  ///< a part of it was (Prompt::taken_has_paste())
+    bool pasted = false;       ///< the beginning of `text` was pasted
+    bool has_paste = false;    ///< a part of it was (Prompt::taken_has_paste())
+    bool at_question = false;  ///< an interrupt while a question was on the screen
 };
 
 /// The use of a console.
@@ -88,8 +89,13 @@ public:
     void redraw();
     /// The window: its title and the notifications of the user.
     Attention& attention() noexcept;
+    /// Edits the prompt with the keys of vi.
+    void use_vi_keys();
+    /// The columns of the status line, without what the console puts at its beginning.
+    std::size_t status_columns() const;
     /// Sets what the popup of the prompt offers.
     void set_sources(PopupSources sources);
+    void set_commands(std::vector<Command> commands);
     void set_skills(std::vector<Command> skills);
     void set_files(std::shared_ptr<const std::vector<std::string>> files);
     /// As Prompt::set_picture_test().

@@ -187,6 +187,21 @@ std::string arguments_text(const JsonObject& args) {
     return text;
 }
 
+std::string tool_title(const std::string& tool) {
+    constexpr std::string_view prefix = "mcp__";
+    const std::size_t end = tool.find("__", prefix.size());
+    if (!tool.starts_with(prefix) || end == std::string::npos || end == prefix.size()) return tool;
+    return tool.substr(prefix.size(), end - prefix.size()) + ":" + tool.substr(end + 2);
+}
+
+std::string call_text(const std::string& tool, const JsonObject& args) {
+    if (tool == "write_todos" || tool == "ask_user") return {};
+    const Json* const path = args.if_contains("path");
+    const bool changes_file = tool == "write" || tool == "edit";
+    if (!changes_file || !path || !path->is_string()) return arguments_text(args);
+    return std::string(path->get_string());
+}
+
 std::string long_arguments_text(const JsonObject& args) {
     std::string text;
     for (const auto& [key, value] : args) {
@@ -216,12 +231,8 @@ std::string outcome_text(const ToolExecutionEndEvent& event) {
     if (event.is_error) {
         if (const std::string issues = issues_text(lines); !issues.empty()) return visible(issues);
     }
-    if (event.tool_name == "ask_user" && !event.is_error && lines.size() > 1) {
-        std::string answers;
-        for (std::size_t i = 1; i < lines.size(); ++i)
-            answers += (i == 1 ? "" : "; ") + visible(lines[i]);
-        return answers;
-    }
+    // The answers are shown below.
+    if (event.tool_name == "ask_user" && !event.is_error) return "answered";
     // The last line of an error is the most specific.
     std::string line = visible(event.is_error ? lines.back() : lines.front());
     if (lines.size() > 1)
@@ -301,6 +312,12 @@ TerminalText todo_view(const std::vector<Todo>& todos, const Style& style, std::
     }
     if (last < todos.size()) count(todos.size() - last, " more");
     return text;
+}
+
+std::string_view change_of(const ToolExecutionEndEvent& event) {
+    const Json* const change = detail_of(event, "change");
+    return change && change->is_string() ? std::string_view(change->get_string())
+                                         : std::string_view();
 }
 
 DiffSource diff_source_of(const ToolExecutionEndEvent& event) {

@@ -29,6 +29,11 @@ std::string age_text(std::chrono::seconds age);
 
 /// "path: src, limit: 3", on one line.
 std::string arguments_text(const JsonObject& args);
+/// The name of a tool for the user: "tracker:search" for mcp__tracker__search, of an MCP server.
+std::string tool_title(const std::string& tool);
+/// The arguments for the line of a call: the path of a file tool alone, whose diff or content follows, and nothing for calls whose
+/// content is shown elsewhere.
+std::string call_text(const std::string& tool, const JsonObject& args);
 /// The arguments with several lines or many characters, each under its name. Cut at 64 KiB each.
 std::string long_arguments_text(const JsonObject& args);
 
@@ -56,6 +61,8 @@ constexpr std::size_t shown_todos = 10;  ///< items of a list that is not shown 
 TerminalText todo_view(const std::vector<Todo>& todos, const Style& style, std::size_t columns,
                        std::size_t max_items);
 
+/// The sentence about a changed file in a result's details; empty: none.
+std::string_view change_of(const ToolExecutionEndEvent& event);
 /// The diff in a result's details, which must outlive it; empty: none.
 DiffSource diff_source_of(const ToolExecutionEndEvent& event);
 

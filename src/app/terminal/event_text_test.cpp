@@ -1,4 +1,5 @@
 #include "event_text.hpp"
+#include "answer_text.hpp"
 
 #include <gtest/gtest.h>
 
@@ -55,6 +56,25 @@ TEST(OutcomeText, FinishedCommand_SaysHowItEnded) {
               "exit status 2: make: *** [all] Error 2");
     EXPECT_EQ(outcome("shell", "x\n[ended by signal 9]", JsonObject{{"signal", 9}}, true),
               "ended by signal 9: x");
+}
+
+TEST(AnswerText, Answers_AreTextWithTheirQuestions) {
+    const Json option = JsonObject{{"label", "Red"}, {"value", "r"}};
+    const Json color =
+        JsonObject{{"key", "c"}, {"prompt", "Which\ncolors?"}, {"options", JsonArray{option}}};
+    const Json name = JsonObject{{"key", "n"}, {"prompt", "Name?"}};
+    const JsonObject call{{"questions", JsonArray{color, name, "not a question"}}};
+    const auto details = [](JsonObject answers) {
+        return Json(JsonObject{{"hitl", JsonObject{{"answers", std::move(answers)}}}});
+    };
+    EXPECT_EQ(answers_text(call, details({{"c", JsonArray{"r", "own"}}, {"n", "a\nb"}})),
+              "Which colors? → Red, own\nName? → a\n  b\n");
+    EXPECT_EQ(answers_text(call, details({{"c", "r"}})),
+              "Which colors? → Red\nName? → (no answer)\n");
+    EXPECT_EQ(answers_text({}, details({{"c", "r"}})), "c → r\n");
+    EXPECT_EQ(answers_text(call, nullptr), "");
+    EXPECT_EQ(questions_text(call), "Which colors? (Red)\nName?\n");
+    EXPECT_EQ(questions_text({{"questions", 1}}), "");
 }
 
 TEST(OutcomeText, InvalidArguments_NameTheirFields) {

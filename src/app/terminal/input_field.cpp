@@ -25,7 +25,9 @@ void EditBuffer::set(std::string text) {
     cursor_ = text_.size();
     before_.clear();
     before_bytes_ = 0;
+    after_.clear();
     typing_ = false;
+    if (unit_) begin_unit();
 }
 
 void EditBuffer::replace(std::string text, std::size_t cursor) {
@@ -40,11 +42,53 @@ void EditBuffer::insert(std::string_view text) {
     cursor_ += text.size();
 }
 
+void EditBuffer::move_to(std::size_t cursor) {
+    cursor_ = std::min(cursor, text_.size());
+    typing_ = false;
+}
+
+void EditBuffer::begin_unit() {
+    unit_ = Saved{text_, cursor_};
+    unit_saves_ = 0;
+    typing_ = false;
+}
+
+void EditBuffer::end_unit() {
+    if (!unit_) return;
+    Saved begun = std::move(*unit_);
+    unit_.reset();
+    for (; unit_saves_ > 0 && !before_.empty(); --unit_saves_) {
+        before_bytes_ -= before_.back().text.size();
+        before_.pop_back();
+    }
+    if (begun.text != text_) push(std::move(begun));
+    typing_ = false;
+}
+
+bool EditBuffer::redo() {
+    if (after_.empty()) return false;
+    Saved next = std::move(after_.back());
+    after_.pop_back();
+    std::vector<Saved> rest = std::exchange(after_, {});
+    save();
+    after_ = std::move(rest);
+    text_ = std::move(next.text);
+    cursor_ = next.cursor;
+    typing_ = false;
+    return true;
+}
+
 void EditBuffer::save() {
     Saved saved;
     saved.text = text_;
     saved.cursor = cursor_;
-    before_bytes_ += text_.size();
+    push(std::move(saved));
+}
+
+void EditBuffer::push(Saved saved) {
+    after_.clear();
+    ++unit_saves_;
+    before_bytes_ += saved.text.size();
     before_.push_back(std::move(saved));
     while (before_.size() > max_undo || (before_.size() > 1 && before_bytes_ > max_undo_bytes)) {
         before_bytes_ -= before_.front().text.size();
@@ -54,6 +98,9 @@ void EditBuffer::save() {
 
 void EditBuffer::undo() {
     if (before_.empty()) return;
+    if (unit_saves_ > 0) --unit_saves_;
+    after_.push_back(Saved{text_, cursor_});
+    if (after_.size() > max_undo) after_.erase(after_.begin());
     text_ = std::move(before_.back().text);
     cursor_ = before_.back().cursor;
     before_bytes_ -= text_.size();

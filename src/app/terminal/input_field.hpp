@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,11 +24,23 @@ public:
     /// Sets the text, with the cursor at a byte offset between two characters. Can be undone.
     void replace(std::string text, std::size_t cursor);
     void insert(std::string_view text);
+    /// Sets the cursor, a byte offset between two characters.
+    void move_to(std::size_t cursor);
+    /// Begins a unit: until end_unit(), or set(), all changes are undone as one.
+    void begin_unit();
+    void end_unit();
+    /// Takes back an undo. Returns false if there is none that no later change has followed.
+    bool redo();
     /// Applies an editing key. Returns false for keys that edit nothing (enter, tab, escape, ...), and for up and
     /// down at the first and last line.
     bool apply(const Key& key);
 
 private:
+    struct Saved {
+        std::string text = {};
+        std::size_t cursor = 0;
+    };
+
     std::size_t before(std::size_t at) const;
     std::size_t after(std::size_t at) const;
     std::size_t word_before(std::size_t at) const;
@@ -37,18 +50,17 @@ private:
     void cut(std::size_t from, std::size_t to, bool keep);
     bool move_line(bool up);
     void save();
+    void push(Saved saved);
     void undo();
     bool edit(const Key& key);
-
-    struct Saved {
-        std::string text = {};
-        std::size_t cursor = 0;
-    };
 
     std::string text_;
     std::string cut_;
     std::size_t cursor_ = 0;
     std::deque<Saved> before_;  // states for undo, newest last
+    std::vector<Saved> after_;  // states for redo
+    std::optional<Saved> unit_;
+    std::size_t unit_saves_ = 0;  // of before_, since the beginning of the unit
     std::size_t before_bytes_ = 0;
     bool typing_ = false;  // a run of typed characters is undone as one
 };

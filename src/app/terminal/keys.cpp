@@ -217,6 +217,15 @@ bool KeyDecoder::take_escape(std::vector<Key>& keys) {
         inside_ = Inside::paste;
         return true;
     }
+    // The other characters begin sequences and strings of the terminal.
+    const bool is_letter =
+        static_cast<unsigned char>(rest.front()) > 0x20 &&
+        std::string_view("[O]P_^X\x7f").find(rest.front()) == std::string_view::npos;
+    if (!alt_letters_ && is_letter) {
+        keys.push_back(key(KeyCode::escape));
+        held_.erase(0, 1);
+        return true;
+    }
     for (const Sequence& sequence : sequences) {
         if (!rest.starts_with(sequence.bytes)) continue;
         keys.push_back(key(sequence.code));

@@ -72,6 +72,9 @@ public:
     static constexpr std::size_t max_paste = std::size_t{8} << 20;
 
     std::vector<Key> feed(std::string_view bytes);
+    /// Sets whether Esc and a letter that follow each other at once are Alt and the letter, which they are by default. Where Esc is
+    /// a command, as in vi, they are two keys.
+    void set_alt_letters(bool used) noexcept { alt_letters_ = used; }
     Pending pending() const noexcept;
     /// Ends the pending input, because nothing follows: an Esc is the key, a paste consists of the bytes that have arrived, and
     /// anything else is dropped.
@@ -102,6 +105,7 @@ private:
     bool is_report_ = false;    // the string is an OSC
     std::size_t searched_ = 0;  // of a paste: its end mark is not in these bytes
     Inside inside_ = Inside::keys;
+    bool alt_letters_ = true;
 };
 
 }  // namespace cubepi::app

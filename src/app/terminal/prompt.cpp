@@ -224,6 +224,12 @@ void Prompt::set_files(std::shared_ptr<const std::vector<std::string>> files) {
 
 Prompt::Outcome Prompt::press(const Key& key, bool more_follows) {
     if (searching_ && search(key)) return Outcome::none;
+    if (vi_ && !vi_->is_normal() && key.code == KeyCode::escape) {
+        popup_.close();
+        choices_.clear();
+        vi_->leave_insert(buffer_);
+        return Outcome::none;
+    }
     // A line end in the middle of a block chooses nothing.
     const bool is_pasted_end = key.code == KeyCode::enter && more_follows;
     switch (is_pasted_end ? Popup::Outcome::unused : popup_.press(key)) {
@@ -241,8 +247,19 @@ Prompt::Outcome Prompt::press(const Key& key, bool more_follows) {
     return outcome;
 }
 
+void Prompt::use_vi_keys() {
+    vi_.emplace();
+    vi_->begin(buffer_);
+}
+
+TerminalView Prompt::vi_mode() const noexcept {
+    if (!vi_) return {};
+    return vi_->is_normal() ? TerminalView("NORMAL") : TerminalView("INSERT");
+}
+
 /// The popup follows typing; other keys have their own use of the arrows, and so has a text of the history.
 void Prompt::update_popup(KeyCode code) {
+    if (vi_ && vi_->is_normal()) return popup_.close();
     switch (code) {
         case KeyCode::text:
         case KeyCode::backspace:
@@ -260,14 +277,50 @@ void Prompt::take_marked() {
     const std::string text = buffer_.text().substr(0, popup_.word_begin()) + word;
     buffer_.replace(text + rest, text.size());
     popup_.close();
+    if (vi_) vi_->forget_insert();
 }
 
 void Prompt::replace_text(const std::string& text) {
     popup_.reset();
     buffer_.replace(text, text.size());
+    if (!vi_) return;
+    vi_->forget_insert();
+    vi_->settle(buffer_);
+}
+
+/// Returns false if the key has its meaning outside of vi.
+bool Prompt::edit_with_vi(const Key& key) {
+    switch (vi_->press(key, buffer_)) {
+        case ViKeys::Outcome::unused: return false;
+        case ViKeys::Outcome::used: break;
+        // Text that was pasted may be back.
+        case ViKeys::Outcome::restored: has_paste_ = true; break;
+        case ViKeys::Outcome::older: show_history(true); break;
+        case ViKeys::Outcome::newer: show_history(false); break;
+        case ViKeys::Outcome::search: begin_search(); break;
+    }
+    return true;
+}
+
+void Prompt::begin_search() {
+    searching_ = found_ = has_paste_ = true;
+    before_search_ = buffer_.text();
+    pattern_.clear();
+    history_.rewind();
+}
+
+void Prompt::show_history(bool older) {
+    const std::string* const entry = older ? history_.older(buffer_.text()) : history_.newer();
+    if (!entry) return;
+    has_paste_ = true;
+    buffer_.set(*entry);
+    if (!vi_) return;
+    vi_->forget_insert();
+    vi_->settle(buffer_);
 }
 
 Prompt::Outcome Prompt::edit(const Key& key, bool more_follows) {
+    if (vi_ && vi_->is_normal() && edit_with_vi(key)) return Outcome::none;
     switch (key.code) {
         case KeyCode::enter:
             // A line end in the middle of a block is part of the pasted text.
@@ -284,12 +337,7 @@ Prompt::Outcome Prompt::edit(const Key& key, bool more_follows) {
             return Outcome::none;
         case KeyCode::tab: complete(); return Outcome::none;
         case KeyCode::cancel: return Outcome::editor;
-        case KeyCode::search:
-            searching_ = found_ = has_paste_ = true;
-            before_search_ = buffer_.text();
-            pattern_.clear();
-            history_.rewind();
-            return Outcome::none;
+        case KeyCode::search: begin_search(); return Outcome::none;
         default: break;
     }
     Key shown = key;
@@ -303,13 +351,11 @@ Prompt::Outcome Prompt::edit(const Key& key, bool more_follows) {
         }
     }
     note_paste(shown);
-    if (buffer_.apply(shown)) return Outcome::none;
-    const std::string* entry = nullptr;
-    if (key.code == KeyCode::up) entry = history_.older(buffer_.text());
-    if (key.code == KeyCode::down) entry = history_.newer();
-    if (entry) {
-        has_paste_ = true;
-        buffer_.set(*entry);
+    if (buffer_.apply(shown)) {
+        if (vi_) vi_->note_insert(shown);
+        if (vi_) vi_->settle(buffer_);
+    } else if (key.code == KeyCode::up || key.code == KeyCode::down) {
+        show_history(key.code == KeyCode::up);
     }
     return Outcome::none;
 }
@@ -317,10 +363,12 @@ Prompt::Outcome Prompt::edit(const Key& key, bool more_follows) {
 Prompt::Outcome Prompt::enter() {
     popup_.reset();
     entered_ = unfolded(buffer_.text());
+    if (vi_) vi_->change_texts([this](const std::string& text) { return unfolded(text); });
     folds_.clear();
     entered_pasted_ = std::exchange(pasted_, false);
     entered_has_paste_ = std::exchange(has_paste_, false);
     buffer_.set({});
+    if (vi_) vi_->begin(buffer_);
     history_.rewind();
     show_returned();
     return entered_.find_first_not_of(" \t\n") == std::string::npos ? Outcome::none
@@ -401,6 +449,7 @@ bool Prompt::clear() {
     popup_.reset();
     if (buffer_.empty()) return false;
     buffer_.replace({}, 0);
+    if (vi_) vi_->begin(buffer_);
     history_.rewind();
     show_returned();
     return true;
@@ -421,6 +470,7 @@ void Prompt::show_returned() {
 }
 
 void Prompt::complete() {
+    if (vi_) vi_->forget_insert();
     if (!choices_.empty()) return choose();
     std::vector<std::string> names;
     for (const Command& command : popup_.sources().commands) names.push_back(command.name);

@@ -5,6 +5,7 @@
 #include <deque>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "keys.hpp"
 #include "popup.hpp"
 #include "terminal_stream.hpp"
+#include "vi_keys.hpp"
 
 namespace cubepi::app {
 
@@ -83,6 +85,9 @@ public:
     void hand_back(std::string text, bool pasted, bool has_paste);
     void remember(const std::string& line) { history_.add(line); }
     void set_sources(PopupSources sources) { popup_.sources() = std::move(sources); }
+    void set_commands(std::vector<Command> commands) {
+        popup_.sources().commands = std::move(commands);
+    }
     void set_skills(std::vector<Command> skills) { popup_.sources().skills = std::move(skills); }
     void set_files(std::shared_ptr<const std::vector<std::string>> files);
     /// Returns the path of a picture if a pasted text is one; it is then inserted as `@PATH`, as if it had been typed. Null: no
@@ -90,6 +95,11 @@ public:
     void set_picture_test(std::function<std::string(const std::string& pasted)> picture) {
         picture_ = std::move(picture);
     }
+
+    /// Edits with the keys of vi, beginning in the mode insert.
+    void use_vi_keys();
+    /// The mode of vi: INSERT or NORMAL; empty: its keys are not used.
+    TerminalView vi_mode() const noexcept;
 
     const std::string& text() const noexcept { return buffer_.text(); }
     /// Returns the text with its pastes.
@@ -113,6 +123,9 @@ private:
     std::string folded(const std::string& pasted);
     std::string unfolded(const std::string& text) const;
     Outcome edit(const Key& key, bool more_follows);
+    bool edit_with_vi(const Key& key);
+    void begin_search();
+    void show_history(bool older);
     bool search(const Key& key);
     void complete();
     void choose();
@@ -131,6 +144,7 @@ private:
     bool entered_has_paste_ = false;
     std::map<std::string, std::string> folds_;  // "[pasted 12 lines]" in the buffer, and its text
     std::deque<Returned> returned_;
+    std::optional<ViKeys> vi_;
 
     bool searching_ = false;
     bool found_ = true;

@@ -82,6 +82,11 @@ public:
     /// Sets the text of the question of the next read() or choose(): if the terminal becomes narrower while it waits, which breaks the rows of the
     /// text anywhere, the text for the new size is shown below them.
     virtual void set_question(std::function<TerminalText(ScreenSize)> text) { (void)text; }
+    /// Called when the user has accepted a change of a file whose diff was shown.
+    virtual void note_accepted(std::string_view path, std::string_view diff) {
+        (void)path;
+        (void)diff;
+    }
     /// Called before a read() is cancelled because its question is withdrawn: ends the line of its prompt, so that other
     /// output can follow.
     virtual void withdraw() {}

@@ -18,6 +18,7 @@ void RawMode::leave() noexcept {
     if (!raw_ || !in_foreground(input_)) return;
     if (alternate_) send("\x1b[?1049l");
     if (focus_reports_) send("\x1b[?1004l");
+    if (cursor_shapes_) send("\x1b[0 q");
     send("\x1b[?2004l\x1b[?25h");
     tcsetattr(input_, TCSANOW, &before_);
     raw_ = false;

@@ -26,6 +26,8 @@ public:
     static void set_alternate_screen(bool used) noexcept { alternate_ = used; }
     /// The terminal reports whether its window is in front, until leave().
     static void set_focus_reports(bool used) noexcept;
+    /// The program sets the shape of the cursor, which leave() resets.
+    static void set_cursor_shapes(bool used) noexcept { cursor_shapes_ = used; }
 
 private:
     static void send(std::string_view text) noexcept;
@@ -37,6 +39,7 @@ private:
     static inline bool raw_ = false;
     static inline bool alternate_ = false;
     static inline bool focus_reports_ = false;
+    static inline bool cursor_shapes_ = false;
 };
 
 }  // namespace cubepi::app

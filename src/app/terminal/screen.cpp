@@ -9,8 +9,10 @@
 #include <cubepi/middleware/goal.hpp>
 #include <cubepi/provider/cost.hpp>
 
+#include "answer_text.hpp"
 #include "event_text.hpp"
 #include "job_control.hpp"
+#include "text_layout.hpp"
 
 namespace cubepi::app {
 
@@ -138,13 +140,12 @@ void Screen::on_tool_start(const ToolExecutionStartEvent& event,
     pause();
     started_[event.tool_call_id] = now;
     const auto width = static_cast<std::size_t>(Style::of(STDERR_FILENO).columns);
-    // The list of write_todos is shown when it is accepted.
-    const std::string arguments =
-        event.tool_name == "write_todos" ? std::string() : arguments_text(event.args);
+    const std::string arguments = call_text(event.tool_name.str(), event.args);
+    if (event.tool_name == "ask_user") asked_[event.tool_call_id] = event.args;
     err() << status_style_.cyan() << "● " << status_style_.off() << status_style_.bold()
-          << spelled_out(event.tool_name.str()) << status_style_.off() << " "
+          << spelled_out(tool_title(event.tool_name.str())) << status_style_.off() << " "
           << line_for_terminal(arguments, width > 30 ? width - 20 : 60) << "\n";
-    spinner_.start("running " + spelled_out(event.tool_name.str()));
+    spinner_.start("running " + spelled_out(tool_title(event.tool_name.str())));
 }
 
 void Screen::on_tool_end(const ToolExecutionEndEvent& event,
@@ -153,13 +154,20 @@ void Screen::on_tool_end(const ToolExecutionEndEvent& event,
     const auto begun = started_.find(event.tool_call_id);
     err() << (event.is_error ? status_style_.red() : status_style_.green())
           << (event.is_error ? TerminalView("  ✗ ") : TerminalView("  ✓ ")) << status_style_.off()
-          << status_style_.dim() << spelled_out(event.tool_name.str()) << ": "
+          << status_style_.dim() << spelled_out(tool_title(event.tool_name.str())) << ": "
           << line_for_terminal(outcome_text(event), outcome_columns);
     // A result that is replayed has no times.
     if (begun != started_.end() && now > begun->second)
         err() << "  " << for_terminal(rounded_seconds_text(now - begun->second));
-    err() << status_style_.off() << "\n"
-          << diff_view(diff_source_of(event), status_style_, shown_diff_lines).text;
+    err() << status_style_.off() << "\n";
+    const DiffSource source = diff_source_of(event);
+    if (!accepted_.take(change_of(event), source.diff))
+        err() << diff_view(source, status_style_, shown_diff_lines).text;
+    if (const auto asked = asked_.find(event.tool_call_id); asked != asked_.end()) {
+        const auto width = static_cast<std::size_t>(Style::of(STDERR_FILENO).columns);
+        err() << framed(answers_text(asked->second, event.result.details), width, answer_frame);
+        asked_.erase(asked);
+    }
     if (const auto todos = todos_set_by(event)) {
         const auto width = static_cast<std::size_t>(Style::of(STDERR_FILENO).columns);
         err() << todo_view(*todos, status_style_, width, shown_todos);

@@ -14,6 +14,7 @@
 
 #include "markdown.hpp"
 #include "prose_writer.hpp"
+#include "shown_changes.hpp"
 #include "terminal_stream.hpp"
 
 namespace cubepi::app {
@@ -49,6 +50,8 @@ public:
     void on_text(std::string_view delta);
     /// Tokens, money and time, after the run.
     void summary(const RunResult& result, std::chrono::steady_clock::duration time);
+    /// The diff of a change that the user has accepted was shown; its result shows it no more.
+    void note_accepted(std::string_view path, std::string_view diff) { accepted_.add(path, diff); }
     /// Ends incomplete output, so that other text can be written.
     void pause();
 
@@ -68,6 +71,8 @@ private:
     Spinner spinner_;
     MarkdownStream markdown_;
     std::map<std::string, std::chrono::steady_clock::time_point> started_;
+    std::map<std::string, JsonObject> asked_;  // the arguments of ask_user
+    ShownChanges accepted_;
     ProseWriter prose_;
     std::size_t columns_ = 80;
     TerminalText markdown_out_;

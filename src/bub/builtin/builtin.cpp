@@ -159,12 +159,14 @@ std::shared_ptr<detail::PendingCommand> command_of(const RunModelCall& call) {
     return command && text && *text == command->line ? command : nullptr;
 }
 
-EventStream answer_at_once(std::string text, bool ok) {
+/// `work`: of a sub-agent that a command has called; null: none.
+EventStream answer_at_once(std::string text, bool ok, Json work = nullptr) {
     JsonObject end;
     end["ok"] = ok;
     end["text"] = text;
     std::vector<StreamEvent> events;
     events.push_back(StreamEvent::text(text));
+    if (!work.is_null()) events.back().data["subagent"] = std::move(work);
     events.emplace_back(event_kind::final, std::move(end));
     return EventStream::of(std::move(events));
 }
@@ -177,9 +179,9 @@ Task<EventStream> answer(CorePtr core, RunModelCall& call) {
     if (const auto command = command_of(call)) {
         detail::PendingCommand pending = *command;
         pending.input_id = input_id_of(call.message);
-        std::string output =
+        detail::CommandOutput output =
             co_await detail::run_command(core, std::move(pending), call.session_id, call.state);
-        co_return answer_at_once(std::move(output), true);
+        co_return answer_at_once(std::move(output.text), true, std::move(output.work));
     }
     detail::AgentTurnPlan plan;
     plan.session_id = call.session_id;

@@ -1,13 +1,16 @@
 #include <bub/builtin/project_files.hpp>
 
+#include <locale.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <wctype.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <map>
+#include <set>
 #include <sstream>
 #include <system_error>
 #include <utility>
@@ -184,15 +187,47 @@ Instructions read_instructions(const std::filesystem::path& workspace, Instructi
 namespace {
 
 constexpr std::size_t max_skills = 200;  ///< of one directory
+constexpr std::size_t max_compatibility = 500;
 
-/// Checks for lower-case letters and digits, words joined by single hyphens.
+/// The letters of all languages, also in a process whose own locale is that of C. Null if the system has no UTF-8.
+locale_t letters() {
+    static const locale_t locale = newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
+    return locale;
+}
+
+/// The code point at the beginning of valid UTF-8.
+wint_t code_point(std::string_view text, std::size_t length) {
+    const auto first = static_cast<unsigned char>(text.front());
+    wint_t code = length == 1 ? first : first & (0x7FU >> length);
+    for (std::size_t i = 1; i < length; ++i)
+        code = (code << 6U) | (static_cast<unsigned char>(text[i]) & 0x3FU);
+    return code;
+}
+
+bool is_lower_letter_or_digit(std::string_view text, std::size_t length) {
+    const char c = text.front();
+    if (length == 1) return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+    const wint_t code = code_point(text, length);
+    const locale_t locale = letters();
+    return locale && iswalnum_l(code, locale) != 0 && towlower_l(code, locale) == code;
+}
+
+/// Checks for lower-case letters and digits of any language, words joined by single hyphens, 64 characters at most.
 bool is_skill_name(std::string_view name) {
-    if (name.empty() || name.size() > 64 || name.front() == '-' || name.back() == '-') return false;
+    if (name.empty() || name.front() == '-' || name.back() == '-') return false;
+    if (!cubepi::is_utf8(name)) return false;
     char before = 0;
-    for (const char c : name) {
-        const bool word = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+    std::size_t count = 0;
+    while (!name.empty()) {
+        std::size_t length = 1;
+        while (length < name.size() && (static_cast<unsigned char>(name[length]) & 0xC0U) == 0x80)
+            ++length;
+        const char c = name.front();
+        const bool word = is_lower_letter_or_digit(name, length);
         if (!word && (c != '-' || before == '-')) return false;
         before = c;
+        name.remove_prefix(length);
+        if (++count > 64) return false;
     }
     return true;
 }
@@ -242,8 +277,20 @@ std::optional<Skill> parse_skill(const std::string& text, const std::string& nam
     try {
         const YAML::Node front = YAML::Load(parts->front);
         if (!front.IsMap()) return std::nullopt;
+        std::set<std::string> keys;
         for (const auto& member : front) {
             const std::string key = cubepi::detail::lower_case(member.first.as<std::string>());
+            if (!keys.insert(key).second) {
+                problem = "its first block has `" + key + "` twice";
+                return std::nullopt;
+            }
+            // An empty value would be the text "null".
+            if (member.second.IsNull()) continue;
+            if (key == "compatibility" &&
+                characters(member.second.as<std::string>()) > max_compatibility) {
+                problem = "its `compatibility` has more than 500 characters";
+                return std::nullopt;
+            }
             if (key == "name")
                 skill.name = cubepi::detail::trimmed(member.second.as<std::string>());
             if (key == "description")
@@ -363,7 +410,8 @@ std::set<std::string> skill_hints(std::string_view text) {
         std::size_t end = at + 1;
         while (end < text.size()) {
             const auto c = static_cast<unsigned char>(text[end]);
-            if (!std::isalnum(c) && c != '_' && c != '.' && c != '-') break;
+            // The letters of other languages, too.
+            if (c < 0x80 && !std::isalnum(c) && c != '_' && c != '.' && c != '-') break;
             ++end;
         }
         std::string_view name = text.substr(at + 1, end - at - 1);

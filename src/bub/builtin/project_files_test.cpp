@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "builtin_test_support.hpp"
+#include "source_tree.hpp"
 
 namespace bub::test {
 
@@ -197,6 +200,26 @@ TEST_F(ProjectFiles, BrokenSkills_AreNamed) {
     EXPECT_THAT(broken("yaml", "---\nname: [\n---\n"), HasSubstr("not valid YAML"));
     EXPECT_THAT(broken("other", "---\nname: another\ndescription: x\n---\n"), HasSubstr("`name`"));
     EXPECT_THAT(broken("empty", "---\nname: empty\n---\n"), HasSubstr("0 characters"));
+}
+
+/// The verdicts of skills-ref, the reference library of the format (tests/conformance/skills_in_skills_ref.py).
+TEST_F(ProjectFiles, AgentSkills_AreLoadedAsTheReferenceSays) {
+    std::ifstream in(cubepi::testing::source_path("tests/conformance/skills/cases.json"));
+    const Json file = boost::json::parse(in);
+    const JsonArray& cases = file.at("cases").as_array();
+    EXPECT_THAT(cases, SizeIs(::testing::Gt(50u)));
+    for (const Json& one : cases) {
+        const auto text = [&one](const char* key) { return std::string(one.at(key).as_string()); };
+        write(root / "more" / text("directory") / text("file"), text("content"));
+        const FoundSkills found = skills();
+        // A difference has a reason.
+        const Json* const loaded = one.as_object().if_contains("loaded");
+        const bool expected = (loaded ? *loaded : one.at("valid")).as_bool();
+        EXPECT_EQ(found.skills.size(), expected ? 1u : 0u)
+            << text("directory") << ": " << text("content") << "\n"
+            << (found.problems.empty() ? std::string() : found.problems.front());
+        std::filesystem::remove_all(root / "more" / text("directory"));
+    }
 }
 
 TEST_F(ProjectFiles, LongSkill_IsCut) {

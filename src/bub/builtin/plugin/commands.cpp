@@ -190,6 +190,8 @@ public:
 
     /// Returns the user message of a `,!` command; empty for other commands and before the command has ended.
     const std::string& for_model() const noexcept { return for_model_; }
+    /// Returns the work of a sub-agent that the command has called, also if it failed; null: none.
+    const Json& work() const noexcept { return work_; }
 
 private:
     std::string help() const {
@@ -249,6 +251,9 @@ private:
     Task<std::string> call(AgentTool tool, JsonObject arguments) {
         const cubepi::AgentToolResult result =
             co_await result_of(std::move(tool), std::move(arguments));
+        const cubepi::JsonObject* const details = result.details.if_object();
+        if (const Json* const work = details ? details->if_contains("subagent") : nullptr)
+            work_ = *work;
         if (result.is_error.value_or(false)) {
             throw cubepi::Error(ErrorCode::unknown, result.text());
         }
@@ -318,6 +323,7 @@ private:
     TurnState& state_;
     bool pasted_ = false;
     std::string for_model_;
+    Json work_;
     std::filesystem::path directory_;
     std::vector<AgentTool> tools_;
 };
@@ -329,6 +335,7 @@ struct EndedCommand {
     std::string output = {};
     std::string for_model = {};  ///< the user message of a `,!` command
     std::string input_id = {};   ///< of the message with the command; empty: none
+    Json work = nullptr;         ///< of a sub-agent; null: none
     std::exception_ptr failure = {};
 };
 
@@ -342,6 +349,7 @@ Task<EndedCommand> try_command(std::shared_ptr<BuiltinCore> core, Tape tape, std
     cubepi::Outcome<std::string> outcome = co_await cubepi::outcome_of(std::move(running));
     ended.line = std::move(pending.line);
     ended.failure = outcome.failure();
+    ended.work = command.work();
     if (outcome) {
         ended.output = std::move(outcome).value();
         ended.for_model = command.for_model();
@@ -360,6 +368,7 @@ std::vector<TapeEntry> entries_of(EndedCommand& command, const cubepi::Clock& cl
     data["output"] = command.failure ? describe(command.failure) : command.output;
     data["date"] = tape_date(clock.wall());
     if (!command.input_id.empty()) data["input"] = command.input_id;
+    if (!command.work.is_null()) data["subagent"] = command.work;
     std::vector<TapeEntry> entries;
     entries.push_back(event_entry("command", std::move(data)));
     if (!command.for_model.empty())
@@ -379,8 +388,8 @@ Task<> end_turn(std::shared_ptr<TurnTransaction> fork, bool temporary, std::exce
 
 }  // namespace
 
-Task<std::string> run_command(std::shared_ptr<BuiltinCore> core, PendingCommand pending,
-                              std::string session_id, TurnState& state) {
+Task<CommandOutput> run_command(std::shared_ptr<BuiltinCore> core, PendingCommand pending,
+                                std::string session_id, TurnState& state) {
     const auto begun = core->runtime().clock->now();
     const Tape session = co_await core->tape(session_id, state);
     TurnTransactionOptions options;
@@ -405,7 +414,10 @@ Task<std::string> run_command(std::shared_ptr<BuiltinCore> core, PendingCommand 
     co_await end_turn(fork, is_temporary(session_id), ended.failure);
     if (cancelled) co_await cubepi::unshield();
     if (ended.failure) std::rethrow_exception(ended.failure);
-    co_return std::move(ended.output);
+    CommandOutput output;
+    output.text = std::move(ended.output);
+    output.work = std::move(ended.work);
+    co_return output;
 }
 
 }  // namespace bub::detail

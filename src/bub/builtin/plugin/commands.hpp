@@ -16,9 +16,16 @@ struct PendingCommand {
     std::string input_id = {};  ///< input_id_of() the message
 };
 
-/// Runs the command and returns its output. Records the event `command` on the tape, even if the command throws; `,!`
+/// The end of a command that has not failed.
+struct CommandOutput {
+    std::string text = {};
+    /// The work of a sub-agent that the command has called, as the details of its result; null: none.
+    Json work = nullptr;
+};
+
+/// Runs the command. Records the event `command` on the tape, even if the command throws; `,!`
 /// also records a user message with the command and its output.
-Task<std::string> run_command(std::shared_ptr<BuiltinCore> core, PendingCommand pending,
-                              std::string session_id, TurnState& state);
+Task<CommandOutput> run_command(std::shared_ptr<BuiltinCore> core, PendingCommand pending,
+                                std::string session_id, TurnState& state);
 
 }  // namespace bub::detail
