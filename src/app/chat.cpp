@@ -325,6 +325,7 @@ Task<std::optional<SessionPlan>> plan_unless_interrupted(ConversationFlags flags
 /// One session of a live chat. Returns the name of the session that follows; empty: the user has left.
 struct SessionEnd {
     std::string next = {};
+    std::string name = {};  ///< of this one; empty: it is not saved
     std::string hint = {};  ///< how to resume this one
 };
 
@@ -342,6 +343,7 @@ Task<SessionEnd> run_session(CommandLine line, std::shared_ptr<Console> console)
     LiveChat chat(std::move(*plan), line.plugins, console, renderer);
     co_await chat.run(prompt_of(line.words));
     end.next = chat.next_session();
+    end.name = chat.plan().name;
     end.hint = resume_hint(chat.plan());
     co_return end;
 }
@@ -360,23 +362,25 @@ Task<int> live_chat(CommandLine line) {
     bool chosen = true;
     if (line.sessions.resume) chosen = co_await choose_session(line, console);
     SessionEnd end;
-    std::string before;  // the session that the user has left for this one
+    std::optional<ConversationFlags> before;  // of the session that the user has left for this one
     while (chosen) {
         Task<SessionEnd> running = run_session(line, console);
         Outcome<SessionEnd> ran = co_await outcome_of(std::move(running));
-        const bool returns = !ran && !before.empty() && !ran.cancelled() && !console->has_end();
-        if (!returns) {
-            end = std::move(ran).value();
-        } else {
-            console->print(for_terminal(visible("! " + explain(ran.failure()).text)) + "\n");
-            end.next = std::exchange(before, {});
-        }
-        if (end.next.empty()) break;
-        if (!returns) before = line.conversation.session;
-        console->print(for_terminal(end.hint) + "\n");
-        line.conversation.session = std::move(end.next);
-        line.conversation.continue_last = line.conversation.no_save = false;
         line.words.clear();
+        if (!ran && before && !ran.cancelled() && !console->has_end()) {
+            console->print(for_terminal(visible("! " + explain(ran.failure()).text)) + "\n");
+            line.conversation = *std::exchange(before, {});
+            continue;
+        }
+        end = std::move(ran).value();
+        if (end.next.empty()) break;
+        console->print(for_terminal(end.hint) + "\n");
+        // A chat that had no name may have one now.
+        line.conversation.session = std::move(end.name);
+        line.conversation.continue_last = false;
+        before = line.conversation;
+        line.conversation.session = std::move(end.next);
+        line.conversation.no_save = false;
     }
     console->close();
     const int signal = console->ended_by();

@@ -33,6 +33,18 @@ std::vector<Envelope> MemorySteeringInbox::drain(const std::string& session_id) 
     return messages;
 }
 
+void SteeringInbox::put_back(const std::string& session_id, std::vector<Envelope> messages) {
+    for (Envelope& message : messages) (void)enqueue(session_id, std::move(message));
+}
+
+void MemorySteeringInbox::put_back(const std::string& session_id, std::vector<Envelope> messages) {
+    if (messages.empty()) return;
+    const std::lock_guard lock(mutex_);
+    std::deque<Envelope>& waiting = waiting_[session_id];
+    waiting.insert(waiting.begin(), std::make_move_iterator(messages.begin()),
+                   std::make_move_iterator(messages.end()));
+}
+
 std::size_t MemorySteeringInbox::count(const std::string& session_id) const {
     const std::lock_guard lock(mutex_);
     const auto found = waiting_.find(session_id);

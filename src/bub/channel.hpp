@@ -62,6 +62,9 @@ public:
     virtual bool enqueue(const std::string& session_id, Envelope message) = 0;
     /// Removes and returns all queued messages, oldest first.
     virtual std::vector<Envelope> drain(const std::string& session_id) = 0;
+    /// Returns messages of drain() to the front of the queue, in their order and whatever its limit. The default implementation
+    /// enqueues them behind the others, as far as the limit permits.
+    virtual void put_back(const std::string& session_id, std::vector<Envelope> messages);
     virtual std::size_t count(const std::string& session_id) const = 0;
 };
 
@@ -71,6 +74,7 @@ public:
     explicit MemorySteeringInbox(std::size_t max_messages = 64) : max_messages_(max_messages) {}
     bool enqueue(const std::string& session_id, Envelope message) override;
     std::vector<Envelope> drain(const std::string& session_id) override;
+    void put_back(const std::string& session_id, std::vector<Envelope> messages) override;
     std::size_t count(const std::string& session_id) const override;
 
 private:

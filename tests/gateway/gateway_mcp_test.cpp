@@ -3,13 +3,20 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include <app/mcp/mcp_hub.hpp>
+#include <app/mcp/mcp_settings.hpp>
+#include <app/mcp/mcp_tool_rule.hpp>
 #include <cubepi/core/run.hpp>
+#include <cubepi/core/runtime.hpp>
 
 #include "gateway_process.hpp"
 #include "source_tree.hpp"
@@ -27,10 +34,16 @@ constexpr const char* has_echo_called =
 
 std::filesystem::path requests_file(const GatewayHome& home) { return home.path() / "requests"; }
 
+constexpr const char* dispatches_echo =
+    R"({"tokens_per_second": 100000, "answers": [{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1",
+        "name": "deferred_tool_call", "arguments": {"tool_name": "mcp__fake__echo", "arguments": {"text": "hello"}}}]},
+        "Done."]})";
+
 /// Configures a server that cannot be started, and one whose requests are copied to a file.
-void configure(const GatewayHome& home, const std::string& rules) {
+void configure(const GatewayHome& home, const std::string& rules,
+               const std::string& mode = "modern") {
     const std::string command = "tee -a '" + requests_file(home).string() + "' | python3 '" +
-                                testing::source_path("src/cubepi/mcp/fake_server.py") + "' modern";
+                                testing::source_path("src/cubepi/mcp/fake_server.py") + "' " + mode;
     home.configure(R"({http: {listen: "127.0.0.1:0", operators: [olga]}, rules: [)" + rules +
                    "]}\nmcp:\n  broken: {command: no-such-mcp-server}\n  fake: {command: sh, "
                    "args: [-c, \"" +
@@ -62,6 +75,20 @@ TEST(GatewayMcp, Tool_IsAskedAboutAndCalled) {
     EXPECT_TRUE(was_called(home));
 }
 
+TEST(GatewayMcp, D164_DeferredTool_IsAskedAboutAndCalled) {
+    const GatewayHome home;
+    configure(home, "", "modern,fifty");
+    GatewayProcess gateway(home, {"--script", home.script(dispatches_echo)});
+    const std::uint16_t port = gateway.wait_until_running();
+    const HttpReply asked = post(port, {{"text", "call it"}, {"user", "ann"}});
+    EXPECT_EQ(asked.json().at("outputs").at(0).at("kind"), "question") << asked.body;
+    EXPECT_NE(asked.body.find("mcp__fake__echo"), std::string::npos) << asked.body;
+    EXPECT_FALSE(was_called(home));
+    const HttpReply answered = post(port, {{"text", ",approve c1"}, {"user", "olga"}});
+    EXPECT_EQ(answered.text(), "Done.") << answered.body;
+    EXPECT_TRUE(was_called(home));
+}
+
 TEST(GatewayMcp, Rule_AllowsToolInSubagent) {
     const GatewayHome home;
     configure(home, R"({user: ann, allow: ["mcp__fake__echo: *", "subagent: *"]})");
@@ -70,6 +97,69 @@ TEST(GatewayMcp, Rule_AllowsToolInSubagent) {
     const HttpReply answered = post(port, {{"text", "call it"}, {"user", "ann"}});
     EXPECT_EQ(answered.text(), "Done.") << answered.body;
     EXPECT_TRUE(was_called(home));
+}
+
+/// An MCP server whose description of its tool is in a file.
+constexpr const char* described_server = R"(import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked: continue
+    answer = {"jsonrpc": "2.0", "id": asked["id"]}
+    method = asked["method"]
+    if method == "initialize":
+        answer["result"] = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                            "serverInfo": {"name": "s", "version": "1"}}
+    elif method == "tools/list":
+        answer["result"] = {"tools": [{"name": "echo", "description": open("about").read(),
+                                       "inputSchema": {"type": "object"}}]}
+    elif method == "tools/call":
+        open("called", "a").write("x")
+        answer["result"] = {"content": [{"type": "text", "text": "echoed"}]}
+    else:
+        answer["error"] = {"code": -32601, "message": "unknown"}
+    print(json.dumps(answer), flush=True)
+)";
+
+/// Returns the rule that an answer "always" adds for the server's tool.
+std::string rule_of(const std::filesystem::path& config) {
+    const std::vector<app::McpServerSettings> servers = app::configured_mcp_servers(config);
+    app::McpHub hub(servers, EnvironmentPolicy(), Runtime::standard());
+    std::string rule;
+    run(hub.start(std::chrono::seconds(60)));
+    for (const AgentTool& tool : hub.tools()) {
+        const std::optional<std::string> server = app::server_identity(servers, tool.name.str());
+        if (server) rule = app::mcp_tool_rule(tool, *server)->text();
+    }
+    EXPECT_TRUE(rule.starts_with("mcp__fake__echo: sha256:")) << rule;
+    return rule;
+}
+
+TEST(GatewayMcp, D148_RuleForDefinition_HoldsForThatOnly) {
+    const GatewayHome home;
+    const std::filesystem::path place = home.path();
+    std::ofstream(place / "server.py") << described_server;
+    std::ofstream(place / "about") << "echoes";
+    const auto configure_rule = [&](const std::string& rules) {
+        home.configure(R"({http: {listen: "127.0.0.1:0", operators: [olga]}, rules: [)" + rules +
+                       "]}\nmcp:\n  fake: {command: python3, args: [server.py], cwd: '" +
+                       place.string() + "'}");
+    };
+    configure_rule("");
+    const std::string rule = rule_of(place / ".config/cubepi/config.yaml");
+    configure_rule("{user: ann, allow: [\"" + rule + "\"]}");
+    const auto asks = [&](const std::string& session, const char* user) {
+        GatewayProcess gateway(home, {"--script", home.script(calls_echo)});
+        const std::uint16_t port = gateway.wait_until_running();
+        const HttpReply reply =
+            run(post_message(port, {{"text", "call it"}, {"user", user}, {"session", session}}));
+        return reply.json().at("outputs").at(0).at("kind") == "question";
+    };
+    EXPECT_FALSE(asks("s1", "ann"));
+    EXPECT_TRUE(std::filesystem::exists(place / "called"));
+    EXPECT_TRUE(asks("s2", "eve")) << "the rule is another user's";
+    std::ofstream(place / "about") << "deletes";
+    EXPECT_TRUE(asks("s3", "ann"));
+    EXPECT_EQ(std::filesystem::file_size(place / "called"), 1u);
 }
 
 }  // namespace

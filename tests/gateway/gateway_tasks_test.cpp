@@ -112,6 +112,77 @@ TEST_F(GatewayTasks, D127_KilledBeforeTheReport_ContinuesIt) {
     EXPECT_EQ(model.count("re: look"), 2u);
 }
 
+/// A call of a sub-agent that needs approval, which one process asks for and another one gets.
+class ApprovedElsewhere : public GatewayTasks {
+protected:
+    ApprovedElsewhere() { home.configure("{http: {listen: \"127.0.0.1:0\", operators: [olga]}}"); }
+    /// Asks in a process that is killed then. Returns the name of the question.
+    std::string ask(const std::string& prompt) {
+        GatewayProcess gateway(home, model.flags());
+        const std::uint16_t port = gateway.wait_until_running();
+        const HttpReply asked = post(port, prompt);
+        EXPECT_EQ(asked.json().at("outputs").at(0).at("kind"), "question") << asked.body;
+        const JsonObject session =
+            boost::json::parse(wait_for_text(port, "\"request_id\"")).as_object();
+        gateway.kill();
+        EXPECT_EQ(model.count("look"), 0u);
+        return std::string(session.at("questions").at(0).at("request_id").as_string());
+    }
+    void approve(const std::string& name) const {
+        const CommandResult answered = run_command(home, {"inbox", "--gateway", "approve", name});
+        EXPECT_EQ(answered.status, 0) << answered.output;
+    }
+    /// Approves in a process that is killed when the sub-agent has asked its model.
+    void approve_and_kill(const std::string& name) {
+        model.hold("look");
+        GatewayProcess gateway(home, model.flags());
+        (void)gateway.wait_until_running();
+        approve(name);
+        model.wait_for("look");
+        gateway.kill();
+        model.release();
+    }
+};
+
+TEST_F(ApprovedElsewhere, D115_InBackground_StartsAfterRestart) {
+    const std::string name = ask("background look");
+    GatewayProcess gateway(home, model.flags());
+    const std::uint16_t port = gateway.wait_until_running();
+    approve(name);
+    (void)wait_for_text(port, "re: re: look");
+    EXPECT_EQ(model.count("look"), 1u);
+}
+
+TEST_F(ApprovedElsewhere, D104_Inheriting_WorksAfterRestart) {
+    const std::string name = ask("inherit look");
+    GatewayProcess gateway(home, model.flags());
+    const std::uint16_t port = gateway.wait_until_running();
+    approve(name);
+    (void)wait_for_text(port, "re: inherit look");
+    EXPECT_EQ(model.count("look"), 1u);
+}
+
+TEST_F(ApprovedElsewhere, D115_KilledInBackground_IsNotRepeated) {
+    approve_and_kill(ask("background look"));
+    GatewayProcess gateway(home, model.flags());
+    const std::uint16_t port = gateway.wait_until_running();
+    (void)wait_for_text(port, "re: background look");
+    const HttpReply next = post(port, "and now?");
+    EXPECT_NE((next.body + model.wait_for("and now?")).find("not repeated"), std::string::npos)
+        << next.body;
+    EXPECT_EQ(model.count("look"), 1u);
+}
+
+TEST_F(ApprovedElsewhere, D104_KilledWhileInheriting_IsNotRepeated) {
+    approve_and_kill(ask("inherit look"));
+    GatewayProcess gateway(home, model.flags());
+    const std::uint16_t port = gateway.wait_until_running();
+    // The answer is delivered again, and continues the run.
+    (void)wait_for_text(port, "re: inherit look");
+    EXPECT_EQ(model.count("look"), 1u);
+    EXPECT_NE(model.wait_for("inherit look", 2).find("interrupted"), std::string::npos);
+}
+
 TEST_F(GatewayTasks, D128_QuestionOfTask_IsAnsweredOverHttp) {
     GatewayProcess gateway(home, model.flags());
     const std::uint16_t port = gateway.wait_until_running();

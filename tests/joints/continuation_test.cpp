@@ -9,7 +9,7 @@
 
 #include "../terminal/terminal.hpp"
 #include "model_server.hpp"
-#include "source_tree.hpp"
+#include "program.hpp"
 
 namespace cubepi::joint_tests {
 namespace {
@@ -22,23 +22,6 @@ using terminal_tests::write_file;
 
 const SentCall to_shell{"shell", R"({"command":"echo one >> log.txt"})"};
 const SentCall to_ask{"ask_user", R"({"questions":[{"key":"color","prompt":"Which color?"}]})"};
-
-/// Executes the command that a message prints after `label`, as a user who copies the line into a shell.
-Piped run_printed(Home& home, const std::string& text, const std::string& label) {
-    const std::size_t begin = text.find(label);
-    if (begin == std::string::npos) return Piped{-1, "", "not printed: " + text};
-    const std::size_t command = begin + label.size();
-    const std::string line = text.substr(command, text.find('\n', command) - command);
-    const std::filesystem::path program = testing::built_program("cubepi");
-    home.set("PATH", program.parent_path().string() + ":/usr/bin:/bin");
-    Terminal shell(home, terminal_tests::OtherProgram{"/bin/bash"},
-                   {"-c", line + " < /dev/null > ../out 2> ../err"});
-    Piped result;
-    result.status = shell.wait();
-    result.out = terminal_tests::read_file(home.root() / "out");
-    result.err = terminal_tests::read_file(home.root() / "err") + shell.shown();
-    return result;
-}
 
 class Continuation : public ::testing::Test {
 protected:
@@ -292,6 +275,29 @@ TEST_F(Continuation, D83_CancelledKey_WithdrawsItsQuestionOnly) {
         7);
     EXPECT_NE(run_piped(home, {"inbox", "cancel", before.front()}).status, 0);
     EXPECT_EQ(open().size(), 2u);
+}
+
+TEST_F(Continuation, D86_ResumeElsewhere_ReturnsToTheChat) {
+    (void)suspend();
+    for (const std::vector<std::string>& which :
+         {std::vector<std::string>{}, std::vector<std::string>{"--session", "s2"}}) {
+        ModelServer other({chat_answer("First answer."), chat_answer("Second answer.")});
+        std::vector<std::string> words = {"chat", "--base-url", other.url(), "-m", "x"};
+        words.insert(words.end(), which.begin(), which.end());
+        Terminal chat(home, std::move(words));
+        ASSERT_TRUE(chat.answer_on_screen("talks to", "one\r")) << chat.shown();
+        ASSERT_TRUE(chat.expect_on_screen("First answer.")) << chat.shown();
+        ASSERT_TRUE(chat.expect_gone("Esc stops ·")) << chat.shown();
+        chat.type("/resume s1\r");
+        ASSERT_TRUE(chat.expect("--base-url " + a.url())) << chat.shown();
+        ASSERT_TRUE(chat.answer("talks to", "two\r")) << chat.shown();
+        ASSERT_TRUE(chat.expect_on_screen("Second answer.")) << chat.shown();
+        chat.type("\x04");
+        EXPECT_EQ(chat.wait(), 0) << chat.shown();
+        ASSERT_EQ(other.requests().size(), 2u);
+        EXPECT_NE(other.requests()[1].find("First answer."), std::string::npos);
+    }
+    EXPECT_FALSE(is_executed());
 }
 
 TEST_F(Continuation, D86_ChatElsewhere_IsRefused) {

@@ -180,6 +180,56 @@ TEST_F(Rules, D156_UntrustedProject_CanOnlyRestrict) {
     EXPECT_EQ(terminal_tests::read_file(home.config()).find("write"), std::string::npos);
 }
 
+TEST_F(Rules, D182_DeniedPath_HoldsInEverySpelling) {
+    write_file(home.config(), "allow: ['write: *']\ndeny: ['write: secrets/*']\n");
+    std::filesystem::create_directories(home.work() / "secrets");
+    std::filesystem::create_symlink("secrets", home.work() / "alias");
+    for (const std::string& path :
+         {std::string("secrets/a"), std::string("alias/a"), std::string("x/../secrets/a"),
+          (home.work() / "secrets/a").string(), std::string("SECRETS/a")}) {
+        ModelServer server({chat_answer("", {{"subagent", R"({"prompt":"write it"})"}}),
+                            chat_answer("", {to_write(path)}), chat_answer("It was refused."),
+                            chat_answer("All done.")});
+        EXPECT_EQ(run_at(home, server, {"--yes", "go"}).status, 0);
+        ASSERT_EQ(server.requests().size(), 4u);
+        EXPECT_NE(server.requests()[2].find("Refused by the rule 'deny write: secrets/*'"),
+                  std::string::npos)
+            << path << server.requests()[2];
+        EXPECT_FALSE(exists("secrets/a")) << path;
+        EXPECT_FALSE(exists("SECRETS/a")) << path;
+    }
+    ModelServer allowed({chat_answer("", {to_write("public/a")}), chat_answer("All done.")});
+    EXPECT_EQ(run_at(home, allowed, {"--no-save", "go"}).status, 0);
+    EXPECT_TRUE(exists("public/a"));
+    const Piped list = run_piped(home, {"permissions"});
+    EXPECT_NE(list.out.find("2  deny write: secrets/*  ("), std::string::npos) << list.out;
+    EXPECT_EQ(run_piped(home, {"permissions", "remove", "deny write: secrets/*"}).status, 0);
+    EXPECT_EQ(terminal_tests::read_file(home.config()).find("secrets"), std::string::npos);
+}
+
+TEST_F(Rules, D182_PathOfProject_BeginsAtItsRoot) {
+    std::filesystem::create_directories(home.work() / ".git");
+    write_file(home.work() / ".git/HEAD", "ref: refs/heads/main\n");
+    write_file(home.work() / ".cubepi/config.yaml", "deny: ['write: app/secrets/*']\n");
+    home.work_in("work/app");
+    ModelServer server({chat_answer("", {to_write("secrets/a")}), chat_answer("All done.")});
+    EXPECT_EQ(run_at(home, server, {"--yes", "go"}).status, 0);
+    EXPECT_FALSE(exists("secrets/a"));
+    EXPECT_NE(last_request(server).find("Refused by the rule"), std::string::npos);
+}
+
+TEST_F(Rules, D182_ApprovedWrite_FollowsTheLinksOfThatTime) {
+    write_file(home.config(), "deny: ['write: secrets/*']\n");
+    std::filesystem::create_directories(home.work() / "secrets");
+    ModelServer server({chat_answer("", {to_write("place/a")}), chat_answer("All done.")});
+    EXPECT_EQ(run_at(home, server, {"-s", "s1", "go"}).status, 7);
+    std::filesystem::create_symlink("secrets", home.work() / "place");
+    const Piped approved = run_piped(home, {"inbox", "approve", "call_0", "--provider", "openai",
+                                            "--base-url", server.url(), "-m", "local"});
+    EXPECT_EQ(approved.status, 0) << approved.err;
+    EXPECT_FALSE(exists("secrets/a"));
+}
+
 TEST_F(Rules, D156_Deny_HoldsInMcpServer) {
     write_file(home.config(), "deny: ['write: *']\n");
     const std::string input =

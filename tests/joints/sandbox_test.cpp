@@ -138,6 +138,65 @@ TEST_F(SandboxOfCommands, D150_SuspendedCommand_IsConfinedElsewhere) {
     expect_confined();
 }
 
+TEST_F(SandboxOfCommands, D150_OtherRepositories_AreProtected) {
+    const std::filesystem::path other = home.root() / "other";
+    for (const std::filesystem::path& repository : {other / "app", home.work() / "nested"}) {
+        std::filesystem::create_directories(repository / ".git");
+        write_file(repository / ".git/HEAD", "ref: refs/heads/main\n");
+        write_file(repository / ".git/config", "[core]\n");
+    }
+    write_file(home.config(), "sandbox: {writable: ['" + other.string() + "']}\n");
+    ModelServer server(
+        {chat_answer("", {to_shell("for place in ../other/app nested; do echo x > $place/made; "
+                                   "echo x > $place/.git/hooks/post-commit; echo x >> "
+                                   "$place/.git/config; done; ls")}),
+         chat_answer("All done.")});
+    EXPECT_EQ(run_at(home, server, {"--yes", "go"}).status, 0);
+    if (!sandbox_support().namespaces) return;
+    for (const std::filesystem::path& repository : {other / "app", home.work() / "nested"}) {
+        EXPECT_TRUE(std::filesystem::exists(repository / "made")) << repository;
+        EXPECT_FALSE(std::filesystem::exists(repository / ".git/hooks/post-commit")) << repository;
+        EXPECT_EQ(read_file(repository / ".git/config"), "[core]\n");
+    }
+}
+
+TEST_F(SandboxOfCommands, D180_SuspendedRun_KeepsItsStricterSandbox) {
+    ModelServer server(
+        {chat_answer("", {to_shell("echo x > made; ls -a")}), chat_answer("All done.")});
+    EXPECT_EQ(run_at(home, server, {"-s", "s1", "--sandbox", "read-only", "go"}).status, 7);
+    write_file(home.config(), "sandbox: off\n");
+    const Piped over = approve(server);
+    EXPECT_EQ(over.status, 0) << over.err;
+    EXPECT_FALSE(has("made"));
+    EXPECT_NE(over.err.find("was suspended with a stricter sandbox (read-only, no network)"),
+              std::string::npos)
+        << over.err;
+}
+
+TEST_F(SandboxOfCommands, D180_RunSuspendedWithout_GetsThatOfProcess) {
+    ModelServer server({chat_answer("", {to_shell(hostile)}), chat_answer("All done.")});
+    note_port(server);
+    EXPECT_EQ(run_at(home, server, {"-s", "s1", "--sandbox", "off", "go"}).status, 7);
+    // The question has another text, so it is asked again.
+    const Piped asked = approve(server);
+    EXPECT_EQ(asked.status, 7) << asked.err;
+    const Piped over = run_printed(home, asked.err, "To answer: ");
+    EXPECT_EQ(over.status, 0) << over.err;
+    EXPECT_EQ(over.err.find("stricter"), std::string::npos) << over.err;
+    expect_confined();
+}
+
+TEST_F(SandboxOfCommands, D180_ChatWithFlag_DoesNotWeakenTheRun) {
+    ModelServer server({chat_answer("", {to_shell(hostile)}), chat_answer("All done.")});
+    note_port(server);
+    EXPECT_EQ(run_at(home, server, {"-s", "s1", "go"}).status, 7);
+    Terminal chat(home, {"chat", "-s", "s1", "--sandbox", "off", "--provider", "openai",
+                         "--base-url", server.url(), "-m", "local"});
+    ASSERT_TRUE(chat.answer("[e]dit", "y")) << chat.shown();
+    ASSERT_TRUE(chat.expect_on_screen("All done.")) << chat.screen().text();
+    expect_confined();
+}
+
 TEST_F(SandboxOfCommands, D150_Subagent_IsConfined) {
     ModelServer server({chat_answer("", {{"subagent", R"({"prompt":"do it"})"}}),
                         chat_answer("", {to_shell(hostile)}), chat_answer("done"),

@@ -18,7 +18,7 @@
 namespace cubepi::joint_tests {
 
 /// A model server that answers by the last line of the last message of the user. "background TEXT": the sub-agent `helper` does TEXT in
-/// the background. "write FILE": writes the file. After the calls, and to all other texts: "re: TEXT". Texts that are held get their
+/// the background. "inherit TEXT": a sub-agent does it that continues the conversation. "write FILE": writes the file. After the calls, and to all other texts: "re: TEXT". Texts that are held get their
 /// answer at release(). All calls have the same id.
 class TaskModel {
 public:
@@ -75,16 +75,20 @@ private:
         std::unique_lock lock(mutex_);
         requests_[text].push_back(body);
         changed_.notify_all();
+        changed_.wait(lock, [&] { return !held_.contains(text); });
         if (role == "user" && text.starts_with("background ")) {
             const boost::json::object arguments{
                 {"prompt", text.substr(11)}, {"name", "helper"}, {"run_in_background", true}};
+            return with_usage(chat_answer("", {{"subagent", boost::json::serialize(arguments)}}));
+        }
+        if (role == "user" && text.starts_with("inherit ")) {
+            const boost::json::object arguments{{"prompt", text.substr(8)}, {"session", "inherit"}};
             return with_usage(chat_answer("", {{"subagent", boost::json::serialize(arguments)}}));
         }
         if (role == "user" && text.starts_with("write ")) {
             const boost::json::object arguments{{"path", text.substr(6)}, {"content", "hello"}};
             return with_usage(chat_answer("", {{"write", boost::json::serialize(arguments)}}));
         }
-        changed_.wait(lock, [&] { return !held_.contains(text); });
         return with_usage(chat_answer("re: " + text));
     }
     static std::string with_usage(std::string answer) {

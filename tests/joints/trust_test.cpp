@@ -109,10 +109,36 @@ TEST_F(Trust, D155_FlagTrust_HoldsForOneRun) {
     EXPECT_EQ(run_at(home, server, {"-s", "s2", "go"}).status, 7);
 }
 
-TEST_F(Trust, D155_Setting_TrustsItAndWhatIsBelow) {
-    write_file(home.config(), "trust: [" + home.work().string() + "]\n");
+TEST_F(Trust, D181_Setting_TrustsWhatSpeaksOnly) {
+    write_file(home.config(), "trust: [" + home.root().string() + "]\n");
+    const Piped run = run_at(home, server, {"-s", "s1", "go"});
+    EXPECT_EQ(run.status, 7) << "the rule of the directory allows nothing";
+    EXPECT_NE(run.err.find("Not loaded, because you have not trusted this content: "
+                           ".cubepi/config.yaml, .mcp.json, 1 prompt. To trust:"),
+              std::string::npos)
+        << run.err;
+    EXPECT_NE(system_prompt(server.bodies().back()).find("Use tabs."), std::string::npos);
+    EXPECT_FALSE(exists("hook.log"));
+    EXPECT_FALSE(exists("mcp.log"));
+    EXPECT_NE(run_piped(home, {"trust", "list"}).out.find("instructions and skills\n"),
+              std::string::npos);
+}
+
+TEST_F(Trust, D181_SettingAndRecord_BindTheContent) {
+    write_file(home.config(), "trust: [" + home.root().string() + "]\n");
+    EXPECT_EQ(run_piped(home, {"trust", "add"}).status, 0);
     EXPECT_EQ(run_at(home, server, {"-s", "s1", "go"}).status, 0);
     expect_all_loaded();
+    std::filesystem::remove(home.work() / "hook.log");
+    write_file(home.work() / ".cubepi/config.yaml",
+               "allow: ['write: *']\nhooks: {PreToolUse: [{hooks: [{command: 'echo x >> "
+               "other.log'}]}]}\n");
+    EXPECT_EQ(run_at(home, server, {"-s", "s2", "go"}).status, 7);
+    EXPECT_FALSE(exists("hook.log"));
+    EXPECT_FALSE(exists("other.log"));
+    Terminal chat(home, chat_arguments());
+    EXPECT_TRUE(chat.expect_on_screen("runs at PreToolUse: echo x >> other.log"))
+        << chat.screen().text();
 }
 
 TEST_F(Trust, D155_Setting_IsNotAPrefixOfText) {

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <system_error>
 
 #include <bub/builtin/builtin.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_member.hpp>
 
 #include "paths.hpp"
 
@@ -77,7 +79,47 @@ std::vector<fs::path> protected_files(const fs::path& workspace) {
             git / "commondir", workspace / ".cubepi", workspace / ".mcp.json"};
 }
 
+/// Returns a writable directory and its subdirectories that have a repository. Those further below are not looked for: that could take
+/// seconds before the first command.
+std::vector<fs::path> repositories_in(const fs::path& directory) {
+    constexpr std::size_t most_entries = 1000;
+    std::vector<fs::path> found{directory};
+    std::error_code failed;
+    std::size_t count = 0;
+    for (fs::directory_iterator entry(directory, failed), end; !failed && entry != end;
+         entry.increment(failed)) {
+        if (++count > most_entries) break;
+        std::error_code unknown;
+        if (entry->is_symlink(unknown) || !entry->is_directory(unknown)) continue;
+        if (fs::exists(fs::symlink_status(entry->path() / ".git", unknown)))
+            found.push_back(entry->path());
+    }
+    return found;
+}
+
 }  // namespace
+
+JsonObject stored_sandbox(const SandboxSettings& settings) {
+    return {{"mode", to_string(settings.mode)},
+            {"network", settings.network},
+            {"unix_sockets", settings.unix_sockets}};
+}
+
+bool restrict_sandbox(SandboxSettings& settings, const JsonObject& stored) {
+    const std::optional<SandboxSettings::Mode> mode =
+        sandbox_mode(detail::text_member(stored, "mode"));
+    if (!mode || *mode == SandboxSettings::Mode::off) return false;
+    const bool is_open = settings.mode == SandboxSettings::Mode::off;
+    const bool network = detail::flag_member(stored, "network");
+    const bool sockets = detail::flag_member(stored, "unix_sockets");
+    // Without a sandbox there is no limit, whatever the settings say about its parts.
+    const bool was_weaker = settings.mode < *mode || (!network && (is_open || settings.network)) ||
+                            (!sockets && (is_open || settings.unix_sockets));
+    settings.network = network && (is_open || settings.network);
+    settings.unix_sockets = sockets && (is_open || settings.unix_sockets);
+    settings.mode = std::max(settings.mode, *mode);
+    return was_weaker;
+}
 
 CommandSandboxes::CommandSandboxes(SandboxSettings settings, const std::string& mode)
     : settings_(std::move(settings)) {
@@ -123,10 +165,17 @@ std::shared_ptr<const SandboxProfile> CommandSandboxes::profile(
             made.writable.push_back(std::move(directory));
         made.writable.insert(made.writable.end(), settings_.writable.begin(),
                              settings_.writable.end());
-        made.read_only = protected_files(workspace);
-        // The workspace may be a directory of a repository in a writable tree.
-        for (fs::path& file : protected_files(bub::project_root(workspace)))
-            made.read_only.push_back(std::move(file));
+        std::vector<fs::path> places{workspace};
+        places.insert(places.end(), settings_.writable.begin(), settings_.writable.end());
+        for (const fs::path& place : places) {
+            std::vector<fs::path> repositories = repositories_in(place);
+            // The place may be a directory of a repository in a writable tree.
+            repositories.push_back(bub::project_root(place));
+            for (const fs::path& repository : repositories) {
+                for (fs::path& file : protected_files(repository))
+                    made.read_only.push_back(std::move(file));
+            }
+        }
     }
     made.hidden = own_directories();
     make_own_directories(made.hidden, made.writable);

@@ -6,12 +6,18 @@
 #include <string>
 #include <vector>
 
+#include <cubepi/core/json.hpp>
 #include <cubepi/process/sandbox.hpp>
 #include <cubepi/workspace/tool_rules.hpp>
 
 #include "config_file.hpp"
 
 namespace cubepi::app {
+
+/// Returns what a suspended run stores of its sandbox (D180).
+JsonObject stored_sandbox(const SandboxSettings& settings);
+/// Makes the settings at least as strict as those with which a run was suspended. Returns true if they were not.
+bool restrict_sandbox(SandboxSettings& settings, const JsonObject& stored);
 
 /// The sandbox of the model's commands (D150). Commands of the user, hooks and MCP servers are not sandboxed.
 class CommandSandboxes {

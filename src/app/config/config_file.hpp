@@ -46,6 +46,7 @@ struct SandboxSettings {
 
 /// Returns the mode with this name: off, workspace or read-only.
 std::optional<SandboxSettings::Mode> sandbox_mode(std::string_view name);
+std::string_view to_string(SandboxSettings::Mode mode) noexcept;
 
 /// Returns the settings in effect: the variables CUBEPI_TRACE (a directory) and
 /// OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT (true or false) take precedence over the configuration file. A leading
@@ -92,13 +93,14 @@ inline constexpr std::string_view compacted_by_provider = "provider";
 ///     allow: ["shell: ls *"]         # what tools may do without asking
 ///     ask: ["shell: git push *"]     # what they must ask about, whatever is allowed
 ///     deny: ["shell: rm *"]          # what they never may
-///     trust: [~/src]                 # directories whose instructions, skills and settings are loaded without a question
+///     trust: [~/src]                 # directories whose instructions and skills are loaded without a question
 ///     hooks: {PreToolUse: [{matcher: shell, hooks: [{command: ~/bin/check, timeout: 10}]}]}   # commands of the user
 ///     environment: {inherit: all, exclude: [], include: []}   # environment variables of commands
 ///     sandbox: {mode: workspace, network: false, writable: [~/.cache], required: true}   # of commands (SandboxSettings)
 ///     trace: {directory: ~/traces, content: true}   # or a directory: trace files of all turns
 ///     database: postgres://me@db.example/agents   # sessions are stored there instead of in files
 ///     mcp: {git: {command: uvx, args: [mcp-server-git]}}   # MCP servers (McpServerSettings)
+///     max_listed_mcp_tools: 40       # with more of them, the model loads their definitions when it needs them; false: any number
 ///     gateway: {threads: 4}          # settings of `cubepi gateway` (GatewaySettings)
 ///     plugins: {name: ...}           # settings of plugins
 struct ConfigFile {
@@ -116,6 +118,7 @@ struct ConfigFile {
     std::optional<std::chrono::milliseconds> escape_timeout = {};
     std::optional<std::size_t> max_turns = {};
     std::optional<std::size_t> max_repeated_calls = {};
+    std::optional<std::size_t> max_listed_mcp_tools = {};
     std::optional<std::int64_t> max_tokens = {};
     bool memory = false;  ///< the tool `memory`
     TerminalSettings terminal = {};

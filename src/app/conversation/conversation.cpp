@@ -157,7 +157,9 @@ Task<std::optional<std::string>> Conversation::ask_to_carry_out() {
     std::optional<std::string> prompt;
     const std::shared_ptr<ToolApproval> approval = plan().approval;
     const std::shared_ptr<Prompter> prompter = plan().prompter;
-    if (!approval || approval->mode() != ApprovalMode::plan || !prompter || !prompter->can_ask())
+    const std::shared_ptr<QuestionHost> host = plan().host;
+    if (!approval || approval->mode() != ApprovalMode::plan || !host || !prompter ||
+        !prompter->can_ask())
         co_return prompt;
     co_await prompter->prepare();
     char answer = 0;
@@ -170,7 +172,8 @@ Task<std::optional<std::string>> Conversation::ask_to_carry_out() {
         edits.label = TerminalView("[a]ccept edits");
         choices.all.insert(choices.all.begin() + 1, std::move(edits));
         choices.on_enter = 'n';
-        const std::optional<Chosen> chosen = co_await prompter->choose(std::move(choices));
+        // A sub-agent in the background may ask at the same time.
+        const std::optional<Chosen> chosen = co_await host->choose(std::move(choices));
         answer = chosen ? chosen->key : 'n';
     }
     if (answer == 'n') co_return prompt;

@@ -341,6 +341,14 @@ Task<Json> QuestionHost::ask(HitlRequest request) {
     co_return std::move(answer).value();
 }
 
+Task<std::optional<Chosen>> QuestionHost::choose(Choices choices) {
+    co_await begin_question();
+    auto choosing = outcome_of(prompter_->choose(std::move(choices)));
+    Outcome<std::optional<Chosen>> chosen = co_await std::move(choosing);
+    end_question();
+    co_return std::move(chosen).value();
+}
+
 Task<Json> QuestionHost::ask_now(HitlRequest request) {
     Json answer;
     if (auto* questions = std::get_if<AskRequest>(&request.payload)) {

@@ -122,6 +122,9 @@ public:
     /// Shows a request that no channel of this process has, and returns the answer; null if the input has ended.
     Task<Json> ask(HitlRequest request);
 
+    /// Asks the user to choose, when no other question is on the screen. Returns nothing if the input has ended.
+    Task<std::optional<Chosen>> choose(Choices choices);
+
     /// Withdraws the question on the screen if its request does not wait any more (aborted, timed out, or answered
     /// elsewhere). Must be called after the events of the agent.
     void refresh();

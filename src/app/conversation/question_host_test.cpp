@@ -33,10 +33,12 @@ class WaitingPrompter final : public Prompter {
 public:
     void say(TerminalView) override {}
     Task<std::optional<std::string>> read(TerminalText, std::string) override {
+        ++asked;
         co_await answered.wait();
         co_return std::optional<std::string>("y");
     }
     AsyncEvent answered;
+    int asked = 0;
 };
 
 class TurnPrompterTest : public ::testing::Test {
@@ -271,6 +273,38 @@ protected:
     std::string description_ = "Writes.";
     std::string server_ = "the server";
 };
+
+TEST(QuestionHostChoice, QuestionMeanwhile_WaitsForItsTurn) {
+    boost::asio::io_context io;
+    const auto prompter = std::make_shared<WaitingPrompter>();
+    const auto channel = std::make_shared<InMemoryChannel>();
+    auto approval =
+        std::make_shared<ToolApproval>(ToolRules(), channel, prompter, ToolApproval::Options());
+    QuestionHost host(channel, prompter, Style(), std::move(approval), {});
+    Choices choices;
+    choices.text = TerminalView("Carry out the plan?");
+    choices.all = yes_and_no();
+    char chosen = 0;
+    boost::asio::co_spawn(
+        io, host.choose(std::move(choices)),
+        [&](const std::exception_ptr&, std::optional<Chosen> one) { chosen = one->key; });
+    io.poll();
+    HitlRequest request;
+    request.payload = ConfirmRequest();
+    Json answer;
+    boost::asio::co_spawn(
+        io, host.ask(std::move(request)),
+        [&](const std::exception_ptr&, Json value) { answer = std::move(value); });
+    io.restart();
+    io.poll();
+    EXPECT_EQ(prompter->asked, 1);
+    prompter->answered.set();
+    io.restart();
+    io.poll();
+    EXPECT_EQ(prompter->asked, 2);
+    EXPECT_EQ(chosen, 'y');
+    EXPECT_FALSE(answer.is_null());
+}
 
 TEST_F(QuestionHostTest, YesOrNo_RunsOrRefusesTheCall) {
     answer({"y", "N"});

@@ -135,9 +135,7 @@ Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
     box.changes = std::make_shared<SessionChanges>(box.workspace);
     ToolApproval::Options approval;
     approval.previews = box.previews;
-    approval.write_target = [place = box.workspace](const std::string& path) {
-        return place->write_target(path);
-    };
+    approval.workspace = box.workspace;
     approval.server_of =
         [servers = with_project_servers(configured_mcp_servers(config_path()), project.servers)](
             const std::string& tool) { return server_identity(servers, tool); };
@@ -264,14 +262,23 @@ std::shared_ptr<FileSpillSink> make_spill(SessionPlan& session) {
 }
 
 /// Starts the connections to the configured MCP servers, and waits a moment for those that answer at once. Null: there are none.
-Task<std::shared_ptr<McpHub>> connect_to_servers(SessionPlan& session, bool continues) {
+Task<std::shared_ptr<McpHub>> connect_to_servers(SessionPlan& session,
+                                                 std::vector<std::string> more_directories,
+                                                 bool continues) {
     // A run that continues begins with the calls that were approved: their tools must be there.
     const auto longest_wait = std::chrono::seconds(continues ? 30 : 3);
     std::vector<McpServerSettings> servers =
         with_project_servers(configured_mcp_servers(config_path()), session.project.servers);
     if (servers.empty()) co_return nullptr;
-    auto hub =
-        std::make_shared<McpHub>(std::move(servers), session.environment, Runtime::standard());
+    McpHost host;
+    host.model = [models = session.models, model = session.model.model] {
+        return models ? models->current().model : model;
+    };
+    host.roots.push_back(std::filesystem::current_path());
+    for (const std::string& more : more_directories)
+        host.roots.push_back(std::filesystem::absolute(more));
+    auto hub = std::make_shared<McpHub>(std::move(servers), session.environment,
+                                        Runtime::standard(), host);
     co_await hub->start(longest_wait);
     for (std::string& problem : hub->take_problems())
         session.warnings.push_back(std::move(problem));
@@ -297,9 +304,12 @@ Equip equipment(const ConversationFlags& flags, std::optional<std::size_t> max_r
     };
 }
 
+constexpr std::string_view sandbox_key = "sandbox";
+
 /// Returns the flags that hold for a run when another process continues it.
-JsonObject run_flags(const ConversationFlags& flags) {
+JsonObject run_flags(const ConversationFlags& flags, const SandboxSettings& sandbox) {
     JsonObject made;
+    if (!flags.no_tools) made[sandbox_key] = stored_sandbox(sandbox);
     if (flags.max_cost > 0) made["max_cost"] = flags.max_cost;
     if (flags.max_turns > 0) made["max_turns"] = flags.max_turns;
     if (!flags.system_prompt.empty()) made["system"] = flags.system_prompt;
@@ -317,6 +327,23 @@ void restore_run_flags(ConversationFlags& flags, const JsonObject& endpoint) {
     if (flags.max_turns == 0 && turns > 0 && turns <= 1'000'000)
         flags.max_turns = static_cast<int>(turns);
     if (flags.system_prompt.empty()) flags.system_prompt = detail::text_member(*stored, "system");
+}
+
+/// Returns the sandbox of the commands of this process. That of a suspended run is never weaker than the one with which it was
+/// suspended (D180); `notes` gets a sentence if that changes the settings.
+SandboxSettings sandbox_settings(const ConfigFile& config, const ConversationFlags& flags,
+                                 const JsonObject& endpoint, std::vector<std::string>& notes) {
+    SandboxSettings settings = config.sandbox;
+    if (!flags.sandbox.empty()) settings.mode = sandbox_mode(flags.sandbox).value_or(settings.mode);
+    const JsonObject* const stored = detail::object_member(endpoint, run_flags_key);
+    const JsonObject* const sandbox =
+        stored ? detail::object_member(*stored, sandbox_key) : nullptr;
+    if (sandbox && restrict_sandbox(settings, *sandbox)) {
+        notes.push_back("The run that waits here was suspended with a stricter sandbox (" +
+                        std::string(to_string(settings.mode)) +
+                        (settings.network ? "" : ", no network") + "), which this process uses.");
+    }
+    return settings;
 }
 
 /// "New session 'pln'. Did you mean 'plan'?"
@@ -496,12 +523,13 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
         session.warnings.push_back(std::move(note));
     if (config.too_open) session.warnings.push_back(open_key_file_note(config_path()));
     StoredModel suspended;  // the endpoint of the suspended run; empty: none
+    JsonObject endpoint;    // the same, as it is stored
     if (!session.name.empty()) {
         const std::string tape =
             bub::tape_name(std::filesystem::current_path(), session.session_id);
         const JsonObject stored = co_await bub::stored_model_choice(session.tapes, tape);
         sources.session = StoredModel::of(stored);
-        const JsonObject endpoint = co_await bub::suspended_endpoint(session.tapes, tape);
+        endpoint = co_await bub::suspended_endpoint(session.tapes, tape);
         suspended = StoredModel::of(endpoint);
         restore_run_flags(flags, endpoint);
         if (!suspended.id.empty() && !sources.flags.name_a_model()) {
@@ -513,7 +541,8 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
         if (!suspended.id.empty() && !named.base_url.empty() && named.model.empty())
             sources.flags.model = suspended.model();
     }
-    session.run_flags = run_flags(flags);
+    SandboxSettings sandbox = sandbox_settings(config, flags, endpoint, session.notes);
+    session.run_flags = run_flags(flags, sandbox);
     if (const Sourced<std::size_t> turns = turn_settings(sources).max_turns;
         turns.value && flags.max_turns == 0) {
         flags.max_turns = static_cast<int>(std::min<std::size_t>(*turns.value, 1'000'000));
@@ -540,7 +569,8 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     std::optional<Toolbox> tools;
     if (!flags.no_tools) {
         auto channel = std::make_shared<InMemoryChannel>();
-        session.sandboxes = std::make_shared<const CommandSandboxes>(config.sandbox, flags.sandbox);
+        session.sandboxes =
+            std::make_shared<const CommandSandboxes>(std::move(sandbox), std::string());
         if (std::string problem = session.sandboxes->problem(); !problem.empty())
             session.warnings.push_back(std::move(problem));
         tools = make_toolbox(flags, config, session.project, parts, make_spill(session),
@@ -573,7 +603,9 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
                          session.project.hooks.end());
     session.telemetry = std::make_shared<Telemetry>(trace_settings(config.trace));
     if (tools && parts.with_servers) {
-        session.servers = co_await connect_to_servers(session, continues);
+        session.servers = co_await connect_to_servers(session, flags.more_directories, continues);
+        session.max_listed_mcp_tools =
+            config.max_listed_mcp_tools.value_or(default_max_listed_mcp_tools);
         tools->servers = session.servers;
     }
     session.equip = equipment(flags, config.max_repeated_calls, std::move(tools));

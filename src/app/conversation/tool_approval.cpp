@@ -1,6 +1,7 @@
 #include "tool_approval.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
@@ -46,11 +47,12 @@ ToolRules policy_of(const std::vector<std::string>& rules) {
 
 namespace {
 
+/// `base`: where relative paths of the rules begin.
 void restrict_calls(ToolRules& rules, const std::vector<std::string>& texts, RuleEffect effect,
-                    const std::string& source) {
+                    const std::string& source, const std::string& base = {}) {
     try {
         for (const std::string& text : texts)
-            rules.restrict({ApprovalRule::parse(text, effect), effect, source});
+            rules.restrict({ApprovalRule::parse(text, effect), effect, source, base});
     } catch (const Error& error) {
         throw Error(error.code(),
                     "'" + std::string(to_string(effect)) + "' in " + source + ": " + error.what());
@@ -64,12 +66,19 @@ void add_restrictions(ToolRules& rules, const ConfigFile& config) {
     restrict_calls(rules, config.deny, RuleEffect::deny, config_path().string());
 }
 
+void add_restrictions(ToolRules& rules, const ProjectSettings& project) {
+    // Paths of a project begin at its root, wherever in it the conversation works.
+    const std::string root =
+        std::filesystem::path(project.source).parent_path().parent_path().string();
+    restrict_calls(rules, project.ask, RuleEffect::ask, project.source, root);
+    restrict_calls(rules, project.deny, RuleEffect::deny, project.source, root);
+}
+
 ToolRules rules_of(const ConfigFile& config, const ProjectSettings& project) {
     ToolRules rules = policy_of(config.allow);
     for (const std::string& text : project.allow) rules.allow(ApprovalRule::parse(text));
     add_restrictions(rules, config);
-    restrict_calls(rules, project.ask, RuleEffect::ask, project.source);
-    restrict_calls(rules, project.deny, RuleEffect::deny, project.source);
+    add_restrictions(rules, project);
     return rules;
 }
 
@@ -199,23 +208,13 @@ RuleDecision ToolApproval::with_definition(const AgentTool& tool, RuleDecision d
 }
 
 Task<RuleDecision> ToolApproval::apply_rules(const BeforeToolCallContext& call) const {
-    const Json* path = call.args.if_contains("path");
-    const bool resolves = options_.write_target && path && path->is_string() &&
-                          call.tool.risk_level != ToolRisk::read_only;
-    if (!resolves) co_return with_definition(call.tool, rules_.decide(call.tool, call.args));
-    auto work = [find = options_.write_target, given = std::string(path->get_string())] {
-        std::optional<std::string> target;
-        try {
-            target = find(given);
-        } catch (const Error&) {
-            // The target is unknown. The tool reports what is wrong with the path.
-        }
-        return target;
-    };
-    const std::optional<std::string> target =
-        co_await offload(*options_.runtime->workers, std::move(work));
-    co_return with_definition(
-        call.tool, rules_.decide(call.tool.name.str(), call.tool.risk_level, call.args, target));
+    if (!options_.workspace || !rules_.follows_path(call.tool, call.args))
+        co_return with_definition(call.tool, rules_.decide(call.tool, call.args));
+    // Copies: a call that is aborted does not wait for the thread.
+    auto work = [rules = rules_, workspace = options_.workspace, tool = call.tool,
+                 arguments = call.args] { return rules.decide(tool, arguments, *workspace); };
+    RuleDecision decision = co_await offload(*options_.runtime->workers, std::move(work));
+    co_return with_definition(call.tool, std::move(decision));
 }
 
 }  // namespace cubepi::app

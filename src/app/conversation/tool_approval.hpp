@@ -12,6 +12,7 @@
 #include <cubepi/hitl/confirm_tool_calls.hpp>
 #include <cubepi/workspace/file_change.hpp>
 #include <cubepi/workspace/tool_rules.hpp>
+#include <cubepi/workspace/workspace.hpp>
 
 #include "../config/config_file.hpp"
 #include "../project/project.hpp"
@@ -24,8 +25,9 @@ namespace cubepi::app {
 ToolRules policy_of(const std::vector<std::string>& rules);
 /// The same with the rules that restrict calls, and with those of the project.
 ToolRules rules_of(const ConfigFile& config, const ProjectSettings& project = {});
-/// Adds the rules of the configuration that restrict calls.
+/// Adds the rules that restrict calls.
 void add_restrictions(ToolRules& rules, const ConfigFile& config);
+void add_restrictions(ToolRules& rules, const ProjectSettings& project);
 
 /// Returns a sentence for each of the configuration's rules that allows nothing, as some rules that earlier versions saved,
 /// and what to write instead.
@@ -63,9 +65,8 @@ public:
         bool can_wait = false;
         /// Previews of the calls of write and edit, shared with the tools; null: their arguments are shown.
         std::shared_ptr<FilePreviews> previews = {};
-        /// Returns where write and edit would write, which may be protected; see ToolRules. Called on a worker thread.
-        /// Null: the path as it is written.
-        std::function<std::string(const std::string& path)> write_target = {};
+        /// Where the paths of calls lead, for rules about files and protected files; see ToolRules. Null: the paths as they are written.
+        std::shared_ptr<Workspace> workspace = {};
         /// Returns what an answer "always" about a tool of an MCP server is bound to besides its definition; nothing: there is no such
         /// answer. Null: the same.
         std::function<std::optional<std::string>(const std::string& tool)> server_of = {};

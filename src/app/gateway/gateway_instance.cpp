@@ -28,6 +28,7 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/mcp/deferred_mcp_tools.hpp>
 #include <cubepi/net/http_client.hpp>
 
 #include "../channels/channel_kinds.hpp"
@@ -39,6 +40,7 @@
 #include "../config/tape_place.hpp"
 #include "../conversation/tool_approval.hpp"
 #include "../mcp/mcp_settings.hpp"
+#include "../mcp/mcp_tool_rule.hpp"
 #include "../program.hpp"
 #include "../project/project.hpp"
 #include "gateway_findings.hpp"
@@ -341,7 +343,8 @@ void GatewayInstance::close_routes() {
 }
 
 bub::TurnQuestions sender_policy(const GatewaySettings& settings, const ConfigFile& config,
-                                 const CommandConfinement& confinement) {
+                                 const CommandConfinement& confinement,
+                                 std::vector<McpServerSettings> servers) {
     auto parsed = std::make_shared<std::vector<ParsedRule>>();
     for (const SenderRule& rule : settings.rules) {
         ParsedRule one;
@@ -357,8 +360,18 @@ bub::TurnQuestions sender_policy(const GatewaySettings& settings, const ConfigFi
     ToolRules restrictions(workspace);
     restrictions.confine_commands(confinement);
     add_restrictions(restrictions, config);
-    questions.rules = [parsed, restrictions](const bub::Envelope& message) {
-        return rules_for(*parsed, restrictions, message);
+    // The directory of a project can restrict, and nothing else of it acts here (D155).
+    if (settings.shared_workspace)
+        add_restrictions(restrictions,
+                         settings_of(find_project(workspaces_root(settings), TrustSettings())));
+    const auto known = std::make_shared<const std::vector<McpServerSettings>>(std::move(servers));
+    questions.rules = [parsed, restrictions, known](const bub::Envelope& message) {
+        bub::SenderRules rules = rules_for(*parsed, restrictions, message);
+        rules.definition = [known](const AgentTool& tool) {
+            const std::optional<std::string> server = server_identity(*known, tool.name.str());
+            return server ? mcp_tool_rule(tool, *server) : std::nullopt;
+        };
+        return rules;
     };
     questions.may_answer = [approvers = settings.approvers](const bub::Envelope& message,
                                                             const HitlRequest& request) {
@@ -503,6 +516,9 @@ std::unique_ptr<bub::Framework> GatewayInstance::make_framework(bool with_channe
         options.configure = [servers](AgentOptions& agent, const bub::TurnContext&) {
             add_mcp_tools(agent, *servers);
         };
+        options.defer_tools =
+            [most = config_.max_listed_mcp_tools.value_or(default_max_listed_mcp_tools)](
+                std::vector<AgentTool>& tools) { return defer_mcp_tools(tools, most); };
     }
     framework->add(bub::builtin_plugin(*framework, std::move(options)));
     framework->add(gateway_sessions(*framework, settings_));
@@ -549,7 +565,7 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
     // A sender of messages is not the operator: a command that reads is asked about like any other.
     CommandConfinement confinement = sandboxes->confinement();
     confinement.reads_unasked = false;
-    options.questions = sender_policy(settings_, config_, confinement);
+    options.questions = sender_policy(settings_, config_, confinement, mcp_servers_);
     options.failure_text = failure_text();
     options.files = settings_.files;
     set_compaction(options, sources_, model_);

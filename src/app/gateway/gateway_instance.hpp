@@ -30,10 +30,12 @@
 
 namespace cubepi::app {
 
-/// Returns how the turns of the gateway ask their users: the rules for the senders (B26) and the approvers (B25). Throws
-/// Error(invalid_argument) that names a rule that is not one.
+/// Returns how the turns of the gateway ask their users: the rules for the senders (B26) and the approvers (B25). A rule with the digest
+/// of a tool of one of `servers` holds for that definition of it (D148). Throws Error(invalid_argument) that names a rule that is not
+/// one.
 bub::TurnQuestions sender_policy(const GatewaySettings& settings, const ConfigFile& config = {},
-                                 const CommandConfinement& confinement = {});
+                                 const CommandConfinement& confinement = {},
+                                 std::vector<McpServerSettings> servers = {});
 
 /// The directories of a session below the root of the gateway.
 struct SessionWorkspace {

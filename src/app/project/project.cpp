@@ -189,7 +189,8 @@ Project find_project(const std::filesystem::path& directory, const TrustSettings
     const std::optional<TrustRecord> record = find_trust(project.root);
     project.is_trusted = in_settings || record;
     for (BoundFile& file : files) {
-        bool is_same = in_settings;
+        // A directory of the configuration has not been read by its user, as it will be: its files that run programs are not bound.
+        bool is_same = settings.this_run;
         if (!is_same && record) {
             const auto found = record->files.find(file.name);
             is_same = found != record->files.end() && found->second == file.digest;

@@ -19,8 +19,9 @@ namespace cubepi::app {
 
 /// The ways in which a directory is trusted without a record.
 struct TrustSettings {
-    std::vector<std::string> paths = {};  ///< `trust` of the configuration: these and what is below
-    bool this_run = false;                ///< --trust
+    /// `trust` of the configuration: instructions and skills of these directories and of what is below.
+    std::vector<std::string> paths = {};
+    bool this_run = false;  ///< --trust: all files as they are now
 };
 
 /// A file that is trusted by its content: `.cubepi/config.yaml`, `.cubepi/prompts/NAME.md` or `.mcp.json`.

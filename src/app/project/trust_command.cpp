@@ -27,7 +27,8 @@ constexpr const char* trust_examples = R"(Examples:
 
 A directory is trusted with its git repository. Files that decide which programs and calls run (.cubepi/config.yaml,
 .cubepi/prompts, .mcp.json) are trusted by their content: after a change, trust them again. The key trust of the
-configuration file lists directories that are trusted with all that is below.)";
+configuration file lists directories whose instructions and skills are trusted, with those below; their files that
+decide what runs need this command too.)";
 
 std::filesystem::path directory_of(const TrustArguments& arguments) {
     return arguments.directory.empty() ? std::filesystem::current_path()
@@ -50,7 +51,7 @@ int list(const ConfigFile& config, bool as_json) {
         }
     };
     for (const std::string& path : config.trust)
-        add(expand_home(path).string(), config_path().string(), 0);
+        add(expand_home(path).string(), config_path().string() + ", instructions and skills", 0);
     for (const TrustRecord& record : trust_records())
         add(record.directory.string(), "you", record.files.size());
     if (as_json) data_output(safe_json(Json(std::move(listed))) + "\n");

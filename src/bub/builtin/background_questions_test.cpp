@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -158,6 +159,42 @@ TEST_F(BackgroundQuestions, D128_Question_IsShownOnceInItsChat) {
         EXPECT_EQ(withdrawn.model_output, "The sub-agent has the answer.");
         co_await wait_for_end();
         EXPECT_TRUE(saw("withdrawn by the user"));
+    };
+    run(script());
+    EXPECT_FALSE(is_written());
+}
+
+TEST_F(BackgroundQuestions, D183_FailedTurn_AnotherOneShowsTheQuestion) {
+    start();
+    bool fails = true;
+    Plugin failing;
+    failing.name = "failing";
+    failing.run_model = [&fails](RunModelCall& call) -> Task<std::optional<std::string>> {
+        if (fails && call.message.rest.contains(task_results_key))
+            throw cubepi::Error(cubepi::ErrorCode::unavailable, "the model is down");
+        co_return std::nullopt;
+    };
+    framework->add(std::move(failing));
+    const auto next = [&]() -> Task<cubepi::Outcome<TurnResult>> {
+        while (delivered.empty()) co_await changed.wait();
+        Envelope message = delivered.front();
+        delivered.clear();
+        Task<TurnResult> turn = framework->process_inbound(std::move(message));
+        co_return co_await cubepi::outcome_of(std::move(turn));
+    };
+    const auto script = [&]() -> Task<> {
+        (void)co_await turn_of("ann", "go");
+        const cubepi::Outcome<TurnResult> failed = co_await next();
+        EXPECT_FALSE(failed.ok());
+        EXPECT_EQ(delivered.size(), 1u);
+        const Envelope again = delivered.front();
+        const cubepi::Outcome<TurnResult> also_failed = co_await next();
+        EXPECT_FALSE(also_failed.ok());
+        EXPECT_TRUE(delivered.empty()) << "without end otherwise";
+        fails = false;
+        const TurnResult asked = co_await framework->process_inbound(again);
+        (void)co_await turn_of("boss", ",deny " + name_in(question_in(asked)));
+        co_await wait_for_end();
     };
     run(script());
     EXPECT_FALSE(is_written());

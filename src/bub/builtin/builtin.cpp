@@ -217,7 +217,22 @@ Task<std::optional<std::string>> answer_text(CorePtr core, RunModelCall& call) {
     co_return co_await cubepi::with_cleanup(std::move(reading), close_stream(stream));
 }
 
-Task<> save_state(SaveStateCall& call) {
+/// A turn that fails shows nothing: another one, without the model, shows the questions of sub-agents that it was to show.
+void show_questions_later(const CorePtr& core, const SaveStateCall& call) {
+    const auto& deliver = core->options().deliver_results;
+    if (!call.error || !deliver || !detail::is_results_message(call.message) ||
+        call.message.rest.contains(detail::questions_only_key))
+        return;
+    const auto agents = core->options().agents->find(call.session_id);
+    if (!agents || !agents->has_new_questions()) return;
+    Envelope again = call.message;
+    again.inbound_id.reset();
+    again.rest[detail::questions_only_key] = true;
+    deliver(std::move(again));
+}
+
+Task<> save_state(CorePtr core, SaveStateCall& call) {
+    show_questions_later(core, call);
     auto open = call.state.service<OpenLifespan>();
     if (open && open->lifespan) co_await close_lifespan(std::move(open), call.error);
 }
@@ -373,7 +388,7 @@ void add_turn_hooks(Plugin& plugin, const CorePtr& core) {
     plugin.build_prompt = [core](BuildPromptCall& call) { return build_prompt(core, call); };
     plugin.run_model = [core](RunModelCall& call) { return answer_text(core, call); };
     plugin.run_model_stream = [core](RunModelCall& call) { return answer(core, call); };
-    plugin.save_state = save_state;
+    plugin.save_state = [core](SaveStateCall& call) { return save_state(core, call); };
     plugin.render_outbound = [core](RenderOutboundCall& call) { return render(core, call); };
     plugin.dispatch_outbound = [core](DispatchOutboundCall& call) { return dispatch(core, call); };
     plugin.on_error = [core](OnErrorCall& call) { return show_error(core, call); };

@@ -391,6 +391,20 @@ TEST(ChannelManager, Admission_ShowsTheChannelWhatIsRunning) {
     EXPECT_EQ(gateway.channel->snapshots[2].pending_count, 1u);
 }
 
+TEST(SteeringInbox, D183_ReturnedMessages_ComeFirstBeyondTheLimit) {
+    MemorySteeringInbox inbox(2);
+    for (const char* text : {"one", "two"}) EXPECT_TRUE(inbox.enqueue("s", Envelope(text)));
+    std::vector<Envelope> drained = inbox.drain("s");
+    for (const char* text : {"three", "four"}) EXPECT_TRUE(inbox.enqueue("s", Envelope(text)));
+    inbox.put_back("s", std::move(drained));
+    EXPECT_FALSE(inbox.enqueue("s", Envelope("five")));
+    std::vector<std::string> texts;
+    for (const Envelope& message : inbox.drain("s")) texts.push_back(message.content_text());
+    EXPECT_EQ(texts, (std::vector<std::string>{"one", "two", "three", "four"}));
+    inbox.put_back("s", {});
+    EXPECT_EQ(inbox.count("s"), 0u);
+}
+
 TEST(SteeringInbox, B14_Inbox_IsBoundedAndReturnsOldestFirst) {
     MemorySteeringInbox inbox(2);
     EXPECT_TRUE(inbox.enqueue("a", Envelope("1")));

@@ -396,6 +396,58 @@ std::string rule_origin(std::string_view match) {
     return origin_of(*parsed);
 }
 
+namespace {
+
+/// Returns a host in the one spelling in which hosts are compared.
+std::string comparable_host(std::string host) {
+    while (host.ends_with('.')) host.pop_back();
+    host = lower(host);
+    const std::string address = address_of(host);
+    if (!address.empty()) host = address;
+    constexpr std::string_view mapped = "::ffff:";
+    if (host.starts_with(mapped) && host.find('.') != std::string::npos)
+        host.erase(0, mapped.size());
+    return host;
+}
+
+/// Returns the URL that a rule means; nothing: it is invalid.
+std::optional<Target> rule_target(std::string_view rule) {
+    const std::string url = rule.find("://") == std::string_view::npos
+                                ? "https://" + std::string(rule)
+                                : std::string(rule);
+    try {
+        return parse_target(url);
+    } catch (const Error&) {
+        return std::nullopt;
+    }
+}
+
+std::uint16_t port_of(const boost::urls::url_view& url) {
+    if (url.has_port() && !url.port().empty()) return url.port_number();
+    return url.scheme_id() == boost::urls::scheme::https ? 443 : 80;
+}
+
+bool covers_host(const std::string& rule, const std::string& host) {
+    if (!rule.starts_with("*.")) return comparable_host(rule) == host;
+    const std::string domain = comparable_host(rule.substr(2));
+    return host == domain || host.ends_with("." + domain);
+}
+
+}  // namespace
+
+bool restricts_fetch(std::string_view rule, const std::string& url) {
+    const std::optional<Target> asked = rule_target(url);
+    const std::optional<Target> named = rule_target(rule);
+    // The tool refuses what it cannot parse.
+    if (!asked || !named || url.find("://") == std::string::npos) return false;
+    if (!covers_host(named->host, comparable_host(asked->host))) return false;
+    if (rule.find("://") == std::string_view::npos) return true;
+    const std::uint16_t port = port_of(asked->url);
+    if (asked->url.scheme_id() == named->url.scheme_id()) return port == port_of(named->url);
+    return named->url.scheme_id() == boost::urls::scheme::https && port == 80 &&
+           port_of(named->url) == 443;
+}
+
 bool covers_redirect(std::string_view asked, std::string_view next) {
     if (asked.empty() || next.empty()) return false;
     if (asked == next) return true;

@@ -55,6 +55,11 @@ std::string fetch_refusal(const std::string& url);
 /// it, means https on port 443. Empty for any other text.
 std::string rule_origin(std::string_view match);
 
+/// Returns true if a rule that restricts fetches matches a URL. The rule is an origin, or a host ("example.org", "*.example.org") whatever
+/// the scheme and the port. Hosts are compared in one spelling: without the dot at the end, and numbers as addresses. An origin with
+/// https matches the URL with http that may redirect to it.
+bool restricts_fetch(std::string_view rule, const std::string& url);
+
 /// True if approval of the origin `asked` includes a redirect to `next`: the same origin, or its https variant if both use
 /// their default port.
 bool covers_redirect(std::string_view asked, std::string_view next);

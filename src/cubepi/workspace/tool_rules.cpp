@@ -1,9 +1,13 @@
 #include <cubepi/workspace/tool_rules.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <utility>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
@@ -11,7 +15,9 @@
 #include <cubepi/workspace/fetch_tool.hpp>
 #include <cubepi/workspace/files/content.hpp>
 #include <cubepi/workspace/files/file_access.hpp>
+#include <cubepi/workspace/files/path_pattern.hpp>
 #include <cubepi/workspace/shell/named_commands.hpp>
+#include <cubepi/workspace/workspace.hpp>
 
 namespace cubepi {
 
@@ -145,29 +151,65 @@ std::vector<std::string> restricted_words(const ApprovalRule& rule) {
     return std::move(command.words);
 }
 
-/// The host of a restricting rule for fetch that names no scheme; empty: the rule names one.
-std::string_view host_of(std::string_view text) {
-    const std::size_t scheme = text.find("://");
-    return scheme == std::string_view::npos ? text : std::string_view();
-}
-
-/// Removes scheme and port of an origin.
-std::string_view host_of_origin(std::string_view origin) {
-    origin.remove_prefix(std::min(origin.find("://") + 3, origin.size()));
-    const std::size_t port = origin.find(':', origin.starts_with('[') ? origin.find(']') : 0);
-    return origin.substr(0, port);
-}
-
 bool names_tool(const ApprovalRule& rule, std::string_view tool) {
     if (!rule.tool.ends_with('*')) return rule.tool == tool;
     return tool.starts_with(std::string_view(rule.tool).substr(0, rule.tool.size() - 1));
 }
 
-bool restricts_fetch(const ApprovalRule& rule, const JsonObject& arguments) {
-    const std::string origin = detail::url_origin(detail::text_member(arguments, "url"));
-    if (origin.empty()) return false;  // the tool refuses it
-    if (host_of(rule.match).empty()) return detail::rule_origin(rule.match) == origin;
-    return host_of_origin(detail::rule_origin(rule.match)) == host_of_origin(origin);
+/// The tools whose argument `path` names a file or a directory of the workspace.
+constexpr std::string_view file_tools[] = {"read", "grep", "send_file", "list", "write", "edit"};
+
+bool is_search(std::string_view tool) { return tool == "grep" || tool == "list"; }
+
+/// Returns true if a rule with a pattern of paths holds for a tool.
+bool covers_file_tool(const ApprovalRule& rule, std::string_view tool) {
+    if (std::find(std::begin(file_tools), std::end(file_tools), tool) == std::end(file_tools))
+        return false;
+    if (names_tool(rule, tool)) return true;
+    if (tool == "write" || tool == "edit")
+        return names_tool(rule, "write") || names_tool(rule, "edit");
+    return (tool == "grep" || tool == "send_file") && names_tool(rule, "read");
+}
+
+/// Returns true for a restricting rule with a pattern of paths.
+bool is_path_rule(const ApprovalRule& rule) {
+    return rule.match != "*" && rule.tool != "shell" && rule.tool != "fetch" &&
+           std::any_of(std::begin(file_tools), std::end(file_tools),
+                       [&](std::string_view tool) { return covers_file_tool(rule, tool); });
+}
+
+std::string home() {
+    const char* const found = std::getenv("HOME");
+    return found ? found : "";
+}
+
+}  // namespace
+
+/// The file of a call, for rules with patterns of paths.
+struct ToolRules::CalledFile {
+    std::string root;
+    /// As the call names it, and where its links lead; absolute and normal. Empty: the call names none.
+    std::vector<std::string> spellings;
+};
+
+namespace {
+
+detail::NamedCommand path_relation(const RestrictingRule& rule, std::string_view tool,
+                                   const std::string& root,
+                                   const std::vector<std::string>& spellings) {
+    using detail::NamedCommand;
+    if (!covers_file_tool(rule.rule, tool)) return NamedCommand::no;
+    const detail::PathPattern pattern(rule.rule.match, rule.base.empty() ? root : rule.base,
+                                      home());
+    const auto any = [&spellings](auto&& is) {
+        return std::any_of(spellings.begin(), spellings.end(), is);
+    };
+    if (any([&](const std::string& path) { return pattern.matches(path); }))
+        return NamedCommand::yes;
+    const bool contains = is_search(tool) && any([&](const std::string& path) {
+                              return pattern.may_match_below(path);
+                          });
+    return contains ? NamedCommand::unknown : NamedCommand::no;
 }
 
 /// The relation of a call to a restricting rule.
@@ -180,7 +222,10 @@ detail::NamedCommand relation(const ApprovalRule& rule, std::string_view tool,
         return detail::find_named_command(detail::text_member(arguments, "command"),
                                           restricted_words(rule));
     }
-    return restricts_fetch(rule, arguments) ? NamedCommand::yes : NamedCommand::no;
+    const bool restricts =
+        tool == "fetch" &&
+        detail::restricts_fetch(rule.match, detail::text_member(arguments, "url"));
+    return restricts ? NamedCommand::yes : NamedCommand::no;
 }
 
 /// Throws Error(invalid_argument) for a rule that its tool does not support.
@@ -196,6 +241,7 @@ void require_supported(const ApprovalRule& rule, RuleEffect effect) {
                     "The rule " + rule.text() +
                         " names neither an origin such as https://example.org nor a host.");
     }
+    if (restricts && is_path_rule(rule)) return;
     if (rule.tool == "shell") {
         (void)CommandRule::parse(rule.match);
     } else if (!restricts && rule.tool.starts_with("mcp__") && is_definition(rule.match)) {
@@ -278,11 +324,13 @@ bool ToolRules::withdraw(const RestrictingRule& rule) {
 
 /// Restricts what the permissions have decided.
 void ToolRules::apply_restrictions(RuleDecision& decision, std::string_view tool, ToolRisk risk,
-                                   const JsonObject& arguments) const {
+                                   const JsonObject& arguments, const CalledFile& file) const {
     const RestrictingRule* asks = nullptr;
     const RestrictingRule* unknown = nullptr;
     for (const RestrictingRule& one : restrictions_) {
-        const detail::NamedCommand found = relation(one.rule, tool, arguments);
+        const detail::NamedCommand found = is_path_rule(one.rule)
+                                               ? path_relation(one, tool, file.root, file.spellings)
+                                               : relation(one.rule, tool, arguments);
         if (found == detail::NamedCommand::unknown) unknown = &one;
         if (found != detail::NamedCommand::yes) continue;
         asks = &one;
@@ -299,7 +347,10 @@ void ToolRules::apply_restrictions(RuleDecision& decision, std::string_view tool
     if (decision.question.empty()) decision.question = describe(tool, risk, arguments);
     decision.question += "\nAlways needs approval: ";
     decision.question += asks ? "the rule '" + shown(asks->text()) + "'."
-                              : "this command computes what it runs, so that the rule '" +
+                              : (tool == "shell" ? "this command computes what it runs, so that "
+                                                   "the rule '"
+                                                 : "below this directory may be files of the rule, "
+                                                   "so that '") +
                                     shown(unknown->text()) + "' cannot be checked.";
 }
 
@@ -352,8 +403,54 @@ RuleDecision ToolRules::decide(std::string_view tool, ToolRisk risk,
 
 RuleDecision ToolRules::decide(std::string_view tool, ToolRisk risk, const JsonObject& arguments,
                                const std::optional<std::string>& write_target) const {
+    CalledFile file;
+    file.root = workspace_.empty() ? "/" : workspace_;
+    const std::string path = detail::text_member(arguments, "path");
+    file.spellings = {detail::absolute_path(file.root, path)};
+    if (write_target) file.spellings.push_back(detail::absolute_path(file.root, *write_target));
+    return decide_about(tool, risk, arguments, write_target, file);
+}
+
+RuleDecision ToolRules::decide(const AgentTool& tool, const JsonObject& arguments,
+                               Workspace& workspace) const {
+    if (!follows_path(tool, arguments)) return decide(tool, arguments);
+    const std::string path = detail::text_member(arguments, "path");
+    CalledFile file;
+    file.root = workspace.root();
+    file.spellings = {detail::absolute_path(file.root, path)};
+    std::error_code failed;
+    const std::filesystem::path real = std::filesystem::weakly_canonical(
+        path.starts_with('/') ? std::filesystem::path(path)
+                              : std::filesystem::path(file.root) / path,
+        failed);
+    if (!failed) file.spellings.push_back(detail::absolute_path(file.root, real.string()));
+    std::optional<std::string> target = path;
+    if (tool.risk_level != ToolRisk::read_only) {
+        try {
+            target = workspace.write_target(path);
+            file.spellings.push_back(detail::absolute_path(file.root, *target));
+        } catch (const Error&) {
+            // The target is unknown. The tool reports what is wrong with the path.
+            target.reset();
+        }
+    }
+    return decide_about(tool.name.str(), tool.risk_level, arguments, target, file);
+}
+
+bool ToolRules::follows_path(const AgentTool& tool, const JsonObject& arguments) const {
+    const Json* const path = arguments.if_contains("path");
+    if (path && path->is_string() && tool.risk_level != ToolRisk::read_only) return true;
+    return std::any_of(restrictions_.begin(), restrictions_.end(), [&](const RestrictingRule& one) {
+        return is_path_rule(one.rule) && covers_file_tool(one.rule, tool.name.str());
+    });
+}
+
+RuleDecision ToolRules::decide_about(std::string_view tool, ToolRisk risk,
+                                     const JsonObject& arguments,
+                                     const std::optional<std::string>& write_target,
+                                     const CalledFile& file) const {
     RuleDecision decision = decide_by_permissions(tool, risk, arguments, write_target);
-    apply_restrictions(decision, tool, risk, arguments);
+    apply_restrictions(decision, tool, risk, arguments, file);
     return decision;
 }
 

@@ -11,6 +11,8 @@
 
 namespace cubepi {
 
+class Workspace;
+
 /// The effect of a rule on the calls that it matches. `deny` takes precedence over `ask`, and `ask` over `allow`.
 enum class RuleEffect : std::uint8_t {
     allow,  ///< they run without a question
@@ -22,11 +24,14 @@ std::string_view to_string(RuleEffect effect) noexcept;
 
 /// The calls of a tool that the user has allowed: for "shell" the commands of a CommandRule; for "fetch" an origin
 /// ("https://example.org", "http://localhost:8080"; a host alone, as earlier versions saved it, is https on port 443; "*":
-/// any); for any other tool all of its calls ("*").
+/// any); for a tool of an MCP server the digest of its definition ("sha256:" and 32 hexadecimal digits, D148), which the host
+/// compares; for any other tool, and these, all of its calls ("*").
 ///
 /// A rule that restricts (`ask`, `deny`) matches more: the name of its tool may end in "*"; for "shell" it has the words of a command,
 /// which match any command that names them in this order (detail::find_named_command), or "*"; for "fetch" a host matches whatever
-/// the scheme and the port.
+/// the scheme and the port (detail::restricts_fetch); for a tool of files it may be a pattern of paths (detail::PathPattern). With such
+/// a pattern a rule for `write` or `edit` holds for both, because each can do what the other does, and a rule for `read` also for
+/// `grep` and `send_file`.
 struct ApprovalRule {
     std::string tool;
     std::string match;
@@ -46,10 +51,15 @@ struct RestrictingRule {
     ApprovalRule rule = {};
     RuleEffect effect = RuleEffect::deny;
     std::string source = {};  ///< the file that has it, for messages; may be empty
+    std::string base = {};    ///< where relative paths begin; empty: the root of the workspace
 
     /// "deny shell: rm *"
     std::string text() const { return std::string(to_string(effect)) + " " + rule.text(); }
-    friend bool operator==(const RestrictingRule&, const RestrictingRule&) = default;
+    /// A source has one base.
+    friend bool operator==(const RestrictingRule& left, const RestrictingRule& right) {
+        return left.rule == right.rule && left.effect == right.effect &&
+               left.source == right.source;
+    }
 };
 
 struct RuleDecision {
@@ -117,15 +127,25 @@ public:
     /// `write_target` is the result of Workspace::write_target for the argument `path`; absent if that throws.
     RuleDecision decide(std::string_view tool, ToolRisk risk, const JsonObject& arguments,
                         const std::optional<std::string>& write_target) const;
+    /// Decides about the file to which the argument `path` leads in a workspace. Blocks if follows_path().
+    RuleDecision decide(const AgentTool& tool, const JsonObject& arguments,
+                        Workspace& workspace) const;
+    /// Returns true if the decision depends on the links of a workspace.
+    bool follows_path(const AgentTool& tool, const JsonObject& arguments) const;
 
 private:
+    struct CalledFile;
+
     bool has(std::string_view tool, std::string_view match) const;
     bool allows_fetch(std::string_view origin) const;
     RuleDecision decide_by_permissions(std::string_view tool, ToolRisk risk,
                                        const JsonObject& arguments,
                                        const std::optional<std::string>& write_target) const;
+    RuleDecision decide_about(std::string_view tool, ToolRisk risk, const JsonObject& arguments,
+                              const std::optional<std::string>& write_target,
+                              const CalledFile& file) const;
     void apply_restrictions(RuleDecision& decision, std::string_view tool, ToolRisk risk,
-                            const JsonObject& arguments) const;
+                            const JsonObject& arguments, const CalledFile& file) const;
     std::string directory_of(const JsonObject& arguments) const;
     void decide_command(RuleDecision& decision, const JsonObject& arguments) const;
 

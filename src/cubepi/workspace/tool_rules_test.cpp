@@ -582,6 +582,30 @@ TEST(ToolRules, D156_DeniedHost_IsDeniedOnEveryPort) {
         EXPECT_FALSE(is_denied(url)) << url;
 }
 
+TEST(ToolRules, D182_DeniedHost_IsDeniedInEverySpelling) {
+    const ToolRules policy = restricted({{RuleEffect::deny, "fetch: example.org"},
+                                         {RuleEffect::deny, "fetch: 192.0.2.7"},
+                                         {RuleEffect::deny, "fetch: [2001:db8::1]"},
+                                         {RuleEffect::deny, "fetch: *.corp.test"},
+                                         {RuleEffect::deny, "fetch: https://only.test"}});
+    const auto is_denied = [&](const char* url) {
+        return policy.decide("fetch", ToolRisk::network, arguments({{"url", url}}))
+            .refusal.starts_with("Refused by the rule");
+    };
+    for (const char* url :
+         {"https://example.org./", "https://EXAMPLE.ORG.:8443/a", "http://%65xample.org/",
+          "https://example.org/a b", "https://example.org/\xC3\xA4", "http://3221225991/",
+          "http://0xc0.0.2.7/", "http://0300.0.2.7:81/", "http://[::ffff:192.0.2.7]/",
+          "http://192.0.519/", "http://192.0.2.7./", "http://[2001:DB8:0:0::1]:99/",
+          "https://corp.test", "https://a.b.Corp.Test./", "https://only.test/",
+          "http://only.test/"})
+        EXPECT_TRUE(is_denied(url)) << url;
+    for (const char* url :
+         {"https://example.com/example.org", "https://192.0.2.8/", "http://[2001:db8::2]/",
+          "https://corp.test.org", "https://mycorp.test/", "https://only.test:8443/"})
+        EXPECT_FALSE(is_denied(url)) << url;
+}
+
 TEST(ToolRules, D156_NameWithStar_MatchesTools) {
     const ToolRules policy = restricted({{RuleEffect::deny, "git_*: *"}});
     EXPECT_FALSE(policy.decide("git_push", ToolRisk::irreversible, {}).refusal.empty());
@@ -592,8 +616,8 @@ TEST(ToolRules, D156_NameWithStar_MatchesTools) {
 }
 
 TEST(ToolRules, D156_RuleThatCannotRestrict_IsInvalid) {
-    for (const char* text :
-         {"shell: cd /x && make", "shell: a; b", "write: a.txt", "fetch: a b", "x"})
+    for (const char* text : {"shell: cd /x && make", "shell: a; b", "shell_kill: a.txt",
+                             "mcp__a__write: a.txt", "fetch: a b", "x"})
         EXPECT_THROW((void)ApprovalRule::parse(text, RuleEffect::deny), Error) << text;
     ToolRules policy("/src/app");
     EXPECT_THROW(policy.restrict({ApprovalRule::parse("write: *"), RuleEffect::allow, {}}), Error);

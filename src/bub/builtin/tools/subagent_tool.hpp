@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <bub/builtin/plugin/core.hpp>
@@ -20,6 +21,9 @@ namespace bub::detail {
 Envelope results_message(const Envelope& message, const std::string& session_id);
 /// Returns true for such a message.
 bool is_results_message(const Envelope& message);
+
+/// The key of Envelope::rest of a results message whose turn only shows questions, because the one before it has failed.
+inline constexpr std::string_view questions_only_key = "subagent_questions";
 
 /// The sub-agents of a session, which share their limits.
 struct AgentsOfSession {

@@ -199,9 +199,7 @@ struct Requeue {
     const std::string& session_id;
     std::vector<Envelope>& messages;
 
-    ~Requeue() {
-        for (Envelope& message : messages) (void)inbox.enqueue(session_id, std::move(message));
-    }
+    ~Requeue() { inbox.put_back(session_id, std::move(messages)); }
 };
 
 /// Returns false if the run was aborted before the end of `task`, which is cancelled then.

@@ -6,6 +6,7 @@
 #include <bub/builtin/turn/agent_turn.hpp>
 #include <bub/builtin/turn/earlier_turn.hpp>
 #include <bub/questions.hpp>
+#include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/hitl/ask_user_tool.hpp>
@@ -48,14 +49,41 @@ bool is_about_answer(cubepi::ErrorCode code) {
            code == ErrorCode::invalid_argument;
 }
 
+/// The rules for the sender of a message, in the workspace of its session.
+struct RulesOfTurn {
+    SenderRules rules;
+    std::shared_ptr<cubepi::Workspace> workspace;
+    std::shared_ptr<const cubepi::Runtime> runtime;
+};
+
+Task<cubepi::RuleDecision> apply_rules(std::shared_ptr<const RulesOfTurn> of_turn,
+                                       const cubepi::BeforeToolCallContext& call) {
+    const cubepi::ToolRules& rules = of_turn->rules.allow;
+    if (!rules.follows_path(call.tool, call.args)) co_return rules.decide(call.tool, call.args);
+    auto work = [of_turn, &call] {
+        return of_turn->rules.allow.decide(call.tool, call.args, *of_turn->workspace);
+    };
+    co_return co_await cubepi::offload(*of_turn->runtime->workers, std::move(work));
+}
+
+/// Returns true if a rule allows the tool as it is defined now.
+bool allows_definition(const SenderRules& rules, const cubepi::AgentTool& tool) {
+    if (!rules.definition) return false;
+    const std::optional<cubepi::ApprovalRule> rule = rules.definition(tool);
+    const std::vector<cubepi::ApprovalRule>& all = rules.allow.rules();
+    return rule && std::find(all.begin(), all.end(), *rule) != all.end();
+}
+
 /// Decides by the rules: what only reads runs, and the user is asked about all other calls that no rule allows.
-Task<cubepi::ApprovalDecision> decide(std::shared_ptr<const SenderRules> rules,
+Task<cubepi::ApprovalDecision> decide(std::shared_ptr<const RulesOfTurn> of_turn,
                                       const cubepi::BeforeToolCallContext& call) {
+    const SenderRules* const rules = &of_turn->rules;
     const std::string name = call.tool_call.name.str();
     if (std::find(rules->refuse.begin(), rules->refuse.end(), name) != rules->refuse.end())
         co_return cubepi::ApprovalDecision(
             cubepi::Deny{"the configuration does not allow this tool here"});
-    cubepi::RuleDecision decision = rules->allow.decide(call.tool, call.args);
+    cubepi::RuleDecision decision = co_await apply_rules(of_turn, call);
+    if (!decision.always_asks && allows_definition(*rules, call.tool)) decision.allowed = true;
     if (decision.allowed) co_return cubepi::ApprovalDecision(cubepi::Approve());
     if (!decision.refusal.empty())
         co_return cubepi::ApprovalDecision(cubepi::Deny{std::move(decision.refusal)});
@@ -74,9 +102,9 @@ JsonObject origin_json(const Envelope& message) {
     return origin;
 }
 
-cubepi::ApprovalPolicy policy_of(SenderRules rules) {
-    return [rules = std::make_shared<const SenderRules>(std::move(rules))](
-               const cubepi::BeforeToolCallContext& call) { return decide(rules, call); };
+cubepi::ApprovalPolicy policy_of(RulesOfTurn rules) {
+    return [of_turn = std::make_shared<const RulesOfTurn>(std::move(rules))](
+               const cubepi::BeforeToolCallContext& call) { return decide(of_turn, call); };
 }
 
 }  // namespace
@@ -110,8 +138,12 @@ cubepi::ApprovalPolicy AgentTurn::approval_policy(const JsonObject& asker) const
     const TurnQuestions& questions = *core_->options().questions;
     if (plan_.policy) return plan_.policy;
     if (questions.policy) return questions.policy;
-    if (!questions.rules || !plan_.message) return policy_of(SenderRules());
-    return policy_of(questions.rules(plan_.answer ? message_from(asker) : *plan_.message));
+    RulesOfTurn of_turn;
+    if (questions.rules && plan_.message)
+        of_turn.rules = questions.rules(plan_.answer ? message_from(asker) : *plan_.message);
+    of_turn.workspace = core_->workspace(core_->workspace_of(state_));
+    of_turn.runtime = core_->framework().runtime();
+    return policy_of(std::move(of_turn));
 }
 
 /// Sets the channel of a subagent whose questions are not stored. In the background the channel of the parent belongs to another

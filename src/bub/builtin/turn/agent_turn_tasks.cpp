@@ -111,7 +111,7 @@ Task<> AgentTurn::answer_task() {
 /// receives them when it continues.
 Task<cubepi::MessageList> AgentTurn::open_results() {
     cubepi::MessageList results;
-    if (!has_tasks()) co_return results;
+    if (!has_tasks() || plan_.message->rest.contains(questions_only_key)) co_return results;
     const std::vector<cubepi::HitlRequest> open = co_await open_questions();
     if (!open.empty()) {
         state_.replace(std::make_shared<QuestionsRemain>());

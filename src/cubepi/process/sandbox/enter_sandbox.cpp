@@ -97,8 +97,9 @@ bool take_step(const MountStep& step, int* trees) noexcept {
     return false;
 }
 
+/// An error of 0 would be taken for a start.
 SandboxFailure failure(SandboxStage stage, std::size_t step = 0) noexcept {
-    return {stage, static_cast<std::int32_t>(step), errno};
+    return {stage, static_cast<std::int32_t>(step), errno == 0 ? EIO : errno};
 }
 
 /// Enters the shared namespaces and makes a tree of mounts. A hidden file cannot be reached by any descriptor: none but the
