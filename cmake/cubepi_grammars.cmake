@@ -94,6 +94,10 @@ foreach(row IN LISTS grammars_table)
     file(READ ${grammars_directory}/${package}/LICENSE text)
     string(APPEND grammars_licenses "${package}\n\n${text}\n\n")
 endforeach()
+if(EXISTS /usr/share/doc/libtree-sitter-dev/copyright)
+    file(READ /usr/share/doc/libtree-sitter-dev/copyright text)
+    string(APPEND grammars_licenses "libtree-sitter\n\n${text}\n")
+endif()
 # CONFIGURE, unlike WRITE, leaves a file with the same content as it is.
 file(CONFIGURE OUTPUT ${grammars_output}/grammars.inc @ONLY
     CONTENT "@grammars_declarations@constexpr Grammar grammars[] = {\n@grammars_rows@};\n")

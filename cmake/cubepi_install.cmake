@@ -22,6 +22,10 @@ install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
 if(TARGET cubepi_app)
     install(TARGETS cubepi_app RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+    if(TARGET cubepi_grammars)
+        install(FILES ${PROJECT_BINARY_DIR}/grammars/licenses DESTINATION ${CMAKE_INSTALL_DOCDIR}
+            RENAME LICENSES-grammars COMPONENT program)
+    endif()
     install(FILES ${PROJECT_BINARY_DIR}/src/app/cubepi.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
 endif()
 

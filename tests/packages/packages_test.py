@@ -48,6 +48,15 @@ class Packages(unittest.TestCase):
             if not pathlib.Path(library).name.startswith(glibc):
                 self.assertTrue(os.path.realpath(library).startswith(os.path.realpath(place)), library)
 
+    @unittest.skipUnless((PROGRAM.parent.parent / "grammars").is_dir(), "built without grammars")
+    def test_licenses_of_grammars(self):
+        with zipfile.ZipFile(self.wheel) as wheel:
+            file, = [name for name in wheel.namelist() if name.endswith("/licenses/tree-sitter-grammars")]
+            text = wheel.read(file).decode()
+        for package in ("tree-sitter-cpp", "tree-sitter-yaml", "tree-sitter-python"):
+            self.assertIn(package, text)
+        self.assertGreaterEqual(text.count("Permission is hereby granted"), 13)
+
     def test_wheel(self):
         place = self.root / "venv"
         run(sys.executable, "-m", "venv", place)

@@ -119,7 +119,7 @@ TEST(CodeText, DiffWithHiddenCharacters_StaysReadable) {
               "  <2>    3<0> <32>+<36>int<0><32> c;<0>\n");
 }
 
-TEST(CodeText, DiffOfScript_IsKnownByItsFirstLine) {
+TEST(CodeText, DiffOfScript_ReadsFirstLine) {
     const DiffSource source{"@@ -0,0 +1,2 @@\n+#!/bin/sh\n+if true; then a; fi\n", "tool"};
     EXPECT_NE(readable(diff_view(source, colored(), 0).text.str()).find("<35>if<0>"),
               std::string::npos);
