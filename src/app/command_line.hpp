@@ -113,7 +113,8 @@ struct McpArguments {
     std::string tool = {};                  ///< call: as the server names it
     std::string arguments = {};             ///< call: a JSON object; empty: none
     bool json = false;
-    bool yes = false;  ///< serve: all calls are allowed
+    bool yes = false;         ///< serve: all calls are allowed
+    std::string listen = {};  ///< serve: HOST:PORT, over HTTP; empty: over standard streams
 };
 
 /// The arguments of `cubepi trust`.

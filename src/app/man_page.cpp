@@ -100,6 +100,9 @@ Limits: seconds of one model call, model calls per prompt, tokens of one answer.
 .B max_repeated_calls
 Calls of a tool with the same arguments and result that end a prompt; 10. The model is told at half of them. false: any number.
 .TP
+.B max_listed_mcp_tools
+Tools of MCP servers in each request; 40. If there are more, the model finds and loads them when it needs them. false: any number.
+.TP
 .B notifications, theme, window_title
 Of a chat: off, bell or osc9 when an answer or a question waits and the window is not in front (bell); auto, dark or light; false does not
 name the session in the title of the window.
@@ -118,7 +121,8 @@ of {matcher, hooks: [{command, timeout}]}. Each reads JSON from standard input; 
 .TP
 .B mcp
 MCP servers by name, whose tools the chat and run may use after approval: {command, args, env, cwd} of a program, or {url, headers, oauth};
-disabled: true leaves one out. ${NAME} in values of env, headers and oauth is a variable of the environment. oauth is for servers whose
+disabled: true leaves one out. sampling: ask lets it have the model answer prompts that you allow each time; roots: false does not tell it the
+directories of the conversation. ${NAME} in values of env, headers and oauth is a variable of the environment. oauth is for servers whose
 login does not register clients: {client_id, client_secret, private_key, issuer, scope, grant, client_metadata, redirect_uri}. See mcp.
 .TP
 .B first_byte_timeout, idle_timeout

@@ -124,8 +124,9 @@ Task<> disarm_filters(Git& git) {
     }
 }
 
-PagerItem item_of(TerminalText title, std::string text) {
+PagerItem item_of(TerminalText title, std::string text, std::string_view path = {}) {
     PagerItem item;
+    item.path = path;
     item.title = std::move(title);
     item.is_diff = text.starts_with("@@");
     item.text = std::move(text);
@@ -159,7 +160,7 @@ PagerItem item_of_part(std::string_view part) {
     }
     std::string text = hunks == part.npos ? std::string() : std::string(part.substr(hunks + 1));
     if (text.empty()) text = notes.empty() ? "(empty)\n" : std::move(notes);
-    return item_of(for_terminal(name) + for_terminal(state), std::move(text));
+    return item_of(for_terminal(name) + for_terminal(state), std::move(text), name);
 }
 
 void add_tracked(std::vector<PagerItem>& items, std::string_view diff) {
@@ -195,7 +196,7 @@ PagerItem compared(const std::string& path, const std::optional<std::string>& be
     if (binary) return item_of(std::move(title), "(not a text)\n");
     std::string diff = cubepi::detail::diff_lines(old_text, new_text).text;
     if (diff.empty()) diff = "(empty)\n";
-    return item_of(std::move(title), std::move(diff));
+    return item_of(std::move(title), std::move(diff), path);
 }
 
 void add_untracked(std::vector<PagerItem>& items, std::string_view names,

@@ -34,10 +34,16 @@ constexpr const char* has_echo_called =
 
 std::filesystem::path requests_file(const GatewayHome& home) { return home.path() / "requests"; }
 
+constexpr const char* dispatches_echo =
+    R"({"tokens_per_second": 100000, "answers": [{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1",
+        "name": "deferred_tool_call", "arguments": {"tool_name": "mcp__fake__echo", "arguments": {"text": "hello"}}}]},
+        "Done."]})";
+
 /// Configures a server that cannot be started, and one whose requests are copied to a file.
-void configure(const GatewayHome& home, const std::string& rules) {
+void configure(const GatewayHome& home, const std::string& rules,
+               const std::string& mode = "modern") {
     const std::string command = "tee -a '" + requests_file(home).string() + "' | python3 '" +
-                                testing::source_path("src/cubepi/mcp/fake_server.py") + "' modern";
+                                testing::source_path("src/cubepi/mcp/fake_server.py") + "' " + mode;
     home.configure(R"({http: {listen: "127.0.0.1:0", operators: [olga]}, rules: [)" + rules +
                    "]}\nmcp:\n  broken: {command: no-such-mcp-server}\n  fake: {command: sh, "
                    "args: [-c, \"" +
@@ -59,6 +65,20 @@ TEST(GatewayMcp, Tool_IsAskedAboutAndCalled) {
     const GatewayHome home;
     configure(home, "");
     GatewayProcess gateway(home, {"--script", home.script(calls_echo)});
+    const std::uint16_t port = gateway.wait_until_running();
+    const HttpReply asked = post(port, {{"text", "call it"}, {"user", "ann"}});
+    EXPECT_EQ(asked.json().at("outputs").at(0).at("kind"), "question") << asked.body;
+    EXPECT_NE(asked.body.find("mcp__fake__echo"), std::string::npos) << asked.body;
+    EXPECT_FALSE(was_called(home));
+    const HttpReply answered = post(port, {{"text", ",approve c1"}, {"user", "olga"}});
+    EXPECT_EQ(answered.text(), "Done.") << answered.body;
+    EXPECT_TRUE(was_called(home));
+}
+
+TEST(GatewayMcp, D164_DeferredTool_IsAskedAboutAndCalled) {
+    const GatewayHome home;
+    configure(home, "", "modern,fifty");
+    GatewayProcess gateway(home, {"--script", home.script(dispatches_echo)});
     const std::uint16_t port = gateway.wait_until_running();
     const HttpReply asked = post(port, {{"text", "call it"}, {"user", "ann"}});
     EXPECT_EQ(asked.json().at("outputs").at(0).at("kind"), "question") << asked.body;

@@ -1,6 +1,7 @@
 // The server under test of the conformance suite (tools/check-mcp): conformance_server PORT serves http://127.0.0.1:PORT/mcp until
 // it is killed, with the tools, prompts and resources that the suite asks for. The only code of the server side that knows the suite.
 
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
@@ -226,6 +227,43 @@ Task<McpToolResult> ask_what_is_supported(JsonObject, ToolContext&, McpRequest& 
 /// The server, for tools that change what it offers.
 std::weak_ptr<McpServer> served;
 
+// Tools whose calls are tasks, and greet, whose are not.
+
+Task<McpToolResult> greet_by_name(JsonObject arguments, ToolContext&, McpRequest&) {
+    co_return McpToolResult("Hello, " + std::string(arguments.at("name").as_string()) + "!");
+}
+
+Task<McpToolResult> sleep_for_seconds(JsonObject arguments, ToolContext&, McpRequest&) {
+    const std::chrono::seconds delay(arguments.at("seconds").to_number<int>());
+    co_await Runtime::standard()->clock->sleep_for(delay);
+    co_return McpToolResult("Done.");
+}
+
+Task<McpToolResult> fail_later(JsonObject, ToolContext&, McpRequest&) {
+    co_await Runtime::standard()->clock->sleep_for(std::chrono::seconds(1));
+    McpToolResult result("This job fails.");
+    result.is_error = true;
+    co_return result;
+}
+
+McpQuestion confirmation(std::string key) {
+    return mcp_form(std::move(key), "Are you sure?",
+                    object(R"({"type":"object","properties":{"confirm":{"type":"boolean"}}})"));
+}
+
+Task<McpToolResult> confirm_once(JsonObject, ToolContext&, McpRequest& request) {
+    McpQuestion question = confirmation("confirm");
+    co_return show(co_await request.ask(std::move(question)));
+}
+
+Task<McpToolResult> confirm_twice(JsonObject, ToolContext&, McpRequest& request) {
+    std::vector<McpQuestion> questions;
+    questions.push_back(confirmation("first"));
+    questions.push_back(confirmation("second"));
+    const std::vector<JsonObject> answers = co_await request.ask(std::move(questions));
+    co_return show(answers.back());
+}
+
 std::vector<McpServerTool> server_tools();
 std::vector<McpServerPrompt> prompts();
 
@@ -271,6 +309,13 @@ std::vector<McpServerTool> server_tools() {
     add("test_input_required_result_multi_round", ask_in_rounds);
     add("test_input_required_result_tampered_state", ask_confirmation);
     add("test_input_required_result_capabilities", ask_what_is_supported);
+    add("greet", greet_by_name,
+        R"({"type":"object","properties":{"name":{"type":"string"}},"required":["name"]})");
+    add("slow_compute", sleep_for_seconds,
+        R"({"type":"object","properties":{"seconds":{"type":"integer"}},"required":["seconds"]})");
+    add("failing_job", fail_later);
+    add("confirm_delete", confirm_once);
+    add("multi_input", confirm_twice);
     return list;
 }
 
@@ -417,13 +462,16 @@ int main(int argc, char** argv) {
     options.resources = resources();
     options.resource_templates = resource_templates();
     options.announces_changes = true;
+    options.tasks.tools = {"slow_compute", "failing_job", "confirm_delete", "multi_input"};
     const auto mcp_server = std::make_shared<McpServer>(options);
     served = mcp_server;
     HttpServerOptions http;
     http.port = static_cast<std::uint16_t>(port);
     HttpServer server(this_thread_context().get_executor(), http);
     HttpRoutes routes(server, "mcp");
-    add_mcp_routes(routes, mcp_server);
+    McpRouteOptions settings;
+    settings.resume_time = std::chrono::minutes(1);
+    add_mcp_routes(routes, mcp_server, settings);
     routes.serve();
     std::cout << "http://127.0.0.1:" << server.port() << "/mcp" << std::endl;
     run(wait_forever());

@@ -103,6 +103,8 @@ Task<McpToolResult> send_message(bub::HttpChannel* channel, MessageArguments arg
     body["text"] = std::move(arguments.text);
     HttpServerRequest request = request_for(arguments.session.value_or(""), stop);
     request.body = json_text(body);
+    if (const auto& trace = context->run().origin.trace)
+        request.headers.set("traceparent", trace->traceparent);
     const Executor executor = co_await this_executor;
     TaskScope progress(executor);
     progress.spawn(show_progress(context));

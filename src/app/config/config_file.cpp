@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -29,7 +30,7 @@ std::string variable(const char* name) {
     return value ? value : "";
 }
 
-constexpr std::array<std::string_view, 35> known_keys{"provider",
+constexpr std::array<std::string_view, 36> known_keys{"provider",
                                                       "model",
                                                       "base_url",
                                                       "api_key",
@@ -59,6 +60,7 @@ constexpr std::array<std::string_view, 35> known_keys{"provider",
                                                       "compact_model",
                                                       "hooks",
                                                       "mcp",
+                                                      "max_listed_mcp_tools",
                                                       "subagents",
                                                       "todos",
                                                       "ask",
@@ -476,6 +478,10 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
     config.max_repeated_calls = is_off(path, node, "max_repeated_calls")
                                     ? 0
                                     : whole_number<std::size_t>(path, node, "max_repeated_calls");
+    config.max_listed_mcp_tools =
+        is_off(path, node, "max_listed_mcp_tools")
+            ? std::numeric_limits<std::size_t>::max()
+            : whole_number<std::size_t>(path, node, "max_listed_mcp_tools");
     config.subagents = read_subagents(path, node["subagents"]);
     config.terminal = read_terminal(path, node);
     if (const YAML::Node memory = node["memory"];

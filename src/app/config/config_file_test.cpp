@@ -200,7 +200,7 @@ TEST_F(ConfigFileTest, LimitsAndFallbacks_AreReadAndChecked) {
     write(
         "fallback_models: [anthropic/a, b]\nmodel_timeout: 2.5\nfirst_byte_timeout: "
         "600\nidle_timeout: 0.5\nescape_timeout: 0.2\nmax_turns: 7\nmax_tokens: 900\n"
-        "max_repeated_calls: 4\n"
+        "max_repeated_calls: 4\nmax_listed_mcp_tools: 9\n"
         "compact_at: 0.5\ncompact_model: small\n"
         "plugins: {ours: {any: [thing]}}\n");
     const ConfigFile config = read_config(path());
@@ -214,16 +214,19 @@ TEST_F(ConfigFileTest, LimitsAndFallbacks_AreReadAndChecked) {
     EXPECT_EQ(config.compact_model, "small");
     EXPECT_EQ(config.max_tokens, 900);
     EXPECT_EQ(config.max_repeated_calls, 4u);
+    EXPECT_EQ(config.max_listed_mcp_tools, 9u);
     EXPECT_FALSE(config.memory);
+    write("max_listed_mcp_tools: false");
+    EXPECT_GT(read_config(path()).max_listed_mcp_tools, 100'000u);
     write("memory: true");
     EXPECT_TRUE(read_config(path()).memory);
     write("max_repeated_calls: false");
     EXPECT_EQ(read_config(path()).max_repeated_calls, 0u);
-    for (const char* wrong :
-         {"max_repeated_calls: 0", "memory: much", "max_repeated_calls: maybe", "compact_at: 2",
-          "compact_at: 0", "max_turns: many", "max_turns: 0", "max_turns: -1", "max_tokens: 1.5",
-          "model_timeout: 0", "model_timeout: [1]", "first_byte_timeout: soon", "idle_timeout: -1",
-          "fallback_models: a", "fallback_models: [[a]]"}) {
+    for (const char* wrong : {"max_repeated_calls: 0", "max_listed_mcp_tools: 0", "memory: much",
+                              "max_repeated_calls: maybe", "compact_at: 2", "compact_at: 0",
+                              "max_turns: many", "max_turns: 0", "max_turns: -1", "max_tokens: 1.5",
+                              "model_timeout: 0", "model_timeout: [1]", "first_byte_timeout: soon",
+                              "idle_timeout: -1", "fallback_models: a", "fallback_models: [[a]]"}) {
         write(wrong);
         EXPECT_NE(refusal().find("config.yaml:1: "), std::string::npos) << wrong << refusal();
     }

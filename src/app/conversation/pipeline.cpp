@@ -7,6 +7,7 @@
 #include <bub/tape/memory_tape_store.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/mcp/deferred_mcp_tools.hpp>
 #include <cubepi/process/sandbox.hpp>
 
 #include "../failure.hpp"
@@ -139,6 +140,11 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.on_result = [this](const RunResult& result, const bub::TurnContext&) {
         note_result(result);
     };
+    if (plan_.servers) {
+        options.defer_tools = [most = plan_.max_listed_mcp_tools](std::vector<AgentTool>& tools) {
+            return defer_mcp_tools(tools, most);
+        };
+    }
     options.confirm_command = plan_.confirm_command;
     if (plan_.wanted) {
         options.answer_form.emplace();

@@ -262,14 +262,23 @@ std::shared_ptr<FileSpillSink> make_spill(SessionPlan& session) {
 }
 
 /// Starts the connections to the configured MCP servers, and waits a moment for those that answer at once. Null: there are none.
-Task<std::shared_ptr<McpHub>> connect_to_servers(SessionPlan& session, bool continues) {
+Task<std::shared_ptr<McpHub>> connect_to_servers(SessionPlan& session,
+                                                 std::vector<std::string> more_directories,
+                                                 bool continues) {
     // A run that continues begins with the calls that were approved: their tools must be there.
     const auto longest_wait = std::chrono::seconds(continues ? 30 : 3);
     std::vector<McpServerSettings> servers =
         with_project_servers(configured_mcp_servers(config_path()), session.project.servers);
     if (servers.empty()) co_return nullptr;
-    auto hub =
-        std::make_shared<McpHub>(std::move(servers), session.environment, Runtime::standard());
+    McpHost host;
+    host.model = [models = session.models, model = session.model.model] {
+        return models ? models->current().model : model;
+    };
+    host.roots.push_back(std::filesystem::current_path());
+    for (const std::string& more : more_directories)
+        host.roots.push_back(std::filesystem::absolute(more));
+    auto hub = std::make_shared<McpHub>(std::move(servers), session.environment,
+                                        Runtime::standard(), host);
     co_await hub->start(longest_wait);
     for (std::string& problem : hub->take_problems())
         session.warnings.push_back(std::move(problem));
@@ -594,7 +603,9 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
                          session.project.hooks.end());
     session.telemetry = std::make_shared<Telemetry>(trace_settings(config.trace));
     if (tools && parts.with_servers) {
-        session.servers = co_await connect_to_servers(session, continues);
+        session.servers = co_await connect_to_servers(session, flags.more_directories, continues);
+        session.max_listed_mcp_tools =
+            config.max_listed_mcp_tools.value_or(default_max_listed_mcp_tools);
         tools->servers = session.servers;
     }
     session.equip = equipment(flags, config.max_repeated_calls, std::move(tools));

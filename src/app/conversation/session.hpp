@@ -70,10 +70,11 @@ struct SessionPlan {
     std::vector<std::string> warnings = {};  ///< the same, about what is wrong
     /// Returns the warnings about work in the background since the last call; null: there is no such work.
     std::function<std::vector<std::string>()> take_warnings = {};
-    std::shared_ptr<McpHub> servers = {};         ///< the MCP servers; null: none are configured
-    bub::LoadedFiles files = {};                  ///< of the project; the notes list them
-    bool trusts_project = false;                  ///< its instructions and skills are loaded
-    ProjectSettings project = {};                 ///< of its trusted files
+    std::shared_ptr<McpHub> servers = {};  ///< the MCP servers; null: none are configured
+    std::size_t max_listed_mcp_tools = 0;  ///< more of them are deferred, if there are servers
+    bub::LoadedFiles files = {};           ///< of the project; the notes list them
+    bool trusts_project = false;           ///< its instructions and skills are loaded
+    ProjectSettings project = {};          ///< of its trusted files
     std::shared_ptr<TurnPrompter> prompter = {};  ///< as in SessionParts
     EnvironmentPolicy environment = {};           ///< of commands
     std::vector<bub::CommandHook> hooks = {};     ///< of the user

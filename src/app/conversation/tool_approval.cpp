@@ -210,9 +210,9 @@ RuleDecision ToolApproval::with_definition(const AgentTool& tool, RuleDecision d
 Task<RuleDecision> ToolApproval::apply_rules(const BeforeToolCallContext& call) const {
     if (!options_.workspace || !rules_.follows_path(call.tool, call.args))
         co_return with_definition(call.tool, rules_.decide(call.tool, call.args));
-    auto work = [rules = rules_, workspace = options_.workspace, &call] {
-        return rules.decide(call.tool, call.args, *workspace);
-    };
+    // Copies: a call that is aborted does not wait for the thread.
+    auto work = [rules = rules_, workspace = options_.workspace, tool = call.tool,
+                 arguments = call.args] { return rules.decide(tool, arguments, *workspace); };
     RuleDecision decision = co_await offload(*options_.runtime->workers, std::move(work));
     co_return with_definition(call.tool, std::move(decision));
 }

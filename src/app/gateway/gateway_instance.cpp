@@ -28,6 +28,7 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/mcp/deferred_mcp_tools.hpp>
 #include <cubepi/net/http_client.hpp>
 
 #include "../channels/channel_kinds.hpp"
@@ -515,6 +516,9 @@ std::unique_ptr<bub::Framework> GatewayInstance::make_framework(bool with_channe
         options.configure = [servers](AgentOptions& agent, const bub::TurnContext&) {
             add_mcp_tools(agent, *servers);
         };
+        options.defer_tools =
+            [most = config_.max_listed_mcp_tools.value_or(default_max_listed_mcp_tools)](
+                std::vector<AgentTool>& tools) { return defer_mcp_tools(tools, most); };
     }
     framework->add(bub::builtin_plugin(*framework, std::move(options)));
     framework->add(gateway_sessions(*framework, settings_));

@@ -63,6 +63,10 @@ void add_mcp_commands(CLI::App& app, CommandLine& line) {
             What::serve);
     serve.add_flag("-y,--yes", mcp.yes,
                    "Allow all calls; otherwise 'allow' in the configuration decides");
+    option(serve, "--listen", mcp.listen,
+           "Serve HTTP at this address of this machine instead; clients send the token in the "
+           "environment variable CUBEPI_MCP_TOKEN as a bearer token",
+           "HOST:PORT");
     command->callback([&line] { line.verb = Verb::mcp; });
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <bub/event_stream.hpp>
+#include <bub/turn_span.hpp>
 #include <cubepi/core/agent_event.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/event_signal.hpp>
@@ -39,8 +40,8 @@ Task<> report(std::shared_ptr<Reports> reports, ToolContext* context) {
     }
 }
 
-Task<> ask(Pipeline* pipeline, std::string prompt, std::shared_ptr<Reports> reports,
-           Answer* answer) {
+Task<> ask(Pipeline* pipeline, std::string prompt, std::string traceparent,
+           std::shared_ptr<Reports> reports, Answer* answer) {
     struct Closing {
         Reports& reports;
         ~Closing() { reports.close(); }
@@ -54,6 +55,7 @@ Task<> ask(Pipeline* pipeline, std::string prompt, std::shared_ptr<Reports> repo
     };
     // The text of a client is never a command (B11).
     bub::Envelope message = pipeline->message(std::move(prompt), false);
+    if (!traceparent.empty()) message.context[bub::trace_key::traceparent] = traceparent;
     *answer = co_await pipeline->ask(std::move(message), std::move(show));
 }
 
@@ -61,7 +63,9 @@ Task<> ask_and_report(Pipeline* pipeline, std::string prompt, ToolContext* conte
                       Answer* answer) {
     const auto reports = std::make_shared<Reports>(max_queued_reports);
     std::vector<Task<>> both;
-    both.push_back(ask(pipeline, std::move(prompt), reports, answer));
+    const auto& trace = context->run().origin.trace;
+    both.push_back(ask(pipeline, std::move(prompt), trace ? trace->traceparent : std::string(),
+                       reports, answer));
     both.push_back(report(reports, context));
     co_await when_all(std::move(both));
 }

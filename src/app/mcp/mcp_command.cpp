@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include <unistd.h>
+
 #include <bub/builtin/command_hooks.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -33,6 +35,7 @@
 #include "credential_file.hpp"
 #include "login_prompt.hpp"
 #include "mcp_agent_tool.hpp"
+#include "mcp_listen.hpp"
 #include "mcp_settings.hpp"
 
 namespace cubepi::app {
@@ -300,7 +303,8 @@ std::vector<McpServerSettings> all_servers(std::ostream& error_output) {
 
 /// Serves the tools and the agent of this directory, under the hooks of the user. Calls that no rule of the configuration allows are
 /// questions to the user of the client; if it does not answer questions, they are refused.
-int serve(bool allow_all) {
+int serve(const McpArguments& arguments, std::ostream& error_output) {
+    const bool allow_all = arguments.yes;
     const ConfigFile config = read_config(config_path());
     WorkspacePolicy policy;
     policy.environment = command_environment(config);
@@ -312,7 +316,8 @@ int serve(bool allow_all) {
     const ApprovalMode mode = allow_all ? ApprovalMode::all : ApprovalMode::ask;
     approval.mode = std::make_shared<ApprovalMode>(mode);
     approval.workspace = workspace;
-    const ProjectSettings project = project_here(config, err());
+    TerminalStream err(error_output);
+    const ProjectSettings project = project_here(config, err);
     ToolRules rules = rules_of(config, project);
     rules.confine_commands(sandboxes.confinement());
     McpServerOptions options;
@@ -322,6 +327,7 @@ int serve(bool allow_all) {
     ConversationFlags flags;
     flags.yes = allow_all;
     options.tools.push_back(mcp_agent_tool(std::move(flags)));
+    options.tasks.tools = {"agent"};
     std::vector<bub::CommandHook> hooks = config.hooks;
     hooks.insert(hooks.end(), project.hooks.begin(), project.hooks.end());
     std::shared_ptr<const bub::detail::CommandHookTable> commands;
@@ -341,7 +347,24 @@ int serve(bool allow_all) {
                                                            nullptr, std::move(how)));
         return compose_middleware(guards);
     };
-    run(serve_streams(std::make_shared<McpServer>(std::move(options))));
+    const auto server = std::make_shared<McpServer>(std::move(options));
+    if (!arguments.listen.empty()) {
+        run(serve_mcp_http(server, arguments.listen, error_output));
+        return exit_ok;
+    }
+    if (::isatty(STDIN_FILENO) != 0) {
+        err << "This is an MCP server for another program, which writes JSON to standard input.\n"
+               "Name it in the configuration of that program, with this directory: command "
+               "\"cubepi\", arguments \"mcp\", \"serve\".\n";
+    }
+    try {
+        run(serve_streams(server));
+    } catch (const Error& error) {
+        // Of the client; it is not a failure of a model.
+        if (error.code() != ErrorCode::disconnected) throw;
+        err << "cubepi: " << for_terminal(error.what()) << "\n";
+        return exit_failed;
+    }
     return exit_ok;
 }
 
@@ -349,7 +372,7 @@ int serve(bool allow_all) {
 
 int use_mcp(const McpArguments& arguments, std::ostream& out, std::ostream& err) {
     using What = McpArguments::What;
-    if (arguments.what == What::serve) return serve(arguments.yes);
+    if (arguments.what == What::serve) return serve(arguments, err);
     if (arguments.what == What::add) return add_server(arguments, out);
     if (arguments.what == What::remove) return remove_server(arguments, out);
     const std::vector<McpServerSettings> servers = all_servers(err);

@@ -131,7 +131,7 @@ Task<> McpHub::State::until_listed(StatePtr state) {
 }
 
 McpHub::McpHub(std::vector<McpServerSettings> servers, EnvironmentPolicy environment,
-               std::shared_ptr<const Runtime> runtime)
+               std::shared_ptr<const Runtime> runtime, const McpHost& host)
     : state_(std::make_shared<State>(runtime)) {
     for (const McpServerSettings& server : servers) {
         if (server.disabled) continue;
@@ -139,7 +139,7 @@ McpHub::McpHub(std::vector<McpServerSettings> servers, EnvironmentPolicy environ
         member->name = server.name;
         member->place = server.place();
         try {
-            member->client = mcp_client(server, environment, runtime);
+            member->client = mcp_client(server, environment, runtime, host);
         } catch (const Error& error) {
             member->problem = error.what();
             state_->problems.emplace_back(error.what());

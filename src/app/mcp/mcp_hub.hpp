@@ -33,7 +33,7 @@ struct McpServerStatus {
 class McpHub {
 public:
     McpHub(std::vector<McpServerSettings> servers, EnvironmentPolicy environment,
-           std::shared_ptr<const Runtime> runtime);
+           std::shared_ptr<const Runtime> runtime, const McpHost& host = McpHost());
     /// Ends all connections and processes.
     ~McpHub();
     McpHub(const McpHub&) = delete;

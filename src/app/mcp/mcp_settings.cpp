@@ -10,6 +10,7 @@
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/mcp/http_transport.hpp>
+#include <cubepi/mcp/sampling.hpp>
 #include <cubepi/mcp/stdio_transport.hpp>
 #include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/parse_json.hpp>
@@ -22,8 +23,9 @@ namespace cubepi::app {
 
 namespace {
 
-constexpr std::array<std::string_view, 9> server_keys = {
-    "command", "args", "env", "cwd", "url", "headers", "oauth", "disabled", "type"};
+constexpr std::array<std::string_view, 11> server_keys = {
+    "command", "args",     "env",  "cwd",      "url",  "headers",
+    "oauth",   "disabled", "type", "sampling", "roots"};
 constexpr std::array<std::string_view, 8> oauth_keys = {
     "client_id", "client_secret", "private_key",     "issuer",
     "scope",     "grant",         "client_metadata", "redirect_uri"};
@@ -101,6 +103,16 @@ McpServerSettings server_of(const std::string& name, const Json& value,
         if (key == "disabled") {
             if (!entry.value().is_bool()) refuse(name, "disabled must be true or false");
             server.disabled = entry.value().get_bool();
+        }
+        if (key == "roots") {
+            if (!entry.value().is_bool()) refuse(name, "roots must be true or false");
+            server.roots = entry.value().get_bool();
+        }
+        // The file of a project does not decide what the user pays for.
+        if (key == "sampling" && !accepts_other_keys) {
+            const bool is_off = entry.value() == Json("off") || entry.value() == Json(false);
+            server.sampling = entry.value() == Json("ask");
+            if (!server.sampling && !is_off) refuse(name, "sampling must be ask or off");
         }
         if (key == "args") {
             const JsonArray* list = entry.value().if_array();
@@ -272,9 +284,21 @@ std::vector<McpServerSettings> with_project_servers(std::vector<McpServerSetting
 
 std::shared_ptr<McpClient> mcp_client(const McpServerSettings& server,
                                       const EnvironmentPolicy& environment,
-                                      std::shared_ptr<const Runtime> runtime) {
+                                      std::shared_ptr<const Runtime> runtime, const McpHost& host) {
     McpClientOptions options;
     options.server = server.name;
+    if (server.sampling && host.model) {
+        auto sampling = std::make_shared<McpSamplingOptions>();
+        sampling->model = host.model;
+        options.sampling = std::move(sampling);
+    }
+    if (server.roots && !host.roots.empty()) {
+        options.roots = [directories = host.roots] {
+            std::vector<McpRoot> roots;
+            for (const std::filesystem::path& one : directories) roots.push_back(mcp_root(one));
+            return roots;
+        };
+    }
     std::unique_ptr<McpTransport> transport;
     if (server.command.empty()) {
         McpHttpOptions http;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include <cubepi/mcp/client.hpp>
 #include <cubepi/mcp/oauth_session.hpp>
 #include <cubepi/process/environment.hpp>
+#include <cubepi/provider/provider.hpp>
 
 namespace cubepi::app {
 
@@ -20,7 +22,7 @@ namespace cubepi::app {
 ///       git: {command: uvx, args: [mcp-server-git], env: {LOG: "1"}, cwd: ~/project}
 ///       issues: {url: "https://mcp.example.com/mcp", headers: {Authorization: "Bearer ${ISSUES_TOKEN}"}}
 ///       wiki: {url: "https://wiki.example.com/mcp", oauth: {client_id: cubepi, issuer: "https://login.example.com"}}
-///       old: {command: old-server, disabled: true}
+///       old: {command: old-server, disabled: true, sampling: ask, roots: false}
 ///
 /// `${NAME}` in values of `env`, `headers` and `oauth` is a variable of this process.
 struct McpServerSettings {
@@ -35,6 +37,9 @@ struct McpServerSettings {
     /// redirect_uri.
     std::map<std::string, std::string> oauth = {};
     bool disabled = false;
+    /// `sampling: ask`: it may have a model answer, and each time the user is asked; `off` by default. Not for servers of a project.
+    bool sampling = false;
+    bool roots = true;  ///< it is told in which directories the user works
     /// The `.mcp.json` that names it; empty: the configuration of the user.
     std::string project_file = {};
 
@@ -72,11 +77,19 @@ std::optional<std::string> server_identity(const std::vector<McpServerSettings>&
 std::vector<McpServerSettings> with_project_servers(std::vector<McpServerSettings> of_user,
                                                     std::vector<McpServerSettings> of_project);
 
+/// The parts of a conversation that its servers may use, each as its settings say.
+struct McpHost {
+    std::function<BoundModel()> model =
+        {};  ///< of the conversation; empty: servers get no answers of models
+    std::vector<std::filesystem::path> roots = {};  ///< the directories of the conversation
+};
+
 /// Returns a client of the server. `environment` is the policy of commands, of which the hidden variables are hidden from servers
 /// too; a server of a project cannot name one of them. Throws Error(invalid_argument) for a URL that is invalid, or a variable that is
 /// not set.
 std::shared_ptr<McpClient> mcp_client(const McpServerSettings& server,
                                       const EnvironmentPolicy& environment,
-                                      std::shared_ptr<const Runtime> runtime);
+                                      std::shared_ptr<const Runtime> runtime,
+                                      const McpHost& host = McpHost());
 
 }  // namespace cubepi::app

@@ -72,6 +72,9 @@ TEST(McpSettings, Mistakes_AreNamed) {
     EXPECT_THAT(problem_of(R"({"git":{"comand":"x"}})"), HasSubstr("unknown key 'comand'"));
     EXPECT_THAT(problem_of(R"({"git":{"command":"x","args":"y"}})"), HasSubstr("args"));
     EXPECT_THAT(problem_of(R"({"git":{"command":"x","env":{"A":[]}}})"), HasSubstr("env"));
+    EXPECT_THAT(problem_of(R"({"git":{"command":"x","sampling":"always"}})"),
+                HasSubstr("sampling must be ask or off"));
+    EXPECT_THAT(problem_of(R"({"git":{"command":"x","roots":"all"}})"), HasSubstr("roots must be"));
     EXPECT_THAT(problem_of(R"({"web":{"url":"x","oauth":{"client":"c"}}})"), HasSubstr("'client'"));
     EXPECT_THAT(problem_of(R"({"web":{"url":"x","oauth":{"client_secret":"c"}}})"),
                 HasSubstr("need client_id and issuer"));
@@ -79,6 +82,20 @@ TEST(McpSettings, Mistakes_AreNamed) {
                 HasSubstr("grant must be"));
     EXPECT_THAT(problem_of(R"({"git":{"command":"x","oauth":{"scope":"s"}}})"),
                 HasSubstr("for a server with a url"));
+}
+
+TEST(McpSettings, D163_Sampling_IsOffUntilTheUserAllowsIt) {
+    const auto servers = mcp_settings(parse_json(
+        R"({"a":{"command":"x"},"b":{"command":"x","sampling":"ask","roots":false},
+            "c":{"command":"x","sampling":"off"}})"));
+    EXPECT_FALSE(servers.at(0).sampling);
+    EXPECT_TRUE(servers.at(0).roots);
+    EXPECT_TRUE(servers.at(1).sampling);
+    EXPECT_FALSE(servers.at(1).roots);
+    EXPECT_FALSE(servers.at(2).sampling);
+    const ProjectMcpServers project = project_mcp_servers(
+        "/p/.mcp.json", R"({"mcpServers":{"d":{"command":"x","sampling":"ask"}}})");
+    EXPECT_FALSE(project.servers.at(0).sampling);
 }
 
 TEST(McpSettings, MissingVariable_IsNamedWithoutValues) {

@@ -6,7 +6,7 @@
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/json_text.hpp>
 
-#include "../terminal/event_text.hpp"
+#include "../terminal/diff_view.hpp"
 #include "../terminal/text_layout.hpp"
 
 namespace cubepi::app {
@@ -44,7 +44,7 @@ std::string_view first_line(std::string_view text) { return text.substr(0, text.
 
 void add_diff(std::vector<TerminalText>& rows, const FileChange& change, const Style& style,
               std::size_t columns) {
-    const DiffView view = diff_view(change.diff, change.hidden, style, 0);
+    const DiffView view = diff_view(DiffSource{change.diff, change.path, change.hidden}, style, 0);
     const std::string& text = view.text.str();
     for (std::size_t at = 0; at < text.size();) {
         const std::size_t end = std::min(text.find('\n', at), text.size());

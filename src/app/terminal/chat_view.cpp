@@ -447,9 +447,11 @@ ChatView::Card ChatView::finished_card(const ToolExecutionEndEvent& event, Card 
     card.earlier = output.earlier;
     if (card.text.size() > saved_text) card.text.resize(saved_text);
     card.outcome = outcome_text(event);
-    card.diff = diff_of(event);
+    const DiffSource source = diff_source_of(event);
+    card.diff = source.diff;
+    card.path = source.path;
     card.todos = todos_set_by(event).value_or(std::vector<Todo>());
-    card.hidden = hidden_lines_of(event);
+    card.hidden = source.hidden;
     return card;
 }
 
@@ -458,6 +460,7 @@ void ChatView::add_to_pager(const Card& card, const ToolExecutionEndEvent& event
     item.title =
         "● " + card.title + style_.off() + style_.dim() + "  " + for_terminal(card.outcome);
     item.is_diff = !card.diff.empty();
+    item.path = card.path;
     item.text = item.is_diff ? card.diff : card.arguments + event.result.text();
     items_.add(std::move(item));
 }
@@ -597,7 +600,8 @@ void ChatView::print_tail(const Card& card) {
 }
 
 void ChatView::print_diff(const Card& card, std::size_t max_lines) {
-    console_.print(diff_view(card.diff, card.hidden, style_, max_lines).text, Flow::code);
+    const DiffSource source{card.diff, card.path, card.hidden};
+    console_.print(diff_view(source, style_, max_lines).text, Flow::code);
 }
 
 /// Prints the part that a folded card hides.

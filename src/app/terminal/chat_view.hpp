@@ -89,6 +89,7 @@ private:
         std::string text = {};
         std::string outcome = {};      // one line
         std::string diff = {};         // of the file that the call changed
+        std::string path = {};         // of that file
         std::vector<Todo> todos = {};  // that the call has set
         std::size_t hidden = 0;        // changed lines that the diff does not have
         std::string tail = {};    // the last lines that a command has printed, also while it runs

@@ -12,11 +12,12 @@
 #include <cubepi/core/notice.hpp>
 #include <cubepi/middleware/todo_list.hpp>
 
+#include "diff_view.hpp"
 #include "terminal_stream.hpp"
 
 namespace cubepi::app {
 
-// Texts of the events of a run, for its views: counts, ages, arguments, results and diffs.
+// Texts of the events of a run, for its views: counts, ages, arguments and results.
 
 /// "12,345"
 std::string count_text(std::int64_t count);
@@ -55,19 +56,7 @@ constexpr std::size_t shown_todos = 10;  ///< items of a list that is not shown 
 TerminalText todo_view(const std::vector<Todo>& todos, const Style& style, std::size_t columns,
                        std::size_t max_items);
 
-/// The diff in a result's details; empty: none.
-std::string_view diff_of(const ToolExecutionEndEvent& event);
-/// The number of changed lines that the diff lacks.
-std::size_t hidden_lines_of(const ToolExecutionEndEvent& event);
-
-struct DiffView {
-    TerminalText text = {};
-    bool cut = false;  ///< the text does not have the whole diff
-};
-
-/// Formats the hunks of a unified diff: indented, with line numbers and colors. At most `max_lines` lines (0: all),
-/// then a line that counts the others; `hidden` is the number of changed lines that `diff` itself does not have.
-DiffView diff_view(std::string_view diff, std::size_t hidden, const Style& style,
-                   std::size_t max_lines);
+/// The diff in a result's details, which must outlive it; empty: none.
+DiffSource diff_source_of(const ToolExecutionEndEvent& event);
 
 }  // namespace cubepi::app

@@ -77,32 +77,6 @@ TEST(OutcomeText, OtherTools_AreSummarizedByTheirText) {
     EXPECT_EQ(outcome("read", "text", JsonObject{{"lines", "many"}}), "text");
 }
 
-TEST(DiffView, LinesOfBothFiles_AreNumbered) {
-    const DiffView view =
-        diff_view("@@ -9,3 +9,4 @@\n a\n-b\tc\n+B\r\n+C\x1b\n d\n\\ No newline at end of file\n", 0,
-                  Style(), 0);
-    EXPECT_EQ(view.text.str(),
-              "  @@ -9,3 +9,4 @@\n"
-              "      9  a\n"
-              "     10 -b\tc\n"
-              "     10 +B^M\n"
-              "     11 +C^[\n"
-              "     12  d\n"
-              "        \\ No newline at end of file\n");
-    EXPECT_FALSE(view.cut);
-}
-
-TEST(DiffView, OmittedLines_AreReported) {
-    const std::string diff = "@@ -0,0 +1,3 @@\n+a\n+b\n+c\n";
-    const DiffView view = diff_view(diff, 40, Style(), 2);
-    EXPECT_EQ(view.text.str(), "  @@ -0,0 +1,3 @@\n      1 +a\n        … and 42 more lines\n");
-    EXPECT_TRUE(view.cut);
-    EXPECT_FALSE(diff_view(diff, 0, Style(), 4).cut);
-    EXPECT_TRUE(diff_view("@@ -0,0 +1,1 @@\n+" + std::string(5000, 'x') + "\n", 0, Style(), 4).cut);
-    EXPECT_FALSE(
-        diff_view("@@ -0,0 +1,1 @@\n+" + std::string(5000, 'x') + "\n", 0, Style(), 0).cut);
-}
-
 TEST(LastOutputLines, Tail_CountsEarlierLines) {
     const CommandOutput end = last_output_lines("1\n2\n\n3\n\n\n", 2);
     EXPECT_EQ(end.tail, "\n3\n");

@@ -8,6 +8,7 @@
 
 #include <cubepi/core/support/trimmed.hpp>
 
+#include "code_text.hpp"
 #include "text_layout.hpp"
 
 namespace cubepi::app {
@@ -15,6 +16,7 @@ namespace cubepi::app {
 namespace {
 
 constexpr std::size_t longest_link = 2000;
+constexpr std::size_t longest_code_line = 2000;  // that is held until it is complete
 
 bool is_word(char byte) {
     const auto code = static_cast<unsigned char>(byte);
@@ -477,6 +479,12 @@ void MarkdownStream::take(char byte) {
         return inside_.add(byte);
     }
     start_ += byte;
+    if (code_) {
+        // The rest of the block has no colors, since the parser has to see all of it.
+        if (start_.size() < longest_code_line) return;
+        code_.reset();
+        return begin_line();
+    }
     if (!table_line_ && !undecided()) begin_line();
 }
 
@@ -546,6 +554,12 @@ bool MarkdownStream::take_fence() {
          count_front(without_indent(start_), fence.front()) != without_indent(start_).size()))
         return false;
     flush_table();
+    code_.reset();
+    if (fence_.empty() && style_.color) {
+        const CodeLanguage* const language =
+            language_of_fence(without_indent(start_).substr(fence.size()));
+        if (language) code_.emplace(*language);
+    }
     fence_ = fence_.empty() ? fence : std::string();
     flow_ = Flow::code;
     out(style_.dim().str());
@@ -555,9 +569,18 @@ bool MarkdownStream::take_fence() {
     return true;
 }
 
+/// Shows a complete line of code.
+void MarkdownStream::show_code_line() {
+    flow_ = Flow::code;
+    const std::string line = std::exchange(start_, {}) + "\n";
+    const TerminalText code = TerminalText::assembled(line);
+    out(code_text(code, code_->add(line), style_).str());
+}
+
 void MarkdownStream::end_line() {
     if (table_line_) return add_table_line(std::exchange(start_, {}));
     if (take_fence()) return;
+    if (code_) return show_code_line();
     if (!line_known_ && fence_.empty() && is_rule(start_)) {
         flush_table();
         start_.clear();
@@ -601,9 +624,14 @@ void MarkdownStream::finish() {
     take_all(cut);
     if (table_line_) add_table_line(std::exchange(start_, {}));
     if (!start_.empty() && !take_fence()) {
-        begin_line();
-        if (table_line_) return finish();
+        if (code_) {
+            show_code_line();
+        } else {
+            begin_line();
+            if (table_line_) return finish();
+        }
     }
+    code_.reset();
     flush_table();
     inside_.finish();
     if (!fence_.empty() && line_known_) out(style_.off().str());

@@ -2,12 +2,14 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <cubepi/net/utf8.hpp>
 
+#include "../highlight/highlighter.hpp"
 #include "prose_writer.hpp"
 #include "terminal_stream.hpp"
 
@@ -51,7 +53,8 @@ private:
 };
 
 /// Shows Markdown while it arrives, piece by piece: headings, lists, quotes, code, emphasis, links and tables. Shown
-/// text is never changed, so a line is styled by its beginning; a table is shown when it is complete. At a terminal
+/// text is never changed, so a line is styled by its beginning; a table, and a line of code with colors, is shown when it is
+/// complete. At a terminal
 /// without colors only tables and rules are laid out; without a terminal the text is passed through unchanged.
 class MarkdownStream {
 public:
@@ -73,6 +76,7 @@ private:
     void begin_prose(std::string_view start);
     void end_line();
     bool take_fence();
+    void show_code_line();
     void add_table_line(std::string line);
     void flush_table();
     void out(std::string_view text);
@@ -86,7 +90,8 @@ private:
     std::size_t columns_;
     std::string start_;  // the line's beginning, while it is open what kind of line it is
     std::vector<std::string> table_;
-    std::string fence_;  // that opened the code block; empty outside of one
+    std::string fence_;                // that opened the code block; empty outside of one
+    std::optional<Highlighter> code_;  // of a code block in a language with colors
     Flow flow_ = Flow::prose;
     bool line_known_ = false;
     bool table_line_ = false;

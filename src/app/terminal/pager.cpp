@@ -5,7 +5,7 @@
 
 #include <cubepi/core/support/lower_case.hpp>
 
-#include "event_text.hpp"
+#include "diff_view.hpp"
 #include "text_layout.hpp"
 
 namespace cubepi::app {
@@ -20,6 +20,8 @@ void cut_beginning(std::string& text, std::size_t size) {
     text.insert(0, "[the beginning is not shown: the text is too long]\n");
 }
 
+// Bytes of diffs whose code is colored: the first screen must not wait for a parser.
+constexpr std::size_t max_colored = std::size_t{256} << 10;
 // add_framed() takes time in proportion to the square of the length of a line.
 constexpr std::size_t longest_piece = 2000;
 
@@ -62,7 +64,21 @@ void PagerItems::clear() {
 Pager::Pager(const std::deque<PagerItem>& items, Style style, PagerStart start)
     : items_(items),
       style_(style),
-      item_(items.empty() || start == PagerStart::first_item ? 0 : items.size() - 1) {}
+      item_(items.empty() || start == PagerStart::first_item ? 0 : items.size() - 1) {
+    std::size_t left = max_colored;
+    const auto fits = [&](const PagerItem& item) {
+        if (!item.is_diff) return true;
+        if (item.text.size() > left) return false;
+        left -= item.text.size();
+        return true;
+    };
+    if (start == PagerStart::first_item) {
+        while (colored_end_ < items_.size() && fits(items_[colored_end_])) ++colored_end_;
+    } else {
+        colored_begin_ = colored_end_ = items_.size();
+        while (colored_begin_ > 0 && fits(items_[colored_begin_ - 1])) --colored_begin_;
+    }
+}
 
 void Pager::lay_out(std::size_t columns) {
     if (columns_ == columns) return;
@@ -75,7 +91,10 @@ void Pager::lay_out(std::size_t columns) {
         rows_.push_back(
             shortened(style_.bold() + item.title + style_.off(), columns > 1 ? columns - 1 : 1));
         if (item.is_diff) {
-            const TerminalText diff = diff_view(item.text, 0, style_, 0).text;
+            const bool is_colored =
+                begins_.size() > colored_begin_ && begins_.size() <= colored_end_;
+            const DiffSource source{item.text, is_colored ? item.path : std::string_view(), 0};
+            const TerminalText diff = diff_view(source, style_, 0).text;
             std::string_view text = diff.str();
             while (!text.empty()) {
                 const std::size_t end = std::min(text.find('\n'), text.size());

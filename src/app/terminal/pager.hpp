@@ -17,6 +17,7 @@ struct PagerItem {
     TerminalText title = {};
     std::string text = {};  ///< untrusted
     bool is_diff = false;   ///< `text` is a unified diff
+    std::string path = {};  ///< of the file of a diff, untrusted
 };
 
 /// The newest items of a session, bounded by the size of their texts.
@@ -65,6 +66,9 @@ private:
     std::size_t page_ = 1;             // rows of text on the screen
     std::size_t top_ = 0;
     std::size_t item_ = 0;  // at the top, also for another width
+    // The diffs whose code is colored.
+    std::size_t colored_begin_ = 0;
+    std::size_t colored_end_ = 0;
     bool searching_ = false;
     bool not_found_ = false;
     std::string pattern_;

@@ -158,9 +158,8 @@ void Screen::on_tool_end(const ToolExecutionEndEvent& event,
     // A result that is replayed has no times.
     if (begun != started_.end() && now > begun->second)
         err() << "  " << for_terminal(rounded_seconds_text(now - begun->second));
-    err()
-        << status_style_.off() << "\n"
-        << diff_view(diff_of(event), hidden_lines_of(event), status_style_, shown_diff_lines).text;
+    err() << status_style_.off() << "\n"
+          << diff_view(diff_source_of(event), status_style_, shown_diff_lines).text;
     if (const auto todos = todos_set_by(event)) {
         const auto width = static_cast<std::size_t>(Style::of(STDERR_FILENO).columns);
         err() << todo_view(*todos, status_style_, width, shown_todos);

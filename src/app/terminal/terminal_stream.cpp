@@ -71,6 +71,12 @@ Style Style::of(int fd) {
     const char* term = std::getenv("TERM");
     const bool dumb = !term || std::string_view(term) == "dumb";
     style.color = style.terminal && !dumb && !(no_color && *no_color);
+    const char* depth = std::getenv("COLORTERM");
+    const std::string_view kind = term ? term : "";
+    style.many_colors =
+        style.color &&
+        (kind.find("256color") != kind.npos || kind.find("direct") != kind.npos ||
+         (depth && (std::string_view(depth) == "truecolor" || std::string_view(depth) == "24bit")));
     winsize size = {};
     if (ioctl(fd, TIOCGWINSZ, &size) == 0) {
         style.has_width = size.ws_col > 0;

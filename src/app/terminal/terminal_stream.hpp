@@ -19,7 +19,8 @@ namespace cubepi::app {
 struct Style {
     bool terminal = false;
     bool color = false;
-    bool has_width = false;  ///< the terminal tells it
+    bool many_colors = false;  ///< 256 or more
+    bool has_width = false;    ///< the terminal tells it
     int columns = 80;
     int rows = 24;
 
@@ -36,6 +37,23 @@ struct Style {
     TerminalView red() const noexcept { return sequence("\x1b[31m"); }
     TerminalView yellow() const noexcept {
         return light_ ? sequence("\x1b[35m") : sequence("\x1b[33m");
+    }
+    TerminalView magenta() const noexcept { return sequence("\x1b[35m"); }
+    /// Of names and of strings in code.
+    TerminalView name_color() const noexcept {
+        return light_ ? sequence("\x1b[1m") : sequence("\x1b[94m");
+    }
+    TerminalView string_color() const noexcept {
+        return light_ ? sequence("\x1b[34m") : sequence("\x1b[33m");
+    }
+    /// Of lines of a diff. A background leaves the foreground to the code, but there is none of the 16 colors on which it could be read.
+    TerminalView added() const noexcept {
+        if (!many_colors) return green();
+        return light_ ? sequence("\x1b[48;5;194m") : sequence("\x1b[48;5;22m");
+    }
+    TerminalView removed() const noexcept {
+        if (!many_colors) return red();
+        return light_ ? sequence("\x1b[48;5;224m") : sequence("\x1b[48;5;52m");
     }
     TerminalView off() const noexcept { return sequence("\x1b[0m"); }
 

@@ -19,6 +19,7 @@
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/hitl/confirm_tool_calls.hpp>
 #include <cubepi/middleware/compaction.hpp>
+#include <cubepi/middleware/deferred_tools.hpp>
 #include <cubepi/middleware/subagents.hpp>
 #include <cubepi/process/environment.hpp>
 #include <cubepi/workspace/tool_rules.hpp>
@@ -214,6 +215,11 @@ struct BuiltinOptions {
     cubepi::detail::SlotFunction<void(cubepi::AgentOptions& options, const TurnContext& occasion),
                                  detail::configure_slot>
         configure = {};
+    /// Receives the tools of each turn's agent when they are complete, those of a subagent restricted to what it may use. Moves some
+    /// of them to a middleware that it returns, by which the model loads their definitions; nothing: they stay.
+    std::function<std::optional<cubepi::DeferredToolsMiddleware>(
+        std::vector<cubepi::AgentTool>& tools)>
+        defer_tools = {};
     /// Receives each turn's agent before it runs. Keep only a weak pointer to listen to the agent or to abort it: the
     /// agent is destroyed at the end of the turn.
     cubepi::detail::SlotFunction<void(const std::shared_ptr<cubepi::Agent>& agent,

@@ -105,7 +105,7 @@ struct FreeRun {
     std::stop_source stop = {};
     const std::function<void()> abort = [source = stop]() mutable { source.request_stop(); };
     DurationLimit max_duration = {};
-    RunCore core{parts, runtime->ids->next(), stop.get_token()};
+    RunCore core{parts, runtime->ids->next(), stop.get_token(), options.origin};
 };
 
 Task<RunResult> run_free(MessageList prompts, AgentContext& context, LoopOptions options,

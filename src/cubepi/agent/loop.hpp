@@ -29,6 +29,7 @@ struct LoopOptions {
     std::shared_ptr<SpillSink> spill = {};
     std::shared_ptr<const Runtime> runtime = {};
     std::stop_token stop_token = {};
+    RunOrigin origin = {};  ///< where the run comes from, for tools and observers
 };
 
 /// Runs the loop without an agent: no persistence, no state. Adds `prompts` and all resulting messages to `context`,

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -67,9 +68,20 @@ struct McpResourceList {
     std::vector<std::string> problems = {};
 };
 
-/// Answers a request of the server for input (`elicitation/create`, `sampling/createMessage`, `roots/list`). Returns the result for
-/// the server; throws what ends the call.
+/// Answers a request of the server for input (`elicitation/create`, `sampling/createMessage`). Returns the result for the server;
+/// throws what ends the call. McpInputRefused is the answer that the user refuses: without sessions it ends the call, else the server
+/// receives it as an error.
 using McpInputHandler = std::function<Task<JsonObject>(std::string method, JsonObject params)>;
+/// The same for a request that belongs to one of several calls, and the server does not say to which one (D162). `tools` has the tools
+/// of these calls.
+using McpSharedInputHandler = std::function<Task<JsonObject>(std::string method, JsonObject params,
+                                                             std::vector<std::string> tools)>;
+
+/// The user has refused what a server asks for.
+class McpInputRefused : public Error {
+public:
+    explicit McpInputRefused(const std::string& message) : Error(ErrorCode::hitl, message) {}
+};
 
 /// Receives the progress of a call: `progress`, `total`, `message`. Called on the executor of the client; must not wait.
 using McpProgressHandler = std::function<void(const JsonObject& progress)>;
@@ -81,6 +93,12 @@ struct McpCall {
     McpProgressHandler on_progress = {};
     /// Answers the server's requests for input. Empty: the server is told that there is no user.
     McpInputHandler on_input = {};
+    /// Answers those that may belong to other calls of the same `asker` as well: the user who is asked. Requests that may belong to
+    /// calls of several users, or of one without this handler, are refused.
+    McpSharedInputHandler on_shared_input = {};
+    std::shared_ptr<const void> asker = {};
+    /// The span of the caller, for the server's traces: a `traceparent` of W3C Trace Context; empty: none.
+    std::string traceparent = {};
     /// Zero: no limit.
     std::chrono::nanoseconds timeout = std::chrono::nanoseconds::zero();
 
@@ -95,6 +113,17 @@ struct McpCompletionTarget {
     std::string uri_template = {};  ///< or a template, if `prompt` is empty
 };
 
+/// A directory or a file that a server may work in. It is information for the server, not a permission.
+struct McpRoot {
+    std::string uri = {};   ///< "file:///srv/project"
+    std::string name = {};  ///< for display; empty: none
+};
+
+/// Returns the root of an absolute path, named by its last part.
+McpRoot mcp_root(const std::filesystem::path& path);
+
+struct McpSamplingOptions;  // sampling.hpp
+
 struct McpClientOptions {
     /// The name of the server in names of tools, errors and the log.
     std::string server = {};
@@ -107,6 +136,15 @@ struct McpClientOptions {
     std::chrono::nanoseconds probe_timeout = std::chrono::seconds(5);
     /// For requests other than calls of tools, and for all pages of a list together.
     std::chrono::nanoseconds request_timeout = std::chrono::seconds(60);
+    /// The limits within which the server may have a model answer (`sampling/createMessage`), by calls with a user (mcp_tools()). Null:
+    /// it may not, and is told so.
+    std::shared_ptr<const McpSamplingOptions> sampling = {};
+    /// Returns the roots when the server asks for them (`roots/list`). Empty: the server is told that there are none. Called on the
+    /// executor of the client.
+    std::function<std::vector<McpRoot>()> roots = {};
+    /// Called when a resource of McpClient::subscribe() has changed, or may have while there was no connection. Called on the executor
+    /// of the client; must not wait.
+    std::function<void(const std::string& uri)> on_resource_updated = {};
     McpLimits limits = {};
 };
 
@@ -126,6 +164,9 @@ public:
 
     const std::string& server() const noexcept;
     const McpLimits& limits() const noexcept;
+    const std::shared_ptr<const McpSamplingOptions>& sampling() const noexcept;
+    /// Returns true if the version that is spoken lets a server pass tools to a model.
+    bool has_sampling_tools() const noexcept;
 
     /// Connects, if necessary, and returns what the server reports.
     Task<McpServerInfo> connect();
@@ -145,10 +186,16 @@ public:
     /// Reads a resource. Throws McpError if there is none.
     Task<std::vector<McpResourceContent>> read_resource(std::string uri,
                                                         McpInputHandler on_input = {});
+    /// Lets the server report changes of a resource (McpClientOptions::on_resource_updated) until unsubscribe(), on later connections,
+    /// too. Throws Error(limit) for too many, and McpError if the server refuses.
+    Task<> subscribe(std::string uri);
+    Task<> unsubscribe(std::string uri);
     /// Returns values for an argument of a prompt, or of a template of resources, that fit what was typed. Empty if the server has
     /// no completions.
     Task<std::vector<std::string>> complete(McpCompletionTarget target, std::string argument,
                                             std::string value);
+    /// Tells a server of a session that the roots have changed. Without a session it asks for them when it needs them.
+    Task<> roots_changed();
     /// Sends any other request and returns its result.
     Task<JsonObject> request(std::string method, JsonObject params = {});
     /// Ends the connection in order. The next request connects again.

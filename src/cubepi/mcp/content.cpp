@@ -10,6 +10,16 @@ void set_if_any(JsonObject& object, std::string_view key, const std::string& val
     if (!value.empty()) object[key] = value;
 }
 
+JsonObject labelled(std::string_view key, const std::string& uri, const McpResourceLabels& labels) {
+    JsonObject json;
+    json[key] = uri;
+    json["name"] = labels.name;
+    set_if_any(json, "title", labels.title);
+    set_if_any(json, "description", labels.description);
+    set_if_any(json, "mimeType", labels.mime_type);
+    return json;
+}
+
 }  // namespace
 
 McpResourceContent McpResourceContent::of_text(std::string uri, std::string mime_type,
@@ -31,24 +41,13 @@ McpResourceContent McpResourceContent::of_bytes(std::string uri, std::string mim
 }
 
 JsonObject to_json(const McpResource& resource) {
-    JsonObject json;
-    json["uri"] = resource.uri;
-    json["name"] = resource.name;
-    set_if_any(json, "title", resource.title);
-    set_if_any(json, "description", resource.description);
-    set_if_any(json, "mimeType", resource.mime_type);
+    JsonObject json = labelled("uri", resource.uri, resource);
     if (resource.size) json["size"] = *resource.size;
     return json;
 }
 
 JsonObject to_json(const McpResourceTemplate& resource_template) {
-    JsonObject json;
-    json["uriTemplate"] = resource_template.uri_template;
-    json["name"] = resource_template.name;
-    set_if_any(json, "title", resource_template.title);
-    set_if_any(json, "description", resource_template.description);
-    set_if_any(json, "mimeType", resource_template.mime_type);
-    return json;
+    return labelled("uriTemplate", resource_template.uri_template, resource_template);
 }
 
 JsonObject to_json(const McpResourceContent& content) {

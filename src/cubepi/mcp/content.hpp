@@ -13,40 +13,44 @@
 
 namespace cubepi {
 
-/// Data that a server offers under a URI.
-struct McpResource {
-    std::string uri = {};
+/// The words that describe a resource or a template.
+struct McpResourceLabels {
     std::string name = {};
     std::string title = {};  ///< for display; empty: none
     std::string description = {};
     std::string mime_type = {};  ///< empty: unknown
+
+    McpResourceLabels() = default;
+    McpResourceLabels(std::string its_name, std::string its_description, std::string its_mime_type)
+        : name(std::move(its_name)),
+          description(std::move(its_description)),
+          mime_type(std::move(its_mime_type)) {}
+};
+
+/// Data that a server offers under a URI.
+struct McpResource : McpResourceLabels {
+    std::string uri = {};
     std::optional<std::int64_t> size = {};
 
     McpResource() = default;
     McpResource(std::string its_uri, std::string its_name, std::string its_description = {},
                 std::string its_mime_type = {})
-        : uri(std::move(its_uri)),
-          name(std::move(its_name)),
-          description(std::move(its_description)),
-          mime_type(std::move(its_mime_type)) {}
+        : McpResourceLabels(std::move(its_name), std::move(its_description),
+                            std::move(its_mime_type)),
+          uri(std::move(its_uri)) {}
 };
 
 /// Resources whose URIs have variables: "file:///logs/{day}". `{name}` stands for one or more characters other than '/', and
 /// `{+name}` for any characters (RFC 6570, expressions of one variable).
-struct McpResourceTemplate {
+struct McpResourceTemplate : McpResourceLabels {
     std::string uri_template = {};
-    std::string name = {};
-    std::string title = {};
-    std::string description = {};
-    std::string mime_type = {};
 
     McpResourceTemplate() = default;
     McpResourceTemplate(std::string its_template, std::string its_name,
                         std::string its_description = {}, std::string its_mime_type = {})
-        : uri_template(std::move(its_template)),
-          name(std::move(its_name)),
-          description(std::move(its_description)),
-          mime_type(std::move(its_mime_type)) {}
+        : McpResourceLabels(std::move(its_name), std::move(its_description),
+                            std::move(its_mime_type)),
+          uri_template(std::move(its_template)) {}
 };
 
 /// The content of a resource: text, or other bytes.

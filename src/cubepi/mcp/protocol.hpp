@@ -50,7 +50,11 @@ inline constexpr std::string_view server_info = "io.modelcontextprotocol/serverI
 inline constexpr std::string_view subscription_id = "io.modelcontextprotocol/subscriptionId";
 inline constexpr std::string_view log_level = "io.modelcontextprotocol/logLevel";
 inline constexpr std::string_view progress_token = "progressToken";
+inline constexpr std::string_view traceparent = "traceparent";  ///< W3C Trace Context
 }  // namespace mcp_meta
+
+/// The extension of 2026-07-28 for calls whose client follows them by an id.
+inline constexpr std::string_view mcp_tasks_extension = "io.modelcontextprotocol/tasks";
 
 /// An error response of the other side.
 class McpError : public Error {
@@ -100,6 +104,9 @@ struct McpLimits {
 
     McpLimits() {}
 };
+
+/// The default of the number of MCP tools that an agent has in each request (offer_mcp_tools()).
+inline constexpr std::size_t default_max_listed_mcp_tools = 40;
 
 namespace detail {
 

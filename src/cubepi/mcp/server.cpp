@@ -11,11 +11,14 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/core/timeout.hpp>
 #include <cubepi/mcp/server/catalog.hpp>
 #include <cubepi/mcp/server/connection.hpp>
 #include <cubepi/mcp/server/server_request.hpp>
 #include <cubepi/mcp/server/server_tool.hpp>
 #include <cubepi/mcp/server/session.hpp>
+#include <cubepi/mcp/server/tasks.hpp>
 #include <cubepi/schema/json_text.hpp>
 
 namespace cubepi {
@@ -106,6 +109,15 @@ bool may_ask(std::string_view method) {
     return method == "tools/call" || method == "prompts/get" || method == "resources/read";
 }
 
+/// The last report of a task's call is its status message.
+void note_progress(detail::McpTask& task, const AgentEvent& event) {
+    const auto* update = std::get_if<ToolExecutionUpdateEvent>(&event.body);
+    if (!update) return;
+    const JsonObject report = progress_of(Json(), update->partial_result, 0);
+    const std::string_view message = string_member(report, "message");
+    if (!message.empty()) task.set_message(std::string(message));
+}
+
 bool is_list(std::string_view method) {
     return method == "tools/list" || method == "prompts/list" || method == "resources/list" ||
            method == "resources/templates/list";
@@ -138,6 +150,7 @@ bool is_fault_of_client(ErrorCode code) {
 }
 
 constexpr std::size_t max_completions = 100;
+constexpr std::size_t max_traceparent = 200;
 
 }  // namespace
 
@@ -145,7 +158,8 @@ struct McpServer::State {
     explicit State(McpServerOptions settings)
         : options(std::move(settings)),
           states(options.state_key, options.state_lifetime, options.max_state_bytes,
-                 options.runtime) {
+                 options.runtime),
+          tasks(options.tasks, options.runtime) {
         auto made = std::make_shared<McpCatalog>();
         made->set_tools(options.tools, options.server_tools);
         made->set_prompts(options.prompts);
@@ -154,7 +168,7 @@ struct McpServer::State {
     }
 
     // Descriptions of the server.
-    JsonObject capabilities() const;
+    JsonObject capabilities() const;  ///< those of both eras
     JsonObject discover() const;
     JsonObject initialize(const McpServerCall& call);
 
@@ -164,7 +178,8 @@ struct McpServer::State {
     JsonObject list(std::string_view method, const JsonObject& params) const;
     Task<JsonObject> result_of_function(McpServerCall call, bool is_stateless);
     Task<JsonObject> run_function(McpServerCall call, ServerRequest& request);
-    Task<JsonObject> call_tool(McpServerCall call, ServerRequest& request);
+    Task<JsonObject> call_tool(McpServerCall call, McpRequest& request,
+                               std::shared_ptr<detail::McpTask> task = {});
     Task<JsonObject> get_prompt(McpServerCall call, ServerRequest& request);
     Task<JsonObject> read_resource(McpServerCall call, ServerRequest& request);
     Task<JsonObject> complete(McpServerCall call);
@@ -172,7 +187,27 @@ struct McpServer::State {
     void add_meta(std::string_view method, JsonObject& result) const;
 
     const McpServerOptions options;
+    // Tasks. The static functions share the state with the server: tasks can be longer than requests.
+    static JsonObject start_task(std::shared_ptr<State> state, McpServerCall call,
+                                 const Executor& executor);
+    static Task<> run_task(std::shared_ptr<State> state, McpServerCall call,
+                           std::shared_ptr<detail::McpTask> task);
+    bool becomes_task(const McpServerCall& call) const;
+    JsonObject task_result(const McpServerCall& call);
+    /// Returns the error response for what answering a request has thrown. Rethrows a cancellation.
+    RpcMessage failure_of(const std::exception_ptr& failure, const RpcMessage& request) const;
+
     const detail::McpRequestStates states;
+    detail::McpTasks tasks;
+    std::optional<BackgroundScope> background;  ///< of the first executor
+    bool spawn(const Executor& executor, Task<> task) {
+        if (is_closed) return false;
+        // Their failures are results of tasks and responses.
+        if (!background) background.emplace(executor, [](const std::exception_ptr&) {});
+        background->spawn(std::move(task));
+        return true;
+    }
+    bool is_closed = false;
     std::shared_ptr<const McpCatalog> catalog;
     detail::McpSubscribers subscribers;
     std::size_t open_streams = 0;  ///< of subscriptions/listen
@@ -196,7 +231,13 @@ JsonObject McpServer::State::capabilities() const {
 JsonObject McpServer::State::discover() const {
     JsonObject result;
     result["supportedVersions"] = JsonArray{mcp_stateless_version};
-    result["capabilities"] = capabilities();
+    JsonObject offered = capabilities();
+    if (tasks.is_offered()) {
+        JsonObject extensions;
+        extensions[mcp_tasks_extension] = JsonObject();
+        offered["extensions"] = std::move(extensions);
+    }
+    result["capabilities"] = std::move(offered);
     if (!options.instructions.empty()) result["instructions"] = options.instructions;
     return result;
 }
@@ -234,6 +275,7 @@ Task<JsonObject> McpServer::State::result(McpServerCall call, bool is_stateless)
         if (method == "server/discover") co_return discover();
         if (method == "subscriptions/listen" && options.announces_changes)
             co_return co_await listen(std::move(call));
+        if (detail::is_mcp_task_method(method) && tasks.is_offered()) co_return task_result(call);
     } else {
         if (method == "initialize") co_return initialize(call);
         if (method == "ping") co_return JsonObject();
@@ -324,7 +366,8 @@ Task<JsonObject> McpServer::State::run_function(McpServerCall call, ServerReques
     return call_tool(std::move(call), request);
 }
 
-Task<JsonObject> McpServer::State::call_tool(McpServerCall call, ServerRequest& request) {
+Task<JsonObject> McpServer::State::call_tool(McpServerCall call, McpRequest& request,
+                                             std::shared_ptr<detail::McpTask> task) {
     const std::shared_ptr<const McpCatalog> offered = catalog;
     const JsonObject& params = call.request.params;
     const std::string name = detail::text_member(params, "name");
@@ -354,9 +397,16 @@ Task<JsonObject> McpServer::State::call_tool(McpServerCall call, ServerRequest& 
     Json token;
     if (const JsonObject* meta = object_member(params, "_meta")) {
         if (const Json* sent = meta->if_contains(mcp_meta::progress_token)) token = *sent;
+        TraceContext trace;
+        trace.traceparent = detail::text_member(*meta, mcp_meta::traceparent);
+        if (!trace.traceparent.empty() && trace.traceparent.size() <= max_traceparent)
+            loop.origin.trace = std::make_shared<const TraceContext>(std::move(trace));
     }
     const auto reporter = std::make_shared<ProgressReporter>(std::move(token), call.notify);
-    AgentListener emit = [reporter](const AgentEvent& event) { return (*reporter)(event); };
+    AgentListener emit = [reporter, task](const AgentEvent& event) {
+        if (task) note_progress(*task, event);
+        return (*reporter)(event);
+    };
     const ToolCallBatch batch =
         co_await execute_tool_calls(context, std::move(calling), std::move(loop), std::move(emit));
     const ToolResultMessage* message =
@@ -481,6 +531,72 @@ Task<JsonObject> McpServer::State::listen(McpServerCall call) {
     co_return result;
 }
 
+bool McpServer::State::becomes_task(const McpServerCall& call) const {
+    if (call.request.method != "tools/call") return false;
+    const std::string name = detail::text_member(call.request.params, "name");
+    return tasks.offers(name) && catalog->tool(name) &&
+           detail::declares_mcp_tasks(call.request.params);
+}
+
+JsonObject McpServer::State::start_task(std::shared_ptr<State> state, McpServerCall call,
+                                        const Executor& executor) {
+    if (state->is_closed) throw Refusal(mcp_error::internal, "The server is closed.");
+    const std::shared_ptr<detail::McpTask> task = state->tasks.create(call.client);
+    JsonObject created = task->created();
+    // The request ends now; the task has a stop of its own.
+    call.notify = nullptr;
+    call.stop = task->stop_token();
+    State& self = *state;
+    (void)self.spawn(executor, run_task(std::move(state), std::move(call), task));
+    return created;
+}
+
+Task<> McpServer::State::run_task(std::shared_ptr<State> state, McpServerCall call,
+                                  std::shared_ptr<detail::McpTask> task) {
+    struct Leaving {
+        detail::McpTask& task;
+        ~Leaving() { task.left().set(); }
+    };
+    const Leaving leaving{*task};
+    const RpcMessage request = call.request;
+    JsonObject capabilities;
+    if (const JsonObject* meta = object_member(request.params, "_meta")) {
+        if (const JsonObject* declared = object_member(*meta, mcp_meta::client_capabilities))
+            capabilities = *declared;
+    }
+    detail::TaskRequest asking(task, std::move(capabilities));
+    Task<JsonObject> calling = state->call_tool(std::move(call), asking, task);
+    Task<JsonObject> limited = with_timeout(*state->options.runtime->clock, task->time_to_live(),
+                                            std::move(calling), "time to live of the task");
+    Outcome<JsonObject> outcome = co_await outcome_of(std::move(limited));
+    if (outcome.cancelled()) {
+        task->cancel();
+        outcome.rethrow();
+    }
+    RpcMessage response;
+    if (outcome.ok()) {
+        response = rpc_result(request.id, std::move(outcome).value());
+    } else {
+        response = state->failure_of(outcome.failure(), request);
+    }
+    task->end(std::move(response));
+}
+
+/// Answers the requests about a task of the client.
+JsonObject McpServer::State::task_result(const McpServerCall& call) {
+    const JsonObject& params = call.request.params;
+    if (!detail::declares_mcp_tasks(params)) detail::refuse_mcp_tasks();
+    const std::string id = detail::text_member(params, "taskId");
+    const std::shared_ptr<detail::McpTask> task = tasks.find(id, call.client);
+    if (call.request.method == "tasks/get") return task->described();
+    if (call.request.method == "tasks/cancel") {
+        task->cancel();
+    } else {
+        task->answered(object_param(params, "inputResponses"));
+    }
+    return JsonObject();
+}
+
 /// Adds what each result of the era without sessions has.
 void McpServer::State::add_meta(std::string_view method, JsonObject& result) const {
     if (!result.contains("resultType")) result["resultType"] = "complete";
@@ -494,10 +610,30 @@ void McpServer::State::add_meta(std::string_view method, JsonObject& result) con
     result["cacheScope"] = options.lists_are_public && !is_read ? "public" : "private";
 }
 
+RpcMessage McpServer::State::failure_of(const std::exception_ptr& failure,
+                                        const RpcMessage& request) const {
+    if (is_cancellation(failure)) std::rethrow_exception(failure);
+    try {
+        std::rethrow_exception(failure);
+    } catch (const Refusal& refusal) {
+        return rpc_error(request.id, refusal.code, refusal.text, refusal.data);
+    } catch (const std::exception& error) {
+        const auto* own = dynamic_cast<const Error*>(&error);
+        const ErrorCode code = own ? own->code() : ErrorCode::unknown;
+        if (is_fault_of_client(code))
+            return rpc_error(request.id, mcp_error::invalid_params, error.what());
+        options.runtime->log.write(LogLevel::error, "mcp.request_failed",
+                                   {{"method", request.method}, {"code", to_string(code)}});
+        return rpc_error(request.id, mcp_error::internal, "The server failed.");
+    }
+}
+
 McpServer::McpServer(McpServerOptions options)
     : state_(std::make_shared<State>(std::move(options))) {}
 
 McpServer::~McpServer() {
+    state_->tasks.close();
+    if (state_->background) state_->background->cancel();
     state_->subscribers.for_each([](detail::McpSubscriber& one) { one.close(); });
 }
 
@@ -535,29 +671,39 @@ void McpServer::resource_updated(std::string_view uri) {
 
 Task<RpcMessage> McpServer::answer(McpServerCall call) {
     const std::shared_ptr<State> state = state_;
-    const Json id = call.request.id;
-    const std::string method = call.request.method;
-    std::optional<Refusal> refusal;
+    const RpcMessage asked = call.request;
+    std::exception_ptr failure;
     try {
         const bool is_stateless = is_stateless_request(call.request.params);
-        JsonObject result = co_await state->result(std::move(call), is_stateless);
-        if (is_stateless) state->add_meta(method, result);
-        co_return rpc_result(id, std::move(result));
-    } catch (const Refusal& error) {
-        refusal = error;
-    } catch (const std::exception& error) {
-        if (is_cancellation(std::current_exception())) throw;
-        const auto* own = dynamic_cast<const Error*>(&error);
-        const ErrorCode code = own ? own->code() : ErrorCode::unknown;
-        if (is_fault_of_client(code)) {
-            refusal.emplace(mcp_error::invalid_params, error.what());
+        JsonObject result;
+        if (is_stateless && state->becomes_task(call)) {
+            const Executor executor = co_await this_executor;
+            result = State::start_task(state, std::move(call), executor);
         } else {
-            refusal.emplace(mcp_error::internal, "The server failed.");
-            state->options.runtime->log.write(LogLevel::error, "mcp.request_failed",
-                                              {{"method", method}, {"code", to_string(code)}});
+            result = co_await state->result(std::move(call), is_stateless);
         }
+        if (is_stateless) state->add_meta(asked.method, result);
+        co_return rpc_result(asked.id, std::move(result));
+    } catch (...) {
+        failure = std::current_exception();
     }
-    co_return rpc_error(id, refusal->code, std::move(refusal->text), std::move(refusal->data));
+    co_return state->failure_of(failure, asked);
+}
+
+bool McpServer::spawn(const Executor& executor, Task<> task) {
+    return state_->spawn(executor, std::move(task));
+}
+
+Task<> McpServer::close() {
+    const std::shared_ptr<State> state = state_;
+    state->is_closed = true;
+    state->tasks.close();
+    if (state->background) co_await state->background->close();
+}
+
+Task<> McpServer::end_tasks(std::string client) {
+    const std::shared_ptr<State> state = state_;
+    co_await state->tasks.end_client(std::move(client));
 }
 
 Task<> McpServer::serve(std::unique_ptr<McpByteStream> stream) {

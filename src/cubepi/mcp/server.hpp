@@ -24,6 +24,21 @@ namespace detail {
 class McpSession;
 }
 
+/// Calls that clients follow by an id (extension io.modelcontextprotocol/tasks of 2026-07-28, D167): with status, questions, result and
+/// cancellation, over lost connections, but not over the end of this process.
+struct McpTaskOptions {
+    /// The names of tools whose calls become tasks, if their client supports tasks. Empty: there are no tasks.
+    std::vector<std::string> tools = {};
+    /// From the call until the task is forgotten; a call that is still in progress is aborted.
+    std::chrono::milliseconds time_to_live = std::chrono::hours(24);
+    std::chrono::milliseconds poll_interval =
+        std::chrono::seconds(1);  ///< that is suggested to clients
+    /// Of one client, and of all. When there are more, the oldest one that has ended is forgotten; if all are in progress, the call is
+    /// refused.
+    std::size_t max_per_client = 16;
+    std::size_t max_tasks = 256;
+};
+
 struct McpServerOptions {
     McpImplementation implementation = {};
     std::string instructions = {};  ///< for the client's model; empty: none
@@ -47,6 +62,7 @@ struct McpServerOptions {
     /// `hooks`. They are used while the call is answered, and again if the request is repeated.
     std::function<HookSet(McpRequest& request)> call_hooks = {};
     AgentLimits limits = {};  ///< those of tools
+    McpTaskOptions tasks = {};
     /// Requests of one connection that are executed at a time. Further ones are refused.
     std::size_t max_requests = 32;
     std::size_t max_message_bytes = std::size_t{4} << 20U;  ///< of a message of a client
@@ -91,6 +107,8 @@ struct McpServerCall {
     std::stop_token stop = {};
     /// The session of the client; null: it has none, and cannot be asked during a call.
     std::shared_ptr<detail::McpSession> session = {};
+    /// Identifies the client among those of the server: its tasks are found by this text and their id.
+    std::string client = {};
 };
 
 /// Offers tools, prompts and resources to clients of both eras (D138, D146). Connections and HTTP requests share one server, which has
@@ -120,6 +138,14 @@ public:
 
     /// Answers one request, for transports of one's own. Never throws an Error; cancelling it aborts the call of a tool.
     Task<RpcMessage> answer(McpServerCall call);
+    /// Starts a coroutine that outlives its request, for transports of one's own. It must not throw, and share what it uses. Returns
+    /// false, and does not start it, after close().
+    bool spawn(const Executor& executor, Task<> task);
+    /// Aborts what outlives requests (tasks, calls of spawn()) and waits for it. Await it before objects are destroyed that the tools
+    /// use, if there are tasks or McpRouteOptions::resume_time; the destructor only cancels.
+    Task<> close();
+    /// Cancels the tasks of a client, see McpServerCall::client, and waits for their end.
+    Task<> end_tasks(std::string client);
     /// Returns the parameters of a tool that clients repeat as headers; null if there are none. Valid until set_tools().
     const std::vector<McpHeaderParameter>* header_parameters(std::string_view tool) const;
 

@@ -1,6 +1,7 @@
 #include <cubepi/mcp/server_routes.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <exception>
 #include <optional>
 #include <string_view>
@@ -9,12 +10,14 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/mcp/http/origin.hpp>
 #include <cubepi/mcp/http/parameter_headers.hpp>
 #include <cubepi/mcp/server/http_sessions.hpp>
+#include <cubepi/mcp/server/tasks.hpp>
 #include <cubepi/schema/json_text.hpp>
 
 namespace cubepi {
@@ -105,6 +108,7 @@ std::string header_problem(const Endpoint& endpoint, const HttpHeaders& headers,
     std::string_view member;
     if (message.method == "tools/call" || message.method == "prompts/get") member = "name";
     if (message.method == "resources/read") member = "uri";
+    if (detail::is_mcp_task_method(message.method)) member = "taskId";
     if (member.empty()) return {};
     const std::string name = detail::text_member(message.params, member);
     const std::string* sent = headers.find("Mcp-Name");
@@ -121,6 +125,12 @@ std::string header_problem(const Endpoint& endpoint, const HttpHeaders& headers,
 
 bool accepts_events(const HttpServerRequest& request) {
     return request.headers.get("accept").find("text/event-stream") != std::string_view::npos;
+}
+
+std::string client_of(const Endpoint& endpoint, const HttpServerRequest& request) {
+    if (endpoint.options.client) return endpoint.options.client(request);
+    // The token itself is not stored with the tasks.
+    return detail::sha256_hex(request.headers.get("authorization"));
 }
 
 /// Returns true if messages may precede the response.
@@ -148,11 +158,11 @@ Task<> queue_event(std::shared_ptr<EventQueue> queue, RpcMessage message) {
 }
 
 /// Answers a request, which its session can cancel meanwhile.
-Task<RpcMessage> answer(EndpointPtr endpoint, McpServerCall call) {
+Task<RpcMessage> answer(std::shared_ptr<McpServer> server, McpServerCall call) {
     const SessionPtr session = call.session;
-    if (!session) co_return co_await endpoint->server->answer(std::move(call));
+    if (!session) co_return co_await server->answer(std::move(call));
     const std::string key = json_text(call.request.id);
-    const std::size_t limit = endpoint->server->options().max_requests;
+    const std::size_t limit = server->options().max_requests;
     if (session->running.contains(key) || session->running.size() >= limit) {
         co_return rpc_error(call.request.id, mcp_error::invalid_request,
                             "A request with this id, or too many, are in progress.");
@@ -167,7 +177,7 @@ Task<RpcMessage> answer(EndpointPtr endpoint, McpServerCall call) {
     const Running running{*session, key};
     const std::stop_callback client_gone(call.stop, [&stop] { stop.request_stop(); });
     call.stop = stop.get_token();
-    co_return co_await endpoint->server->answer(std::move(call));
+    co_return co_await server->answer(std::move(call));
 }
 
 Task<> answer_into(EndpointPtr endpoint, McpServerCall call, std::shared_ptr<EventQueue> queue) {
@@ -176,7 +186,7 @@ Task<> answer_into(EndpointPtr endpoint, McpServerCall call, std::shared_ptr<Eve
         ~Closing() { queue.close(); }
     };
     const Closing closing{*queue};
-    RpcMessage response = co_await answer(endpoint, std::move(call));
+    RpcMessage response = co_await answer(endpoint->server, std::move(call));
     (void)queue->force_push(std::move(response));
 }
 
@@ -199,6 +209,63 @@ Task<> stream_answer(EndpointPtr endpoint, McpServerCall call, ResponseStream* o
     both.push_back(answer_into(endpoint, std::move(call), queue));
     both.push_back(write_events(queue, out));
     co_await when_all(std::move(both));
+}
+
+using ReplayPtr = std::shared_ptr<detail::McpReplay>;
+
+Task<> add_event(ReplayPtr replay, RpcMessage message) {
+    replay->add(message);
+    co_return;
+}
+
+/// Answers a call of a session, whatever becomes of its connection.
+Task<> answer_for_replay(std::shared_ptr<McpServer> server, McpServerCall call, ReplayPtr replay) {
+    struct Ending {
+        detail::McpReplay& replay;
+        ~Ending() { replay.end(); }
+    };
+    const Ending ending{*replay};
+    call.notify = [replay](RpcMessage message) { return add_event(replay, std::move(message)); };
+    const RpcMessage response = co_await answer(std::move(server), std::move(call));
+    replay->add(response);
+}
+
+/// Aborts a call whose client has lost its connection and does not return.
+Task<> abort_if_abandoned(ReplayPtr replay, std::shared_ptr<const Runtime> runtime,
+                          std::chrono::nanoseconds limit, std::stop_source stop) {
+    while (!replay->is_ended()) {
+        if (replay->has_reader()) {
+            co_await replay->change();
+            continue;
+        }
+        const std::uint64_t readers = replay->readers();
+        co_await runtime->clock->sleep_for(limit);
+        if (replay->readers() == readers) {
+            stop.request_stop();
+            co_return;
+        }
+    }
+}
+
+/// Answers a call of a session with events that its client can read again over another connection.
+HttpServerResponse answer_with_replay(Endpoint& endpoint, const Executor& executor,
+                                      McpServerCall call, std::stop_token closed) {
+    // Clients of earlier revisions do not expect events without data.
+    const bool is_primed = call.session->version >= mcp_session_version;
+    const ReplayPtr replay =
+        call.session->replays.add(is_primed, endpoint.options.max_replay_bytes);
+    const std::stop_source stop;
+    call.stop = stop.get_token();
+    HttpServerResponse response = HttpServerResponse::events([replay, closed](ResponseStream& out) {
+        return detail::McpReplay::write(replay, 0, closed, &out);
+    });
+    McpServer& server = *endpoint.server;
+    const bool is_started =
+        server.spawn(executor, answer_for_replay(endpoint.server, std::move(call), replay));
+    if (!is_started) replay->end();
+    (void)server.spawn(executor, abort_if_abandoned(replay, server.options().runtime,
+                                                    endpoint.options.resume_time, stop));
+    return response;
 }
 
 /// Receives a response or a notification of a client.
@@ -287,8 +354,15 @@ Task<HttpServerResponse> post(EndpointPtr endpoint, HttpServerRequest request) {
     refusal = refuse_headers(*endpoint, request, call);
     if (refusal) co_return std::move(*refusal);
     call.stop = request.closed;
+    call.client = client_of(*endpoint, request);
     if (call.request.method == "initialize" && call.session)
         co_return co_await open_session(endpoint, std::move(call));
+    const bool may_return =
+        call.session && endpoint->options.resume_time > std::chrono::nanoseconds::zero();
+    if (needs_stream(call) && accepts_events(request) && may_return) {
+        const Executor executor = co_await this_executor;
+        co_return answer_with_replay(*endpoint, executor, std::move(call), request.closed);
+    }
     if (needs_stream(call) && accepts_events(request)) {
         const auto shared_call = std::make_shared<McpServerCall>(std::move(call));
         co_return HttpServerResponse::events([endpoint, shared_call](ResponseStream& out) {
@@ -296,7 +370,7 @@ Task<HttpServerResponse> post(EndpointPtr endpoint, HttpServerRequest request) {
         });
     }
     const bool is_new = is_stateless(call.request);
-    const RpcMessage response = co_await answer(endpoint, std::move(call));
+    const RpcMessage response = co_await answer(endpoint->server, std::move(call));
     co_return json_response(is_new ? status_of(response) : 200, response);
 }
 
@@ -338,6 +412,16 @@ Task<HttpServerResponse> get(EndpointPtr endpoint, HttpServerRequest request) {
     if (id.empty()) co_return HttpServerResponse::error(405, "Only sessions have this stream.");
     const SessionPtr session = endpoint->sessions.find(id);
     if (!session) co_return HttpServerResponse::error(404, "This session has ended.");
+    if (const std::string* last = request.headers.find("Last-Event-ID")) {
+        const auto [replay, number] = session->replays.find(*last);
+        if (!replay || !accepts_events(request))
+            co_return HttpServerResponse::error(400, "These events are not stored (any more).");
+        const std::stop_token closed = request.closed;
+        const std::uint64_t after = number;
+        co_return HttpServerResponse::events([replay = replay, after, closed](ResponseStream& out) {
+            return detail::McpReplay::write(replay, after, closed, &out);
+        });
+    }
     if (!session->subscriber || !accepts_events(request))
         co_return HttpServerResponse::error(405, "This server sends no events of its own.");
     if (session->has_stream)

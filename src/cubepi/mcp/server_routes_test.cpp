@@ -15,6 +15,7 @@
 #include <cubepi/mcp/client.hpp>
 #include <cubepi/mcp/http_transport.hpp>
 #include <cubepi/mcp/mcp_server_test.hpp>
+#include <cubepi/mcp/server/replay.hpp>
 #include <cubepi/mcp/server_routes.hpp>
 #include <cubepi/net/http_client.hpp>
 
@@ -23,6 +24,7 @@ namespace {
 
 using namespace mcp_test;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// A server on the event loop of run().
 struct ServedHttp {
@@ -32,14 +34,21 @@ struct ServedHttp {
 
     std::shared_ptr<McpServer> server;
 
+    explicit ServedHttp(TestServer test_server) : settings(std::move(test_server)) {
+        serve(McpRouteOptions());
+    }
     explicit ServedHttp(McpRouteOptions options = McpRouteOptions(), bool has_features = false) {
         if (has_features) add_features(settings.options);
+        serve(std::move(options));
+    }
+    void serve(McpRouteOptions options) {
         server = settings.make();
         add_mcp_routes(routes, server, std::move(options));
         routes.serve();
     }
     ~ServedHttp() {
         run(routes.stop(std::chrono::nanoseconds::zero()));
+        run(server->close());
         run(http.stop(std::chrono::nanoseconds::zero()));
     }
 
@@ -77,6 +86,23 @@ TEST(McpRoutes, ClientsOfBothEras_AreServed) {
         run(client->close());
     }
     EXPECT_EQ(run(served.client()->connect()).version, "2026-07-28");
+}
+
+TEST(McpRoutes, SpanOfTheCaller_ReachesTheTool) {
+    TestServer settings;
+    settings.options.tools.push_back(
+        tool<JsonObject>("span", "Returns the caller's span.", [](JsonObject, ToolContext& ctx) {
+            const auto& trace = ctx.run().origin.trace;
+            return trace ? trace->traceparent : std::string("none");
+        }));
+    const ServedHttp served(std::move(settings));
+    const std::string span = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    for (const std::string version : {"2026-07-28", "2025-11-25"}) {
+        McpCall call("span", {});
+        EXPECT_EQ(text_of(run(served.client(version)->call(call))), "none");
+        call.traceparent = span;
+        EXPECT_EQ(text_of(run(served.client(version)->call(call))), span);
+    }
 }
 
 TEST(McpRoutes, Progress_IsStreamed) {
@@ -266,11 +292,12 @@ HttpRequest session_request(const ServedHttp& served, std::string method, const 
     return request;
 }
 
-Task<std::string> open_session(const ServedHttp* served) {
+Task<std::string> open_session(const ServedHttp* served, std::string capabilities = "{}") {
     HttpClient http;
     HttpRequest request = session_request(
         *served, "POST", "",
-        R"({"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}})");
+        R"({"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":)" +
+            capabilities + "}}");
     HttpResponse response = co_await http.send(std::move(request));
     std::string body;
     for (bool more = true; more;) more = co_await response.body->read(body);
@@ -348,6 +375,152 @@ TEST(McpRoutes, CancelledRequestOfSession_IsAborted) {
         R"({"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"wait"}})")));
     both.push_back(cancel_in_session(&served, id));
     run(when_all(std::move(both)));
+}
+
+const std::string call_ask =
+    R"({"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"ask"}})";
+
+/// Reads a stream until the text occurs, or to its end. Returns what was read.
+Task<std::string> read_until(HttpBody* body, std::string text) {
+    std::string seen;
+    bool more = true;
+    while (more && seen.find(text) == std::string::npos) more = co_await body->read(seen);
+    co_return seen;
+}
+
+std::string last_event_id(const std::string& events) {
+    const std::size_t at = events.rfind("id: ");
+    return events.substr(at + 4, events.find('\n', at) - at - 4);
+}
+
+Task<> answer_question(const ServedHttp* served, std::string session, int id) {
+    const std::string answer = R"({"jsonrpc":"2.0","id":)" + std::to_string(id) +
+                               R"(,"result":{"action":"accept","content":{"value":"Ann"}}})";
+    HttpRequest request = session_request(*served, "POST", session, answer);
+    const Reply reply = co_await send(std::move(request));
+    EXPECT_EQ(reply.status, 202);
+}
+
+Task<> lose_the_connection(const ServedHttp* served) {
+    const std::string session = co_await open_session(served, R"({"elicitation":{}})");
+    HttpClient http;
+    std::string events;
+    {
+        HttpRequest request = session_request(*served, "POST", session, call_ask);
+        const HttpResponse response = co_await http.send(std::move(request));
+        events = co_await read_until(response.body.get(), "Your name?");
+    }
+    co_await answer_question(served, session, 1);
+    HttpRequest returning = session_request(*served, "GET", session);
+    returning.headers.add("Last-Event-ID", last_event_id(events));
+    const HttpResponse response = co_await http.send(std::move(returning));
+    events = co_await read_until(response.body.get(), "Your color?");
+    EXPECT_THAT(events, Not(HasSubstr("Your name?")));
+    co_await answer_question(served, session, 2);
+    events = co_await read_until(response.body.get(), "never");
+    EXPECT_THAT(events, HasSubstr(R"("id":7)"));
+    // The answer is stored: it may not have arrived.
+    HttpRequest again = session_request(*served, "GET", session);
+    again.headers.add("Last-Event-ID", "1-1");
+    const Reply whole = co_await send(std::move(again));
+    EXPECT_THAT(whole.body, HasSubstr("Your name?"));
+    EXPECT_THAT(whole.body, HasSubstr(R"("id":7)"));
+    for (const std::string id : {"1", "2-1", "-", "x-1", "1-99999999999999999999"}) {
+        HttpRequest unknown = session_request(*served, "GET", session);
+        unknown.headers.add("Last-Event-ID", id);
+        const Reply refused = co_await send(std::move(unknown));
+        EXPECT_EQ(refused.status, 400) << id;
+    }
+}
+
+McpRouteOptions resumable(std::chrono::nanoseconds limit) {
+    McpRouteOptions options;
+    options.resume_time = limit;
+    return options;
+}
+
+TEST(McpRoutes, D168_LostConnection_IsContinued) {
+    const ServedHttp served(resumable(std::chrono::minutes(1)), true);
+    run(lose_the_connection(&served));
+}
+
+Task<> leave_for_good(const ServedHttp* served) {
+    const std::string session = co_await open_session(served);
+    {
+        HttpClient http;
+        HttpRequest request = session_request(
+            *served, "POST", session,
+            R"({"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"wait"}})");
+        const HttpResponse response = co_await http.send(std::move(request));
+        co_await served->settings.started->wait();
+    }
+    co_await served->settings.aborted->wait();
+}
+
+TEST(McpRoutes, D168_AbandonedCallOfASession_IsAborted) {
+    const ServedHttp served(resumable(std::chrono::milliseconds(1)));
+    run(leave_for_good(&served));
+}
+
+Task<> delete_session(const ServedHttp* served) {
+    const std::string session = co_await open_session(served);
+    HttpClient http;
+    HttpRequest request = session_request(
+        *served, "POST", session,
+        R"({"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"wait"}})");
+    const HttpResponse response = co_await http.send(std::move(request));
+    co_await served->settings.started->wait();
+    HttpRequest end = session_request(*served, "DELETE", session);
+    const Reply reply = co_await send(std::move(end));
+    EXPECT_EQ(reply.status, 204);
+    co_await served->settings.aborted->wait();
+}
+
+TEST(McpRoutes, D168_WithoutResumption_LostConnectionAbortsTheCall) {
+    const ServedHttp served;
+    run(leave_for_good(&served));
+}
+
+Task<> close_server(const ServedHttp* served) {
+    const std::string session = co_await open_session(served);
+    HttpClient http;
+    HttpRequest request = session_request(
+        *served, "POST", session,
+        R"({"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"wait"}})");
+    const HttpResponse response = co_await http.send(std::move(request));
+    co_await served->settings.started->wait();
+    co_await served->server->close();
+    EXPECT_TRUE(served->settings.aborted->is_set());
+}
+
+TEST(McpRoutes, D168_EndOfTheServer_AbortsItsCalls) {
+    const ServedHttp served(resumable(std::chrono::minutes(1)));
+    run(close_server(&served));
+}
+
+TEST(McpRoutes, D168_EndOfASession_AbortsItsCalls) {
+    const ServedHttp served(resumable(std::chrono::minutes(1)));
+    run(delete_session(&served));
+}
+
+TEST(McpReplay, D168_SurplusNotifications_AreForgotten) {
+    detail::McpReplays replays;
+    const auto replay = replays.add(false, 0);
+    replay->add(rpc_request(1, "elicitation/create", {}));
+    for (int i = 0; i < 1000; ++i) replay->add(rpc_notification("notifications/progress", {}));
+    const std::size_t full = replay->bytes();
+    for (int i = 0; i < 1000; ++i) replay->add(rpc_notification("notifications/progress", {}));
+    EXPECT_LT(replay->bytes(), full + 1000);
+    EXPECT_LT(full, 50'000U);
+    replay->end();
+    // The last answer is stored, whatever its size; earlier ones are not.
+    const auto second = replays.add(false, 0);
+    EXPECT_EQ(replays.find("1-1").first, replay);
+    second->add(rpc_result(1, {}));
+    second->end();
+    (void)replays.add(false, 0);
+    EXPECT_EQ(replays.find("1-1").first, nullptr);
+    EXPECT_EQ(replays.find("2-1").first, second);
 }
 
 }  // namespace

@@ -122,6 +122,18 @@ Task<> read_messages(ConnectionPtr self) {
     self->end(std::move(failure));
 }
 
+/// A process that the server has started may hold its output open after the server has exited. What the server has written before
+/// its end is read within the time that a normal end needs.
+Task<> watch_exit(ConnectionPtr self) {
+    Task<ExitStatus> exit = self->process->wait();
+    const Outcome<ExitStatus> exited = co_await outcome_of(std::move(exit));
+    if (exited.cancelled()) exited.rethrow();
+    co_await self->runtime->clock->sleep_for(exit_status_wait);
+    if (self->is_over || self->is_closing) co_return;
+    std::exception_ptr reason = co_await end_reason(self);
+    self->end(std::move(reason));
+}
+
 /// The log has at most the last line of each piece that arrives, so that a flood costs little.
 Task<> read_errors(ConnectionPtr self) {
     std::string bytes;
@@ -166,7 +178,7 @@ Task<> answer(ConnectionPtr self, RpcMessage request) {
     const std::shared_ptr<McpTransportListener> listener = self->listener.lock();
     if (!listener) co_return;
     Json id = request.id;
-    Task<RpcMessage> asking = listener->asked(std::move(request));
+    Task<RpcMessage> asking = listener->asked(std::move(request), std::nullopt);
     Outcome<RpcMessage> response = co_await outcome_of(std::move(asking));
     if (response.ok()) {
         self->send(response.value());
@@ -177,6 +189,7 @@ Task<> answer(ConnectionPtr self, RpcMessage request) {
 
 void Connection::start() {
     scope.spawn(read_messages(shared_from_this()));
+    scope.spawn(watch_exit(shared_from_this()));
     scope.spawn(read_errors(shared_from_this()));
     scope.spawn(write_messages(shared_from_this()));
 }

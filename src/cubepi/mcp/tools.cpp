@@ -7,12 +7,15 @@
 #include <utility>
 
 #include <cubepi/agent/hitl_channel.hpp>
+#include <cubepi/agent/run_account.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/mcp/elicitation.hpp>
+#include <cubepi/mcp/sampling.hpp>
+#include <cubepi/provider/stream_options.hpp>
 
 namespace cubepi {
 
@@ -20,14 +23,49 @@ namespace {
 
 constexpr std::size_t max_tool_name = 64;
 constexpr std::size_t hash_characters = 8;
+/// Between the server and the title of a tool, for display.
+constexpr std::string_view label_separator = ": ";
 /// Reports of a call that listeners have not taken yet; further ones are dropped.
 constexpr std::size_t max_queued_progress = 16;
 
 using ProgressQueue = AsyncQueue<Json>;
 
-/// Asks the channel of the call.
-Task<JsonObject> answer_input(std::shared_ptr<HitlChannel> channel, std::string server,
-                              std::string method, JsonObject params) {
+/// Answers the requests of a server during one call of a tool.
+struct Asked {
+    std::shared_ptr<McpClient> client;
+    ToolContext* ctx;
+    std::shared_ptr<HitlChannel> channel;  ///< of the call
+    std::size_t samplings_left = 0;
+};
+using AskedPtr = std::shared_ptr<Asked>;
+
+Task<JsonObject> sample(AskedPtr asked, std::shared_ptr<HitlChannel> channel, std::string server,
+                        JsonObject params) {
+    if (asked->samplings_left == 0)
+        throw McpInputRefused("The call has asked for messages too many times.");
+    --asked->samplings_left;
+    const ToolContext& ctx = *asked->ctx;
+    McpSamplingRequest request;
+    request.server = std::move(server);
+    request.params = std::move(params);
+    request.may_have_tools = asked->client->has_sampling_tools();
+    request.channel = std::move(channel);
+    request.account = ctx.account();
+    // Without the token of the tool, which would have to end by itself: a cancellation ends the call of the model.
+    StreamOptions call = options_for_call(ctx.run(), "mcp_sampling", ctx.tool_call_id().str())
+                             .runtime(ctx.shared_runtime());
+    Task<JsonObject> answering =
+        answer_mcp_sampling(asked->client->sampling(), std::move(request), std::move(call));
+    co_return co_await std::move(answering);
+}
+
+Task<JsonObject> answer_input(AskedPtr asked, std::shared_ptr<HitlChannel> channel,
+                              std::string server, std::string method, JsonObject params) {
+    if (method == "sampling/createMessage" && asked->client->sampling()) {
+        Task<JsonObject> sampling =
+            sample(std::move(asked), std::move(channel), std::move(server), std::move(params));
+        co_return co_await std::move(sampling);
+    }
     if (method != "elicitation/create") {
         throw Error(ErrorCode::unsupported, "The MCP server " + server + " asks for " +
                                                 detail::shown_mcp_text(method, 64) +
@@ -35,6 +73,16 @@ Task<JsonObject> answer_input(std::shared_ptr<HitlChannel> channel, std::string 
     }
     co_return co_await ask_mcp_elicitation(std::move(channel), std::move(server),
                                            std::move(params));
+}
+
+/// "git (in one of its calls log, status)"
+std::string with_calls(const std::string& server, const std::vector<std::string>& tools) {
+    constexpr std::size_t max_named = 5;
+    std::string names;
+    for (std::size_t i = 0; i < tools.size() && i < max_named; ++i)
+        names += (i == 0 ? "" : ", ") + detail::shown_mcp_text(tools[i], 64);
+    if (tools.size() > max_named) names += ", ...";
+    return server + " (in one of its calls " + names + ")";
 }
 
 /// Returns null if the agent has no channel, or one that stores its requests: a call that waits for a later process cannot be repeated.
@@ -46,6 +94,27 @@ std::shared_ptr<HitlChannel> channel_of(const ToolContext& ctx) {
     } catch (const Error&) {
         return nullptr;
     }
+}
+
+/// Lets the server ask the user of the call, if there is one.
+void add_handlers(McpCall& call, const std::shared_ptr<McpClient>& client, ToolContext* ctx) {
+    std::shared_ptr<HitlChannel> channel = channel_of(*ctx);
+    if (!channel) return;
+    auto asked = std::make_shared<Asked>(Asked{client, ctx, std::move(channel)});
+    if (client->sampling()) asked->samplings_left = client->sampling()->max_per_call;
+    call.on_input = [asked](std::string method, JsonObject params) {
+        return answer_input(asked, asked->channel, asked->client->server(), std::move(method),
+                            std::move(params));
+    };
+    // A question that may belong to several calls names none of them: it is asked on the channel of the agent.
+    if (!ctx->account() || !ctx->account()->channel()) return;
+    call.asker = ctx->account()->channel();
+    call.on_shared_input = [asked](std::string method, JsonObject params,
+                                   std::vector<std::string> tools) {
+        return answer_input(asked, asked->ctx->account()->channel(),
+                            with_calls(asked->client->server(), tools), std::move(method),
+                            std::move(params));
+    };
 }
 
 Task<> run_call(std::shared_ptr<McpClient> client, McpCall call,
@@ -69,12 +138,8 @@ Task<> report_progress(std::shared_ptr<ProgressQueue> queue, ToolContext* ctx) {
 Task<AgentToolResult> call_tool(std::shared_ptr<McpClient> client, std::string tool,
                                 JsonObject arguments, ToolContext* ctx) {
     McpCall call(std::move(tool), std::move(arguments));
-    if (std::shared_ptr<HitlChannel> channel = channel_of(*ctx)) {
-        call.on_input = [channel = std::move(channel), server = client->server()](
-                            std::string method, JsonObject params) {
-            return answer_input(channel, server, std::move(method), std::move(params));
-        };
-    }
+    add_handlers(call, client, ctx);
+    if (const auto& trace = ctx->run().origin.trace) call.traceparent = trace->traceparent;
     const auto queue = std::make_shared<ProgressQueue>(max_queued_progress);
     call.on_progress = [queue](const JsonObject& progress) {
         (void)queue->try_push(Json(progress));
@@ -111,7 +176,8 @@ AgentTool agent_tool(const std::shared_ptr<McpClient>& client, const McpTool& to
     made.name = SharedString(std::move(name));
     made.description = SharedString(tool.description);
     made.parameters = JsonSchema(*tool.input_schema);
-    made.label = client->server() + ": " + (tool.title.empty() ? tool.name : tool.title);
+    made.label = client->server() + std::string(label_separator) +
+                 (tool.title.empty() ? tool.name : tool.title);
     const bool is_destructive = detail::flag_member(tool.annotations, "destructiveHint");
     made.risk_level =
         is_destructive ? std::max(options.risk, ToolRisk::irreversible) : options.risk;
@@ -141,9 +207,17 @@ std::string mcp_tool_name(std::string_view prefix, std::string_view server, std:
     return name + "_" + hash;
 }
 
+std::string mcp_server_of(const AgentTool& tool) {
+    const std::size_t end = tool.label.find(label_separator);
+    if (!tool.name.str().starts_with(McpToolOptions().prefix) || end == std::string::npos)
+        return {};
+    return tool.label.substr(0, end);
+}
+
 Task<McpTools> mcp_tools(std::shared_ptr<McpClient> client, McpToolOptions options) {
     const std::shared_ptr<const McpToolList> listed = co_await client->tools();
     McpTools made;
+    made.server = client->server();
     made.problems = listed->problems;
     std::set<std::string> names;
     for (const McpTool& tool : listed->tools) {

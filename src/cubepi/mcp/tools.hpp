@@ -23,6 +23,7 @@ struct McpToolOptions {
 
 /// The tools of a server for an agent.
 struct McpTools {
+    std::string server = {};
     std::vector<AgentTool> tools = {};
     /// For each of them, the tool of the server: its name there and its digest.
     std::vector<McpTool> origins = {};
@@ -40,6 +41,9 @@ Task<McpTools> mcp_tools(std::shared_ptr<McpClient> client,
 /// replaced by `_`. A name that was changed, cut to 64 characters, or does not show where the server's name ends (`__` in a part)
 /// ends with a part of its hash, so that different tools have different names.
 std::string mcp_tool_name(std::string_view prefix, std::string_view server, std::string_view tool);
+
+/// Returns the server of a tool that mcp_tools() has made with the default prefix; empty for other tools.
+std::string mcp_server_of(const AgentTool& tool);
 
 /// Converts the result of `tools/call`. Text, images and embedded text are content; sounds, other data and links are described in
 /// text; `structuredContent` is in `details`, and content if there is no other. Content beyond `max_bytes` is left out, with a

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,8 +22,9 @@ public:
     virtual ~McpTransportListener() = default;
     /// A notification. Must not wait and must not throw.
     virtual void notified(const RpcMessage& notification) noexcept = 0;
-    /// A request of the server, which the era with sessions has. Returns the response.
-    virtual Task<RpcMessage> asked(RpcMessage request) = 0;
+    /// A request of the server, which the era with sessions has. Returns the response. `during`: the id of the request of this client
+    /// to which it belongs, if the transport shows that.
+    virtual Task<RpcMessage> asked(RpcMessage request, std::optional<std::int64_t> during) = 0;
 
     McpTransportListener(const McpTransportListener&) = delete;
     McpTransportListener& operator=(const McpTransportListener&) = delete;

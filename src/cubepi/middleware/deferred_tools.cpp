@@ -317,7 +317,8 @@ DeferredToolsMiddleware::DeferredToolsMiddleware(std::vector<DeferredToolGroup> 
     : state_(std::make_shared<State>(std::move(groups), std::move(options))) {
     if (state_->options.catalog_header.empty())
         state_->options.catalog_header = state_->dispatches() ? dispatch_header : inject_header;
-    state_->catalog_text = state_->catalog.text(state_->options.catalog_header, Expansions());
+    state_->catalog_text = state_->catalog.text(state_->options.catalog_header, Expansions(),
+                                                state_->options.lists_names);
     tools.push_back(load_tool(state_));
     if (state_->options.with_search) tools.push_back(search_tool(state_));
     if (state_->dispatches()) tools.push_back(dispatch_tool(state_));
@@ -342,7 +343,8 @@ Task<std::string> DeferredToolsMiddleware::transform_system_prompt(std::string p
             add(*state_, *context.account, loaded, one);
             expanded.push_back(std::move(one));
         }
-        text = state_->catalog.text(state_->options.catalog_header, expanded);
+        text = state_->catalog.text(state_->options.catalog_header, expanded,
+                                    state_->options.lists_names);
     }
     if (text.empty()) co_return prompt;
     if (!prompt.empty()) prompt += "\n\n";

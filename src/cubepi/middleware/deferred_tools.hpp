@@ -45,6 +45,8 @@ struct DeferredToolsOptions {
     /// Of one loader. The call that needs its tools then has an error result.
     std::chrono::nanoseconds load_timeout = std::chrono::seconds(30);
     bool with_search = true;  ///< adds the tool `search_tools`
+    /// The system prompt lists the names of the tools. Without them it has no words of those who name the tools, such as a server.
+    bool lists_names = true;
 };
 
 /// Middleware that lists groups of tools in the system prompt, and adds tools with which the model loads them: `load_tools` returns the

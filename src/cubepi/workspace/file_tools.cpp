@@ -210,6 +210,7 @@ JsonObject details_of(const FileChange& change) {
     JsonObject details;
     details["change"] =
         change.kind == FileChange::Kind::creates ? "creates " + change.path : change.summary();
+    details["path"] = change.path;
     details["lines"] = change.new_lines;
     if (change.compared) {
         details["removed"] = change.removed;

@@ -448,6 +448,12 @@ Task<> AgentTurn::start_agent() {
     if (is_branch && !plan_.allowed_tools) tools = like_parent(tools, running->tools);
     if (running && !plan_.is_subagent) running->tools = tools;
     std::vector<cubepi::AgentTool> known = tools;
+    if (chosen.defer_tools) {
+        if (auto deferred = chosen.defer_tools(tools)) {
+            known.insert(known.end(), deferred->tools.begin(), deferred->tools.end());
+            options.middleware.emplace_back(std::move(*deferred));
+        }
+    }
     if (auto compaction = core_->compaction(options.model)) {
         compaction->with_recall =
             !plan_.allowed_tools && std::none_of(tools.begin(), tools.end(), [](const auto& tool) {

@@ -24,15 +24,20 @@ private:
     std::shared_ptr<McpInputAnswer> slot_;
 };
 
-/// Owns the handler while it runs, and turns an exception of its first step into one of the task.
-Task<JsonObject> handled(McpInputHandler handler, std::string method, JsonObject params) {
-    Task<JsonObject> answering = handler(std::move(method), std::move(params));
+/// Owns the handlers while one of them runs, and turns an exception of its first step into one of the task.
+Task<JsonObject> handled(McpCall call, std::string method, JsonObject params,
+                         std::vector<std::string> tools) {
+    if (tools.size() > 1) {
+        Task<JsonObject> shared =
+            call.on_shared_input(std::move(method), std::move(params), std::move(tools));
+        co_return co_await std::move(shared);
+    }
+    Task<JsonObject> answering = call.on_input(std::move(method), std::move(params));
     co_return co_await std::move(answering);
 }
 
 /// Does not throw: a failed question must not cancel its call.
-Task<> answer(McpInputHandler handler, std::string method, JsonObject params, Ending ending) {
-    Task<JsonObject> answering = handled(std::move(handler), std::move(method), std::move(params));
+Task<> answer(Task<JsonObject> answering, Ending ending) {
     Outcome<JsonObject> answered = co_await outcome_of(std::move(answering));
     if (answered.ok()) {
         ending.slot().answer = std::move(answered).value();
@@ -43,11 +48,14 @@ Task<> answer(McpInputHandler handler, std::string method, JsonObject params, En
 
 }  // namespace
 
-std::shared_ptr<McpInputAnswer> McpCallInput::ask(std::string method, JsonObject params) {
+std::shared_ptr<McpInputAnswer> McpCallInput::ask(std::string method, JsonObject params,
+                                                  std::vector<std::string> tools) {
     if (left_ == 0) return nullptr;
     --left_;
     auto slot = std::make_shared<McpInputAnswer>();
-    scope_.spawn(answer(handler_, std::move(method), std::move(params), Ending(slot)));
+    Task<JsonObject> answering =
+        handled(call_, std::move(method), std::move(params), std::move(tools));
+    scope_.spawn(answer(std::move(answering), Ending(slot)));
     return slot;
 }
 

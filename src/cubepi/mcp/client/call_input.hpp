@@ -27,36 +27,44 @@ struct McpInputAnswer {
 /// Used on the executor of the scope.
 class McpCallInput {
 public:
-    /// `scope` must outlive the registration of this object.
-    McpCallInput(McpInputHandler handler, TaskScope& scope, std::size_t max_requests)
-        : handler_(std::move(handler)), scope_(scope), left_(max_requests) {}
+    /// `call` has the handlers; its arguments are not used. `scope` is used until end().
+    McpCallInput(McpCall call, TaskScope& scope, std::size_t max_requests)
+        : call_(std::move(call)), scope_(scope), left_(max_requests) {}
 
+    const std::string& tool() const noexcept { return call_.tool; }
+    const McpInputHandler& handler() const noexcept { return call_.on_input; }
+    const std::shared_ptr<const void>& asker() const noexcept { return call_.asker; }
     /// Returns false if no user can be asked, or not any more because the call is ending.
-    bool can_ask() const { return handler_ && !scope_.cancelled(); }
-    /// Starts the handler. Returns null if the call has asked `max_requests` times.
-    std::shared_ptr<McpInputAnswer> ask(std::string method, JsonObject params);
+    bool can_ask() const { return call_.on_input && !has_ended(); }
+    /// Returns true if a request that may belong to other calls of the same asker can be answered.
+    bool can_share() const { return call_.on_shared_input && call_.asker && !has_ended(); }
+    /// The call is over: its handlers are, or are being cancelled.
+    void end() noexcept { has_ended_ = true; }
+    bool has_ended() const { return has_ended_ || scope_.cancelled(); }
+    /// Starts a handler: that for shared requests if there are several `tools`. Returns null if the call has asked `max_requests`
+    /// times.
+    std::shared_ptr<McpInputAnswer> ask(std::string method, JsonObject params,
+                                        std::vector<std::string> tools);
 
 private:
-    const McpInputHandler handler_;
+    const McpCall call_;
     TaskScope& scope_;
     std::size_t left_;
+    bool has_ended_ = false;
 };
 
-/// Registers the input of a call for requests that the server does not attribute to a call.
-class McpInputEntry {
-public:
-    using List = std::vector<std::shared_ptr<McpCallInput>>;
+using McpCallInputPtr = std::shared_ptr<McpCallInput>;
 
-    McpInputEntry(List& all, std::shared_ptr<McpCallInput> one) : all_(all), one_(std::move(one)) {
-        all_.push_back(one_);
-    }
-    McpInputEntry(const McpInputEntry&) = delete;
-    McpInputEntry& operator=(const McpInputEntry&) = delete;
-    ~McpInputEntry() { std::erase(all_, one_); }
+/// Ends the input of a call when its block is left.
+class McpCallInputEnd {
+public:
+    explicit McpCallInputEnd(McpCallInput& input) : input_(input) {}
+    McpCallInputEnd(const McpCallInputEnd&) = delete;
+    McpCallInputEnd& operator=(const McpCallInputEnd&) = delete;
+    ~McpCallInputEnd() { input_.end(); }
 
 private:
-    List& all_;
-    std::shared_ptr<McpCallInput> one_;
+    McpCallInput& input_;
 };
 
 }  // namespace cubepi::detail

@@ -48,14 +48,18 @@ std::optional<McpPrompt> read_prompt(const JsonObject& json) {
     return prompt;
 }
 
+void read_labels(const JsonObject& json, McpResourceLabels& labels) {
+    labels.name = shown_member(json, "name");
+    labels.title = shown_member(json, "title");
+    labels.description = shown_member(json, "description");
+    labels.mime_type = shown_member(json, "mimeType");
+}
+
 std::optional<McpResource> read_resource(const JsonObject& json) {
     McpResource resource;
     resource.uri = string_member(json, "uri");
     if (!is_plain(resource.uri, max_uri_bytes)) return std::nullopt;
-    resource.name = shown_member(json, "name");
-    resource.title = shown_member(json, "title");
-    resource.description = shown_member(json, "description");
-    resource.mime_type = shown_member(json, "mimeType");
+    read_labels(json, resource);
     resource.size = integer_member(json, "size");
     return resource;
 }
@@ -64,10 +68,7 @@ std::optional<McpResourceTemplate> read_template(const JsonObject& json) {
     McpResourceTemplate read;
     read.uri_template = string_member(json, "uriTemplate");
     if (!is_plain(read.uri_template, max_uri_bytes)) return std::nullopt;
-    read.name = shown_member(json, "name");
-    read.title = shown_member(json, "title");
-    read.description = shown_member(json, "description");
-    read.mime_type = shown_member(json, "mimeType");
+    read_labels(json, read);
     return read;
 }
 

@@ -20,6 +20,28 @@ constexpr std::chrono::nanoseconds min_retry_delay = std::chrono::milliseconds(1
 constexpr std::string_view session_header = "Mcp-Session-Id";
 constexpr std::string_view version_header = "MCP-Protocol-Version";
 
+/// Requests of the server that are answered at a time; further ones are left without an answer.
+constexpr std::size_t max_answering = 16;
+
+Task<> post_answer(McpEndpointPtr self, RpcMessage request, std::optional<std::int64_t> during) {
+    struct Count {
+        std::size_t& count;
+        ~Count() { --count; }
+    };
+    const Count count{self->answering};
+    const std::shared_ptr<McpTransportListener> listener = self->listener.lock();
+    if (!listener) co_return;
+    Json id = request.id;
+    Task<RpcMessage> asking = listener->asked(std::move(request), during);
+    Outcome<RpcMessage> response = co_await outcome_of(std::move(asking));
+    RpcMessage message = response.ok()
+                             ? std::move(response).value()
+                             : rpc_error(std::move(id), mcp_error::internal, "The client failed.");
+    HttpRequest post = self->post(message, HttpHeaders());
+    Task<HttpResponse> sending = exchange(self, std::move(post));
+    (void)co_await std::move(sending);
+}
+
 bool is_redirect(int status) {
     return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
 }
@@ -121,18 +143,10 @@ Task<RpcMessage> refused(McpEndpointPtr self, HttpResponse response, std::int64_
     co_return std::move(*error);
 }
 
-Task<> answer(McpEndpointPtr self, RpcMessage request) {
-    const std::shared_ptr<McpTransportListener> listener = self->listener.lock();
-    if (!listener) co_return;
-    Json id = request.id;
-    Task<RpcMessage> asking = listener->asked(std::move(request));
-    Outcome<RpcMessage> response = co_await outcome_of(std::move(asking));
-    RpcMessage message = response.ok()
-                             ? std::move(response).value()
-                             : rpc_error(std::move(id), mcp_error::internal, "The client failed.");
-    HttpRequest post = self->post(message, HttpHeaders());
-    Task<HttpResponse> sending = exchange(self, std::move(post));
-    (void)co_await std::move(sending);
+void answer(const McpEndpointPtr& self, RpcMessage request, std::optional<std::int64_t> during) {
+    if (!self->background || self->answering == max_answering) return;
+    ++self->answering;
+    self->background->spawn(post_answer(self, std::move(request), during));
 }
 
 Task<std::optional<RpcMessage>> read_events(McpEndpointPtr self, HttpBody* body, std::int64_t id,
@@ -163,7 +177,9 @@ Task<std::optional<RpcMessage>> read_events(McpEndpointPtr self, HttpBody* body,
                                          message.kind == RpcMessage::Kind::error;
                 if (is_response && message.id == Json(id)) co_return std::move(message);
                 if (message.kind == RpcMessage::Kind::request) {
-                    co_await answer(self, std::move(message));
+                    std::optional<std::int64_t> during;
+                    if (id != 0) during = id;
+                    answer(self, std::move(message), during);
                 } else if (message.kind == RpcMessage::Kind::notification) {
                     if (const auto listener = self->listener.lock()) listener->notified(message);
                 }

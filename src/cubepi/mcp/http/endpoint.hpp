@@ -54,6 +54,7 @@ struct McpEndpoint {
     std::shared_ptr<McpOlderStream> older;
     bool is_open = false;
     std::unique_ptr<BackgroundScope> background;
+    std::size_t answering = 0;  ///< requests of the server
 };
 
 using McpEndpointPtr = std::shared_ptr<McpEndpoint>;
@@ -74,10 +75,12 @@ Task<std::string> read_body(McpEndpointPtr self, HttpBody* body, std::size_t lim
 Task<RpcMessage> refused(McpEndpointPtr self, HttpResponse response, std::int64_t id,
                          std::string used_token);
 
-/// Answers a request of the server with a request of its own, whose response has no content.
-Task<> answer(McpEndpointPtr self, RpcMessage request);
+/// Answers a request of the server with a request of its own, whose response has no content. In the background: a question to the
+/// user must not hold up what follows in the stream. `during`: the request whose stream it came in. Too many at once are ignored.
+void answer(const McpEndpointPtr& self, RpcMessage request, std::optional<std::int64_t> during);
 
-/// Reads a stream of events. Returns the response to `id`, or nothing at the end of the stream.
+/// Reads a stream of events. Returns the response to `id`, or nothing at the end of the stream. `id` is 0 for a stream that belongs to
+/// no request.
 Task<std::optional<RpcMessage>> read_events(McpEndpointPtr self, HttpBody* body, std::int64_t id,
                                             McpStreamPlace* place);
 

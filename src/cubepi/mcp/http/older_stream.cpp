@@ -16,8 +16,6 @@ namespace {
 
 /// A newer server may have a stream of notifications at its URL, which names nothing.
 constexpr auto name_limit = std::chrono::seconds(5);
-/// Requests of the server that are answered at a time; further ones are left without an answer.
-constexpr std::size_t max_answering = 16;
 
 }  // namespace
 
@@ -130,24 +128,8 @@ void McpOlderStream::take(const McpEndpointPtr& endpoint, RpcMessage message) {
         case RpcMessage::Kind::notification:
             if (listener) listener->notified(message);
             return;
-        case RpcMessage::Kind::request:
-            // In the background: a question to the user must not hold up the responses.
-            if (!endpoint->background || answering_ == max_answering) return;
-            ++answering_;
-            endpoint->background->spawn(
-                answer_counted(shared_from_this(), endpoint, std::move(message)));
-            return;
+        case RpcMessage::Kind::request: answer(endpoint, std::move(message), std::nullopt); return;
     }
-}
-
-Task<> McpOlderStream::answer_counted(std::shared_ptr<McpOlderStream> self, McpEndpointPtr endpoint,
-                                      RpcMessage request) {
-    struct Count {
-        std::size_t& count;
-        ~Count() { --count; }
-    };
-    const Count count{self->answering_};
-    co_await answer(endpoint, std::move(request));
 }
 
 void McpOlderStream::end(const McpEndpointPtr& endpoint) noexcept {

@@ -35,8 +35,6 @@ private:
                        HttpResponse response);
     static Task<> read_messages(std::shared_ptr<McpOlderStream> self, McpEndpointPtr endpoint,
                                 HttpBody* body);
-    static Task<> answer_counted(std::shared_ptr<McpOlderStream> self, McpEndpointPtr endpoint,
-                                 RpcMessage request);
     void take(const McpEndpointPtr& endpoint, RpcMessage message);
     void end(const McpEndpointPtr& endpoint) noexcept;
 
@@ -45,7 +43,6 @@ private:
     AsyncEvent is_named_;  ///< the URL is known, or the stream has ended
     bool has_ended_ = false;
     std::size_t unrequested_bytes_ = 0;
-    std::size_t answering_ = 0;
     std::map<std::int64_t, std::shared_ptr<Waiting>> waiting_;
 };
 

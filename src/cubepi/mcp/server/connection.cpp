@@ -12,6 +12,7 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/task_scope.hpp>
+#include <cubepi/mcp/server/request_state.hpp>
 #include <cubepi/mcp/server/session.hpp>
 #include <cubepi/schema/json_text.hpp>
 
@@ -34,6 +35,8 @@ struct Client {
     AsyncQueue<std::string> outbound;
     RpcLineReader lines;
     const std::shared_ptr<McpSession> session = std::make_shared<McpSession>();
+    /// Tasks of the connection end with it: nothing else can ask for their results.
+    const std::string name = random_secret(16);
     bool sends_changes = false;
     std::set<std::string> streams;  ///< the ids of `subscriptions/listen` requests in progress
 };
@@ -109,6 +112,7 @@ Task<> take(Client& client, TaskScope& scope, RpcMessage message) {
     call.request = std::move(message);
     call.session_version = session.version;
     call.session = client.session;
+    call.client = client.name;
     call.stop = stop.get_token();
     if (call.request.method == "subscriptions/listen") client.streams.insert(key);
     call.notify = [&client](RpcMessage notification) {
@@ -145,6 +149,7 @@ Task<> read_all(Client& client, TaskScope& scope) {
     // Nothing ends streams of notifications and answers questions any more.
     client.session->close();
     for (const std::string& key : client.streams) client.session->running[key].request_stop();
+    co_await client.server.end_tasks(client.name);
 }
 
 /// Reads to the end, waits for the requests in progress, and then ends the writer.

@@ -18,8 +18,11 @@ McpHttpSessions::~McpHttpSessions() {
 bool McpHttpSessions::is_idle(const Entry& entry) { return entry.session.use_count() == 1; }
 
 McpHttpSessions::Entries::iterator McpHttpSessions::end_session(Entries::iterator entry) {
-    entry->second.session->close();
-    return entries_.erase(entry);
+    const std::shared_ptr<McpSession> session = entry->second.session;
+    const Entries::iterator next = entries_.erase(entry);
+    session->close();
+    session->abort_requests();
+    return next;
 }
 
 std::string McpHttpSessions::add(std::shared_ptr<McpSession> session) {

@@ -33,24 +33,6 @@ public:
     AwaitsClient() : Error(ErrorCode::hitl, "the client must answer first") {}
 };
 
-/// Returns why an answer does not fit its question; empty if it does.
-std::string answer_problem(const McpQuestion& question, const JsonObject& answer) {
-    if (question.method == "roots/list")
-        return detail::array_member(answer, "roots") ? "" : "`roots` must be a list";
-    if (question.method == "sampling/createMessage")
-        return answer.contains("content") ? "" : "`content` is missing";
-    const std::string_view action = string_member(answer, "action");
-    if (action == "decline" || action == "cancel") return {};
-    if (action != "accept") return "`action` must be accept, decline or cancel";
-    const JsonObject* schema = object_member(question.params, "requestedSchema");
-    if (!schema) return {};  // a URL
-    const JsonObject* content = object_member(answer, "content");
-    if (!content) return "`content` must be an object";
-    Json value(*content);
-    const std::vector<SchemaIssue> issues = JsonSchema(Json(*schema)).validate(value);
-    return issues.empty() ? std::string() : issues[0].path + ": " + issues[0].message;
-}
-
 }  // namespace
 
 std::string_view to_string(McpLogLevel level) noexcept {
@@ -116,6 +98,31 @@ McpServerResource McpServerResource::of_text(McpResource resource, std::string t
 
 namespace detail {
 
+std::string mcp_answer_problem(const McpQuestion& question, const JsonObject& answer) {
+    if (question.method == "roots/list")
+        return detail::array_member(answer, "roots") ? "" : "`roots` must be a list";
+    if (question.method == "sampling/createMessage")
+        return answer.contains("content") ? "" : "`content` is missing";
+    const std::string_view action = string_member(answer, "action");
+    if (action == "decline" || action == "cancel") return {};
+    if (action != "accept") return "`action` must be accept, decline or cancel";
+    const JsonObject* schema = object_member(question.params, "requestedSchema");
+    if (!schema) return {};  // a URL
+    const JsonObject* content = object_member(answer, "content");
+    if (!content) return "`content` must be an object";
+    Json value(*content);
+    const std::vector<SchemaIssue> issues = JsonSchema(Json(*schema)).validate(value);
+    return issues.empty() ? std::string() : issues[0].path + ": " + issues[0].message;
+}
+
+bool mcp_client_answers(const JsonObject& capabilities, std::string_view method) {
+    const std::string_view needed = capability_of(method);
+    const JsonObject* declared = needed.empty() ? nullptr : object_member(capabilities, needed);
+    if (!declared) return false;
+    // A client that names one mode only has no other one.
+    return needed != "elicitation" || !declared->contains("url") || declared->contains("form");
+}
+
 ServerRequest::ServerRequest(const JsonObject& params, std::string digest,
                              const McpRequestStates& states, std::size_t max_rounds, McpSend send)
     : send_(std::move(send)),
@@ -150,12 +157,8 @@ ServerRequest::ServerRequest(std::shared_ptr<McpSession> session, McpSend send)
 }
 
 bool ServerRequest::can_ask(std::string_view method) const {
-    const std::string_view needed = capability_of(method);
-    if (needed.empty() || (!states_ && (!session_ || !send_))) return false;
-    const JsonObject* declared = object_member(capabilities_, needed);
-    if (!declared) return false;
-    // A client that names one mode only has no other one.
-    return needed != "elicitation" || !declared->contains("url") || declared->contains("form");
+    if (!states_ && (!session_ || !send_)) return false;
+    return mcp_client_answers(capabilities_, method);
 }
 
 void ServerRequest::refuse(Refusal refusal) {
@@ -179,7 +182,7 @@ Task<std::vector<JsonObject>> ServerRequest::ask(std::vector<McpQuestion> questi
 }
 
 void ServerRequest::check(const McpQuestion& question, const JsonObject& answer) const {
-    const std::string problem = answer_problem(question, answer);
+    const std::string problem = mcp_answer_problem(question, answer);
     if (problem.empty()) return;
     throw Error(ErrorCode::protocol,
                 "the MCP client has sent an invalid answer to " + question.key + ": " + problem);
@@ -208,7 +211,7 @@ std::vector<JsonObject> ServerRequest::ask_by_result(std::vector<McpQuestion> qu
         }
         const JsonObject* object = answer->if_object();
         const std::string problem =
-            object ? answer_problem(question, *object) : "it must be an object";
+            object ? mcp_answer_problem(question, *object) : "it must be an object";
         if (!problem.empty()) {
             refuse(Refusal(mcp_error::invalid_params,
                            "The answer to " + question.key + " is invalid: " + problem + "."));

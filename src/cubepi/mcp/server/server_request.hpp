@@ -16,6 +16,11 @@
 
 namespace cubepi::detail {
 
+/// Returns true if a client with these capabilities answers questions of this method.
+bool mcp_client_answers(const JsonObject& capabilities, std::string_view method);
+/// Returns why an answer does not fit its question; empty if it does.
+std::string mcp_answer_problem(const McpQuestion& question, const JsonObject& answer);
+
 /// The request of a client that a tool, a resource or a prompt answers.
 class ServerRequest final : public McpRequest {
 public:

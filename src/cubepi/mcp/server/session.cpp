@@ -1,6 +1,7 @@
 #include <cubepi/mcp/server/session.hpp>
 
 #include <utility>
+#include <vector>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/mcp/protocol.hpp>
@@ -54,6 +55,12 @@ void McpSession::answered(RpcMessage response) {
     if (entry == waiting_.end() || entry->second->response) return;
     entry->second->response = std::move(response);
     entry->second->ended.set();
+}
+
+void McpSession::abort_requests() {
+    std::vector<std::stop_source> all;
+    for (const auto& [id, stop] : running) all.push_back(stop);
+    for (std::stop_source& stop : all) stop.request_stop();
 }
 
 void McpSession::close() {

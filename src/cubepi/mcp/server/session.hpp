@@ -13,6 +13,7 @@
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/mcp/json_rpc.hpp>
+#include <cubepi/mcp/server/replay.hpp>
 #include <cubepi/mcp/server/subscriptions.hpp>
 #include <cubepi/mcp/server_features.hpp>
 
@@ -37,6 +38,7 @@ public:
     bool has_stream = false;  ///< over HTTP: its notifications are being written
     /// Requests in progress by their ids, as text: 1 and "1" are different.
     std::map<std::string, std::stop_source> running = {};
+    McpReplays replays = {};  ///< over HTTP
 
     /// Sends a request to the client and waits for the response. Throws McpError for an error response, Error(disconnected) if the
     /// session is closed, Error(limit) if too many requests wait.
@@ -45,6 +47,8 @@ public:
     void answered(RpcMessage response);
     /// Ends all questions, and the subscriber. Requests in progress are not affected.
     void close();
+    /// Aborts the requests in progress.
+    void abort_requests();
     bool is_closed() const noexcept { return is_closed_; }
 
 private:

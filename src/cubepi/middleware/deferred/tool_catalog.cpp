@@ -159,7 +159,8 @@ Expansions ToolCatalog::read(const Json* stored) const {
     return expanded;
 }
 
-std::string ToolCatalog::text(const std::string& header, const Expansions& expanded) const {
+std::string ToolCatalog::text(const std::string& header, const Expansions& expanded,
+                              bool with_names) const {
     std::string lines;
     for (const DeferredToolGroup& group : groups_) {
         const Expansion* const loaded = find_expansion(expanded, group.group_id);
@@ -173,7 +174,8 @@ std::string ToolCatalog::text(const std::string& header, const Expansions& expan
         if (count == 0 && !group.tool_names.empty()) continue;
         lines += "\n- `" + group.group_id + "`: " + group.display_name + ". " + group.description +
                  " (" + std::to_string(count) +
-                 (count < group.tool_names.size() ? " more tools)" : " tools)") + "\n  " + names;
+                 (count < group.tool_names.size() ? " more tools)" : " tools)");
+        if (with_names) lines += "\n  " + names;
     }
     return lines.empty() ? std::string() : header + "\n" + lines;
 }

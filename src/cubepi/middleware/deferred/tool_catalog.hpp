@@ -54,8 +54,8 @@ public:
 
     /// Reads `extra.expanded_groups`. Malformed or unknown entries are left out.
     Expansions read(const Json* stored) const;
-    /// Returns the list of groups for the system prompt, without those tools that are expanded.
-    std::string text(const std::string& header, const Expansions& expanded) const;
+    /// Returns the list of groups for the system prompt, without those tools that are expanded. `with_names`: of the tools.
+    std::string text(const std::string& header, const Expansions& expanded, bool with_names) const;
 
 private:
     Task<std::vector<AgentTool>> call_loader(const DeferredToolGroup& group,

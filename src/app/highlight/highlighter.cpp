@@ -1,0 +1,236 @@
+#include "highlighter.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "grammar.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+// Patterns that are in progress at the same time; a hostile text could begin thousands.
+constexpr std::uint32_t max_matches = 64;
+constexpr std::uint32_t part_bytes = 256;
+
+struct Part {
+    std::uint32_t begin = 0;
+    std::uint32_t end = 0;
+};
+
+struct Capture {
+    std::uint32_t begin = 0;
+    std::uint32_t end = 0;
+    std::uint32_t pattern = 0;
+    CodeRole role = CodeRole::plain;
+};
+
+/// True if `b` covers `a`: an inner piece covers an outer one, a key a string, and a later pattern an earlier one.
+bool is_covered(const Capture& a, const Capture& b) {
+    if (a.begin != b.begin) return a.begin < b.begin;
+    if (a.end != b.end) return a.end > b.end;
+    const bool a_is_key = a.role == CodeRole::key;
+    const bool b_is_key = b.role == CodeRole::key;
+    if (a_is_key != b_is_key) return b_is_key;
+    return a.pattern != b.pattern ? a.pattern < b.pattern : a.role < b.role;
+}
+
+std::uint32_t size_of(std::string_view text) { return static_cast<std::uint32_t>(text.size()); }
+
+/// The text with its tree, in which further text can be appended.
+struct ParsedText {
+    TreePtr tree = {};
+    std::uint32_t bytes = 0;
+    TSPoint end = {0, 0};
+
+    void append(std::string_view more) {
+        TSPoint to = end;
+        const auto lines = static_cast<std::uint32_t>(std::count(more.begin(), more.end(), '\n'));
+        to.row += lines;
+        const std::size_t last = more.rfind('\n');
+        to.column = last == std::string_view::npos ? to.column + size_of(more)
+                                                   : size_of(more.substr(last + 1));
+        if (tree) {
+            TSInputEdit edit;
+            edit.start_byte = edit.old_end_byte = bytes;
+            edit.new_end_byte = bytes + size_of(more);
+            edit.start_point = edit.old_end_point = end;
+            edit.new_end_point = to;
+            ts_tree_edit(tree.get(), &edit);
+        }
+        bytes += size_of(more);
+        end = to;
+    }
+};
+
+/// True if the byte `at` of the text belongs to a comment or string that begins before it and ends at `end`.
+bool is_in_block(TSTree* tree, std::uint32_t at, std::uint32_t end) {
+    TSNode node = ts_node_descendant_for_byte_range(ts_tree_root_node(tree), at, end);
+    while (!ts_node_is_null(node)) {
+        const std::string_view type = ts_node_type(node);
+        const bool is_block = type.find("comment") != std::string_view::npos ||
+                              type.find("string") != std::string_view::npos;
+        if (is_block && ts_node_start_byte(node) < at && ts_node_end_byte(node) >= end) return true;
+        node = ts_node_parent(node);
+    }
+    return false;
+}
+
+std::vector<CodeSpan> spans_of(const std::vector<CodeRole>& roles) {
+    std::vector<CodeSpan> spans;
+    for (std::size_t at = 0; at < roles.size();) {
+        const auto from = roles.begin() + static_cast<std::ptrdiff_t>(at);
+        const auto to =
+            std::find_if(from, roles.end(), [&](CodeRole role) { return role != *from; });
+        const auto end = static_cast<std::size_t>(to - roles.begin());
+        if (*from != CodeRole::plain) spans.push_back(CodeSpan{at, end, *from});
+        at = end;
+    }
+    return spans;
+}
+
+}  // namespace
+
+struct Highlighter::State {
+    State(const CodeLanguage& language_, const CodeGrammar& grammar_, HighlightLimits limits_)
+        : language(language_), grammar(grammar_), limits(limits_), parser(ts_parser_new()) {}
+
+    std::vector<CodeSpan> add(std::string_view lines);
+    TreePtr parse(const ParsedText& from, std::string_view code);
+    TreePtr closed_tree();
+    void capture(TSTree* tree, Part part, std::vector<Capture>& captures);
+    std::vector<CodeSpan> colors(TSTree* tree, std::uint32_t begin);
+    bool is_late() const {
+        return limits.time.count() > 0 && std::chrono::steady_clock::now() >= deadline;
+    }
+
+    const CodeLanguage& language;
+    const CodeGrammar& grammar;
+    const HighlightLimits limits;
+    ParserPtr parser;
+    CursorPtr cursor = {};
+    std::string text = {};
+    ParsedText parsed = {};
+    std::array<bool, 2> has_block = {};  // the text has the mark that opens it
+    std::chrono::steady_clock::time_point deadline = {};
+    bool failed = false;
+};
+
+TreePtr Highlighter::State::parse(const ParsedText& from, std::string_view code) {
+    if (limits.time.count() > 0) {
+        const auto left = std::chrono::duration_cast<std::chrono::microseconds>(
+            deadline - std::chrono::steady_clock::now());
+        // 0 would be no limit.
+        const std::int64_t most = std::max<std::int64_t>(left.count(), 1);
+        ts_parser_set_timeout_micros(parser.get(), static_cast<std::uint64_t>(most));
+    }
+    TreePtr tree(ts_parser_parse_string(parser.get(), from.tree.get(), code.data(), size_of(code)));
+    if (!tree) ts_parser_reset(parser.get());
+    return tree;
+}
+
+/// A comment or string that is still open is an error to the parser. Tries to close those that the language has; returns the tree
+/// of the text with the one that fits.
+TreePtr Highlighter::State::closed_tree() {
+    for (std::size_t i = 0; i < has_block.size(); ++i) {
+        const std::string_view close = language.blocks[i].close;
+        if (!has_block[i] || close.empty()) continue;
+        ParsedText closed{TreePtr(ts_tree_copy(parsed.tree.get())), parsed.bytes, parsed.end};
+        closed.append(close);
+        text += close;
+        TreePtr tree = parse(closed, text);
+        text.resize(parsed.bytes);
+        if (tree && is_in_block(tree.get(), parsed.bytes, closed.bytes)) return tree;
+    }
+    return nullptr;
+}
+
+/// Adds the captures of a part of the text. The query takes time in proportion to the square of the number of nodes in text
+/// that is not code, and cannot be stopped; hence the parts are small.
+void Highlighter::State::capture(TSTree* tree, Part part, std::vector<Capture>& captures) {
+    ts_query_cursor_set_byte_range(cursor.get(), part.begin, part.end);
+    ts_query_cursor_exec(cursor.get(), grammar.query(), ts_tree_root_node(tree));
+    TSQueryMatch match;
+    std::uint32_t index = 0;
+    while (ts_query_cursor_next_capture(cursor.get(), &match, &index)) {
+        const TSQueryCapture& found = match.captures[index];
+        const std::optional<CodeRole> role = grammar.role_of(found.index);
+        if (!role || (*role == CodeRole::key && !language.keys)) continue;
+        const std::uint32_t begin = std::max(ts_node_start_byte(found.node), part.begin);
+        const std::uint32_t end = std::min(ts_node_end_byte(found.node), part.end);
+        if (begin < end && grammar.accepts(match, text))
+            captures.push_back(Capture{begin, end, match.pattern_index, *role});
+    }
+}
+
+std::vector<CodeSpan> Highlighter::State::colors(TSTree* tree, std::uint32_t begin) {
+    if (!cursor) {
+        cursor.reset(ts_query_cursor_new());
+        ts_query_cursor_set_match_limit(cursor.get(), max_matches);
+    }
+    const std::uint32_t end = size_of(text);
+    std::vector<CodeRole> roles(end - begin, CodeRole::plain);
+    std::vector<Capture> captures;
+    for (std::uint32_t at = begin; at < end && !is_late(); at += part_bytes) {
+        captures.clear();
+        capture(tree, Part{at, std::min(at + part_bytes, end)}, captures);
+        std::sort(captures.begin(), captures.end(), is_covered);
+        for (const Capture& one : captures) {
+            std::fill(roles.begin() + (one.begin - begin), roles.begin() + (one.end - begin),
+                      one.role);
+        }
+    }
+    return spans_of(roles);
+}
+
+std::vector<CodeSpan> Highlighter::State::add(std::string_view lines) {
+    if (failed || lines.empty()) return {};
+    failed = lines.size() > limits.bytes - std::min(limits.bytes, text.size());
+    if (!failed) {
+        deadline = std::chrono::steady_clock::now() + limits.time;
+        const std::uint32_t begin = size_of(text);
+        text += lines;
+        parsed.append(lines);
+        parsed.tree = parse(parsed, text);
+        if (parsed.tree) {
+            for (std::size_t i = 0; i < has_block.size(); ++i) {
+                const std::string_view open = language.blocks[i].open;
+                if (!open.empty() && lines.find(open) != std::string_view::npos)
+                    has_block[i] = true;
+            }
+            const bool has_error = ts_node_has_error(ts_tree_root_node(parsed.tree.get()));
+            const TreePtr closed = has_error ? closed_tree() : nullptr;
+            std::vector<CodeSpan> spans = colors(closed ? closed.get() : parsed.tree.get(), begin);
+            if (!is_late()) return spans;
+        }
+        failed = true;
+    }
+    // The rest of the text is plain.
+    parsed.tree.reset();
+    parser.reset();
+    cursor.reset();
+    text = std::string();
+    return {};
+}
+
+bool can_highlight() noexcept { return true; }
+
+Highlighter::Highlighter(const CodeLanguage& language, HighlightLimits limits) {
+    const CodeGrammar* grammar = CodeGrammar::find(language.grammar);
+    if (!grammar) return;
+    state_ = std::make_unique<State>(language, *grammar, limits);
+    if (!ts_parser_set_language(state_->parser.get(), grammar->language())) state_.reset();
+}
+
+Highlighter::~Highlighter() = default;
+Highlighter::Highlighter(Highlighter&&) noexcept = default;
+Highlighter& Highlighter::operator=(Highlighter&&) noexcept = default;
+
+std::vector<CodeSpan> Highlighter::add(std::string_view lines) {
+    return state_ ? state_->add(lines) : std::vector<CodeSpan>();
+}
+
+}  // namespace cubepi::app

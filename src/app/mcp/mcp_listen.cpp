@@ -1,0 +1,80 @@
+#include "mcp_listen.hpp"
+
+#include <charconv>
+#include <cstdint>
+#include <cstdlib>
+#include <ostream>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/event_signal.hpp>
+#include <cubepi/mcp/server_routes.hpp>
+#include <cubepi/net/http_server.hpp>
+
+#include "../terminal/terminal_stream.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+constexpr const char* token_variable = "CUBEPI_MCP_TOKEN";
+constexpr std::size_t min_token_bytes = 16;
+
+HttpServerOptions options_at(const std::string& address) {
+    const std::size_t colon = address.rfind(':');
+    const std::string host = address.substr(0, colon);
+    const std::string_view port = colon == std::string::npos
+                                      ? std::string_view()
+                                      : std::string_view(address).substr(colon + 1);
+    HttpServerOptions options;
+    const auto [end, failed] =
+        std::from_chars(port.data(), port.data() + port.size(), options.port);
+    const bool is_port = !port.empty() && failed == std::errc() && end == port.data() + port.size();
+    if (!is_port || (host != "127.0.0.1" && host != "localhost" && host != "[::1]")) {
+        throw Error(
+            ErrorCode::invalid_argument,
+            "--listen: '" + address +
+                "' is not an address of this machine such as 127.0.0.1:8080; other machines "
+                "need a proxy with TLS");
+    }
+    options.host = host == "[::1]" ? "::1" : "127.0.0.1";
+    return options;
+}
+
+std::string token() {
+    const char* value = std::getenv(token_variable);
+    std::string token = value ? value : "";
+    if (token.size() < min_token_bytes) {
+        throw Error(ErrorCode::invalid_argument,
+                    std::string(token_variable) +
+                        " must have a secret of at least 16 characters, which clients send as "
+                        "'Authorization: Bearer ...'; make one: openssl rand -hex 32");
+    }
+    return token;
+}
+
+}  // namespace
+
+Task<> serve_mcp_http(std::shared_ptr<McpServer> server, std::string address,
+                      std::ostream& output) {
+    const HttpServerOptions options = options_at(address);
+    HttpRouteOptions limits;
+    limits.authentication = bearer_authentication(token());
+    limits.max_body_bytes = server->options().max_message_bytes;
+    HttpServer http(co_await this_executor, options);
+    HttpRoutes routes(http, "mcp", limits);
+    McpRouteOptions settings;
+    settings.resume_time = std::chrono::minutes(1);
+    add_mcp_routes(routes, std::move(server), std::move(settings));
+    routes.serve();
+    const std::string host = options.host == "::1" ? "[::1]" : options.host;
+    const std::string url = "http://" + host + ":" + std::to_string(http.port()) + "/mcp";
+    TerminalStream(output) << "Serving " << for_terminal(url) << "\n";
+    output.flush();
+    AsyncEvent never;
+    co_await never.wait();
+}
+
+}  // namespace cubepi::app

@@ -1,0 +1,118 @@
+#include <exception>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/mcp/client/client_state.hpp>
+#include <cubepi/mcp/client/refusals.hpp>
+#include <cubepi/mcp/http/parameter_headers.hpp>
+
+namespace cubepi {
+
+namespace {
+
+using detail::challenge_in;
+
+/// The member of the parameters that `Mcp-Name` repeats; empty for other methods.
+std::string_view name_member(std::string_view method) {
+    if (method == "tools/call" || method == "prompts/get") return "name";
+    if (method.starts_with("tasks/")) return "taskId";
+    return method == "resources/read" ? "uri" : "";
+}
+
+/// Registers a request while its response is awaited.
+struct ProgressEntry {
+    std::map<std::int64_t, detail::McpInProgress>& map;
+    std::int64_t id;
+
+    ProgressEntry(std::map<std::int64_t, detail::McpInProgress>& entries, std::int64_t key,
+                  detail::McpInProgress entry)
+        : map(entries), id(key) {
+        if (entry.on_progress || entry.input) map.emplace(id, std::move(entry));
+    }
+    ProgressEntry(const ProgressEntry&) = delete;
+    ProgressEntry& operator=(const ProgressEntry&) = delete;
+    ~ProgressEntry() { map.erase(id); }
+};
+
+}  // namespace
+
+/// Sends the request again with another token if it was refused, once for each kind of refusal.
+Task<JsonObject> McpClient::State::send(std::string method, JsonObject params,
+                                        RequestExtras extras) {
+    if (!transport->can_authorize())
+        co_return co_await send_once(std::move(method), std::move(params), std::move(extras));
+    std::set<int> refusals;
+    for (;;) {
+        Task<JsonObject> sending = send_once(method, params, extras);
+        Outcome<JsonObject> sent = co_await outcome_of(std::move(sending));
+        const std::optional<McpChallenge> challenge = challenge_in(sent.failure());
+        if (!challenge || !refusals.insert(challenge->status).second)
+            co_return std::move(sent).value();
+        co_await transport->authorize(*challenge);
+    }
+}
+
+Task<JsonObject> McpClient::State::send_once(std::string method, JsonObject params,
+                                             RequestExtras extras) {
+    const std::int64_t id = ++last_id;
+    JsonObject meta;
+    if (const JsonObject* given = detail::object_member(params, "_meta")) meta = *given;
+    if (extras.on_progress) meta[mcp_meta::progress_token] = id;
+    if (info.is_stateless) {
+        meta[mcp_meta::version] = mcp_stateless_version;
+        meta[mcp_meta::client_info] = to_json(options.implementation);
+        meta[mcp_meta::client_capabilities] = capabilities(extras.input && extras.input->can_ask());
+        extras.headers.set("Mcp-Method", method);
+        const std::string_view member = name_member(method);
+        if (!member.empty()) {
+            extras.headers.set("Mcp-Name",
+                               detail::encode_mcp_header(detail::string_member(params, member)));
+        }
+    }
+    if (!meta.empty()) params["_meta"] = std::move(meta);
+    const ProgressEntry entry(in_progress, id, {std::move(extras.on_progress), extras.input});
+    McpOutgoing outgoing;
+    outgoing.id = id;
+    outgoing.method = method;
+    outgoing.params = std::move(params);
+    outgoing.headers = std::move(extras.headers);
+    RpcMessage reply = co_await transport->request(std::move(outgoing));
+    if (reply.kind == RpcMessage::Kind::error) {
+        throw McpError(
+            reply.code,
+            about("answered " + method + " with the error " + std::to_string(reply.code) + ": " +
+                  detail::shown_mcp_text(reply.text, 500)),
+            std::move(reply.data));
+    }
+    co_return std::move(reply.result);
+}
+
+Task<JsonObject> McpClient::State::send_within(std::chrono::nanoseconds limit, std::string method,
+                                               JsonObject params, RequestExtras extras) {
+    co_await ensure_connected();
+    // A request that has met the end of a session was not executed, so it is sent once more.
+    const bool may_repeat = !info.is_stateless;
+    JsonObject params_again;
+    RequestExtras extras_again;
+    if (may_repeat) {
+        params_again = params;
+        extras_again = extras;
+    }
+    Task<JsonObject> first = limited(limit, send(method, std::move(params), std::move(extras)));
+    Outcome<JsonObject> sent = co_await outcome_of(std::move(first));
+    try {
+        sent.rethrow();
+        co_return std::move(sent).value();
+    } catch (const McpSessionExpired&) {
+        if (!may_repeat) throw;
+    }
+    is_agreed = false;
+    co_await ensure_connected();
+    Task<JsonObject> second =
+        limited(limit, send(method, std::move(params_again), std::move(extras_again)));
+    co_return co_await std::move(second);
+}
+
+}  // namespace cubepi

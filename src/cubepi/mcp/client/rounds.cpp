@@ -1,0 +1,115 @@
+#include <algorithm>
+#include <utility>
+
+#include <cubepi/mcp/client/client_state.hpp>
+#include <cubepi/mcp/http/parameter_headers.hpp>
+
+// Requests that a server may answer with questions, or with a task.
+
+namespace cubepi {
+
+Task<JsonObject> McpClient::State::call(McpCall call) {
+    const std::chrono::nanoseconds limit = call.timeout;
+    JsonObject params;
+    params["name"] = call.tool;
+    params["arguments"] = std::move(call.arguments);
+    if (!call.traceparent.empty())
+        params["_meta"] = JsonObject{{mcp_meta::traceparent, std::move(call.traceparent)}};
+    Task<JsonObject> asking = ask("tools/call", std::move(params), std::move(call));
+    Task<JsonObject> within = limited(limit, std::move(asking));
+    co_return co_await std::move(within);
+}
+
+Task<JsonObject> McpClient::State::ask_with_input(std::string method, JsonObject params,
+                                                  McpInputHandler on_input) {
+    McpCall call;
+    call.tool = method;
+    call.on_input = std::move(on_input);
+    Task<JsonObject> asking = ask(std::move(method), std::move(params), std::move(call));
+    Task<JsonObject> within = limited(options.request_timeout, std::move(asking));
+    co_return co_await std::move(within);
+}
+
+Task<JsonObject> McpClient::State::ask(std::string method, JsonObject params, McpCall call) {
+    // The scope has the handlers of the server's requests for input.
+    const auto body = [self = shared_from_this(), &method, &params, &call](TaskScope& scope) {
+        return rounds(self, std::move(method), std::move(params), std::move(call), scope);
+    };
+    co_return co_await with_task_scope(body);
+}
+
+/// `self` is shared because this runs in a scope of its own, which may be destroyed last if the event loop is.
+Task<JsonObject> McpClient::State::rounds(std::shared_ptr<State> self, std::string method,
+                                          JsonObject params, McpCall call, TaskScope& scope) {
+    const std::size_t max_rounds = self->options.limits.max_rounds;
+    RequestExtras extras;
+    extras.on_progress = call.on_progress;
+    if (method == "tools/call" && self->tools.list) {
+        const std::vector<McpTool>& tools = self->tools.list->tools;
+        const auto known = std::ranges::find(tools, call.tool, &McpTool::name);
+        const JsonObject* arguments = detail::object_member(params, "arguments");
+        if (known != tools.end() && arguments)
+            detail::add_parameter_headers(extras.headers, known->headers, *arguments);
+    }
+    extras.input = std::make_shared<detail::McpCallInput>(std::move(call), scope, max_rounds);
+    const detail::McpCallInputEnd end(*extras.input);
+    for (std::size_t round = 0; round <= max_rounds; ++round) {
+        JsonObject result =
+            co_await self->send_within(std::chrono::nanoseconds::zero(), method, params, extras);
+        const std::string_view type = detail::string_member(result, "resultType");
+        if (type.empty() || type == "complete") {
+            // A server may answer the call without waiting for the answers to its questions.
+            scope.cancel();
+            co_return result;
+        }
+        if (type == "task" && method == "tools/call") {
+            JsonObject ended = co_await follow_task(self, std::move(result), extras);
+            scope.cancel();
+            co_return ended;
+        }
+        if (type != "input_required") {
+            throw Error(ErrorCode::protocol,
+                        self->about("answered " + method + " with a result of the unknown type '" +
+                                    detail::shown_mcp_text(type, 64) + "'."));
+        }
+        params.erase("inputResponses");
+        params.erase("requestState");
+        if (const JsonObject* requests = detail::object_member(result, "inputRequests")) {
+            JsonObject responses = co_await self->answer_inputs(*requests, extras.input->handler());
+            params["inputResponses"] = std::move(responses);
+        }
+        if (const Json* state = result.if_contains("requestState")) params["requestState"] = *state;
+    }
+    throw Error(ErrorCode::limit,
+                self->about("asks for input again and again; the call was given up after " +
+                            std::to_string(max_rounds) + " rounds."));
+}
+
+Task<JsonObject> McpClient::State::answer_inputs(JsonObject requests, McpInputHandler on_input) {
+    if (requests.size() > options.limits.max_rounds)
+        throw Error(ErrorCode::limit, about("asks for too much input at once."));
+    JsonObject responses;
+    for (const auto& entry : requests) {
+        const JsonObject* asked_request = entry.value().if_object();
+        if (!asked_request)
+            throw Error(ErrorCode::protocol, about("sent an invalid request for input."));
+        std::string method = detail::text_member(*asked_request, "method");
+        JsonObject params;
+        if (const JsonObject* found = detail::object_member(*asked_request, "params"))
+            params = *found;
+        if (method == "roots/list" && options.roots) {
+            responses[entry.key()] = listed_roots();
+            continue;
+        }
+        if (!on_input) {
+            throw Error(ErrorCode::no_channel,
+                        about("asks for input (" + detail::shown_mcp_text(method, 64) +
+                              "), and no user can be asked."));
+        }
+        JsonObject response = co_await on_input(std::move(method), std::move(params));
+        responses[entry.key()] = std::move(response);
+    }
+    co_return responses;
+}
+
+}  // namespace cubepi

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <memory>
+
+#include <cubepi/core/task.hpp>
+#include <cubepi/mcp/server.hpp>
+
+namespace cubepi::detail {
+
+/// Returns a connection over two open descriptors: pipes, sockets, terminals, files, devices. Both stay open; they may be the same one.
+/// Throws Error(io) for one that is not open.
+std::unique_ptr<McpByteStream> mcp_descriptors(const Executor& executor, int input, int output);
+
+}  // namespace cubepi::detail
