@@ -94,6 +94,8 @@ TEST_F(Approvals, RestOfWord_IsNotAPrompt) {
     Terminal chat(home, chat_at(server));
     ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.shown();
     ASSERT_TRUE(chat.answer("[e]dit >", "y")) << chat.shown();
+    // Several keys that arrive together are a block of text.
+    ASSERT_TRUE(chat.expect_on_screen("[e]dit > y")) << chat.shown();
     for (const char* key : {"e", "s", "\r"}) chat.type(key);
     ASSERT_TRUE(chat.expect_on_screen("All done.")) << chat.screen().text();
     EXPECT_EQ(server.requests().size(), 2u);

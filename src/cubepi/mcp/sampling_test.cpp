@@ -125,7 +125,9 @@ TEST(McpSampling, D163_SpentBudget_RefusesTheRequest) {
         return BoundModel(provider, priced);
     };
     it.max_spend = 0.01;
-    EXPECT_THAT(it.call("2025-11-25", true), HasSubstr("max_spend"));
+    const std::string answer = it.call("2025-11-25", true);
+    EXPECT_THAT(answer, HasSubstr("The model has not answered."));
+    EXPECT_EQ(answer.find("max_spend"), std::string::npos) << "limits are not for servers";
     EXPECT_EQ(it.server_model.call_count(), 0U);
 }
 
