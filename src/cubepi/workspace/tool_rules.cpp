@@ -430,8 +430,10 @@ RuleDecision ToolRules::decide(const AgentTool& tool, const JsonObject& argument
             target = workspace.write_target(path);
             file.spellings.push_back(detail::absolute_path(file.root, *target));
         } catch (const Error&) {
-            // The target is unknown. The tool reports what is wrong with the path.
-            target.reset();
+            // The target of a write is unknown, and the tool reports what is wrong with the path. The path of another tool need not be
+            // one of the workspace: it is judged by the file to which it leads.
+            const bool is_known = !failed && tool.name != "write" && tool.name != "edit";
+            target = is_known ? std::optional(real.string()) : std::nullopt;
         }
     }
     return decide_about(tool.name.str(), tool.risk_level, arguments, target, file);
