@@ -30,7 +30,7 @@ std::string variable(const char* name) {
     return value ? value : "";
 }
 
-constexpr std::array<std::string_view, 36> known_keys{"provider",
+constexpr std::array<std::string_view, 37> known_keys{"provider",
                                                       "model",
                                                       "base_url",
                                                       "api_key",

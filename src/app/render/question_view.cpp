@@ -8,6 +8,7 @@
 #include <cubepi/schema/json_text.hpp>
 
 #include "../terminal/diff_view.hpp"
+#include "../terminal/event_text.hpp"
 #include "../terminal/text_layout.hpp"
 
 namespace cubepi::app {
