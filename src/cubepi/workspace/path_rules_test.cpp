@@ -170,7 +170,7 @@ TEST_F(PathRules, D182_BaseOfRule_IsWhereItsPathsBegin) {
     EXPECT_TRUE(rules.decide(*write, {{"path", "x"}}, below).allowed);
 }
 
-TEST_F(PathRules, D72_OtherToolOutside_IsJudgedByTheRealPath) {
+TEST_F(PathRules, D72_PathOfOtherTool_IsItsTarget) {
     const AgentTool remove("remove", "Removes.", AgentTool::no_parameters(),
                            [](JsonObject, ToolContext&) { return AgentToolResult("done"); });
     ToolRules rules(workspace->root());
