@@ -79,6 +79,9 @@ std::string session_name_of(std::string_view id) {
 std::string session_name_from(std::string_view prompt) {
     constexpr std::size_t longest = 40;
     constexpr std::size_t most_words = 6;
+    // Attached files follow after a blank line.
+    prompt.remove_prefix(std::min(prompt.find_first_not_of(" \t\r\n"), prompt.size()));
+    prompt = prompt.substr(0, prompt.find("\n\n"));
     std::string name;
     std::size_t words = 0;
     bool in_word = false;

@@ -136,6 +136,7 @@ TEST(SessionName, NewName_ComesFromFirstWordsOfPrompt) {
     EXPECT_EQ(session_name_from("Größe ändern"), "größe-ändern");
     EXPECT_EQ(session_name_from("$(touch x) \x1b[31m`y`"), "touch-x-31m-y");
     EXPECT_EQ(session_name_from("../../etc/passwd"), "etc-passwd");
+    EXPECT_EQ(session_name_from("\n\n@a.cpp why\n\n<file name=\"a.cpp\">\nint x;"), "a-cpp-why");
     EXPECT_EQ(session_name_from("\xff\xfe \u202E ?!"), "chat");
     EXPECT_EQ(session_name_from(""), "chat");
     EXPECT_LE(session_name_from(std::string(500, 'x')).size(), 40u);

@@ -253,7 +253,7 @@ TEST_F(SandboxOfCommands, D150_CommandOfUser_IsFree) {
     ModelServer server({chat_answer("All done.")});
     Terminal chat(home, {"chat", "--no-save", "--base-url", server.url(), "-m", "local"});
     ASSERT_TRUE(chat.expect("> ")) << chat.screen().text();
-    chat.type("!echo x > .git/hooks/pre-commit && echo made-$((40+2))\r");
+    chat.type("!echo x > .git/hooks/pre-commit && echo made-$((40 + 2))\r");
     ASSERT_TRUE(chat.expect_on_screen("made-42")) << chat.screen().text();
     chat.type("\x04");
     EXPECT_TRUE(has(".git/hooks/pre-commit"));

@@ -153,6 +153,7 @@ TEST_F(Tasks, EscapeAtQuestionOfTask_RefusesAndStays) {
     ASSERT_TRUE(chat.expect_on_screen("Not answered: the sub-agent is told")) << chat.shown();
     EXPECT_TRUE(chat.expect_on_screen("re: re: write new.txt")) << chat.shown();
     EXPECT_FALSE(is_written());
+    EXPECT_TRUE(chat.expect_gone("Esc stops ·")) << chat.shown();
     chat.type("\x03");
     EXPECT_TRUE(chat.expect_on_screen("(Ctrl-C again leaves)")) << chat.screen().text();
     leave(chat);

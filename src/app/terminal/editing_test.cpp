@@ -223,6 +223,16 @@ void paste(Prompt& prompt, const std::string& text) {
     (void)prompt.press(pasted, false);
 }
 
+TEST(PromptLines, BackslashBeforeEnter_BeginsAnotherLine) {
+    Prompt prompt = empty_prompt();
+    const Key enter{KeyCode::enter, {}};
+    for (const std::string& text : std::vector<std::string>{"one\\", "two\\\\"}) {
+        for (const char c : text) (void)prompt.press(Key{KeyCode::text, std::string(1, c)}, false);
+        (void)prompt.press(enter, false);
+    }
+    EXPECT_EQ(prompt.take(), "one\ntwo\\\\");
+}
+
 TEST(PromptPaste, LongPaste_IsFoldedUntilEntered) {
     std::string text;
     for (int i = 0; i < 1204; ++i) text += "line " + std::to_string(i) + "\n";

@@ -329,6 +329,11 @@ Prompt::Outcome Prompt::edit(const Key& key, bool more_follows) {
                 buffer_.insert("\n");
                 return Outcome::none;
             }
+            if (continues_line()) {
+                (void)buffer_.apply(Key{KeyCode::backspace, {}});
+                buffer_.insert("\n");
+                return Outcome::none;
+            }
             return enter();
         case KeyCode::escape: return Outcome::escape;
         case KeyCode::end_of_input:
@@ -358,6 +363,12 @@ Prompt::Outcome Prompt::edit(const Key& key, bool more_follows) {
         show_history(key.code == KeyCode::up);
     }
     return Outcome::none;
+}
+
+/// A backslash before Enter begins another line, as in a shell; two of them are text.
+bool Prompt::continues_line() const {
+    const std::string& text = buffer_.text();
+    return buffer_.cursor() == text.size() && text.ends_with('\\') && !text.ends_with("\\\\");
 }
 
 Prompt::Outcome Prompt::enter() {

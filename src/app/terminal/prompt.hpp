@@ -117,6 +117,7 @@ private:
         bool has_paste = false;
     };
 
+    bool continues_line() const;
     Outcome enter();
     void show_returned();
     void note_paste(const Key& key);

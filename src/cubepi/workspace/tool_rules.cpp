@@ -159,6 +159,11 @@ bool names_tool(const ApprovalRule& rule, std::string_view tool) {
 /// The tools whose argument `path` names a file or a directory of the workspace.
 constexpr std::string_view file_tools[] = {"read", "grep", "send_file", "list", "write", "edit"};
 
+/// Returns true if the file of the argument `path` may be changed; send_file only reads it.
+bool may_write(const AgentTool& tool) {
+    return tool.risk_level != ToolRisk::read_only && tool.name != "send_file";
+}
+
 bool is_search(std::string_view tool) { return tool == "grep" || tool == "list"; }
 
 /// Returns true if a rule with a pattern of paths holds for a tool.
@@ -425,7 +430,7 @@ RuleDecision ToolRules::decide(const AgentTool& tool, const JsonObject& argument
         failed);
     if (!failed) file.spellings.push_back(detail::absolute_path(file.root, real.string()));
     std::optional<std::string> target = path;
-    if (tool.risk_level != ToolRisk::read_only) {
+    if (may_write(tool)) {
         try {
             target = workspace.write_target(path);
             file.spellings.push_back(detail::absolute_path(file.root, *target));
@@ -441,7 +446,7 @@ RuleDecision ToolRules::decide(const AgentTool& tool, const JsonObject& argument
 
 bool ToolRules::follows_path(const AgentTool& tool, const JsonObject& arguments) const {
     const Json* const path = arguments.if_contains("path");
-    if (path && path->is_string() && tool.risk_level != ToolRisk::read_only) return true;
+    if (path && path->is_string() && may_write(tool)) return true;
     return std::any_of(restrictions_.begin(), restrictions_.end(), [&](const RestrictingRule& one) {
         return is_path_rule(one.rule) && covers_file_tool(one.rule, tool.name.str());
     });
