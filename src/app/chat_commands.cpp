@@ -19,6 +19,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/base64.hpp>
 #include <cubepi/core/support/trimmed.hpp>
+#include <cubepi/mcp/tools.hpp>
 #include <cubepi/provider/cost.hpp>
 
 #include "config/config_file.hpp"
@@ -550,10 +551,11 @@ Task<> ChatActions::show_servers(std::string argument) {
         text += row("", one_line(printable(one.place), 70));
         if (!one.problem.empty()) text += row("", one_line(printable(one.problem), 200));
         std::vector<std::string> names;
-        const std::string prefix = "mcp__" + one.name + "__";
         for (const AgentTool& tool : tools) {
-            if (tool.name.str().starts_with(prefix))
-                names.push_back(tool.name.str().substr(prefix.size()));
+            // The label is "SERVER: TOOL".
+            if (mcp_server_of(tool) == one.name)
+                names.push_back(
+                    tool.label.substr(std::min(one.name.size() + 2, tool.label.size())));
         }
         if (!names.empty()) text += row("", "tools: " + list_of(names));
         names.clear();

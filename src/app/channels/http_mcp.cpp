@@ -96,32 +96,37 @@ Task<> show_progress(ToolContext* context) {
     }
 }
 
+Task<HttpServerResponse> post_with_progress(bub::HttpChannel* channel, HttpServerRequest request,
+                                            ToolContext* context, TaskScope& scope) {
+    scope.spawn(show_progress(context));
+    Task<HttpServerResponse> posting = channel->post_message(std::move(request));
+    HttpServerResponse posted = co_await std::move(posting);
+    scope.cancel();
+    co_return posted;
+}
+
 Task<McpToolResult> send_message(bub::HttpChannel* channel, MessageArguments arguments,
                                  ToolContext* context) {
     const std::stop_token stop = context->stop_token();
+    const std::string key = context->runtime().ids->next();
     JsonObject body;
     body["text"] = std::move(arguments.text);
     HttpServerRequest request = request_for(arguments.session.value_or(""), stop);
     request.body = json_text(body);
+    request.headers.set("idempotency-key", key);
     if (const auto& trace = context->run().origin.trace)
         request.headers.set("traceparent", trace->traceparent);
-    const Executor executor = co_await this_executor;
-    TaskScope progress(executor);
-    progress.spawn(show_progress(context));
-    Task<HttpServerResponse> posting = channel->post_message(std::move(request));
-    Outcome<HttpServerResponse> posted = co_await outcome_of(std::move(posting));
-    progress.cancel();
-    co_await progress.join();
-    McpToolResult result = result_of(std::move(posted).value());
-    const Json* const session =
-        result.structured ? result.structured->if_contains("session") : nullptr;
-    // A client that cancels its request does not want the rest of the turn either.
-    if (stop.stop_requested() && session && session->is_string()) {
-        Task<HttpServerResponse> stopping =
-            channel->stop_session(request_for(std::string(session->get_string()), {}));
-        (void)co_await std::move(stopping);
+    const auto post = [channel, &request, context](TaskScope& scope) {
+        return post_with_progress(channel, std::move(request), context, scope);
+    };
+    Task<HttpServerResponse> posting = with_task_scope(post);
+    const HttpServerResponse posted = co_await std::move(posting);
+    // A client that cancels its request does not want the rest of its turn either.
+    if (stop.stop_requested()) {
+        Task<> stopping = channel->stop_message(key);
+        co_await std::move(stopping);
     }
-    co_return result;
+    co_return result_of(posted);
 }
 
 Task<McpToolResult> read_session(bub::HttpChannel* channel, ReadArguments arguments) {

@@ -358,6 +358,8 @@ Task<> Conversation::change(ChatAction action, std::string argument,
 
 Task<std::optional<RewindChoice>> Conversation::choose_rewind(std::string number) {
     Task<std::optional<RewindChoice>> choosing = changes_.choose(std::move(number));
+    // A key is for one question, and a sub-agent in the background may ask meanwhile.
+    if (const auto& host = plan().host) choosing = host->alone(std::move(choosing));
     Outcome<std::optional<RewindChoice>> chosen = co_await outcome_of(std::move(choosing));
     show_failure(renderer_, chosen.failure());
     if (!chosen.ok()) co_return std::nullopt;

@@ -377,11 +377,7 @@ Task<Json> QuestionHost::ask(HitlRequest request) {
 }
 
 Task<std::optional<Chosen>> QuestionHost::choose(Choices choices) {
-    co_await begin_question();
-    auto choosing = outcome_of(prompter_->choose(std::move(choices)));
-    Outcome<std::optional<Chosen>> chosen = co_await std::move(choosing);
-    end_question();
-    co_return std::move(chosen).value();
+    return alone(prompter_->choose(std::move(choices)));
 }
 
 Task<Json> QuestionHost::ask_now(HitlRequest request) {

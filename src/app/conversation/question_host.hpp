@@ -13,6 +13,7 @@
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/hitl_request.hpp>
+#include <cubepi/core/outcome.hpp>
 
 #include "../terminal/prompter.hpp"
 #include "../terminal/terminal_stream.hpp"
@@ -130,6 +131,15 @@ public:
 
     /// Asks the user to choose, when no other question is on the screen. Returns nothing if the input has ended.
     Task<std::optional<Chosen>> choose(Choices choices);
+
+    /// Runs a dialog of the program itself, when no other question is on the screen.
+    template <class T>
+    Task<T> alone(Task<T> dialog) {
+        co_await begin_question();
+        Outcome<T> answered = co_await outcome_of(std::move(dialog));
+        end_question();
+        co_return std::move(answered).value();
+    }
 
     /// Withdraws the question on the screen if its request does not wait any more (aborted, timed out, or answered
     /// elsewhere). Must be called after the events of the agent.

@@ -116,6 +116,7 @@ struct Highlighter::State {
     ParsedText parsed = {};
     std::array<bool, 2> has_block = {};  // the text has the mark that opens it
     std::chrono::steady_clock::time_point deadline = {};
+    std::chrono::steady_clock::duration spent = {};
     bool failed = false;
 };
 
@@ -190,7 +191,8 @@ std::vector<CodeSpan> Highlighter::State::add(std::string_view lines) {
     if (failed || lines.empty()) return {};
     failed = lines.size() > limits.bytes - std::min(limits.bytes, text.size());
     if (!failed) {
-        deadline = std::chrono::steady_clock::now() + limits.time;
+        const auto begun = std::chrono::steady_clock::now();
+        deadline = begun + limits.time;
         const std::uint32_t begin = size_of(text);
         text += lines;
         parsed.append(lines);
@@ -204,7 +206,9 @@ std::vector<CodeSpan> Highlighter::State::add(std::string_view lines) {
             const bool has_error = ts_node_has_error(ts_tree_root_node(parsed.tree.get()));
             const TreePtr closed = has_error ? closed_tree() : nullptr;
             std::vector<CodeSpan> spans = colors(closed ? closed.get() : parsed.tree.get(), begin);
-            if (!is_late()) return spans;
+            spent += std::chrono::steady_clock::now() - begun;
+            const bool is_dear = limits.total.count() > 0 && spent > limits.total;
+            if (!is_late() && !is_dear) return spans;
         }
         failed = true;
     }

@@ -113,13 +113,21 @@ Task<> add_prompts(std::vector<McpPromptName>* made, std::string server,
 
 Task<std::vector<McpPromptName>> list_mcp_prompts(std::shared_ptr<McpHub> servers,
                                                   std::chrono::nanoseconds limit) {
-    std::vector<McpPromptName> made;
-    for (const McpServerStatus& one : servers->status()) {
-        std::shared_ptr<McpClient> client = servers->client(one.name);
-        if (!client || one.program.empty()) continue;
-        Task<> adding = add_prompts(&made, one.name, std::move(client), limit);
-        co_await std::move(adding);
+    // All at once, so that the limit holds for all.
+    const std::vector<McpServerStatus> status = servers->status();
+    std::vector<std::vector<McpPromptName>> found(status.size());
+    std::vector<Task<>> listing;
+    for (std::size_t i = 0; i < status.size(); ++i) {
+        std::shared_ptr<McpClient> client = servers->client(status[i].name);
+        if (client && !status[i].program.empty())
+            listing.push_back(add_prompts(&found[i], status[i].name, std::move(client), limit));
     }
+    Task<> all = when_all(std::move(listing));
+    co_await std::move(all);
+    std::vector<McpPromptName> made;
+    for (std::vector<McpPromptName>& one : found)
+        made.insert(made.end(), std::make_move_iterator(one.begin()),
+                    std::make_move_iterator(one.end()));
     co_return made;
 }
 

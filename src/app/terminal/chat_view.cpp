@@ -447,7 +447,7 @@ void ChatView::on_tool_end(const ToolExecutionEndEvent& event,
     }
     std::erase(order_, event.tool_call_id);
     card = finished_card(event, std::move(card));
-    card.diff_was_shown = accepted_.take(change_of(event), card.diff);
+    card.diff_was_shown = accepted_.take(card.path, card.diff);
     if (!replaying_) add_to_pager(card, event);
     keep_card(std::move(card));
     wait_for("waiting for the model");

@@ -20,6 +20,8 @@ constexpr std::size_t longest_line = 400;  // columns, where not everything is s
 constexpr std::size_t longest_colored_line = 2000;
 // Of the code of a diff, in bytes: a question must not wait for a parser.
 constexpr std::size_t max_colored = std::size_t{128} << 10;
+/// Each hunk has parsers of its own, so it counts as so many bytes besides its lines.
+constexpr std::size_t hunk_bytes = 256;
 
 std::size_t number_after(std::string_view text, char sign) {
     std::size_t number = 0;
@@ -55,7 +57,7 @@ public:
             if (sign == '\\') continue;
             if (sign != '+') old_.add(line);
             if (sign != '-') new_.add(line);
-            bytes_ += line.size();
+            bytes_ += line.size() + 1;
         }
         old_.parse(language);
         new_.parse(language);
@@ -101,7 +103,7 @@ private:
 
     Side old_ = {};
     Side new_ = {};
-    std::size_t bytes_ = 0;
+    std::size_t bytes_ = hunk_bytes;
 };
 
 /// Writes a diff line by line, with the line numbers that the hunk headers give.

@@ -314,12 +314,6 @@ TerminalText todo_view(const std::vector<Todo>& todos, const Style& style, std::
     return text;
 }
 
-std::string_view change_of(const ToolExecutionEndEvent& event) {
-    const Json* const change = detail_of(event, "change");
-    return change && change->is_string() ? std::string_view(change->get_string())
-                                         : std::string_view();
-}
-
 DiffSource diff_source_of(const ToolExecutionEndEvent& event) {
     DiffSource source;
     const Json* diff = detail_of(event, "diff");

@@ -61,8 +61,6 @@ constexpr std::size_t shown_todos = 10;  ///< items of a list that is not shown 
 TerminalText todo_view(const std::vector<Todo>& todos, const Style& style, std::size_t columns,
                        std::size_t max_items);
 
-/// The sentence about a changed file in a result's details; empty: none.
-std::string_view change_of(const ToolExecutionEndEvent& event);
 /// The diff in a result's details, which must outlive it; empty: none.
 DiffSource diff_source_of(const ToolExecutionEndEvent& event);
 

@@ -283,18 +283,25 @@ void Prompt::take_marked() {
 void Prompt::replace_text(const std::string& text) {
     popup_.reset();
     buffer_.replace(text, text.size());
-    if (!vi_) return;
-    vi_->forget_insert();
-    vi_->settle(buffer_);
+    settle_vi();
+}
+
+/// Returns what decides whether a text is a command.
+static std::string_view first_word(std::string_view text) {
+    return text.substr(0, text.find_first_of(" \t\n"));
 }
 
 /// Returns false if the key has its meaning outside of vi.
 bool Prompt::edit_with_vi(const Key& key) {
+    const std::string before = buffer_.text();
     switch (vi_->press(key, buffer_)) {
         case ViKeys::Outcome::unused: return false;
         case ViKeys::Outcome::used: break;
-        // Text that was pasted may be back.
-        case ViKeys::Outcome::restored: has_paste_ = true; break;
+        // Text that was pasted may be back, and run no command (D172).
+        case ViKeys::Outcome::restored:
+            has_paste_ = true;
+            if (first_word(before) != first_word(buffer_.text())) pasted_ = true;
+            break;
         case ViKeys::Outcome::older: show_history(true); break;
         case ViKeys::Outcome::newer: show_history(false); break;
         case ViKeys::Outcome::search: begin_search(); break;
@@ -314,9 +321,7 @@ void Prompt::show_history(bool older) {
     if (!entry) return;
     has_paste_ = true;
     buffer_.set(*entry);
-    if (!vi_) return;
-    vi_->forget_insert();
-    vi_->settle(buffer_);
+    settle_vi();
 }
 
 Prompt::Outcome Prompt::edit(const Key& key, bool more_follows) {
@@ -442,6 +447,7 @@ bool Prompt::search(const Key& key) {
             searching_ = false;
             buffer_.set(before_search_);
             history_.rewind();
+            settle_vi();
             return true;
         default:
             searching_ = false;
@@ -449,6 +455,7 @@ bool Prompt::search(const Key& key) {
     }
     found_ = found != nullptr;
     if (found) buffer_.set(*found);
+    settle_vi();
     return true;
 }
 
@@ -478,6 +485,14 @@ void Prompt::show_returned() {
     pasted_ = next.pasted;
     has_paste_ = next.has_paste;
     buffer_.replace(next.text, next.text.size());
+    settle_vi();
+}
+
+/// After a change of the text that no key of vi has made.
+void Prompt::settle_vi() {
+    if (!vi_) return;
+    vi_->forget_insert();
+    vi_->settle(buffer_);
 }
 
 void Prompt::complete() {

@@ -118,6 +118,7 @@ private:
     };
 
     bool continues_line() const;
+    void settle_vi();
     Outcome enter();
     void show_returned();
     void note_paste(const Key& key);

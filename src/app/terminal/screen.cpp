@@ -161,7 +161,7 @@ void Screen::on_tool_end(const ToolExecutionEndEvent& event,
         err() << "  " << for_terminal(rounded_seconds_text(now - begun->second));
     err() << status_style_.off() << "\n";
     const DiffSource source = diff_source_of(event);
-    if (!accepted_.take(change_of(event), source.diff))
+    if (!accepted_.take(source.path, source.diff))
         err() << diff_view(source, status_style_, shown_diff_lines).text;
     if (const auto asked = asked_.find(event.tool_call_id); asked != asked_.end()) {
         const auto width = static_cast<std::size_t>(Style::of(STDERR_FILENO).columns);

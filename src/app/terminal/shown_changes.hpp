@@ -17,12 +17,11 @@ public:
         changes_.emplace_back(path, diff);
         if (changes_.size() > max_changes) changes_.pop_front();
     }
-    /// Returns whether the change of a result was shown, and forgets it. `change` is the result's sentence, which has the path. The diff
-    /// of a result may be the beginning of the one that was shown.
-    bool take(std::string_view change, std::string_view diff) {
+    /// Returns whether the change of a result was shown, and forgets it. The diff of a result may be the beginning of the one that was
+    /// shown.
+    bool take(std::string_view path, std::string_view diff) {
         const auto found = std::find_if(changes_.begin(), changes_.end(), [&](const auto& one) {
-            return !diff.empty() && one.second.starts_with(diff) &&
-                   change.find(one.first) != std::string_view::npos;
+            return !diff.empty() && one.second.starts_with(diff) && one.first == path;
         });
         if (found == changes_.end()) return false;
         changes_.erase(found);

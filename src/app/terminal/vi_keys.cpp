@@ -143,6 +143,14 @@ ViKeys::Outcome ViKeys::press(const Key& key, EditBuffer& buffer) {
     }
     if (key.code == KeyCode::tab) return Outcome::used;
     if (key.code == KeyCode::text) return command(key.text, buffer);
+    if ((key.code == KeyCode::enter || key.code == KeyCode::new_line) &&
+        (waits_ != 0 || operator_ != 0)) {
+        if (waits_ == 'r' && operator_ == 0) return command("\n", buffer);
+        // It ends the command, and sends no text that is half changed.
+        clear_command();
+        record_.clear();
+        return Outcome::used;
+    }
     const char same = command_of(key.code);
     if (same != 0 && waits_ == 0) return command(std::string(1, same), buffer);
     clear_command();

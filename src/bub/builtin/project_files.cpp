@@ -417,6 +417,14 @@ std::set<std::string> skill_hints(std::string_view text) {
         std::string_view name = text.substr(at + 1, end - at - 1);
         while (!name.empty() && (name.back() == '.' || name.back() == '-')) name.remove_suffix(1);
         if (!name.empty()) hints.emplace(name);
+        // Some languages have no blanks, and their marks end a name, too.
+        name = name.substr(
+            0, static_cast<std::size_t>(
+                   std::find_if(name.begin(), name.end(),
+                                [](char c) { return static_cast<unsigned char>(c) >= 0x80; }) -
+                   name.begin()));
+        while (!name.empty() && (name.back() == '.' || name.back() == '-')) name.remove_suffix(1);
+        if (!name.empty()) hints.emplace(name);
     }
     return hints;
 }

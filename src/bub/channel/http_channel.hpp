@@ -84,6 +84,8 @@ public:
     Task<cubepi::HttpServerResponse> post_message(cubepi::HttpServerRequest request);
     Task<cubepi::HttpServerResponse> read_session(cubepi::HttpServerRequest request);
     Task<cubepi::HttpServerResponse> stop_session(cubepi::HttpServerRequest request);
+    /// Ends the turn of the message with this Idempotency-Key if it is in progress; other turns of its session continue.
+    Task<> stop_message(std::string key);
 
     Task<> start(std::stop_token stopping) override;
     Task<> stop() override;

@@ -80,7 +80,15 @@ using McpSharedInputHandler = std::function<Task<JsonObject>(std::string method,
 /// The user has refused what a server asks for.
 class McpInputRefused : public Error {
 public:
-    explicit McpInputRefused(const std::string& message) : Error(ErrorCode::hitl, message) {}
+    /// `for_server` is what the server receives.
+    explicit McpInputRefused(const std::string& for_server)
+        : Error(ErrorCode::hitl, for_server), for_server_(for_server) {}
+    McpInputRefused(const std::string& for_server, const std::string& reason)
+        : Error(ErrorCode::hitl, for_server + " " + reason), for_server_(for_server) {}
+    const std::string& for_server() const noexcept { return for_server_; }
+
+private:
+    std::string for_server_;
 };
 
 /// Receives the progress of a call: `progress`, `total`, `message`. Called on the executor of the client; must not wait.

@@ -31,6 +31,8 @@ constexpr std::size_t max_tools = 64;
 /// Of the prompt, in the question to the user.
 constexpr std::size_t max_shown_bytes = 4000;
 constexpr double max_temperature = 2.0;
+/// For the server, which must not learn endpoints, models and limits of its user from failures.
+constexpr const char* no_answer_text = "The model has not answered.";
 
 [[noreturn]] void reject(const std::string& reason) {
     throw McpError(mcp_error::invalid_params,
@@ -149,7 +151,8 @@ std::optional<ToolChoice> choice_of(const JsonObject& params) {
 void append_lines(std::string& text, std::string_view words) {
     while (!words.empty()) {
         const std::size_t end = std::min(words.find('\n'), words.size());
-        text += "\n  " + shown_mcp_text(words.substr(0, end), max_shown_bytes);
+        // Not cut here: the question states how much of the prompt it does not show.
+        text += "\n  " + shown_mcp_text(words.substr(0, end), end);
         words.remove_prefix(std::min(end + 1, words.size()));
     }
 }
@@ -245,8 +248,19 @@ std::string detail::sampling_question(const McpSamplingRequest& request,
     for (const Message& message : asked.messages) {
         prompt += "\n" + std::string(role_name(message.role())) + ":";
         append_lines(prompt, message.text());
+        if (message.assistant()) {
+            for (const ToolCall* call : message.assistant()->tool_calls())
+                append_lines(prompt, call->name.str() + " " + json_text(Json(call->arguments)));
+        }
         if (message.user()) images += images_in(message.user()->content);
         if (message.tool_result()) images += images_in(message.tool_result()->content);
+    }
+    if (asked.tools) {
+        for (const ToolDefinition& tool : *asked.tools) {
+            prompt += "\nTool:";
+            append_lines(prompt, tool.name.str() + ": " + tool.description.str() + " " +
+                                     json_text(*tool.parameters));
+        }
     }
     std::string text = "The server " + request.server + " asks the model " +
                        shown_mcp_text(asked.model.id) + " for an answer of at most " +
@@ -311,7 +325,7 @@ Task<JsonObject> answer_mcp_sampling(std::shared_ptr<const McpSamplingOptions> o
     if (request.account) {
         const std::optional<LimitReachedError> reached =
             reservation.reserve(request.account, *provider, asked);
-        if (reached) throw McpInputRefused(reached->what());
+        if (reached) throw McpInputRefused(no_answer_text, reached->what());
     }
     if (const std::optional<ToolChoice> choice = choice_of(request.params); choice && asked.tools)
         call = std::move(call).tool_choice(*choice);
@@ -326,7 +340,7 @@ Task<JsonObject> answer_mcp_sampling(std::shared_ptr<const McpSamplingOptions> o
         // The endpoint may bill it. Without a limit its cost is not known.
         if (reservation.usd()) count(request.account, reservation, Usage(), reservation.usd());
         if (answered.cancelled()) answered.rethrow();
-        throw McpInputRefused("The model has not answered: " + exception_text(answered.failure()));
+        throw McpInputRefused(no_answer_text, exception_text(answered.failure()));
     }
     const AssistantMessage& answer = answered.value();
     if (answer.usage || answer.stop_reason != stop_reason::error) {
@@ -335,8 +349,7 @@ Task<JsonObject> answer_mcp_sampling(std::shared_ptr<const McpSamplingOptions> o
     }
     const bool has_failed =
         answer.stop_reason == stop_reason::error || answer.stop_reason == stop_reason::aborted;
-    if (has_failed)
-        throw McpInputRefused("The model has not answered: " + answer.error_message.str());
+    if (has_failed) throw McpInputRefused(no_answer_text, answer.error_message.str());
     co_return detail::sampling_result(answer);
 }
 

@@ -14,6 +14,7 @@
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/core/task_scope.hpp>
+#include <cubepi/core/timeout.hpp>
 #include <cubepi/mcp/http/origin.hpp>
 #include <cubepi/mcp/http/parameter_headers.hpp>
 #include <cubepi/mcp/server/http_sessions.hpp>
@@ -230,7 +231,11 @@ Task<> answer_for_replay(std::shared_ptr<McpServer> server, McpServerCall call, 
     replay->add(response);
 }
 
-/// Aborts a call whose client has lost its connection and does not return.
+Task<> read_or_ended(ReplayPtr replay) {
+    while (!replay->is_ended() && !replay->has_reader()) co_await replay->change();
+}
+
+/// Aborts a call whose client has lost its connection and does not return. Ends with the call, so that its events do not stay longer.
 Task<> abort_if_abandoned(ReplayPtr replay, std::shared_ptr<const Runtime> runtime,
                           std::chrono::nanoseconds limit, std::stop_source stop) {
     while (!replay->is_ended()) {
@@ -238,9 +243,11 @@ Task<> abort_if_abandoned(ReplayPtr replay, std::shared_ptr<const Runtime> runti
             co_await replay->change();
             continue;
         }
-        const std::uint64_t readers = replay->readers();
-        co_await runtime->clock->sleep_for(limit);
-        if (replay->readers() == readers) {
+        Task<> waiting =
+            with_timeout(*runtime->clock, limit, read_or_ended(replay), "a client that returns");
+        const Outcome<> waited = co_await outcome_of(std::move(waiting));
+        if (waited.cancelled()) waited.rethrow();
+        if (!waited.ok()) {
             stop.request_stop();
             co_return;
         }

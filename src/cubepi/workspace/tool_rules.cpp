@@ -166,10 +166,13 @@ bool may_write(const AgentTool& tool) {
 
 bool is_search(std::string_view tool) { return tool == "grep" || tool == "list"; }
 
+bool is_file_tool(std::string_view tool) {
+    return std::find(std::begin(file_tools), std::end(file_tools), tool) != std::end(file_tools);
+}
+
 /// Returns true if a rule with a pattern of paths holds for a tool.
 bool covers_file_tool(const ApprovalRule& rule, std::string_view tool) {
-    if (std::find(std::begin(file_tools), std::end(file_tools), tool) == std::end(file_tools))
-        return false;
+    if (!is_file_tool(tool)) return false;
     if (names_tool(rule, tool)) return true;
     if (tool == "write" || tool == "edit")
         return names_tool(rule, "write") || names_tool(rule, "edit");
@@ -435,10 +438,13 @@ RuleDecision ToolRules::decide(const AgentTool& tool, const JsonObject& argument
             target = workspace.write_target(path);
             file.spellings.push_back(detail::absolute_path(file.root, *target));
         } catch (const Error&) {
-            // The target of a write is unknown, and the tool reports what is wrong with the path. The path of another tool need not be
-            // one of the workspace: it is judged by the file to which it leads.
-            const bool is_known = !failed && tool.name != "write" && tool.name != "edit";
-            target = is_known ? std::optional(real.string()) : std::nullopt;
+            // The tool reports what is wrong with the path. That of another tool may not be one of the workspace, and is judged by where
+            // it leads.
+            if (is_file_tool(tool.name.str())) {
+                target.reset();
+            } else if (!failed) {
+                target = real.string();
+            }
         }
     }
     return decide_about(tool.name.str(), tool.risk_level, arguments, target, file);

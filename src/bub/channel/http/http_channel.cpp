@@ -514,6 +514,19 @@ Task<HttpServerResponse> HttpChannel::stop_session(HttpServerRequest request) {
     return state_->receive_stop(std::move(request));
 }
 
+Task<> HttpChannel::stop_message(std::string key) {
+    const ExchangePtr exchange = state_->exchanges->find(key);
+    if (!exchange || exchange->done() || !exchange->running() || !state_->options.sessions)
+        co_return;
+    Envelope by("/stop");
+    by.channel = state_->name;
+    by.chat_id = exchange->chat();
+    by.is_active = true;
+    by.from_operator = true;
+    Task<StopOutcome> stopping = state_->options.sessions->stop(std::move(by));
+    (void)co_await std::move(stopping);
+}
+
 const std::string& HttpChannel::name() const noexcept { return state_->name; }
 
 std::uint16_t HttpChannel::port() const noexcept { return state_->routes.port(); }

@@ -38,7 +38,7 @@ RpcMessage failed(RpcMessage request, const std::exception_ptr& failure) {
     try {
         std::rethrow_exception(failure);
     } catch (const McpInputRefused& refusal) {
-        return rpc_error(std::move(request.id), refused_by_user, refusal.what());
+        return rpc_error(std::move(request.id), refused_by_user, refusal.for_server());
     } catch (const McpError& error) {
         return rpc_error(std::move(request.id), error.rpc_code(), error.what());
     }

@@ -37,7 +37,6 @@ public:
     /// Returns true if a connection is being written to.
     bool has_reader() const noexcept { return active_reader_ != 0; }
     /// Returns how many connections have been written to so far.
-    std::uint64_t readers() const noexcept { return readers_; }
     /// Waits for the next event, the end, or the begin or end of a connection.
     Task<> change();
     void wake() { changed_.set(); }

@@ -224,7 +224,8 @@ bool McpTasks::forget_oldest(const std::string* owner) {
     auto oldest = tasks_.end();
     for (auto entry = tasks_.begin(); entry != tasks_.end(); ++entry) {
         const McpTask& task = *entry->second;
-        if (task.is_running() || (owner && task.owner() != *owner)) continue;
+        // A function that was cancelled may still be running.
+        if (!task.has_left() || (owner && task.owner() != *owner)) continue;
         if (oldest == tasks_.end() || task.expires() < oldest->second->expires()) oldest = entry;
     }
     if (oldest == tasks_.end()) return false;

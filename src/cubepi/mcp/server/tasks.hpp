@@ -57,6 +57,7 @@ public:
 
     /// Is set when the function of the call has ended, which is after the end of the task if it was cancelled.
     AsyncEvent& left() noexcept { return left_; }
+    bool has_left() const noexcept { return left_.is_set(); }
 
     /// Waits until the client has answered all questions.
     Task<std::vector<JsonObject>> ask(std::vector<McpQuestion> questions);
