@@ -170,6 +170,20 @@ TEST_F(PathRules, D182_BaseOfRule_IsWhereItsPathsBegin) {
     EXPECT_TRUE(rules.decide(*write, {{"path", "x"}}, below).allowed);
 }
 
+TEST_F(PathRules, D72_PathOfOtherTool_IsItsTarget) {
+    const AgentTool remove("remove", "Removes.", AgentTool::no_parameters(),
+                           [](JsonObject, ToolContext&) { return AgentToolResult("done"); });
+    ToolRules rules(workspace->root());
+    rules.allow(ApprovalRule::parse("remove: *"));
+    ScopedTestDirectory outside;
+    outside.put(".git/config", "");
+    std::filesystem::create_symlink(outside.path() / ".git", directory.path() / "repository");
+    EXPECT_TRUE(rules.decide(remove, {{"path", outside / "file"}}, *workspace).allowed);
+    for (const std::string& path : {outside / ".git/config", std::string("repository/config")})
+        EXPECT_TRUE(rules.decide(remove, {{"path", path}}, *workspace).always_asks) << path;
+    EXPECT_TRUE(decide("read: x", "write", outside / "file").always_asks);
+}
+
 TEST_F(PathRules, D72_LinkToProtectedFile_AlwaysNeedsApproval) {
     std::filesystem::create_directories(directory.path() / ".git/hooks");
     std::filesystem::create_symlink(".git/hooks/new", directory.path() / "innocent");

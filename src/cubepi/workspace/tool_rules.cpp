@@ -438,8 +438,13 @@ RuleDecision ToolRules::decide(const AgentTool& tool, const JsonObject& argument
             target = workspace.write_target(path);
             file.spellings.push_back(detail::absolute_path(file.root, *target));
         } catch (const Error&) {
-            // The tool reports what is wrong with the path. That of another tool may not be one of the workspace.
-            if (is_file_tool(tool.name.str())) target.reset();
+            // The tool reports what is wrong with the path. That of another tool may not be one of the workspace, and is judged by where
+            // it leads.
+            if (is_file_tool(tool.name.str())) {
+                target.reset();
+            } else if (!failed) {
+                target = real.string();
+            }
         }
     }
     return decide_about(tool.name.str(), tool.risk_level, arguments, target, file);
