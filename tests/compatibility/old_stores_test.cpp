@@ -175,7 +175,7 @@ TEST_F(OldStores, B9_OpenTurn_IsClosedAsInterrupted) {
               "first|second|unclosed|half an ans|interrupted|next|");
 }
 
-TEST_F(OldStores, TornLineOfTape_IsReplacedByNextLine) {
+TEST_F(OldStores, TornTapeLine_IsReplacedByTheNext) {
     const bub::Tape tape(tapes(), "torn");
     EXPECT_EQ(shape(tape), "first|");
     run(tape.append(bub::message_entry("user", "next")));
