@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <iterator>
 #include <utility>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/trimmed.hpp>
+#include <cubepi/core/task_scope.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/mcp/tools.hpp>
 
