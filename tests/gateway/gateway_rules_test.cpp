@@ -118,6 +118,35 @@ TEST_F(GatewayRules, D155_ProjectOfSharedWorkspace_CanOnlyRestrict) {
     EXPECT_NE(model.wait_for("write secrets/a", 2).find(".cubepi/config.yaml"), std::string::npos);
 }
 
+TEST_F(GatewayRules, D156_InvalidRulesOfSharedWorkspace_EndTheStart) {
+    const std::filesystem::path root = home.path() / "project";
+    put(root / ".cubepi/config.yaml", "deny: ['write: secrets/*'\n");
+    configure(std::string(may_write) + ", shared_workspace: true, root: '" + root.string() + "'");
+    GatewayProcess gateway(home, model.flags());
+    EXPECT_NE(gateway.wait(), 0);
+    EXPECT_NE(gateway.output().find(".cubepi/config.yaml"), std::string::npos) << gateway.output();
+}
+
+TEST_F(GatewayRules, D180_WeakerSandbox_DoesNotContinueTheRun) {
+    configure("", "sandbox: workspace\n");
+    {
+        GatewayProcess gateway(home, model.flags());
+        EXPECT_TRUE(asks(post(gateway.wait_until_running(), "write a.txt")));
+    }
+    const auto approve = [this](const char* sandbox) {
+        configure("", std::string("sandbox: ") + sandbox + "\n");
+        GatewayProcess gateway(home, model.flags());
+        return run(post_message(gateway.wait_until_running(),
+                                {{"session", "s1"}, {"text", ",approve"}, {"user", "olga"}}))
+            .body;
+    };
+    EXPECT_EQ(approve("off").find("re: write a.txt"), std::string::npos);
+    EXPECT_FALSE(std::filesystem::exists(workspace() / "a.txt"));
+    const std::string done = approve("workspace");
+    EXPECT_NE(done.find("re: write a.txt"), std::string::npos) << done;
+    EXPECT_TRUE(std::filesystem::exists(workspace() / "a.txt"));
+}
+
 TEST_F(GatewayRules, D142_HookOfOperator_BlocksCallsOfSenders) {
     configure(may_write,
               "hooks: {PreToolUse: [{matcher: write, hooks: [{command: 'echo not here "

@@ -160,6 +160,30 @@ TEST_F(SandboxOfCommands, D150_OtherRepositories_AreProtected) {
     }
 }
 
+TEST_F(SandboxOfCommands, D150_SubmodulesAndWorktrees_AreProtected) {
+    const std::filesystem::path git = home.work() / ".git";
+    for (const char* place : {"", "modules/lib", "modules/group/lib", "worktrees/tree"}) {
+        std::filesystem::create_directories(git / place / "objects");
+        write_file(git / place / "HEAD", "ref: refs/heads/main\n");
+        write_file(git / place / "config", "[core]\n");
+        write_file(git / place / "commondir", "../..\n");
+    }
+    ModelServer server(
+        {chat_answer("", {to_shell("cd .git && for place in modules/lib modules/group/lib "
+                                   "worktrees/tree; do echo x > $place/index; echo x >> "
+                                   "$place/config; echo x > $place/commondir; echo x > "
+                                   "$place/hooks/post-checkout; done; ls")}),
+         chat_answer("All done.")});
+    EXPECT_EQ(run_at(home, server, {"--yes", "go"}).status, 0);
+    if (!sandbox_support().namespaces) return;
+    for (const char* place : {"modules/lib", "modules/group/lib", "worktrees/tree"}) {
+        EXPECT_TRUE(std::filesystem::exists(git / place / "index")) << place;
+        EXPECT_EQ(read_file(git / place / "config"), "[core]\n") << place;
+        EXPECT_EQ(read_file(git / place / "commondir"), "../..\n") << place;
+        EXPECT_FALSE(std::filesystem::exists(git / place / "hooks/post-checkout")) << place;
+    }
+}
+
 TEST_F(SandboxOfCommands, D180_SuspendedRun_KeepsItsStricterSandbox) {
     ModelServer server(
         {chat_answer("", {to_shell("echo x > made; ls -a")}), chat_answer("All done.")});

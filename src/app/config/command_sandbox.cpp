@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 #include <bub/builtin/builtin.hpp>
@@ -67,16 +69,66 @@ void make_own_directories(const std::vector<fs::path>& own, const std::vector<fs
     }
 }
 
+/// The first line of a small file, without what precedes its value.
+std::string line_of(const fs::path& file, std::string_view before) {
+    std::ifstream stream(file);
+    std::string line;
+    std::getline(stream, line);
+    return line.starts_with(before) ? line.substr(before.size()) : std::string();
+}
+
+void add_git_directory(std::vector<fs::path>& all, const fs::path& git, int depth);
+
+/// The directories of git of submodules and of worktrees, in a group such as `modules`. A name of a submodule may contain "/".
+void add_git_directories(std::vector<fs::path>& all, const fs::path& group, int depth) {
+    constexpr int deepest = 6;
+    constexpr std::size_t most = 2000;
+    if (depth > deepest) return;
+    std::error_code failed;
+    for (fs::directory_iterator entry(group, failed), end; !failed && entry != end;
+         entry.increment(failed)) {
+        std::error_code unknown;
+        if (all.size() > most) return;
+        if (entry->is_symlink(unknown) || !entry->is_directory(unknown)) continue;
+        if (fs::exists(entry->path() / "HEAD", unknown)) {
+            add_git_directory(all, entry->path(), depth + 1);
+        } else {
+            add_git_directories(all, entry->path(), depth + 1);
+        }
+    }
+}
+
+/// The files of a directory of git that name programs, with those of its submodules and worktrees: git in the directory above runs
+/// what they name, too.
+void add_git_directory(std::vector<fs::path>& all, const fs::path& git, int depth) {
+    std::error_code failed;
+    // A worktree has the hooks of its repository.
+    if (fs::exists(git / "HEAD", failed) && fs::exists(git / "objects", failed))
+        fs::create_directory(git / "hooks", failed);
+    for (const char* const name : {"hooks", "config", "config.worktree", "commondir"})
+        all.push_back(git / name);
+    add_git_directories(all, git / "modules", depth);
+    add_git_directories(all, git / "worktrees", depth);
+}
+
 /// Files of the workspace that name programs which git or this program runs.
 std::vector<fs::path> protected_files(const fs::path& workspace) {
     const fs::path git = workspace / ".git";
+    std::vector<fs::path> all{workspace / ".cubepi", workspace / ".mcp.json"};
     std::error_code failed;
+    if (!fs::is_regular_file(git, failed)) {
+        add_git_directory(all, git, 0);
+        return all;
+    }
     // The file of a worktree or a submodule names the directory.
-    if (fs::is_regular_file(git, failed))
-        return {git, workspace / ".cubepi", workspace / ".mcp.json"};
-    if (fs::exists(git / "HEAD", failed)) fs::create_directory(git / "hooks", failed);
-    return {git / "hooks",     git / "config",        git / "config.worktree",
-            git / "commondir", workspace / ".cubepi", workspace / ".mcp.json"};
+    all.push_back(git);
+    const std::string named = line_of(git, "gitdir: ");
+    if (named.empty()) return all;
+    const fs::path directory = (workspace / named).lexically_normal();
+    add_git_directory(all, directory, 0);
+    const std::string common = line_of(directory / "commondir", "");
+    if (!common.empty()) add_git_directory(all, (directory / common).lexically_normal(), 0);
+    return all;
 }
 
 /// Returns a writable directory and its subdirectories that have a repository. Those further below are not looked for: that could take

@@ -211,8 +211,10 @@ Task<RuleDecision> ToolApproval::apply_rules(const BeforeToolCallContext& call) 
     if (!options_.workspace || !rules_.follows_path(call.tool, call.args))
         co_return with_definition(call.tool, rules_.decide(call.tool, call.args));
     // Copies: a call that is aborted does not wait for the thread.
-    auto work = [rules = rules_, workspace = options_.workspace, tool = call.tool,
-                 arguments = call.args] { return rules.decide(tool, arguments, *workspace); };
+    auto work = [rules = rules_, workspace = options_.workspace, tool = call.tool.name,
+                 risk = call.tool.risk_level, arguments = call.args] {
+        return rules.decide(tool.str(), risk, arguments, *workspace);
+    };
     RuleDecision decision = co_await offload(*options_.runtime->workers, std::move(work));
     co_return with_definition(call.tool, std::move(decision));
 }

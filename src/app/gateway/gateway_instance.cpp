@@ -251,6 +251,7 @@ Task<> check_tables(std::shared_ptr<bub::TapeStore> tapes, bub::WarningHandler w
              exception_text(opened.failure()));
 }
 
+constexpr const char* sandbox_key = "sandbox";
 constexpr const char* admin_key = "gateway.admin.listen";
 constexpr const char* status_key = "gateway.status";
 
@@ -361,9 +362,14 @@ bub::TurnQuestions sender_policy(const GatewaySettings& settings, const ConfigFi
     restrictions.confine_commands(confinement);
     add_restrictions(restrictions, config);
     // The directory of a project can restrict, and nothing else of it acts here (D155).
-    if (settings.shared_workspace)
-        add_restrictions(restrictions,
-                         settings_of(find_project(workspaces_root(settings), TrustSettings())));
+    if (settings.shared_workspace) {
+        const ProjectSettings project =
+            settings_of(find_project(workspaces_root(settings), TrustSettings()));
+        // What cannot be read may have been a rule that denies.
+        if (!project.problems.empty())
+            throw Error(ErrorCode::invalid_argument, project.problems.front());
+        add_restrictions(restrictions, project);
+    }
     const auto known = std::make_shared<const std::vector<McpServerSettings>>(std::move(servers));
     questions.rules = [parsed, restrictions, known](const bub::Envelope& message) {
         bub::SenderRules rules = rules_for(*parsed, restrictions, message);
@@ -539,12 +545,21 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
     options.find_model = [sources = sources_, primary = model_.endpoint](const std::string& id) {
         return choice_of(sources, endpoint_for_model(sources, primary, id)).model;
     };
-    options.describe_endpoint = [sources = sources_,
-                                 model = model_](const AssistantMessage& answer) {
-        return endpoint_of_answer(sources, model, answer).to_json();
+    options.describe_endpoint = [sources = sources_, model = model_,
+                                 sandbox = config_.sandbox](const AssistantMessage& answer) {
+        JsonObject endpoint = endpoint_of_answer(sources, model, answer).to_json();
+        if (!endpoint.empty()) endpoint[sandbox_key] = stored_sandbox(sandbox);
+        return endpoint;
     };
-    options.model_at_endpoint = [sources = sources_, model = model_](const JsonObject& stored,
-                                                                     const std::string& id) {
+    options.model_at_endpoint = [sources = sources_, model = model_, sandbox = config_.sandbox](
+                                    const JsonObject& stored, const std::string& id) {
+        const JsonObject* const earlier = detail::object_member(stored, sandbox_key);
+        SandboxSettings stricter = sandbox;
+        if (earlier && restrict_sandbox(stricter, *earlier)) {
+            throw Error(ErrorCode::unsupported,
+                        "the sandbox of this gateway is weaker than the one in which the question "
+                        "was asked; ask again, or restore the key 'sandbox'");
+        }
         const ModelChoice choice = choice_to_continue(sources, model, StoredModel::of(stored));
         if (id.empty() || choice.offline) return choice.model;
         return model_at_endpoint(sources, choice, id);

@@ -39,6 +39,9 @@ TEST(PathPattern, Directory_MatchesWhatIsBelow) {
     EXPECT_TRUE(matches("**/dir/*", "/w/x/dir/a"));
     EXPECT_TRUE(matches("**/a/b", "/w/a/b"));
     EXPECT_TRUE(matches("**/a/b", "/w/x/y/a/b/c"));
+    for (const char* path : {"/w/a/b", "/w/a/x/b", "/w/a/x/y/b"})
+        EXPECT_TRUE(matches("a/**/b", path)) << path;
+    EXPECT_TRUE(matches("~/**/*.key", "/h/u/x.key"));
 }
 
 TEST(PathPattern, Wildcards_MatchTextAndCharacters) {
@@ -63,6 +66,13 @@ TEST(PathPattern, HomeAndRoot_AreAbsolute) {
     EXPECT_TRUE(matches("/", "/etc/passwd"));
     EXPECT_TRUE(matches("/*", "/etc/passwd"));
     EXPECT_FALSE(matches("etc/*", "/etc/passwd"));
+}
+
+/// As hosts decide about a call.
+RuleDecision on_file(const ToolRules& rules, const AgentTool& tool, const JsonObject& arguments,
+                     Workspace& workspace) {
+    if (!rules.follows_path(tool, arguments)) return rules.decide(tool, arguments);
+    return rules.decide(tool.name.str(), tool.risk_level, arguments, workspace);
 }
 
 class PathRules : public ::testing::Test {
@@ -91,7 +101,7 @@ protected:
         JsonObject arguments{{"content", ""}};
         if (!path.empty()) arguments["path"] = path;
         for (const AgentTool& one : tools) {
-            if (one.name == tool) return rules.decide(one, arguments, *workspace);
+            if (one.name == tool) return on_file(rules, one, arguments, *workspace);
         }
         ADD_FAILURE() << "no tool " << tool;
         return {};
@@ -166,8 +176,32 @@ TEST_F(PathRules, D182_BaseOfRule_IsWhereItsPathsBegin) {
         if (one.name == "write") write = &one;
     }
     ASSERT_TRUE(write);
-    EXPECT_FALSE(rules.decide(*write, {{"path", "sub/x"}}, below).refusal.empty());
-    EXPECT_TRUE(rules.decide(*write, {{"path", "x"}}, below).allowed);
+    EXPECT_FALSE(on_file(rules, *write, {{"path", "sub/x"}}, below).refusal.empty());
+    EXPECT_TRUE(on_file(rules, *write, {{"path", "x"}}, below).allowed);
+}
+
+TEST_F(PathRules, D182_RuleForRead_BindsEdit) {
+    EXPECT_TRUE(denied("read: secrets/*", "edit", "secrets/key")) << "its errors show lines";
+    EXPECT_FALSE(denied("read: secrets/*", "write", "secrets/key"));
+}
+
+TEST_F(PathRules, D182_RuleWithoutPaths_CoversTheSameTools) {
+    for (const char* tool : {"read", "grep", "edit"})
+        EXPECT_TRUE(denied("read: *", tool, "public/a")) << tool;
+    for (const char* tool : {"write", "edit"})
+        EXPECT_TRUE(denied("write: *", tool, "public/a")) << tool;
+    EXPECT_FALSE(denied("read: *", "list", "public"));
+}
+
+TEST_F(PathRules, D182_PathTooLongToResolve_IsDenied) {
+    std::string path = "alias/";
+    while (path.size() < 4085) path += "./";
+    EXPECT_TRUE(denied("read: secrets/*", "read", path + "key"));
+}
+
+TEST_F(PathRules, D182_NameOfLink_CoversItsTarget) {
+    EXPECT_TRUE(denied("read: file", "read", "secrets/key"));
+    EXPECT_FALSE(denied("read: file", "read", "public/a"));
 }
 
 TEST_F(PathRules, D72_PathOfOtherTool_IsItsTarget) {
@@ -178,9 +212,9 @@ TEST_F(PathRules, D72_PathOfOtherTool_IsItsTarget) {
     ScopedTestDirectory outside;
     outside.put(".git/config", "");
     std::filesystem::create_symlink(outside.path() / ".git", directory.path() / "repository");
-    EXPECT_TRUE(rules.decide(remove, {{"path", outside / "file"}}, *workspace).allowed);
+    EXPECT_TRUE(on_file(rules, remove, {{"path", outside / "file"}}, *workspace).allowed);
     for (const std::string& path : {outside / ".git/config", std::string("repository/config")})
-        EXPECT_TRUE(rules.decide(remove, {{"path", path}}, *workspace).always_asks) << path;
+        EXPECT_TRUE(on_file(rules, remove, {{"path", path}}, *workspace).always_asks) << path;
     EXPECT_TRUE(decide("read: x", "write", outside / "file").always_asks);
 }
 

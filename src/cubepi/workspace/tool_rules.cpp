@@ -160,8 +160,8 @@ bool names_tool(const ApprovalRule& rule, std::string_view tool) {
 constexpr std::string_view file_tools[] = {"read", "grep", "send_file", "list", "write", "edit"};
 
 /// Returns true if the file of the argument `path` may be changed; send_file only reads it.
-bool may_write(const AgentTool& tool) {
-    return tool.risk_level != ToolRisk::read_only && tool.name != "send_file";
+bool may_write(std::string_view tool, ToolRisk risk) {
+    return risk != ToolRisk::read_only && tool != "send_file";
 }
 
 bool is_search(std::string_view tool) { return tool == "grep" || tool == "list"; }
@@ -174,9 +174,10 @@ bool is_file_tool(std::string_view tool) {
 bool covers_file_tool(const ApprovalRule& rule, std::string_view tool) {
     if (!is_file_tool(tool)) return false;
     if (names_tool(rule, tool)) return true;
-    if (tool == "write" || tool == "edit")
-        return names_tool(rule, "write") || names_tool(rule, "edit");
-    return (tool == "grep" || tool == "send_file") && names_tool(rule, "read");
+    const bool writes = tool == "write" || tool == "edit";
+    if (writes && (names_tool(rule, "write") || names_tool(rule, "edit"))) return true;
+    // The errors of edit show lines of the file.
+    return (tool == "grep" || tool == "send_file" || tool == "edit") && names_tool(rule, "read");
 }
 
 /// Returns true for a restricting rule with a pattern of paths.
@@ -198,15 +199,17 @@ struct ToolRules::CalledFile {
     std::string root;
     /// As the call names it, and where its links lead; absolute and normal. Empty: the call names none.
     std::vector<std::string> spellings;
+    bool is_unknown = false;  ///< it cannot be resolved, so it may be any file
 };
 
 namespace {
 
 detail::NamedCommand path_relation(const RestrictingRule& rule, std::string_view tool,
-                                   const std::string& root,
+                                   const std::string& root, bool is_unknown,
                                    const std::vector<std::string>& spellings) {
     using detail::NamedCommand;
     if (!covers_file_tool(rule.rule, tool)) return NamedCommand::no;
+    if (is_unknown) return NamedCommand::yes;
     const detail::PathPattern pattern(rule.rule.match, rule.base.empty() ? root : rule.base,
                                       home());
     const auto any = [&spellings](auto&& is) {
@@ -224,8 +227,9 @@ detail::NamedCommand path_relation(const RestrictingRule& rule, std::string_view
 detail::NamedCommand relation(const ApprovalRule& rule, std::string_view tool,
                               const JsonObject& arguments) {
     using detail::NamedCommand;
+    if (rule.match == "*" && (names_tool(rule, tool) || covers_file_tool(rule, tool)))
+        return NamedCommand::yes;
     if (!names_tool(rule, tool)) return NamedCommand::no;
-    if (rule.match == "*") return NamedCommand::yes;
     if (tool == "shell") {
         return detail::find_named_command(detail::text_member(arguments, "command"),
                                           restricted_words(rule));
@@ -244,10 +248,13 @@ void require_supported(const ApprovalRule& rule, RuleEffect effect) {
         return;
     }
     if (restricts && rule.tool == "fetch" && rule.match != "*" &&
-        detail::rule_origin(rule.match).empty()) {
-        throw Error(ErrorCode::invalid_argument,
-                    "The rule " + rule.text() +
-                        " names neither an origin such as https://example.org nor a host.");
+        (detail::rule_origin(rule.match).empty() ||
+         rule.match.find('*', rule.match.starts_with("*.") ? 1 : 0) != std::string::npos)) {
+        throw Error(
+            ErrorCode::invalid_argument,
+            "The rule " + rule.text() +
+                " names neither an origin such as https://example.org nor a host, which may "
+                "begin with *. and have no other *.");
     }
     if (restricts && is_path_rule(rule)) return;
     if (rule.tool == "shell") {
@@ -336,9 +343,10 @@ void ToolRules::apply_restrictions(RuleDecision& decision, std::string_view tool
     const RestrictingRule* asks = nullptr;
     const RestrictingRule* unknown = nullptr;
     for (const RestrictingRule& one : restrictions_) {
-        const detail::NamedCommand found = is_path_rule(one.rule)
-                                               ? path_relation(one, tool, file.root, file.spellings)
-                                               : relation(one.rule, tool, arguments);
+        const detail::NamedCommand found =
+            is_path_rule(one.rule)
+                ? path_relation(one, tool, file.root, file.is_unknown, file.spellings)
+                : relation(one.rule, tool, arguments);
         if (found == detail::NamedCommand::unknown) unknown = &one;
         if (found != detail::NamedCommand::yes) continue;
         asks = &one;
@@ -419,9 +427,8 @@ RuleDecision ToolRules::decide(std::string_view tool, ToolRisk risk, const JsonO
     return decide_about(tool, risk, arguments, write_target, file);
 }
 
-RuleDecision ToolRules::decide(const AgentTool& tool, const JsonObject& arguments,
+RuleDecision ToolRules::decide(std::string_view tool, ToolRisk risk, const JsonObject& arguments,
                                Workspace& workspace) const {
-    if (!follows_path(tool, arguments)) return decide(tool, arguments);
     const std::string path = detail::text_member(arguments, "path");
     CalledFile file;
     file.root = workspace.root();
@@ -431,28 +438,29 @@ RuleDecision ToolRules::decide(const AgentTool& tool, const JsonObject& argument
         path.starts_with('/') ? std::filesystem::path(path)
                               : std::filesystem::path(file.root) / path,
         failed);
+    file.is_unknown = static_cast<bool>(failed);
     if (!failed) file.spellings.push_back(detail::absolute_path(file.root, real.string()));
     std::optional<std::string> target = path;
-    if (may_write(tool)) {
+    if (may_write(tool, risk)) {
         try {
             target = workspace.write_target(path);
             file.spellings.push_back(detail::absolute_path(file.root, *target));
         } catch (const Error&) {
             // The tool reports what is wrong with the path. That of another tool may not be one of the workspace, and is judged by where
             // it leads.
-            if (is_file_tool(tool.name.str())) {
+            if (is_file_tool(tool)) {
                 target.reset();
             } else if (!failed) {
                 target = real.string();
             }
         }
     }
-    return decide_about(tool.name.str(), tool.risk_level, arguments, target, file);
+    return decide_about(tool, risk, arguments, target, file);
 }
 
 bool ToolRules::follows_path(const AgentTool& tool, const JsonObject& arguments) const {
     const Json* const path = arguments.if_contains("path");
-    if (path && path->is_string() && may_write(tool)) return true;
+    if (path && path->is_string() && may_write(tool.name.str(), tool.risk_level)) return true;
     return std::any_of(restrictions_.begin(), restrictions_.end(), [&](const RestrictingRule& one) {
         return is_path_rule(one.rule) && covers_file_tool(one.rule, tool.name.str());
     });

@@ -31,7 +31,7 @@ std::string_view to_string(RuleEffect effect) noexcept;
 /// which match any command that names them in this order (detail::find_named_command), or "*"; for "fetch" a host matches whatever
 /// the scheme and the port (detail::restricts_fetch); for a tool of files it may be a pattern of paths (detail::PathPattern). With such
 /// a pattern a rule for `write` or `edit` holds for both, because each can do what the other does, and a rule for `read` also for
-/// `grep` and `send_file`.
+/// `grep`, `send_file` and `edit`.
 struct ApprovalRule {
     std::string tool;
     std::string match;
@@ -127,8 +127,8 @@ public:
     /// `write_target` is the result of Workspace::write_target for the argument `path`; absent if that throws.
     RuleDecision decide(std::string_view tool, ToolRisk risk, const JsonObject& arguments,
                         const std::optional<std::string>& write_target) const;
-    /// Decides about the file to which the argument `path` leads in a workspace. Blocks if follows_path().
-    RuleDecision decide(const AgentTool& tool, const JsonObject& arguments,
+    /// Decides about the file to which the argument `path` leads in a workspace; for calls for which follows_path() is true. Blocks.
+    RuleDecision decide(std::string_view tool, ToolRisk risk, const JsonObject& arguments,
                         Workspace& workspace) const;
     /// Returns true if the decision depends on the links of a workspace.
     bool follows_path(const AgentTool& tool, const JsonObject& arguments) const;

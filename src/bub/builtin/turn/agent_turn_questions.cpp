@@ -61,8 +61,9 @@ Task<cubepi::RuleDecision> apply_rules(std::shared_ptr<const RulesOfTurn> of_tur
     const cubepi::ToolRules& rules = of_turn->rules.allow;
     if (!rules.follows_path(call.tool, call.args)) co_return rules.decide(call.tool, call.args);
     // Copies: a call that is aborted does not wait for the thread.
-    auto work = [of_turn, tool = call.tool, arguments = call.args] {
-        return of_turn->rules.allow.decide(tool, arguments, *of_turn->workspace);
+    auto work = [of_turn, tool = call.tool.name, risk = call.tool.risk_level,
+                 arguments = call.args] {
+        return of_turn->rules.allow.decide(tool.str(), risk, arguments, *of_turn->workspace);
     };
     co_return co_await cubepi::offload(*of_turn->runtime->workers, std::move(work));
 }

@@ -53,23 +53,13 @@ Json sorted(const Json& value) {
     return object;
 }
 
-std::string hex_of(const unsigned char* bytes, std::size_t count) {
-    constexpr std::string_view digits = "0123456789abcdef";
-    std::string hex;
-    for (std::size_t i = 0; i < count; ++i) {
-        hex += digits[bytes[i] >> 4U];
-        hex += digits[bytes[i] & 15U];
-    }
-    return hex;
-}
-
 /// Returns a HitlRequest::request_id: ten digits, which fit into a button of a chat and are short enough to type. It does not
 /// protect a question, because who may answer is checked; it must only differ from those of other questions.
 std::string new_request_id() {
     std::array<unsigned char, 5> bytes = {};
     if (RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) != 1)
         throw Error(ErrorCode::unsupported, "OpenSSL has no random bytes");
-    return hex_of(bytes.data(), bytes.size());
+    return hex_of(std::string(bytes.begin(), bytes.end()));
 }
 
 /// Returns the first 32 hexadecimal digits of the SHA-256 digest.

@@ -74,6 +74,9 @@ PathPattern::PathPattern(std::string_view text, const std::string& base, const s
     if (!base.empty()) add(bases_, resolved(base));
     std::string pattern(text);
     while (pattern.starts_with("./")) pattern.erase(0, 2);
+    // A star matches "/" too, so this includes no directory in between.
+    for (std::size_t at = pattern.find("/**/"); at != std::string::npos; at = pattern.find("/**/"))
+        pattern.replace(at, 4, "/*");
     bool any_depth = false;
     while (pattern.starts_with("**/")) {
         pattern.erase(0, 3);
@@ -88,6 +91,9 @@ PathPattern::PathPattern(std::string_view text, const std::string& base, const s
                pattern != "~" && (any_depth || std::string_view(text).find('/') == text.npos);
     if (is_name_) {
         add(globs_, pattern);
+        // The one in the base may be a link.
+        if (!base.empty() && pattern.find_first_of(wildcards) == std::string::npos)
+            target_ = lower_case(resolved(absolute_path(base, pattern)));
         return;
     }
     if (!home.empty() && (pattern == "~" || pattern.starts_with("~/")))
@@ -112,6 +118,7 @@ std::string_view PathPattern::below_base(std::string_view path) const {
 bool PathPattern::matches(std::string_view path) const {
     const std::string lower = lower_case(path);
     if (is_name_) {
+        if (!target_.empty() && is_at_or_below(lower, target_)) return true;
         std::string_view rest = below_base(lower);
         while (!rest.empty()) {
             const std::size_t end = std::min(rest.find('/'), rest.size());

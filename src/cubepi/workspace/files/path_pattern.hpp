@@ -24,7 +24,8 @@ public:
 private:
     std::string_view below_base(std::string_view path) const;
 
-    bool is_name_ = false;              ///< matches a name at any depth
+    bool is_name_ = false;  ///< matches a name at any depth
+    std::string target_{};  ///< of such a name in the base, with links resolved; in lower case
     std::vector<std::string> globs_{};  ///< in lower case
     std::vector<std::string> bases_{};  ///< spellings of the base, in lower case
 };
