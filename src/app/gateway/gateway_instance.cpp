@@ -365,7 +365,7 @@ bub::TurnQuestions sender_policy(const GatewaySettings& settings, const ConfigFi
     if (settings.shared_workspace) {
         const ProjectSettings project =
             settings_of(find_project(workspaces_root(settings), TrustSettings()));
-        // What cannot be read may have been a rule that denies.
+        // A rule that cannot be read may be one that denies.
         if (!project.problems.empty())
             throw Error(ErrorCode::invalid_argument, project.problems.front());
         add_restrictions(restrictions, project);

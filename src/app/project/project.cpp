@@ -144,6 +144,22 @@ ProjectConfig config_of(const Project& project, const BoundFile& file,
     return {};
 }
 
+std::vector<BoundFile> read_files(Project& project) {
+    std::error_code unknown;
+    // A directory that is not yet made has no files; one that cannot be read may have some.
+    if (!std::filesystem::exists(project.root, unknown) && !unknown) return {};
+    try {
+        BoundFileReader reader(project.root);
+        reader.read_all();
+        project.problems = std::move(reader.problems);
+        return std::move(reader.files);
+    } catch (const Error& error) {
+        project.problems.push_back("The files of " + project.root.string() +
+                                   " are not loaded: " + error.what());
+        return {};
+    }
+}
+
 }  // namespace
 
 const BoundFile* Project::find(std::string_view name) const { return find_in(trusted, name); }
@@ -175,16 +191,7 @@ void Project::trust() {
 Project find_project(const std::filesystem::path& directory, const TrustSettings& settings) {
     Project project;
     project.root = bub::project_root(directory);
-    std::vector<BoundFile> files;
-    try {
-        BoundFileReader reader(project.root);
-        reader.read_all();
-        files = std::move(reader.files);
-        project.problems = std::move(reader.problems);
-    } catch (const Error& error) {
-        project.problems.push_back("The files of " + project.root.string() +
-                                   " are not loaded: " + error.what());
-    }
+    std::vector<BoundFile> files = read_files(project);
     const bool in_settings = is_in_settings(project.root, settings);
     const std::optional<TrustRecord> record = find_trust(project.root);
     project.is_trusted = in_settings || record;
@@ -224,12 +231,12 @@ ProjectSettings settings_of(const Project& project) {
         trusted ? trusted : find_in(project.untrusted, project_config_file);
     if (config) {
         ProjectConfig read = config_of(project, *config, settings.problems);
-        keep_valid(read.allow, RuleEffect::allow, settings);
         keep_valid(read.ask, RuleEffect::ask, settings);
         keep_valid(read.deny, RuleEffect::deny, settings);
         settings.ask = std::move(read.ask);
         settings.deny = std::move(read.deny);
         if (trusted) {
+            keep_valid(read.allow, RuleEffect::allow, settings);
             settings.allow = std::move(read.allow);
             settings.hooks = std::move(read.hooks);
         }
