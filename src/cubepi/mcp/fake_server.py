@@ -257,6 +257,8 @@ def result_of(message):
         return {}
     if method == "subscriptions/listen":
         state["subscribed"] = params["notifications"].get("resourceSubscriptions", [])
+        if has("acknowledging"):
+            send({"method": "notifications/subscriptions/acknowledged", "params": {"notifications": params["notifications"]}})
         return None
     if method == "tasks/get":
         return read_task()

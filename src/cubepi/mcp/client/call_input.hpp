@@ -55,6 +55,26 @@ private:
 
 using McpCallInputPtr = std::shared_ptr<McpCallInput>;
 
+/// The users of calls that have ended here without a response. The server may continue such a call, and ask something for it that
+/// names no call.
+class McpAbandonedCalls {
+public:
+    void add(const std::shared_ptr<const void>& asker) {
+        has_several_ = has_several_ || !asker || (has_any_ && asker_.lock() != asker);
+        has_any_ = true;
+        asker_ = asker;
+    }
+    /// Returns true if there are none, or only calls of this user.
+    bool are_all_of(const std::shared_ptr<const void>& asker) const {
+        return !has_any_ || (!has_several_ && asker && asker_.lock() == asker);
+    }
+
+private:
+    std::weak_ptr<const void> asker_;
+    bool has_any_ = false;
+    bool has_several_ = false;
+};
+
 /// Ends the input of a call when its block is left.
 class McpCallInputEnd {
 public:
