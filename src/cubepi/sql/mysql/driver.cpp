@@ -1,4 +1,4 @@
-#include <cubepi/checkpoint/mysql_checkpointer.hpp>
+#include <cubepi/sql/mysql/driver.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -10,10 +10,8 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
-#include <cubepi/checkpoint/format/stored_json.hpp>
-#include <cubepi/checkpoint/mysql/driver.hpp>
-#include <cubepi/checkpoint/mysql_options.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/sql/support/mysql.hpp>
 
 namespace cubepi::detail {
 
@@ -55,6 +53,10 @@ MyTls tls_mode(const std::string& text) {
         "'verify-identity'");
 }
 
+std::string seconds_of(std::chrono::milliseconds limit) {
+    return std::to_string((std::max<std::int64_t>(limit.count(), 1) + 999) / 1000);
+}
+
 struct Translation {
     unsigned error;
     ErrorCode code;
@@ -64,7 +66,7 @@ struct Translation {
 constexpr std::string_view grant =
     "grant the user SELECT, INSERT, UPDATE and DELETE on the database, and to migrate the tables "
     "CREATE, ALTER, INDEX, DROP and TRIGGER";
-constexpr std::string_view apply = "apply the schema (apply_mysql_schema)";
+constexpr std::string_view apply = "apply the schema";
 constexpr std::string_view primary =
     "the server or the transaction is read-only: connect to the primary";
 constexpr std::string_view overloaded = "the server is overloaded, or raise query_timeout";
@@ -217,18 +219,16 @@ std::string MyParameters::without_secrets(std::string text) const {
     return text;
 }
 
-MyDriver::MyDriver(const MySQLOptions& options, bool for_store)
+MyDriver::MyDriver(const MySQLOptions& options)
     : parameters_(options.connection),
       description_(parameters_.description()),
       runtime_(options.runtime ? options.runtime : Runtime::standard()),
-      for_store_(for_store),
-      set_up_(session_set_up(options, for_store)) {}
+      lock_timeout_(options.lock_timeout),
+      query_timeout_(options.query_timeout) {}
 
 std::string MyDriver::without_secrets(std::string text) const {
     return parameters_.without_secrets(std::move(text));
 }
-
-SqlRemedy MyDriver::remedy(const SqlFailure& failure) const { return my_remedy(failure); }
 
 std::vector<std::string> MyDriver::names_to_resolve() const {
     std::vector<std::string> names;
@@ -240,8 +240,26 @@ bool MyDriver::is_reachable(const SqlAddresses& addresses) const {
     return !parameters_.has_name() || addresses.contains(parameters_.host);
 }
 
-void MyDriver::check(const SqlResults& results) const {
-    if (for_store_) check_session(description_, results);
+SqlBatch MyDriver::migration_session() const {
+    SqlBatch batch;
+    batch.add(
+        "SET NAMES utf8mb4 COLLATE utf8mb4_bin, time_zone = '+00:00', autocommit = 1,"
+        " sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'");
+    return batch;
+}
+
+SqlBatch MyDriver::store_session() const {
+    const std::string lock = seconds_of(lock_timeout_);
+    const std::string milliseconds = std::to_string(query_timeout_.count());
+    const std::string limit = seconds_of(query_timeout_);
+    SqlBatch batch = migration_session();
+    // READ COMMITTED, so that no locks of gaps cause deadlocks.
+    batch.add("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
+    // The comments are for one of the two servers each.
+    batch.add("SET innodb_lock_wait_timeout = " + lock + ", lock_wait_timeout = " + lock +
+              " /*M!100300 , max_statement_time = " + limit + ", idle_transaction_timeout = " +
+              limit + " */ /*!50708 , max_execution_time = " + milliseconds + " */");
+    return batch;
 }
 
 void MyDriver::begin_read(SqlBatch& batch) const {
@@ -249,87 +267,14 @@ void MyDriver::begin_read(SqlBatch& batch) const {
     batch.add("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY");
 }
 
-// The row of the thread in our table is locked first: it can be inserted when the thread does not exist. CubePi locks the row
-// of the thread. The isolation level is READ COMMITTED, so that no locks of gaps cause deadlocks.
-void MyDriver::begin_write(SqlBatch& batch, const std::vector<std::string>& threads) const {
-    batch.add("START TRANSACTION");
-    std::vector<std::string> sorted = threads;
-    std::sort(sorted.begin(), sorted.end());
-    sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
-    for (const std::string& thread_id : sorted) {
-        batch
-            .add(
-                "INSERT INTO cubepi_native_writes (thread_id, write_id) VALUES ($1, '')"
-                " ON DUPLICATE KEY UPDATE write_id = write_id")
-            .text(thread_id);
-        batch.add("SELECT 1 FROM cubepi_threads WHERE thread_id = $1 FOR UPDATE").text(thread_id);
-    }
-}
+void MyDriver::begin_write(SqlBatch& batch) const { batch.add("START TRANSACTION"); }
 
-void MyDriver::end_write(SqlBatch& batch, const std::vector<std::string>& threads) const {
-    // Of threads that do not exist after all, or that are only read.
-    for (const std::string& thread_id : threads) {
-        batch.add("DELETE FROM cubepi_native_writes WHERE thread_id = $1 AND write_id = ''")
-            .text(thread_id);
-    }
-}
-
-void MyDriver::write_extra(SqlBatch& batch, const std::string& thread_id,
-                           const ExtraChange& change) const {
+void MyDriver::begin_migration(SqlBatch& batch, const std::string& name) const {
+    // The lock of a session: each statement of a migration commits. The end of the session releases it.
     batch
-        .add(
-            "INSERT INTO cubepi_threads (thread_id, extra) VALUES ($1, $2)"
-            " {replace thread_id: extra}, updated_at = now()")
-        .text(thread_id)
-        .json(server_json_text(change.merged));
-}
-
-void MyDriver::write_fork_row(SqlBatch& batch, const SqlFork& fork, const JsonObject& added,
-                              const JsonObject& merged) const {
-    if (added.empty()) {
-        batch
-            .add(
-                "INSERT INTO cubepi_threads (thread_id, parent_thread_id, forked_at_seq, extra)"
-                " SELECT $2, thread_id, $3, extra FROM cubepi_threads WHERE thread_id = $1")
-            .text(fork.source)
-            .text(fork.target)
-            .integer(fork.cutoff);
-        return;
-    }
-    batch
-        .add(
-            "INSERT INTO cubepi_threads (thread_id, parent_thread_id, forked_at_seq, extra)"
-            " VALUES ($2, $1, $3, $4)")
-        .text(fork.source)
-        .text(fork.target)
-        .integer(fork.cutoff)
-        .json(server_json_text(merged));
-}
-
-// Both servers use an index for the first comparison only if it is not one of rows.
-std::string MyDriver::page_sql(const std::string& columns, const std::string& time) const {
-    const std::string key = time + ", thread_id, run_id, question_id";
-    return "SELECT " + columns + " FROM cubepi_native_pending WHERE expired = false AND " + time +
-           " >= $1 AND (" + key + ") > ($1, $2, $3, $4) ORDER BY " + key + " LIMIT $5";
-}
-
-// By thread: each lookup reads the index of one partition.
-std::string MyDriver::listing_sql() const {
-    return "SELECT thread_id, count, at FROM (SELECT t.thread_id, t.extra, t.parent_thread_id,"
-           " (SELECT count(*) FROM cubepi_messages AS m WHERE m.thread_id = t.thread_id) AS count,"
-           " (SELECT {epoch created_at} FROM cubepi_messages AS m"
-           " WHERE m.thread_id = t.thread_id ORDER BY seq DESC LIMIT 1) AS at"
-           " FROM cubepi_threads AS t) AS listed"
-           " WHERE count > 0 OR {filled extra} OR parent_thread_id IS NOT NULL"
-           " ORDER BY at DESC {nulls last}, thread_id";
-}
-
-std::vector<std::string> MyDriver::dependent_tables() const {
-    std::vector<std::string> tables = {"cubepi_messages", "cubepi_runs", "cubepi_hitl_answers"};
-    for (const char* name : {"claims", "message_ids", "writes", "exact", "pending",
-                             "changed_pending", "answers", "started", "used_answers"})
-        tables.push_back(std::string("cubepi_native_") + name);
-    return tables;
+        .add("SELECT GET_LOCK(concat($1, '.', md5(DATABASE())), " + seconds_of(query_timeout_) +
+             ")")
+        .text(name);
 }
 
 SqlFailure my_failure(SqlFailureKind kind, const std::string& reason, unsigned error) {
@@ -338,7 +283,7 @@ SqlFailure my_failure(SqlFailureKind kind, const std::string& reason, unsigned e
     return SqlFailure(kind, reason, is_of_server ? std::to_string(error) : "", condition_of(error));
 }
 
-SqlRemedy my_remedy(const SqlFailure& failure) {
+SqlRemedy MyDriver::remedy(const SqlFailure& failure) const {
     SqlRemedy remedy;
     for (const Translation& one : translations) {
         if (failure.code() != std::to_string(one.error)) continue;
@@ -348,28 +293,16 @@ SqlRemedy my_remedy(const SqlFailure& failure) {
     return remedy;
 }
 
+std::shared_ptr<const SqlDriver> mysql_driver(const MySQLOptions& options) {
+    return std::make_shared<const MyDriver>(options);
+}
+
 }  // namespace cubepi::detail
 
 namespace cubepi {
 
-namespace {
-
-MySQLOptions options_for(std::string connection) {
-    MySQLOptions options;
-    options.connection = std::move(connection);
-    return options;
-}
-
-}  // namespace
-
 std::string mysql_description(const MySQLOptions& options) {
     return detail::MyParameters(options.connection).description();
 }
-
-MySQLCheckpointer::MySQLCheckpointer(std::string connection)
-    : MySQLCheckpointer(options_for(std::move(connection))) {}
-
-MySQLCheckpointer::MySQLCheckpointer(MySQLOptions options)
-    : SqlCheckpointer(options, std::make_shared<const detail::MyDriver>(options, true)) {}
 
 }  // namespace cubepi

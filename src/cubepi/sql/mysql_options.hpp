@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cubepi/checkpoint/server_options.hpp>
+#include <cubepi/sql/options.hpp>
 
 namespace cubepi {
 

@@ -6,10 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include <cubepi/checkpoint/postgres_options.hpp>
-#include <cubepi/checkpoint/postgres_schema.hpp>
-#include <cubepi/checkpoint/server/connection.hpp>
-#include <cubepi/checkpoint/server/driver.hpp>
+#include <cubepi/sql/postgres_options.hpp>
+#include <cubepi/sql/support/connection.hpp>
+#include <cubepi/sql/support/driver.hpp>
 
 namespace cubepi::detail {
 
@@ -49,10 +48,10 @@ private:
     std::string description_;
 };
 
-class PgDriver : public SqlDriver {
+class PgDriver final : public SqlDriver {
 public:
-    /// `for_store`: its sessions require the tables of a store. Throws CheckpointerError(invalid_argument).
-    PgDriver(const PostgresOptions& options, bool for_store);
+    /// Throws CheckpointerError(invalid_argument).
+    explicit PgDriver(const PostgresOptions& options);
 
     const char* name() const noexcept override { return "postgres"; }
     const std::string& description() const noexcept override { return parameters_.description(); }
@@ -64,24 +63,18 @@ public:
     bool is_reachable(const SqlAddresses& addresses) const override;
     std::unique_ptr<SqlConnection> connection() const override;
 
-    SqlBatch set_up() const override { return set_up_; }
-    void check(const SqlResults& results) const override;
+    SqlBatch migration_session() const override;
+    SqlBatch store_session() const override;
     void begin_read(SqlBatch& batch) const override;
-    void begin_write(SqlBatch& batch, const std::vector<std::string>& threads) const override;
-    void end_write(SqlBatch&, const std::vector<std::string>&) const override {}
-    void write_extra(SqlBatch& batch, const std::string& thread_id,
-                     const ExtraChange& change) const override;
-    void write_fork_row(SqlBatch& batch, const SqlFork& fork, const JsonObject& added,
-                        const JsonObject& merged) const override;
-    std::string page_sql(const std::string& columns, const std::string& time) const override;
-    std::string listing_sql() const override;
-    std::vector<std::string> dependent_tables() const override { return {}; }
+    void begin_write(SqlBatch& batch) const override;
+    void begin_migration(SqlBatch& batch, const std::string& name) const override;
+    bool migrates_at_once() const noexcept override { return true; }
 
 private:
     PgParameters parameters_;
     bool prepare_;
-    bool for_store_;
-    SqlBatch set_up_;
+    std::string lock_timeout_;   ///< in milliseconds
+    std::string query_timeout_;  ///< in milliseconds
 };
 
 /// Returns the condition that an SQLSTATE means.
@@ -89,15 +82,5 @@ SqlCondition condition_of(std::string_view sqlstate);
 
 /// Makes a failure with the condition that its SQLSTATE means.
 SqlFailure pg_failure(SqlFailureKind kind, const std::string& reason, std::string sqlstate);
-
-SqlRemedy pg_remedy(const SqlFailure& failure);
-
-/// Returns the statements that prepare a session of a store and read the versions of the tables.
-SqlBatch session_set_up(const PostgresOptions& options);
-/// Checks their results. Throws CheckpointerError(schema_mismatch).
-void check_session(const PgParameters& parameters, const SqlResults& results);
-
-/// Returns the statements of postgres_schema_sql(), without the transaction.
-std::vector<std::string> postgres_schema_statements(const SqlSchemaStatus& from);
 
 }  // namespace cubepi::detail

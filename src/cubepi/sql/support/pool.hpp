@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include <cubepi/checkpoint/server/driver.hpp>
-#include <cubepi/checkpoint/server_options.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/sql/options.hpp>
+#include <cubepi/sql/support/driver.hpp>
 
 namespace cubepi::detail {
 
@@ -39,7 +39,8 @@ private:
 /// The connections of a store. Thread-safe.
 class SqlPool : public std::enable_shared_from_this<SqlPool> {
 public:
-    SqlPool(SqlOptions options, std::shared_ptr<const SqlDriver> driver);
+    SqlPool(SqlOptions options, std::shared_ptr<const SqlDriver> driver,
+            std::shared_ptr<const SqlSchema> schema);
     ~SqlPool();
     SqlPool(const SqlPool&) = delete;
     SqlPool& operator=(const SqlPool&) = delete;
@@ -51,6 +52,7 @@ public:
 
     const SqlOptions& options() const noexcept { return options_; }
     const SqlDriver& driver() const noexcept { return *driver_; }
+    const SqlSchema& schema() const noexcept { return *schema_; }
     Clock& clock() const noexcept { return *options_.runtime->clock; }
     const Logger& log() const noexcept { return options_.runtime->log; }
 
@@ -87,6 +89,7 @@ private:
 
     const SqlOptions options_;
     const std::shared_ptr<const SqlDriver> driver_;
+    const std::shared_ptr<const SqlSchema> schema_;
     const int process_;
 
     std::mutex mutex_;
@@ -95,12 +98,12 @@ private:
     std::deque<std::shared_ptr<Waiter>> waiters_;
 };
 
-/// Awaits the task and throws its SqlFailure as the CheckpointerError for callers.
+/// Awaits the task and throws its SqlFailure as the CheckpointerError for callers. `id` names what the call is about.
 template <class T>
-Task<T> translated(std::shared_ptr<SqlPool> pool, Task<T> task) {
+Task<T> translated(std::shared_ptr<SqlPool> pool, Task<T> task, std::string id = {}) {
     Outcome<T> done = co_await outcome_of(std::move(task));
     if (const SqlFailure* failure = as_server_failure(done.failure()))
-        throw_checkpointer_error(pool->driver(), *failure);
+        throw_checkpointer_error(pool->driver(), pool->schema(), *failure, id);
     co_return std::move(done).value();
 }
 

@@ -9,12 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include <cubepi/checkpoint/format/stored_json.hpp>
-#include <cubepi/checkpoint/server/connection.hpp>
-#include <cubepi/checkpoint/server_options.hpp>
 #include <cubepi/core/error.hpp>
-#include <cubepi/core/json.hpp>
 #include <cubepi/core/log.hpp>
+#include <cubepi/sql/support/connection.hpp>
 
 namespace cubepi::detail {
 
@@ -30,7 +27,7 @@ enum class SqlFailureKind : std::uint8_t {
 /// Failures that a store treats alike on all servers.
 enum class SqlCondition : std::uint8_t {
     other,
-    lock_timeout,  ///< another transaction has the thread
+    lock_timeout,  ///< another transaction has the lock
     conflict,      ///< a deadlock, a lost statement, or another reason to repeat the transaction
     read_only,
     starting,  ///< the server accepts no connections yet, or no longer
@@ -77,13 +74,6 @@ struct SqlRemedy {
     std::string_view text = "see the log of the server";
 };
 
-/// A fork of a thread after the runs that completed up to a position.
-struct SqlFork {
-    std::string source = {};
-    std::string target = {};
-    std::int64_t cutoff = 0;
-};
-
 /// SQL about the last write of what a transaction locks ($1), by which its fate is looked up.
 struct SqlWriteIds {
     std::string before = {};   ///< an expression: the id of the last write, or NULL
@@ -91,7 +81,8 @@ struct SqlWriteIds {
     std::string current = {};  ///< a query: the same id; no row if the locked object does not exist
 };
 
-/// A kind of database server, with the parameters of a connection to one. Immutable; thread-safe.
+/// A kind of database server, with the parameters of a connection to one: how to connect, the words of its SQL (the escapes
+/// of SqlQuery) and the meaning of its errors. Immutable; thread-safe.
 class SqlDriver {
 public:
     virtual ~SqlDriver() = default;
@@ -112,33 +103,41 @@ public:
     virtual bool is_reachable(const SqlAddresses& addresses) const = 0;
     virtual std::unique_ptr<SqlConnection> connection() const = 0;
 
-    /// The first statements of a new connection.
-    virtual SqlBatch set_up() const = 0;
-    /// Checks their results. Throws CheckpointerError(schema_mismatch).
-    virtual void check(const SqlResults& results) const = 0;
+    /// The first statements of a connection that creates or migrates tables.
+    virtual SqlBatch migration_session() const = 0;
+    /// The first statements of a connection of a store, which is subject to the time limits of its options.
+    virtual SqlBatch store_session() const = 0;
 
     /// Begins a transaction that reads one snapshot.
     virtual void begin_read(SqlBatch& batch) const = 0;
-    /// Begins a transaction that waits for the exclusive use of the threads.
-    virtual void begin_write(SqlBatch& batch, const std::vector<std::string>& threads) const = 0;
+    /// Begins a transaction that reads and writes.
+    virtual void begin_write(SqlBatch& batch) const = 0;
+
+    /// Waits for the only migration of tables; `name` is that of the lock. Begins a transaction if migrates_at_once().
+    virtual void begin_migration(SqlBatch& batch, const std::string& name) const = 0;
+    /// Returns true if a migration is one transaction, false if each of its statements commits.
+    virtual bool migrates_at_once() const noexcept = 0;
+};
+
+/// The tables of a store in a database: what its sessions need, what its transactions lock, and how a write is recognized
+/// afterwards. The base class requires nothing, for migrations. Immutable; thread-safe.
+class SqlSchema {
+public:
+    virtual ~SqlSchema() = default;
+
+    /// The first statements of a new connection.
+    virtual SqlBatch session(const SqlDriver& driver) const { return driver.migration_session(); }
+    /// Checks their results. `where` names the database. Throws CheckpointerError(schema_mismatch).
+    virtual void check(const std::string& where, const SqlResults& results) const;
+
+    /// Waits for the exclusive use of the objects with these names, in a transaction that has begun.
+    virtual void lock(SqlBatch& batch, const std::vector<std::string>& names) const;
     /// Adds what such a transaction does before COMMIT.
-    virtual void end_write(SqlBatch& batch, const std::vector<std::string>& threads) const = 0;
+    virtual void end_write(SqlBatch& batch, const std::vector<std::string>& names) const;
+    virtual SqlWriteIds write_ids() const { return {}; }
 
-    /// By default of a thread.
-    virtual SqlWriteIds write_ids() const;
-
-    /// Merges a change into the column `extra`.
-    virtual void write_extra(SqlBatch& batch, const std::string& thread_id,
-                             const ExtraChange& change) const = 0;
-    /// Inserts the row of a fork, with `added` merged into the extra of its source, which makes `merged`.
-    virtual void write_fork_row(SqlBatch& batch, const SqlFork& fork, const JsonObject& added,
-                                const JsonObject& merged) const = 0;
-    /// Selects a page of the inbox: the rows after $2, $3, $4 at the time $1, at most $5.
-    virtual std::string page_sql(const std::string& columns, const std::string& time) const = 0;
-    /// Selects all threads: id, number of messages and date of the last one, which is NULL for a thread without messages.
-    virtual std::string listing_sql() const = 0;
-    /// The tables whose rows the server does not delete with those of their thread.
-    virtual std::vector<std::string> dependent_tables() const = 0;
+    /// The next step for a failure; `general` is the driver's.
+    virtual SqlRemedy remedy(const SqlFailure& failure, SqlRemedy general) const;
 };
 
 /// Returns the failure, or null if the exception is of another type. Valid as long as the exception.
@@ -149,21 +148,11 @@ void log_failure(const Logger& log, const SqlDriver& driver, const SqlFailure& f
                  bool repeated) noexcept;
 
 /// Throws the CheckpointerError for the failure, with the next step. Never contains a password.
-[[noreturn]] void throw_checkpointer_error(const SqlDriver& driver, const SqlFailure& failure,
-                                           const std::string& thread_id = {});
+[[noreturn]] void throw_checkpointer_error(const SqlDriver& driver, const SqlSchema& schema,
+                                           const SqlFailure& failure, const std::string& id);
 
 /// Throws the error of a write whose connection broke at its COMMIT, and whose fate could not be determined.
-[[noreturn]] void throw_unknown_fate(const SqlDriver& driver, const std::string& thread_id,
+[[noreturn]] void throw_unknown_fate(const SqlDriver& driver, const std::string& id,
                                      const std::string& reason);
-
-/// Reads the result of "SELECT max(version) ...".
-std::optional<int> version_of(const SqlResult& result);
-
-/// Throws CheckpointerError(schema_mismatch) if the tables are newer than this library. `where` names the database.
-void refuse_newer_tables(const std::string& where, const SqlSchemaStatus& found);
-
-/// Throws CheckpointerError(schema_mismatch) unless the tables are current; `remedy` says how older ones are migrated.
-void check_tables(const std::string& where, const SqlSchemaStatus& found,
-                  const std::string& remedy);
 
 }  // namespace cubepi::detail

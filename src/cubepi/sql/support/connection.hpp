@@ -45,6 +45,8 @@ public:
 ///
 ///     {text COLUMN}            the text of a JSON column
 ///     {epoch COLUMN}           a time in Unix seconds
+///     {integer EXPRESSION}     an integer of 64 bits
+///     {exists TABLE}           "there is such a table"
 ///     {now}                    the time of the server's clock, in Unix seconds
 ///     {any $N}                 "is one of the texts"
 ///     {skip}                   at the end of an INSERT: nothing is inserted if the key exists

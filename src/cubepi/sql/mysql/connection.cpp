@@ -15,13 +15,13 @@
 #include <mysql.h>
 #include <sys/socket.h>
 
-#include <cubepi/checkpoint/mysql/driver.hpp>
-#include <cubepi/checkpoint/server/connection.hpp>
-#include <cubepi/checkpoint/server/driver.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/blocked_signals.hpp>
+#include <cubepi/sql/mysql/driver.hpp>
+#include <cubepi/sql/support/connection.hpp>
+#include <cubepi/sql/support/driver.hpp>
 
 namespace cubepi::detail {
 
@@ -72,7 +72,12 @@ using MyResultPtr = std::unique_ptr<MYSQL_RES, MyResultFree>;
 
 std::string expand(std::string_view name, std::string_view argument) {
     std::string text(argument);
-    if (name == "text") return text;
+    if (name == "text" || name == "integer") return text;
+    if (name == "exists") {
+        return "(SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE()"
+               " AND table_name = '" +
+               text + "')";
+    }
     if (name == "epoch") return "UNIX_TIMESTAMP(" + text + ")";
     if (name == "now") return "UNIX_TIMESTAMP(NOW(6))";
     if (name == "any") return "IN (" + text + ")";
@@ -186,7 +191,7 @@ private:
     const MYSQL_ROW& row_;
 };
 
-/// Returns the SQL with its parameters as literals, quoted for a session whose sql_mode is the one of session_set_up().
+/// Returns the SQL with its parameters as literals, quoted for a session whose sql_mode is that of MyDriver::migration_session().
 std::string my_sql(MYSQL* connection, const SqlQuery& query) {
     const std::string sql = expand_escapes(query.sql(), expand);
     std::string text;

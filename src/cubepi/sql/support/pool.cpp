@@ -1,4 +1,4 @@
-#include <cubepi/checkpoint/server/pool.hpp>
+#include <cubepi/sql/support/pool.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -9,12 +9,12 @@
 #include <boost/asio/post.hpp>
 #include <unistd.h>
 
-#include <cubepi/checkpoint/server/driver.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/name_resolver.hpp>
+#include <cubepi/sql/support/driver.hpp>
 
 namespace cubepi::detail {
 
@@ -70,8 +70,12 @@ SqlLease::~SqlLease() {
     pool_->put_back(std::move(connection_));
 }
 
-SqlPool::SqlPool(SqlOptions options, std::shared_ptr<const SqlDriver> driver)
-    : options_(with_defaults(std::move(options))), driver_(std::move(driver)), process_(getpid()) {}
+SqlPool::SqlPool(SqlOptions options, std::shared_ptr<const SqlDriver> driver,
+                 std::shared_ptr<const SqlSchema> schema)
+    : options_(with_defaults(std::move(options))),
+      driver_(std::move(driver)),
+      schema_(std::move(schema)),
+      process_(getpid()) {}
 
 SqlPool::~SqlPool() {
     // In a forked child the sessions belong to the parent.
@@ -236,9 +240,9 @@ Task<SqlPool::Connection> SqlPool::open_checked(SqlAddresses addresses,
     auto connection = driver_->connection();
     const SqlUse use(*connection, executor, clock(), limit);
     co_await connection->connect(std::move(addresses));
-    SqlBatch set_up = driver_->set_up();
+    SqlBatch set_up = schema_->session(*driver_);
     const SqlResults results = co_await connection->exchange(std::move(set_up));
-    driver_->check(results);
+    schema_->check(driver_->description(), results);
     connection->used_at = clock().now();
     co_return connection;
 }

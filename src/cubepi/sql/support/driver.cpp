@@ -1,4 +1,4 @@
-#include <cubepi/checkpoint/server/driver.hpp>
+#include <cubepi/sql/support/driver.hpp>
 
 #include <cubepi/core/error.hpp>
 
@@ -20,8 +20,8 @@ std::string start_of(const SqlDriver& driver, const SqlFailure& failure) {
     return (connecting ? "cannot connect to " : "") + driver.description() + ": " + failure.what();
 }
 
-[[noreturn]] void throw_server_error(const SqlDriver& driver, const SqlFailure& failure,
-                                     const std::string& thread_id) {
+[[noreturn]] void throw_server_error(const SqlDriver& driver, const SqlSchema& schema,
+                                     const SqlFailure& failure, const std::string& id) {
     const std::string start = start_of(driver, failure);
     const bool is_write = failure.kind() == SqlFailureKind::server;
     const std::string nothing(is_write ? not_stored : "");
@@ -30,14 +30,13 @@ std::string start_of(const SqlDriver& driver, const SqlFailure& failure) {
             ErrorCode::storage_locked,
             driver.without_secrets(start + "; another transaction uses the thread" + nothing +
                                    "; try again later, or raise lock_timeout"),
-            thread_id);
+            id);
     }
-    const SqlRemedy remedy = driver.remedy(failure);
+    const SqlRemedy remedy = schema.remedy(failure, driver.remedy(failure));
     const std::string state = failure.code().empty() ? "" : " (" + failure.code() + ")";
     throw CheckpointerError(
         remedy.code,
-        driver.without_secrets(start + state + nothing + "; " + std::string(remedy.text)),
-        thread_id);
+        driver.without_secrets(start + state + nothing + "; " + std::string(remedy.text)), id);
 }
 
 const char* kind_name(SqlFailureKind kind) noexcept {
@@ -51,23 +50,17 @@ const char* kind_name(SqlFailureKind kind) noexcept {
     return "server";
 }
 
-[[noreturn]] void throw_mismatch(const std::string& text) {
-    throw CheckpointerError(ErrorCode::schema_mismatch, text);
-}
-
-std::string version_text(std::optional<int> version) {
-    return version ? "of version " + std::to_string(*version) : std::string("not there");
-}
-
-void refuse_newer_ones(const std::string& where, const char* tables, std::optional<int> found,
-                       int known) {
-    if (found.value_or(0) <= known) return;
-    throw_mismatch(where + ": the tables " + tables + " are of version " + std::to_string(*found) +
-                   ", which is newer than this program knows (" + std::to_string(known) +
-                   "); update the program");
-}
-
 }  // namespace
+
+void SqlSchema::check(const std::string& /*where*/, const SqlResults& /*results*/) const {}
+
+void SqlSchema::lock(SqlBatch& /*batch*/, const std::vector<std::string>& /*names*/) const {}
+
+void SqlSchema::end_write(SqlBatch& /*batch*/, const std::vector<std::string>& /*names*/) const {}
+
+SqlRemedy SqlSchema::remedy(const SqlFailure& /*failure*/, SqlRemedy general) const {
+    return general;
+}
 
 bool SqlFailure::leaves_commit_unknown() const noexcept {
     return kind_ == SqlFailureKind::lost || kind_ == SqlFailureKind::timeout;
@@ -101,64 +94,41 @@ void log_failure(const Logger& log, const SqlDriver& driver, const SqlFailure& f
                {"repeated", repeated}});
 }
 
-void throw_checkpointer_error(const SqlDriver& driver, const SqlFailure& failure,
-                              const std::string& thread_id) {
+void throw_checkpointer_error(const SqlDriver& driver, const SqlSchema& schema,
+                              const SqlFailure& failure, const std::string& id) {
     const std::string start = start_of(driver, failure);
     switch (failure.kind()) {
         case SqlFailureKind::dns:
             throw CheckpointerError(
                 ErrorCode::dns,
-                driver.without_secrets(start + "; check the host of the connection"), thread_id);
+                driver.without_secrets(start + "; check the host of the connection"), id);
         case SqlFailureKind::connect:
             if (!failure.code().empty()) break;
             throw CheckpointerError(
                 connect_code(failure),
                 driver.without_secrets(start + "; check host and port, and that the server runs"),
-                thread_id);
+                id);
         case SqlFailureKind::lost:
             throw CheckpointerError(
                 ErrorCode::disconnected,
-                driver.without_secrets(start + std::string(not_stored) + "; try again"), thread_id);
+                driver.without_secrets(start + std::string(not_stored) + "; try again"), id);
         case SqlFailureKind::timeout:
             throw CheckpointerError(ErrorCode::timeout,
                                     driver.without_secrets(start + std::string(not_stored) +
                                                            "; try again, or raise the limit"),
-                                    thread_id);
+                                    id);
         case SqlFailureKind::server: break;
     }
-    throw_server_error(driver, failure, thread_id);
+    throw_server_error(driver, schema, failure, id);
 }
 
-void throw_unknown_fate(const SqlDriver& driver, const std::string& thread_id,
-                        const std::string& reason) {
+void throw_unknown_fate(const SqlDriver& driver, const std::string& id, const std::string& reason) {
     throw CheckpointerError(
         ErrorCode::disconnected,
         driver.without_secrets(
             driver.description() + ": the connection broke while a write was committed (" + reason +
             "); whether it was stored is unknown; load the thread again to find out"),
-        thread_id);
-}
-
-std::optional<int> version_of(const SqlResult& result) {
-    std::optional<int> version;
-    if (result.rows() > 0 && !result.is_null(0, 0))
-        version = static_cast<int>(result.integer(0, 0));
-    return version;
-}
-
-void refuse_newer_tables(const std::string& where, const SqlSchemaStatus& found) {
-    refuse_newer_ones(where, "cubepi_*", found.version, sql_schema_version);
-    refuse_newer_ones(where, "cubepi_native_*", found.native_version, sql_native_version);
-}
-
-void check_tables(const std::string& where, const SqlSchemaStatus& found,
-                  const std::string& remedy) {
-    if (found.is_current()) return;
-    refuse_newer_tables(where, found);
-    throw_mismatch(where + ": the tables cubepi_* are " + version_text(found.version) +
-                   " (needed: " + std::to_string(sql_schema_version) + "), cubepi_native_* are " +
-                   version_text(found.native_version) +
-                   " (needed: " + std::to_string(sql_native_version) + "); " + remedy);
+        id);
 }
 
 }  // namespace cubepi::detail

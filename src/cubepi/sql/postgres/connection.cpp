@@ -15,9 +15,9 @@
 
 #include <libpq-fe.h>
 
-#include <cubepi/checkpoint/postgres/driver.hpp>
-#include <cubepi/checkpoint/server/connection.hpp>
-#include <cubepi/checkpoint/server/driver.hpp>
+#include <cubepi/sql/postgres/driver.hpp>
+#include <cubepi/sql/support/connection.hpp>
+#include <cubepi/sql/support/driver.hpp>
 
 namespace cubepi::detail {
 
@@ -181,6 +181,8 @@ std::string expand(std::string_view name, std::string_view argument) {
     const std::string text(argument);
     if (name == "text") return text + "::text";
     if (name == "epoch") return "extract(epoch FROM " + text + ")::float8";
+    if (name == "integer") return text + "::bigint";
+    if (name == "exists") return "to_regclass('" + text + "') IS NOT NULL";
     if (name == "now") return "extract(epoch FROM clock_timestamp())::float8";
     if (name == "any") return "= ANY (" + text + "::text[])";
     if (name == "skip") return "ON CONFLICT DO NOTHING";

@@ -1,10 +1,8 @@
-#include <cubepi/checkpoint/server/store.hpp>
+#include <cubepi/sql/support/transaction.hpp>
 
 #include <algorithm>
 #include <chrono>
 
-#include <cubepi/checkpoint/server/driver.hpp>
-#include <cubepi/checkpoint/server_checkpointer.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 
@@ -58,8 +56,8 @@ private:
     bool was_lost_ = false;
 };
 
-std::string first_of(const std::vector<std::string>& threads) {
-    return threads.empty() ? std::string() : threads.front();
+std::string first_of(const std::vector<std::string>& locks) {
+    return locks.empty() ? std::string() : locks.front();
 }
 
 SqlBatch one_statement(const char* sql) {
@@ -74,22 +72,9 @@ void erase_front(SqlResults& results, std::size_t count) {
 
 }  // namespace
 
-SqlWriteIds SqlDriver::write_ids() const {
-    SqlWriteIds ids;
-    ids.before = "(SELECT nullif(write_id, '') FROM cubepi_native_writes WHERE thread_id = $1)";
-    // The thread does not exist if there was nothing to write.
-    ids.store =
-        "INSERT INTO cubepi_native_writes (thread_id, write_id)"
-        " SELECT thread_id, $2 FROM cubepi_threads WHERE thread_id = $1"
-        " {replace thread_id: write_id}";
-    ids.current =
-        "SELECT nullif(write_id, '') FROM cubepi_threads"
-        " LEFT JOIN cubepi_native_writes USING (thread_id) WHERE thread_id = $1";
-    return ids;
-}
-
-SqlStore::SqlStore(SqlOptions options, std::shared_ptr<const SqlDriver> driver)
-    : pool_(std::make_shared<SqlPool>(std::move(options), std::move(driver))) {}
+SqlStore::SqlStore(SqlOptions options, std::shared_ptr<const SqlDriver> driver,
+                   std::shared_ptr<const SqlSchema> schema)
+    : pool_(std::make_shared<SqlPool>(std::move(options), std::move(driver), std::move(schema))) {}
 
 double SqlStore::lease_time(double server_time) const {
     if (!options().lease_clock) return server_time;
@@ -121,7 +106,7 @@ Task<SqlResults> SqlStore::read(SqlBatch reads) {
         if (!failure) results.rethrow();
         const bool repeat = repetition.allows(*failure);
         log_failure(pool_->log(), driver(), *failure, repeat);
-        if (!repeat) throw_checkpointer_error(driver(), *failure);
+        if (!repeat) throw_checkpointer_error(driver(), schema(), *failure, {});
         co_await pool_->clock().sleep_for(repetition.delay(*failure));
     }
 }
@@ -129,8 +114,9 @@ Task<SqlResults> SqlStore::read(SqlBatch reads) {
 Task<> SqlStore::attempt(const SqlPlan& plan, const SqlDecide& decide, Attempt& attempt) {
     const std::unique_ptr<SqlLease> lease = co_await pool_->acquire();
     SqlBatch first;
-    driver().begin_write(first, plan.threads);
-    first.add("SELECT " + driver().write_ids().before + ", {now}").text(first_of(plan.threads));
+    driver().begin_write(first);
+    schema().lock(first, plan.locks);
+    first.add("SELECT " + schema().write_ids().before + ", {now}").text(first_of(plan.locks));
     const std::size_t own = first.size();
     first.add_all(plan.reads);
     Outcome<SqlResults> read = co_await outcome_of((*lease)->exchange(std::move(first)));
@@ -149,7 +135,7 @@ Task<> SqlStore::attempt(const SqlPlan& plan, const SqlDecide& decide, Attempt& 
     }
     if (!refused && !writes.empty()) {
         write_id(plan, attempt, writes);
-        driver().end_write(writes, plan.threads);
+        schema().end_write(writes, plan.locks);
         writes.add("COMMIT");
         attempt.commit_sent = true;
         Outcome<SqlResults> written =
@@ -169,7 +155,7 @@ Task<> SqlStore::attempt(const SqlPlan& plan, const SqlDecide& decide, Attempt& 
 
 Task<> SqlStore::write(SqlPlan plan, SqlDecide decide) {
     const auto self = shared_from_this();
-    const std::string thread_id = first_of(plan.threads);
+    const std::string id = first_of(plan.locks);
     Repetition repetition(pool_->clock(), options().connect_timeout);
     for (;;) {
         Attempt state;
@@ -188,23 +174,24 @@ Task<> SqlStore::write(SqlPlan plan, SqlDecide decide) {
             repeat = repetition.attempts() == 1;
         }
         log_failure(pool_->log(), driver(), *failure, repeat);
-        if (!repeat) throw_checkpointer_error(driver(), *failure, thread_id);
+        if (!repeat) throw_checkpointer_error(driver(), schema(), *failure, id);
         co_await pool_->clock().sleep_for(repetition.delay(*failure));
     }
 }
 
 void SqlStore::write_id(const SqlPlan& plan, Attempt& attempt, SqlBatch& writes) const {
-    if (plan.removes || plan.threads.empty()) return;
+    if (plan.removes || plan.locks.empty()) return;
     attempt.id = options().runtime->ids->next();
-    writes.add(driver().write_ids().store).text(plan.threads.front()).text(attempt.id);
+    writes.add(schema().write_ids().store).text(plan.locks.front()).text(attempt.id);
 }
 
-Task<SqlStore::LastWrite> SqlStore::last_write(std::vector<std::string> threads) {
+Task<SqlStore::LastWrite> SqlStore::last_write(std::vector<std::string> locks) {
     const std::unique_ptr<SqlLease> lease = co_await pool_->acquire();
     SqlBatch batch;
     // Waits until the server has ended the transaction, which holds the locks.
-    driver().begin_write(batch, threads);
-    batch.add(driver().write_ids().current).text(first_of(threads));
+    driver().begin_write(batch);
+    schema().lock(batch, locks);
+    batch.add(schema().write_ids().current).text(first_of(locks));
     batch.add("ROLLBACK");
     const SqlResults results = co_await (*lease)->exchange(std::move(batch));
     const SqlResult& row = results[results.size() - 2];
@@ -215,49 +202,25 @@ Task<SqlStore::LastWrite> SqlStore::last_write(std::vector<std::string> threads)
 }
 
 Task<bool> SqlStore::was_stored(const SqlPlan& plan, const Attempt& attempt, std::string reason) {
-    const std::string thread_id = first_of(plan.threads);
-    if (plan.threads.empty()) throw_unknown_fate(driver(), thread_id, reason);
+    const std::string id = first_of(plan.locks);
+    if (plan.locks.empty()) throw_unknown_fate(driver(), id, reason);
     Clock& clock = pool_->clock();
     const Clock::time_point deadline = deadline_after(clock.now(), options().query_timeout);
     std::chrono::milliseconds delay{20};
     for (;;) {
-        Outcome<LastWrite> last = co_await outcome_of(last_write(plan.threads));
+        Outcome<LastWrite> last = co_await outcome_of(last_write(plan.locks));
         if (last.ok()) {
             const LastWrite& found = last.value();
             if (plan.removes ? !found.is_known : found.id == attempt.id) co_return true;
             if (found.id == attempt.before) co_return false;
             // Another transaction has written since.
-            throw_unknown_fate(driver(), thread_id, reason);
+            throw_unknown_fate(driver(), id, reason);
         }
         if (last.cancelled()) last.rethrow();
-        if (clock.now() >= deadline) throw_unknown_fate(driver(), thread_id, reason);
+        if (clock.now() >= deadline) throw_unknown_fate(driver(), id, reason);
         co_await clock.sleep_for(delay);
         delay = std::min(delay * 2, std::chrono::milliseconds(1000));
     }
 }
 
-void SqlStore::fail_row(const std::string& thread_id, const std::string& row_ref,
-                        std::string_view why, std::string_view remedy) const {
-    throw CheckpointCorruptionError(driver().description() + ": row " + row_ref + " of thread '" +
-                                        thread_id + "' cannot be read: " + std::string(why) + "; " +
-                                        std::string(remedy),
-                                    thread_id, driver().name(), row_ref);
-}
-
 }  // namespace cubepi::detail
-
-namespace cubepi {
-
-SqlCheckpointer::SqlCheckpointer(SqlOptions options,
-                                 std::shared_ptr<const detail::SqlDriver> driver)
-    : store_(std::make_shared<detail::SqlStore>(std::move(options), std::move(driver))) {}
-
-SqlCheckpointer::~SqlCheckpointer() = default;
-
-Task<void> SqlCheckpointer::open() {
-    // Any call connects.
-    auto nothing = [](const detail::SqlResults&) {};
-    return detail::server_read(store_, detail::SqlBatch(), std::move(nothing));
-}
-
-}  // namespace cubepi

@@ -1,4 +1,4 @@
-#include <cubepi/checkpoint/server/connection.hpp>
+#include <cubepi/sql/support/connection.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,8 +14,8 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/system/system_error.hpp>
 
-#include <cubepi/checkpoint/server/driver.hpp>
 #include <cubepi/core/detail/scope_core.hpp>
+#include <cubepi/sql/support/driver.hpp>
 
 namespace cubepi::detail {
 

@@ -8,16 +8,16 @@
 #include <utility>
 #include <vector>
 
-#include <cubepi/checkpoint/server/pool.hpp>
+#include <cubepi/sql/support/pool.hpp>
 
 namespace cubepi::detail {
 
 /// The first part of a transaction.
 struct SqlPlan {
-    /// The threads that it locks. The first is the one whose last write it becomes.
-    std::vector<std::string> threads = {};
+    /// The names of what it locks, such as threads. The first is that of the object whose last write it becomes.
+    std::vector<std::string> locks = {};
     SqlBatch reads = {};
-    /// True if it removes the first thread.
+    /// True if it removes the first object.
     bool removes = false;
 };
 
@@ -33,14 +33,15 @@ using SqlDecide = std::function<void(const SqlView& view, SqlBatch& writes)>;
 
 /// Executes transactions. Thread-safe.
 ///
-/// A transaction that writes takes two round trips: one locks the threads and reads, one writes and commits. If the connection
+/// A transaction that writes takes two round trips: one locks and reads, one writes and commits. If the connection
 /// breaks before COMMIT was sent, the transaction is repeated. If it breaks after, its fate is looked up: every transaction
-/// stores a new id as the last write of its thread, so that under the lock of the thread the id of this transaction means
+/// stores a new id as the last write of its object, so that under the lock of the object the id of this transaction means
 /// that it was stored, and the id from before that it was not. (The server's own transaction ids do not tell: after a crash or
 /// a failover the id of a lost transaction may be used again.)
 class SqlStore : public std::enable_shared_from_this<SqlStore> {
 public:
-    SqlStore(SqlOptions options, std::shared_ptr<const SqlDriver> driver);
+    SqlStore(SqlOptions options, std::shared_ptr<const SqlDriver> driver,
+             std::shared_ptr<const SqlSchema> schema);
 
     /// Executes the statements in one snapshot and one round trip.
     Task<SqlResults> read(SqlBatch reads);
@@ -48,14 +49,11 @@ public:
 
     const SqlOptions& options() const noexcept { return pool_->options(); }
     const SqlDriver& driver() const noexcept { return pool_->driver(); }
-    /// Throws CheckpointCorruptionError for an unreadable row; `row_ref` is like "cubepi_messages.seq=7".
-    [[noreturn]] void fail_row(const std::string& thread_id, const std::string& row_ref,
-                               std::string_view why,
-                               std::string_view remedy = "repair or delete that row") const;
+    const SqlSchema& schema() const noexcept { return pool_->schema(); }
 
 private:
     struct LastWrite {
-        bool is_known = false;  ///< the thread exists
+        bool is_known = false;  ///< the object exists
         std::optional<std::string> id = {};
     };
     /// One execution of a transaction.
@@ -69,7 +67,7 @@ private:
     Task<SqlResults> attempt_read(SqlBatch reads);
     /// Returns true if the transaction was stored, false if not. Throws if that cannot be determined.
     Task<bool> was_stored(const SqlPlan& plan, const Attempt& attempt, std::string reason);
-    Task<LastWrite> last_write(std::vector<std::string> threads);
+    Task<LastWrite> last_write(std::vector<std::string> locks);
     double lease_time(double server_time) const;
 
     std::shared_ptr<SqlPool> pool_;

@@ -1,4 +1,4 @@
-#include <cubepi/checkpoint/postgres_checkpointer.hpp>
+#include <cubepi/sql/postgres/driver.hpp>
 
 #include <cstdlib>
 #include <memory>
@@ -9,10 +9,8 @@
 #include <libpq-fe.h>
 #include <netinet/in.h>
 
-#include <cubepi/checkpoint/format/stored_json.hpp>
-#include <cubepi/checkpoint/postgres/driver.hpp>
-#include <cubepi/checkpoint/postgres_options.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/sql/support/postgres.hpp>
 
 namespace cubepi::detail {
 
@@ -60,13 +58,6 @@ void replace_all(std::string& text, const std::string& secret) {
     }
 }
 
-SqlBatch quiet_set_up() {
-    SqlBatch batch;
-    // "relation exists, skipping" would be sent for each table.
-    batch.add("SELECT set_config('client_min_messages', 'warning', false)");
-    return batch;
-}
-
 /// The translation of a code of the server, or of a class of two characters.
 struct Translation {
     std::string_view sqlstate;
@@ -84,11 +75,9 @@ constexpr Translation translations[] = {
     {"57P03", ErrorCode::unavailable, "the server starts or stops: try again later"},
     {"57P", ErrorCode::disconnected, "try again later"},
     {"42P01", ErrorCode::schema_mismatch,
-     "a table is missing: apply the schema (apply_postgres_schema), and check the search_path"},
-    {"42703", ErrorCode::schema_mismatch,
-     "a column is missing: apply the schema (apply_postgres_schema)"},
-    {"42501", ErrorCode::permission_denied,
-     "grant the user SELECT, INSERT, UPDATE and DELETE on the tables cubepi_*"},
+     "a table is missing: apply the schema, and check the search_path"},
+    {"42703", ErrorCode::schema_mismatch, "a column is missing: apply the schema"},
+    {"42501", ErrorCode::permission_denied, "grant the user the rights on the tables"},
     {"25006", ErrorCode::permission_denied,
      "the server is read-only: connect to the primary (target_session_attrs=read-write)"},
     {"40P01", ErrorCode::storage_locked, "other transactions got in the way: try again"},
@@ -246,17 +235,15 @@ std::string PgParameters::without_secrets(std::string text) const {
     return text;
 }
 
-PgDriver::PgDriver(const PostgresOptions& options, bool for_store)
+PgDriver::PgDriver(const PostgresOptions& options)
     : parameters_(options.connection),
       prepare_(options.prepare_statements),
-      for_store_(for_store),
-      set_up_(for_store ? session_set_up(options) : quiet_set_up()) {}
+      lock_timeout_(std::to_string(options.lock_timeout.count())),
+      query_timeout_(std::to_string(options.query_timeout.count())) {}
 
 std::string PgDriver::without_secrets(std::string text) const {
     return parameters_.without_secrets(std::move(text));
 }
-
-SqlRemedy PgDriver::remedy(const SqlFailure& failure) const { return pg_remedy(failure); }
 
 std::vector<std::string> PgDriver::names_to_resolve() const {
     return parameters_.names_to_resolve();
@@ -268,67 +255,49 @@ bool PgDriver::is_reachable(const SqlAddresses& addresses) const {
     return host == values.end() || !host->second.empty();
 }
 
-void PgDriver::check(const SqlResults& results) const {
-    if (for_store_) check_session(parameters_, results);
+SqlBatch PgDriver::migration_session() const {
+    SqlBatch batch;
+    // "relation exists, skipping" would be sent for each table.
+    batch.add("SELECT set_config('client_min_messages', 'warning', false)");
+    return batch;
+}
+
+SqlBatch PgDriver::store_session() const {
+    SqlBatch batch;
+    // Compiling a plan of 64 partitions takes seconds, and one of them is visited.
+    batch
+        .add(
+            "SELECT set_config('lock_timeout', $1, false), set_config('statement_timeout', $2, "
+            "false), set_config('idle_in_transaction_session_timeout', $2, false),"
+            " set_config('jit', 'off', false)")
+        .text(lock_timeout_)
+        .text(query_timeout_);
+    return batch;
 }
 
 void PgDriver::begin_read(SqlBatch& batch) const {
     batch.add("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
 }
 
-void PgDriver::begin_write(SqlBatch& batch, const std::vector<std::string>& threads) const {
+void PgDriver::begin_write(SqlBatch& batch) const {
     batch.add("BEGIN ISOLATION LEVEL READ COMMITTED");
-    // CubePi takes the same lock. Several are taken in the order of their keys.
-    if (threads.size() == 1) {
-        batch.add("SELECT pg_advisory_xact_lock(hashtext($1))").text(threads[0]);
-    } else if (!threads.empty()) {
+}
+
+void PgDriver::begin_migration(SqlBatch& batch, const std::string& name) const {
+    batch.add("BEGIN");
+    batch.add("SELECT pg_advisory_xact_lock(hashtext($1))").text(name);
+}
+
+void take_advisory_locks(SqlBatch& batch, const std::vector<std::string>& names) {
+    if (names.size() == 1) {
+        batch.add("SELECT pg_advisory_xact_lock(hashtext($1))").text(names[0]);
+    } else if (!names.empty()) {
         batch
             .add(
                 "SELECT pg_advisory_xact_lock(key) FROM (SELECT DISTINCT hashtext(t) AS key"
                 " FROM unnest($1::text[]) AS t ORDER BY key) AS keys")
-            .texts(threads);
+            .texts(names);
     }
-}
-
-void PgDriver::write_extra(SqlBatch& batch, const std::string& thread_id,
-                           const ExtraChange& change) const {
-    batch
-        .add(
-            "INSERT INTO cubepi_threads AS t (thread_id, extra) VALUES ($1, $3)"
-            " ON CONFLICT (thread_id) DO UPDATE"
-            " SET extra = (t.extra - $2::text[]) || excluded.extra, updated_at = now()")
-        .text(thread_id)
-        .texts(change.removed)
-        .json(server_json_text(change.changed));
-}
-
-void PgDriver::write_fork_row(SqlBatch& batch, const SqlFork& fork, const JsonObject& added,
-                              const JsonObject& /*merged*/) const {
-    batch
-        .add(
-            "INSERT INTO cubepi_threads (thread_id, parent_thread_id, forked_at_seq, extra)"
-            " SELECT $2, thread_id, $3, extra || $4 FROM cubepi_threads WHERE thread_id = $1")
-        .text(fork.source)
-        .text(fork.target)
-        .integer(fork.cutoff)
-        .json(server_json_text(added));
-}
-
-std::string PgDriver::page_sql(const std::string& columns, const std::string& time) const {
-    const std::string key = time + ", thread_id, run_id, question_id";
-    return "SELECT " + columns + " FROM cubepi_native_pending WHERE NOT expired AND (" + key +
-           ") > ($1, $2, $3, $4) ORDER BY " + key + " LIMIT $5";
-}
-
-// By thread, so that each lookup visits one of the partitions: a subquery of the grouped messages would visit all of them.
-// Messages are counted by the primary key alone, so that long ones are not read.
-std::string PgDriver::listing_sql() const {
-    return "SELECT t.thread_id, counted.count, (SELECT {epoch created_at} FROM cubepi_messages AS m"
-           " WHERE m.thread_id = t.thread_id AND m.seq = counted.last) AS at"
-           " FROM cubepi_threads AS t, LATERAL (SELECT count(*) AS count, max(seq) AS last"
-           " FROM cubepi_messages AS m WHERE m.thread_id = t.thread_id) AS counted"
-           " WHERE counted.count > 0 OR {filled t.extra} OR t.parent_thread_id IS NOT NULL"
-           " ORDER BY at DESC {nulls last}, t.thread_id";
 }
 
 SqlCondition condition_of(std::string_view sqlstate) {
@@ -348,7 +317,7 @@ SqlFailure pg_failure(SqlFailureKind kind, const std::string& reason, std::strin
     return SqlFailure(kind, reason, std::move(sqlstate), condition);
 }
 
-SqlRemedy pg_remedy(const SqlFailure& failure) {
+SqlRemedy PgDriver::remedy(const SqlFailure& failure) const {
     SqlRemedy remedy;
     if (const Translation* found = translation_of(failure.code())) {
         remedy.code = found->code;
@@ -357,28 +326,16 @@ SqlRemedy pg_remedy(const SqlFailure& failure) {
     return remedy;
 }
 
+std::shared_ptr<const SqlDriver> postgres_driver(const PostgresOptions& options) {
+    return std::make_shared<const PgDriver>(options);
+}
+
 }  // namespace cubepi::detail
 
 namespace cubepi {
 
-namespace {
-
-PostgresOptions options_for(std::string connection) {
-    PostgresOptions options;
-    options.connection = std::move(connection);
-    return options;
-}
-
-}  // namespace
-
 std::string postgres_description(const PostgresOptions& options) {
     return detail::PgParameters(options.connection).description();
 }
-
-PostgresCheckpointer::PostgresCheckpointer(std::string connection)
-    : PostgresCheckpointer(options_for(std::move(connection))) {}
-
-PostgresCheckpointer::PostgresCheckpointer(PostgresOptions options)
-    : SqlCheckpointer(options, std::make_shared<const detail::PgDriver>(options, true)) {}
 
 }  // namespace cubepi

@@ -1,15 +1,15 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <cubepi/checkpoint/mysql_options.hpp>
-#include <cubepi/checkpoint/mysql_schema.hpp>
-#include <cubepi/checkpoint/server/connection.hpp>
-#include <cubepi/checkpoint/server/driver.hpp>
+#include <cubepi/sql/mysql_options.hpp>
+#include <cubepi/sql/support/connection.hpp>
+#include <cubepi/sql/support/driver.hpp>
 
 namespace cubepi::detail {
 
@@ -45,8 +45,8 @@ private:
 
 class MyDriver final : public SqlDriver {
 public:
-    /// `for_store`: its sessions require the tables of a store. Throws CheckpointerError(invalid_argument).
-    MyDriver(const MySQLOptions& options, bool for_store);
+    /// Throws CheckpointerError(invalid_argument).
+    explicit MyDriver(const MySQLOptions& options);
 
     const char* name() const noexcept override { return "mysql"; }
     const std::string& description() const noexcept override { return description_; }
@@ -58,38 +58,22 @@ public:
     bool is_reachable(const SqlAddresses& addresses) const override;
     std::unique_ptr<SqlConnection> connection() const override;
 
-    SqlBatch set_up() const override { return set_up_; }
-    void check(const SqlResults& results) const override;
+    SqlBatch migration_session() const override;
+    SqlBatch store_session() const override;
     void begin_read(SqlBatch& batch) const override;
-    void begin_write(SqlBatch& batch, const std::vector<std::string>& threads) const override;
-    void end_write(SqlBatch& batch, const std::vector<std::string>& threads) const override;
-    void write_extra(SqlBatch& batch, const std::string& thread_id,
-                     const ExtraChange& change) const override;
-    void write_fork_row(SqlBatch& batch, const SqlFork& fork, const JsonObject& added,
-                        const JsonObject& merged) const override;
-    std::string page_sql(const std::string& columns, const std::string& time) const override;
-    std::string listing_sql() const override;
-    std::vector<std::string> dependent_tables() const override;
+    void begin_write(SqlBatch& batch) const override;
+    void begin_migration(SqlBatch& batch, const std::string& name) const override;
+    bool migrates_at_once() const noexcept override { return false; }
 
 private:
     MyParameters parameters_;
     std::string description_;
     std::shared_ptr<const Runtime> runtime_;
-    bool for_store_;
-    SqlBatch set_up_;
+    std::chrono::milliseconds lock_timeout_;
+    std::chrono::milliseconds query_timeout_;
 };
 
 /// Makes a failure from an error number of the server or of the client library.
 SqlFailure my_failure(SqlFailureKind kind, const std::string& reason, unsigned error);
-
-SqlRemedy my_remedy(const SqlFailure& failure);
-
-/// Returns the statements that prepare a session; those of a store also read the versions of the tables.
-SqlBatch session_set_up(const MySQLOptions& options, bool for_store);
-/// Checks the results for a store. Throws CheckpointerError(schema_mismatch).
-void check_session(const std::string& where, const SqlResults& results);
-
-/// Returns the statements of mysql_schema_sql().
-std::vector<std::string> mysql_schema_statements(const SqlSchemaStatus& from);
 
 }  // namespace cubepi::detail
