@@ -93,7 +93,7 @@ struct McpToolResult {
 
 /// A tool that asks its client, writes to its log, or returns more than text and images. Hooks and limits are those of other tools.
 struct McpServerTool {
-    /// Throws what ends the call with an error result. `arguments` satisfy the schema.
+    /// Throws what ends the call with an error result; an McpError is the answer to the request in place of a result. `arguments` satisfy the schema.
     using Run = std::function<Task<McpToolResult>(JsonObject arguments, ToolContext& context,
                                                   McpRequest& request)>;
 

@@ -5,6 +5,7 @@
 #include <cubepi/agent/tool.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/message.hpp>
+#include <cubepi/mcp/protocol.hpp>
 #include <cubepi/mcp/server_features.hpp>
 
 namespace cubepi::detail {
@@ -15,7 +16,7 @@ class ServerToolRun {
 public:
     /// Returns the tool for this call. `tool` and `request` must outlive the call.
     AgentTool bind(const McpServerTool& tool, McpRequest& request);
-    /// Returns the result for the client: that of the tool, unless a hook or a limit has changed it.
+    /// Returns the result for the client: that of the tool, unless a hook or a limit has changed it. Throws the McpError of the tool.
     JsonObject result(const ToolResultMessage& message) const;
 
 private:
@@ -23,6 +24,7 @@ private:
                               McpRequest* request);
 
     std::optional<McpToolResult> own_;
+    std::optional<McpError> failure_;
     ContentList<Content> converted_;
 };
 
