@@ -247,7 +247,7 @@ Task<McpToolResult> fail_later(JsonObject, ToolContext&, McpRequest&) {
 }
 
 Task<McpToolResult> fail_at_once(JsonObject, ToolContext&, McpRequest&) {
-    throw McpError(mcp_error::internal, "This job cannot be done.");
+    throw McpRequestError(mcp_error::internal, "This job cannot be done.");
     co_return McpToolResult();
 }
 

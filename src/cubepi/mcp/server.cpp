@@ -619,7 +619,7 @@ RpcMessage McpServer::State::failure_of(const std::exception_ptr& failure,
         std::rethrow_exception(failure);
     } catch (const Refusal& refusal) {
         return rpc_error(request.id, refusal.code, refusal.text, refusal.data);
-    } catch (const McpError& error) {
+    } catch (const McpRequestError& error) {
         return rpc_error(request.id, error.rpc_code(), error.what(), error.data());
     } catch (const std::exception& error) {
         const auto* own = dynamic_cast<const Error*>(&error);

@@ -74,7 +74,7 @@ Task<AgentToolResult> ServerToolRun::run(const McpServerTool* tool, JsonObject a
     McpToolResult own;
     try {
         own = co_await tool->run(std::move(arguments), *context, *request);
-    } catch (const McpError& error) {
+    } catch (const McpRequestError& error) {
         failure_ = error;
         throw;
     }
@@ -90,7 +90,7 @@ Task<AgentToolResult> ServerToolRun::run(const McpServerTool* tool, JsonObject a
 }
 
 JsonObject ServerToolRun::result(const ToolResultMessage& message) const {
-    if (failure_) throw McpError(*failure_);
+    if (failure_) throw McpRequestError(*failure_);
     if (!own_ || message.content != converted_ || message.is_error != own_->is_error)
         return result_of(message);
     JsonArray content;

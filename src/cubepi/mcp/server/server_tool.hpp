@@ -5,7 +5,6 @@
 #include <cubepi/agent/tool.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/message.hpp>
-#include <cubepi/mcp/protocol.hpp>
 #include <cubepi/mcp/server_features.hpp>
 
 namespace cubepi::detail {
@@ -16,7 +15,7 @@ class ServerToolRun {
 public:
     /// Returns the tool for this call. `tool` and `request` must outlive the call.
     AgentTool bind(const McpServerTool& tool, McpRequest& request);
-    /// Returns the result for the client: that of the tool, unless a hook or a limit has changed it. Throws the McpError of the tool.
+    /// Returns the result for the client: that of the tool, unless a hook or a limit has changed it. Throws the McpRequestError of the tool.
     JsonObject result(const ToolResultMessage& message) const;
 
 private:
@@ -24,7 +23,7 @@ private:
                               McpRequest* request);
 
     std::optional<McpToolResult> own_;
-    std::optional<McpError> failure_;
+    std::optional<McpRequestError> failure_;
     ContentList<Content> converted_;
 };
 

@@ -197,7 +197,7 @@ TEST(McpTasks, D167_RequiredTask_NeedsTheExtension) {
 }
 
 Task<McpToolResult> refuse_without_login(JsonObject, ToolContext&, McpRequest&) {
-    throw McpError(-32042, "Log in first.");
+    throw McpRequestError(-32042, "Log in first.");
     co_return McpToolResult();
 }
 

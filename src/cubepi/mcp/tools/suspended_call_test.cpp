@@ -64,6 +64,7 @@ struct SuspendedThread {
     std::string mode = "modern,extra";
     std::string server = "fake";
     bool asks_before = false;  ///< the user approves each call
+    bool has_channel = true;
 
     /// Runs `go` in a new process, which is suspended at a question.
     template <class Go>
@@ -84,7 +85,7 @@ struct SuspendedThread {
         }
         options.checkpointer = store;
         options.thread_id = "t";
-        options.channel = channel;
+        if (has_channel) options.channel = channel;
         Agent agent(std::move(options));
         const Subscription subscription = agent.subscribe([&agent](const AgentEvent& event) {
             if (event.get_if<HitlRequestEvent>()) (void)agent.detach();
@@ -190,6 +191,47 @@ TEST(McpSuspendedCall, D176_CallThatNeverBegan_IsMade) {
     EXPECT_EQ(second.outcome, RunOutcome::completed);
     EXPECT_EQ(thread.result_text(), "echo: ");
     EXPECT_EQ(thread.log.lines().size(), 1U);
+}
+
+/// Stores a run whose process was killed, with a call of `echo` that has no result.
+void store_killed_run(const SuspendedThread& thread) {
+    AssistantMessage answer =
+        faux_assistant_message(faux_tool_call("mcp__fake__echo"), stop_reason::tool_use);
+    answer.id = "a1";
+    answer.run_id = "r1";
+    MessageList messages{user_message("Go").with_id("u1").with_run_id("r1")};
+    messages.push_back(Message(std::move(answer)));
+    (void)run(thread.store->append("t", std::move(messages), {}));
+}
+
+TEST(McpSuspendedCall, D176_KilledCall_IsMadeOnceAtMost) {
+    for (const bool was_called : {false, true}) {
+        SuspendedThread thread;
+        store_killed_run(thread);
+        if (was_called) {
+            HitlAnswer note;
+            note.run_id = "r1";
+            note.question_id = "a1.0.mcp";
+            note.answer = R"({"called":true})";
+            run(thread.store->save_hitl_answer("t", std::move(note)));
+        }
+        thread.faux.set_responses({"done"});
+        const RunResult result = thread.process([](Agent& agent) { return agent.resume(); });
+        EXPECT_EQ(result.outcome, RunOutcome::completed);
+        EXPECT_EQ(thread.result_text(), was_called ? std::string(interrupted_call_text) : "echo: ");
+        EXPECT_EQ(thread.log.lines().size(), was_called ? 0U : 1U);
+    }
+}
+
+TEST(McpSuspendedCall, D176_KilledCallWithoutNotes_IsNotRepeated) {
+    SuspendedThread thread;
+    store_killed_run(thread);
+    thread.faux.set_responses({"done"});
+    thread.has_channel = false;
+    const RunResult result = thread.process([](Agent& agent) { return agent.resume(); });
+    EXPECT_EQ(result.outcome, RunOutcome::completed);
+    EXPECT_EQ(thread.result_text(), interrupted_call_text);
+    EXPECT_TRUE(thread.log.lines().empty());
 }
 
 TEST(McpSuspendedCall, D176_LargeState_IsNotStored) {
