@@ -14,9 +14,9 @@
 #include <sys/stat.h>
 #include <yaml-cpp/yaml.h>
 
-#include <cubepi/checkpoint/postgres_options.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/posix_file.hpp>
+#include <cubepi/sql/postgres_options.hpp>
 
 #include "../shell_quoting.hpp"
 #include "paths.hpp"

@@ -32,12 +32,18 @@ public:
         : call_(std::move(call)), scope_(scope), left_(max_requests) {}
 
     const std::string& tool() const noexcept { return call_.tool; }
+    /// Answers the questions of rounds.
     const McpInputHandler& handler() const noexcept { return call_.on_input; }
+    /// Answers questions of tasks; empty for a call that must not wait for them here.
+    McpInputHandler living_handler() const {
+        return call_.progress ? McpInputHandler() : call_.on_input;
+    }
+    const std::shared_ptr<McpCallProgress>& progress() const noexcept { return call_.progress; }
     const std::shared_ptr<const void>& asker() const noexcept { return call_.asker; }
     /// Returns false if no user can be asked, or not any more because the call is ending.
-    bool can_ask() const { return call_.on_input && !has_ended(); }
+    bool can_ask() const { return call_.on_input && !call_.progress && !has_ended(); }
     /// Returns true if a request that may belong to other calls of the same asker can be answered.
-    bool can_share() const { return call_.on_shared_input && call_.asker && !has_ended(); }
+    bool can_share() const { return can_ask() && call_.on_shared_input && call_.asker; }
     /// The call is over: its handlers are, or are being cancelled.
     void end() noexcept { has_ended_ = true; }
     bool has_ended() const { return has_ended_ || scope_.cancelled(); }

@@ -72,7 +72,7 @@ Task<JsonObject> McpClient::State::send_once(std::string method, JsonObject para
     if (info.is_stateless) {
         meta[mcp_meta::version] = mcp_stateless_version;
         meta[mcp_meta::client_info] = to_json(options.implementation);
-        meta[mcp_meta::client_capabilities] = capabilities(extras.input && extras.input->can_ask());
+        meta[mcp_meta::client_capabilities] = capabilities(extras.input && extras.input->handler());
         extras.headers.set("Mcp-Method", method);
         const std::string_view member = name_member(method);
         if (!member.empty()) {
