@@ -85,7 +85,7 @@ TEST_F(Tasks, D126_UserOfChat_CancelsATask) {
     Terminal chat(home, command({"chat", "--yes"}));
     start(chat);
     chat.type("/tasks cancel none\r");
-    EXPECT_TRUE(chat.expect_on_screen("no task with this id runs")) << chat.shown();
+    EXPECT_TRUE(chat.expect_on_screen("nothing with this id runs")) << chat.shown();
     chat.type("/tasks\r");
     ASSERT_TRUE(chat.expect_on_screen("helper): running")) << chat.shown();
     const std::string shown = chat.screen().text();

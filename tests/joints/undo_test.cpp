@@ -119,8 +119,7 @@ TEST_F(Undo, D159_EscTwice_RestoresConversationAndFiles) {
     ASSERT_EQ(content("a.txt"), "2\n");
     Terminal terminal(home, chat(server, {"--session", "s1"}));
     ASSERT_TRUE(terminal.answer_on_screen("talks to", escape_twice)) << terminal.shown();
-    ASSERT_TRUE(terminal.expect_on_screen("1  prompt two  (1 file)")) << terminal.shown();
-    ASSERT_TRUE(terminal.answer("number (Enter: none)", "1\r")) << terminal.shown();
+    ASSERT_TRUE(terminal.answer_on_screen("❯ prompt two  1 file", "\r")) << terminal.shown();
     ASSERT_TRUE(terminal.answer("[n]othing", "b")) << terminal.shown();
     ASSERT_TRUE(terminal.expect_on_screen("Continuing in session s1-2.")) << terminal.shown();
     EXPECT_EQ(content("a.txt"), "1\n");
