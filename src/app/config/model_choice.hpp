@@ -134,6 +134,8 @@ public:
     /// Sets the endpoint of a run that another process has suspended.
     void set_suspended(StoredModel stored) { suspended_ = std::move(stored); }
 
+    /// Returns the ids for choose() of the configured models, the current one first.
+    std::vector<std::string> configured() const;
     /// For `,model` without an argument: the models of the current endpoint, the current one marked, at most 30; without
     /// the endpoint's list the configured ones.
     Task<std::string> list() const;
