@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <cubepi/process/sandbox.hpp>
+
 #include "../terminal/terminal.hpp"
 #include "editor_process.hpp"
 #include "model_server.hpp"
@@ -125,22 +127,16 @@ TEST_F(AgentOfEditor, Modes_DecideWhatIsAsked) {
 }
 
 TEST_F(AgentOfEditor, Sandbox_ConfinesCommands) {
-    configure(home, "allow: [\"shell: *\"]\n");
     std::filesystem::create_directories(home.work() / ".git/hooks");
     write_file(home.work() / ".git/HEAD", "ref: refs/heads/main\n");
     ModelServer server(
-        {chat_answer("", {to_shell("echo x > .git/hooks/pre-commit; ls")}), chat_answer("Done.")});
-    EditorProcess editor(home, flags_of(server));
+        {chat_answer("", {to_shell("echo x > made; echo x > .git/hooks/pre-commit")}),
+         chat_answer("Done.")});
+    EditorProcess editor(home, flags_of(server, {"--yes"}));
     editor.open();
-    editor.start("session/prompt", editor.prompt_params("go"));
-    boost::json::object message = editor.next();
-    // Where the kernel cannot confine, the call is asked about, or not confined by the user's choice.
-    if (message.contains("method")) {
-        editor.choose(message, "reject");
-        message = editor.next();
-    }
-    EXPECT_EQ(stop_of(message), "end_turn");
-    EXPECT_FALSE(has(".git/hooks/pre-commit"));
+    EXPECT_EQ(stop_of(editor.prompt("go")), "end_turn");
+    EXPECT_TRUE(has("made"));
+    if (sandbox_support().namespaces) EXPECT_FALSE(has(".git/hooks/pre-commit"));
 }
 
 TEST_F(AgentOfEditor, MaximumCost_EndsThePrompt) {
