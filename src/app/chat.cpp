@@ -249,6 +249,8 @@ public:
     const SessionPlan& plan() const noexcept { return conversation_.plan(); }
     /// The name of the session that the user wants instead of this one; empty: the user has left.
     const std::string& next_session() const noexcept { return next_session_; }
+    /// The pictures that no prompt has taken.
+    Attachments take_pictures() { return channel_ ? channel_->take_pictures() : Attachments(); }
 
 private:
     Conversation::Parts conversation_parts(const AddPlugins& plugins) {
@@ -335,8 +337,9 @@ Task<std::optional<SessionPlan>> plan_unless_interrupted(ConversationFlags flags
 /// One session of a live chat. Returns the name of the session that follows; empty: the user has left.
 struct SessionEnd {
     std::string next = {};
-    std::string name = {};  ///< of this one; empty: it is not saved
-    std::string hint = {};  ///< how to resume this one
+    std::string name = {};      ///< of this one; empty: it is not saved
+    std::string hint = {};      ///< how to resume this one
+    Attachments pictures = {};  ///< for the first prompt of the session that follows
 };
 
 Task<SessionEnd> run_session(CommandLine line, std::shared_ptr<Console> console,
@@ -356,6 +359,7 @@ Task<SessionEnd> run_session(CommandLine line, std::shared_ptr<Console> console,
     end.next = chat.next_session();
     end.name = chat.plan().name;
     end.hint = resume_hint(chat.plan());
+    end.pictures = chat.take_pictures();
     co_return end;
 }
 
@@ -376,7 +380,7 @@ Task<int> live_chat(CommandLine line) {
     SessionEnd end;
     std::optional<ConversationFlags> before;  // of the session that the user has left for this one
     while (chosen) {
-        Task<SessionEnd> running = run_session(line, console, std::exchange(pictures, {}));
+        Task<SessionEnd> running = run_session(line, console, pictures);
         Outcome<SessionEnd> ran = co_await outcome_of(std::move(running));
         line.words.clear();
         if (!ran && before && !ran.cancelled() && !console->has_end()) {
@@ -385,6 +389,7 @@ Task<int> live_chat(CommandLine line) {
             continue;
         }
         end = std::move(ran).value();
+        pictures = std::exchange(end.pictures, {});
         if (end.next.empty()) break;
         console->print(for_terminal(end.hint) + "\n");
         // A chat that had no name may have one now.

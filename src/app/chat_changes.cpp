@@ -15,6 +15,7 @@
 #include <cubepi/core/support/trimmed.hpp>
 
 #include "saved_sessions.hpp"
+#include "session_list.hpp"
 #include "shell_quoting.hpp"
 #include "terminal/event_text.hpp"
 #include "terminal/terminal_text.hpp"
@@ -26,7 +27,8 @@ namespace {
 
 using FileOutcome = RestoredFile::Outcome;
 
-constexpr std::size_t shown_prompts = 20;
+constexpr std::size_t shown_prompts = 1000;
+constexpr std::size_t longest_prompt = 200;  // columns
 constexpr std::size_t shown_files = 40;
 constexpr std::string_view not_covered =
     "Changes that commands (shell) have made are not covered.\n";
@@ -128,6 +130,24 @@ struct ChangeActions::State {
         if (std::find(group->runs.begin(), group->runs.end(), changes.prompt) == group->runs.end())
             group->runs.push_back(changes.prompt);
         group->files.insert(group->files.end(), changes.files.begin(), changes.files.end());
+    }
+    /// The newest first.
+    PickList earlier_prompts() const {
+        PickList list;
+        list.heading = "Return to the state before a prompt";
+        const std::size_t count = prompts.size();
+        for (std::size_t i = 1; i <= std::min(count, shown_prompts); ++i) {
+            std::size_t files = 0;
+            for (const Group& group : groups) {
+                if (group.order == 2 * static_cast<std::ptrdiff_t>(count - i))
+                    files += group.files.size();
+            }
+            PickList::Row row;
+            row.text = one_line(visible(prompts[count - i].text), longest_prompt);
+            if (files > 0) row.facts = count_of(files, "file");
+            list.rows.push_back(std::move(row));
+        }
+        return list;
     }
     /// Returns the runs of the prompts from this one on, and the number of files with changes.
     std::vector<std::string> runs_from(std::size_t prompt, std::size_t& files) const {
@@ -300,36 +320,20 @@ Task<std::optional<RewindChoice>> ChangeActions::choose(std::string number) {
         co_return chosen;
     }
     co_await prompter->prepare();
-    if (number.empty()) {
-        std::string text = "Return to the state before a prompt:\n";
-        const std::size_t columns = std::max<std::size_t>(prompter->size().columns, 40);
-        for (std::size_t i = 1; i <= std::min(count, shown_prompts); ++i) {
-            const EarlierPrompt& prompt = state.prompts[count - i];
-            std::size_t files = 0;
-            for (const Group& group : state.groups) {
-                if (group.order == 2 * static_cast<std::ptrdiff_t>(count - i))
-                    files += group.files.size();
-            }
-            std::string index = std::to_string(i);
-            index.insert(0, 4 - std::min<std::size_t>(index.size(), 4), ' ');
-            text += index + "  " + one_line(visible(prompt.text), columns - 20) +
-                    (files > 0 ? "  (" + count_of(files, "file") + ")" : "") + "\n";
-        }
-        if (count > shown_prompts)
-            text += "      and " + count_of(count - shown_prompts, "earlier prompt") + "\n";
-        prompter->say(for_terminal(text));
-        std::optional<std::string> answer =
-            co_await prompter->read(TerminalText("number (Enter: none) > "));
-        if (!answer || detail::trimmed(*answer).empty()) co_return chosen;
-        number = detail::trimmed(*answer);
-    }
     std::size_t index = 0;
-    const char* const end = number.data() + number.size();
-    const auto parsed = std::from_chars(number.data(), end, index);
-    if (parsed.ec != std::errc() || parsed.ptr != end || index < 1 || index > count) {
-        renderer_.problem("'" + visible(number) + "' is not a number from 1 to " +
-                          std::to_string(count));
-        co_return chosen;
+    if (number.empty()) {
+        PickList list = state.earlier_prompts();
+        const std::optional<std::size_t> picked = co_await prompter->pick(std::move(list));
+        if (!picked) co_return chosen;
+        index = *picked + 1;
+    } else {
+        const char* const end = number.data() + number.size();
+        const auto parsed = std::from_chars(number.data(), end, index);
+        if (parsed.ec != std::errc() || parsed.ptr != end || index < 1 || index > count) {
+            renderer_.problem("'" + visible(number) + "' is not a number from 1 to " +
+                              std::to_string(count));
+            co_return chosen;
+        }
     }
     RewindChoice made;
     made.prompt = count - index;
@@ -344,8 +348,7 @@ Task<std::optional<RewindChoice>> ChangeActions::choose(std::string number) {
     choices.all.push_back(choice('c', "[c]onversation"));
     if (files > 0) choices.all.push_back(choice('f', "[f]iles"));
     choices.all.push_back(choice('n', "[n]othing"));
-    const std::optional<Chosen> answer = co_await prompter->choose(std::move(choices));
-    const char key = answer ? answer->key : 'n';
+    const char key = co_await choose_key(prompter, std::move(choices));
     made.conversation = key == 'b' || key == 'c';
     made.files = key == 'b' || key == 'f';
     if (made.conversation || made.files) chosen = made;
@@ -439,6 +442,7 @@ Task<bool> ChangeActions::move(std::string after_run, std::string name,
         cubepi::Outcome<> forked = co_await outcome_of(std::move(forking));
         if (!forked.ok()) co_await saved.tapes()->remove_tape(tape);
         if (!forked.ok()) forked.rethrow();
+        co_await note_fork(plan.tapes, tape, before);
         if (const std::shared_ptr<SessionChanges> changes = plan.changes) {
             auto copy = [changes, tapes = plan.tapes, tape] { changes->copy_to(*tapes, tape); };
             Task<> copying = offload(*Runtime::standard()->workers, std::move(copy));

@@ -55,13 +55,13 @@ constexpr std::array<ChatCommand, 27> commands{{
     {"resume", "[NAME]", "open another saved session; without NAME pick one", ChatAction::resume,
      true},
     {"rename", "TITLE", "set the title of this session", ChatAction::rename},
-    {"model", "[ID]", "list the models, or switch to another", std::nullopt},
-    {"status", "", "model, session, directory, context, rules, background commands",
-     ChatAction::status},
+    {"model", "[ID]", "switch to another model; without ID pick one", std::nullopt},
+    {"status", "", "model, session, directory, context, rules, what runs", ChatAction::status},
     {"context", "", "what the next request consists of, in tokens", ChatAction::context},
     {"cost", "", "tokens and cost of this session", ChatAction::cost},
     {"todo", "", "show the to-do list of the model", std::nullopt},
-    {"tasks", "[cancel ID]", "sub-agents in the background; cancel one", ChatAction::tasks},
+    {"tasks", "[cancel] [ID]", "what runs in the background (/ps); show one, or end it",
+     ChatAction::tasks},
     {"mcp", "[reconnect NAME]", "MCP servers and their tools; connect to one again",
      ChatAction::servers},
     {"goal", "[TEXT]", "work until TEXT is achieved; show the goal, or `clear` it", std::nullopt},
@@ -74,8 +74,7 @@ constexpr std::array<ChatCommand, 27> commands{{
     {"compact", "[TEXT]", "summarize the older messages for the model; TEXT matters", std::nullopt},
     {"rules", "[remove N]", "what tools may do without asking; withdraw a rule",
      ChatAction::permissions},
-    {"mode", "[NAME]", "ask, accept-edits, plan or all: what tools may do (Shift-Tab)",
-     ChatAction::mode},
+    {"mode", "[NAME]", "what tools may do: ask, accept-edits, plan, all", ChatAction::mode},
     {"hooks", "", "list your commands that run around calls and prompts", std::nullopt},
     {"diff", "[last]", "show what has changed; last: since the last prompt", ChatAction::diff},
     {"undo", "", "take back the changes of files of the last prompt", ChatAction::undo},
@@ -160,6 +159,7 @@ std::string unknown(const std::string& name, ChatAbilities chat) {
     }
     names.emplace_back("exit");
     names.emplace_back("permissions");
+    names.emplace_back("ps");
     if (chat.templates) {
         for (const PromptTemplate& one : chat.templates->all) names.push_back(one.name);
     }
@@ -195,6 +195,7 @@ ChatInput read_command(const Word& word, std::string_view rest, ChatAbilities ch
     std::string_view name = word.name;
     if (name == "exit") name = "quit";
     if (name == "permissions") name = "rules";
+    if (name == "ps") name = "tasks";
     const auto found = std::find_if(commands.begin(), commands.end(), [&](const ChatCommand& one) {
         return one.name == name && is_available(one, chat);
     });
@@ -215,6 +216,11 @@ ChatInput read_command(const Word& word, std::string_view rest, ChatAbilities ch
     // The message sets the goal.
     if (found->name == "goal" && !argument.empty() && argument != "clear")
         return of_kind(ChatInput::Kind::prompt, "/goal " + std::string(argument));
+    if (found->name == "model" && argument.empty() && chat.live) {
+        ChatInput input = of_kind(ChatInput::Kind::action, {});
+        input.action = ChatAction::pick_model;
+        return input;
+    }
     if (!found->action) {
         const std::string line = "," + std::string(found->name);
         return of_kind(ChatInput::Kind::pipeline,
@@ -254,6 +260,8 @@ std::string row(std::string_view label, const std::string& value) {
     text.resize(13, ' ');
     return text + value + "\n";
 }
+
+constexpr std::size_t longest_command = 60;  // columns
 
 constexpr std::string_view no_tools = "There are no tools (--no-tools).\n";
 
@@ -327,8 +335,11 @@ std::string chat_help(ChatAbilities chat) {
     constexpr std::size_t width = 18;
     std::string text;
     const auto add = [&text](std::string_view name, std::string_view help) {
-        const std::size_t pad = name.size() < width ? width - name.size() : 1;
-        text += "  " + std::string(name) + std::string(pad, ' ') + std::string(help) + "\n";
+        text += "  " + std::string(name);
+        // A long name has a line of its own.
+        const bool fits = name.size() < width;
+        text += fits ? std::string(width - name.size(), ' ') : "\n" + std::string(width + 2, ' ');
+        text += std::string(help) + "\n";
     };
     for (const ChatCommand& command : commands) {
         if (!is_available(command, chat) || (!chat.trusted && !command.for_pipes)) continue;
@@ -420,7 +431,9 @@ Task<> ChatActions::act(ChatAction action, std::string argument) {
             co_return set_mode(argument);
         case ChatAction::cost: co_return co_await show_cost();
         case ChatAction::tasks:
-            if (!argument.empty()) co_return cancel_task(argument);
+            if (argument.starts_with("cancel "))
+                co_return cancel_task(detail::trimmed(std::string_view(argument).substr(7)));
+            if (!argument.empty()) co_return show_command(argument);
             co_return co_await show_tasks();
         case ChatAction::servers: co_return co_await show_servers(std::move(argument));
         case ChatAction::copy: co_return co_await copy_answer();
@@ -428,6 +441,7 @@ Task<> ChatActions::act(ChatAction action, std::string argument) {
         case ChatAction::context: co_return co_await show_context();
         case ChatAction::rename: co_return co_await rename(std::move(argument));
         case ChatAction::resume:
+        case ChatAction::pick_model:
         case ChatAction::undo:
         case ChatAction::redo:
         case ChatAction::rewind:
@@ -484,7 +498,10 @@ Task<> ChatActions::show_status() {
         context += " of " + count_text(window) + " (" +
                    std::to_string(100 * usage.context / window) + "%)";
     }
-    if (window == 0) context += "; the window is unknown, compacted only when a request is refused";
+    if (window == 0)
+        context +=
+            "; the window is unknown, compacted only when a request is refused. To set it: "
+            "context_window in the configuration";
     text += row("context", context);
     if (plan.approval) text += row("mode", mode_text(plan.approval->mode()));
     if (!plan.approval) {
@@ -499,7 +516,7 @@ Task<> ChatActions::show_status() {
     std::string_view label = "commands";
     for (const ShellSessions::Summary& one : pipeline_.background_commands()) {
         text += row(std::exchange(label, ""), one.id + (one.running ? " runs: " : " has ended: ") +
-                                                  one_line(visible(one.command), 60));
+                                                  one_line(visible(one.command), longest_command));
     }
     renderer_.print(text);
 }
@@ -626,15 +643,42 @@ void ChatActions::withdraw_permission(const std::string& argument) {
 Task<> ChatActions::show_tasks() {
     const JsonObject extra =
         co_await bub::stored_extra(pipeline_.plan().tapes, tape_of(pipeline_.plan()));
-    renderer_.print(bub::tasks_text(pipeline_.tasks(), extra) + "\n");
+    std::string text;
+    for (const ShellSessions::Summary& one : pipeline_.background_commands()) {
+        text += row(one.id, (one.running ? "runs: " : "has ended: ") +
+                                one_line(visible(one.command), longest_command));
+    }
+    if (!text.empty())
+        text = "Commands:\n" + text + "Output: /tasks ID; to end one: /tasks cancel ID\n";
+    renderer_.print(text + bub::tasks_text(pipeline_.tasks(), extra) + "\n");
 }
 
-void ChatActions::cancel_task(std::string_view argument) {
-    const std::string_view id =
-        argument.starts_with("cancel ") ? detail::trimmed(argument.substr(7)) : std::string_view();
-    if (id.empty()) return renderer_.problem("/tasks takes nothing, or `cancel ID`");
+/// Shows the output of a background command.
+void ChatActions::show_command(const std::string& id) {
+    const std::shared_ptr<ShellSessions::Command> command = pipeline_.background_command(id);
+    if (!command)
+        return renderer_.problem("there is no background command '" + visible(id) +
+                                 "'; /tasks lists them");
+    PagerItem item;
+    item.title = for_terminal(
+        one_line(visible(command->id() + (command->finished() ? " has ended: " : " runs: ") +
+                         command->command_line()),
+                 longest_command));
+    item.text = command->output(0);
+    if (item.text.empty()) item.text = "(no output yet)\n";
+    std::vector<PagerItem> items;
+    items.push_back(std::move(item));
+    renderer_.show_items(std::move(items));
+}
+
+void ChatActions::cancel_task(std::string_view id) {
+    if (const auto command = pipeline_.background_command(std::string(id))) {
+        if (command->finished()) return renderer_.problem("this command has ended already");
+        command->kill();
+        return renderer_.print("The command is being ended.\n");
+    }
     if (!pipeline_.cancel_task(id))
-        return renderer_.problem("no task with this id runs; /tasks lists them");
+        return renderer_.problem("nothing with this id runs; /tasks lists what does");
     renderer_.print("The task is being cancelled.\n");
 }
 

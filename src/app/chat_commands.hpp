@@ -33,6 +33,7 @@ enum class ChatAction : std::uint8_t {
     export_file,
     rename,
     resume,
+    pick_model,
     undo,
     redo,
     rewind,
@@ -105,7 +106,8 @@ private:
     Task<> show_cost();
     Task<> show_tasks();
     Task<> show_servers(std::string argument);
-    void cancel_task(std::string_view argument);
+    void show_command(const std::string& id);
+    void cancel_task(std::string_view id);
     Task<> copy_answer();
     Task<> export_to(std::string file);
     Task<> rename(std::string title);

@@ -43,7 +43,7 @@ bool is_blank(std::string_view text) {
 
 const CLI::App* find_command(const CLI::App& app, const std::string& name) {
     for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-        if (command->get_name() == name) return command;
+        if (command->check_name(name)) return command;
     }
     return nullptr;
 }

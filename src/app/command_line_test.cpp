@@ -94,6 +94,8 @@ TEST(CommandLine, OtherCommands_SetTheirOptions) {
     EXPECT_EQ(traces.trace.metadata_columns, (std::vector<std::string>{"a", "b"}));
     EXPECT_EQ(traces.trace.directory, "d");
     EXPECT_EQ(parse({"trace", "view", "4f9a", "--content"}).line.trace.run, "4f9a");
+    EXPECT_EQ(parse({"trace", "show", "4f9a"}).line.trace.what, TraceArguments::What::view);
+    EXPECT_EQ(parse({"trace", "list"}).line.trace.what, TraceArguments::What::list);
     const CommandLine stats = parse({"trace", "stats", "4f", "9a", "--by", "tool", "--json"}).line;
     EXPECT_EQ(stats.trace.what, TraceArguments::What::stats);
     EXPECT_EQ(stats.trace.runs, (std::vector<std::string>{"4f", "9a"}));
@@ -469,7 +471,8 @@ TEST(ChatCommands, Arguments_AreChecked) {
     EXPECT_NE(now.text.find("/exit takes no arguments"), std::string::npos) << now.text;
     EXPECT_EQ(at_terminal("/later").kind, Kind::refused);
     EXPECT_EQ(at_terminal("/later  two\nlines").text, "two\nlines");
-    EXPECT_EQ(at_terminal("/model").kind, Kind::pipeline);
+    EXPECT_EQ(at_terminal("/model").action, ChatAction::pick_model);
+    EXPECT_EQ(at_terminal("/ps").action, ChatAction::tasks);
     EXPECT_EQ(at_terminal("/export a b.md").text, "a b.md");
     EXPECT_EQ(at_terminal("  ").kind, Kind::nothing);
 }
@@ -477,7 +480,9 @@ TEST(ChatCommands, Arguments_AreChecked) {
 TEST(ChatCommands, ShellAndCommaLines_GoToThePipeline) {
     EXPECT_EQ(at_terminal("!ls").kind, Kind::pipeline);
     EXPECT_EQ(at_terminal("!ls").text, ",!ls");
-    EXPECT_EQ(at_terminal("/model").text, ",model");
+    const ChatInput plain =
+        read_chat_input("/model", ChatAbilities{.live = false, .trusted = true});
+    EXPECT_EQ(plain.text, ",model");
     EXPECT_EQ(at_terminal("/model it's").text, ",model 'it'\\''s'");
     EXPECT_EQ(at_terminal(",tape_info").kind, Kind::pipeline);
     EXPECT_EQ(at_terminal("! ").kind, Kind::refused);

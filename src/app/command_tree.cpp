@@ -307,8 +307,10 @@ void add_session_commands(CLI::App& app, CommandLine& line) {
     };
     const auto add_one = [&](const char* name, const char* description, What what) -> CLI::App& {
         CLI::App& added = add(name, description, what);
-        option(added, "name", arguments.name, "The session's name", value_type::session)
-            ->required();
+        CLI::Option* named =
+            option(added, "name", arguments.name, "The session's name", value_type::session);
+        // Without a name the user picks the session.
+        named->required(what != What::export_file);
         return added;
     };
     CLI::App& list = add("list", "List the sessions of this directory, newest first", What::list);

@@ -164,7 +164,9 @@ void add_trace_commands(CLI::App& app, CommandLine& line) {
         added.fallthrough();  // --dir may also follow the subcommand
         return added;
     };
+    // Under the names of the commands of `sessions`, too.
     CLI::App& list = add("ls", "List traces, newest first", What::list);
+    list.alias("list");
     add_trace_filter(list, trace);
     option(list, "-n,--limit", trace.limit, "Maximum number of traces, 0 for all", "NUMBER")
         ->capture_default_str();
@@ -173,8 +175,9 @@ void add_trace_commands(CLI::App& app, CommandLine& line) {
         ->delimiter(',')
         ->allow_extra_args(false);
     list.add_flag("--json", trace.json, "Print a JSON array");
-    add_trace_view(add("view", "Show a trace as a tree, with a bar for each span", What::view),
-                   trace);
+    CLI::App& view = add("view", "Show a trace as a tree, with a bar for each span", What::view);
+    view.alias("show");
+    add_trace_view(view, trace);
     CLI::App& stats = add(
         "stats", "Show calls, errors, times, tokens and cost by model and by tool", What::stats);
     option(stats, "trace", trace.runs, "Only these traces (default: all of the directory)",

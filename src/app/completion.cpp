@@ -98,7 +98,7 @@ private:
 
     const CLI::App* find_command(const std::string& name) const {
         for (const CLI::App* next : command_->get_subcommands([](const CLI::App*) { return true; }))
-            if (next->get_name() == name) return next;
+            if (next->check_name(name)) return next;
         return nullptr;
     }
 

@@ -13,7 +13,9 @@
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/provider/answer_end.hpp>
 #include <cubepi/provider/error_classification.hpp>
+#include <cubepi/provider/structured.hpp>
 #include <cubepi/schema/json_text.hpp>
+#include <cubepi/workspace/files/content.hpp>
 
 #include "config/model_choice.hpp"
 #include "config/paths.hpp"
@@ -260,6 +262,27 @@ Failure explain_limit(const Error& error) {
                std::string(reached ? advice_about(reached->limit()) : std::string_view()));
 }
 
+/// The model's answers do not fit --output-schema.
+Failure explain_schema(const StructuredOutputError& error) {
+    const std::string attempts =
+        std::to_string(error.attempts()) + (error.attempts() == 1 ? " attempt" : " attempts");
+    std::string text = "no answer fits --output-schema (" + attempts + "): ";
+    const bool has_called = std::any_of(
+        error.message().content.begin(), error.message().content.end(),
+        [](const AssistantContent& block) { return std::holds_alternative<ToolCall>(block); });
+    if (!has_called && !error.message().content.empty()) {
+        text += "the model answered with text, which began: " +
+                quoted_text(std::string(detail::cut_text(error.message().text(), 200)));
+    } else {
+        text += "the last one has these faults:";
+        for (const SchemaIssue& issue : error.issues())
+            text += "\n    " + quoted_text(issue.path + ": " + issue.message);
+    }
+    return say(exit_failed, text,
+               "Ask for JSON in the prompt, simplify the schema, or name another model with "
+               "--model.");
+}
+
 }  // namespace
 
 bool is_network(ErrorCode code) {
@@ -284,6 +307,9 @@ FailureContext failure_context(const Endpoint& endpoint) {
 }
 
 Failure explain(const Error& error, const FailureContext& context) {
+    if (const auto* answer = dynamic_cast<const StructuredOutputError*>(&error);
+        answer && answer->failure() == StructuredFailure::invalid)
+        return explain_schema(*answer);
     switch (error.code()) {
         case ErrorCode::cancelled: return say(exit_aborted, "stopped.");
         case ErrorCode::limit: return explain_limit(error);

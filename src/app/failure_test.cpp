@@ -22,6 +22,7 @@
 #include <cubepi/net/network_error.hpp>
 #include <cubepi/provider/faux.hpp>
 #include <cubepi/provider/openai.hpp>
+#include <cubepi/provider/structured.hpp>
 #include <cubepi/testing/memory_transport.hpp>
 
 #include "command_line.hpp"
@@ -203,6 +204,31 @@ AssistantMessage answer(const std::string& text, std::string_view reason) {
     if (!text.empty()) message.content.emplace_back(TextContent{text});
     message.stop_reason = stop_reason::shared(reason);
     return message;
+}
+
+TEST(SchemaFailure, AnswerInText_NamesTheFlag) {
+    StructuredOutputError::Details details;
+    details.attempts = 2;
+    details.issues.push_back({"<root>", "", "", "the tool structured_output was not called"});
+    details.text = "Sure, here it is: \x1b[31m1";
+    TextContent block;
+    block.text = details.text;
+    details.message.content.emplace_back(block);
+    const StructuredOutputError error(ErrorCode::validation, "internal", details);
+    std::string text = explain(error).text;
+    EXPECT_NE(text.find("no answer fits --output-schema (2 attempts): the model answered with "
+                        "text, which began: Sure, here it is: "),
+              std::string::npos)
+        << text;
+    EXPECT_EQ(text.find("structured_output"), std::string::npos) << text;
+    EXPECT_EQ(text.find('\x1b'), std::string::npos) << text;
+    details.message.content = {};
+    details.message.content.emplace_back(ToolCall());
+    details.issues = {{"city", "", "", "field required"}};
+    text = explain(StructuredOutputError(ErrorCode::validation, "internal", details)).text;
+    EXPECT_NE(text.find("the last one has these faults:\n    city: field required\n"),
+              std::string::npos)
+        << text;
 }
 
 TEST(IncompleteAnswer, IncompleteAnswer_HasNoticeAndOwnExitStatus) {

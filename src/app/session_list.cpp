@@ -19,6 +19,7 @@ namespace cubepi::app {
 namespace {
 
 constexpr std::string_view title_key = "title";
+constexpr std::string_view fork_key = "forked_from";
 constexpr std::size_t longest_title = 200;  // columns
 constexpr std::size_t snippet_before = 24;  // bytes
 constexpr std::size_t snippet_length = 120;
@@ -81,6 +82,14 @@ Task<> set_session_title(std::shared_ptr<bub::TapeStore> tapes, std::string tape
     co_await tapes->edit_state(std::move(tape), std::move(edit));
 }
 
+Task<> note_fork(std::shared_ptr<bub::TapeStore> tapes, std::string tape, std::string forked_from) {
+    std::function<Json(JsonObject&)> edit = [name = std::move(forked_from)](JsonObject& state) {
+        state[fork_key] = name;
+        return Json();
+    };
+    co_await tapes->edit_state(std::move(tape), std::move(edit));
+}
+
 Task<std::vector<ListedSession>> list_sessions(SavedSessions saved) {
     std::vector<ListedSession> sessions;
     const std::vector<bub::ListedTape> tapes = co_await saved.tapes()->newest_tapes();
@@ -120,6 +129,7 @@ Task<ListedSession> load_facts(std::shared_ptr<bub::SessionTapeStore> tapes, Lis
         listed.name = session_name_of(session->id);
         listed.workspace = session->workspace;
         listed.title = session_title(state);
+        listed.forked_from = detail::string_member(state, fork_key);
         if (listed.name.empty()) co_return listed;
         const bub::TapePosition end = co_await tapes->position(listed.tape);
         listed.messages = end.messages;

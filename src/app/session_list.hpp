@@ -24,8 +24,9 @@ struct ListedSession {
     // From here on only if it is loaded.
     std::string name = {};  ///< empty: the tape is not a session of this program
     std::string workspace = {};
-    std::string title = {};       ///< that the user has set; empty: none
-    std::string first_line = {};  ///< of the first prompt
+    std::string title = {};        ///< that the user has set; empty: none
+    std::string first_line = {};   ///< of the first prompt
+    std::string forked_from = {};  ///< the name of the session that it continues; empty: none
     std::int64_t messages = 0;
     std::string problem = {};  ///< why the facts could not be read; empty: they were
 
@@ -40,6 +41,9 @@ std::string clean_title(std::string_view title);
 /// Stores the title in the side state of the tape. Empty: removes it.
 Task<> set_session_title(std::shared_ptr<bub::TapeStore> tapes, std::string tape,
                          std::string title);
+
+/// Stores the name of the session of which the tape's is a fork.
+Task<> note_fork(std::shared_ptr<bub::TapeStore> tapes, std::string tape, std::string forked_from);
 
 /// Lists the sessions of all directories, most recently used first, without reading one of them.
 Task<std::vector<ListedSession>> list_sessions(SavedSessions saved);

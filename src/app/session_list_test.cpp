@@ -84,6 +84,14 @@ TEST_F(ListedSessions, Facts_AreTitleFirstLineAndCount) {
     EXPECT_EQ(facts(saved, "plan").heading(), "first line");
 }
 
+TEST_F(ListedSessions, Fork_NamesItsSource) {
+    const SavedSessions saved = in_directory("work");
+    add(saved, "work", "plan-2", {"first line"});
+    EXPECT_EQ(facts(saved, "plan-2").forked_from, "");
+    run(note_fork(saved.tapes(), saved.tape_of("plan-2"), "plan"));
+    EXPECT_EQ(facts(saved, "plan-2").forked_from, "plan");
+}
+
 TEST_F(ListedSessions, OtherTape_HasNoName) {
     const SavedSessions saved = in_directory("work");
     run(saved.tapes()->append("a__b", {bub::message_entry("user", "hi")}, bub::TapeAppend()));

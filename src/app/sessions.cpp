@@ -4,6 +4,7 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,17 +13,21 @@
 #include <unistd.h>
 
 #include <cubepi/core/json.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/run.hpp>
+#include <cubepi/core/runtime.hpp>
 #include <cubepi/net/utf8.hpp>
 
 #include "config/paths.hpp"
 #include "failure.hpp"
 #include "process.hpp"
 #include "program.hpp"
+#include "resume.hpp"
 #include "saved_sessions.hpp"
 #include "session_list.hpp"
 #include "session_page.hpp"
 #include "shell_quoting.hpp"
+#include "terminal/console.hpp"
 #include "terminal/event_text.hpp"
 #include "terminal/prompter.hpp"
 #include "terminal/safe_json.hpp"
@@ -198,10 +203,39 @@ void write_file(const std::string& path, bool force, const std::string& text) {
     err() << "Wrote " << for_terminal(path) << "\n";
 }
 
+/// Lets the user pick a session of this directory. Empty: none.
+Task<std::string> picked_name() {
+    if (!Console::possible()) {
+        throw Error(ErrorCode::invalid_argument,
+                    "picking a session needs a terminal; name it: cubepi sessions export NAME "
+                    "--html FILE\n  To list the names: cubepi sessions list");
+    }
+    const Executor executor = co_await this_executor;
+    const auto console =
+        std::make_shared<Console>(executor, *Runtime::standard()->clock, std::filesystem::path());
+    Task<std::optional<ListedSession>> picking =
+        pick_session(console, SavedSessions::here(), false);
+    Outcome<std::optional<ListedSession>> picked = co_await outcome_of(std::move(picking));
+    console->close();
+    const std::optional<ListedSession> session = std::move(picked).value();
+    if (session && !session->is_here) {
+        throw Error(ErrorCode::invalid_argument,
+                    "that session belongs to another directory: cubepi sessions export " +
+                        shell_word(session->name) + " -C " + shell_word(session->workspace));
+    }
+    co_return session ? session->name : std::string();
+}
+
 Task<int> export_session(SessionsArguments arguments) {
     if (arguments.html.empty() && arguments.markdown.empty()) {
-        err() << "cubepi: name a file: cubepi sessions export NAME --html FILE\n";
+        err() << "cubepi: name a file: cubepi sessions export NAME --html FILE\n"
+                 "  To list the names: cubepi sessions list\n";
         co_return exit_usage;
+    }
+    if (arguments.name.empty()) {
+        Task<std::string> picking = picked_name();
+        arguments.name = co_await until_signal(std::move(picking));
+        if (arguments.name.empty()) co_return exit_aborted;
     }
     const StoredSession session = co_await open_session(std::move(arguments.name));
     const MessageList messages =

@@ -337,6 +337,36 @@ TEST_F(AdminTest, D108_Questions_AreShownAndAnswered) {
     EXPECT_EQ(logged.at("operation"), "answer");
 }
 
+TEST_F(AdminTest, D108_AnswersAtOnce_OneIsAccepted) {
+    start({"--script", home.script(writes_files)});
+    (void)ask("write").get();
+    const JsonObject open = get("questions").json();
+    const std::string id(open.at("questions").at(0).at("id").as_string());
+    std::vector<std::pair<std::string, std::future<HttpReply>>> answers;
+    for (const char* action : {"approve", "deny", "deny", "deny"}) {
+        answers.emplace_back(action, std::async(std::launch::async, [this, id, action] {
+                                 return post("questions/" + id + "/" + action,
+                                             R"({"text": "not this one"})");
+                             }));
+    }
+    std::vector<std::string> accepted;
+    for (auto& [action, answer] : answers) {
+        const HttpReply reply = answer.get();
+        EXPECT_TRUE(reply.status == 200 || reply.status == 404 || reply.status == 409)
+            << reply.body;
+        if (reply.status == 200) accepted.push_back(action);
+    }
+    ASSERT_EQ(accepted.size(), 1u);
+    // The next question is stored before the turn with the answer ends.
+    HttpReply history = get("sessions/http%3As1");
+    while (history.json().at("state") != "waiting" ||
+           history.body.find("\"c2\"") == std::string::npos) {
+        history = get("sessions/http%3As1");
+    }
+    EXPECT_EQ(history.body.find("not this one") != std::string::npos, accepted.front() == "deny")
+        << history.body;
+}
+
 TEST_F(AdminTest, D108_HostileNames_AreRefused) {
     start();
     EXPECT_EQ(ask("one").get().status, 200);

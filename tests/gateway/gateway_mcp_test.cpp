@@ -41,10 +41,11 @@ constexpr const char* dispatches_echo =
 
 /// Configures a server that cannot be started, and one whose requests are copied to a file.
 void configure(const GatewayHome& home, const std::string& rules,
-               const std::string& mode = "modern") {
+               const std::string& mode = "modern", bool is_shared = false) {
     const std::string command = "tee -a '" + requests_file(home).string() + "' | python3 '" +
                                 testing::source_path("src/cubepi/mcp/fake_server.py") + "' " + mode;
-    home.configure(R"({http: {listen: "127.0.0.1:0", operators: [olga]}, rules: [)" + rules +
+    home.configure(std::string(is_shared ? "{shared_workspace: true, " : "{") +
+                   R"(http: {listen: "127.0.0.1:0", operators: [olga]}, rules: [)" + rules +
                    "]}\nmcp:\n  broken: {command: no-such-mcp-server}\n  fake: {command: sh, "
                    "args: [-c, \"" +
                    command + "\"]}");
@@ -55,9 +56,13 @@ HttpReply post(std::uint16_t port, JsonObject message) {
     return run(post_message(port, std::move(message)));
 }
 
-bool was_called(const GatewayHome& home) {
+std::string requests_in(const GatewayHome& home) {
     std::ifstream file(requests_file(home));
-    const std::string text(std::istreambuf_iterator<char>(file), {});
+    return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+bool was_called(const GatewayHome& home) {
+    const std::string text = requests_in(home);
     return text.find("tools/call") != std::string::npos && text.find("hello") != std::string::npos;
 }
 
@@ -87,6 +92,66 @@ TEST(GatewayMcp, D164_DeferredTool_IsAskedAboutAndCalled) {
     const HttpReply answered = post(port, {{"text", ",approve c1"}, {"user", "olga"}});
     EXPECT_EQ(answered.text(), "Done.") << answered.body;
     EXPECT_TRUE(was_called(home));
+}
+
+constexpr const char* calls_ask =
+    R"({"tokens_per_second": 100000, "answers": [{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1",
+        "name": "mcp__fake__ask", "arguments": {}}]}]})";
+constexpr const char* continues = R"({"tokens_per_second": 100000, "answers": ["Done."]})";
+
+std::size_t calls_in(const std::string& text) {
+    std::size_t count = 0;
+    for (std::size_t at = text.find("tools/call"); at != std::string::npos;
+         at = text.find("tools/call", at + 1))
+        ++count;
+    return count;
+}
+
+TEST(GatewayMcp, D176_ServersQuestion_IsAnsweredAfterRestart) {
+    const GatewayHome home;
+    configure(home, R"({user: ann, allow: ["mcp__fake__ask: *"]})");
+    std::string name;
+    {
+        GatewayProcess gateway(home, {"--script", home.script(calls_ask)});
+        const std::uint16_t port = gateway.wait_until_running();
+        const HttpReply asked = post(port, {{"text", "call it"}, {"user", "ann"}});
+        const Json output = asked.json().at("outputs").at(0);
+        EXPECT_EQ(output.at("kind"), "question") << asked.body;
+        EXPECT_NE(asked.body.find("Who are you?"), std::string::npos) << asked.body;
+        EXPECT_EQ(asked.body.find("opaque"), std::string::npos) << asked.body;
+        name = output.at("question").at("request_id").as_string();
+        gateway.kill();
+    }
+    GatewayProcess gateway(home, {"--script", home.script(continues)});
+    const std::uint16_t port = gateway.wait_until_running();
+    const HttpReply refused =
+        post(port, {{"answer_to", name}, {"answer", {{"name", "Bob"}}}, {"user", "bob"}});
+    EXPECT_NE(refused.text().find("You may not answer"), std::string::npos) << refused.body;
+    const HttpReply answered =
+        post(port, {{"answer_to", name}, {"answer", {{"name", "Ann"}}}, {"user", "ann"}});
+    EXPECT_EQ(answered.text(), "Done.") << answered.body;
+    const std::string text = requests_in(home);
+    EXPECT_NE(text.find("inputResponses"), std::string::npos) << text;
+    EXPECT_EQ(calls_in(text), 2U) << text;
+}
+
+constexpr const char* calls_roots =
+    R"({"tokens_per_second": 100000, "answers": [{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1",
+        "name": "mcp__fake__roots", "arguments": {}}]}, "Done."]})";
+
+TEST(GatewayMcp, Roots_AreTheSharedWorkspace) {
+    for (const bool is_shared : {true, false}) {
+        const GatewayHome home;
+        configure(home, R"({user: ann, allow: ["mcp__fake__roots: *"]})", "modern,extra",
+                  is_shared);
+        GatewayProcess gateway(home, {"--script", home.script(calls_roots)});
+        const std::uint16_t port = gateway.wait_until_running();
+        const HttpReply answered = post(port, {{"text", "call it"}, {"user", "ann"}});
+        EXPECT_EQ(answered.text(), "Done.") << answered.body;
+        const std::string sent = requests_in(home);
+        EXPECT_EQ(sent.find("file://" + home.workspaces().string()) != sent.npos, is_shared)
+            << sent;
+    }
 }
 
 TEST(GatewayMcp, Rule_AllowsToolInSubagent) {

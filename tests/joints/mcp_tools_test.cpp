@@ -95,6 +95,32 @@ TEST_F(McpConversation, D164_SuspendedDispatch_ContinuesInAnotherProcess) {
     EXPECT_NE(server.requests().at(1).find("echo: hi"), std::string::npos);
 }
 
+TEST_F(McpConversation, D176_ServersQuestion_IsAnsweredInAnotherProcess) {
+    for (const bool is_dispatched : {false, true}) {
+        configure(is_dispatched ? "modern,fifty" : "modern", "",
+                  "allow: [\"mcp__fake__ask: *\"]\n");
+        SentCall call{"mcp__fake__ask", "{}"};
+        if (is_dispatched) call = dispatched("mcp__fake__ask");
+        ModelServer server({chat_answer("", {call}), chat_answer("Done.")});
+        const std::string session = is_dispatched ? "s2" : "s1";
+        const Piped first = run_at(home, server, {"-s", session, "go"});
+        EXPECT_EQ(first.status, 7) << first.err;
+        const Piped listed = run_piped(home, {"inbox", "--json"});
+        EXPECT_NE(listed.out.find("Who are you?"), std::string::npos) << listed.out;
+        // The state of the server is none of the user's.
+        EXPECT_EQ(listed.out.find("opaque"), std::string::npos) << listed.out;
+        const std::string id(
+            boost::json::parse(listed.out).at(0).at("request").at("question_id").as_string());
+        const Piped second = run_piped(
+            home, {"inbox", "answer", id, R"({"name": "Ann"})", "--session", session, "--provider",
+                   "openai", "--base-url", server.url(), "--model", "local"});
+        EXPECT_EQ(second.out, "Done.\n") << second.err;
+        const std::string result = server.requests().at(1);
+        EXPECT_NE(result.find("Ann"), std::string::npos) << result;
+        EXPECT_NE(result.find("opaque"), std::string::npos) << result;
+    }
+}
+
 TEST_F(McpConversation, D164_RestrictedSubagent_HasNoDeferredTools) {
     configure("modern,fifty", "", "allow: [\"mcp__fake__echo: *\", \"subagent: *\"]\n");
     const std::string arguments =

@@ -246,6 +246,11 @@ Task<McpToolResult> fail_later(JsonObject, ToolContext&, McpRequest&) {
     co_return result;
 }
 
+Task<McpToolResult> fail_at_once(JsonObject, ToolContext&, McpRequest&) {
+    throw McpRequestError(mcp_error::internal, "This job cannot be done.");
+    co_return McpToolResult();
+}
+
 McpQuestion confirmation(std::string key) {
     return mcp_form(std::move(key), "Are you sure?",
                     object(R"({"type":"object","properties":{"confirm":{"type":"boolean"}}})"));
@@ -314,6 +319,7 @@ std::vector<McpServerTool> server_tools() {
     add("slow_compute", sleep_for_seconds,
         R"({"type":"object","properties":{"seconds":{"type":"integer"}},"required":["seconds"]})");
     add("failing_job", fail_later);
+    add("protocol_error_job", fail_at_once);
     add("confirm_delete", confirm_once);
     add("multi_input", confirm_twice);
     return list;
@@ -462,7 +468,9 @@ int main(int argc, char** argv) {
     options.resources = resources();
     options.resource_templates = resource_templates();
     options.announces_changes = true;
-    options.tasks.tools = {"slow_compute", "failing_job", "confirm_delete", "multi_input"};
+    options.tasks.tools = {"slow_compute", "failing_job", "protocol_error_job", "confirm_delete",
+                           "multi_input"};
+    options.tasks.required = {"failing_job"};
     const auto mcp_server = std::make_shared<McpServer>(options);
     served = mcp_server;
     HttpServerOptions http;

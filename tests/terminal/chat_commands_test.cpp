@@ -94,6 +94,29 @@ TEST_P(ChatCommand, D117_TodoListOfModel_IsShown) {
     ASSERT_TRUE(again.expect("○ Run it")) << again.shown();
 }
 
+TEST_P(ChatCommand, BackgroundCommand_IsListedAndEnded) {
+    const std::string call =
+        R"({"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": "shell",
+        "arguments": {"command": "echo begun; sleep 600", "background": true}}]})";
+    Terminal chat(home,
+                  {"chat", "--no-save", "-y", "--script", home.script("[" + call + R"(, "One."])")},
+                  100, 40);
+    ASSERT_TRUE(chat.expect("talks to")) << chat.shown();
+    ASSERT_TRUE(say(chat, "go", "One."));
+    const bool live = std::string(GetParam()) != "dumb";
+    if (live) EXPECT_TRUE(chat.expect_on_screen("1 command runs")) << chat.screen().text();
+    chat.type("/ps\r");
+    ASSERT_TRUE(chat.expect("sh1        runs: echo begun; sleep 600")) << chat.shown();
+    chat.type("/tasks sh1\r");
+    ASSERT_TRUE(chat.expect("begun")) << chat.shown();
+    if (live) chat.type("q");
+    chat.type("/tasks cancel sh9\r");
+    ASSERT_TRUE(chat.expect("nothing with this id runs")) << chat.shown();
+    chat.type("/tasks cancel sh1\r");
+    ASSERT_TRUE(chat.expect("The command is being ended.")) << chat.shown();
+    if (live) EXPECT_TRUE(chat.expect_gone("1 command runs")) << chat.screen().text();
+}
+
 TEST_P(ChatCommand, D119_Goal_ContinuesUntilAchieved) {
     const auto verdict = [](const std::string& achieved, const std::string& reason) {
         return R"({"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "g", "name": "structured_output",

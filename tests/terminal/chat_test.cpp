@@ -307,12 +307,13 @@ TEST(Chat, D72_Always_AllowsExactCommandInItsDirectory) {
     Terminal chat(home, {"chat", "--script", home.script(script)}, 160, 40);
     ASSERT_TRUE(chat.answer("> ", "go\r")) << chat.shown();
     const std::string work = std::filesystem::canonical(home.work()).string();
-    ASSERT_TRUE(chat.expect("always adds: shell: cd " + work + " && ./b.sh")) << chat.shown();
+    ASSERT_TRUE(chat.expect("always adds: shell: ./b.sh (only in this directory)")) << chat.shown();
     ASSERT_TRUE(chat.answer("[e]dit > ", "a\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("save it permanently?")) << chat.shown();
     ASSERT_TRUE(chat.answer("> ", "n\r")) << chat.shown();
     // The second call runs, and the third one, elsewhere, is asked about.
-    ASSERT_TRUE(chat.expect("always adds: shell: cd " + work + "/sub && ./b.sh")) << chat.shown();
+    ASSERT_TRUE(chat.expect("always adds: shell: ./b.sh (only in " + work + "/sub)"))
+        << chat.shown();
     ASSERT_TRUE(chat.answer("[e]dit > ", "n\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("Enough.")) << chat.shown();
     EXPECT_EQ(read_file(home.work() / "ran"), "ran\nran\n");
@@ -343,6 +344,20 @@ TEST(Chat, Edit_ChangesTheArguments) {
     chat.type("my own\r");
     ASSERT_TRUE(chat.expect("Edited.")) << chat.shown();
     EXPECT_EQ(read_file(home.work() / "a.txt"), "my own");
+}
+
+TEST(Chat, EscInEdit_ReturnsToTheQuestion) {
+    const Home home;
+    const std::string script = "[" + write_call("c1", "a.txt", "x") + R"(, "Written."])";
+    Terminal chat(home, {"chat", "--script", home.script(script)});
+    ASSERT_TRUE(chat.answer("> ", "write\r")) << chat.shown();
+    ASSERT_TRUE(chat.answer("[e]dit > ", "e")) << chat.shown();
+    ASSERT_TRUE(chat.answer("(Esc: back) content > x", "yz\x1b")) << chat.shown();
+    ASSERT_TRUE(chat.answer("[e]dit > ", "r")) << chat.shown();
+    ASSERT_TRUE(chat.answer("no, because > ", "\x1b")) << chat.shown();
+    ASSERT_TRUE(chat.answer("[e]dit > ", "y")) << chat.shown();
+    ASSERT_TRUE(chat.expect("Written.")) << chat.shown();
+    EXPECT_EQ(read_file(home.work() / "a.txt"), "x");
 }
 
 TEST(Chat, CtrlC_StopsTheAnswerAndTwiceLeaves) {

@@ -255,6 +255,73 @@ TEST_F(ConsoleAtATerminal, Arrows_MarkTheAnswerOfEnter) {
     EXPECT_EQ(chosen_->key, 'n');
 }
 
+TEST_F(ConsoleAtATerminal, EnterWithoutAMark_IsAnInvalidAnswer) {
+    open();
+    ASSERT_TRUE(until_shown(">"));
+    choose(yes_or_no());
+    ASSERT_TRUE(until_asked("[y]es  [n]o >"));
+    type("\r");
+    ASSERT_TRUE(until([&] { return chosen_.has_value(); }));
+    EXPECT_EQ(chosen_->key, 0);
+    EXPECT_EQ(yes_or_no().hint().str(), "Answer y or n.");
+}
+
+TEST_F(ConsoleAtATerminal, EscWithAnAnswer_IsThatAnswer) {
+    open();
+    ASSERT_TRUE(until_shown(">"));
+    app::Choices choices = yes_or_no();
+    choices.on_escape = 'n';
+    choose(std::move(choices));
+    ASSERT_TRUE(until_asked("[y]es  [n]o >"));
+    type("\x1b");
+    until([&, rounds = 0]() mutable { return ++rounds == 20; });
+    clock_.advance(std::chrono::milliseconds(200));
+    ASSERT_TRUE(until([&] { return chosen_.has_value(); }));
+    EXPECT_EQ(chosen_->key, 'n');
+}
+
+TEST_F(ConsoleAtATerminal, PasteAtQuestion_GoesToThePrompt) {
+    open();
+    ASSERT_TRUE(until_shown(">"));
+    choose(yes_or_no());
+    ASSERT_TRUE(until([&] { return console_->asking(); }));
+    type("\x1b[200~in the hold, \x1b[201~");
+    ASSERT_TRUE(until([&] { return console_->prompt_text() == "in the hold, "; }));
+    ASSERT_TRUE(until_asked("[y]es  [n]o >"));
+    type("\x1b[200~y\x1b[201~");
+    ASSERT_TRUE(until([&] { return console_->prompt_text() == "in the hold, y"; }));
+    frame();
+    EXPECT_TRUE(until_shown("(for the prompt: in the hold, y)")) << screen_.text();
+    EXPECT_FALSE(chosen_.has_value());
+    // Without the marks of a paste.
+    type("\nmore\rtext");
+    ASSERT_TRUE(until([&] { return chosen_.has_value(); }));
+    EXPECT_EQ(chosen_->key, 0);
+    EXPECT_EQ(console_->prompt_text(), "in the hold, y\nmore\ntext");
+}
+
+TEST_F(ConsoleAtATerminal, Interrupt_NamesTheQuestionOnTheScreen) {
+    open();
+    ASSERT_TRUE(until_shown(">"));
+    EXPECT_EQ(console_->shown_question(), 0u);
+    choose(yes_or_no());
+    ASSERT_TRUE(until_asked("[y]es  [n]o >"));
+    const std::uint64_t first = console_->shown_question();
+    type("\x03");
+    listen();
+    ASSERT_TRUE(until([&] { return inputs_.size() == 1; }));
+    EXPECT_EQ(inputs_.front().question, first);
+    choose(yes_or_no());
+    type("n");
+    ASSERT_TRUE(until([&] { return chosen_.has_value(); }));
+    EXPECT_EQ(console_->shown_question(), 0u) << "the next one is held";
+    ASSERT_TRUE(until([&] {
+        clock_.advance(app::question_hold);
+        return console_->shown_question() != 0;
+    }));
+    EXPECT_NE(console_->shown_question(), first);
+}
+
 TEST_F(ConsoleAtATerminal, KeysDuringHold_ExtendIt) {
     open();
     ASSERT_TRUE(until_shown(">"));

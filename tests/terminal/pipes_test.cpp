@@ -183,6 +183,13 @@ TEST(Run, D80_OutputSchema_MakesTheAnswerAValue) {
     const Piped invalid = run_piped(home, wrong);
     EXPECT_EQ(invalid.status, 1) << invalid.out;
     EXPECT_EQ(boost::json::parse(invalid.out).as_object().count("value"), 0u) << invalid.out;
+    plain[8] = home.script(R"(["Seven.", "Seven, really."])");
+    const Piped text = run_piped(home, plain);
+    EXPECT_EQ(text.status, 1) << text.out;
+    EXPECT_NE(text.err.find("no answer fits --output-schema (2 attempts): the model answered with "
+                            "text, which began: Seven, really.\n"),
+              std::string::npos)
+        << text.err;
     EXPECT_EQ(read_file(home.work() / "n.json"), "{\"n\":7}\n");
 }
 

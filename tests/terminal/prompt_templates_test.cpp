@@ -25,9 +25,13 @@ TEST(PromptTemplates, Command_SendsItsText) {
     ASSERT_TRUE(chat.answer_on_screen("> /greet\n", "Ann\r")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("You wrote: Say hello to Ann.")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_gone("Esc stops ·")) << chat.screen().text();
+    // It is longer than the screen.
     chat.type("/help\r");
+    ASSERT_TRUE(chat.answer_on_screen("Commands and keys", "\x1b[F")) << chat.screen().text();
     ASSERT_TRUE(chat.expect_on_screen("greets by name (prompt of this project)"))
         << chat.screen().text();
+    chat.type("q");
+    ASSERT_TRUE(chat.expect_gone("Commands and keys")) << chat.screen().text();
 }
 
 TEST(PromptTemplates, SideQuestion_IsNotStored) {

@@ -14,9 +14,9 @@
 #include <sys/stat.h>
 #include <yaml-cpp/yaml.h>
 
-#include <cubepi/checkpoint/postgres_options.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/posix_file.hpp>
+#include <cubepi/sql/postgres_options.hpp>
 
 #include "../shell_quoting.hpp"
 #include "paths.hpp"
@@ -30,7 +30,7 @@ std::string variable(const char* name) {
     return value ? value : "";
 }
 
-constexpr std::array<std::string_view, 37> known_keys{"provider",
+constexpr std::array<std::string_view, 38> known_keys{"provider",
                                                       "model",
                                                       "base_url",
                                                       "api_key",
@@ -57,6 +57,7 @@ constexpr std::array<std::string_view, 37> known_keys{"provider",
                                                       "theme",
                                                       "window_title",
                                                       "editing_mode",
+                                                      "context_window",
                                                       "compact_at",
                                                       "compact_model",
                                                       "hooks",
@@ -491,6 +492,7 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
         memory && !YAML::convert<bool>::decode(memory, config.memory))
         refuse(path, memory.Mark().line, "memory must be true or false");
     config.max_tokens = whole_number<std::int64_t>(path, node, "max_tokens");
+    config.context_window = whole_number<std::int64_t>(path, node, "context_window");
     config.compact_at = number(path, node, "compact_at");
     if (config.compact_at.value_or(0) > 1)
         refuse(path, node["compact_at"].Mark().line,

@@ -81,6 +81,7 @@ inline constexpr std::string_view compacted_by_provider = "provider";
 ///     max_turns: 50                  # model calls of one prompt
 ///     max_repeated_calls: 10         # identical tool calls that end a prompt; false: any number
 ///     max_tokens: 8192               # of one answer
+///     context_window: 32768          # tokens, of a model whose window is not known
 ///     compact_at: 0.8                # share of the context window at which the conversation is summarized
 ///     compact_model: openai/gpt-5-mini   # writes these summaries; default: the model of the conversation; "provider": its server
 ///     escape_timeout: 0.1            # seconds after which an Esc of the terminal is the key
@@ -123,6 +124,7 @@ struct ConfigFile {
     std::optional<std::int64_t> max_tokens = {};
     bool memory = false;  ///< the tool `memory`
     TerminalSettings terminal = {};
+    std::optional<std::int64_t> context_window = {};
     std::optional<double> compact_at = {};
     std::string compact_model = {};
     bool todos = true;  ///< the model may write to-do lists

@@ -201,7 +201,7 @@ TEST_F(ConfigFileTest, LimitsAndFallbacks_AreReadAndChecked) {
         "fallback_models: [anthropic/a, b]\nmodel_timeout: 2.5\nfirst_byte_timeout: "
         "600\nidle_timeout: 0.5\nescape_timeout: 0.2\nmax_turns: 7\nmax_tokens: 900\n"
         "max_repeated_calls: 4\nmax_listed_mcp_tools: 9\n"
-        "compact_at: 0.5\ncompact_model: small\n"
+        "compact_at: 0.5\ncompact_model: small\ncontext_window: 32768\n"
         "plugins: {ours: {any: [thing]}}\n");
     const ConfigFile config = read_config(path());
     EXPECT_EQ(config.fallback_models, (std::vector<std::string>{"anthropic/a", "b"}));
@@ -212,6 +212,7 @@ TEST_F(ConfigFileTest, LimitsAndFallbacks_AreReadAndChecked) {
     EXPECT_EQ(config.max_turns, 7u);
     EXPECT_EQ(config.compact_at, 0.5);
     EXPECT_EQ(config.compact_model, "small");
+    EXPECT_EQ(config.context_window, 32768);
     EXPECT_EQ(config.max_tokens, 900);
     EXPECT_EQ(config.max_repeated_calls, 4u);
     EXPECT_EQ(config.max_listed_mcp_tools, 9u);

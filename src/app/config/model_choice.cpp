@@ -277,6 +277,7 @@ ModelChoice choice_of(const ModelSources& sources, Endpoint endpoint) {
         endpoint.model + " at " +
         (endpoint.title.empty() ? endpoint.host() : endpoint.title + " (" + endpoint.host() + ")");
     choice.key_variable = endpoint.variable_of_the_key();
+    choice.context_window = sources.config.context_window;
     choice.endpoint = std::move(endpoint);
     return choice;
 }
@@ -411,6 +412,7 @@ std::shared_ptr<const Model> shown_spec(const ModelChoice& choice) {
         spec.context_window =
             model_profile(choice.endpoint.type, spec.id, choice.endpoint.base_url).context_window;
     }
+    if (!spec.context_window) spec.context_window = choice.context_window;
     return std::make_shared<const Model>(std::move(spec));
 }
 
@@ -604,36 +606,47 @@ bool SessionModel::is_configured(const Endpoint& endpoint) const {
     });
 }
 
-Task<std::string> SessionModel::list() const {
-    if (current_.offline) co_return "* " + current_.where;
-    const Endpoint& endpoint = current_.endpoint;
-    const std::string place = endpoint.provider + " (" + endpoint.host() + ")";
-    std::vector<std::string> ids;
-    std::string problem;
+Task<SessionModel::Offer> SessionModel::offer() const {
+    Offer made;
+    if (current_.offline) {
+        made.heading = "The model";
+        made.current = current_.where;
+        co_return made;
+    }
+    const Endpoint endpoint = current_.endpoint;
+    // The provider of a server that was named by its address is only the protocol.
+    const bool is_own = endpoint.provider_id() == endpoint.provider;
+    const std::string place =
+        is_own ? endpoint.provider + " (" + endpoint.host() + ")" : endpoint.host();
     try {
         const std::vector<OfferedModel> models = co_await list_models(transport_, endpoint);
-        for (const OfferedModel& model : models) ids.push_back(model.id);
+        for (const OfferedModel& model : models) made.ids.push_back(model.id);
+        made.heading = "Models of " + place;
+        made.current = endpoint.model;
     } catch (const Error& error) {
         if (error.code() == ErrorCode::cancelled) throw;
-        problem = error.what();
+        made.heading =
+            "Configured models (cannot list those of " + place + ": " + error.what() + ")";
+        made.ids = configured_ids();
+        made.current = endpoint.provider + "/" + endpoint.model;
     }
-    std::string text;
-    if (problem.empty()) {
-        text = "Models of " + place + ":" + list_text(ids, endpoint.model);
-        if (ids.size() > listed_at_once)
-            text += "; search them: cubepi models --provider " + shell_word(endpoint.provider) +
-                    " WORD";
-    } else {
-        text = "Configured models (cannot list those of " + place + ": " + problem +
-               "):" + list_text(configured_ids(), endpoint.provider + "/" + endpoint.model);
-    }
-    text += "\nChoose one: ,model ID";
-    std::string others;
     for (const Endpoint& other : configured_endpoints(sources_)) {
         if (other.provider != endpoint.provider)
-            others += (others.empty() ? "" : ", ") + other.provider;
+            made.providers += (made.providers.empty() ? "" : ", ") + other.provider;
     }
-    if (!others.empty()) text += "; of another provider (" + others + "): ,model PROVIDER/ID";
+    co_return made;
+}
+
+Task<std::string> SessionModel::list() const {
+    if (current_.offline) co_return "* " + current_.where;
+    const Offer offered = co_await offer();
+    std::string text = offered.heading + ":" + list_text(offered.ids, offered.current);
+    if (offered.ids.size() > listed_at_once)
+        text += "; search them: cubepi models --provider " +
+                shell_word(current_.endpoint.provider) + " WORD";
+    text += "\nChoose one: /model ID";
+    if (!offered.providers.empty())
+        text += "; of another provider (" + offered.providers + "): /model PROVIDER/ID";
     co_return text;
 }
 

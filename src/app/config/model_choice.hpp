@@ -30,6 +30,8 @@ struct ModelChoice {
     std::string where = {};         ///< readable text: "gpt-5.1 at api.openai.com"
     std::string key_variable = {};  ///< the source of its key; empty: none
     Endpoint endpoint = {};         ///< with the model named; empty for the offline model
+    std::optional<std::int64_t> context_window =
+        {};  ///< configured, for the case that it is not known
     bool found_locally =
         false;  ///< not configured: announced before the first prompt is sent to it
     bool offline = false;
@@ -136,6 +138,14 @@ public:
 
     /// Returns the ids for choose() of the configured models, the current one first.
     std::vector<std::string> configured() const;
+    /// The models of the current endpoint, or the configured ones if it does not list them.
+    struct Offer {
+        std::string heading = {};
+        std::vector<std::string> ids = {};  ///< as `,model ID` takes them
+        std::string current = {};           ///< may be missing in `ids`
+        std::string providers = {};         ///< the other ones, "a, b"; empty: none
+    };
+    Task<Offer> offer() const;
     /// For `,model` without an argument: the models of the current endpoint, the current one marked, at most 30; without
     /// the endpoint's list the configured ones.
     Task<std::string> list() const;

@@ -579,6 +579,17 @@ TEST(SessionModel, ModelList_MarksTheCurrentModel) {
     EXPECT_NE(text.find("(ant)"), std::string::npos) << text;
 }
 
+TEST(SessionModel, UnknownServer_IsNamedByAddress) {
+    ModelSources sources;
+    sources.flags.base_url = "http://127.0.0.1:9/v1";
+    sources.flags.model = "local";
+    SessionModel model = session(sources, listing(R"({"data":[{"id":"mouse"}]})"));
+    const SessionModel::Offer offered = run(model.offer());
+    EXPECT_EQ(offered.heading, "Models of 127.0.0.1:9");
+    EXPECT_EQ(offered.ids, std::vector<std::string>{"mouse"});
+    EXPECT_EQ(offered.current, "local");
+}
+
 TEST(SessionModel, LongModelList_IsBounded) {
     std::string list = R"({"data":[)";
     for (int i = 0; i < 200; ++i)
@@ -612,6 +623,13 @@ TEST(ShownSpec, KnownModel_HasItsContextWindow) {
     EXPECT_FALSE(choice.model.spec().context_window) << "a request is not changed by it";
     EXPECT_GT(shown_spec(choice)->context_window.value_or(0), 100'000);
     EXPECT_EQ(shown_spec(choice)->id, choice.model.spec().id);
+}
+
+TEST(ShownSpec, UnknownWindow_IsTheConfiguredOne) {
+    ModelSources sources = two_providers();
+    sources.config.context_window = 32768;
+    SessionModel model = session(sources, listing(two_listed_models));
+    EXPECT_EQ(shown_spec(model.current())->context_window, 32768);
 }
 
 /// The window of a model that the session has switched to is that of its own endpoint.

@@ -25,10 +25,10 @@ struct EditedArgument {
 };
 
 constexpr std::array<EditedArgument, 4> edited_arguments{{
-    {"shell", "command", "  command > "},
-    {"write", "content", "  content > "},
-    {"edit", "new_text", "  new text > "},
-    {"fetch", "url", "  url > "},
+    {"shell", "command", "  (Esc: back) command > "},
+    {"write", "content", "  (Esc: back) content > "},
+    {"edit", "new_text", "  (Esc: back) new text > "},
+    {"fetch", "url", "  (Esc: back) url > "},
 }};
 
 /// Returns null if the arguments of the call are edited as JSON.
@@ -157,7 +157,8 @@ Task<std::optional<ApproveAnswer>> ApprovalDialog::ask(HitlRequest request) {
             case 'n': co_return refusal(chosen->text);
             case 'r': {
                 std::optional<ApproveAnswer> refused = co_await ask_reason(std::move(*chosen));
-                co_return refused;
+                if (refused) co_return refused;
+                break;
             }
             case 'a':
                 co_await add_rule(*call.decision.always);
@@ -191,13 +192,13 @@ Task<std::optional<ApproveAnswer>> ApprovalDialog::ask(HitlRequest request) {
     }
 }
 
-/// Refuses the call with a reason, which the model gets. Empty if the input has ended.
+/// Refuses the call with a reason, which the model gets. Empty if the user leaves it, or the input has ended.
 Task<std::optional<ApproveAnswer>> ApprovalDialog::ask_reason(Chosen chosen) {
     std::optional<ApproveAnswer> answer;
     std::optional<std::string> reason(std::in_place, std::move(chosen.text));
     if (reason->empty()) {
-        TerminalText prompt("  no, because > ");
-        reason = co_await prompter_.read(std::move(prompt));
+        TerminalText prompt("  (Esc: back) no, because > ");
+        reason = co_await prompter_.edit(std::move(prompt), std::string());
     }
     if (reason) answer = refusal(detail::trimmed(*reason));
     co_return answer;
@@ -217,8 +218,8 @@ Task<std::optional<JsonObject>> ApprovalDialog::edit(Call& call, QuestionView& v
     std::optional<JsonObject> result;
     const EditedArgument* const one = edited_argument(call.tool, call.args);
     std::string shown = one ? detail::text_member(call.args, one->argument) : safe_json(call.args);
-    TerminalText prompt = one ? one->prompt : TerminalView("  arguments > ");
-    std::optional<std::string> text = co_await prompter_.read(std::move(prompt), std::move(shown));
+    TerminalText prompt = one ? one->prompt : TerminalView("  (Esc: back) arguments > ");
+    std::optional<std::string> text = co_await prompter_.edit(std::move(prompt), std::move(shown));
     if (!text) co_return result;
     Json edited = call.args;
     std::string problem;

@@ -207,7 +207,7 @@ Task<> CliChannel::listen() {
         ConsoleInput input = co_await console_.next();
         switch (input.kind) {
             case ConsoleInput::Kind::end: parts_.leave(); co_return;
-            case ConsoleInput::Kind::interrupt: on_interrupt(input.at_question); break;
+            case ConsoleInput::Kind::interrupt: on_interrupt(input.question); break;
             case ConsoleInput::Kind::pager:
                 asked_to_leave_ = false;
                 view_.open_pager();
@@ -282,10 +282,12 @@ Task<> CliChannel::ask_aside(std::string question) {
     if (!done) std::rethrow_exception(done.failure());
 }
 
-void CliChannel::on_interrupt(bool at_question) {
+void CliChannel::on_interrupt(std::uint64_t question) {
+    // A key for a question that has been answered since is not for the one that follows.
+    if (question != 0 && console_.shown_question() != question) return;
     // The key is for the question on the screen: the turn, if there is one, continues.
     const std::shared_ptr<QuestionHost>& host = conversation_.plan().host;
-    if (at_question && host && host->dismiss_background())
+    if (question != 0 && host && host->dismiss_background())
         return view_.note("Not answered: the sub-agent is told that you refused.");
     if (aside_ && !running_) return void(aside_->request_stop());
     if (asking_) {
@@ -396,7 +398,7 @@ Task<> CliChannel::on_action(ChatAction action, std::string argument) {
         case ChatAction::quit: co_return parts_.leave();
         case ChatAction::details: co_return view_.toggle_details();
         case ChatAction::stop:
-            if (running_) on_interrupt(false);
+            if (running_) on_interrupt(0);
             co_return;
         case ChatAction::new_session:
             if (running_ || !pending_.empty()) {
@@ -404,6 +406,7 @@ Task<> CliChannel::on_action(ChatAction action, std::string argument) {
             }
             break;
         case ChatAction::resume: co_return co_await resume(std::move(argument));
+        case ChatAction::pick_model: co_return co_await pick_model();
         case ChatAction::rewind: co_return start_rewind(std::move(argument));
         case ChatAction::undo:
         case ChatAction::redo:
@@ -490,6 +493,43 @@ Task<> CliChannel::resume(std::string wanted) {
     parts_.switch_to(std::move(picked.name));
 }
 
+/// Lets the user pick the model of the next turns.
+Task<> CliChannel::pick_model() {
+    const std::shared_ptr<SessionModel> models = conversation_.plan().models;
+    view_.show_work(TerminalView("asking for the models; Esc stops"));
+    Task<std::optional<SessionModel::Offer>> asking =
+        unless_interrupted(parts_.console, models->offer());
+    Outcome<std::optional<SessionModel::Offer>> answer = co_await outcome_of(std::move(asking));
+    view_.show_work({});
+    if (!answer) co_return show_failure(answer.failure());
+    const std::optional<SessionModel::Offer> offered = std::move(answer).value();
+    if (!offered) co_return;
+    PickList list;
+    list.heading = offered->heading;
+    if (!offered->providers.empty())
+        list.heading += "; of " + offered->providers + ": /model PROVIDER/ID";
+    const auto add = [&](const std::string& id) {
+        PickList::Row row;
+        row.text = id;
+        row.is_current = id == offered->current;
+        list.rows.push_back(std::move(row));
+    };
+    const std::vector<std::string>& ids = offered->ids;
+    const bool is_listed = std::find(ids.begin(), ids.end(), offered->current) != ids.end();
+    if (!is_listed && !offered->current.empty()) add(offered->current);
+    for (const std::string& id : ids) add(id);
+    const PickList shown = list;
+    const std::optional<std::size_t> picked = co_await console_.pick(std::move(list));
+    if (!picked || shown.rows[*picked].is_current) co_return;
+    const ChatInput input = read_chat_input("/model " + shown.rows[*picked].text, abilities());
+    if (input.kind != ChatInput::Kind::pipeline) co_return;
+    Pending pending;
+    pending.later = true;
+    pending.text = input.text;
+    pending.typed = "/model " + shown.rows[*picked].text;
+    enter(std::move(pending));
+}
+
 void CliChannel::show_failure(const std::exception_ptr& failure) {
     if (is_cancellation(failure)) std::rethrow_exception(failure);
     conversation_.report(failure);
@@ -544,6 +584,9 @@ Task<> CliChannel::deliver(bub::Envelope message) {
     const Outcome<> accepted = co_await outcome_of(parts_.handler(std::move(message)));
     if (accepted) co_return;
     // Rejected, of which the manager has notified the user, or dropped because the user stopped everything.
+    for (Pending& one : pending_) {
+        if (one.id == id && one.pictures) parts_.pictures = std::move(*one.pictures);
+    }
     std::erase_if(pending_, [&](const Pending& one) { return one.id == id; });
     show_waiting();
     const auto state = co_await this_cancellation;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -7,6 +8,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <bub/channel.hpp>
@@ -55,6 +57,8 @@ public:
                                                           const bub::Envelope& message,
                                                           bub::TurnSnapshot turn) override;
 
+    /// The pictures that no prompt has taken.
+    Attachments take_pictures() { return std::exchange(parts_.pictures, {}); }
     /// Enters a message whose turn reports the results of sub-agents in the background.
     void receive_results(bub::Envelope message);
 
@@ -85,7 +89,7 @@ private:
     Task<> rewind(std::string argument);
     Task<> deliver(bub::Envelope message);
     Task<> abort_turn();
-    void on_interrupt(bool at_question);
+    void on_interrupt(std::uint64_t question);
     Task<> on_line(ConsoleInput line);
     Task<bool> fill_in_prompt(Pending& pending);
     Task<> attach_files_to(Pending& pending);
@@ -100,6 +104,7 @@ private:
     Task<> ask_aside(std::string question);
     ChatAbilities abilities() const;
     Task<> resume(std::string wanted);
+    Task<> pick_model();
     void show_failure(const std::exception_ptr& failure);
     void enter_later(std::string argument, const ConsoleInput& line);
     void enter(Pending pending);

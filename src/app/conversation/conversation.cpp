@@ -1,5 +1,6 @@
 #include "conversation.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <limits>
@@ -18,6 +19,7 @@
 
 #include "../failure.hpp"
 #include "../process.hpp"
+#include "../terminal/text_layout.hpp"
 #include "../transcript.hpp"
 #include "aside.hpp"
 
@@ -162,21 +164,18 @@ Task<std::optional<std::string>> Conversation::ask_to_carry_out() {
         !prompter->can_ask())
         co_return prompt;
     co_await prompter->prepare();
-    char answer = 0;
-    while (answer == 0) {
-        Choices choices;
-        choices.text = TerminalView("  Carry out the plan?");
-        choices.all = yes_and_no();
-        Choice edits;
-        edits.key = 'a';
-        edits.label = TerminalView("[a]ccept edits");
-        choices.all.insert(choices.all.begin() + 1, std::move(edits));
-        choices.on_enter = 'n';
-        // A sub-agent in the background may ask at the same time.
-        const std::optional<Chosen> chosen = co_await host->choose(std::move(choices));
-        answer = chosen ? chosen->key : 'n';
-    }
-    if (answer == 'n') co_return prompt;
+    Choices choices;
+    choices.text = TerminalView("  Carry out the plan?");
+    choices.all = yes_and_no();
+    Choice edits;
+    edits.key = 'a';
+    edits.label = TerminalView("[a]ccept edits");
+    choices.all.insert(choices.all.begin() + 1, std::move(edits));
+    choices.on_enter = 'n';
+    // A sub-agent in the background may ask at the same time.
+    Task<char> asking = choose_key(prompter, std::move(choices));
+    const char answer = co_await host->alone(std::move(asking));
+    if (answer != 'y' && answer != 'a') co_return prompt;
     approval->set_mode(answer == 'a' ? ApprovalMode::accept_edits : ApprovalMode::ask);
     renderer_.show_mode(approval->mode());
     prompt = "Carry out the plan.";
@@ -326,14 +325,27 @@ bool always() { return true; }
 Task<> Conversation::perform(ChatAction action, std::string argument, ChatAbilities abilities,
                              std::function<bool()> is_idle) {
     if (action == ChatAction::help) {
-        renderer_.print(chat_help(abilities));
-        co_return;
+        co_return show_help(chat_help(abilities));
     }
     if (!is_change_action(action)) co_return co_await actions_.perform(action, std::move(argument));
     if (!is_idle) is_idle = always;
     Task<> changing = change(action, std::move(argument), std::move(is_idle));
     const Outcome<> done = co_await outcome_of(std::move(changing));
     show_failure(renderer_, done.failure());
+}
+
+/// Shows a text that is longer than the screen in the pager.
+void Conversation::show_help(std::string text) {
+    const ReplaySpace space = renderer_.replay_space();
+    const std::string shown = wrapped(text, space.columns);
+    const auto rows = static_cast<std::size_t>(std::count(shown.begin(), shown.end(), '\n'));
+    if (space.rows == 0 || rows <= space.rows) return renderer_.print(text);
+    PagerItem item;
+    item.title = TerminalView("Commands and keys");
+    item.text = std::move(text);
+    std::vector<PagerItem> items;
+    items.push_back(std::move(item));
+    renderer_.show_items(std::move(items));
 }
 
 Task<> Conversation::change(ChatAction action, std::string argument,

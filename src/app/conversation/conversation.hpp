@@ -94,6 +94,7 @@ private:
     Pipeline::Parts pipeline_parts(Parts& parts);
     void show_telemetry();
     void show_problems_of_changes();
+    void show_help(std::string text);
     Task<> change(ChatAction action, std::string argument, std::function<bool()> is_idle);
     Task<> replay();
     Task<std::vector<HitlRequest>> open_questions();

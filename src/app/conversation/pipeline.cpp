@@ -9,6 +9,7 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/mcp/deferred_mcp_tools.hpp>
 #include <cubepi/process/sandbox.hpp>
+#include <cubepi/provider/structured.hpp>
 
 #include "../failure.hpp"
 #include "../process.hpp"
@@ -48,6 +49,19 @@ private:
 
     Pipeline::Show show_;
     std::string error_;
+};
+
+/// Leaves the first anchor of a tape out of requests, since it tells a model nothing. The history, in which records name positions,
+/// has it.
+struct WithoutFirstAnchor {
+    Task<MessageStream> around_model_call(ModelRequest request, ModelCallNext next) {
+        constexpr std::string_view first_anchor = "[Anchor created: session/start]: ";
+        const std::size_t count = request.messages.size();
+        if (count > 1 && request.messages.front().user() &&
+            request.messages.front().text().starts_with(first_anchor))
+            request.messages = request.messages.last(count - 1);
+        return next(std::move(request));
+    }
 };
 
 }  // namespace
@@ -127,6 +141,7 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.tape_store = plan_.tapes;
     options.configure = [this](AgentOptions& agent, const bub::TurnContext& turn) {
         plan_.equip(agent, turn, plan_.suspends || turn.stores_requests);
+        agent.middleware.emplace_back(std::make_shared<WithoutFirstAnchor>());
     };
     options.on_agent = [this, on_agent = parts.on_agent](const std::shared_ptr<Agent>& agent,
                                                          const bub::TurnContext&) {
@@ -171,6 +186,11 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
 std::vector<ShellSessions::Summary> Pipeline::background_commands() const {
     const std::shared_ptr<ShellSessions> commands = commands_->find(plan_.session_id);
     return commands ? commands->list() : std::vector<ShellSessions::Summary>();
+}
+
+std::shared_ptr<ShellSessions::Command> Pipeline::background_command(const std::string& id) const {
+    const std::shared_ptr<ShellSessions> commands = commands_->find(plan_.session_id);
+    return commands ? commands->find(id) : nullptr;
 }
 
 Pipeline::Ended Pipeline::move_to(SessionPlace place) {
@@ -332,6 +352,10 @@ bool Pipeline::withdraw(const Receipt& receipt) {
 
 Failure Pipeline::failure_of(const Answer& answer, const std::exception_ptr& thrown,
                              const std::string& reported) const {
+    // The error of the turn has the text of the run's error, but not its class.
+    const bool failed = answer.result && answer.result->outcome == RunOutcome::failed;
+    if (failed && dynamic_cast<const StructuredOutputError*>(&answer.result->error()))
+        return app::explain(answer.result->error(), context());
     if (thrown) return explain(thrown);
     if (answer.result && answer.result->outcome == RunOutcome::suspended)
         return waiting(answer.result->pending_requests);

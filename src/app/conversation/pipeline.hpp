@@ -55,6 +55,8 @@ public:
 
     /// The commands of the session that were moved to the background, oldest first.
     std::vector<ShellSessions::Summary> background_commands() const;
+    /// Null: there is none with this id.
+    std::shared_ptr<ShellSessions::Command> background_command(const std::string& id) const;
 
     /// The sub-agents in the background, oldest first: those that run, and those whose result is not in the conversation.
     std::vector<SubagentTask> tasks() const { return agents_->list(plan_.session_id); }

@@ -26,6 +26,7 @@ constexpr std::size_t largest_file = 64 * 1024;
 constexpr std::size_t most_files = 200;
 constexpr std::size_t longest_name = 40;
 constexpr std::size_t longest_description = 200;
+constexpr std::size_t longest_first_line = 60;  // columns, of one that describes the prompt
 
 constexpr std::string_view review_text =
     R"(Review the changes in this repository. $ARGUMENTS
@@ -89,6 +90,14 @@ std::string value_of(std::string_view value) {
     return one_line(visible(value), longest_description);
 }
 
+/// The first line of a text without front matter, as its description.
+std::string first_line_of(std::string_view text) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    const std::size_t begin = line.find_first_not_of("# ");
+    line.remove_prefix(std::min(begin, line.size()));
+    return one_line(visible(std::string(detail::trimmed(line))), longest_first_line);
+}
+
 /// Takes the lines between `---` at the beginning of `text`.
 void take_front_matter(std::string& text, PromptTemplate& made) {
     if (!text.starts_with("---\n")) return;
@@ -146,8 +155,7 @@ void add_file(PromptTemplates& found, std::string name, std::optional<std::strin
     }
     take_front_matter(*text, made);
     made.text = std::string(detail::trimmed(*text));
-    if (made.description.empty())
-        made.description = one_line(visible(made.text), longest_description);
+    if (made.description.empty()) made.description = first_line_of(made.text);
     found.all.push_back(std::move(made));
 }
 
@@ -228,7 +236,7 @@ PromptTemplates shipped_templates() {
     made.all.push_back(shipped("review", "review the uncommitted changes, or what is named",
                                "[WHAT]", review_text));
     made.all.push_back(
-        shipped("init", "write an AGENTS.md for this project", "[WHAT MATTERS]", init_text));
+        shipped("init", "write an AGENTS.md for this project", "[FOCUS]", init_text));
     made.all.push_back(shipped("btw", "ask a side question, which is not stored in the session",
                                "QUESTION", aside_text));
     made.all.back().is_aside = true;

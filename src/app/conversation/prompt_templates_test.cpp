@@ -47,7 +47,7 @@ protected:
 
 TEST_F(TemplateFiles, FrontMatter_DescribesThePrompt) {
     add("fix-it", "---\ndescription: \"Fixes \x1b[31mit\"\nargument-hint: ISSUE\n---\nFix $1.\n");
-    add("plain", "Just do\nthis.");
+    add("plain", "# Just do\nthis.");
     const PromptTemplates found = project_templates(prompts_);
     ASSERT_EQ(found.all.size(), 2u);
     EXPECT_EQ(found.all[0].name, "fix-it");
@@ -55,7 +55,8 @@ TEST_F(TemplateFiles, FrontMatter_DescribesThePrompt) {
     EXPECT_EQ(found.all[0].argument_hint, "ISSUE");
     EXPECT_EQ(found.all[0].text, "Fix $1.");
     EXPECT_EQ(found.all[0].source, PromptTemplate::Source::project);
-    EXPECT_EQ(found.all[1].text, "Just do\nthis.");
+    EXPECT_EQ(found.all[1].text, "# Just do\nthis.");
+    EXPECT_EQ(found.all[1].description, "Just do");
     EXPECT_EQ(found.problems, std::vector<std::string>());
 }
 

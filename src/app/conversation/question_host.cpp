@@ -182,8 +182,16 @@ Task<std::optional<std::string>> TurnPrompter::read(TerminalText prompt, std::st
     return measured(prompter_->read(std::move(prompt), std::move(prefill)));
 }
 
+Task<std::optional<std::string>> TurnPrompter::edit(TerminalText prompt, std::string text) {
+    return measured(prompter_->edit(std::move(prompt), std::move(text)));
+}
+
 Task<std::optional<Chosen>> TurnPrompter::choose(Choices choices) {
     return measured(prompter_->choose(std::move(choices)));
+}
+
+Task<std::optional<std::size_t>> TurnPrompter::pick(PickList list) {
+    return measured(prompter_->pick(std::move(list)));
 }
 
 TypedAnswer read_typed_answer(const HitlQuestion& question, std::string_view text) {
@@ -255,11 +263,14 @@ Task<std::optional<bool>> AskDialog::confirm(ConfirmRequest request) {
     for (;;) {
         Choices choices;
         choices.all = yes_and_no();
-        const std::optional<Chosen> chosen = co_await prompter_.choose(std::move(choices));
+        Choices asked = choices;
+        const std::optional<Chosen> chosen = co_await prompter_.choose(std::move(asked));
         if (!chosen) co_return result;
         if (chosen->key == 'y') result = true;
         if (chosen->key == 'n') result = false;
         if (result) co_return result;
+        const TerminalText hint = choices.hint();
+        prompter_.say("  " + hint + "\n");
     }
 }
 
@@ -374,10 +385,6 @@ Task<Json> QuestionHost::ask(HitlRequest request) {
     Outcome<Json> answer = co_await outcome_of(ask_now(std::move(request)));
     end_question();
     co_return std::move(answer).value();
-}
-
-Task<std::optional<Chosen>> QuestionHost::choose(Choices choices) {
-    return alone(prompter_->choose(std::move(choices)));
 }
 
 Task<Json> QuestionHost::ask_now(HitlRequest request) {

@@ -52,7 +52,9 @@ public:
     void withdraw() override { prompter_->withdraw(); }
     ScreenSize size() const override { return prompter_->size(); }
     Task<std::optional<std::string>> read(TerminalText prompt, std::string prefill = {}) override;
+    Task<std::optional<std::string>> edit(TerminalText prompt, std::string text) override;
     Task<std::optional<Chosen>> choose(Choices choices) override;
+    Task<std::optional<std::size_t>> pick(PickList list) override;
 
 private:
     /// Adds the time that it takes to waited().
@@ -128,9 +130,6 @@ public:
 
     /// Shows a request that no channel of this process has, and returns the answer; null if the input has ended.
     Task<Json> ask(HitlRequest request);
-
-    /// Asks the user to choose, when no other question is on the screen. Returns nothing if the input has ended.
-    Task<std::optional<Chosen>> choose(Choices choices);
 
     /// Runs a dialog of the program itself, when no other question is on the screen.
     template <class T>

@@ -286,7 +286,7 @@ TEST(QuestionHostChoice, QuestionMeanwhile_WaitsForItsTurn) {
     choices.all = yes_and_no();
     char chosen = 0;
     boost::asio::co_spawn(
-        io, host.choose(std::move(choices)),
+        io, host.alone(prompter->choose(std::move(choices))),
         [&](const std::exception_ptr&, std::optional<Chosen> one) { chosen = one->key; });
     io.poll();
     HitlRequest request;

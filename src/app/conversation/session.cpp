@@ -315,6 +315,7 @@ Equip equipment(const ConversationFlags& flags, std::optional<std::size_t> max_r
 }
 
 constexpr std::string_view sandbox_key = "sandbox";
+constexpr std::string_view directories_key = "add_dir";
 
 /// Returns the flags that hold for a run when another process continues it.
 JsonObject run_flags(const ConversationFlags& flags, const SandboxSettings& sandbox) {
@@ -323,11 +324,35 @@ JsonObject run_flags(const ConversationFlags& flags, const SandboxSettings& sand
     if (flags.max_cost > 0) made["max_cost"] = flags.max_cost;
     if (flags.max_turns > 0) made["max_turns"] = flags.max_turns;
     if (!flags.system_prompt.empty()) made["system"] = flags.system_prompt;
+    JsonArray directories;
+    for (const std::string& more : flags.more_directories)
+        directories.emplace_back(std::filesystem::absolute(more).string());
+    if (!directories.empty()) made[directories_key] = std::move(directories);
     return made;
 }
 
-/// Applies those of a suspended run, with whose endpoint they are stored, where this process has no others.
-void restore_run_flags(ConversationFlags& flags, const JsonObject& endpoint) {
+/// Lets the file tools work in the directories of the suspended run, too, because the question about a call names them. `notes` gets a
+/// sentence for each.
+void restore_directories(ConversationFlags& flags, const JsonObject& stored,
+                         std::vector<std::string>& notes) {
+    const JsonArray* const directories = detail::array_member(stored, directories_key);
+    if (!directories || !flags.more_directories.empty()) return;
+    for (const Json& one : *directories) {
+        std::error_code unknown;
+        if (!one.is_string()) continue;
+        const std::filesystem::path directory(std::string_view(one.get_string()));
+        if (!directory.is_absolute() || !std::filesystem::is_directory(directory, unknown))
+            continue;
+        flags.more_directories.push_back(directory.string());
+        notes.push_back("The file tools also work in " + visible(directory.string()) +
+                        ", as the run that waits here does.");
+    }
+}
+
+/// Applies those of a suspended run, with whose endpoint they are stored, where this process has no others. `notes` gets a sentence for
+/// what widens the workspace.
+void restore_run_flags(ConversationFlags& flags, const JsonObject& endpoint,
+                       std::vector<std::string>& notes) {
     const JsonObject* const stored = detail::object_member(endpoint, run_flags_key);
     if (!stored) return;
     const Json* const cost = stored->if_contains("max_cost");
@@ -337,6 +362,7 @@ void restore_run_flags(ConversationFlags& flags, const JsonObject& endpoint) {
     if (flags.max_turns == 0 && turns > 0 && turns <= 1'000'000)
         flags.max_turns = static_cast<int>(turns);
     if (flags.system_prompt.empty()) flags.system_prompt = detail::text_member(*stored, "system");
+    restore_directories(flags, *stored, notes);
 }
 
 /// Returns the sandbox of the commands of this process. That of a suspended run is never weaker than the one with which it was
@@ -541,7 +567,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
         sources.session = StoredModel::of(stored);
         endpoint = co_await bub::suspended_endpoint(session.tapes, tape);
         suspended = StoredModel::of(endpoint);
-        restore_run_flags(flags, endpoint);
+        restore_run_flags(flags, endpoint, session.notes);
         if (!suspended.id.empty() && !sources.flags.name_a_model()) {
             (void)endpoint_to_continue(sources, suspended);
             sources.session = suspended;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -160,13 +161,17 @@ public:
     Task<GatewayQuestions> questions(PageArguments page);
     Task<GatewayQuestion> question(QuestionArguments which);
     /// Sends the answer to the session as an operator. Its turn, not this call, checks whether the question is still open (D105).
+    /// Throws Error(busy) while the turn of another operator's answer to the question has not closed it.
     Task<AnsweredQuestion> answer(AnswerArguments which);
 
 private:
     Task<Done> decide(std::string id, bool release);
+    Task<> claim_answer(std::string question, std::string channel);
 
     OperatedGateway& gateway_;
     std::set<std::string> decided_;  ///< ids of calls of decide() in progress
+    /// The ids of the messages with the last answers, by question; an empty one while the answer is sent.
+    std::map<std::string, std::string> answers_;
 };
 
 /// The role of a caller; an operator may also do what a viewer may.

@@ -518,7 +518,11 @@ std::unique_ptr<bub::Framework> GatewayInstance::make_framework(bool with_channe
     // Connections belong to the event loop that uses them, so each framework has its own.
     std::shared_ptr<McpHub> servers;
     if (!mcp_servers_.empty()) {
-        servers = std::make_shared<McpHub>(mcp_servers_, options.environment, Runtime::standard());
+        McpHost host;
+        // The servers are those of all sessions: directories of single sessions are not told.
+        if (settings_.shared_workspace) host.roots.push_back(workspaces_root(settings_));
+        servers =
+            std::make_shared<McpHub>(mcp_servers_, options.environment, Runtime::standard(), host);
         options.configure = [servers](AgentOptions& agent, const bub::TurnContext&) {
             add_mcp_tools(agent, *servers);
         };

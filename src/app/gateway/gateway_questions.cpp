@@ -186,19 +186,52 @@ Task<GatewayQuestion> GatewayApi::question(QuestionArguments which) {
     co_return shown(found);
 }
 
+/// Throws Error(busy) if another answer to the question is on its way: its operator and this one would both be told that their answer
+/// counts. An answer whose turn has ended while the question is open was not accepted.
+Task<> GatewayApi::claim_answer(std::string question, std::string channel) {
+    const auto earlier = answers_.find(question);
+    if (earlier != answers_.end()) {
+        bool ended = false;
+        if (const std::string sent = earlier->second; !sent.empty()) {
+            Task<std::optional<bub::FoundMessage>> finding =
+                gateway_.instance()->manager().find_message(std::move(channel), sent);
+            const std::optional<bub::FoundMessage> found = co_await std::move(finding);
+            const auto now = answers_.find(question);
+            const bool is_last = now == answers_.end() || now->second == sent;
+            ended = is_last && (!found || found->progress == bub::MessageProgress::finished);
+        }
+        if (!ended) throw Error(ErrorCode::busy, "another operator has just answered the question");
+    }
+    constexpr std::size_t most = 1'000;
+    while (answers_.size() >= most) answers_.erase(answers_.begin());
+    answers_[std::move(question)].clear();
+}
+
 /// An answer is a turn of the session, as if an operator had answered in its chat.
 Task<AnsweredQuestion> GatewayApi::answer(AnswerArguments which) {
     const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
     const QuestionEntry question = co_await find_question(instance, which.question);
     bub::Envelope message = message_to(question);
     message.answer = answer_of(which, *question.request);
+    const std::string name = bub::question_name(*question.request);
+    const std::string key = question.thread_id + "\n" + name;
+    co_await claim_answer(key, message.channel.value_or(""));
+    bool sent = false;
+    const std::shared_ptr<const void> over(nullptr, [this, &key, &sent](const void*) {
+        if (!sent) answers_.erase(key);
+    });
+    // An earlier answer may have closed it before the claim.
+    (void)co_await find_question(instance, name);
     // Users of the chat see who has answered. The log has the name.
     message.context["sender_id"] = "an operator";
     // The turn that continues the run is recognized when it is tried again (D42).
     message.inbound_id = "inbox-" + Runtime::standard()->ids->next();
     AnsweredQuestion answered;
     answered.session = message.session_id.value_or("");
+    const std::string id = *message.inbound_id;
     co_await instance->manager().receive(std::move(message));
+    sent = true;
+    answers_[key] = id;
     co_return answered;
 }
 

@@ -46,6 +46,7 @@ Choices trust_choices() {
     Choices choices;
     choices.text = TerminalView("  Trust them?");
     choices.all = {choice('y', "[y]es"), choice('o', "[o]nce"), choice('n', "[n]o")};
+    choices.on_escape = 'n';
     return choices;
 }
 
@@ -61,6 +62,10 @@ Task<char> ask(std::shared_ptr<Prompter> prompter, std::string facts, bool is_ch
         const std::optional<Chosen> chosen = co_await prompter->choose(std::move(choices));
         if (!chosen) co_return 'n';
         if (chosen->key != 0) co_return chosen->key;
+        prompter->say(
+            framed("Answer y (trust what the files contain now), o (for this chat only) or n "
+                   "(do not load them); Esc is n, Ctrl-C ends the program.",
+                   prompter->size().columns, Frame{"  ", "  "}));
     }
 }
 

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <utility>
 
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/json_text.hpp>
+#include <cubepi/workspace/command_policy.hpp>
 
 #include "../terminal/diff_view.hpp"
 #include "../terminal/event_text.hpp"
@@ -72,6 +74,13 @@ std::string question_of(const QuestionView::Call& call) {
 
 /// The effect of the answer "always". The digest of a definition tells the user nothing.
 TerminalText always_text(const ApprovalRule& rule) {
+    if (rule.tool == "shell" && rule.match.starts_with("cd ")) {
+        CommandRule command = CommandRule::parse(rule.match);
+        const std::string directory = std::exchange(command.directory, {});
+        const bool is_here = directory == std::filesystem::current_path().string();
+        return "always adds: shell: " + spelled_out(command.text()) + " (only in " +
+               (is_here ? TerminalText("this directory") : spelled_out(directory)) + ")";
+    }
     if (!rule.match.starts_with("sha256:")) return "always adds: " + spelled_out(rule.text());
     return "always allows " + spelled_out(tool_title(rule.tool)) + ", as its server defines it now";
 }

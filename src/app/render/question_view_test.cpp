@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,19 @@ TEST(QuestionView, ShortCommand_IsShownWhole) {
     EXPECT_TRUE(view.complete());
     const std::string text = view.opening().str();
     EXPECT_TRUE(text.starts_with("? Run this command\n  │ command: make test\n")) << text;
+}
+
+TEST(QuestionView, D72_Always_NamesTheDirectoryApart) {
+    const std::string here = std::filesystem::current_path().string();
+    Shell call("./b.sh x");
+    call.decision.always = ApprovalRule::parse("shell: cd " + here + " && ./b.sh x");
+    std::string text = call.view().opening().str();
+    EXPECT_NE(text.find("always adds: shell: ./b.sh x (only in this directory)\n"),
+              std::string::npos)
+        << text;
+    call.decision.always = ApprovalRule::parse("shell: cd /elsewhere && ./b.sh x");
+    text = call.view().opening().str();
+    EXPECT_NE(text.find("shell: ./b.sh x (only in /elsewhere)\n"), std::string::npos) << text;
 }
 
 TEST(QuestionView, LongCommand_ShowsSizeAndEndsThenPages) {

@@ -1,5 +1,6 @@
 #include "renderers.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -223,6 +224,11 @@ void LiveRenderer::begin(const Pipeline& pipeline) {
     console_->attention().begin(plan.terminal);
     if (plan.terminal.vi_keys) console_->use_vi_keys();
     show_title(plan.name);
+    view_.count_commands([&pipeline] {
+        const std::vector<ShellSessions::Summary> all = pipeline.background_commands();
+        return static_cast<std::size_t>(
+            std::count_if(all.begin(), all.end(), [](const auto& one) { return one.running; }));
+    });
     if (plan.prompter) view_.leave_out([prompter = plan.prompter] { return prompter->waited(); });
 }
 

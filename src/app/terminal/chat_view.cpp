@@ -21,6 +21,7 @@ namespace cubepi::app {
 namespace {
 
 constexpr std::chrono::milliseconds frame_time(120);
+constexpr std::chrono::milliseconds background_time(1000);
 constexpr std::size_t saved_cards = 20;
 constexpr std::size_t saved_text = 64 * 1024;
 constexpr std::size_t full_lines = 40;
@@ -157,7 +158,7 @@ void ChatView::end_turn() {
     accepted_.clear();
     console_.set_busy(false);
     console_.attention().notify("cubepi has answered");
-    refresh();
+    tick();
 }
 
 void ChatView::leave_out(std::function<std::chrono::steady_clock::duration()> waited) {
@@ -179,7 +180,10 @@ void ChatView::wait_for(TerminalView what) {
 void ChatView::tick() {
     ++frame_;
     refresh();
-    if (busy_) timer_->expires_after(frame_time, [this] { tick(); });
+    // A command in the background ends at any time.
+    const bool watches = commands_ && commands_() > 0;
+    if (busy_ || watches)
+        timer_->expires_after(busy_ ? frame_time : background_time, [this] { tick(); });
 }
 
 TerminalText ChatView::status_text() const {
@@ -191,6 +195,10 @@ TerminalText ChatView::status_text() const {
     if (busy_) add(for_terminal(rounded_seconds_text(turn_time())), 7);
     const bool narrow = console_.columns() < 60;
     if (mode_) add(mode_text(*mode_, style_, narrow), 9);
+    if (const std::size_t count = commands_ ? commands_() : 0; count > 0)
+        add(TerminalText::number(count) +
+                (count == 1 ? TerminalView(" command runs") : TerminalView(" commands run")),
+            8);
     if (priced_ && priced_->context_window.value_or(0) > 0 && context_ > 0)
         add("context " + TerminalText::number(100 * context_ / *priced_->context_window) + "%", 6);
     add(line_for_terminal(model_, longest_name), 5);

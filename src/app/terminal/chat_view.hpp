@@ -49,6 +49,8 @@ public:
     void name_session(std::string session);
     /// `waited` returns how long questions have waited for the user so far; the time of a turn excludes it.
     void leave_out(std::function<std::chrono::steady_clock::duration()> waited);
+    /// `running` returns how many commands run in the background, which the status line says.
+    void count_commands(std::function<std::size_t()> running) { commands_ = std::move(running); }
     /// Resets the sums, for a session of this name.
     void begin_session(std::string session);
 
@@ -166,6 +168,7 @@ private:
     std::chrono::steady_clock::time_point waiting_since_ = {};
     std::chrono::steady_clock::time_point turn_begun_ = {};
     std::function<std::chrono::steady_clock::duration()> waited_;
+    std::function<std::size_t()> commands_;
     std::chrono::steady_clock::duration waited_before_{0};  // the turn
     std::chrono::steady_clock::duration last_turn_{0};
     std::vector<std::string> order_;  // of the running cards

@@ -26,6 +26,7 @@
 #include "console_question.hpp"
 #include "job_control.hpp"
 #include "keys.hpp"
+#include "list_picker.hpp"
 #include "live_area.hpp"
 #include "raw_mode.hpp"
 #include "text_layout.hpp"
@@ -91,7 +92,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     void push(ConsoleInput::Kind kind) {
         ConsoleInput made;
         made.kind = kind;
-        made.at_question = question_shows();
+        if (question_shows()) made.question = questions.front()->serial;
         push(std::move(made));
     }
     /// Handles a report of the terminal, which is not a key.
@@ -99,6 +100,8 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     void press(const Key& key, bool more_follows);
     void press_in_question(const Key& key);
     void escape();
+    /// Puts pasted text into the prompt, for which no key of a question is.
+    void set_aside(const Key& pasted);
     Task<> wait_for_answer(std::shared_ptr<ConsoleQuestion> question);
     /// Prints the first question with its answer, and removes it.
     void end_question();
@@ -159,6 +162,7 @@ struct Console::State : std::enable_shared_from_this<Console::State> {
     std::optional<std::chrono::steady_clock::time_point> escaped_at = {};
     std::chrono::steady_clock::time_point discarded_last = {};
     AnswerTail answer_tail;
+    std::uint64_t asked = 0;  // questions up to now
     int ended_by = 0;
     int typed_ahead = 0;
     Hold hold = Hold::none;
@@ -312,6 +316,12 @@ LiveArea::Content Console::State::content() const {
     if (hold == Hold::for_a_pause && rows > 4) {
         content.lines.push_back(style.dim() + "(a question waits for a pause)" + style.off());
     }
+    if (asking && !prompt.text().empty() && rows > 4) {
+        content.lines.push_back(
+            style.dim() +
+            line_for_terminal("(for the prompt: " + prompt.text() + ")", area.columns() - 1) +
+            style.off());
+    }
     const FieldRows field = field_of(max_rows, asking);
     content.cursor_line = content.lines.size() + field.cursor_row;
     content.cursor_column = field.cursor_column;
@@ -420,6 +430,11 @@ void Console::State::take(const std::vector<Key>& keys) {
         for (const Key& key : keys) {
             if (key.code == KeyCode::interrupt || key.code == KeyCode::escape) press(key, false);
         }
+        Key typed;
+        typed.code = KeyCode::paste;
+        for (const Key& key : keys) typed.text += key.code == KeyCode::enter ? "\n" : key.text;
+        if (keys.back().code == KeyCode::enter) typed.text.pop_back();
+        set_aside(typed);
         if (question_shows()) {
             questions.front()->choose(0);
             end_question();
@@ -466,8 +481,10 @@ void Console::State::press(const Key& key, bool more_follows) {
     if (use == ConsoleUse::question) return;
     if (hold == Hold::new_question && key.code != KeyCode::escape) {
         discarded_last = clock.now();
-        return;
+        return set_aside(key);
     }
+    // Nothing else is to be stopped by it.
+    if (hold == Hold::new_question && questions.front()->ends_at_escape) return end_question();
     if (answer_tail.takes(key, clock.now())) return;
     typed_last = clock.now();
     if (key.code != KeyCode::escape) escaped_at.reset();
@@ -501,6 +518,8 @@ void Console::State::escape() {
 
 void Console::State::press_in_question(const Key& key) {
     ConsoleQuestion& question = *questions.front();
+    if (question.choices && key.code == KeyCode::paste && use == ConsoleUse::chat)
+        return set_aside(key);
     switch (question.press(key)) {
         case ConsoleQuestion::Outcome::open: return;
         case ConsoleQuestion::Outcome::ended:
@@ -512,9 +531,15 @@ void Console::State::press_in_question(const Key& key) {
     }
 }
 
+void Console::State::set_aside(const Key& pasted) {
+    if (use == ConsoleUse::chat && pasted.code == KeyCode::paste) (void)prompt.press(pasted, false);
+}
+
 void Console::State::end_question() {
     const std::shared_ptr<ConsoleQuestion> question = questions.front();
-    if (question_shows()) area.print(question->row() + spelled_out(question->buffer.text()) + "\n");
+    const bool is_left = question->ends_at_escape && !question->answer;
+    if (question_shows() && !is_left)
+        area.print(question->row() + spelled_out(question->buffer.text()) + "\n");
     question->over.set();
     questions.pop_front();
     hold_question();
@@ -558,6 +583,7 @@ void Console::State::discard_keys() {
         for (const Key& key :
              decoder.feed(std::string_view(bytes, static_cast<std::size_t>(count)))) {
             if (is_report(key.code)) take_report(key);
+            set_aside(key);
             if (key.code == KeyCode::interrupt || key.code == KeyCode::escape)
                 push(ConsoleInput::Kind::interrupt);
         }
@@ -676,6 +702,10 @@ void Console::set_status(TerminalText status) {
 
 bool Console::asking() const noexcept { return !state_->questions.empty(); }
 
+std::uint64_t Console::shown_question() const noexcept {
+    return state_->question_shows() ? state_->questions.front()->serial : 0;
+}
+
 void Console::set_busy(bool busy) { state_->busy = busy; }
 
 void Console::open_screen(std::shared_ptr<FullScreen> screen) {
@@ -779,6 +809,16 @@ Task<std::optional<std::string>> Console::read(TerminalText prompt, std::string 
     co_return question->answer;
 }
 
+Task<std::optional<std::string>> Console::edit(TerminalText prompt, std::string text) {
+    const std::shared_ptr<State> state = state_;
+    const auto question = std::make_shared<ConsoleQuestion>();
+    question->prompt = std::move(prompt);
+    question->buffer.set(std::move(text));
+    question->ends_at_escape = true;
+    co_await state->wait_for_answer(question);
+    co_return question->answer;
+}
+
 Task<std::optional<Chosen>> Console::choose(Choices choices) {
     const std::shared_ptr<State> state = state_;
     const auto question = std::make_shared<ConsoleQuestion>();
@@ -788,9 +828,20 @@ Task<std::optional<Chosen>> Console::choose(Choices choices) {
     co_return question->chosen;
 }
 
+Task<std::optional<std::size_t>> Console::pick(PickList list) {
+    const std::shared_ptr<State> state = state_;
+    const auto picker = std::make_shared<ListPicker>(std::move(list), state->style);
+    open_screen(picker);
+    const Outcome<> over = co_await outcome_of(picker->over());
+    if (!over && state->screen == picker) state->close_screen();
+    over.rethrow();
+    co_return picker->picked();
+}
+
 /// Shows the question when those before it are answered, and returns when it has ended.
 Task<> Console::State::wait_for_answer(std::shared_ptr<ConsoleQuestion> question) {
     const std::shared_ptr<State> state = shared_from_this();
+    question->serial = ++state->asked;
     question->text = std::exchange(state->next_question, nullptr);
     state->questions.push_back(question);
     state->attention.notify("cubepi has a question");

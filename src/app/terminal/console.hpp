@@ -32,9 +32,9 @@ struct ConsoleInput {
     };
     Kind kind = Kind::line;
     std::string text = {};
-    bool pasted = false;       ///< the beginning of `text` was pasted
-    bool has_paste = false;    ///< a part of it was (Prompt::taken_has_paste())
-    bool at_question = false;  ///< an interrupt while a question was on the screen
+    bool pasted = false;         ///< the beginning of `text` was pasted
+    bool has_paste = false;      ///< a part of it was (Prompt::taken_has_paste())
+    std::uint64_t question = 0;  ///< the number of the question that was on the screen; 0: none was
 };
 
 /// The use of a console.
@@ -80,6 +80,8 @@ public:
     void set_status(TerminalText status);
     /// True while a question waits for its answer.
     bool asking() const noexcept;
+    /// The number of the question on the screen, unique in this console; 0: none.
+    std::uint64_t shown_question() const noexcept;
     /// While busy, Esc and Ctrl-C interrupt even if text was typed.
     void set_busy(bool busy);
     /// Shows a view on the whole screen until the user closes it. Text that is printed meanwhile appears afterwards, and a
@@ -117,8 +119,11 @@ public:
     /// Returns when the user interrupts or leaves; other input stays for next().
     Task<> interrupted();
     Task<std::optional<std::string>> read(TerminalText prompt, std::string prefill = {}) override;
-    /// One key is an answer only if it arrives alone, or before Enter: pasted or typed-ahead text is none.
+    Task<std::optional<std::string>> edit(TerminalText prompt, std::string text) override;
+    /// One key is an answer only if it arrives alone, or before Enter: pasted or typed-ahead text is none. In a chat that text goes
+    /// to the prompt.
     Task<std::optional<Chosen>> choose(Choices choices) override;
+    Task<std::optional<std::size_t>> pick(PickList list) override;
     void set_question(std::function<TerminalText(ScreenSize)> text) override;
     /// In a chat, a question that is cancelled disappears. The only one of a console stays on the screen, and the console is
     /// closed.

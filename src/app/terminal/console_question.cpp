@@ -18,7 +18,7 @@ ConsoleQuestion::Outcome ConsoleQuestion::press(const Key& key) {
             if (buffer.empty()) return Outcome::ended;
             (void)buffer.apply(Key{KeyCode::erase, {}});
             return Outcome::open;
-        case KeyCode::escape: return Outcome::interrupted;
+        case KeyCode::escape: return ends_at_escape ? Outcome::ended : Outcome::interrupted;
         default: (void)buffer.apply(key); return Outcome::open;
     }
 }
@@ -32,10 +32,12 @@ ConsoleQuestion::Outcome ConsoleQuestion::press_choice(const Key& key) {
         case KeyCode::down:
         case KeyCode::tab: marked = marked % count + 1; return Outcome::open;
         case KeyCode::enter:
-            if (marked == 0) return Outcome::open;
-            choose(choices->all[marked - 1].key);
+            choose(marked == 0 ? '\0' : choices->all[marked - 1].key);
             return Outcome::ended;
-        case KeyCode::escape: return Outcome::interrupted;
+        case KeyCode::escape:
+            if (choices->on_escape == 0) return Outcome::interrupted;
+            choose(choices->on_escape);
+            return Outcome::ended;
         case KeyCode::end_of_input: return Outcome::ended;
         case KeyCode::text: choose(choices->read(key.text).key); return Outcome::ended;
         case KeyCode::paste: choose(0); return Outcome::ended;

@@ -25,10 +25,12 @@ struct ConsoleQuestion {
         interrupted,  ///< Esc
     };
 
+    std::uint64_t serial = 0;  ///< unique in the console; not 0
     TerminalText prompt = {};
     std::function<TerminalText(ScreenSize)> text = {};  ///< may be empty
     EditBuffer buffer = {};
     std::optional<Choices> choices = {};  ///< answered by single keys
+    bool ends_at_escape = false;          ///< Esc ends it without an answer
     std::size_t marked = 0;               ///< the number of a choice; 0: none
     std::optional<Chosen> chosen = {};
     std::optional<std::string> answer = {};

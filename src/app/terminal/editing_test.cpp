@@ -296,12 +296,19 @@ TEST(Keys, ShiftTabAndPages_AreKeys) {
 TEST(InputField, LongQuestion_IsWrapped) {
     EditBuffer buffer;
     const FieldRows field =
-        field_rows(TerminalView("  [y]es  [n]o  [a]lways  [e]dit > "), buffer, 20, 8);
+        field_rows(TerminalView("  [y]es  [n]o  [a]lways  [e]dit > "), buffer, 30, 8);
     std::string all;
     for (const std::string& row : texts(field.rows)) all += row + "|";
     EXPECT_NE(all.find("[a]lways"), std::string::npos) << all;
     EXPECT_NE(all.find("[e]dit"), std::string::npos) << all;
-    EXPECT_EQ(field.rows.back().str(), "> ");
+    EXPECT_EQ(field.rows.back().str(), "  [e]dit > ");
+    EXPECT_EQ(field.cursor_column, 11u);
+    // The answer does not fit into its last row.
+    buffer.set("a long answer");
+    const FieldRows full =
+        field_rows(TerminalView("Which of these long names is it? > "), buffer, 22, 8);
+    EXPECT_EQ(texts(full.rows), (std::vector<std::string>{"Which of these long", "names is it? ",
+                                                          "> a long answer"}));
 }
 
 TEST(InputField, LongText_WrapsAndKeepsCursorInView) {

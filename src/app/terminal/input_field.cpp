@@ -265,16 +265,26 @@ public:
 
 private:
     void set_prompt(const TerminalText& prompt) {
+        // Until it is longer, the text needs no row of its own.
+        const std::size_t needed = std::min<std::size_t>(text_.size() + 1, 8);
         indent_ = display_width(prompt);
         row_ = prompt;
-        if (indent_ + 8 <= usable_) return;
-        // The question has its own rows.
+        if (indent_ + needed <= usable_) return;
+        // The question has its own rows, of which the text follows the last one if that is short.
         std::string rest = wrapped(prompt.str(), usable_);
         for (std::size_t end = rest.find('\n'); end != std::string::npos; end = rest.find('\n')) {
             field_.rows.push_back(TerminalText::assembled(rest.substr(0, end)));
             begins_.push_back(0);
             rest.erase(0, end + 1);
         }
+        const std::size_t end = rest.find_last_not_of(' ');
+        rest.resize(end == std::string::npos ? 0 : end + 1);
+        indent_ = display_width(rest) + 1;
+        if (indent_ + needed <= usable_) {
+            row_ = TerminalText::assembled(rest + " ");
+            return;
+        }
+        if (rest.ends_with('>')) rest.pop_back();
         field_.rows.push_back(TerminalText::assembled(rest));
         begins_.push_back(0);
         row_ = TerminalView("> ");

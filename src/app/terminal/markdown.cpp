@@ -1,6 +1,7 @@
 #include "markdown.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstdint>
 #include <optional>
@@ -16,7 +17,25 @@ namespace cubepi::app {
 namespace {
 
 constexpr std::size_t longest_link = 2000;
+constexpr std::size_t longest_entity = 8;
+constexpr std::string_view strike = "\x1b[9m";
 constexpr std::size_t longest_code_line = 2000;  // that is held until it is complete
+
+/// The characters that authors write as entities although they could write them as they are. Others stay as written.
+std::optional<char> entity(std::string_view name) {
+    constexpr std::array<std::pair<std::string_view, char>, 8> known{{{"&amp", '&'},
+                                                                      {"&lt", '<'},
+                                                                      {"&gt", '>'},
+                                                                      {"&quot", '"'},
+                                                                      {"&apos", '\''},
+                                                                      {"&#39", '\''},
+                                                                      {"&#x27", '\''},
+                                                                      {"&nbsp", ' '}}};
+    for (const auto& [written, shown] : known) {
+        if (written == name) return shown;
+    }
+    return std::nullopt;
+}
 
 bool is_word(char byte) {
     const auto code = static_cast<unsigned char>(byte);
@@ -67,6 +86,7 @@ void MarkdownInline::add(char byte) {
 
 void MarkdownInline::add_plain(char byte, bool with_links) {
     if (!link_.empty() && hold_link(byte)) return;
+    if (!entity_.empty() && hold_entity(byte)) return;
     if (byte == '`') {
         if (!run_.empty()) end_run(byte);
         if (std::exchange(escape_, false)) return text("`");
@@ -79,7 +99,7 @@ void MarkdownInline::add_plain(char byte, bool with_links) {
         if (!is_punctuation(byte)) text("\\");
         return text(std::string_view(&byte, 1));
     }
-    const bool mark = byte == '*' || byte == '_';
+    const bool mark = byte == '*' || byte == '_' || byte == '~';
     if (mark && (run_.empty() || run_.front() == byte)) {
         run_ += byte;
         return;
@@ -91,9 +111,25 @@ void MarkdownInline::add_plain(char byte, bool with_links) {
         escape_ = true;
     } else if (byte == '[' && with_links) {
         link_ = "[";
+    } else if (byte == '&') {
+        entity_ = "&";
     } else {
         text(std::string_view(&byte, 1));
     }
+}
+
+/// True while the text since the '&' may become an entity.
+bool MarkdownInline::hold_entity(char byte) {
+    const bool continues =
+        (static_cast<unsigned char>(byte) < 0x80 && is_word(byte)) || byte == '#';
+    if (continues && entity_.size() < longest_entity) {
+        entity_ += byte;
+        return true;
+    }
+    const std::string held = std::exchange(entity_, {});
+    const std::optional<char> shown = byte == ';' ? entity(held) : std::nullopt;
+    text(shown ? std::string(1, *shown) : held);
+    return shown.has_value();
 }
 
 /// True while the text since the '[' may become a link.
@@ -118,6 +154,7 @@ bool MarkdownInline::hold_link(char byte) {
 
 void MarkdownInline::show_link(std::string_view label, std::string_view address) {
     for (const char byte : label) add_plain(byte, false);
+    text(std::exchange(entity_, {}));
     if (ticks_ > 0) end_ticks();
     if (!run_.empty()) end_run(' ');
     address = address.substr(0, address.find(' '));
@@ -137,6 +174,12 @@ void MarkdownInline::flush_link() {
 
 void MarkdownInline::end_run(char next) {
     const std::string run = std::exchange(run_, {});
+    if (run.front() == '~') {
+        const bool can = struck_ ? can_close(run, previous_, next) : can_open(run, previous_, next);
+        if (run.size() != 2 || !can) return text(run);
+        struck_ = !struck_;
+        return restyle();
+    }
     const bool bold = run.size() >= 2;
     const bool italic = run.size() % 2 == 1;
     const bool on = (!bold || bold_) && (!italic || italic_);
@@ -173,18 +216,20 @@ void MarkdownInline::restyle() {
     styles += base_;
     if (bold_) styles += style_.bold().str();
     if (italic_) styles += style_.italic().str();
+    if (struck_) styles += strike;
     if (code_ > 0) styles += style_.cyan().str();
     write_(styles);
 }
 
 void MarkdownInline::finish() {
     if (!link_.empty()) flush_link();
+    text(std::exchange(entity_, {}));
     if (ticks_ > 0) end_ticks();
     if (!run_.empty()) end_run('\n');
     if (std::exchange(escape_, false)) text("\\");
     if (styled()) write_(style_.off().str());
     base_.clear();
-    bold_ = italic_ = false;
+    bold_ = italic_ = struck_ = false;
     code_ = 0;
     previous_ = ' ';
 }
@@ -444,6 +489,16 @@ bool may_be_rule(std::string_view line) {
                        [mark](char byte) { return byte == mark || byte == ' '; });
 }
 
+/// True for the beginning of "- [x] ".
+bool may_be_task(std::string_view line) {
+    constexpr std::array<std::string_view, 6> places{"-*+", " ", "[", " xX", "]", " "};
+    if (line.size() >= places.size()) return false;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+        if (places[i].find(line[i]) == std::string_view::npos) return false;
+    }
+    return true;
+}
+
 }  // namespace
 
 MarkdownStream::MarkdownStream(Style style, Write write)
@@ -499,6 +554,7 @@ bool MarkdownStream::undecided() const {
     }
     if (may_be_rule(rest)) return true;
     if (rest == "+") return true;
+    if (may_be_task(rest)) return true;
     if (count_front(rest, '#') == rest.size()) return rest.size() < 7;
     return rest.size() < 4 && rest.find_first_not_of("0123456789") == std::string_view::npos;
 }
@@ -534,8 +590,9 @@ void MarkdownStream::begin_prose(std::string_view start) {
     } else if (rest.size() >= 2 && (rest[0] == '-' || rest[0] == '*' || rest[0] == '+') &&
                rest[1] == ' ') {
         out(start.substr(0, indent));
-        out("• ");
-        from = indent + 2;
+        const bool is_task = rest.size() > 5 && may_be_task(rest.substr(0, 5)) && rest[5] == ' ';
+        out(!is_task ? "• " : rest[3] == ' ' ? "☐ " : "☑ ");
+        from = indent + (is_task ? 6 : 2);
     } else if (rest.starts_with(">")) {
         inside_.set_base(std::string(style_.dim().str()));
         out("│");

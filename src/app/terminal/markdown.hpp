@@ -15,7 +15,7 @@
 
 namespace cubepi::app {
 
-/// The text of one line of Markdown while it arrives: emphasis, code, links and escapes as styles. Marks that are
+/// The text of one line of Markdown while it arrives: emphasis, code, links, entities and escapes as styles and characters. Marks that are
 /// text (globs, snake_case, 2 * 3) are unchanged.
 class MarkdownInline {
 public:
@@ -32,23 +32,26 @@ private:
     void add_plain(char byte, bool with_links);
     void text(std::string_view shown);
     bool hold_link(char byte);
+    bool hold_entity(char byte);
     void show_link(std::string_view label, std::string_view address);
     void flush_link();
     void end_run(char next);
     void end_ticks();
     void restyle();
-    bool styled() const { return bold_ || italic_ || code_ > 0 || !base_.empty(); }
+    bool styled() const { return bold_ || italic_ || struck_ || code_ > 0 || !base_.empty(); }
 
     Style style_;
     Write write_;
     std::string base_;
-    std::string run_;   // '*' or '_' that may be emphasis
-    std::string link_;  // from a '[' on
+    std::string run_;     // '*', '_' or '~' that may be emphasis
+    std::string link_;    // from a '[' on
+    std::string entity_;  // from a '&' on
     std::size_t ticks_ = 0;
     std::size_t code_ = 0;  // backticks that opened the code; 0: none
     bool escape_ = false;
     bool bold_ = false;
     bool italic_ = false;
+    bool struck_ = false;
     char previous_ = ' ';
 };
 

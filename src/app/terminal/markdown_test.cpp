@@ -39,6 +39,7 @@ std::string read_off(const std::string& text) {
 constexpr const char* document =
     "# A heading\n\nSome *italic*, **bold** and `code` with snake_case_names.\n"
     "- one\n- two **bold**\n  * nested\n3. third\n\n> quoted `x`\n\n"
+    "- [x] ~~a~~ &amp; &b\n- [ ] c\n\n"
     "```cpp\nint a = b * c;  // **not bold**\n```\n"
     "| a | b |\n|---|---|\n| 1 | ü漢 |\nafter the table, 2 * 3 * 4\n[a "
     "link](http://example.org)\nthe end";
@@ -65,6 +66,28 @@ TEST(Markdown, Marks_AreShownAsStyles) {
     EXPECT_EQ(read_off(shown(colored(), {"- one\n"})), "• one\n");
     EXPECT_EQ(read_off(shown(colored(), {"> quoted\n"})), "│ quoted\n");
     EXPECT_NE(shown(colored(), {"**b**"}).find("\x1b[1mb"), std::string::npos);
+}
+
+TEST(Markdown, TaskItems_AreBoxes) {
+    EXPECT_EQ(read_off(shown(colored(), {"- [x] done\n- [ ] open\n  * [X] too\n"})),
+              "☑ done\n☐ open\n  ☑ too\n");
+    EXPECT_EQ(read_off(shown(colored(), {"- [x](u) - [y] z\n- [x]\n- [\n"})),
+              "• x (u) - [y] z\n• [x]\n• [\n");
+}
+
+TEST(Markdown, StruckText_IsAStyle) {
+    EXPECT_EQ(read_off(shown(colored(), {"so ~~gone~~ it\n"})), "so gone it\n");
+    EXPECT_NE(shown(colored(), {"~~gone~~"}).find("\x1b[9mgone"), std::string::npos);
+    for (const char* text : {"~/x and ~user\n", "a ~ b ~~ c\n", "10~~20\n"})
+        EXPECT_EQ(read_off(shown(colored(), {text})), text);
+}
+
+TEST(Markdown, Entities_AreTheirCharacters) {
+    EXPECT_EQ(read_off(shown(colored(), {"a &amp; b &lt;c&gt; &#39;d&#39;\n"})), "a & b <c> 'd'\n");
+    EXPECT_EQ(read_off(shown(colored(), {"&amp;lt; &amp;&amp;\n"})), "&lt; &&\n");
+    for (const char* text : {"x && y & z\n", "&unknown; &amp \n", "a&b;\n", "&#27;[31m\n"})
+        EXPECT_EQ(read_off(shown(colored(), {text})), text);
+    EXPECT_EQ(read_off(shown(colored(), {"`&amp;`\n"})), "&amp;\n");
 }
 
 TEST(Markdown, MarksThatAreText_AreRetained) {

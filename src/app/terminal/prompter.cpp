@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <exception>
 #include <string>
@@ -17,6 +18,7 @@
 #include <unistd.h>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/core/support/trimmed.hpp>
@@ -29,6 +31,9 @@
 namespace cubepi::app {
 
 namespace {
+
+/// The rows of a list that are shown without a screen for it.
+constexpr std::size_t numbered_rows = 20;
 
 /// False once the terminal has hung up.
 bool terminal_answers() {
@@ -95,12 +100,63 @@ Chosen Choices::read(std::string_view line) const {
     return chosen;
 }
 
+TerminalText Choices::hint() const {
+    TerminalText text("Answer ");
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        if (i > 0) text += i + 1 == all.size() ? TerminalView(" or ") : TerminalView(", ");
+        text += for_terminal(std::string_view(&all[i].key, 1));
+    }
+    return text + ".";
+}
+
+Task<char> choose_key(std::shared_ptr<Prompter> prompter, Choices choices) {
+    for (;;) {
+        Choices asked = choices;
+        const std::optional<Chosen> chosen = co_await prompter->choose(std::move(asked));
+        if (!chosen) co_return '\0';
+        if (chosen->key != 0) co_return chosen->key;
+        prompter->say("  " + choices.hint() + "\n");
+    }
+}
+
 Task<std::optional<Chosen>> Prompter::choose(Choices choices) {
     std::optional<Chosen> chosen;
     TerminalText prompt = choices.prompt(choices.number_of(choices.on_enter));
     const std::optional<std::string> line = co_await read(std::move(prompt));
     if (line) chosen = choices.read(*line);
     co_return chosen;
+}
+
+Task<std::optional<std::size_t>> Prompter::pick(PickList list) {
+    std::string text = list.heading + ":\n";
+    for (std::size_t i = 0; i < std::min(list.rows.size(), numbered_rows); ++i) {
+        const PickList::Row& row = list.rows[i];
+        const std::string facts = row.is_current ? "current" : row.facts;
+        std::string number = std::to_string(i + 1);
+        number.insert(0, 4 - std::min<std::size_t>(number.size(), 4), ' ');
+        text += number + "  " + one_line(visible(row.text), 60) +
+                (facts.empty() ? "" : "  (" + facts + ")") + "\n";
+    }
+    if (list.rows.size() > numbered_rows)
+        text += "      and " + std::to_string(list.rows.size() - numbered_rows) + " more\n";
+    say(for_terminal(text));
+    std::optional<std::size_t> picked;
+    for (;;) {
+        TerminalText prompt("number (Enter: none) > ");
+        const std::optional<std::string> answer = co_await read(std::move(prompt));
+        const std::string_view number = detail::trimmed(answer ? *answer : std::string_view());
+        if (number.empty()) co_return picked;
+        std::size_t index = 0;
+        const char* const end = number.data() + number.size();
+        const auto parsed = std::from_chars(number.data(), end, index);
+        if (parsed.ec == std::errc() && parsed.ptr == end && index >= 1 &&
+            index <= list.rows.size()) {
+            picked = index - 1;
+            co_return picked;
+        }
+        say("  '" + spelled_out(number) + "' is not a number from 1 to " +
+            TerminalText::number(list.rows.size()) + ".\n");
+    }
 }
 
 struct LineInput::State {
@@ -180,7 +236,7 @@ struct LinePrompter::State : std::enable_shared_from_this<State> {
 
     /// Makes the console of one question. The caller resets it.
     Console& open_console();
-    Task<std::optional<std::string>> ask_at_console(TerminalText question, std::string prefill);
+    Task<std::optional<std::string>> ask_at_console(Task<std::optional<std::string>> question);
     Task<std::optional<Chosen>> choose_at_console(Choices choices);
     Task<std::optional<std::string>> read_block();
 
@@ -232,30 +288,18 @@ Console& LinePrompter::State::open_console() {
 }
 
 Task<std::optional<Chosen>> LinePrompter::State::choose_at_console(Choices choices) {
-    std::exception_ptr failure;
-    std::optional<Chosen> answer;
-    try {
-        answer = co_await open_console().choose(std::move(choices));
-    } catch (...) {
-        failure = std::current_exception();
-    }
+    Task<std::optional<Chosen>> question = open_console().choose(std::move(choices));
+    Outcome<std::optional<Chosen>> answer = co_await outcome_of(std::move(question));
     console.reset();
-    if (failure) std::rethrow_exception(failure);
-    co_return answer;
+    co_return std::move(answer).value();
 }
 
-Task<std::optional<std::string>> LinePrompter::State::ask_at_console(TerminalText question,
-                                                                     std::string prefill) {
-    std::exception_ptr failure;
-    std::optional<std::string> answer;
-    try {
-        answer = co_await open_console().read(std::move(question), std::move(prefill));
-    } catch (...) {
-        failure = std::current_exception();
-    }
+/// Awaits a question of open_console().
+Task<std::optional<std::string>> LinePrompter::State::ask_at_console(
+    Task<std::optional<std::string>> question) {
+    Outcome<std::optional<std::string>> answer = co_await outcome_of(std::move(question));
     console.reset();
-    if (failure) std::rethrow_exception(failure);
-    co_return answer;
+    co_return std::move(answer).value();
 }
 
 Task<std::optional<std::string>> LinePrompter::read(TerminalText prompt, std::string prefill) {
@@ -265,7 +309,9 @@ Task<std::optional<std::string>> LinePrompter::read(TerminalText prompt, std::st
     const bool foreground = co_await wait_for_foreground(STDIN_FILENO);
     if (!foreground) co_return answer;
     if (Console::possible()) {
-        answer = co_await state.ask_at_console(std::move(prompt), std::move(prefill));
+        Task<std::optional<std::string>> question =
+            state.open_console().read(std::move(prompt), std::move(prefill));
+        answer = co_await state.ask_at_console(std::move(question));
         co_return answer;
     }
     co_await Runtime::standard()->clock->sleep_for(question_hold);
@@ -273,6 +319,20 @@ Task<std::optional<std::string>> LinePrompter::read(TerminalText prompt, std::st
     if (!prefill.empty()) say("  " + spelled_out(prefill) + "  (Enter keeps this)\n");
     answer = co_await next_input(std::move(prompt));
     if (answer && answer->empty()) answer = std::move(prefill);
+    co_return answer;
+}
+
+Task<std::optional<std::string>> LinePrompter::edit(TerminalText prompt, std::string text) {
+    std::optional<std::string> answer;
+    if (state_->input.is_terminal() && Console::possible()) {
+        const bool foreground = co_await wait_for_foreground(STDIN_FILENO);
+        if (!foreground) co_return answer;
+        Task<std::optional<std::string>> question =
+            state_->open_console().edit(std::move(prompt), std::move(text));
+        answer = co_await state_->ask_at_console(std::move(question));
+        co_return answer;
+    }
+    answer = co_await read(std::move(prompt), std::move(text));
     co_return answer;
 }
 

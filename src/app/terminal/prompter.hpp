@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <cubepi/core/task.hpp>
@@ -49,14 +50,28 @@ struct Chosen {
 struct Choices {
     TerminalText text = {};  ///< before the answers; may be empty
     std::vector<Choice> all = {};
-    char on_enter = 0;  ///< the key of the answer that Enter alone stands for; 0: none
+    char on_enter = 0;   ///< the key of the answer that Enter alone stands for; 0: none
+    char on_escape = 0;  ///< the same for Esc; 0: Esc interrupts
 
     /// Returns the number, from 1, of the choice with this key; 0: none.
     std::size_t number_of(char key) const noexcept;
     /// Returns the row with the answers, of which the one with the number `marked` is marked; 0: none.
     TerminalText prompt(std::size_t marked) const;
+    /// Returns which answers are accepted, for the user: "Answer y, o or n."
+    TerminalText hint() const;
     /// Reads a typed line: the key or the word of a choice, in lower or upper case.
     Chosen read(std::string_view line) const;
+};
+
+/// A list from which the user picks one row. All texts are untrusted.
+struct PickList {
+    struct Row {
+        std::string text = {};
+        std::string facts = {};   ///< shown after it
+        bool is_current = false;  ///< marked as what is in use
+    };
+    std::string heading = {};
+    std::vector<Row> rows = {};
 };
 
 /// The interface to the user: shows text and asks questions. Used on one executor.
@@ -75,10 +90,17 @@ public:
     /// intended for other input answers the question.
     virtual Task<std::optional<std::string>> read(TerminalText prompt,
                                                   std::string prefill = {}) = 0;
+    /// As read(), for a text that the user may leave as it is: Esc returns nothing, too.
+    virtual Task<std::optional<std::string>> edit(TerminalText prompt, std::string text) {
+        return read(std::move(prompt), std::move(text));
+    }
     /// Asks for one of several answers; empty at the end of the input. Where single keys can be read, the key of a choice is
     /// an answer, or an arrow key that marks a choice and Enter; elsewhere a line is. As in read(), keys that were typed
     /// before are discarded; an answer is accepted only after a pause of question_hold.
     virtual Task<std::optional<Chosen>> choose(Choices choices);
+    /// Lets the user pick a row of a list, and returns its index: by its number, or where the whole screen can be used, in a
+    /// ListPicker. Nothing if the user picks none, or at the end of the input.
+    virtual Task<std::optional<std::size_t>> pick(PickList list);
     /// Sets the text of the question of the next read() or choose(): if the terminal becomes narrower while it waits, which breaks the rows of the
     /// text anywhere, the text for the new size is shown below them.
     virtual void set_question(std::function<TerminalText(ScreenSize)> text) { (void)text; }
@@ -91,6 +113,10 @@ public:
     /// output can follow.
     virtual void withdraw() {}
 };
+
+/// Asks until one of the choices is the answer, and returns its key; 0 at the end of the input. Another answer is followed by
+/// Choices::hint().
+Task<char> choose_key(std::shared_ptr<Prompter> prompter, Choices choices);
 
 /// The lines of standard input: of a terminal, which edits them itself, of a pipe or of a file. Used on one executor.
 class LineInput {
@@ -126,6 +152,7 @@ public:
     /// An input that is not a terminal is read at once, without discarding anything. A terminal that edits the line itself
     /// shows `prefill` above the prompt; an empty line then stands for it.
     Task<std::optional<std::string>> read(TerminalText prompt, std::string prefill = {}) override;
+    Task<std::optional<std::string>> edit(TerminalText prompt, std::string text) override;
     Task<std::optional<Chosen>> choose(Choices choices) override;
     /// Reads the next input of a chat, without its line end; empty at the end of the input. At a terminal, lines that arrive
     /// together are one input.

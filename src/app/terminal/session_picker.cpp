@@ -7,6 +7,7 @@
 #include <cubepi/core/support/lower_case.hpp>
 
 #include "event_text.hpp"
+#include "list_picker.hpp"
 #include "text_layout.hpp"
 
 namespace cubepi::app {
@@ -15,7 +16,6 @@ namespace {
 
 /// A shorter text is in most messages.
 constexpr std::size_t shortest_search = 2;
-constexpr std::size_t longest_filter = 200;
 
 std::string messages_text(std::int64_t count) {
     return count_text(count) + (count == 1 ? " message" : " messages");
@@ -63,7 +63,6 @@ void SessionPicker::mark_a_shown_row() {
 }
 
 void SessionPicker::change_filter(std::string filter) {
-    if (filter.size() > longest_filter) return;
     filter_ = std::move(filter);
     if (search_) search_->stopped = true;
     search_.reset();
@@ -105,17 +104,11 @@ bool SessionPicker::press(const Key& key) {
             all_ = !all_;
             change_filter(filter_);
             return true;
-        case KeyCode::backspace:
-            change_filter(filter_.substr(0, previous_character(filter_, filter_.size())));
-            return true;
-        case KeyCode::erase_to_start:
-        case KeyCode::erase_word: change_filter({}); return true;
-        case KeyCode::text: change_filter(filter_ + key.text); return true;
-        case KeyCode::paste:
-            change_filter(filter_ + key.text.substr(0, key.text.find('\n')));
-            return true;
         case KeyCode::enter: break;
-        default: return true;
+        default:
+            if (std::optional<std::string> filter = edited_filter(filter_, key))
+                change_filter(std::move(*filter));
+            return true;
     }
     const Row* const row = marked_ < rows_.size() ? &rows_[marked_] : nullptr;
     // A row whose name is not known yet is about to be read.
@@ -197,6 +190,10 @@ void SessionPicker::add_row(std::vector<TerminalText>& rows, const Row& row, boo
     TerminalText facts = for_terminal(
         age_text(std::chrono::seconds(static_cast<std::int64_t>(now_ - session.used_at))));
     if (session.is_loaded) facts += " · " + for_terminal(messages_text(session.messages));
+    // Its first line is that of the other session.
+    if (!session.forked_from.empty())
+        facts +=
+            " · " + spelled_out(session.name) + ", fork of " + spelled_out(session.forked_from);
     if (!session.problem.empty()) facts += " · cannot be read: " + spelled_out(session.problem);
     if (!session.is_here && !session.workspace.empty())
         facts += " · " + spelled_out(session.workspace);

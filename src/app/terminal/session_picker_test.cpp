@@ -48,6 +48,15 @@ protected:
             picker.set_facts(wanted.index, std::move(loaded));
         }
     }
+    static void set_fork(SessionPicker& picker) {
+        SessionPicker::Wanted wanted = picker.wanted();
+        ListedSession loaded = std::move(wanted.session);
+        loaded.is_loaded = true;
+        loaded.name = "plan-2";
+        loaded.first_line = "make a plan";
+        loaded.forked_from = "plan";
+        picker.set_facts(wanted.index, std::move(loaded));
+    }
     static std::string screen(SessionPicker& picker, std::size_t columns = 80,
                               std::size_t rows = 24) {
         std::string text;
@@ -61,6 +70,14 @@ protected:
         return text.find(part) != std::string::npos;
     }
 };
+
+TEST_F(Picker, Fork_ShowsItsNameAndSource) {
+    SessionPicker picker(sessions(1), Style(), 1000, false);
+    set_fork(picker);
+    const std::string text = screen(picker);
+    EXPECT_TRUE(has(text, "❯ make a plan")) << text;
+    EXPECT_TRUE(has(text, "plan-2, fork of plan")) << text;
+}
 
 TEST_F(Picker, ManySessions_OnlyThoseOnScreenAreRead) {
     SessionPicker picker(sessions(10'000), Style(), 4600, false);

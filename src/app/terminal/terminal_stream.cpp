@@ -38,12 +38,12 @@ struct Sign {
     char plain;
 };
 // The symbols and their replacements take one column each.
-constexpr std::array signs{Sign{"●", '*'}, Sign{"•", '*'},  Sign{"✓", '+'}, Sign{"✗", 'x'},
-                           Sign{"↳", '>'}, Sign{"…", '~'},  Sign{"·", '-'}, Sign{"│", '|'},
-                           Sign{"─", '-'}, Sign{"—", '-'},  Sign{"⠋", '|'}, Sign{"⠙", '/'},
-                           Sign{"⠹", '-'}, Sign{"⠸", '\\'}, Sign{"⠼", '|'}, Sign{"⠴", '/'},
-                           Sign{"⠦", '-'}, Sign{"⠧", '\\'}, Sign{"⠇", '|'}, Sign{"⠏", '/'},
-                           Sign{"›", '>'}, Sign{"←", '<'},  Sign{"→", '>'}};
+constexpr std::array signs{
+    Sign{"●", '*'}, Sign{"•", '*'}, Sign{"✓", '+'},  Sign{"✗", 'x'},  Sign{"↳", '>'},
+    Sign{"…", '~'}, Sign{"·", '-'}, Sign{"│", '|'},  Sign{"─", '-'},  Sign{"—", '-'},
+    Sign{"⠋", '|'}, Sign{"⠙", '/'}, Sign{"⠹", '-'},  Sign{"⠸", '\\'}, Sign{"⠼", '|'},
+    Sign{"⠴", '/'}, Sign{"⠦", '-'}, Sign{"⠧", '\\'}, Sign{"⠇", '|'},  Sign{"⠏", '/'},
+    Sign{"›", '>'}, Sign{"←", '<'}, Sign{"→", '>'},  Sign{"☐", 'o'},  Sign{"☑", 'x'}};
 
 std::string with_plain_signs(std::string_view text) {
     std::string plain;

@@ -228,6 +228,7 @@ TEST_F(HttpChannelTest, InvalidRequest_SaysWhatIsWrong) {
             {R"({"text": 1})", "'text' must be a string"},
             {R"({"text": "x", "sesion": "y"})", "unknown member 'sesion'"},
             {R"({"text": "x", "context": []})", "'context' must be an object"},
+            {R"({"text": "x", "session": "a\u0000b"})", "printable text"},
             {R"({"text": "x", "session": ")" + std::string(300, 's') + R"("})", "longer than 200"},
         };
         for (const auto& [body, problem] : bad) {

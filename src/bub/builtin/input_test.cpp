@@ -257,6 +257,41 @@ TEST_F(SameInput, D42_FinishedTurn_IsAnsweredAsBefore) {
     }
 }
 
+TEST_F(SameInput, D171_RepeatedCommand_HasTheRecordedOutput) {
+    int calls = 0;
+    extra_tools.push_back(cubepi::AgentTool("count", "Counts.", cubepi::AgentTool::no_parameters(),
+                                            [&calls](JsonObject, cubepi::ToolContext&) {
+                                                return cubepi::AgentToolResult(
+                                                    std::to_string(++calls));
+                                            }));
+    add_builtin({});
+    const auto command = [](std::string id) {
+        Envelope message = update(std::move(id), ",count");
+        message.from_operator = true;
+        return message;
+    };
+    EXPECT_EQ(take(command("1")).model_output, "1");
+    EXPECT_EQ(take(command("2")).model_output, "2");
+    EXPECT_EQ(take(command("1")).model_output, "1");
+    EXPECT_EQ(calls, 2);
+}
+
+TEST_F(SameInput, D171_RepeatedFailedCommand_FailsAsBefore) {
+    add_builtin({});
+    Envelope message = update("1", ",shell command='echo x >> count; exit 3'");
+    message.from_operator = true;
+    std::string first;
+    for (int i = 0; i < 2; ++i) {
+        try {
+            (void)take(message);
+            FAIL() << "the command fails";
+        } catch (const cubepi::Error& error) {
+            if (first.empty()) first = error.what();
+            EXPECT_EQ(error.what(), first);
+        }
+    }
+}
+
 TEST_F(SameInput, D42_D87_IncompleteAnswer_IsReportedAgain) {
     std::vector<cubepi::FauxStep> steps;
     steps.emplace_back(faux_assistant_message("A b", cubepi::stop_reason::length));

@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 
-#include <cubepi/checkpoint/postgres_options.hpp>
 #include <cubepi/core/task.hpp>
+#include <cubepi/sql/postgres_options.hpp>
 
 namespace bub {
 

@@ -10,10 +10,9 @@
 #include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/postgres/tape_tables.hpp>
 #include <bub/tape/tape_store_support.hpp>
-#include <cubepi/checkpoint/server/store.hpp>
 #include <cubepi/core/error.hpp>
-#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/digest.hpp>
+#include <cubepi/sql/support/postgres.hpp>
 
 namespace bub {
 
@@ -91,13 +90,14 @@ using cubepi::detail::SqlPool;
 using cubepi::detail::SqlResults;
 using cubepi::detail::SqlStore;
 using cubepi::detail::SqlView;
+using cubepi::detail::translated;
 using StorePtr = std::shared_ptr<SqlStore>;
 using TurnsPtr = std::shared_ptr<PgTapeTurns>;
 
 /// A transaction on one tape that reads its row first.
 SqlPlan plan_for(const std::string& tape) {
     SqlPlan plan;
-    plan.threads = {tape};
+    plan.locks = {tape};
     select_tape(plan.reads, tape);
     return plan;
 }
@@ -128,9 +128,10 @@ Task<std::optional<TapeEntry>> read_one(StorePtr store, SqlBatch reads) {
 }  // namespace
 
 PostgresTapeStore::PostgresTapeStore(cubepi::PostgresOptions options)
-    : store_(std::make_shared<SqlStore>(options, std::make_shared<const PgTapeDriver>(options))),
+    : store_(tape_transactions(options)),
       turns_(std::make_shared<PgTapeTurns>(options, store_)),
-      locks_(std::make_shared<SqlPool>(options, std::make_shared<const PgTapeDriver>(options))),
+      locks_(std::make_shared<SqlPool>(options, cubepi::detail::postgres_driver(options),
+                                       std::make_shared<const TapeSchema>())),
       late_(std::make_shared<LateEdits>()) {
     prepare_digests();
 }
@@ -182,7 +183,7 @@ Task<void> PostgresTapeStore::remove_tape(std::string tape) {
     std::vector<std::string> tapes = sidecars_of(tape, std::move(names));
     tapes.insert(tapes.begin(), tape);
     SqlPlan plan;
-    plan.threads = tapes;
+    plan.locks = tapes;
     plan.removes = true;
     plan.reads.add("SELECT EXISTS (SELECT 1 FROM bub_turns WHERE tape {any $1})").texts(tapes);
     plan.reads
@@ -217,19 +218,15 @@ Task<std::shared_ptr<const void>> PostgresTapeStore::open_tape(std::string tape)
 
 Task<std::shared_ptr<const void>> PostgresTapeStore::hold(std::string name) {
     const std::shared_ptr<SqlPool> locks = locks_;
-    cubepi::Outcome<std::unique_ptr<SqlLease>> lease =
-        co_await cubepi::outcome_of(locks->acquire());
-    if (!lease) rethrow_translated(locks->driver(), lease.failure(), name);
+    Task<std::unique_ptr<SqlLease>> lease = translated(locks, locks->acquire(), name);
     // Until the lease ends, which closes the connection in the middle of the transaction.
-    const std::shared_ptr<SqlLease> held = std::move(lease).value();
+    const std::shared_ptr<SqlLease> held = co_await std::move(lease);
     SqlBatch lock;
     lock.add("BEGIN");
     // The transaction is idle while the lock is held.
     lock.add("SET LOCAL idle_in_transaction_session_timeout = 0");
     lock.add("SELECT pg_advisory_xact_lock(hashtext('bub.hold'), hashtext($1))").text(name);
-    const cubepi::Outcome<SqlResults> locked =
-        co_await cubepi::outcome_of((*held)->exchange(std::move(lock)));
-    if (!locked) rethrow_translated(locks->driver(), locked.failure(), name);
+    (void)co_await translated(locks, (*held)->exchange(std::move(lock)), name);
     std::shared_ptr<const void> result = held;
     co_return result;
 }

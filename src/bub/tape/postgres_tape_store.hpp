@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <bub/tape/session_tape_store.hpp>
-#include <cubepi/checkpoint/postgres_options.hpp>
+#include <cubepi/sql/postgres_options.hpp>
 
 namespace cubepi::detail {
 class SqlPool;

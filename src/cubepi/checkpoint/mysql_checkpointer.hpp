@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include <cubepi/checkpoint/mysql_options.hpp>
 #include <cubepi/checkpoint/server_checkpointer.hpp>
+#include <cubepi/sql/mysql_options.hpp>
 
 namespace cubepi {
 

@@ -2,8 +2,9 @@
 
 #include <string>
 
-#include <cubepi/checkpoint/mysql_options.hpp>
+#include <cubepi/checkpoint/server_schema.hpp>
 #include <cubepi/core/task.hpp>
+#include <cubepi/sql/mysql_options.hpp>
 
 namespace cubepi {
 

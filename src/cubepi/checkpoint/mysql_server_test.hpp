@@ -8,8 +8,8 @@
 
 #include <mysql.h>
 
-#include <cubepi/checkpoint/mysql_options.hpp>
 #include <cubepi/checkpoint/store_values_test.hpp>
+#include <cubepi/sql/mysql_options.hpp>
 
 namespace cubepi {
 

@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include <cubepi/checkpoint/postgres_options.hpp>
 #include <cubepi/checkpoint/server_checkpointer.hpp>
+#include <cubepi/sql/postgres_options.hpp>
 
 namespace cubepi {
 

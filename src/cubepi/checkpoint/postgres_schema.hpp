@@ -2,8 +2,9 @@
 
 #include <string>
 
-#include <cubepi/checkpoint/postgres_options.hpp>
+#include <cubepi/checkpoint/server_schema.hpp>
 #include <cubepi/core/task.hpp>
+#include <cubepi/sql/postgres_options.hpp>
 
 namespace cubepi {
 

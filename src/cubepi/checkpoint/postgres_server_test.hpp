@@ -12,8 +12,8 @@
 
 #include <libpq-fe.h>
 
-#include <cubepi/checkpoint/postgres_options.hpp>
 #include <cubepi/checkpoint/store_values_test.hpp>
+#include <cubepi/sql/postgres_options.hpp>
 
 namespace cubepi {
 

@@ -8,13 +8,14 @@
 #include <cubepi/agent/batch_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
 #include <cubepi/agent/question_store.hpp>
-#include <cubepi/checkpoint/server_options.hpp>
+#include <cubepi/sql/options.hpp>
 
 namespace cubepi {
 
 namespace detail {
 class SqlDriver;
-class SqlStore;
+class SqlThreadStore;
+class ThreadSchema;
 }  // namespace detail
 
 /// The abilities of the stores on a database server. Use PostgresCheckpointer or MySQLCheckpointer, which describe the errors
@@ -83,10 +84,11 @@ public:
     Task<void> delete_thread(std::string thread_id) override;
 
 protected:
-    SqlCheckpointer(SqlOptions options, std::shared_ptr<const detail::SqlDriver> driver);
+    SqlCheckpointer(SqlOptions options, std::shared_ptr<const detail::SqlDriver> driver,
+                    std::shared_ptr<const detail::ThreadSchema> schema);
 
 private:
-    std::shared_ptr<detail::SqlStore> store_;
+    std::shared_ptr<detail::SqlThreadStore> store_;
 };
 
 }  // namespace cubepi

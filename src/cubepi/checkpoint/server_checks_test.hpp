@@ -12,9 +12,9 @@
 #include <gtest/gtest.h>
 
 #include <cubepi/agent/checkpointer.hpp>
-#include <cubepi/checkpoint/server/driver.hpp>
 #include <cubepi/checkpoint/server_checkpointer.hpp>
 #include <cubepi/checkpoint/server_proxy_test.hpp>
+#include <cubepi/checkpoint/server_schema.hpp>
 #include <cubepi/checkpoint/store_values_test.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>

@@ -192,7 +192,8 @@ Task<> StoredRequests::store_answer(std::string run_id, HitlRequest request, Jso
 
 CheckpointedChannel::CheckpointedChannel(std::shared_ptr<Checkpointer> store, std::string thread_id,
                                          CheckpointedChannelOptions options)
-    : thread_id_(std::move(thread_id)),
+    : store_(store),
+      thread_id_(std::move(thread_id)),
       allow_inside_custom_tool_(options.allow_inside_custom_tool),
       extra_(std::move(options.extra)) {
     if (thread_id_.empty())
@@ -219,11 +220,7 @@ void CheckpointedChannel::connect(std::shared_ptr<HitlRun> run) {
 }
 
 Task<Json> CheckpointedChannel::request(HitlPayload payload, HitlOptions options) {
-    if (!run()) {
-        throw HitlError(ErrorCode::hitl,
-                        "a request was made outside of a run of the channel's agent: pass the "
-                        "channel as AgentOptions::channel");
-    }
+    (void)run_id();
     if (!allow_inside_custom_tool_ && !run()->can_ask_again(options)) {
         throw HitlDurabilityNotGuaranteed(
             "a question was asked in the body of a tool, which would begin again after a restart: "
@@ -249,6 +246,31 @@ Task<bool> CheckpointedChannel::has_answer(std::string tool_name, std::string to
     std::optional<detail::StoredAnswer> answer =
         co_await storage_->find_answer(asking->run_id(), std::move(request));
     co_return answer.has_value();
+}
+
+const std::string& CheckpointedChannel::run_id() const {
+    if (run()) return run()->run_id();
+    throw HitlError(ErrorCode::hitl,
+                    "a request was made outside of a run of the channel's agent: pass the "
+                    "channel as AgentOptions::channel");
+}
+
+Task<> CheckpointedChannel::save_note(std::string id, std::string text) {
+    HitlAnswer note;
+    note.run_id = run_id();
+    note.question_id = std::move(id);
+    note.answer = Json(std::move(text));
+    const std::shared_ptr<Checkpointer> store = store_;
+    co_await detail::hitl_store_of(store.get()).save_hitl_answer(thread_id_, std::move(note));
+}
+
+Task<std::optional<std::string>> CheckpointedChannel::load_note(std::string id) {
+    const std::shared_ptr<Checkpointer> store = store_;
+    const std::optional<Json> note = co_await detail::hitl_store_of(store.get())
+                                         .load_hitl_answer(thread_id_, run_id(), std::move(id));
+    std::optional<std::string> text;
+    if (note && note->is_string()) text = std::string(note->get_string());
+    co_return text;
 }
 
 std::vector<HitlRequest> CheckpointedChannel::pending() const { return table_->pending(); }

@@ -2,9 +2,11 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include <cubepi/agent/call_notes.hpp>
 #include <cubepi/agent/checkpointer.hpp>
 #include <cubepi/agent/hitl_channel.hpp>
 #include <cubepi/core/clock.hpp>
@@ -32,7 +34,7 @@ struct CheckpointedChannelOptions {
 ///
 /// It is the channel of one agent (AgentOptions::channel) and has the agent's store and thread id. Its requests are made
 /// in runs of that agent.
-class CheckpointedChannel final : public HitlChannel {
+class CheckpointedChannel final : public HitlChannel, public CallNotes {
 public:
     /// Throws Error(invalid_argument) if the store cannot keep requests (HitlStore), or the thread id is empty.
     CheckpointedChannel(std::shared_ptr<Checkpointer> store, std::string thread_id,
@@ -50,9 +52,16 @@ public:
     /// Returns true if the run continues one in which this approval was asked for, and its answer is stored and not used yet:
     /// approve() then returns that answer without asking.
     Task<bool> has_answer(std::string tool_name, std::string tool_call_id, JsonObject args);
+    /// Notes are stored like answers to questions that were not asked.
+    Task<> save_note(std::string id, std::string text) override;
+    Task<std::optional<std::string>> load_note(std::string id) override;
     void connect(std::shared_ptr<HitlRun> run) override;
 
 private:
+    /// Throws Error(hitl) outside of a run.
+    const std::string& run_id() const;
+
+    std::shared_ptr<Checkpointer> store_;
     std::string thread_id_;
     bool allow_inside_custom_tool_;
     JsonObject extra_;

@@ -129,6 +129,76 @@ TEST_F(SuspensionState, D59_InjectedMessages_SurviveASecondSuspension) {
               (Words{"hi", "", "removed /a", "removed /b", "note", "done"}));
 }
 
+/// Detaches the run at its first question.
+RunResult until_question(Process& process, Task<RunResult> task) {
+    return process.run_with(std::move(task),
+                            [&](const HitlRequest&) { (void)process.agent->detach(); });
+}
+
+TEST_F(SuspensionState, D166_MaxTurns_CountsCallsBeforeTheSuspension) {
+    faux.set_responses({calling({rm_call("/a", "c1")}), calling({rm_call("/b", "c2")}),
+                        calling({rm_call("/c", "c3")}), "done"});
+    const auto three_turns = [](AgentOptions& options, const std::shared_ptr<HitlChannel>&) {
+        options.limits.max_turns = 3;
+    };
+    suspend(three_turns);
+    for (const std::string id : {"c1", "c2"}) {
+        Process next(store, faux, effects, {}, three_turns);
+        const RunResult waiting = until_question(next, next.agent->respond(id, approve()));
+        EXPECT_EQ(waiting.outcome, RunOutcome::suspended);
+    }
+    Process last(store, faux, effects, {}, three_turns);
+    EXPECT_EQ(last.respond("c3", approve()).outcome, RunOutcome::limited);
+    EXPECT_EQ(faux.call_count(), 3u);
+    EXPECT_EQ(effects, (Words{"/a", "/b", "/c"}));
+    EXPECT_TRUE(is_legal_transcript(thread().messages));
+    // The next prompt has limits of its own.
+    EXPECT_EQ(last.prompt().outcome, RunOutcome::completed);
+}
+
+TEST_F(SuspensionState, D166_MaxSpend_CountsTheCostBeforeTheSuspension) {
+    faux.set_responses({calling({rm_call("/a", "c1")}), "never sent"});
+    double limit = 0;  // none
+    const auto priced = [&limit](AgentOptions& options, const std::shared_ptr<HitlChannel>&) {
+        Model model = options.model.spec();
+        model.cost.emplace();
+        model.cost->input = 1.0;
+        model.cost->output = 1.0;
+        model.cost->cache_read = 1.0;
+        model.cost->cache_write = 1.0;
+        options.model = BoundModel(options.model.provider(), std::move(model));
+        options.limits.max_spend = limit;
+    };
+    {
+        Process first(store, faux, effects, {}, priced);
+        const RunResult waiting = first.prompt_and_detach();
+        ASSERT_EQ(waiting.outcome, RunOutcome::suspended);
+        ASSERT_TRUE(waiting.cost);
+        limit = *waiting.cost;
+        ASSERT_GT(limit, 0.0);
+    }
+    Process second(store, faux, effects, {}, priced);
+    const RunResult end = second.respond("c1", approve());
+    EXPECT_EQ(end.outcome, RunOutcome::limited);
+    EXPECT_EQ(end.cost, 0.0) << "a result is about its own attempt, so that sums are right";
+    EXPECT_EQ(effects, Words{"/a"});
+    EXPECT_EQ(faux.call_count(), 1u);
+}
+
+TEST_F(SuspensionState, D166_DamagedSpending_DoesNotStopTheRun) {
+    for (const Json& turns : {Json(), Json(1.5), Json("x"), Json(-7), Json(1)}) {
+        faux.set_responses({calling({rm_call("/a", "c1")}), "done"});
+        store = std::make_shared<MemoryCheckpointer>();
+        suspend();
+        JsonObject turn = thread().extra.at("cubepi.suspended_turn").as_object();
+        turn["turns"] = turns;
+        turn["cost"] = "much";
+        run(store->save_extra("t", JsonObject{{"cubepi.suspended_turn", turn}}));
+        Process second(store, faux, effects);
+        EXPECT_EQ(second.respond("c1", approve()).outcome, RunOutcome::completed);
+    }
+}
+
 TEST_F(SuspensionState, D60_AbandonedTurn_LeavesNoState) {
     faux.set_responses({calling({rm_call("/a", "c1")}), "fresh"});
     suspend(inject_a_note);
@@ -443,6 +513,27 @@ TEST(TypedAnswerSuspension, D80_AnswersOneByOne_SuspendUntilTheLast) {
     ASSERT_TRUE(result);
     EXPECT_EQ(result->files, 1);
     EXPECT_EQ(effects, std::vector<std::string>{"/a"});
+}
+
+TEST(TypedAnswerSuspension, D166_PriorSpendingOfAnswer_CountsTowardLimits) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    FauxProvider faux;
+    std::vector<std::string> effects;
+    faux.set_responses({calling({rm_call("/a", "c1")}), answer(1)});
+    const auto three_turns = [](AgentOptions& options, const std::shared_ptr<HitlChannel>&) {
+        options.limits.max_turns = 3;
+    };
+    Process process(store, faux, effects, {}, three_turns);
+    const RunResult first =
+        process.run_with(untyped(process.agent->prompt<Cleanup>("hi")),
+                         [&](const HitlRequest&) { (void)process.agent->detach(); });
+    EXPECT_EQ(first.outcome, RunOutcome::suspended);
+    PriorSpending before;
+    before.turns = 2;
+    Task<TypedResult<Cleanup>> answering = process.agent->respond<Cleanup>(
+        "c1", approve(), {}, PromptOptions().prior_spending(before));
+    EXPECT_EQ(run(std::move(answering)).outcome, RunOutcome::limited);
+    EXPECT_EQ(faux.call_count(), 1u);
 }
 
 }  // namespace

@@ -94,6 +94,25 @@ private:
 /// Receives the progress of a call: `progress`, `total`, `message`. Called on the executor of the client; must not wait.
 using McpProgressHandler = std::function<void(const JsonObject& progress)>;
 
+/// The questions of a server without sessions during a call, and what it needs to continue the call with their answers.
+struct McpRound {
+    std::size_t number = 0;
+    JsonObject requests = {};        ///< by key: `method` and `params`
+    std::optional<Json> state = {};  ///< `requestState`, which is sent back
+};
+
+/// Stores how far a call is, so that another process can continue it (D176). Used on the executor of the client, during the call.
+class McpCallProgress {
+public:
+    virtual ~McpCallProgress() = default;
+    /// Called first. Returns the round with which the call continues; nothing: the tool is called.
+    virtual Task<std::optional<McpRound>> begin() = 0;
+    /// Called before the questions of a round are answered, also those of begin().
+    virtual Task<> ask(McpRound round) = 0;
+    /// Called when they are answered, before the answers are sent.
+    virtual Task<> send() = 0;
+};
+
 /// One call of a tool.
 struct McpCall {
     std::string tool = {};  ///< as the server spells it
@@ -105,6 +124,8 @@ struct McpCall {
     /// calls of several users, or of one without this handler, are refused.
     McpSharedInputHandler on_shared_input = {};
     std::shared_ptr<const void> asker = {};
+    /// Null: the call ends with this process. Otherwise only questions of rounds are answered: others need the connection.
+    std::shared_ptr<McpCallProgress> progress = {};
     /// The span of the caller, for the server's traces: a `traceparent` of W3C Trace Context; empty: none.
     std::string traceparent = {};
     /// Zero: no limit.

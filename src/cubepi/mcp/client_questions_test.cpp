@@ -126,6 +126,46 @@ TEST(McpQuestions, D162_EndedCall_LeavesTheQuestionToOthers) {
     EXPECT_THAT(texts, ElementsAre(HasSubstr(R"("name": "a")"), "failed"));
 }
 
+/// Makes a call that ends by its time limit, and then another one, during which the server asks.
+std::string result_after(const std::shared_ptr<McpClient>& client, McpCall given_up, McpCall call) {
+    run(client->connect());
+    run(client->connect());
+    given_up.timeout = std::chrono::milliseconds(50);
+    EXPECT_FALSE(run(outcome_of_call(client, std::move(given_up))).ok());
+    return text_of(run(client->call(std::move(call))));
+}
+
+TEST(McpQuestions, D162_AbandonedCall_AsksNoOtherUser) {
+    const auto user = std::make_shared<int>(1);
+    const auto other = std::make_shared<int>(2);
+    for (const auto& asker : {user, other, std::shared_ptr<int>()}) {
+        const auto client = FakeServer("2025-11-25,extra").start();
+        std::vector<std::string> noted;
+        McpCall given_up = noting_call("pair", "a", &noted);
+        given_up.asker = user;
+        McpCall call = noting_call("pair", "b", &noted);
+        call.asker = asker;
+        const std::string text = result_after(client, std::move(given_up), std::move(call));
+        if (asker == user) {
+            EXPECT_THAT(noted, ElementsAre("b"));
+        } else {
+            EXPECT_TRUE(noted.empty());
+            EXPECT_EQ(text, R"({"action": "cancel"})");
+        }
+        run(client->close());
+    }
+}
+
+TEST(McpQuestions, D162_AbandonedCallOfUnknownUser_AsksNoUser) {
+    const auto client = FakeServer("2025-11-25,extra").start();
+    std::vector<std::string> noted;
+    McpCall call = noting_call("pair", "b", &noted);
+    call.asker = std::make_shared<int>(1);
+    EXPECT_EQ(result_after(client, McpCall("pair", {}), std::move(call)),
+              R"({"action": "cancel"})");
+    EXPECT_TRUE(noted.empty());
+}
+
 /// A server over HTTP whose calls end in a later stream, and which asks in the stream of one of them.
 struct AskingWebServer {
     std::shared_ptr<testing::ManualClock> clock = std::make_shared<testing::ManualClock>();

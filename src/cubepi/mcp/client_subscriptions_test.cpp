@@ -48,6 +48,20 @@ TEST(McpSubscriptions, Changes_AreReportedInBothEras) {
     }
 }
 
+TEST(McpSubscriptions, ReplacedStream_ReportsWhatItMayHaveMissed) {
+    std::vector<std::string> updated;
+    FakeServer server("modern,acknowledging");
+    server.client.on_resource_updated = [&updated](const std::string& uri) {
+        updated.push_back(uri);
+    };
+    std::vector<std::string> touched;
+    const auto client = server.start();
+    run(subscribe_and_touch(client, &touched));
+    // Twice because a stream was replaced, and three times because the resource was touched.
+    EXPECT_THAT(updated, ElementsAre("file:///a", "file:///b", "file:///a", "file:///b",
+                                     "file:///b", "file:///b"));
+}
+
 Task<> subscribe_and_lose(std::shared_ptr<McpClient> client, std::string* touched) {
     co_await client->subscribe("file:///a");
     McpCall call("die", {});

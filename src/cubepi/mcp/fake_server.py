@@ -31,7 +31,7 @@ def send(message):
 
 
 def tool(name, **members):
-    return {"name": name, "description": "The tool " + name + ".", "inputSchema": SCHEMA, **members}
+    return {"name": name, "description": "The tool " + name + ("!" if has("changed") else "."), "inputSchema": SCHEMA, **members}
 
 
 TOOLS = [tool(name) for name in ("echo", "fail", "image", "environment", "hang", "die", "progress", "ask", "cancelled", "change",
@@ -80,6 +80,10 @@ def call(message):
     arguments = params.get("arguments", {})
     meta = params.get("_meta", {})
     state["calls"] += 1
+    for word in MODE:
+        if word.startswith("log="):
+            with open(word[4:], "a", encoding="utf-8") as log:
+                log.write(json.dumps(params) + "\n")
     if name == "echo":
         return text("echo: " + arguments.get("text", ""))
     if name == "fail":
@@ -166,7 +170,7 @@ def ask(message, params):
                 return text(json.dumps(answer.get("result", answer.get("error")), sort_keys=True))
     answers = params.get("inputResponses")
     if answers is None or has("insatiable"):
-        return {"resultType": "input_required", "requestState": "opaque",
+        return {"resultType": "input_required", "requestState": "x" * 300_000 if has("vast") else "opaque",
                 "inputRequests": {"who": {"method": "elicitation/create", "params": FORM}}}
     return text(json.dumps([answers["who"], params.get("requestState")], sort_keys=True))
 
@@ -257,6 +261,8 @@ def result_of(message):
         return {}
     if method == "subscriptions/listen":
         state["subscribed"] = params["notifications"].get("resourceSubscriptions", [])
+        if has("acknowledging"):
+            send({"method": "notifications/subscriptions/acknowledged", "params": {"notifications": params["notifications"]}})
         return None
     if method == "tasks/get":
         return read_task()

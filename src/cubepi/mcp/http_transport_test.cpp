@@ -440,10 +440,11 @@ TEST(McpHttp, EndedStreamWithoutId_FailsTheCall) {
 }
 
 Task<> connect_and_wait(WebServer* server, std::shared_ptr<McpClient> client,
-                        std::uint64_t* revision) {
+                        std::uint64_t* revision,
+                        std::chrono::seconds time = std::chrono::seconds(10)) {
     (void)co_await client->connect();
     *revision = client->tools_revision();
-    co_await server->clock->sleep_for(std::chrono::seconds(10));
+    co_await server->clock->sleep_for(time);
 }
 
 TEST(McpHttp, EndedStreamOfNotifications_IsOpenedAgain) {
@@ -463,6 +464,25 @@ TEST(McpHttp, EndedStreamOfNotifications_IsOpenedAgain) {
     server.go(connect_and_wait(&server, client, &revision));
     EXPECT_EQ(streams, 4);  // after 0, 1, 3 and 7 s
     EXPECT_NE(client->tools_revision(), revision);
+}
+
+TEST(McpHttp, LongStreamOfNotifications_EndsTheDelays) {
+    WebServer server;
+    server.replies["server/discover"] = [](const HttpRequest&, const Json& id) {
+        return WebServer::json(
+            id,
+            R"({"supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}}})");
+    };
+    int streams = 0;
+    server.replies["subscriptions/listen"] = [&streams](const HttpRequest&, const Json&) {
+        ++streams;
+        return WebServer::events().with_delay(streams == 4 ? std::chrono::milliseconds(120'000)
+                                                           : std::chrono::milliseconds(1));
+    };
+    std::uint64_t revision = 0;
+    const auto client = server.client();
+    server.go(connect_and_wait(&server, client, &revision, std::chrono::seconds(129)));
+    EXPECT_EQ(streams, 5);  // after 0, 1, 3, 7 and 128 s
 }
 
 TEST(McpHttp, RefusedVersionThatIsOffered_IsTriedAgain) {

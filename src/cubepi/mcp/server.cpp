@@ -534,8 +534,10 @@ Task<JsonObject> McpServer::State::listen(McpServerCall call) {
 bool McpServer::State::becomes_task(const McpServerCall& call) const {
     if (call.request.method != "tools/call") return false;
     const std::string name = detail::text_member(call.request.params, "name");
-    return tasks.offers(name) && catalog->tool(name) &&
-           detail::declares_mcp_tasks(call.request.params);
+    if (!tasks.offers(name) || !catalog->tool(name)) return false;
+    const bool is_declared = detail::declares_mcp_tasks(call.request.params);
+    if (!is_declared && tasks.requires_task(name)) detail::refuse_mcp_tasks();
+    return is_declared;
 }
 
 JsonObject McpServer::State::start_task(std::shared_ptr<State> state, McpServerCall call,
@@ -617,6 +619,8 @@ RpcMessage McpServer::State::failure_of(const std::exception_ptr& failure,
         std::rethrow_exception(failure);
     } catch (const Refusal& refusal) {
         return rpc_error(request.id, refusal.code, refusal.text, refusal.data);
+    } catch (const McpRequestError& error) {
+        return rpc_error(request.id, error.rpc_code(), error.what(), error.data());
     } catch (const std::exception& error) {
         const auto* own = dynamic_cast<const Error*>(&error);
         const ErrorCode code = own ? own->code() : ErrorCode::unknown;

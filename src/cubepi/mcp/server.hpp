@@ -29,6 +29,8 @@ class McpSession;
 struct McpTaskOptions {
     /// The names of tools whose calls become tasks, if their client supports tasks. Empty: there are no tasks.
     std::vector<std::string> tools = {};
+    /// Those of `tools` whose calls are refused to clients of 2026-07-28 without tasks; others call them as an ordinary tool.
+    std::vector<std::string> required = {};
     /// From the call until the task is forgotten; a call that is still in progress is aborted.
     std::chrono::milliseconds time_to_live = std::chrono::hours(24);
     std::chrono::milliseconds poll_interval =

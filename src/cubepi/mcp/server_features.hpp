@@ -14,6 +14,7 @@
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/mcp/content.hpp>
+#include <cubepi/mcp/protocol.hpp>
 
 // The offer of a server besides the tools of an agent: tools that talk to their client, resources and prompts.
 
@@ -91,9 +92,15 @@ struct McpToolResult {
     McpToolResult(std::string_view text) { content.push_back(mcp_content::text(text)); }
 };
 
+/// Thrown by a function of a server to answer the request with an error of the protocol in place of a result (D177).
+class McpRequestError : public McpError {
+public:
+    using McpError::McpError;
+};
+
 /// A tool that asks its client, writes to its log, or returns more than text and images. Hooks and limits are those of other tools.
 struct McpServerTool {
-    /// Throws what ends the call with an error result. `arguments` satisfy the schema.
+    /// Throws what ends the call with an error result; an McpRequestError is the answer to the request. `arguments` satisfy the schema.
     using Run = std::function<Task<McpToolResult>(JsonObject arguments, ToolContext& context,
                                                   McpRequest& request)>;
 

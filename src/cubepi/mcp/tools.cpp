@@ -8,6 +8,7 @@
 
 #include <cubepi/agent/hitl_channel.hpp>
 #include <cubepi/agent/run_account.hpp>
+#include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/digest.hpp>
@@ -15,7 +16,9 @@
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/mcp/elicitation.hpp>
 #include <cubepi/mcp/sampling.hpp>
+#include <cubepi/mcp/tools/suspended_call.hpp>
 #include <cubepi/provider/stream_options.hpp>
+#include <cubepi/schema/json_text.hpp>
 
 namespace cubepi {
 
@@ -36,6 +39,7 @@ struct Asked {
     ToolContext* ctx;
     std::shared_ptr<HitlChannel> channel;  ///< of the call
     std::size_t samplings_left = 0;
+    std::shared_ptr<detail::McpSuspendedCall> suspended = {};  ///< null: the call ends here
 };
 using AskedPtr = std::shared_ptr<Asked>;
 
@@ -44,6 +48,7 @@ Task<JsonObject> sample(AskedPtr asked, std::shared_ptr<HitlChannel> channel, st
     if (asked->samplings_left == 0)
         throw McpInputRefused("The call has asked for messages too many times.");
     --asked->samplings_left;
+    if (asked->suspended) asked->suspended->begin_sampling();
     const ToolContext& ctx = *asked->ctx;
     McpSamplingRequest request;
     request.server = std::move(server);
@@ -85,22 +90,24 @@ std::string with_calls(const std::string& server, const std::vector<std::string>
     return server + " (in one of its calls " + names + ")";
 }
 
-/// Returns null if the agent has no channel, or one that stores its requests: a call that waits for a later process cannot be repeated.
+/// Returns null if the agent has no channel.
 std::shared_ptr<HitlChannel> channel_of(const ToolContext& ctx) {
     try {
-        std::shared_ptr<HitlChannel> channel = ctx.channel();
-        if (channel->is_durable()) channel.reset();
-        return channel;
+        return ctx.channel();
     } catch (const Error&) {
         return nullptr;
     }
 }
 
 /// Lets the server ask the user of the call, if there is one.
-void add_handlers(McpCall& call, const std::shared_ptr<McpClient>& client, ToolContext* ctx) {
-    std::shared_ptr<HitlChannel> channel = channel_of(*ctx);
-    if (!channel) return;
+void add_handlers(McpCall& call, const std::shared_ptr<McpClient>& client, ToolContext* ctx,
+                  std::shared_ptr<HitlChannel> channel,
+                  std::shared_ptr<detail::McpSuspendedCall> suspended) {
+    if (!channel || (channel->is_durable() && !suspended)) return;
     auto asked = std::make_shared<Asked>(Asked{client, ctx, std::move(channel)});
+    asked->suspended = std::move(suspended);
+    if (asked->suspended) asked->channel = asked->suspended;
+    call.progress = asked->suspended;
     if (client->sampling()) asked->samplings_left = client->sampling()->max_per_call;
     call.on_input = [asked](std::string method, JsonObject params) {
         return answer_input(asked, asked->channel, asked->client->server(), std::move(method),
@@ -136,9 +143,19 @@ Task<> report_progress(std::shared_ptr<ProgressQueue> queue, ToolContext* ctx) {
 }
 
 Task<AgentToolResult> call_tool(std::shared_ptr<McpClient> client, std::string tool,
-                                JsonObject arguments, ToolContext* ctx) {
+                                std::string digest, JsonObject arguments, ToolContext* ctx) {
+    std::shared_ptr<HitlChannel> channel = channel_of(*ctx);
+    std::shared_ptr<detail::McpSuspendedCall> suspended;
+    if (channel && channel->is_durable()) {
+        detail::McpSuspendedCall::Identity identity{client->server(), std::move(digest),
+                                                    json_text(arguments)};
+        suspended = detail::suspended_mcp_call(*ctx, channel, std::move(identity));
+    }
+    // The server may have executed it.
+    if (ctx->is_repeated() && !suspended)
+        co_return AgentToolResult::error(std::string(interrupted_call_text));
     McpCall call(std::move(tool), std::move(arguments));
-    add_handlers(call, client, ctx);
+    add_handlers(call, client, ctx, std::move(channel), std::move(suspended));
     if (const auto& trace = ctx->run().origin.trace) call.traceparent = trace->traceparent;
     const auto queue = std::make_shared<ProgressQueue>(max_queued_progress);
     call.on_progress = [queue](const JsonObject& progress) {
@@ -181,9 +198,13 @@ AgentTool agent_tool(const std::shared_ptr<McpClient>& client, const McpTool& to
     const bool is_destructive = detail::flag_member(tool.annotations, "destructiveHint");
     made.risk_level =
         is_destructive ? std::max(options.risk, ToolRisk::irreversible) : options.risk;
-    made.execute = [client, called = tool.name](JsonObject arguments, ToolContext& ctx) {
-        return MaybeTask<AgentToolResult>(call_tool(client, called, std::move(arguments), &ctx));
+    made.execute = [client, called = tool.name, digest = tool.digest](JsonObject arguments,
+                                                                      ToolContext& ctx) {
+        return MaybeTask<AgentToolResult>(
+            call_tool(client, called, digest, std::move(arguments), &ctx));
     };
+    // So that a call may wait for its user in a suspended run. The body does not repeat what the server may have executed.
+    made.replay_policy = ReplayPolicy::idempotent;
     return made;
 }
 

@@ -78,6 +78,33 @@ TEST(RequestEstimate, D141_EditedByTheEndpoint_IsNotACut) {
     EXPECT_TRUE(estimate.follow(history, 0)) << "a cut is still noticed";
 }
 
+UserMessage prompt_of(std::size_t bytes, bool has_picture) {
+    UserMessage message;
+    message.content.emplace_back(TextContent{.text = std::string(bytes, 'x')});
+    if (has_picture)
+        message.content.emplace_back(ImageContent{.source = "aGk=", .media_type = "image/png"});
+    return message;
+}
+
+/// Servers count a small picture as 80 to 260 tokens, which looks like a request without its newest messages.
+TEST(RequestEstimate, D111_CheapPicture_IsNotACut) {
+    MessageList history;
+    RequestEstimate estimate;
+    std::int64_t reported = 3'000;
+    const auto call = [&](bool has_picture, std::int64_t grown) {
+        history.push_back(prompt_of(400, has_picture));
+        history.push_back(reporting(reported += grown));
+        EXPECT_FALSE(estimate.follow(history, 0)) << reported;
+    };
+    for (int i = 0; i < 4; ++i) call(false, 100);
+    const double scale = estimate.scale();
+    for (const std::int64_t cost : {80, 258, 1'600, 6'000}) {
+        call(true, 100 + cost);
+        EXPECT_EQ(estimate.scale(), scale) << "it says nothing about text";
+    }
+    call(false, 100);
+}
+
 TEST(RequestEstimate, D111_ErrorAfterThirdCall_IsUnderTenPercent) {
     std::size_t calls = 0;
     for (const char* name : {"coding", "languages"}) {

@@ -2,6 +2,7 @@
 #include <utility>
 #include <variant>
 
+#include <cubepi/agent/call_notes.hpp>
 #include <cubepi/agent/run/tool_output.hpp>
 #include <cubepi/agent/subagent_channel.hpp>
 #include <cubepi/agent/transcript.hpp>
@@ -140,7 +141,7 @@ std::shared_ptr<HitlChannel> channel_on(const AskingAgent& agent,
 }
 
 /// The channel of a stored sub-agent: the one that the host has made for it.
-class StoredChannel final : public SubagentChannel {
+class StoredChannel final : public SubagentChannel, public CallNotes {
 public:
     StoredChannel(std::shared_ptr<HitlChannel> made, AskingAgent agent)
         : made_(std::move(made)), agent_(std::move(agent)) {}
@@ -163,6 +164,12 @@ public:
         return made_->cancel(std::move(question_id), std::move(reason));
     }
     bool is_durable() const noexcept override { return made_->is_durable(); }
+    Task<> save_note(std::string id, std::string text) override {
+        return notes().save_note(std::move(id), std::move(text));
+    }
+    Task<std::optional<std::string>> load_note(std::string id) override {
+        return notes().load_note(std::move(id));
+    }
     void connect(std::shared_ptr<HitlRun> run) override {
         // The end of an earlier run disconnects only this channel.
         made_->disconnect();
@@ -171,6 +178,11 @@ public:
     }
 
 private:
+    CallNotes& notes() const {
+        if (auto* const notes = dynamic_cast<CallNotes*>(made_.get())) return *notes;
+        throw Error(ErrorCode::unsupported, "the channel of the sub-agent stores no notes");
+    }
+
     const std::shared_ptr<HitlChannel> made_;
     const AskingAgent agent_;
 };

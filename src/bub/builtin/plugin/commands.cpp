@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include <bub/builtin/recorded_reply.hpp>
 #include <bub/builtin/tools/tool_names.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
 #include <cubepi/core/cancellation.hpp>
@@ -392,6 +393,15 @@ Task<CommandOutput> run_command(std::shared_ptr<BuiltinCore> core, PendingComman
                                 std::string session_id, TurnState& state) {
     const auto begun = core->runtime().clock->now();
     const Tape session = co_await core->tape(session_id, state);
+    // The delivery log forgets messages, but a repeated one must not have its effect twice (D171).
+    Task<std::optional<RecordedReply>> finding = find_reply(session, pending.input_id);
+    const std::optional<RecordedReply> earlier = co_await std::move(finding);
+    if (earlier && earlier->is_command) {
+        if (!earlier->answered) throw cubepi::Error(ErrorCode::unknown, earlier->failure);
+        CommandOutput recorded;
+        recorded.text = earlier->text;
+        co_return recorded;
+    }
     TurnTransactionOptions options;
     options.turn_id = core->runtime().ids->next();
     options.runtime = core->framework().runtime();

@@ -24,7 +24,8 @@ struct CommandOutput {
 };
 
 /// Runs the command. Records the event `command` on the tape, even if the command throws; `,!`
-/// also records a user message with the command and its output.
+/// also records a user message with the command and its output. A message whose command is on the tape is not run again: it has the
+/// output, or throws the failure, that is recorded there (D171).
 Task<CommandOutput> run_command(std::shared_ptr<BuiltinCore> core, PendingCommand pending,
                                 std::string session_id, TurnState& state);
 

@@ -70,6 +70,7 @@ void refuse_marks(std::string_view session) {
 /// Returns the session of the path or else of the body; empty if there is none.
 std::string session_of(const cubepi::HttpServerRequest& request, const JsonObject& body) {
     std::string given = text(body, "session", longest_name);
+    if (!given.empty()) check_id("session", given);
     const std::string_view in_path = request.parameter("session");
     if (!in_path.empty()) {
         check_id("session", in_path);

@@ -3,11 +3,11 @@
 #include <utility>
 
 #include <bub/tape/postgres/tape_tables.hpp>
-#include <cubepi/checkpoint/server/driver.hpp>
-#include <cubepi/checkpoint/server/pool.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/sql/support/migration.hpp>
+#include <cubepi/sql/support/postgres.hpp>
 
-// The schema of the tables of tapes, and the connections that require it.
+// The schema of the tables of tapes, and the sessions that require it.
 
 namespace bub {
 
@@ -19,14 +19,10 @@ namespace {
 
 using Version = std::optional<int>;
 
-/// Throws CheckpointerError(schema_mismatch) if the tables are newer than this library.
-void refuse_newer_tapes(const std::string& where, std::optional<int> version) {
-    if (version.value_or(0) <= postgres_tape_version) return;
-    throw CheckpointerError(ErrorCode::schema_mismatch,
-                            where + ": the tables bub_* are of version " +
-                                std::to_string(*version) +
-                                ", which is newer than this program knows (" +
-                                std::to_string(postgres_tape_version) + "); update the program");
+constexpr const char* version_table = "bub_schema";
+
+void refuse_newer_tapes(const std::string& where, Version found) {
+    refuse_newer_tables(where, "bub_*", found, postgres_tape_version);
 }
 
 /// Returns the statements that create the tables. Names and ids are found by their MD5: an index takes no long text, and no
@@ -75,64 +71,27 @@ std::vector<std::string> tape_schema_statements() {
     };
 }
 
-std::shared_ptr<SqlPool> schema_pool(const cubepi::PostgresOptions& options) {
-    return std::make_shared<SqlPool>(options, std::make_shared<const PgDriver>(options, false));
-}
-
-Task<Version> read_version(SqlLease& lease) {
-    SqlBatch exists;
-    exists.add("SELECT to_regclass('bub_schema') IS NOT NULL");
-    const SqlResults found = co_await lease->exchange(std::move(exists));
-    if (!found[0].boolean(0, 0)) co_return Version();
-    SqlBatch version;
-    version.add("SELECT max(version)::bigint FROM bub_schema");
-    const SqlResults read = co_await lease->exchange(std::move(version));
-    co_return version_of(read[0]);
-}
-
-Task<Version> status_of(std::shared_ptr<SqlPool> pool) {
-    const std::unique_ptr<SqlLease> lease = co_await pool->acquire();
-    co_return co_await read_version(*lease);
-}
-
-Task<Version> apply_to(std::shared_ptr<SqlPool> pool) {
-    const std::unique_ptr<SqlLease> lease = co_await pool->acquire();
-    SqlBatch begin;
-    begin.add("BEGIN");
-    begin.add("SELECT pg_advisory_xact_lock(hashtext('bub_schema'))");
-    (void)co_await (*lease)->exchange(std::move(begin));
-    const Version before = co_await read_version(*lease);
-    refuse_newer_tapes(pool->driver().description(), before);
-    SqlBatch statements;
-    for (const std::string& sql : tape_schema_statements()) statements.add(sql);
-    statements.add("COMMIT");
-    (void)co_await (*lease)->exchange(std::move(statements));
-    co_return before;
+Task<Version> only_version(Task<SqlVersions> task) {
+    const SqlVersions versions = co_await std::move(task);
+    co_return versions.front();
 }
 
 }  // namespace
 
 namespace detail {
 
-PgTapeDriver::PgTapeDriver(const cubepi::PostgresOptions& options, std::int64_t owner)
-    : PgDriver(options, false) {
-    const std::string limit = std::to_string(options.query_timeout.count());
-    set_up_
-        .add(
-            "SELECT set_config('lock_timeout', $1, false), set_config('statement_timeout', $2, "
-            "false), set_config('idle_in_transaction_session_timeout', $2, false),"
-            " set_config('jit', 'off', false)")
-        .text(std::to_string(options.lock_timeout.count()))
-        .text(limit);
-    set_up_.add("SELECT max(version)::bigint FROM bub_schema");
-    if (owner != 0) set_up_.add("SELECT pg_advisory_lock_shared($1)").integer(owner);
+SqlBatch TapeSchema::session(const SqlDriver& driver) const {
+    SqlBatch batch = driver.store_session();
+    if (owner_ != 0) batch.add("SELECT pg_advisory_lock_shared($1)").integer(owner_);
+    select_version(batch, version_table);
+    return batch;
 }
 
-void PgTapeDriver::check(const SqlResults& results) const {
-    const std::optional<int> version = version_of(results[1]);
-    refuse_newer_tapes(description(), version);
+void TapeSchema::check(const std::string& where, const SqlResults& results) const {
+    const Version version = version_of(results.back());
+    refuse_newer_tapes(where, version);
     if (version == postgres_tape_version) return;
-    const std::string tables = description() + ": the tables of tapes (bub_*) are ";
+    const std::string tables = where + ": the tables of tapes (bub_*) are ";
     if (!version) {
         throw CheckpointerError(ErrorCode::schema_mismatch,
                                 tables +
@@ -146,8 +105,11 @@ void PgTapeDriver::check(const SqlResults& results) const {
                                 "apply_postgres_tape_schema()");
 }
 
-SqlRemedy PgTapeDriver::remedy(const SqlFailure& failure) const {
-    SqlRemedy remedy = PgDriver::remedy(failure);
+void TapeSchema::lock(SqlBatch& batch, const std::vector<std::string>& tapes) const {
+    take_advisory_locks(batch, tapes);
+}
+
+SqlRemedy TapeSchema::remedy(const SqlFailure& failure, SqlRemedy remedy) const {
     if (remedy.code == ErrorCode::schema_mismatch) {
         remedy.text =
             "the tables of tapes (bub_*) are missing: create them with 'cubepi db init --tapes', "
@@ -158,7 +120,7 @@ SqlRemedy PgTapeDriver::remedy(const SqlFailure& failure) const {
     return remedy;
 }
 
-SqlWriteIds PgTapeDriver::write_ids() const {
+SqlWriteIds TapeSchema::write_ids() const {
     SqlWriteIds ids;
     ids.before = "(SELECT write_id FROM bub_tapes WHERE tape = $1)";
     ids.store = "UPDATE bub_tapes SET write_id = $2, updated_at = now() WHERE tape = $1";
@@ -166,11 +128,10 @@ SqlWriteIds PgTapeDriver::write_ids() const {
     return ids;
 }
 
-void rethrow_translated(const SqlDriver& driver, const std::exception_ptr& failure,
-                        const std::string& tape) {
-    if (const SqlFailure* of_server = as_server_failure(failure))
-        throw_checkpointer_error(driver, *of_server, tape);
-    std::rethrow_exception(failure);
+std::shared_ptr<SqlStore> tape_transactions(const cubepi::PostgresOptions& options,
+                                            std::int64_t owner) {
+    return std::make_shared<SqlStore>(options, postgres_driver(options),
+                                      std::make_shared<const TapeSchema>(owner));
 }
 
 }  // namespace detail
@@ -182,13 +143,19 @@ std::string postgres_tape_sql() {
 }
 
 Task<Version> postgres_tape_status(cubepi::PostgresOptions options) {
-    const auto pool = schema_pool(options);
-    return translated(pool, status_of(pool));
+    return only_version(read_versions(options, postgres_driver(options), {version_table}));
 }
 
 Task<Version> apply_postgres_tape_schema(cubepi::PostgresOptions options) {
-    const auto pool = schema_pool(options);
-    return translated(pool, apply_to(pool));
+    const std::shared_ptr<const SqlDriver> driver = postgres_driver(options);
+    SqlMigration migration;
+    migration.lock = version_table;
+    migration.version_tables = {version_table};
+    migration.statements = [where = driver->description()](const SqlVersions& found) {
+        refuse_newer_tapes(where, found.front());
+        return tape_schema_statements();
+    };
+    return only_version(migrate(options, driver, std::move(migration)));
 }
 
 }  // namespace bub

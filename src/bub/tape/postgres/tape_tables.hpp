@@ -3,7 +3,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -13,9 +12,8 @@
 #include <vector>
 
 #include <bub/tape/tape_store.hpp>
-#include <cubepi/checkpoint/postgres/driver.hpp>
-#include <cubepi/checkpoint/postgres_options.hpp>
-#include <cubepi/checkpoint/server/store.hpp>
+#include <cubepi/sql/postgres_options.hpp>
+#include <cubepi/sql/support/transaction.hpp>
 
 // The tables of tapes in a database: connections to them, their rows, and the turns in progress.
 
@@ -24,25 +22,26 @@ namespace bub::detail {
 using cubepi::detail::SqlBatch;
 using cubepi::detail::SqlResult;
 
-/// Connections to the tables of tapes. What a transaction locks is a tape.
-class PgTapeDriver final : public cubepi::detail::PgDriver {
+/// The tables of tapes. A transaction locks tapes.
+class TapeSchema final : public cubepi::detail::SqlSchema {
 public:
     /// `owner`: its sessions show that the owner of turns is alive (PgTapeTurns); 0: they do not.
-    explicit PgTapeDriver(const cubepi::PostgresOptions& options, std::int64_t owner = 0);
+    explicit TapeSchema(std::int64_t owner = 0) : owner_(owner) {}
 
-    cubepi::detail::SqlBatch set_up() const override { return set_up_; }
-    void check(const cubepi::detail::SqlResults& results) const override;
-    cubepi::detail::SqlRemedy remedy(const cubepi::detail::SqlFailure& failure) const override;
+    SqlBatch session(const cubepi::detail::SqlDriver& driver) const override;
+    void check(const std::string& where, const cubepi::detail::SqlResults& results) const override;
+    void lock(SqlBatch& batch, const std::vector<std::string>& tapes) const override;
     cubepi::detail::SqlWriteIds write_ids() const override;
+    cubepi::detail::SqlRemedy remedy(const cubepi::detail::SqlFailure& failure,
+                                     cubepi::detail::SqlRemedy general) const override;
 
 private:
-    cubepi::detail::SqlBatch set_up_;
+    const std::int64_t owner_;
 };
 
-/// Throws the error of a call on the server that failed outside of a transaction.
-[[noreturn]] void rethrow_translated(const cubepi::detail::SqlDriver& driver,
-                                     const std::exception_ptr& failure,
-                                     const std::string& tape = {});
+/// Returns the transactions on these tables.
+std::shared_ptr<cubepi::detail::SqlStore> tape_transactions(const cubepi::PostgresOptions& options,
+                                                            std::int64_t owner = 0);
 
 /// A row of bub_tapes.
 struct TapeRow {

@@ -205,8 +205,7 @@ private:
 PgTapeTurns::PgTapeTurns(const cubepi::PostgresOptions& options, std::shared_ptr<SqlStore> store)
     : store_(std::move(store)),
       owner_(make_owner(*store_->options().runtime->ids)),
-      presence_(std::make_shared<SqlStore>(
-          presence_options(options), std::make_shared<const PgTapeDriver>(options, owner_))) {}
+      presence_(tape_transactions(presence_options(options), owner_)) {}
 
 void PgTapeTurns::post(std::function<void()> work) const noexcept {
     try {
@@ -252,7 +251,7 @@ Task<> PgTapeTurns::close_dead_turns(std::string tape) {
     const SqlResults found = co_await store_->read(std::move(reads));
     if (!found[0].boolean(0, 0)) co_return;
     SqlPlan plan;
-    plan.threads = {tape};
+    plan.locks = {tape};
     select_tape(plan.reads, tape);
     select_turns(plan.reads, tape);
     const std::shared_ptr<cubepi::Clock> clock = store_->options().runtime->clock;
@@ -351,7 +350,7 @@ Task<> PgTapeTurns::write_lines(Turn turn, std::int64_t seq, std::string head, s
     const auto self = shared_from_this();
     co_await be_present();
     SqlPlan plan;
-    plan.threads = {turn.first};
+    plan.locks = {turn.first};
     select_turn(plan.reads, turn.first, turn.second);
     auto decide = [turn, seq, head = std::move(head), lines = std::move(lines), owner = owner_](
                       const SqlView& view, SqlBatch& writes) {
@@ -396,7 +395,7 @@ Task<> PgTapeTurns::remove_journal(Turn turn) {
         removed_.emplace(turn.first, key_of(turn.second));
     }
     SqlPlan plan;
-    plan.threads = {turn.first};
+    plan.locks = {turn.first};
     auto decide = [turn, owner = owner_](const SqlView&, SqlBatch& writes) {
         writes.add("DELETE FROM bub_turns WHERE tape = $1 AND turn_key = $2 AND owner = $3")
             .text(turn.first)
@@ -412,7 +411,7 @@ Task<std::shared_ptr<const void>> PgTapeTurns::open_tape(std::string tape) {
     co_await be_present();
     const std::int64_t mark = ++marks_;
     SqlPlan plan;
-    plan.threads = {tape};
+    plan.locks = {tape};
     auto decide = [tape, mark, owner = owner_](const SqlView&, SqlBatch& writes) {
         writes.add("DELETE FROM bub_open WHERE tape = $1 AND NOT " + is_alive_sql("owner"))
             .text(tape);
@@ -430,7 +429,7 @@ Task<std::shared_ptr<const void>> PgTapeTurns::open_tape(std::string tape) {
 Task<> PgTapeTurns::remove_mark(std::string tape, std::int64_t mark) {
     const auto self = shared_from_this();
     SqlPlan plan;
-    plan.threads = {tape};
+    plan.locks = {tape};
     auto decide = [tape, mark, owner = owner_](const SqlView&, SqlBatch& writes) {
         writes.add("DELETE FROM bub_open WHERE tape = $1 AND owner = $2 AND mark = $3")
             .text(tape)

@@ -34,6 +34,12 @@ std::shared_ptr<const HookSet> hooks_about_calls(const HookSet& all) {
     return hooks;
 }
 
+/// Returns the sum in USD; empty if one of the two is unknown.
+std::optional<double> sum_of(std::optional<double> one, std::optional<double> other) {
+    if (!one || !other) return std::nullopt;
+    return *one + *other;
+}
+
 }  // namespace
 
 std::string HookFailed::text() const {
@@ -79,7 +85,24 @@ ToolList RunCore::begin_call(const BoundModel& model) {
 
 void RunCore::start_with(const PriorSpending& spending) {
     turns_before_ = static_cast<std::uint32_t>(spending.turns);
-    account_->set_earlier_spending({spending.usage, spending.cost});
+    prior_ = {spending.usage, spending.cost};
+    account_->set_earlier_spending(prior_);
+}
+
+void RunCore::continue_with(std::optional<double> cost) {
+    suspended_cost_ = cost;
+    account_->set_earlier_spending({prior_.usage, sum_of(prior_.cost, cost)});
+}
+
+Spending RunCore::spending() const {
+    Spending sum = account_->own_spending();
+    sum.usage += prior_.usage;
+    sum.cost = sum_of(prior_.cost, sum.cost);
+    return sum;
+}
+
+std::optional<double> RunCore::cost_of_attempts() const {
+    return sum_of(suspended_cost_, account_->own_spending().cost);
 }
 
 std::optional<double> RunCore::count(const AssistantMessage& answer, const Model& asked,

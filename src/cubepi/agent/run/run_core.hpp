@@ -86,11 +86,18 @@ public:
     const std::stop_token& stop_token() const noexcept { return stop_; }
     bool stopped() const noexcept { return stop_.stop_requested(); }
     const MessageList& new_messages() const noexcept { return new_messages_; }
-    /// Returns the usage and the cost so far, with what tools and hooks have charged (D67).
-    Spending spending() const { return account_->spending(); }
+    /// Returns the usage and the cost so far, with what tools and hooks have charged (D67), for the result of the run.
+    Spending spending() const;
+    /// Returns the cost that counts toward `max_spend`, in USD; empty if it is unknown. It includes what the run had spent when it
+    /// was suspended, which is in the result of that attempt (D166).
+    std::optional<double> limited_cost() const { return account_->spending().cost; }
     /// Returns the number of model calls before this run that count toward its limits.
     std::uint32_t turns_before() const noexcept { return turns_before_; }
     void start_with(const PriorSpending& spending);
+    /// Sets what the run had spent when it was suspended; empty: unknown.
+    void continue_with(std::optional<double> cost);
+    /// Returns the cost of the run in all attempts, without PromptOptions::prior_spending(); empty if it is unknown.
+    std::optional<double> cost_of_attempts() const;
     /// The questions of the run to the user; null if the agent has no channel.
     RunQuestions* questions() const noexcept { return questions_; }
     void set_questions(RunQuestions* questions) noexcept { questions_ = questions; }
@@ -209,6 +216,8 @@ private:
     const std::shared_ptr<RunAccount> account_;
     std::shared_ptr<const ModelRequest> request_;  ///< null: no call in this turn, or no hooks
     std::uint32_t turns_before_ = 0;
+    Spending prior_;                              ///< of PromptOptions
+    std::optional<double> suspended_cost_ = 0.0;  ///< of earlier attempts
     RepeatedCalls repeated_calls_;
     ToolList own_tools_;  // of the last call, without those that were added to the run
     ToolList all_tools_;

@@ -18,6 +18,10 @@ namespace {
 constexpr std::string_view turn_key = "cubepi.suspended_turn";
 constexpr std::string_view refused_key = "refused";
 constexpr std::string_view attempts_key = "attempts";
+constexpr std::string_view turns_key = "turns";
+constexpr std::string_view cost_key = "cost";  // null: unknown
+/// The stored number may be damaged.
+constexpr std::int64_t most_turns = 1'000'000;
 /// So many processes in a row may end during the repeated calls of one answer.
 constexpr std::int64_t max_attempts = 3;
 
@@ -286,6 +290,7 @@ Task<RunResult> run_respond(std::shared_ptr<Agent::Impl> impl, std::string quest
     const SharedString run_id(questions.run_id);
     active.set_run_id(run_id);
     const auto prompt_run = std::make_unique<PromptRun>(*impl, run_id, active.token(), options);
+    prompt_run->core().start_with(options.prior_spending());
     for (int attempt = 1;; ++attempt) {
         Task<RunResult> answering =
             answer_claimed(*impl, *prompt_run, questions.run_id, question_id, answer, origin);
@@ -422,7 +427,7 @@ Task<StoredQuestions> load_stored_questions(ThreadLog& log, double now, std::str
 }
 
 Task<> save_turn(const RunCore& core, const std::string& answer_id,
-                 const MessageList& inject_messages) {
+                 const MessageList& inject_messages, std::uint32_t turns) {
     const JsonObject* saved = saved_turn(core.state(), answer_id);
     JsonObject turn = saved ? *saved : JsonObject();
     turn["message_id"] = answer_id;
@@ -430,6 +435,9 @@ Task<> save_turn(const RunCore& core, const std::string& answer_id,
     for (const Message& message : inject_messages) messages.emplace_back(to_json(message));
     if (!messages.empty()) turn["inject_messages"] = std::move(messages);
     if (const PrefixGuard* guard = core.parts().prefix_guard) turn["prompt"] = guard->digest();
+    turn[turns_key] = std::int64_t{turns};
+    const std::optional<double> cost = core.cost_of_attempts();
+    turn[cost_key] = cost ? Json(*cost) : Json();
     core.state().extra[turn_key] = std::move(turn);
     return core.parts().log->save_extra();
 }
@@ -445,6 +453,20 @@ MessageList restore_turn(const RunCore& core, const std::string& answer_id) {
     if (!saved || !saved->is_array()) return messages;
     for (const Json& message : saved->get_array()) messages.push_back(message_from_json(message));
     return messages;
+}
+
+std::uint32_t restore_spending(RunCore& core, const std::string& answer_id) {
+    const JsonObject* const turn = saved_turn(core.state(), answer_id);
+    const Json* const turns = turn ? turn->if_contains(turns_key) : nullptr;
+    // Earlier versions have stored neither.
+    if (!turns || !turns->is_number()) return 0;
+    std::optional<double> spent;
+    const Json* const cost = turn->if_contains(cost_key);
+    if (cost && cost->is_number()) spent = std::max(0.0, cost->to_number<double>());
+    core.continue_with(spent);
+    const std::int64_t* const count = turns->if_int64();
+    if (!count) return 0;
+    return static_cast<std::uint32_t>(std::clamp<std::int64_t>(*count - 1, 0, most_turns));
 }
 
 void refuse_turn(AgentState& state, const std::string& answer_id) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -36,16 +37,20 @@ bool is_expired(const PendingRequest& pending, double now);
 Task<StoredQuestions> load_stored_questions(ThreadLog& log, double now, std::string run_id = {});
 
 // The state of a turn with open calls, besides its messages and requests: the messages of after_model_response that follow
-// the results, and the digest of the prompt (D56). It is stored in the thread's `extra` while calls of the turn are open,
-// so that another process can continue the turn.
+// the results, the digest of the prompt (D56), and what the run has used of its limits (D166). It is stored in the thread's
+// `extra` while calls of the turn are open, so that another process can continue the turn.
 
-/// Stores the state of the turn whose answer has this id.
+/// Stores the state of the turn whose answer has this id. `turns`: the model calls of the run so far, in all attempts.
 Task<> save_turn(const RunCore& core, const std::string& answer_id,
-                 const MessageList& inject_messages);
+                 const MessageList& inject_messages, std::uint32_t turns);
 
 /// Returns the stored messages of the turn whose answer has this id, and lets the prefix guard compare the next request with
 /// the one before the suspension. Returns no messages if no state of this turn is stored.
 MessageList restore_turn(const RunCore& core, const std::string& answer_id);
+
+/// Lets the limits of the run count what it had spent when the turn whose answer has this id was suspended. Returns the number of
+/// model calls before that turn; 0 if no state of this turn is stored.
+std::uint32_t restore_spending(RunCore& core, const std::string& answer_id);
 
 /// Removes the state of any turn. The caller saves `extra`.
 void forget_turn(AgentState& state);

@@ -145,6 +145,7 @@ Task<Next> Loop::resume_calls() {
     ToolList tools = core_.begin_call(core_.model());
     if (core_.answer_task()) core_.answer_task()->resume(*answer.assistant(), messages, last);
     MessageList injected = restore_turn(core_, answer.id());
+    turns_ += restore_spending(core_, answer.id());
     if (any_repeatable(*parts_.log, tools)) {
         const bool may_repeat = co_await note_attempt(core_, answer.id());
         plan_.open_calls->exhausted = !may_repeat;
@@ -158,7 +159,7 @@ Task<Next> Loop::resume_calls() {
 Task<Next> Loop::next_turn() {
     if (!turn_open_) {
         auto reached = core_.repeated_calls().limit_reached();
-        if (!reached) reached = limit_reached(parts_.limits, turns_, core_.spending().cost);
+        if (!reached) reached = limit_reached(parts_.limits, turns_, core_.limited_cost());
         if (reached) {
             end_.set_limited(std::move(*reached));
             co_return Next::end_of_run;
@@ -166,7 +167,7 @@ Task<Next> Loop::next_turn() {
         co_await begin_turn();
     }
     if (!core_.stopped()) {
-        auto reached = limit_reached(parts_.limits, turns_ - 1, core_.spending().cost);
+        auto reached = limit_reached(parts_.limits, turns_ - 1, core_.limited_cost());
         if (reached) {
             co_await end_before_call(std::move(*reached));
             co_return Next::end_of_run;
@@ -244,7 +245,9 @@ Task<Next> Loop::end_with_answer(ResponseReview answer) {
 Task<Next> Loop::run_tools(Message message, ToolList tools, MessageList inject_messages) {
     std::optional<OpenCalls> open_calls = std::exchange(plan_.open_calls, std::nullopt);
     ToolBatch batch(core_, message, std::move(tools), std::move(open_calls));
-    const auto save = [&] { return save_turn(core_, message.id(), inject_messages); };
+    const auto save = [&] {
+        return save_turn(core_, message.id(), inject_messages, turns_ - core_.turns_before());
+    };
     if (core_.can_suspend()) {
         // Before the first request is stored. Without messages to save, the digest of the prompt is saved when a wait begins.
         if (!inject_messages.empty()) co_await save();

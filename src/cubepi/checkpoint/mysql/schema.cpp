@@ -1,10 +1,12 @@
-#include <cubepi/checkpoint/mysql/driver.hpp>
+#include <cubepi/checkpoint/mysql_schema.hpp>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
-#include <cubepi/checkpoint/server/driver.hpp>
-#include <cubepi/checkpoint/server/pool.hpp>
+#include <cubepi/checkpoint/mysql_checkpointer.hpp>
+#include <cubepi/checkpoint/server/schema.hpp>
+#include <cubepi/sql/support/mysql.hpp>
 
 // The tables, their versions, and the sessions that use them. CubePi's tables are column for column the ones that its
 // migration helpers create (version 5), except that ids compare bytes. Each statement commits and can be repeated; the versions are written last. MySQL has no "IF NOT EXISTS" for columns and indexes: a prepared
@@ -14,55 +16,7 @@ namespace cubepi::detail {
 
 namespace {
 
-using Statements = std::vector<std::string>;
-
-std::string seconds_of(std::chrono::milliseconds limit) {
-    return std::to_string((std::max<std::int64_t>(limit.count(), 1) + 999) / 1000);
-}
-
-std::shared_ptr<SqlPool> schema_pool(const MySQLOptions& options) {
-    return std::make_shared<SqlPool>(options, std::make_shared<const MyDriver>(options, false));
-}
-
-Task<SqlSchemaStatus> read_status(SqlLease& lease) {
-    SqlBatch exist;
-    exist.add(
-        "SELECT coalesce(max(table_name = 'cubepi_schema_version'), 0),"
-        " coalesce(max(table_name = 'cubepi_native_schema'), 0)"
-        " FROM information_schema.tables WHERE table_schema = DATABASE()");
-    const SqlResults found = co_await lease->exchange(std::move(exist));
-    SqlBatch versions;
-    const char* const none = "SELECT NULL";
-    versions.add(found[0].boolean(0, 0) ? "SELECT max(version) FROM cubepi_schema_version" : none);
-    versions.add(found[0].boolean(0, 1) ? "SELECT max(version) FROM cubepi_native_schema" : none);
-    const SqlResults read = co_await lease->exchange(std::move(versions));
-    SqlSchemaStatus status;
-    status.version = version_of(read[0]);
-    status.native_version = version_of(read[1]);
-    co_return status;
-}
-
-Task<SqlSchemaStatus> status_of(std::shared_ptr<SqlPool> pool) {
-    const std::unique_ptr<SqlLease> lease = co_await pool->acquire();
-    co_return co_await read_status(*lease);
-}
-
-Task<SqlSchemaStatus> apply_to(std::shared_ptr<SqlPool> pool) {
-    const std::unique_ptr<SqlLease> lease = co_await pool->acquire();
-    SqlBatch lock;
-    // The lock of a session: each statement below commits. The end of the session releases it.
-    lock.add("SELECT GET_LOCK(concat('cubepi.', md5(DATABASE())), " +
-             seconds_of(pool->options().query_timeout) + ")");
-    (void)co_await (*lease)->exchange(std::move(lock));
-    const SqlSchemaStatus before = co_await read_status(*lease);
-    refuse_newer_tables(pool->driver().description(), before);
-    for (const std::string& sql : mysql_schema_statements(before)) {
-        SqlBatch statement;
-        statement.add(sql);
-        (void)co_await (*lease)->exchange(std::move(statement));
-    }
-    co_return before;
-}
+using Statements = SqlStatements;
 
 /// Executes the SQL unless `exists` selects a number above 0.
 void add_unless(Statements& list, const std::string& exists, const std::string& sql) {
@@ -249,43 +203,125 @@ void add_native(Statements& list) {
     list.emplace_back("INSERT IGNORE INTO cubepi_native_schema VALUES (1)");
 }
 
-}  // namespace
-
-SqlBatch session_set_up(const MySQLOptions& options, bool for_store) {
-    SqlBatch batch;
-    batch.add(
-        "SET NAMES utf8mb4 COLLATE utf8mb4_bin, time_zone = '+00:00', autocommit = 1,"
-        " sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'");
-    if (!for_store) return batch;
-    const std::string lock = seconds_of(options.lock_timeout);
-    const std::string milliseconds = std::to_string(options.query_timeout.count());
-    const std::string limit = seconds_of(options.query_timeout);
-    batch.add("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
-    // The triggers of add_triggers() ignore changes by sessions that are a writer of ours. The comments are for one of the two
-    // servers each.
-    batch.add("SET innodb_lock_wait_timeout = " + lock + ", lock_wait_timeout = " + lock +
-              ", @cubepi_native_writer = 1 /*M!100300 , max_statement_time = " + limit +
-              ", idle_transaction_timeout = " + limit +
-              " */ /*!50708 , max_execution_time = " + milliseconds + " */");
-    batch.add("SELECT max(version) FROM cubepi_schema_version");
-    batch.add("SELECT max(version) FROM cubepi_native_schema");
-    return batch;
-}
-
-void check_session(const std::string& where, const SqlResults& results) {
-    SqlSchemaStatus status;
-    status.version = version_of(results[3]);
-    status.native_version = version_of(results[4]);
-    check_tables(where, status,
-                 "migrate them with apply_mysql_schema(), or run the SQL of mysql_schema_sql()");
-}
-
-std::vector<std::string> mysql_schema_statements(const SqlSchemaStatus& from) {
-    Statements list;
+SqlStatements schema_statements(const SqlSchemaStatus& from) {
+    SqlStatements list;
     if (from.version != sql_schema_version) add_shared(list, from.version.value_or(0));
     if (from.native_version != sql_native_version) add_native(list);
     return list;
 }
+
+class MyThreadSchema final : public ThreadSchema {
+public:
+    SqlBatch session(const SqlDriver& driver) const override {
+        SqlBatch own;
+        // The triggers of add_triggers() ignore changes by sessions that are a writer of ours.
+        own.add("SET @cubepi_native_writer = 1");
+        return checked_session(driver, own);
+    }
+
+    /// The row of the thread in our table is locked first: it can be inserted when the thread does not exist. CubePi locks
+    /// the row of the thread.
+    void lock(SqlBatch& batch, const std::vector<std::string>& threads) const override {
+        std::vector<std::string> sorted = threads;
+        std::sort(sorted.begin(), sorted.end());
+        sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+        for (const std::string& thread_id : sorted) {
+            batch
+                .add(
+                    "INSERT INTO cubepi_native_writes (thread_id, write_id) VALUES ($1, '')"
+                    " ON DUPLICATE KEY UPDATE write_id = write_id")
+                .text(thread_id);
+            batch.add("SELECT 1 FROM cubepi_threads WHERE thread_id = $1 FOR UPDATE")
+                .text(thread_id);
+        }
+    }
+
+    void end_write(SqlBatch& batch, const std::vector<std::string>& threads) const override {
+        // Of threads that do not exist after all, or that are only read.
+        for (const std::string& thread_id : threads) {
+            batch.add("DELETE FROM cubepi_native_writes WHERE thread_id = $1 AND write_id = ''")
+                .text(thread_id);
+        }
+    }
+
+    SqlRemedy remedy(const SqlFailure& /*failure*/, SqlRemedy general) const override {
+        if (general.code == ErrorCode::schema_mismatch)
+            general.text = "apply the schema (apply_mysql_schema)";
+        return general;
+    }
+
+    void write_extra(SqlBatch& batch, const std::string& thread_id,
+                     const ExtraChange& change) const override {
+        batch
+            .add(
+                "INSERT INTO cubepi_threads (thread_id, extra) VALUES ($1, $2)"
+                " {replace thread_id: extra}, updated_at = now()")
+            .text(thread_id)
+            .json(server_json_text(change.merged));
+    }
+
+    void write_fork_row(SqlBatch& batch, const SqlFork& fork, const JsonObject& added,
+                        const JsonObject& merged) const override {
+        if (added.empty()) {
+            batch
+                .add(
+                    "INSERT INTO cubepi_threads (thread_id, parent_thread_id, forked_at_seq, extra)"
+                    " SELECT $2, thread_id, $3, extra FROM cubepi_threads WHERE thread_id = $1")
+                .text(fork.source)
+                .text(fork.target)
+                .integer(fork.cutoff);
+            return;
+        }
+        batch
+            .add(
+                "INSERT INTO cubepi_threads (thread_id, parent_thread_id, forked_at_seq, extra)"
+                " VALUES ($2, $1, $3, $4)")
+            .text(fork.source)
+            .text(fork.target)
+            .integer(fork.cutoff)
+            .json(server_json_text(merged));
+    }
+
+    // Both servers use an index for the first comparison only if it is not one of rows.
+    std::string page_sql(const std::string& columns, const std::string& time) const override {
+        const std::string key = time + ", thread_id, run_id, question_id";
+        return "SELECT " + columns + " FROM cubepi_native_pending WHERE expired = false AND " +
+               time + " >= $1 AND (" + key + ") > ($1, $2, $3, $4) ORDER BY " + key + " LIMIT $5";
+    }
+
+    // By thread: each lookup reads the index of one partition.
+    std::string listing_sql() const override {
+        return "SELECT thread_id, count, at FROM (SELECT t.thread_id, t.extra, t.parent_thread_id,"
+               " (SELECT count(*) FROM cubepi_messages AS m WHERE m.thread_id = t.thread_id) AS "
+               "count,"
+               " (SELECT {epoch created_at} FROM cubepi_messages AS m"
+               " WHERE m.thread_id = t.thread_id ORDER BY seq DESC LIMIT 1) AS at"
+               " FROM cubepi_threads AS t) AS listed"
+               " WHERE count > 0 OR {filled extra} OR parent_thread_id IS NOT NULL"
+               " ORDER BY at DESC {nulls last}, thread_id";
+    }
+
+    std::vector<std::string> dependent_tables() const override {
+        std::vector<std::string> tables = {"cubepi_messages", "cubepi_runs", "cubepi_hitl_answers"};
+        for (const char* name : {"claims", "message_ids", "writes", "exact", "pending",
+                                 "changed_pending", "answers", "started", "used_answers"})
+            tables.push_back(std::string("cubepi_native_") + name);
+        return tables;
+    }
+
+protected:
+    std::string migration_hint() const override {
+        return "migrate them with apply_mysql_schema(), or run the SQL of mysql_schema_sql()";
+    }
+};
+
+MySQLOptions options_for(std::string connection) {
+    MySQLOptions options;
+    options.connection = std::move(connection);
+    return options;
+}
+
+}  // namespace
 
 }  // namespace cubepi::detail
 
@@ -294,18 +330,24 @@ namespace cubepi {
 std::string mysql_schema_sql(SqlSchemaStatus from) {
     detail::refuse_newer_tables("the database", from);
     std::string text;
-    for (const std::string& sql : detail::mysql_schema_statements(from)) text += sql + ";\n";
+    for (const std::string& sql : detail::schema_statements(from)) text += sql + ";\n";
     return text;
 }
 
 Task<SqlSchemaStatus> mysql_schema_status(MySQLOptions options) {
-    const auto pool = detail::schema_pool(options);
-    return detail::translated(pool, detail::status_of(pool));
+    return detail::thread_schema_status(options, detail::mysql_driver(options));
 }
 
 Task<SqlSchemaStatus> apply_mysql_schema(MySQLOptions options) {
-    const auto pool = detail::schema_pool(options);
-    return detail::translated(pool, detail::apply_to(pool));
+    return detail::apply_thread_schema(options, detail::mysql_driver(options), "cubepi",
+                                       &detail::schema_statements);
 }
+
+MySQLCheckpointer::MySQLCheckpointer(std::string connection)
+    : MySQLCheckpointer(detail::options_for(std::move(connection))) {}
+
+MySQLCheckpointer::MySQLCheckpointer(MySQLOptions options)
+    : SqlCheckpointer(options, detail::mysql_driver(options),
+                      std::make_shared<const detail::MyThreadSchema>()) {}
 
 }  // namespace cubepi

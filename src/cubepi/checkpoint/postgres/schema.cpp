@@ -1,10 +1,12 @@
-#include <cubepi/checkpoint/postgres/driver.hpp>
+#include <cubepi/checkpoint/postgres_schema.hpp>
 
 #include <cstdio>
+#include <memory>
 #include <utility>
 
-#include <cubepi/checkpoint/server/driver.hpp>
-#include <cubepi/checkpoint/server/pool.hpp>
+#include <cubepi/checkpoint/postgres_checkpointer.hpp>
+#include <cubepi/checkpoint/server/schema.hpp>
+#include <cubepi/sql/support/postgres.hpp>
 
 // The tables, their versions, and the sessions that use them. CubePi's tables are column for column the ones that its
 // migration helpers create (version 5); each step of a migration can be repeated, since CubePi's own helpers may have made a part of it.
@@ -13,51 +15,7 @@ namespace cubepi::detail {
 
 namespace {
 
-using Statements = std::vector<std::string>;
-
-std::shared_ptr<SqlPool> schema_pool(const PostgresOptions& options) {
-    return std::make_shared<SqlPool>(options, std::make_shared<const PgDriver>(options, false));
-}
-
-/// Reads the versions in the transaction of the caller.
-Task<SqlSchemaStatus> read_status(SqlLease& lease) {
-    SqlBatch exist;
-    exist.add(
-        "SELECT to_regclass('cubepi_schema_version') IS NOT NULL,"
-        " to_regclass('cubepi_native_schema') IS NOT NULL");
-    const SqlResults found = co_await lease->exchange(std::move(exist));
-    SqlBatch versions;
-    const char* const none = "SELECT NULL::bigint";
-    versions.add(found[0].boolean(0, 0) ? "SELECT max(version)::bigint FROM cubepi_schema_version"
-                                        : none);
-    versions.add(found[0].boolean(0, 1) ? "SELECT max(version)::bigint FROM cubepi_native_schema"
-                                        : none);
-    const SqlResults read = co_await lease->exchange(std::move(versions));
-    SqlSchemaStatus status;
-    status.version = version_of(read[0]);
-    status.native_version = version_of(read[1]);
-    co_return status;
-}
-
-Task<SqlSchemaStatus> status_of(std::shared_ptr<SqlPool> pool) {
-    const std::unique_ptr<SqlLease> lease = co_await pool->acquire();
-    co_return co_await read_status(*lease);
-}
-
-Task<SqlSchemaStatus> apply_to(std::shared_ptr<SqlPool> pool) {
-    const std::unique_ptr<SqlLease> lease = co_await pool->acquire();
-    SqlBatch begin;
-    begin.add("BEGIN");
-    begin.add("SELECT pg_advisory_xact_lock(hashtext('cubepi_schema_version'))");
-    (void)co_await (*lease)->exchange(std::move(begin));
-    const SqlSchemaStatus before = co_await read_status(*lease);
-    refuse_newer_tables(pool->driver().description(), before);
-    SqlBatch statements;
-    for (const std::string& sql : postgres_schema_statements(before)) statements.add(sql);
-    statements.add("COMMIT");
-    (void)co_await (*lease)->exchange(std::move(statements));
-    co_return before;
-}
+using Statements = SqlStatements;
 
 constexpr int partitions = 64;
 
@@ -247,40 +205,98 @@ void add_native(Statements& list) {
     list.emplace_back("INSERT INTO cubepi_native_schema VALUES (1) ON CONFLICT DO NOTHING");
 }
 
-}  // namespace
-
-SqlBatch session_set_up(const PostgresOptions& options) {
-    const std::string limit = std::to_string(options.query_timeout.count());
-    SqlBatch batch;
-    // The trigger in `change_trigger` ignores changes by sessions that are a writer of ours. Compiling a plan of 64 partitions
-    // takes seconds, and one of them is visited.
-    batch
-        .add(
-            "SELECT set_config('lock_timeout', $1, false), set_config('statement_timeout', $2, "
-            "false), set_config('idle_in_transaction_session_timeout', $2, false),"
-            " set_config('jit', 'off', false), set_config('cubepi_native.writer', '1', false)")
-        .text(std::to_string(options.lock_timeout.count()))
-        .text(limit);
-    batch.add("SELECT max(version)::bigint FROM cubepi_schema_version");
-    batch.add("SELECT max(version)::bigint FROM cubepi_native_schema");
-    return batch;
-}
-
-void check_session(const PgParameters& parameters, const SqlResults& results) {
-    SqlSchemaStatus status;
-    status.version = version_of(results[1]);
-    status.native_version = version_of(results[2]);
-    check_tables(parameters.description(), status,
-                 "migrate them with apply_postgres_schema(), or run the SQL of "
-                 "postgres_schema_sql()");
-}
-
-std::vector<std::string> postgres_schema_statements(const SqlSchemaStatus& from) {
-    Statements list;
+SqlStatements schema_statements(const SqlSchemaStatus& from) {
+    SqlStatements list;
     if (from.version != sql_schema_version) add_shared(list, from.version.value_or(0));
     if (from.native_version != sql_native_version) add_native(list);
     return list;
 }
+
+class PgThreadSchema final : public ThreadSchema {
+public:
+    SqlBatch session(const SqlDriver& driver) const override {
+        SqlBatch own;
+        // The trigger in `change_trigger` ignores changes by sessions that are a writer of ours.
+        own.add("SELECT set_config('cubepi_native.writer', '1', false)");
+        return checked_session(driver, own);
+    }
+
+    /// CubePi takes the same lock.
+    void lock(SqlBatch& batch, const std::vector<std::string>& threads) const override {
+        take_advisory_locks(batch, threads);
+    }
+
+    SqlRemedy remedy(const SqlFailure& failure, SqlRemedy general) const override {
+        if (failure.code() == "42P01") {
+            general.text =
+                "a table is missing: apply the schema (apply_postgres_schema), and check the "
+                "search_path";
+        } else if (failure.code() == "42703") {
+            general.text = "a column is missing: apply the schema (apply_postgres_schema)";
+        } else if (failure.code() == "42501") {
+            general.text =
+                "grant the user SELECT, INSERT, UPDATE and DELETE on the tables cubepi_*";
+        }
+        return general;
+    }
+
+    void write_extra(SqlBatch& batch, const std::string& thread_id,
+                     const ExtraChange& change) const override {
+        batch
+            .add(
+                "INSERT INTO cubepi_threads AS t (thread_id, extra) VALUES ($1, $3)"
+                " ON CONFLICT (thread_id) DO UPDATE"
+                " SET extra = (t.extra - $2::text[]) || excluded.extra, updated_at = now()")
+            .text(thread_id)
+            .texts(change.removed)
+            .json(server_json_text(change.changed));
+    }
+
+    void write_fork_row(SqlBatch& batch, const SqlFork& fork, const JsonObject& added,
+                        const JsonObject& /*merged*/) const override {
+        batch
+            .add(
+                "INSERT INTO cubepi_threads (thread_id, parent_thread_id, forked_at_seq, extra)"
+                " SELECT $2, thread_id, $3, extra || $4 FROM cubepi_threads WHERE thread_id = $1")
+            .text(fork.source)
+            .text(fork.target)
+            .integer(fork.cutoff)
+            .json(server_json_text(added));
+    }
+
+    std::string page_sql(const std::string& columns, const std::string& time) const override {
+        const std::string key = time + ", thread_id, run_id, question_id";
+        return "SELECT " + columns + " FROM cubepi_native_pending WHERE NOT expired AND (" + key +
+               ") > ($1, $2, $3, $4) ORDER BY " + key + " LIMIT $5";
+    }
+
+    // By thread, so that each lookup visits one of the partitions: a subquery of the grouped messages would visit all of them.
+    // Messages are counted by the primary key alone, so that long ones are not read.
+    std::string listing_sql() const override {
+        return "SELECT t.thread_id, counted.count, (SELECT {epoch created_at} FROM cubepi_messages "
+               "AS m"
+               " WHERE m.thread_id = t.thread_id AND m.seq = counted.last) AS at"
+               " FROM cubepi_threads AS t, LATERAL (SELECT count(*) AS count, max(seq) AS last"
+               " FROM cubepi_messages AS m WHERE m.thread_id = t.thread_id) AS counted"
+               " WHERE counted.count > 0 OR {filled t.extra} OR t.parent_thread_id IS NOT NULL"
+               " ORDER BY at DESC {nulls last}, t.thread_id";
+    }
+
+    std::vector<std::string> dependent_tables() const override { return {}; }
+
+protected:
+    std::string migration_hint() const override {
+        return "migrate them with apply_postgres_schema(), or run the SQL of postgres_schema_sql()";
+    }
+};
+
+PostgresOptions options_for(std::string connection) {
+    PostgresOptions options;
+    options.connection = std::move(connection);
+    return options;
+}
+
+}  // namespace
 
 }  // namespace cubepi::detail
 
@@ -288,7 +304,7 @@ namespace cubepi {
 
 std::string postgres_schema_sql(SqlSchemaStatus from) {
     detail::refuse_newer_tables("the database", from);
-    const std::vector<std::string> statements = detail::postgres_schema_statements(from);
+    const std::vector<std::string> statements = detail::schema_statements(from);
     if (statements.empty()) return {};
     std::string text = "BEGIN;\n";
     for (const std::string& sql : statements) text += sql + ";\n";
@@ -296,13 +312,19 @@ std::string postgres_schema_sql(SqlSchemaStatus from) {
 }
 
 Task<SqlSchemaStatus> postgres_schema_status(PostgresOptions options) {
-    const auto pool = detail::schema_pool(options);
-    return detail::translated(pool, detail::status_of(pool));
+    return detail::thread_schema_status(options, detail::postgres_driver(options));
 }
 
 Task<SqlSchemaStatus> apply_postgres_schema(PostgresOptions options) {
-    const auto pool = detail::schema_pool(options);
-    return detail::translated(pool, detail::apply_to(pool));
+    return detail::apply_thread_schema(options, detail::postgres_driver(options),
+                                       "cubepi_schema_version", &detail::schema_statements);
 }
+
+PostgresCheckpointer::PostgresCheckpointer(std::string connection)
+    : PostgresCheckpointer(detail::options_for(std::move(connection))) {}
+
+PostgresCheckpointer::PostgresCheckpointer(PostgresOptions options)
+    : SqlCheckpointer(options, detail::postgres_driver(options),
+                      std::make_shared<const detail::PgThreadSchema>()) {}
 
 }  // namespace cubepi

@@ -67,7 +67,7 @@ std::string pending_row_ref(const PendingRow& row) {
 }
 
 /// Throws CheckpointCorruptionError naming the row if the request is unreadable.
-PendingRequest to_pending_request(const SqlStore& store, const PendingRow& row) {
+PendingRequest to_pending_request(const SqlThreadStore& store, const PendingRow& row) {
     std::string damage;
     std::optional<HitlRequest> request = parse_request(row, damage);
     if (!request) {
@@ -123,7 +123,7 @@ void insert_row(SqlBatch& writes, const PendingRow& row) {
 
 SqlPlan plan_for(const std::string& thread_id) {
     SqlPlan plan;
-    plan.threads.push_back(thread_id);
+    plan.locks.push_back(thread_id);
     return plan;
 }
 
@@ -152,9 +152,9 @@ Task<void> adopt_all_changes(SqlStorePtr store) {
     co_await adopt_all(std::move(store), std::move(results[0]));
 }
 
-std::string page_sql(const SqlStore& store, QuestionOrder order) {
+std::string page_sql(const SqlThreadStore& store, QuestionOrder order) {
     const char* const time = order == QuestionOrder::age ? "created_at" : "expires_at";
-    return store.driver().page_sql(pending_columns, time);
+    return store.schema().page_sql(pending_columns, time);
 }
 
 std::vector<QuestionEntry> entries_of(const SqlResult& rows) {

@@ -15,14 +15,14 @@
 #include <cubepi/checkpoint/claim_rules.hpp>
 #include <cubepi/checkpoint/common/requests.hpp>
 #include <cubepi/checkpoint/format/stored_json.hpp>
-#include <cubepi/checkpoint/server/store.hpp>
+#include <cubepi/checkpoint/server/schema.hpp>
 
 // The rows that several operations of the store read and write. A function add_..._reads() returns the place of its first
 // result.
 
 namespace cubepi::detail {
 
-using SqlStorePtr = std::shared_ptr<SqlStore>;
+using SqlStorePtr = std::shared_ptr<SqlThreadStore>;
 
 /// The runs and claims of a thread as read from a database server, and the changes that ClaimRules makes to them, which the
 /// store writes afterwards.

@@ -82,7 +82,7 @@ template <class F>
 auto change_claims(SqlStorePtr store, std::string thread_id, std::string run_id, F change)
     -> Task<std::invoke_result_t<F&, ClaimRules&>> {
     SqlPlan plan;
-    plan.threads.push_back(thread_id);
+    plan.locks.push_back(thread_id);
     (void)add_claim_reads(plan.reads, thread_id, run_id);
     const std::chrono::seconds lease = store->options().lease;
     auto decide = [thread_id, change, lease](const SqlView& view, SqlBatch& writes) {
@@ -280,7 +280,7 @@ Task<bool> SqlCheckpointer::is_run_complete(std::string thread_id, std::string r
 
 Task<void> SqlCheckpointer::mark_batch_started(std::string thread_id, BatchStart start) {
     SqlPlan plan;
-    plan.threads.push_back(thread_id);
+    plan.locks.push_back(thread_id);
     const std::size_t claims = add_claim_reads(plan.reads, thread_id, start.run_id);
     const std::size_t answers =
         add_answer_reads(plan.reads, thread_id, start.run_id, start.question_ids);

@@ -8,7 +8,6 @@
 #include <cubepi/checkpoint/common/store_errors.hpp>
 #include <cubepi/checkpoint/format/message_row.hpp>
 #include <cubepi/checkpoint/format/stored_json.hpp>
-#include <cubepi/checkpoint/server/driver.hpp>
 #include <cubepi/checkpoint/server/rows.hpp>
 #include <cubepi/checkpoint/server_checkpointer.hpp>
 #include <cubepi/core/error.hpp>
@@ -36,7 +35,7 @@ std::size_t add_extra_reads(SqlBatch& reads, const std::string& thread_id, bool 
     return at;
 }
 
-JsonObject read_extra(const SqlStore& store, const std::string& thread_id,
+JsonObject read_extra(const SqlThreadStore& store, const std::string& thread_id,
                       const SqlResults& results, std::size_t at) {
     if (results[at].rows() == 0) return {};
     std::optional<std::string> exact;
@@ -68,16 +67,16 @@ void write_exact_extra(SqlBatch& writes, const std::string& thread_id, const Jso
         .text(to_python_json(extra));
 }
 
-void write_extra(const SqlStore& store, SqlBatch& writes, const std::string& thread_id,
+void write_extra(const SqlThreadStore& store, SqlBatch& writes, const std::string& thread_id,
                  const ExtraChange& change) {
-    store.driver().write_extra(writes, thread_id, change);
+    store.schema().write_extra(writes, thread_id, change);
     write_exact_extra(writes, thread_id, change.merged);
 }
 
 /// Collects the messages of rows with the columns seq, metadata, payload.
 class MessageRows final : public SqlRowSink {
 public:
-    MessageRows(std::shared_ptr<const SqlStore> store, std::string thread_id)
+    MessageRows(std::shared_ptr<const SqlThreadStore> store, std::string thread_id)
         : store_(std::move(store)), thread_id_(std::move(thread_id)) {}
 
     void start() noexcept override {
@@ -115,7 +114,7 @@ private:
                          why);
     }
 
-    std::shared_ptr<const SqlStore> store_;
+    std::shared_ptr<const SqlThreadStore> store_;
     std::string thread_id_;
     MessageRowReader reader_;
     MessageList messages_;
@@ -140,7 +139,7 @@ public:
 
     SqlPlan plan() {
         SqlPlan plan;
-        plan.threads.push_back(thread_id_);
+        plan.locks.push_back(thread_id_);
         plan.reads
             .add(
                 // ORDER BY and LIMIT, because max() and min() are planned twice.
@@ -290,7 +289,7 @@ Task<std::int64_t> append_messages(SqlStorePtr store, std::string thread_id, Mes
 Task<void> store_extra(SqlStorePtr store, std::string thread_id, JsonObject extra) {
     refuse_too_deep(thread_id, "extra", extra);
     SqlPlan plan;
-    plan.threads.push_back(thread_id);
+    plan.locks.push_back(thread_id);
     (void)add_extra_reads(plan.reads, thread_id, true);
     auto decide = [store, thread_id, extra](const SqlView& view, SqlBatch& writes) {
         const bool is_known = view.results[0].rows() > 0;
@@ -308,6 +307,19 @@ Task<void> store_extra(SqlStorePtr store, std::string thread_id, JsonObject extr
 namespace cubepi {
 
 using namespace detail;
+
+SqlCheckpointer::SqlCheckpointer(SqlOptions options, std::shared_ptr<const SqlDriver> driver,
+                                 std::shared_ptr<const ThreadSchema> schema)
+    : store_(std::make_shared<SqlThreadStore>(std::move(options), std::move(driver),
+                                              std::move(schema))) {}
+
+SqlCheckpointer::~SqlCheckpointer() = default;
+
+Task<void> SqlCheckpointer::open() {
+    // Any call connects.
+    auto nothing = [](const SqlResults&) {};
+    return server_read(store_, SqlBatch(), std::move(nothing));
+}
 
 Task<std::optional<CheckpointData>> SqlCheckpointer::load(std::string thread_id) {
     SqlBatch reads;
@@ -387,8 +399,8 @@ Task<MessageList> SqlCheckpointer::snapshot(std::string thread_id, std::string a
 Task<void> SqlCheckpointer::fork(std::string source, std::string target, std::string after_run_id,
                                  std::optional<JsonObject> metadata) {
     SqlPlan plan;
-    plan.threads.push_back(target);
-    plan.threads.push_back(source);
+    plan.locks.push_back(target);
+    plan.locks.push_back(source);
     add_cutoff_read(plan.reads, source, after_run_id);
     plan.reads.add("SELECT 1 FROM cubepi_threads WHERE thread_id = $1").text(target);
     const std::size_t extra = add_extra_reads(plan.reads, source, false);
@@ -403,7 +415,7 @@ Task<void> SqlCheckpointer::fork(std::string source, std::string target, std::st
         if (metadata) added["fork"] = *metadata;
         JsonObject stored = read_extra(*store, source, view.results, extra);
         const ExtraChange change = change_extra(std::move(stored), added);
-        store->driver().write_fork_row(writes, fork, added, change.merged);
+        store->schema().write_fork_row(writes, fork, added, change.merged);
         write_fork(writes, fork);
         write_exact_extra(writes, target, change.merged);
     };
@@ -412,7 +424,7 @@ Task<void> SqlCheckpointer::fork(std::string source, std::string target, std::st
 
 Task<std::vector<ThreadInfo>> SqlCheckpointer::list_threads() {
     SqlBatch reads;
-    reads.add(store_->driver().listing_sql());
+    reads.add(store_->schema().listing_sql());
     auto convert = [](const SqlResults& results) {
         std::vector<ThreadInfo> list;
         for (int row = 0; row < results[0].rows(); ++row) {
@@ -429,7 +441,7 @@ Task<std::vector<ThreadInfo>> SqlCheckpointer::list_threads() {
 
 Task<void> SqlCheckpointer::delete_thread(std::string thread_id) {
     SqlPlan plan;
-    plan.threads.push_back(thread_id);
+    plan.locks.push_back(thread_id);
     plan.removes = true;
     plan.reads.add("SELECT 1 FROM cubepi_threads WHERE thread_id = $1").text(thread_id);
     auto decide = [store = store_, thread_id](const SqlView& view, SqlBatch& writes) {
@@ -440,7 +452,7 @@ Task<void> SqlCheckpointer::delete_thread(std::string thread_id) {
                 "UPDATE cubepi_threads SET parent_thread_id = NULL, updated_at = updated_at"
                 " WHERE parent_thread_id = $1")
             .text(thread_id);
-        for (const std::string& table : store->driver().dependent_tables())
+        for (const std::string& table : store->schema().dependent_tables())
             writes.add("DELETE FROM " + table + " WHERE thread_id = $1").text(thread_id);
         writes.add("DELETE FROM cubepi_threads WHERE thread_id = $1").text(thread_id);
     };

@@ -32,12 +32,18 @@ public:
         : call_(std::move(call)), scope_(scope), left_(max_requests) {}
 
     const std::string& tool() const noexcept { return call_.tool; }
+    /// Answers the questions of rounds.
     const McpInputHandler& handler() const noexcept { return call_.on_input; }
+    /// Answers questions of tasks; empty for a call that must not wait for them here.
+    McpInputHandler living_handler() const {
+        return call_.progress ? McpInputHandler() : call_.on_input;
+    }
+    const std::shared_ptr<McpCallProgress>& progress() const noexcept { return call_.progress; }
     const std::shared_ptr<const void>& asker() const noexcept { return call_.asker; }
     /// Returns false if no user can be asked, or not any more because the call is ending.
-    bool can_ask() const { return call_.on_input && !has_ended(); }
+    bool can_ask() const { return call_.on_input && !call_.progress && !has_ended(); }
     /// Returns true if a request that may belong to other calls of the same asker can be answered.
-    bool can_share() const { return call_.on_shared_input && call_.asker && !has_ended(); }
+    bool can_share() const { return can_ask() && call_.on_shared_input && call_.asker; }
     /// The call is over: its handlers are, or are being cancelled.
     void end() noexcept { has_ended_ = true; }
     bool has_ended() const { return has_ended_ || scope_.cancelled(); }
@@ -54,6 +60,26 @@ private:
 };
 
 using McpCallInputPtr = std::shared_ptr<McpCallInput>;
+
+/// The users of calls that have ended here without a response. The server may continue such a call, and ask something for it that
+/// names no call.
+class McpAbandonedCalls {
+public:
+    void add(const std::shared_ptr<const void>& asker) {
+        has_several_ = has_several_ || !asker || (has_any_ && asker_.lock() != asker);
+        has_any_ = true;
+        asker_ = asker;
+    }
+    /// Returns true if there are none, or only calls of this user.
+    bool are_all_of(const std::shared_ptr<const void>& asker) const {
+        return !has_any_ || (!has_several_ && asker && asker_.lock() == asker);
+    }
+
+private:
+    std::weak_ptr<const void> asker_;
+    bool has_any_ = false;
+    bool has_several_ = false;
+};
 
 /// Ends the input of a call when its block is left.
 class McpCallInputEnd {

@@ -158,12 +158,15 @@ struct McpClient::State final : McpTransportListener, std::enable_shared_from_th
     McpServerInfo info;
     std::int64_t last_id = 0;
     std::map<std::int64_t, detail::McpInProgress> in_progress;
+    detail::McpAbandonedCalls abandoned;  ///< of this connection
 
     detail::McpCachedList<McpToolList> tools;
     detail::McpCachedList<McpPromptList> prompts;
     detail::McpCachedList<McpResourceList> resources;
     std::set<std::string> subscriptions;  ///< URIs of resources
     std::unique_ptr<BackgroundScope> listening;
+    bool replaces_stream =
+        false;  ///< `listening` follows another stream, after which changes may have been missed
     std::unique_ptr<BackgroundScope> background;  ///< cancels tasks
     bool is_ended = false;                        ///< the client is destroyed
     bool notices_changes = true;                  ///< false: the server refuses to report them

@@ -22,18 +22,27 @@ std::string_view name_member(std::string_view method) {
 }
 
 /// Registers a request while its response is awaited.
-struct ProgressEntry {
-    std::map<std::int64_t, detail::McpInProgress>& map;
-    std::int64_t id;
-
-    ProgressEntry(std::map<std::int64_t, detail::McpInProgress>& entries, std::int64_t key,
-                  detail::McpInProgress entry)
-        : map(entries), id(key) {
-        if (entry.on_progress || entry.input) map.emplace(id, std::move(entry));
+class InProgress {
+public:
+    InProgress(std::map<std::int64_t, detail::McpInProgress>& entries,
+               detail::McpAbandonedCalls& abandoned, std::int64_t id, detail::McpInProgress entry)
+        : entries_(entries), abandoned_(abandoned), id_(id), input_(entry.input) {
+        if (entry.on_progress || entry.input) entries_.emplace(id, std::move(entry));
     }
-    ProgressEntry(const ProgressEntry&) = delete;
-    ProgressEntry& operator=(const ProgressEntry&) = delete;
-    ~ProgressEntry() { map.erase(id); }
+    InProgress(const InProgress&) = delete;
+    InProgress& operator=(const InProgress&) = delete;
+    ~InProgress() {
+        entries_.erase(id_);
+        if (input_) abandoned_.add(input_->asker());
+    }
+    /// The server has answered, so that it asks nothing more for this request.
+    void answered() { input_.reset(); }
+
+private:
+    std::map<std::int64_t, detail::McpInProgress>& entries_;
+    detail::McpAbandonedCalls& abandoned_;
+    const std::int64_t id_;
+    detail::McpCallInputPtr input_;
 };
 
 }  // namespace
@@ -63,7 +72,7 @@ Task<JsonObject> McpClient::State::send_once(std::string method, JsonObject para
     if (info.is_stateless) {
         meta[mcp_meta::version] = mcp_stateless_version;
         meta[mcp_meta::client_info] = to_json(options.implementation);
-        meta[mcp_meta::client_capabilities] = capabilities(extras.input && extras.input->can_ask());
+        meta[mcp_meta::client_capabilities] = capabilities(extras.input && extras.input->handler());
         extras.headers.set("Mcp-Method", method);
         const std::string_view member = name_member(method);
         if (!member.empty()) {
@@ -72,13 +81,14 @@ Task<JsonObject> McpClient::State::send_once(std::string method, JsonObject para
         }
     }
     if (!meta.empty()) params["_meta"] = std::move(meta);
-    const ProgressEntry entry(in_progress, id, {std::move(extras.on_progress), extras.input});
+    InProgress entry(in_progress, abandoned, id, {std::move(extras.on_progress), extras.input});
     McpOutgoing outgoing;
     outgoing.id = id;
     outgoing.method = method;
     outgoing.params = std::move(params);
     outgoing.headers = std::move(extras.headers);
     RpcMessage reply = co_await transport->request(std::move(outgoing));
+    entry.answered();
     if (reply.kind == RpcMessage::Kind::error) {
         throw McpError(
             reply.code,

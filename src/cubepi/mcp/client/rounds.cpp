@@ -53,32 +53,47 @@ Task<JsonObject> McpClient::State::rounds(std::shared_ptr<State> self, std::stri
     }
     extras.input = std::make_shared<detail::McpCallInput>(std::move(call), scope, max_rounds);
     const detail::McpCallInputEnd end(*extras.input);
-    for (std::size_t round = 0; round <= max_rounds; ++round) {
-        JsonObject result =
-            co_await self->send_within(std::chrono::nanoseconds::zero(), method, params, extras);
-        const std::string_view type = detail::string_member(result, "resultType");
-        if (type.empty() || type == "complete") {
-            // A server may answer the call without waiting for the answers to its questions.
-            scope.cancel();
-            co_return result;
+    const std::shared_ptr<McpCallProgress> progress = extras.input->progress();
+    std::optional<McpRound> round;
+    if (progress) round = co_await progress->begin();
+    for (std::size_t number = round ? round->number : 0; number <= max_rounds; ++number) {
+        if (!round) {
+            JsonObject result = co_await self->send_within(std::chrono::nanoseconds::zero(), method,
+                                                           params, extras);
+            const std::string_view type = detail::string_member(result, "resultType");
+            if (type.empty() || type == "complete") {
+                // A server may answer the call without waiting for the answers to its questions.
+                scope.cancel();
+                co_return result;
+            }
+            if (type == "task" && method == "tools/call") {
+                JsonObject ended = co_await follow_task(self, std::move(result), extras);
+                scope.cancel();
+                co_return ended;
+            }
+            if (type != "input_required") {
+                throw Error(
+                    ErrorCode::protocol,
+                    self->about("answered " + method + " with a result of the unknown type '" +
+                                detail::shown_mcp_text(type, 64) + "'."));
+            }
+            round.emplace();
+            round->number = number;
+            if (const JsonObject* asked = detail::object_member(result, "inputRequests"))
+                round->requests = *asked;
+            if (const Json* state = result.if_contains("requestState")) round->state = *state;
         }
-        if (type == "task" && method == "tools/call") {
-            JsonObject ended = co_await follow_task(self, std::move(result), extras);
-            scope.cancel();
-            co_return ended;
-        }
-        if (type != "input_required") {
-            throw Error(ErrorCode::protocol,
-                        self->about("answered " + method + " with a result of the unknown type '" +
-                                    detail::shown_mcp_text(type, 64) + "'."));
-        }
+        if (progress) co_await progress->ask(*round);
         params.erase("inputResponses");
         params.erase("requestState");
-        if (const JsonObject* requests = detail::object_member(result, "inputRequests")) {
-            JsonObject responses = co_await self->answer_inputs(*requests, extras.input->handler());
+        if (!round->requests.empty()) {
+            JsonObject responses =
+                co_await self->answer_inputs(round->requests, extras.input->handler());
             params["inputResponses"] = std::move(responses);
         }
-        if (const Json* state = result.if_contains("requestState")) params["requestState"] = *state;
+        if (round->state) params["requestState"] = *round->state;
+        if (progress) co_await progress->send();
+        round.reset();
     }
     throw Error(ErrorCode::limit,
                 self->about("asks for input again and again; the call was given up after " +
@@ -89,16 +104,25 @@ Task<JsonObject> McpClient::State::answer_inputs(JsonObject requests, McpInputHa
     if (requests.size() > options.limits.max_rounds)
         throw Error(ErrorCode::limit, about("asks for too much input at once."));
     JsonObject responses;
+    // An answer of a model cannot be repeated without cost: the user is asked everything else before.
+    std::vector<std::pair<std::string, const JsonObject*>> ordered;
+    std::vector<std::pair<std::string, const JsonObject*>> samplings;
     for (const auto& entry : requests) {
         const JsonObject* asked_request = entry.value().if_object();
         if (!asked_request)
             throw Error(ErrorCode::protocol, about("sent an invalid request for input."));
+        const bool is_sampling =
+            detail::string_member(*asked_request, "method") == "sampling/createMessage";
+        (is_sampling ? samplings : ordered).emplace_back(entry.key(), asked_request);
+    }
+    ordered.insert(ordered.end(), samplings.begin(), samplings.end());
+    for (const auto& [key, asked_request] : ordered) {
         std::string method = detail::text_member(*asked_request, "method");
         JsonObject params;
         if (const JsonObject* found = detail::object_member(*asked_request, "params"))
             params = *found;
         if (method == "roots/list" && options.roots) {
-            responses[entry.key()] = listed_roots();
+            responses[key] = listed_roots();
             continue;
         }
         if (!on_input) {
@@ -107,7 +131,7 @@ Task<JsonObject> McpClient::State::answer_inputs(JsonObject requests, McpInputHa
                               "), and no user can be asked."));
         }
         JsonObject response = co_await on_input(std::move(method), std::move(params));
-        responses[entry.key()] = std::move(response);
+        responses[key] = std::move(response);
     }
     co_return responses;
 }

@@ -50,6 +50,9 @@ void McpClient::State::notified(const RpcMessage& notification) noexcept {
     if (notification.method == "notifications/tools/list_changed") ++tools.revision;
     if (notification.method == "notifications/prompts/list_changed") ++prompts.revision;
     if (notification.method == "notifications/resources/list_changed") ++resources.revision;
+    if (notification.method == "notifications/subscriptions/acknowledged" &&
+        std::exchange(replaces_stream, false))
+        report_missed_changes();
     if (notification.method == "notifications/resources/updated")
         report_update(detail::text_member(notification.params, "uri"));
     if (notification.method != "notifications/progress") return;
@@ -98,9 +101,11 @@ Task<RpcMessage> McpClient::State::asked(RpcMessage request, std::optional<std::
             "This client does not support " + detail::shown_mcp_text(request.method, 64) + ".");
     }
     // Over standard streams the server does not say to which call the question belongs (D162). A server waits for the answer, so
-    // the question belongs to none of the calls that end before: it is withdrawn from them, and asked for the others.
+    // the question belongs to none of the calls that end before: it is withdrawn from them, and asked for the others. A call that was
+    // given up here may continue there.
     std::vector<McpCallInputPtr> calls = calls_of(during);
-    while (!calls.empty() && can_ask(calls)) {
+    while (!calls.empty() && can_ask(calls) &&
+           (during || abandoned.are_all_of(calls.front()->asker()))) {
         std::vector<std::string> tools;
         for (const McpCallInputPtr& call : calls) tools.push_back(call->tool());
         const McpCallInputPtr host = calls.back();

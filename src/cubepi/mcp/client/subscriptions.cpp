@@ -19,6 +19,7 @@ constexpr std::size_t max_subscriptions = 100;
 
 /// The era without sessions has no notifications outside of a request, so one request waits for them.
 void McpClient::State::start_listening(const Executor& executor) {
+    replaces_stream = listening != nullptr;
     listening.reset();
     notices_changes = true;
     const bool changes = announces("tools") || announces("prompts") || announces("resources");
@@ -48,6 +49,7 @@ Task<> McpClient::State::listen(std::shared_ptr<State> self) {
         }
         JsonObject params;
         params["notifications"] = std::move(wanted);
+        const Clock::time_point begun = self->runtime->clock->now();
         Task<JsonObject> listening_once =
             self->send_once("subscriptions/listen", std::move(params), RequestExtras());
         const Outcome<JsonObject> ended = co_await outcome_of(std::move(listening_once));
@@ -57,6 +59,8 @@ Task<> McpClient::State::listen(std::shared_ptr<State> self) {
             self->notices_changes = false;
             co_return;
         }
+        // Servers and proxies end long streams without a fault.
+        if (self->runtime->clock->now() - begun > max_listen_delay) delay = first_listen_delay;
         co_await self->runtime->clock->sleep_for(delay);
         delay = std::min(2 * delay, max_listen_delay);
     }

@@ -123,7 +123,8 @@ Task<JsonObject> McpClient::State::follow_task(std::shared_ptr<State> self, Json
         if (status == "cancelled")
             throw Error(ErrorCode::unavailable, self->about("has cancelled the task of the call."));
         if (status == "input_required") {
-            Task<> answering = answer_task(self, id, task, extras.input->handler(), &answered);
+            Task<> answering =
+                answer_task(self, id, task, extras.input->living_handler(), &answered);
             co_await std::move(answering);
         } else if (status != "working") {
             throw Error(ErrorCode::protocol,

@@ -71,7 +71,13 @@ AgentTool ServerToolRun::bind(const McpServerTool& tool, McpRequest& request) {
 
 Task<AgentToolResult> ServerToolRun::run(const McpServerTool* tool, JsonObject arguments,
                                          ToolContext* context, McpRequest* request) {
-    McpToolResult own = co_await tool->run(std::move(arguments), *context, *request);
+    McpToolResult own;
+    try {
+        own = co_await tool->run(std::move(arguments), *context, *request);
+    } catch (const McpRequestError& error) {
+        failure_ = error;
+        throw;
+    }
     // Clients that do not read the structured form need it as text.
     if (own.structured && own.content.empty())
         own.content.push_back(mcp_content::text(json_text(Json(*own.structured))));
@@ -84,6 +90,7 @@ Task<AgentToolResult> ServerToolRun::run(const McpServerTool* tool, JsonObject a
 }
 
 JsonObject ServerToolRun::result(const ToolResultMessage& message) const {
+    if (failure_) throw McpRequestError(*failure_);
     if (!own_ || message.content != converted_ || message.is_error != own_->is_error)
         return result_of(message);
     JsonArray content;

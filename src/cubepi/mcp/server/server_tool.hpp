@@ -15,7 +15,7 @@ class ServerToolRun {
 public:
     /// Returns the tool for this call. `tool` and `request` must outlive the call.
     AgentTool bind(const McpServerTool& tool, McpRequest& request);
-    /// Returns the result for the client: that of the tool, unless a hook or a limit has changed it.
+    /// Returns the result for the client: that of the tool, unless a hook or a limit has changed it. Throws the McpRequestError of the tool.
     JsonObject result(const ToolResultMessage& message) const;
 
 private:
@@ -23,6 +23,7 @@ private:
                               McpRequest* request);
 
     std::optional<McpToolResult> own_;
+    std::optional<McpRequestError> failure_;
     ContentList<Content> converted_;
 };
 

@@ -212,11 +212,16 @@ bool McpTasks::offers(std::string_view tool) const {
     return std::ranges::find(options_.tools, tool) != options_.tools.end();
 }
 
+bool McpTasks::requires_task(std::string_view tool) const {
+    return std::ranges::find(options_.required, tool) != options_.required.end();
+}
+
 void McpTasks::forget_expired() {
     std::erase_if(tasks_, [now = runtime_->clock->now()](const auto& entry) {
         if (entry.second->expires() > now) return false;
         entry.second->cancel();
-        return true;
+        // Its function counts, and is waited for, until it has ended.
+        return entry.second->has_left();
     });
 }
 
@@ -253,8 +258,9 @@ std::shared_ptr<McpTask> McpTasks::find(std::string_view id, std::string_view ow
     forget_expired();
     const auto entry = tasks_.find(id);
     // The id of another client's task is as unknown as one that does not exist.
-    if (entry == tasks_.end() || entry->second->owner() != owner)
-        throw Refusal(mcp_error::invalid_params, "There is no such task (any more).");
+    const bool is_known = entry != tasks_.end() && entry->second->owner() == owner &&
+                          entry->second->expires() > runtime_->clock->now();
+    if (!is_known) throw Refusal(mcp_error::invalid_params, "There is no such task (any more).");
     return entry->second;
 }
 

@@ -116,6 +116,8 @@ public:
 
     /// Returns true if calls of the tool can be tasks.
     bool offers(std::string_view tool) const;
+    /// Returns true if they have to be tasks.
+    bool requires_task(std::string_view tool) const;
     bool is_offered() const noexcept { return !options_.tools.empty(); }
 
     /// Throws Refusal if there are too many.

@@ -187,6 +187,38 @@ TEST(McpTasks, D167_ClientWithoutTheExtension_GetsTheResult) {
     EXPECT_THAT(member(by_id[3], "capabilities"), HasSubstr("io.modelcontextprotocol/tasks"));
 }
 
+TEST(McpTasks, D167_RequiredTask_NeedsTheExtension) {
+    TaskServer server;
+    server.settings.options.tasks.required = {"steps"};
+    const auto received = exchange({modern(1, "tools/call", R"("name":"steps")")}, server.settings);
+    ASSERT_EQ(received.size(), 1U);
+    EXPECT_EQ(received[0].code, mcp_error::missing_client_capability);
+    run(follow_to_its_end(&server));
+}
+
+Task<McpToolResult> refuse_without_login(JsonObject, ToolContext&, McpRequest&) {
+    throw McpRequestError(-32042, "Log in first.");
+    co_return McpToolResult();
+}
+
+Task<> fail_by_the_protocol(TaskServer* server) {
+    const std::string id = co_await server->start("broken");
+    const RpcMessage seen = co_await server->settled(id);
+    EXPECT_EQ(member(seen, "status"), R"("failed")");
+    EXPECT_EQ(member(seen, "result"), "absent");
+    EXPECT_THAT(member(seen, "error"), HasSubstr("-32042"));
+    EXPECT_THAT(member(seen, "error"), HasSubstr("Log in first."));
+}
+
+TEST(McpTasks, D167_ErrorOfTheProtocol_FailsTheTask) {
+    TaskServer server;
+    server.settings.options.tasks.tools = {"broken"};
+    McpServerTool broken("broken", "Fails.", Json(JsonObject{{"type", "object"}}),
+                         refuse_without_login);
+    server.settings.options.server_tools.push_back(std::move(broken));
+    run(fail_by_the_protocol(&server));
+}
+
 TEST(McpTasks, D167_EndOfTheConnection_EndsItsTasks) {
     TaskServer server;
     const std::string call = request(1, "tools/call", R"("name":"wait",)" + task_meta);

@@ -42,6 +42,22 @@ std::int64_t thinking_tokens(const AssistantMessage& answer) {
     return sum;
 }
 
+template <class Blocks>
+std::int64_t pictures_tokens(const Blocks& blocks) {
+    std::int64_t sum = 0;
+    for (const auto& block : blocks) {
+        if (const auto* picture = std::get_if<ImageContent>(&block)) sum += block_tokens(*picture);
+    }
+    return sum;
+}
+
+std::int64_t pictures_tokens(const Message& message) {
+    if (const UserMessage* user = message.user()) return pictures_tokens(user->content);
+    if (const AssistantMessage* answer = message.assistant())
+        return pictures_tokens(answer->content);
+    return pictures_tokens(message.tool_result()->content);
+}
+
 }  // namespace
 
 std::int64_t estimated_tokens(const Message& message) {
@@ -69,7 +85,7 @@ void RequestEstimate::restart(const MessageList& history, std::size_t first, std
 void RequestEstimate::forget_call() {
     reported_.reset();
     cut_at_.reset();
-    base_ = since_ = thinking_ = 0;
+    base_ = since_ = pictures_ = thinking_ = 0;
     missing_ = 0;
 }
 
@@ -108,13 +124,15 @@ void RequestEstimate::count(const Message& message, std::size_t index, std::size
     }
     if (answer) thinking_ += thinking_tokens(*answer);
     since_ += estimated_tokens(message);
+    pictures_ += pictures_tokens(message);
 }
 
 void RequestEstimate::note_call(std::int64_t reported, const SharedString& model, bool is_alike) {
     cut_at_.reset();
     if (reported_ && model_ == model && since_ > 0) {
         const std::int64_t grown = reported - *reported_;
-        const double expected = scale() * static_cast<double>(since_);
+        // A picture may cost a tenth of the estimate, or more than it: it neither misses nor says how the server counts text.
+        const double expected = scale() * static_cast<double>(since_ - pictures_);
         const double explained = static_cast<double>(grown + thinking_);
         const bool is_missing = calls_ >= fewest_calls && explained < 0.5 * expected;
         missing_ = is_missing && is_alike ? missing_ + expected - explained : 0;
@@ -123,7 +141,7 @@ void RequestEstimate::note_call(std::int64_t reported, const SharedString& model
         if (falls || missing_ > 0.1 * static_cast<double>(reported)) {
             cut_at_ = std::max(reported, *reported_);
             missing_ = 0;
-        } else if (!is_missing && grown > 0) {
+        } else if (!is_missing && grown > 0 && pictures_ == 0) {
             growth_.push_back({grown, since_});
             if (growth_.size() > most_calls) growth_.pop_front();
         }
@@ -131,7 +149,7 @@ void RequestEstimate::note_call(std::int64_t reported, const SharedString& model
     reported_ = reported;
     model_ = model;
     base_ = reported;
-    since_ = 0;
+    since_ = pictures_ = 0;
     ++calls_;
 }
 
@@ -147,7 +165,8 @@ double RequestEstimate::scale() const {
 }
 
 std::int64_t RequestEstimate::tokens() const {
-    return base_ + static_cast<std::int64_t>(std::llround(scale() * static_cast<double>(since_)));
+    const double text = scale() * static_cast<double>(since_ - pictures_);
+    return base_ + static_cast<std::int64_t>(std::llround(text)) + pictures_;
 }
 
 }  // namespace cubepi::detail

@@ -47,8 +47,10 @@ private:
     std::size_t seen_ = 0;
     Message last_;
     std::size_t valid_from_ = 0;
-    std::int64_t base_ = 0;      ///< as reported, or of restart()
-    std::int64_t since_ = 0;     ///< estimated, of the messages after that
+    std::int64_t base_ = 0;   ///< as reported, or of restart()
+    std::int64_t since_ = 0;  ///< estimated, of the messages after that
+    std::int64_t pictures_ =
+        0;  ///< the part of it for pictures, which servers count in their own ways
     std::int64_t thinking_ = 0;  ///< estimated, which servers may drop
     std::optional<std::int64_t> reported_ = {};
     std::size_t reported_at_ = 0;  ///< index of the answer

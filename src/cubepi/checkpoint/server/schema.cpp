@@ -1,0 +1,105 @@
+#include <cubepi/checkpoint/server/schema.hpp>
+
+#include <optional>
+#include <utility>
+
+#include <cubepi/core/error.hpp>
+
+// The versions of the tables of threads, and the writes that their transactions store in them.
+
+namespace cubepi::detail {
+
+namespace {
+
+const std::vector<std::string> version_tables = {"cubepi_schema_version", "cubepi_native_schema"};
+
+SqlSchemaStatus status_of(const SqlVersions& versions) {
+    SqlSchemaStatus status;
+    status.version = versions[0];
+    status.native_version = versions[1];
+    return status;
+}
+
+Task<SqlSchemaStatus> as_status(Task<SqlVersions> task) {
+    const SqlVersions versions = co_await std::move(task);
+    co_return status_of(versions);
+}
+
+std::string version_text(std::optional<int> version) {
+    return version ? "of version " + std::to_string(*version) : std::string("not there");
+}
+
+}  // namespace
+
+SqlBatch ThreadSchema::checked_session(const SqlDriver& driver, const SqlBatch& own) {
+    SqlBatch batch = driver.store_session();
+    batch.add_all(own);
+    for (const std::string& table : version_tables) select_version(batch, table);
+    return batch;
+}
+
+void ThreadSchema::check(const std::string& where, const SqlResults& results) const {
+    SqlSchemaStatus found;
+    found.version = version_of(results[results.size() - 2]);
+    found.native_version = version_of(results[results.size() - 1]);
+    if (found.is_current()) return;
+    refuse_newer_tables(where, found);
+    throw CheckpointerError(ErrorCode::schema_mismatch,
+                            where + ": the tables cubepi_* are " + version_text(found.version) +
+                                " (needed: " + std::to_string(sql_schema_version) +
+                                "), cubepi_native_* are " + version_text(found.native_version) +
+                                " (needed: " + std::to_string(sql_native_version) + "); " +
+                                migration_hint());
+}
+
+SqlWriteIds ThreadSchema::write_ids() const {
+    SqlWriteIds ids;
+    ids.before = "(SELECT nullif(write_id, '') FROM cubepi_native_writes WHERE thread_id = $1)";
+    // The thread does not exist if there was nothing to write.
+    ids.store =
+        "INSERT INTO cubepi_native_writes (thread_id, write_id)"
+        " SELECT thread_id, $2 FROM cubepi_threads WHERE thread_id = $1"
+        " {replace thread_id: write_id}";
+    ids.current =
+        "SELECT nullif(write_id, '') FROM cubepi_threads"
+        " LEFT JOIN cubepi_native_writes USING (thread_id) WHERE thread_id = $1";
+    return ids;
+}
+
+SqlThreadStore::SqlThreadStore(SqlOptions options, std::shared_ptr<const SqlDriver> driver,
+                               std::shared_ptr<const ThreadSchema> schema)
+    : SqlStore(std::move(options), std::move(driver), schema), schema_(std::move(schema)) {}
+
+void SqlThreadStore::fail_row(const std::string& thread_id, const std::string& row_ref,
+                              std::string_view why, std::string_view remedy) const {
+    throw CheckpointCorruptionError(driver().description() + ": row " + row_ref + " of thread '" +
+                                        thread_id + "' cannot be read: " + std::string(why) + "; " +
+                                        std::string(remedy),
+                                    thread_id, driver().name(), row_ref);
+}
+
+void refuse_newer_tables(const std::string& where, const SqlSchemaStatus& found) {
+    refuse_newer_tables(where, "cubepi_*", found.version, sql_schema_version);
+    refuse_newer_tables(where, "cubepi_native_*", found.native_version, sql_native_version);
+}
+
+Task<SqlSchemaStatus> thread_schema_status(const SqlOptions& options,
+                                           std::shared_ptr<const SqlDriver> driver) {
+    return as_status(read_versions(options, std::move(driver), version_tables));
+}
+
+Task<SqlSchemaStatus> apply_thread_schema(
+    const SqlOptions& options, std::shared_ptr<const SqlDriver> driver, std::string lock,
+    SqlStatements (*statements)(const SqlSchemaStatus& from)) {
+    SqlMigration migration;
+    migration.lock = std::move(lock);
+    migration.version_tables = version_tables;
+    migration.statements = [statements, where = driver->description()](const SqlVersions& found) {
+        const SqlSchemaStatus from = status_of(found);
+        refuse_newer_tables(where, from);
+        return statements(from);
+    };
+    return as_status(migrate(options, std::move(driver), std::move(migration)));
+}
+
+}  // namespace cubepi::detail

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cubepi/checkpoint/format/stored_json.hpp>
+#include <cubepi/checkpoint/server_schema.hpp>
+#include <cubepi/core/json.hpp>
+#include <cubepi/sql/support/driver.hpp>
+#include <cubepi/sql/support/migration.hpp>
+#include <cubepi/sql/support/transaction.hpp>
+
+namespace cubepi::detail {
+
+/// A fork of a thread after the runs that completed up to a position.
+struct SqlFork {
+    std::string source = {};
+    std::string target = {};
+    std::int64_t cutoff = 0;
+};
+
+/// The tables of threads on a database server: CubePi's and this library's own. Its functions are what differs between the
+/// servers beyond the words of their SQL.
+class ThreadSchema : public SqlSchema {
+public:
+    void check(const std::string& where, const SqlResults& results) const override;
+    SqlWriteIds write_ids() const override;
+
+    /// Merges a change into the column `extra`.
+    virtual void write_extra(SqlBatch& batch, const std::string& thread_id,
+                             const ExtraChange& change) const = 0;
+    /// Inserts the row of a fork, with `added` merged into the extra of its source, which makes `merged`.
+    virtual void write_fork_row(SqlBatch& batch, const SqlFork& fork, const JsonObject& added,
+                                const JsonObject& merged) const = 0;
+    /// Selects a page of the inbox: the rows after $2, $3, $4 at the time $1, at most $5.
+    virtual std::string page_sql(const std::string& columns, const std::string& time) const = 0;
+    /// Selects all threads: id, number of messages and date of the last one, which is NULL for a thread without messages.
+    virtual std::string listing_sql() const = 0;
+    /// The tables whose rows the server does not delete with those of their thread.
+    virtual std::vector<std::string> dependent_tables() const = 0;
+
+protected:
+    /// The start of a session, after which its tables can be checked. `own` are the statements of one kind of server.
+    static SqlBatch checked_session(const SqlDriver& driver, const SqlBatch& own);
+    /// Says how older tables are migrated.
+    virtual std::string migration_hint() const = 0;
+};
+
+/// The transactions on these tables. Thread-safe.
+class SqlThreadStore final : public SqlStore {
+public:
+    SqlThreadStore(SqlOptions options, std::shared_ptr<const SqlDriver> driver,
+                   std::shared_ptr<const ThreadSchema> schema);
+
+    const ThreadSchema& schema() const noexcept { return *schema_; }
+    /// Throws CheckpointCorruptionError for an unreadable row; `row_ref` is like "cubepi_messages.seq=7".
+    [[noreturn]] void fail_row(const std::string& thread_id, const std::string& row_ref,
+                               std::string_view why,
+                               std::string_view remedy = "repair or delete that row") const;
+
+private:
+    const std::shared_ptr<const ThreadSchema> schema_;
+};
+
+using SqlStatements = std::vector<std::string>;
+
+/// Throws CheckpointerError(schema_mismatch) if the tables are newer than this library. `where` names the database.
+void refuse_newer_tables(const std::string& where, const SqlSchemaStatus& found);
+/// Reads the versions of the tables. Throws CheckpointerError.
+Task<SqlSchemaStatus> thread_schema_status(const SqlOptions& options,
+                                           std::shared_ptr<const SqlDriver> driver);
+/// Migrates the tables under the lock with the name, and returns the status from before.
+Task<SqlSchemaStatus> apply_thread_schema(const SqlOptions& options,
+                                          std::shared_ptr<const SqlDriver> driver, std::string lock,
+                                          SqlStatements (*statements)(const SqlSchemaStatus& from));
+
+}  // namespace cubepi::detail

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cubepi/sql/postgres_options.hpp>
+#include <cubepi/sql/support/connection.hpp>
+#include <cubepi/sql/support/driver.hpp>
+
+namespace cubepi::detail {
+
+/// The parameters of a connection. Immutable.
+class PgParameters {
+public:
+    /// Parses a connection string. Throws CheckpointerError(invalid_argument), without the text of the string, which may
+    /// contain a password.
+    explicit PgParameters(const std::string& connection);
+
+    /// Returns the value that applies: of the string, else of the environment, else libpq's default. Empty if there is none.
+    std::string effective(const std::string& key) const;
+
+    /// Host names that must be resolved before libpq connects, which would block.
+    std::vector<std::string> names_to_resolve() const;
+    /// Returns the keywords and values for PQconnectStartParams. A host with several addresses occurs once for each; a name
+    /// that is missing in `addresses` is left out.
+    std::map<std::string, std::string> with_addresses(
+        const std::map<std::string, std::vector<std::string>>& addresses) const;
+
+    /// "PostgreSQL database 'NAME' on HOST:PORT", for error messages.
+    const std::string& description() const noexcept { return description_; }
+    /// Replaces passwords in the text.
+    std::string without_secrets(std::string text) const;
+
+private:
+    struct Host {
+        std::string name = {};
+        std::string address = {};
+        std::string port = {};
+    };
+    std::vector<Host> hosts() const;
+    std::string describe() const;
+
+    std::map<std::string, std::string> given_;
+    std::map<std::string, std::string> defaults_;
+    std::string description_;
+};
+
+class PgDriver final : public SqlDriver {
+public:
+    /// Throws CheckpointerError(invalid_argument).
+    explicit PgDriver(const PostgresOptions& options);
+
+    const char* name() const noexcept override { return "postgres"; }
+    const std::string& description() const noexcept override { return parameters_.description(); }
+    std::string without_secrets(std::string text) const override;
+    const char* code_field() const noexcept override { return "sqlstate"; }
+    SqlRemedy remedy(const SqlFailure& failure) const override;
+
+    std::vector<std::string> names_to_resolve() const override;
+    bool is_reachable(const SqlAddresses& addresses) const override;
+    std::unique_ptr<SqlConnection> connection() const override;
+
+    SqlBatch migration_session() const override;
+    SqlBatch store_session() const override;
+    void begin_read(SqlBatch& batch) const override;
+    void begin_write(SqlBatch& batch) const override;
+    void begin_migration(SqlBatch& batch, const std::string& name) const override;
+    bool migrates_at_once() const noexcept override { return true; }
+
+private:
+    PgParameters parameters_;
+    bool prepare_;
+    std::string lock_timeout_;   ///< in milliseconds
+    std::string query_timeout_;  ///< in milliseconds
+};
+
+/// Returns the condition that an SQLSTATE means.
+SqlCondition condition_of(std::string_view sqlstate);
+
+/// Makes a failure with the condition that its SQLSTATE means.
+SqlFailure pg_failure(SqlFailureKind kind, const std::string& reason, std::string sqlstate);
+
+}  // namespace cubepi::detail

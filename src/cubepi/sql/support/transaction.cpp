@@ -1,0 +1,226 @@
+#include <cubepi/sql/support/transaction.hpp>
+
+#include <algorithm>
+#include <chrono>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/outcome.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+constexpr int most_attempts = 4;
+
+/// Decides whether a transaction that was not stored is repeated.
+class Repetition {
+public:
+    /// `limit`: how long a server may take to restart.
+    Repetition(Clock& clock, std::chrono::milliseconds limit) : clock_(clock), limit_(limit) {}
+
+    bool allows(const SqlFailure& failure) {
+        ++attempts_;
+        if (failure.follows_loss()) was_lost_ = true;
+        if (is_connecting(failure)) {
+            // A server that was there a moment ago restarts. Another one may not exist.
+            return (was_lost_ || failure.is_starting()) && has_time(failure);
+        }
+        return failure.is_transient() && attempts_ < most_attempts;
+    }
+    /// How long to wait first: not at all, unless the server has to start. A server that crashes accepts connections until it
+    /// notices, so one that was lost again is repeated later, too.
+    std::chrono::milliseconds delay(const SqlFailure& failure) const {
+        const bool is_lost_again = failure.kind() == SqlFailureKind::lost && attempts_ > 1;
+        const bool waits = is_connecting(failure) || is_lost_again;
+        return std::chrono::milliseconds(waits ? 25 << std::min(attempts_, 6) : 0);
+    }
+    int attempts() const noexcept { return attempts_; }
+
+private:
+    static bool is_connecting(const SqlFailure& failure) {
+        // Not a password that is wrong, for instance: such a failure has a code.
+        const bool is_unreachable =
+            failure.kind() == SqlFailureKind::connect && failure.code().empty();
+        return is_unreachable || failure.is_starting();
+    }
+    bool has_time(const SqlFailure& failure) {
+        const Clock::time_point now = clock_.now();
+        if (!deadline_) deadline_ = deadline_after(now, limit_);
+        return now + delay(failure) < *deadline_;
+    }
+
+    Clock& clock_;
+    const std::chrono::milliseconds limit_;
+    std::optional<Clock::time_point> deadline_;
+    int attempts_ = 0;
+    bool was_lost_ = false;
+};
+
+std::string first_of(const std::vector<std::string>& locks) {
+    return locks.empty() ? std::string() : locks.front();
+}
+
+SqlBatch one_statement(const char* sql) {
+    SqlBatch batch;
+    batch.add(sql);
+    return batch;
+}
+
+void erase_front(SqlResults& results, std::size_t count) {
+    results.erase(results.begin(), results.begin() + static_cast<std::ptrdiff_t>(count));
+}
+
+}  // namespace
+
+SqlStore::SqlStore(SqlOptions options, std::shared_ptr<const SqlDriver> driver,
+                   std::shared_ptr<const SqlSchema> schema)
+    : pool_(std::make_shared<SqlPool>(std::move(options), std::move(driver), std::move(schema))) {}
+
+double SqlStore::lease_time(double server_time) const {
+    if (!options().lease_clock) return server_time;
+    const auto now = options().lease_clock->wall().time_since_epoch();
+    return std::chrono::duration<double>(now).count();
+}
+
+Task<SqlResults> SqlStore::attempt_read(SqlBatch reads) {
+    const std::unique_ptr<SqlLease> lease = co_await pool_->acquire();
+    SqlBatch batch;
+    driver().begin_read(batch);
+    const std::size_t own = batch.size();
+    batch.add_all(reads);
+    batch.add("COMMIT");
+    SqlResults results = co_await (*lease)->exchange(std::move(batch));
+    erase_front(results, own);
+    results.pop_back();
+    co_return results;
+}
+
+Task<SqlResults> SqlStore::read(SqlBatch reads) {
+    const auto self = shared_from_this();
+    Repetition repetition(pool_->clock(), options().connect_timeout);
+    for (;;) {
+        SqlBatch batch = reads;
+        Outcome<SqlResults> results = co_await outcome_of(attempt_read(std::move(batch)));
+        if (results.ok()) co_return std::move(results).value();
+        const SqlFailure* failure = as_server_failure(results.failure());
+        if (!failure) results.rethrow();
+        const bool repeat = repetition.allows(*failure);
+        log_failure(pool_->log(), driver(), *failure, repeat);
+        if (!repeat) throw_checkpointer_error(driver(), schema(), *failure, {});
+        co_await pool_->clock().sleep_for(repetition.delay(*failure));
+    }
+}
+
+Task<> SqlStore::attempt(const SqlPlan& plan, const SqlDecide& decide, Attempt& attempt) {
+    const std::unique_ptr<SqlLease> lease = co_await pool_->acquire();
+    SqlBatch first;
+    driver().begin_write(first);
+    schema().lock(first, plan.locks);
+    first.add("SELECT " + schema().write_ids().before + ", {now}").text(first_of(plan.locks));
+    const std::size_t own = first.size();
+    first.add_all(plan.reads);
+    Outcome<SqlResults> read = co_await outcome_of((*lease)->exchange(std::move(first)));
+    std::exception_ptr refused = read.failure();
+    SqlBatch writes;
+    if (!refused) {
+        SqlResults& results = read.value();
+        attempt.before = results[own - 1].optional_string(0, 0);
+        const double now = lease_time(results[own - 1].number(0, 1));
+        erase_front(results, own);
+        try {
+            decide(SqlView{results, now}, writes);
+        } catch (...) {
+            refused = std::current_exception();
+        }
+    }
+    if (!refused && !writes.empty()) {
+        write_id(plan, attempt, writes);
+        schema().end_write(writes, plan.locks);
+        writes.add("COMMIT");
+        attempt.commit_sent = true;
+        Outcome<SqlResults> written =
+            co_await outcome_of((*lease)->exchange_to_the_end(std::move(writes)));
+        if (written.ok()) co_return;
+        refused = written.failure();
+    }
+    const SqlFailure* failure = as_server_failure(refused);
+    // The connection is closed then, which rolls the transaction back.
+    if (is_cancellation(refused) || (failure && failure->kind() != SqlFailureKind::server))
+        std::rethrow_exception(refused);
+    attempt.commit_sent = false;
+    SqlBatch rollback = one_statement("ROLLBACK");
+    (void)co_await outcome_of((*lease)->exchange(std::move(rollback)));
+    if (refused) std::rethrow_exception(refused);
+}
+
+Task<> SqlStore::write(SqlPlan plan, SqlDecide decide) {
+    const auto self = shared_from_this();
+    const std::string id = first_of(plan.locks);
+    Repetition repetition(pool_->clock(), options().connect_timeout);
+    for (;;) {
+        Attempt state;
+        Outcome<> done = co_await outcome_of(attempt(plan, decide, state));
+        if (done.ok()) co_return;
+        const SqlFailure* failure = as_server_failure(done.failure());
+        if (!failure) done.rethrow();
+        bool repeat = repetition.allows(*failure);
+        if (state.commit_sent && failure->leaves_commit_unknown()) {
+            const bool stored = co_await was_stored(plan, state, failure->what());
+            if (stored) co_return;
+            repeat = repetition.attempts() < most_attempts;
+        } else if (failure->is_read_only()) {
+            // After a failover the other connections are to the former primary, too.
+            pool_->close_idle();
+            repeat = repetition.attempts() == 1;
+        }
+        log_failure(pool_->log(), driver(), *failure, repeat);
+        if (!repeat) throw_checkpointer_error(driver(), schema(), *failure, id);
+        co_await pool_->clock().sleep_for(repetition.delay(*failure));
+    }
+}
+
+void SqlStore::write_id(const SqlPlan& plan, Attempt& attempt, SqlBatch& writes) const {
+    if (plan.removes || plan.locks.empty()) return;
+    attempt.id = options().runtime->ids->next();
+    writes.add(schema().write_ids().store).text(plan.locks.front()).text(attempt.id);
+}
+
+Task<SqlStore::LastWrite> SqlStore::last_write(std::vector<std::string> locks) {
+    const std::unique_ptr<SqlLease> lease = co_await pool_->acquire();
+    SqlBatch batch;
+    // Waits until the server has ended the transaction, which holds the locks.
+    driver().begin_write(batch);
+    schema().lock(batch, locks);
+    batch.add(schema().write_ids().current).text(first_of(locks));
+    batch.add("ROLLBACK");
+    const SqlResults results = co_await (*lease)->exchange(std::move(batch));
+    const SqlResult& row = results[results.size() - 2];
+    LastWrite last;
+    last.is_known = row.rows() > 0;
+    if (last.is_known) last.id = row.optional_string(0, 0);
+    co_return last;
+}
+
+Task<bool> SqlStore::was_stored(const SqlPlan& plan, const Attempt& attempt, std::string reason) {
+    const std::string id = first_of(plan.locks);
+    if (plan.locks.empty()) throw_unknown_fate(driver(), id, reason);
+    Clock& clock = pool_->clock();
+    const Clock::time_point deadline = deadline_after(clock.now(), options().query_timeout);
+    std::chrono::milliseconds delay{20};
+    for (;;) {
+        Outcome<LastWrite> last = co_await outcome_of(last_write(plan.locks));
+        if (last.ok()) {
+            const LastWrite& found = last.value();
+            if (plan.removes ? !found.is_known : found.id == attempt.id) co_return true;
+            if (found.id == attempt.before) co_return false;
+            // Another transaction has written since.
+            throw_unknown_fate(driver(), id, reason);
+        }
+        if (last.cancelled()) last.rethrow();
+        if (clock.now() >= deadline) throw_unknown_fate(driver(), id, reason);
+        co_await clock.sleep_for(delay);
+        delay = std::min(delay * 2, std::chrono::milliseconds(1000));
+    }
+}
+
+}  // namespace cubepi::detail

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cubepi/sql/support/pool.hpp>
+
+namespace cubepi::detail {
+
+/// The first part of a transaction.
+struct SqlPlan {
+    /// The names of what it locks, such as threads. The first is that of the object whose last write it becomes.
+    std::vector<std::string> locks = {};
+    SqlBatch reads = {};
+    /// True if it removes the first object.
+    bool removes = false;
+};
+
+/// The state from which a transaction decides what to write.
+struct SqlView {
+    const SqlResults& results;  ///< of SqlPlan::reads
+    double now = 0;             ///< Unix seconds, by the clock for leases
+};
+
+/// Adds the statements that a transaction writes; none rolls it back. Throws to roll it back. May be called again when the
+/// transaction has to be repeated.
+using SqlDecide = std::function<void(const SqlView& view, SqlBatch& writes)>;
+
+/// Executes transactions. Thread-safe.
+///
+/// A transaction that writes takes two round trips: one locks and reads, one writes and commits. If the connection
+/// breaks before COMMIT was sent, the transaction is repeated. If it breaks after, its fate is looked up: every transaction
+/// stores a new id as the last write of its object, so that under the lock of the object the id of this transaction means
+/// that it was stored, and the id from before that it was not. (The server's own transaction ids do not tell: after a crash or
+/// a failover the id of a lost transaction may be used again.)
+class SqlStore : public std::enable_shared_from_this<SqlStore> {
+public:
+    SqlStore(SqlOptions options, std::shared_ptr<const SqlDriver> driver,
+             std::shared_ptr<const SqlSchema> schema);
+
+    /// Executes the statements in one snapshot and one round trip.
+    Task<SqlResults> read(SqlBatch reads);
+    Task<> write(SqlPlan plan, SqlDecide decide);
+
+    const SqlOptions& options() const noexcept { return pool_->options(); }
+    const SqlDriver& driver() const noexcept { return pool_->driver(); }
+    const SqlSchema& schema() const noexcept { return pool_->schema(); }
+
+private:
+    struct LastWrite {
+        bool is_known = false;  ///< the object exists
+        std::optional<std::string> id = {};
+    };
+    /// One execution of a transaction.
+    struct Attempt {
+        std::optional<std::string> before = {};
+        std::string id = {};
+        bool commit_sent = false;
+    };
+    Task<> attempt(const SqlPlan& plan, const SqlDecide& decide, Attempt& attempt);
+    void write_id(const SqlPlan& plan, Attempt& attempt, SqlBatch& writes) const;
+    Task<SqlResults> attempt_read(SqlBatch reads);
+    /// Returns true if the transaction was stored, false if not. Throws if that cannot be determined.
+    Task<bool> was_stored(const SqlPlan& plan, const Attempt& attempt, std::string reason);
+    Task<LastWrite> last_write(std::vector<std::string> locks);
+    double lease_time(double server_time) const;
+
+    std::shared_ptr<SqlPool> pool_;
+};
+
+/// Returns `convert(SqlResults)` of the statements.
+template <class F>
+auto server_read(std::shared_ptr<SqlStore> store, SqlBatch reads, F convert)
+    -> Task<std::invoke_result_t<F&, const SqlResults&>> {
+    const SqlResults results = co_await store->read(std::move(reads));
+    co_return convert(results);
+}
+
+/// Executes a transaction and returns what `decide(view, writes)` returned.
+template <class F>
+auto server_write(std::shared_ptr<SqlStore> store, SqlPlan plan, F decide)
+    -> Task<std::invoke_result_t<F&, const SqlView&, SqlBatch&>> {
+    using R = std::invoke_result_t<F&, const SqlView&, SqlBatch&>;
+    if constexpr (std::is_void_v<R>) {
+        SqlDecide step = std::move(decide);
+        co_await store->write(std::move(plan), std::move(step));
+    } else {
+        std::optional<R> result;
+        SqlDecide step = [&result, &decide](const SqlView& view, SqlBatch& writes) {
+            result.emplace(decide(view, writes));
+        };
+        co_await store->write(std::move(plan), std::move(step));
+        co_return std::move(*result);
+    }
+}
+
+}  // namespace cubepi::detail
