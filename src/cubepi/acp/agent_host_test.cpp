@@ -71,7 +71,7 @@ Task<std::string> answer_question(ScriptedEditor& editor, std::string outcome) {
         EXPECT_EQ(announced->at("kind"), Json("edit"));
     }
     EXPECT_EQ(call.at("content").as_array()[0].at("type"), Json("diff"));
-    EXPECT_EQ(call.at("content").as_array()[0].at("path"), Json("/work/a.txt"));
+    EXPECT_EQ(call.at("content").as_array()[0].at("path"), Json("/project/a.txt"));
     JsonObject result;
     result["outcome"] = parse_json(outcome);
     editor.send(rpc_result(question.id, std::move(result)));

@@ -39,7 +39,7 @@ TEST(AcpUpdatesTest, RepeatedIdOfModel_IsAnotherCall) {
     ASSERT_EQ(first.size(), 1U);
     ASSERT_EQ(second.size(), 1U);
     EXPECT_NE(first[0].at("toolCallId"), second[0].at("toolCallId"));
-    EXPECT_EQ(first[0].at("locations"), parse_json(R"([{"path":"/work/a"}])"));
+    EXPECT_EQ(first[0].at("locations"), parse_json(R"([{"path":"/project/a"}])"));
     // A result without a call is not shown.
     EXPECT_TRUE(updates.of(ending("d", "read", "two")).empty());
 }

@@ -25,7 +25,7 @@ public:
             co_return AcpStop::cancelled;
         }
         if (prompt.text == "read") {
-            std::string path = "/work/a";
+            std::string path = "/project/a";
             prompt.text = co_await editor_->read_text_file(id_, std::move(path));
         }
         if (prompt.text == "command") {
@@ -215,7 +215,7 @@ TEST(AcpConnectionTest, FilesAndTerminals_AreThoseOfEditor) {
         (void)editor.start("session/prompt", prompt_json(session, "read"));
         RpcMessage asked = co_await editor.next();
         EXPECT_EQ(asked.method, "fs/read_text_file");
-        EXPECT_EQ(asked.params.at("path"), Json("/work/a"));
+        EXPECT_EQ(asked.params.at("path"), Json("/project/a"));
         JsonObject content;
         content["content"] = "not saved";
         editor.send(rpc_result(asked.id, std::move(content)));
