@@ -432,7 +432,10 @@ void Console::State::take(const std::vector<Key>& keys) {
         }
         Key typed;
         typed.code = KeyCode::paste;
-        for (const Key& key : keys) typed.text += key.code == KeyCode::enter ? "\n" : key.text;
+        for (const Key& key : keys) {
+            const bool is_end = key.code == KeyCode::enter || key.code == KeyCode::new_line;
+            typed.text += is_end ? "\n" : key.text;
+        }
         if (keys.back().code == KeyCode::enter) typed.text.pop_back();
         set_aside(typed);
         if (question_shows()) {

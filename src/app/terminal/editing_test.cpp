@@ -326,8 +326,8 @@ TEST(InputField, LongText_WrapsAndKeepsCursorInView) {
     EXPECT_EQ(field.cursor_row, 2u);
     buffer.set("y");
     field = field_rows(TerminalView("a question that is long > "), buffer, 24, 5);
-    EXPECT_EQ(field.rows.back().str(), "> y");
-    EXPECT_EQ(field.cursor_column, 3u);
+    EXPECT_EQ(field.rows.back().str(), "long > y");
+    EXPECT_EQ(field.cursor_column, 8u);
 }
 
 class EditingDirectory : public ::testing::Test {

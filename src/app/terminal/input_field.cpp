@@ -270,8 +270,14 @@ private:
         indent_ = display_width(prompt);
         row_ = prompt;
         if (indent_ + needed <= usable_) return;
-        // The question has its own rows, of which the text follows the last one if that is short.
-        std::string rest = wrapped(prompt.str(), usable_);
+        // The question has its own rows, of which a short text follows the last one. Its sign stays with its last word.
+        constexpr std::string_view sign = " > ";
+        constexpr std::string_view joined_sign = "\u00a0>";
+        std::string rest(prompt.str());
+        if (rest.ends_with(sign)) rest.replace(rest.size() - sign.size(), sign.size(), joined_sign);
+        rest = wrapped(rest, needed < 8 ? usable_ - needed - 1 : usable_);
+        if (rest.ends_with(joined_sign))
+            rest.replace(rest.size() - joined_sign.size(), joined_sign.size(), " >");
         for (std::size_t end = rest.find('\n'); end != std::string::npos; end = rest.find('\n')) {
             field_.rows.push_back(TerminalText::assembled(rest.substr(0, end)));
             begins_.push_back(0);
