@@ -51,19 +51,6 @@ private:
     std::string error_;
 };
 
-/// Leaves the first anchor of a tape out of requests, since it tells a model nothing. The history, in which records name positions,
-/// has it.
-struct WithoutFirstAnchor {
-    Task<MessageStream> around_model_call(ModelRequest request, ModelCallNext next) {
-        constexpr std::string_view first_anchor = "[Anchor created: session/start]: ";
-        const std::size_t count = request.messages.size();
-        if (count > 1 && request.messages.front().user() &&
-            request.messages.front().text().starts_with(first_anchor))
-            request.messages = request.messages.last(count - 1);
-        return next(std::move(request));
-    }
-};
-
 }  // namespace
 
 Pipeline::Pipeline(SessionPlan plan, Parts parts)
@@ -139,9 +126,9 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.deliver_results = parts.deliver_results;
     options.with_tools = false;  // the plan has its own, which need approval
     options.tape_store = plan_.tapes;
+    options.sends_first_anchor = false;
     options.configure = [this](AgentOptions& agent, const bub::TurnContext& turn) {
         plan_.equip(agent, turn, plan_.suspends || turn.stores_requests);
-        agent.middleware.emplace_back(std::make_shared<WithoutFirstAnchor>());
     };
     options.on_agent = [this, on_agent = parts.on_agent](const std::shared_ptr<Agent>& agent,
                                                          const bub::TurnContext&) {
