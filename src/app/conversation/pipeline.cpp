@@ -143,9 +143,11 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
         plan_.equip(agent, turn, plan_.suspends || turn.stores_requests);
         agent.middleware.emplace_back(std::make_shared<WithoutFirstAnchor>());
     };
-    options.on_agent = [this](const std::shared_ptr<Agent>& agent, const bub::TurnContext&) {
+    options.on_agent = [this, on_agent = parts.on_agent](const std::shared_ptr<Agent>& agent,
+                                                         const bub::TurnContext&) {
         agent_ = agent;
         failed_fallback_.reset();
+        if (on_agent) on_agent(agent);
         if (!plan_.prompter) return;
         agent->subscribe([prompter = plan_.prompter, host = plan_.host](const AgentEvent& event) {
             prompter->emitted(event);
@@ -169,7 +171,7 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
         };
     }
     if (plan_.set_compaction) plan_.set_compaction(options);
-    if (plan_.suspends || plan_.host) {
+    if (plan_.suspends || plan_.host || plan_.channel) {
         // The plan's own tools ask; the plugin suspends runs and accepts the answers.
         options.questions.emplace();
         options.questions->with_ask_user = false;
@@ -333,6 +335,19 @@ void Pipeline::stop() {
     } else {
         turn_->request_stop();
     }
+}
+
+std::optional<Receipt> Pipeline::steer(Message message) {
+    const std::shared_ptr<Agent> agent = agent_.lock();
+    if (!turn_ || !agent || !agent->state().is_streaming) return std::nullopt;
+    return agent->steer(std::move(message));
+}
+
+bool Pipeline::withdraw(const Receipt& receipt) {
+    // The messages of an agent that has ended are gone with it.
+    const std::shared_ptr<Agent> agent = agent_.lock();
+    if (!agent) return receipt.state() == ReceiptState::queued;
+    return agent->cancel_steer(receipt.message_id());
 }
 
 Failure Pipeline::failure_of(const Answer& answer, const std::exception_ptr& thrown,

@@ -101,6 +101,7 @@ struct Toolbox {
     std::shared_ptr<HitlChannel> channel = {};
     std::shared_ptr<ToolApproval> approval = {};
     std::shared_ptr<QuestionHost> host = {};  ///< null: the user cannot be asked
+    bool is_answered = false;                 ///< the requests of `channel` are
     bool suspends = false;  ///< requests are stored with the session, and the run is suspended
     ToolApproval::Options approval_options = {};
     std::shared_ptr<McpHub> servers = {};  ///< null: none are configured
@@ -115,6 +116,14 @@ void ask_later(AgentOptions& options, std::vector<AgentTool>& tools, const Toolb
                                                                    nullptr, std::move(approval)));
     tools.push_back(ask_user_tool(channel));
     options.channel = std::move(channel);
+}
+
+/// Returns the servers of the user, those of the front end, and those of the project.
+std::vector<McpServerSettings> all_servers(const SessionParts& parts,
+                                           const ProjectSettings& project) {
+    return with_project_servers(
+        with_project_servers(configured_mcp_servers(config_path()), parts.more_servers),
+        project.servers);
 }
 
 /// Makes the tools. `channel` takes the requests of the conversation.
@@ -134,15 +143,17 @@ Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
     box.previews = std::make_shared<FilePreviews>(box.workspace);
     box.changes = std::make_shared<SessionChanges>(box.workspace);
     ToolApproval::Options approval;
+    approval.can_wait = parts.channel != nullptr;
     approval.previews = box.previews;
     approval.workspace = box.workspace;
-    approval.server_of =
-        [servers = with_project_servers(configured_mcp_servers(config_path()), project.servers)](
-            const std::string& tool) { return server_identity(servers, tool); };
+    approval.server_of = [servers = all_servers(parts, project)](const std::string& tool) {
+        return server_identity(servers, tool);
+    };
     approval.mode =
         std::make_shared<ApprovalMode>(flags.yes ? ApprovalMode::all : ApprovalMode::ask);
     box.approval_options = approval;
-    box.suspends = flags.suspend && !parts.prompter && !flags.yes;
+    box.suspends = flags.suspend && !parts.prompter && !parts.channel && !flags.yes;
+    box.is_answered = parts.prompter || parts.channel;
     ToolRules rules = rules_of(config, project);
     rules.confine_commands(sandboxes.confinement());
     box.approval = std::make_shared<ToolApproval>(std::move(rules), box.channel, parts.prompter,
@@ -191,7 +202,7 @@ void add_tools(AgentOptions& options, const bub::TurnContext& turn, const Toolbo
         ask_later(options, tools, box);
     } else {
         // Without a host a question, of an MCP server for example, would wait for ever.
-        if (box.host) {
+        if (box.is_answered) {
             tools.push_back(ask_user_tool(box.channel));
             options.channel = box.channel;
         }
@@ -263,12 +274,11 @@ std::shared_ptr<FileSpillSink> make_spill(SessionPlan& session) {
 
 /// Starts the connections to the configured MCP servers, and waits a moment for those that answer at once. Null: there are none.
 Task<std::shared_ptr<McpHub>> connect_to_servers(SessionPlan& session,
+                                                 std::vector<McpServerSettings> servers,
                                                  std::vector<std::string> more_directories,
                                                  bool continues) {
     // A run that continues begins with the calls that were approved: their tools must be there.
     const auto longest_wait = std::chrono::seconds(continues ? 30 : 3);
-    std::vector<McpServerSettings> servers =
-        with_project_servers(configured_mcp_servers(config_path()), session.project.servers);
     if (servers.empty()) co_return nullptr;
     McpHost host;
     host.model = [models = session.models, model = session.model.model] {
@@ -594,7 +604,8 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     co_await add_project(session, std::move(trust), std::move(trust_prompter));
     std::optional<Toolbox> tools;
     if (!flags.no_tools) {
-        auto channel = std::make_shared<InMemoryChannel>();
+        std::shared_ptr<HitlChannel> channel = parts.channel;
+        if (!channel) channel = std::make_shared<InMemoryChannel>();
         session.sandboxes =
             std::make_shared<const CommandSandboxes>(std::move(sandbox), std::string());
         if (std::string problem = session.sandboxes->problem(); !problem.empty())
@@ -609,6 +620,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
             session.background_channel = std::make_shared<InMemoryChannel>();
             session.host->also_serve(session.background_channel);
         }
+        session.channel = parts.channel;
         session.suspends = tools->suspends;
         session.shell.spill = tools->spill;
         session.shell.offers_unsandboxed = true;
@@ -629,7 +641,9 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
                          session.project.hooks.end());
     session.telemetry = std::make_shared<Telemetry>(trace_settings(config.trace));
     if (tools && parts.with_servers) {
-        session.servers = co_await connect_to_servers(session, flags.more_directories, continues);
+        std::vector<McpServerSettings> servers = all_servers(parts, session.project);
+        session.servers = co_await connect_to_servers(session, std::move(servers),
+                                                      flags.more_directories, continues);
         session.max_listed_mcp_tools =
             config.max_listed_mcp_tools.value_or(default_max_listed_mcp_tools);
         tools->servers = session.servers;

@@ -241,7 +241,7 @@ TEST(McpSuspendedCall, D176_LargeState_IsNotStored) {
     EXPECT_THAT(thread.result_text(), HasSubstr("more than can be stored"));
 }
 
-TEST(McpSuspendedCall, D176_ServerWithSession_AsksNobody) {
+TEST(McpSuspendedCall, D176_ServerWithSession_IsCancelled) {
     SuspendedThread thread;
     thread.mode = "2025-11-25";
     EXPECT_EQ(thread.call("mcp__fake__ask").outcome, RunOutcome::completed);
