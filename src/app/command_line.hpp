@@ -221,6 +221,7 @@ enum class Verb {
     trace,
     db,
     mcp,
+    acp,
     trust,
     permissions,
     gateway,

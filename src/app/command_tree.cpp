@@ -87,11 +87,17 @@ CLI::Validator one_of(std::vector<std::string> names) {
     return check;
 }
 
+void add_agent_flags(CLI::App& command, ConversationFlags& flags);
+
 void add_conversation_flags(CLI::App& command, ConversationFlags& flags) {
     add_model_flags(command, flags.model);
     add_session_option(command, flags.session, "Save the session under this name, or resume it");
     command.add_flag("-c,--continue", flags.continue_last,
                      "Resume the last session of this directory");
+    add_agent_flags(command, flags);
+}
+
+void add_agent_flags(CLI::App& command, ConversationFlags& flags) {
     command.add_flag("-y,--yes", flags.yes,
                      "Let tools write, run commands and use the network without asking");
     option(command, "--sandbox", flags.sandbox,
@@ -117,6 +123,22 @@ void add_more_directories_option(CLI::App& command, ConversationFlags& flags) {
            "The file tools may also read and write in this directory (repeatable)",
            value_type::directory)
         ->allow_extra_args(false);
+}
+
+constexpr const char* acp_examples = R"(Example, for the configuration of an editor:
+  command "cubepi", arguments "acp"
+
+A session works in the directory that the editor names. Approvals, modes and models are shown by the editor; rules, the sandbox,
+hooks, limits and traces are those of the configuration. Sessions are saved: cubepi resume lists them, too.)";
+
+void add_acp_command(CLI::App& app, CommandLine& line) {
+    CLI::App* command =
+        app.add_subcommand("acp", "Be the agent of an editor (Agent Client Protocol)");
+    add_model_flags(*command, line.conversation.model);
+    add_agent_flags(*command, line.conversation);
+    add_log_flags(*command, line.log);
+    command->footer(acp_examples);
+    command->callback([&line] { line.verb = Verb::acp; });
 }
 
 constexpr const char* run_examples = R"(Examples:
@@ -525,6 +547,7 @@ void add_commands(CLI::App& app, CommandLine& line, const std::vector<bub::CliCo
     add_inbox_commands(app, line);
     add_record_commands(app, line);
     add_mcp_commands(app, line);
+    add_acp_command(app, line);
     add_trust_commands(app, line);
     add_permission_commands(app, line);
     add_gateway_commands(app, line);

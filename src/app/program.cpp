@@ -54,6 +54,7 @@ int dispatch(const CommandLine& line) {
         case Verb::trace: return trace_command(line);
         case Verb::db: return db_command(line);
         case Verb::mcp: return mcp_command(line);
+        case Verb::acp: return acp_command(line);
         case Verb::trust: return trust_command(line);
         case Verb::permissions: return permissions_command(line);
         case Verb::gateway: return gateway_command(line);

@@ -51,6 +51,7 @@ int tape_command(const CommandLine& line);
 int trace_command(const CommandLine& line);
 int db_command(const CommandLine& line);
 int mcp_command(const CommandLine& line);
+int acp_command(const CommandLine& line);
 int permissions_command(const CommandLine& line);
 int trust_command(const CommandLine& line);
 int gateway_command(const CommandLine& line);

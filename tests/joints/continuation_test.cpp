@@ -102,6 +102,22 @@ TEST_F(Continuation, FlagsOfRun_HoldInTheNextProcess) {
 }
 
 /// The conversation of a run without `-s` moves to a saved session when it is suspended.
+TEST_F(Continuation, D86_FurtherDirectories_AreStoredWithTheRun) {
+    const std::filesystem::path other = home.work().parent_path() / "other";
+    std::filesystem::create_directories(other);
+    const std::string file = (other / "note.txt").string();
+    ModelServer server({chat_answer("", {{"write", R"({"content":"x","path":")" + file + "\"}"}}),
+                        chat_answer("A is done")});
+    const Piped first =
+        run_piped(home, {"run", "-s", "s1", "--provider", "openai", "--base-url", server.url(),
+                         "-m", "local", "--add-dir", "../other", "private"});
+    EXPECT_EQ(first.status, 7) << first.err;
+    const Piped over = run_printed(home, first.err, "To answer: ");
+    EXPECT_EQ(over.status, 0) << over.err;
+    EXPECT_TRUE(std::filesystem::exists(file)) << over.err << over.out;
+    EXPECT_NE(over.err.find("also work in " + other.string()), std::string::npos) << over.err;
+}
+
 TEST_F(Continuation, D86_RunWithoutSession_ContinuesAtItsEndpoint) {
     const Piped run = run_piped(
         home, {"run", "--provider", "openai", "--base-url", a.url(), "-m", "local", "private"});

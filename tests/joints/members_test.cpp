@@ -165,7 +165,7 @@ TEST(Members, D88_UnsignedThinking_ReturnsAsThinking) {
     const boost::json::value thinking =
         boost::json::parse(R"({"type":"thinking","thinking":"SECRET-THOUGHT"})");
     for (const std::size_t request : {1u, 2u})
-        EXPECT_EQ(bodies[request].at_pointer("/messages/2/content/0"), thinking);
+        EXPECT_EQ(bodies[request].at_pointer("/messages/1/content/0"), thinking);
 }
 
 TEST(RefusedHistory, D89_Reasoning_IsLeftOutOnce) {

@@ -261,6 +261,13 @@ Task<McpToolResult> confirm_once(JsonObject, ToolContext&, McpRequest& request) 
     co_return show(co_await request.ask(std::move(question)));
 }
 
+Task<McpToolResult> greet_in_task(JsonObject, ToolContext&, McpRequest& request) {
+    McpQuestion question = name_form("user_name", "What is your name?");
+    const JsonObject answer = co_await request.ask(std::move(question));
+    co_await request.continue_as_task();
+    co_return show(answer);
+}
+
 Task<McpToolResult> confirm_twice(JsonObject, ToolContext&, McpRequest& request) {
     std::vector<McpQuestion> questions;
     questions.push_back(confirmation("first"));
@@ -320,6 +327,7 @@ std::vector<McpServerTool> server_tools() {
         R"({"type":"object","properties":{"seconds":{"type":"integer"}},"required":["seconds"]})");
     add("failing_job", fail_later);
     add("protocol_error_job", fail_at_once);
+    add("test_tool_with_task", greet_in_task);
     add("confirm_delete", confirm_once);
     add("multi_input", confirm_twice);
     return list;
@@ -470,7 +478,8 @@ int main(int argc, char** argv) {
     options.announces_changes = true;
     options.tasks.tools = {"slow_compute", "failing_job", "protocol_error_job", "confirm_delete",
                            "multi_input"};
-    options.tasks.required = {"failing_job"};
+    options.tasks.later = {"test_tool_with_task"};
+    options.tasks.required = {"failing_job", "test_tool_with_task"};
     const auto mcp_server = std::make_shared<McpServer>(options);
     served = mcp_server;
     HttpServerOptions http;

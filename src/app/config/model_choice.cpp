@@ -588,6 +588,16 @@ std::vector<std::string> SessionModel::configured_ids() const {
     return ids;
 }
 
+std::vector<std::string> SessionModel::configured() const {
+    if (current_.offline) return {current_.where};
+    const std::string current = current_.endpoint.provider + "/" + current_.endpoint.model;
+    std::vector<std::string> ids{current};
+    for (std::string& id : configured_ids()) {
+        if (id != current) ids.push_back(std::move(id));
+    }
+    return ids;
+}
+
 bool SessionModel::is_configured(const Endpoint& endpoint) const {
     const std::vector<Endpoint> all = configured_endpoints(sources_);
     return std::any_of(all.begin(), all.end(), [&](const Endpoint& one) {

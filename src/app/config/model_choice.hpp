@@ -136,6 +136,8 @@ public:
     /// Sets the endpoint of a run that another process has suspended.
     void set_suspended(StoredModel stored) { suspended_ = std::move(stored); }
 
+    /// Returns the ids for choose() of the configured models, the current one first.
+    std::vector<std::string> configured() const;
     /// The models of the current endpoint, or the configured ones if it does not list them.
     struct Offer {
         std::string heading = {};

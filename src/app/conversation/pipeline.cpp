@@ -51,19 +51,6 @@ private:
     std::string error_;
 };
 
-/// Leaves the first anchor of a tape out of requests, since it tells a model nothing. The history, in which records name positions,
-/// has it.
-struct WithoutFirstAnchor {
-    Task<MessageStream> around_model_call(ModelRequest request, ModelCallNext next) {
-        constexpr std::string_view first_anchor = "[Anchor created: session/start]: ";
-        const std::size_t count = request.messages.size();
-        if (count > 1 && request.messages.front().user() &&
-            request.messages.front().text().starts_with(first_anchor))
-            request.messages = request.messages.last(count - 1);
-        return next(std::move(request));
-    }
-};
-
 }  // namespace
 
 Pipeline::Pipeline(SessionPlan plan, Parts parts)
@@ -139,13 +126,15 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.deliver_results = parts.deliver_results;
     options.with_tools = false;  // the plan has its own, which need approval
     options.tape_store = plan_.tapes;
+    options.sends_first_anchor = false;
     options.configure = [this](AgentOptions& agent, const bub::TurnContext& turn) {
         plan_.equip(agent, turn, plan_.suspends || turn.stores_requests);
-        agent.middleware.emplace_back(std::make_shared<WithoutFirstAnchor>());
     };
-    options.on_agent = [this](const std::shared_ptr<Agent>& agent, const bub::TurnContext&) {
+    options.on_agent = [this, on_agent = parts.on_agent](const std::shared_ptr<Agent>& agent,
+                                                         const bub::TurnContext&) {
         agent_ = agent;
         failed_fallback_.reset();
+        if (on_agent) on_agent(agent);
         if (!plan_.prompter) return;
         agent->subscribe([prompter = plan_.prompter, host = plan_.host](const AgentEvent& event) {
             prompter->emitted(event);
@@ -169,7 +158,7 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
         };
     }
     if (plan_.set_compaction) plan_.set_compaction(options);
-    if (plan_.suspends || plan_.host) {
+    if (plan_.suspends || plan_.host || plan_.channel) {
         // The plan's own tools ask; the plugin suspends runs and accepts the answers.
         options.questions.emplace();
         options.questions->with_ask_user = false;
@@ -333,6 +322,19 @@ void Pipeline::stop() {
     } else {
         turn_->request_stop();
     }
+}
+
+std::optional<Receipt> Pipeline::steer(Message message) {
+    const std::shared_ptr<Agent> agent = agent_.lock();
+    if (!turn_ || !agent || !agent->state().is_streaming) return std::nullopt;
+    return agent->steer(std::move(message));
+}
+
+bool Pipeline::withdraw(const Receipt& receipt) {
+    // The messages of an agent that has ended are gone with it.
+    const std::shared_ptr<Agent> agent = agent_.lock();
+    if (!agent) return receipt.state() == ReceiptState::queued;
+    return agent->cancel_steer(receipt.message_id());
 }
 
 Failure Pipeline::failure_of(const Answer& answer, const std::exception_ptr& thrown,

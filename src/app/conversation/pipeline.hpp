@@ -37,6 +37,8 @@ public:
         std::function<std::vector<std::shared_ptr<bub::Channel>>(bub::ProvideChannelsCall& call)>
             channels = {};
         AddPlugins plugins = {};
+        /// Called with the agent of a turn before it runs.
+        std::function<void(const std::shared_ptr<Agent>& agent)> on_agent = {};
         /// Called when a sub-agent in the background has started, made progress, or ended.
         std::function<void()> on_tasks = {};
         /// Receives the message whose turn reports results of sub-agents in the background. Null: the next turn does.
@@ -88,6 +90,11 @@ public:
     Task<Answer> ask(bub::Envelope message, Show show);
     /// Stops the turn of ask(), if there is one. The remaining events of the agent are still shown.
     void stop();
+
+    /// Inserts a message into the run of ask(). Nothing: no run would take it.
+    std::optional<Receipt> steer(Message message);
+    /// Withdraws it. Returns false if the run has taken it.
+    bool withdraw(const Receipt& receipt);
 
     /// Must be called after `event` has been shown.
     void note_shown(const bub::StreamEvent& event);

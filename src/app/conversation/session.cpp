@@ -101,6 +101,7 @@ struct Toolbox {
     std::shared_ptr<HitlChannel> channel = {};
     std::shared_ptr<ToolApproval> approval = {};
     std::shared_ptr<QuestionHost> host = {};  ///< null: the user cannot be asked
+    bool is_answered = false;                 ///< the requests of `channel` are
     bool suspends = false;  ///< requests are stored with the session, and the run is suspended
     ToolApproval::Options approval_options = {};
     std::shared_ptr<McpHub> servers = {};  ///< null: none are configured
@@ -115,6 +116,14 @@ void ask_later(AgentOptions& options, std::vector<AgentTool>& tools, const Toolb
                                                                    nullptr, std::move(approval)));
     tools.push_back(ask_user_tool(channel));
     options.channel = std::move(channel);
+}
+
+/// Returns the servers of the user, those of the front end, and those of the project.
+std::vector<McpServerSettings> all_servers(const SessionParts& parts,
+                                           const ProjectSettings& project) {
+    return with_project_servers(
+        with_project_servers(configured_mcp_servers(config_path()), parts.more_servers),
+        project.servers);
 }
 
 /// Makes the tools. `channel` takes the requests of the conversation.
@@ -134,15 +143,17 @@ Toolbox make_toolbox(const ConversationFlags& flags, const ConfigFile& config,
     box.previews = std::make_shared<FilePreviews>(box.workspace);
     box.changes = std::make_shared<SessionChanges>(box.workspace);
     ToolApproval::Options approval;
+    approval.can_wait = parts.channel != nullptr;
     approval.previews = box.previews;
     approval.workspace = box.workspace;
-    approval.server_of =
-        [servers = with_project_servers(configured_mcp_servers(config_path()), project.servers)](
-            const std::string& tool) { return server_identity(servers, tool); };
+    approval.server_of = [servers = all_servers(parts, project)](const std::string& tool) {
+        return server_identity(servers, tool);
+    };
     approval.mode =
         std::make_shared<ApprovalMode>(flags.yes ? ApprovalMode::all : ApprovalMode::ask);
     box.approval_options = approval;
-    box.suspends = flags.suspend && !parts.prompter && !flags.yes;
+    box.suspends = flags.suspend && !parts.prompter && !parts.channel && !flags.yes;
+    box.is_answered = parts.prompter || parts.channel;
     ToolRules rules = rules_of(config, project);
     rules.confine_commands(sandboxes.confinement());
     box.approval = std::make_shared<ToolApproval>(std::move(rules), box.channel, parts.prompter,
@@ -191,7 +202,7 @@ void add_tools(AgentOptions& options, const bub::TurnContext& turn, const Toolbo
         ask_later(options, tools, box);
     } else {
         // Without a host a question, of an MCP server for example, would wait for ever.
-        if (box.host) {
+        if (box.is_answered) {
             tools.push_back(ask_user_tool(box.channel));
             options.channel = box.channel;
         }
@@ -263,12 +274,11 @@ std::shared_ptr<FileSpillSink> make_spill(SessionPlan& session) {
 
 /// Starts the connections to the configured MCP servers, and waits a moment for those that answer at once. Null: there are none.
 Task<std::shared_ptr<McpHub>> connect_to_servers(SessionPlan& session,
+                                                 std::vector<McpServerSettings> servers,
                                                  std::vector<std::string> more_directories,
                                                  bool continues) {
     // A run that continues begins with the calls that were approved: their tools must be there.
     const auto longest_wait = std::chrono::seconds(continues ? 30 : 3);
-    std::vector<McpServerSettings> servers =
-        with_project_servers(configured_mcp_servers(config_path()), session.project.servers);
     if (servers.empty()) co_return nullptr;
     McpHost host;
     host.model = [models = session.models, model = session.model.model] {
@@ -305,6 +315,7 @@ Equip equipment(const ConversationFlags& flags, std::optional<std::size_t> max_r
 }
 
 constexpr std::string_view sandbox_key = "sandbox";
+constexpr std::string_view directories_key = "add_dir";
 
 /// Returns the flags that hold for a run when another process continues it.
 JsonObject run_flags(const ConversationFlags& flags, const SandboxSettings& sandbox) {
@@ -313,11 +324,35 @@ JsonObject run_flags(const ConversationFlags& flags, const SandboxSettings& sand
     if (flags.max_cost > 0) made["max_cost"] = flags.max_cost;
     if (flags.max_turns > 0) made["max_turns"] = flags.max_turns;
     if (!flags.system_prompt.empty()) made["system"] = flags.system_prompt;
+    JsonArray directories;
+    for (const std::string& more : flags.more_directories)
+        directories.emplace_back(std::filesystem::absolute(more).string());
+    if (!directories.empty()) made[directories_key] = std::move(directories);
     return made;
 }
 
-/// Applies those of a suspended run, with whose endpoint they are stored, where this process has no others.
-void restore_run_flags(ConversationFlags& flags, const JsonObject& endpoint) {
+/// Lets the file tools work in the directories of the suspended run, too, because the question about a call names them. `notes` gets a
+/// sentence for each.
+void restore_directories(ConversationFlags& flags, const JsonObject& stored,
+                         std::vector<std::string>& notes) {
+    const JsonArray* const directories = detail::array_member(stored, directories_key);
+    if (!directories || !flags.more_directories.empty()) return;
+    for (const Json& one : *directories) {
+        std::error_code unknown;
+        if (!one.is_string()) continue;
+        const std::filesystem::path directory(std::string_view(one.get_string()));
+        if (!directory.is_absolute() || !std::filesystem::is_directory(directory, unknown))
+            continue;
+        flags.more_directories.push_back(directory.string());
+        notes.push_back("The file tools also work in " + visible(directory.string()) +
+                        ", as the run that waits here does.");
+    }
+}
+
+/// Applies those of a suspended run, with whose endpoint they are stored, where this process has no others. `notes` gets a sentence for
+/// what widens the workspace.
+void restore_run_flags(ConversationFlags& flags, const JsonObject& endpoint,
+                       std::vector<std::string>& notes) {
     const JsonObject* const stored = detail::object_member(endpoint, run_flags_key);
     if (!stored) return;
     const Json* const cost = stored->if_contains("max_cost");
@@ -327,6 +362,7 @@ void restore_run_flags(ConversationFlags& flags, const JsonObject& endpoint) {
     if (flags.max_turns == 0 && turns > 0 && turns <= 1'000'000)
         flags.max_turns = static_cast<int>(turns);
     if (flags.system_prompt.empty()) flags.system_prompt = detail::text_member(*stored, "system");
+    restore_directories(flags, *stored, notes);
 }
 
 /// Returns the sandbox of the commands of this process. That of a suspended run is never weaker than the one with which it was
@@ -531,7 +567,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
         sources.session = StoredModel::of(stored);
         endpoint = co_await bub::suspended_endpoint(session.tapes, tape);
         suspended = StoredModel::of(endpoint);
-        restore_run_flags(flags, endpoint);
+        restore_run_flags(flags, endpoint, session.notes);
         if (!suspended.id.empty() && !sources.flags.name_a_model()) {
             (void)endpoint_to_continue(sources, suspended);
             sources.session = suspended;
@@ -568,7 +604,8 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     co_await add_project(session, std::move(trust), std::move(trust_prompter));
     std::optional<Toolbox> tools;
     if (!flags.no_tools) {
-        auto channel = std::make_shared<InMemoryChannel>();
+        std::shared_ptr<HitlChannel> channel = parts.channel;
+        if (!channel) channel = std::make_shared<InMemoryChannel>();
         session.sandboxes =
             std::make_shared<const CommandSandboxes>(std::move(sandbox), std::string());
         if (std::string problem = session.sandboxes->problem(); !problem.empty())
@@ -583,6 +620,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
             session.background_channel = std::make_shared<InMemoryChannel>();
             session.host->also_serve(session.background_channel);
         }
+        session.channel = parts.channel;
         session.suspends = tools->suspends;
         session.shell.spill = tools->spill;
         session.shell.offers_unsandboxed = true;
@@ -603,7 +641,9 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
                          session.project.hooks.end());
     session.telemetry = std::make_shared<Telemetry>(trace_settings(config.trace));
     if (tools && parts.with_servers) {
-        session.servers = co_await connect_to_servers(session, flags.more_directories, continues);
+        std::vector<McpServerSettings> servers = all_servers(parts, session.project);
+        session.servers = co_await connect_to_servers(session, std::move(servers),
+                                                      flags.more_directories, continues);
         session.max_listed_mcp_tools =
             config.max_listed_mcp_tools.value_or(default_max_listed_mcp_tools);
         tools->servers = session.servers;

@@ -17,6 +17,7 @@
 #include "../config/command_sandbox.hpp"
 #include "../config/config_file.hpp"
 #include "../config/model_choice.hpp"
+#include "../mcp/mcp_settings.hpp"
 #include "../project/project.hpp"
 #include "../terminal/attention.hpp"
 #include "../terminal/terminal_stream.hpp"
@@ -96,7 +97,8 @@ struct SessionPlan {
     bool suspends = false;         ///< a run that asks is suspended; its session is saved
     std::shared_ptr<Telemetry> telemetry = {};  ///< null: nothing is traced
     std::shared_ptr<QuestionHost> host =
-        {};                  ///< answers the requests of the agents; null: the user cannot be asked
+        {};  ///< answers the requests of the agents; null: the user cannot be asked
+    std::shared_ptr<HitlChannel> channel = {};  ///< as in SessionParts
     std::string place = {};  ///< directory and branch, of the status line: "~/src/app (main)"
     TerminalSettings terminal = {};   ///< of the live chat
     std::string directory_flag = {};  ///< of commands that are printed: " -C DIR" or empty
@@ -129,6 +131,9 @@ std::string tape_of(const SessionPlan& plan);
 /// The front end of a session.
 struct SessionParts {
     std::shared_ptr<TurnPrompter> prompter = {};  ///< null: no user can be asked
+    /// The channel of the requests, which its owner answers in the place of a prompter. Null: the prompter does.
+    std::shared_ptr<HitlChannel> channel = {};
+    std::vector<McpServerSettings> more_servers = {};  ///< besides the configured ones, which win
     Style style = {};
     bool with_servers = true;     ///< uses the configured MCP servers
     bool asks_for_trust = false;  ///< in the files of the directory; else they are not trusted

@@ -18,7 +18,6 @@ namespace {
 
 constexpr std::size_t longest_link = 2000;
 constexpr std::size_t longest_entity = 8;
-constexpr std::string_view strike = "\x1b[9m";
 constexpr std::size_t longest_code_line = 2000;  // that is held until it is complete
 
 /// The characters that authors write as entities although they could write them as they are. Others stay as written.
@@ -216,7 +215,7 @@ void MarkdownInline::restyle() {
     styles += base_;
     if (bold_) styles += style_.bold().str();
     if (italic_) styles += style_.italic().str();
-    if (struck_) styles += strike;
+    if (struck_) styles += style_.struck().str();
     if (code_ > 0) styles += style_.cyan().str();
     write_(styles);
 }

@@ -30,6 +30,7 @@ struct Style {
     TerminalView bold() const noexcept { return sequence("\x1b[1m"); }
     TerminalView dim() const noexcept { return sequence("\x1b[2m"); }
     TerminalView italic() const noexcept { return sequence("\x1b[3m"); }
+    TerminalView struck() const noexcept { return sequence("\x1b[9m"); }
     TerminalView cyan() const noexcept {
         return light_ ? sequence("\x1b[34m") : sequence("\x1b[36m");
     }

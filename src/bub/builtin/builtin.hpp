@@ -191,6 +191,8 @@ struct BuiltinOptions {
     std::vector<cubepi::AgentTool> tools = {};
     /// Absent: turns do not ask their users. Temporary sessions and subagents never do.
     std::optional<TurnQuestions> questions = {};
+    /// False: requests leave out the first anchor of a tape, "session/start", which Bub sends and which tells a model nothing.
+    bool sends_first_anchor = true;
     /// The compaction of conversations that become too long; see CompactionMiddleware. Without a summary model, that of the
     /// turn writes the summaries. Absent: a request that does not fit is a failure.
     std::optional<cubepi::CompactionOptions> compaction = cubepi::CompactionOptions();

@@ -176,7 +176,8 @@ struct McpServer::State {
     Task<JsonObject> result(McpServerCall call, bool is_stateless);
     JsonObject session_result(const McpServerCall& call);
     JsonObject list(std::string_view method, const JsonObject& params) const;
-    Task<JsonObject> result_of_function(McpServerCall call, bool is_stateless);
+    Task<JsonObject> result_of_function(McpServerCall call, bool is_stateless,
+                                        std::optional<JsonObject>* answers = nullptr);
     Task<JsonObject> run_function(McpServerCall call, ServerRequest& request);
     Task<JsonObject> call_tool(McpServerCall call, McpRequest& request,
                                std::shared_ptr<detail::McpTask> task = {});
@@ -188,10 +189,12 @@ struct McpServer::State {
 
     const McpServerOptions options;
     // Tasks. The static functions share the state with the server: tasks can be longer than requests.
+    static Task<JsonObject> call_or_start_task(std::shared_ptr<State> state, McpServerCall call);
+    /// `answers`: those of the client before the call became a task.
     static JsonObject start_task(std::shared_ptr<State> state, McpServerCall call,
-                                 const Executor& executor);
+                                 const Executor& executor, JsonObject answers);
     static Task<> run_task(std::shared_ptr<State> state, McpServerCall call,
-                           std::shared_ptr<detail::McpTask> task);
+                           std::shared_ptr<detail::McpTask> task, JsonObject answers);
     bool becomes_task(const McpServerCall& call) const;
     JsonObject task_result(const McpServerCall& call);
     /// Returns the error response for what answering a request has thrown. Rethrows a cancellation.
@@ -337,7 +340,9 @@ JsonObject McpServer::State::list(std::string_view method, const JsonObject& par
 }
 
 /// Runs the function of a tool, a prompt or a resource, which may ask the client.
-Task<JsonObject> McpServer::State::result_of_function(McpServerCall call, bool is_stateless) {
+/// `answers`: not null if the function may continue as a task. Set if it does, in place of a result.
+Task<JsonObject> McpServer::State::result_of_function(McpServerCall call, bool is_stateless,
+                                                      std::optional<JsonObject>* answers) {
     const JsonObject params = call.request.params;
     const std::string method = call.request.method;
     const bool is_read = method == "resources/read";
@@ -350,12 +355,17 @@ Task<JsonObject> McpServer::State::result_of_function(McpServerCall call, bool i
     } else {
         request.emplace(call.session, call.notify);
     }
+    if (answers) request->allow_task();
     Task<JsonObject> running = run_function(std::move(call), *request);
     Outcome<JsonObject> outcome = co_await outcome_of(std::move(running));
     request->end();
     if (!outcome.cancelled()) {
         request->throw_refusal();
         if (request->needs_input()) co_return request->input_required();
+        if (request->becomes_task()) {
+            *answers = request->answers();
+            co_return JsonObject();
+        }
     }
     co_return std::move(outcome).value();
 }
@@ -534,14 +544,28 @@ Task<JsonObject> McpServer::State::listen(McpServerCall call) {
 bool McpServer::State::becomes_task(const McpServerCall& call) const {
     if (call.request.method != "tools/call") return false;
     const std::string name = detail::text_member(call.request.params, "name");
-    if (!tasks.offers(name) || !catalog->tool(name)) return false;
+    const bool is_offered = tasks.offers(name) || tasks.offers_later(name);
+    if (!is_offered || !catalog->tool(name)) return false;
     const bool is_declared = detail::declares_mcp_tasks(call.request.params);
     if (!is_declared && tasks.requires_task(name)) detail::refuse_mcp_tasks();
     return is_declared;
 }
 
+/// Calls the function, and starts the task if it continues as one.
+Task<JsonObject> McpServer::State::call_or_start_task(std::shared_ptr<State> state,
+                                                      McpServerCall call) {
+    const Executor executor = co_await this_executor;
+    if (state->tasks.offers(detail::text_member(call.request.params, "name")))
+        co_return start_task(std::move(state), std::move(call), executor, JsonObject());
+    std::optional<JsonObject> answers;
+    Task<JsonObject> calling = state->result_of_function(call, true, &answers);
+    Outcome<JsonObject> called = co_await outcome_of(std::move(calling));
+    if (!answers) co_return std::move(called).value();
+    co_return start_task(std::move(state), std::move(call), executor, std::move(*answers));
+}
+
 JsonObject McpServer::State::start_task(std::shared_ptr<State> state, McpServerCall call,
-                                        const Executor& executor) {
+                                        const Executor& executor, JsonObject answers) {
     if (state->is_closed) throw Refusal(mcp_error::internal, "The server is closed.");
     const std::shared_ptr<detail::McpTask> task = state->tasks.create(call.client);
     JsonObject created = task->created();
@@ -549,12 +573,13 @@ JsonObject McpServer::State::start_task(std::shared_ptr<State> state, McpServerC
     call.notify = nullptr;
     call.stop = task->stop_token();
     State& self = *state;
-    (void)self.spawn(executor, run_task(std::move(state), std::move(call), task));
+    (void)self.spawn(executor,
+                     run_task(std::move(state), std::move(call), task, std::move(answers)));
     return created;
 }
 
 Task<> McpServer::State::run_task(std::shared_ptr<State> state, McpServerCall call,
-                                  std::shared_ptr<detail::McpTask> task) {
+                                  std::shared_ptr<detail::McpTask> task, JsonObject answers) {
     struct Leaving {
         detail::McpTask& task;
         ~Leaving() { task.left().set(); }
@@ -566,7 +591,7 @@ Task<> McpServer::State::run_task(std::shared_ptr<State> state, McpServerCall ca
         if (const JsonObject* declared = object_member(*meta, mcp_meta::client_capabilities))
             capabilities = *declared;
     }
-    detail::TaskRequest asking(task, std::move(capabilities));
+    detail::TaskRequest asking(task, std::move(capabilities), std::move(answers));
     Task<JsonObject> calling = state->call_tool(std::move(call), asking, task);
     Task<JsonObject> limited = with_timeout(*state->options.runtime->clock, task->time_to_live(),
                                             std::move(calling), "time to live of the task");
@@ -683,8 +708,7 @@ Task<RpcMessage> McpServer::answer(McpServerCall call) {
         const bool is_stateless = is_stateless_request(call.request.params);
         JsonObject result;
         if (is_stateless && state->becomes_task(call)) {
-            const Executor executor = co_await this_executor;
-            result = State::start_task(state, std::move(call), executor);
+            result = co_await State::call_or_start_task(state, std::move(call));
         } else {
             result = co_await state->result(std::move(call), is_stateless);
         }

@@ -29,7 +29,9 @@ class McpSession;
 struct McpTaskOptions {
     /// The names of tools whose calls become tasks, if their client supports tasks. Empty: there are no tasks.
     std::vector<std::string> tools = {};
-    /// Those of `tools` whose calls are refused to clients of 2026-07-28 without tasks; others call them as an ordinary tool.
+    /// The names of further tools, whose functions ask their client before they call McpRequest::continue_as_task().
+    std::vector<std::string> later = {};
+    /// Those of both whose calls are refused to clients of 2026-07-28 without tasks; others call them as an ordinary tool.
     std::vector<std::string> required = {};
     /// From the call until the task is forgotten; a call that is still in progress is aborted.
     std::chrono::milliseconds time_to_live = std::chrono::hours(24);

@@ -72,6 +72,10 @@ public:
     /// Asks one question.
     Task<JsonObject> ask(McpQuestion question);
 
+    /// Continues the call as a task, if its client follows tasks and McpTaskOptions::later has its tool: **the function begins again** in the
+    /// task, where the answers that it has received are known. Otherwise, and in a task, does nothing.
+    virtual Task<> continue_as_task();
+
     /// Sends a message for the log of the client, if it wants messages of this level.
     virtual Task<> log(McpLogLevel level, Json data, std::string logger = {}) = 0;
 

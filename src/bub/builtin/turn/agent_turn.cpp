@@ -23,6 +23,18 @@ namespace bub::detail {
 
 namespace {
 
+/// The history, in which records of other middleware name positions, has the anchor.
+struct WithoutFirstAnchor {
+    Task<cubepi::MessageStream> around_model_call(cubepi::ModelRequest request,
+                                                  cubepi::ModelCallNext next) {
+        constexpr std::string_view first_anchor = "[Anchor created: session/start]: ";
+        const cubepi::MessageList& sent = request.messages;
+        if (sent.size() > 1 && sent.front().user() && sent.front().text().starts_with(first_anchor))
+            request.messages = sent.last(sent.size() - 1);
+        return next(std::move(request));
+    }
+};
+
 /// Shown text is in the journal after this delay; writing costs little compared with drawing a frame.
 constexpr std::chrono::milliseconds shown_text_interval{50};
 
@@ -467,6 +479,7 @@ Task<> AgentTurn::start_agent() {
     options.middleware.emplace_back(UnknownTools(
         known, has_form ? cubepi::StructuredOptions().name() : cubepi::SharedString()));
     if (!run_id_.empty()) options.middleware.emplace_back(WithoutInterrupted(message_id_));
+    if (!chosen.sends_first_anchor) options.middleware.emplace_back(WithoutFirstAnchor());
     // Last, so that it is the prompt that is sent.
     if (running && (!plan_.is_subagent || (is_branch && !plan_.allowed_skills)))
         options.middleware.emplace_back(SharedSystemPrompt(running, is_branch));

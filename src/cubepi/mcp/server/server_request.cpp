@@ -27,7 +27,7 @@ std::string_view capability_of(std::string_view method) {
     return method == "roots/list" ? "roots" : "";
 }
 
-/// Ends the function that waits for an answer; the client sends its request again with it.
+/// Ends a function that begins again: when the client has sent its request with an answer, or as a task.
 class AwaitsClient final : public Error {
 public:
     AwaitsClient() : Error(ErrorCode::hitl, "the client must answer first") {}
@@ -72,6 +72,8 @@ McpQuestion mcp_roots(std::string key) {
     question.method = "roots/list";
     return question;
 }
+
+Task<> McpRequest::continue_as_task() { co_return; }
 
 Task<JsonObject> McpRequest::ask(McpQuestion question) {
     std::vector<McpQuestion> questions;
@@ -221,6 +223,12 @@ std::vector<JsonObject> ServerRequest::ask_by_result(std::vector<McpQuestion> qu
     }
     if (!open_.empty()) throw AwaitsClient();
     return answers;
+}
+
+Task<> ServerRequest::continue_as_task() {
+    if (!may_be_task_) co_return;
+    becomes_task_ = true;
+    throw AwaitsClient();
 }
 
 Task<> ServerRequest::log(McpLogLevel level, Json data, std::string logger) {

@@ -34,9 +34,15 @@ public:
     const JsonObject& client_capabilities() const noexcept override { return capabilities_; }
     bool can_ask(std::string_view method) const override;
     Task<std::vector<JsonObject>> ask(std::vector<McpQuestion> questions) override;
+    Task<> continue_as_task() override;
     Task<> log(McpLogLevel level, Json data, std::string logger) override;
 
     bool is_stateless() const noexcept { return states_ != nullptr; }
+    /// Lets the function continue as a task.
+    void allow_task() noexcept { may_be_task_ = true; }
+    bool becomes_task() const noexcept { return becomes_task_; }
+    /// Returns the answers that the function has received, by the keys of their questions.
+    const JsonObject& answers() const noexcept { return used_; }
     /// Must be called when the function that answers has ended: what it has left running cannot use the client any more.
     void end() noexcept { send_ = nullptr; }
     /// Throws Refusal if the request is refused, whatever its function has returned.
@@ -65,6 +71,8 @@ private:
     JsonObject used_;  ///< answers that the function has received
     std::vector<McpQuestion> open_;
     std::optional<Refusal> refusal_;
+    bool may_be_task_ = false;
+    bool becomes_task_ = false;
 };
 
 }  // namespace cubepi::detail

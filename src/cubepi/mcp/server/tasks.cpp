@@ -200,7 +200,21 @@ Task<std::vector<JsonObject>> TaskRequest::ask(std::vector<McpQuestion> question
         if (can_ask(question.method)) continue;
         throw Error(ErrorCode::unsupported, "the MCP client does not answer " + question.method);
     }
-    return task_->ask(std::move(questions));
+    std::vector<JsonObject> answers(questions.size());
+    std::vector<std::size_t> open;
+    std::vector<McpQuestion> asked;
+    for (std::size_t i = 0; i < questions.size(); ++i) {
+        if (const JsonObject* known = object_member(earlier_, questions[i].key)) {
+            answers[i] = *known;
+        } else {
+            open.push_back(i);
+            asked.push_back(std::move(questions[i]));
+        }
+    }
+    if (asked.empty()) co_return answers;
+    std::vector<JsonObject> received = co_await task_->ask(std::move(asked));
+    for (std::size_t i = 0; i < open.size(); ++i) answers[open[i]] = std::move(received[i]);
+    co_return answers;
 }
 
 Task<> TaskRequest::log(McpLogLevel, Json, std::string) { co_return; }
@@ -210,6 +224,10 @@ McpTasks::McpTasks(McpTaskOptions options, std::shared_ptr<const Runtime> runtim
 
 bool McpTasks::offers(std::string_view tool) const {
     return std::ranges::find(options_.tools, tool) != options_.tools.end();
+}
+
+bool McpTasks::offers_later(std::string_view tool) const {
+    return std::ranges::find(options_.later, tool) != options_.later.end();
 }
 
 bool McpTasks::requires_task(std::string_view tool) const {

@@ -95,8 +95,11 @@ private:
 /// The request of a call that is executed as a task. The task must outlive it.
 class TaskRequest final : public McpRequest {
 public:
-    TaskRequest(std::shared_ptr<McpTask> task, JsonObject capabilities)
-        : task_(std::move(task)), capabilities_(std::move(capabilities)) {}
+    /// `earlier`: answers of the client before the call became a task, which were checked.
+    TaskRequest(std::shared_ptr<McpTask> task, JsonObject capabilities, JsonObject earlier)
+        : task_(std::move(task)),
+          capabilities_(std::move(capabilities)),
+          earlier_(std::move(earlier)) {}
 
     const JsonObject& client_capabilities() const noexcept override { return capabilities_; }
     bool can_ask(std::string_view method) const override;
@@ -107,6 +110,7 @@ public:
 private:
     std::shared_ptr<McpTask> task_;
     JsonObject capabilities_;
+    JsonObject earlier_;
 };
 
 /// The tasks of a server, of all clients. A client finds its own ones only.
@@ -114,11 +118,12 @@ class McpTasks {
 public:
     McpTasks(McpTaskOptions options, std::shared_ptr<const Runtime> runtime);
 
-    /// Returns true if calls of the tool can be tasks.
+    /// Returns true if calls of the tool are tasks at once, and if its function can make them tasks later.
     bool offers(std::string_view tool) const;
+    bool offers_later(std::string_view tool) const;
     /// Returns true if they have to be tasks.
     bool requires_task(std::string_view tool) const;
-    bool is_offered() const noexcept { return !options_.tools.empty(); }
+    bool is_offered() const noexcept { return !options_.tools.empty() || !options_.later.empty(); }
 
     /// Throws Refusal if there are too many.
     std::shared_ptr<McpTask> create(std::string owner);

@@ -219,6 +219,58 @@ TEST(McpTasks, D167_ErrorOfTheProtocol_FailsTheTask) {
     run(fail_by_the_protocol(&server));
 }
 
+Task<McpToolResult> ask_and_continue(JsonObject, ToolContext&, McpRequest& request) {
+    const JsonObject schema{{"type", "object"}, {"properties", JsonObject()}};
+    McpQuestion first = mcp_form("first", "One?", schema);
+    const JsonObject one = co_await request.ask(std::move(first));
+    co_await request.continue_as_task();
+    // The task asks for what is not known.
+    std::vector<McpQuestion> questions;
+    questions.push_back(mcp_form("first", "One?", schema));
+    questions.push_back(mcp_form("second", "Two?", schema));
+    const std::vector<JsonObject> both = co_await request.ask(std::move(questions));
+    co_return McpToolResult(json_text(Json(both.at(0))) + json_text(Json(both.at(1))));
+}
+
+std::string accepted(std::string_view key, std::string_view text) {
+    return R"("inputResponses":{")" + std::string(key) +
+           R"(":{"action":"accept","content":{"text":")" + std::string(text) + R"("}}})";
+}
+
+Task<> become_task_later(TaskServer* server) {
+    const RpcMessage asked = co_await server->send("tools/call", R"("name":"late")");
+    EXPECT_EQ(member(asked, "resultType"), R"("input_required")") << asked.text;
+    EXPECT_EQ(member(asked, "taskId"), "absent");
+    const RpcMessage created = co_await server->send(
+        "tools/call", R"("name":"late",)" + accepted("first", "a") + R"(,"requestState":)" +
+                          member(asked, "requestState"));
+    EXPECT_EQ(member(created, "resultType"), R"("task")") << created.text;
+    EXPECT_EQ(member(created, "requestState"), "absent");
+    const Json* id = created.result.if_contains("taskId");
+    if (!id) co_return;
+    const std::string task(id->as_string());
+    const RpcMessage open = co_await server->settled(task);
+    EXPECT_EQ(member(open, "status"), R"("input_required")");
+    const JsonObject requests = open.result.at("inputRequests").as_object();
+    EXPECT_EQ(requests.size(), 1U);
+    const std::string key(requests.begin()->key());
+    (void)co_await server->about("tasks/update", task, "," + accepted(key, "b"));
+    RpcMessage seen = co_await server->settled(task);
+    EXPECT_EQ(member(seen, "status"), R"("completed")");
+    EXPECT_THAT(member(seen, "result"), HasSubstr("a"));
+    EXPECT_THAT(member(seen, "result"), HasSubstr("b"));
+}
+
+TEST(McpTasks, D167_CallAfterQuestions_ContinuesAsTask) {
+    TaskServer server;
+    server.settings.options.tasks.tools = {};
+    server.settings.options.tasks.later = {"late"};
+    McpServerTool late("late", "Asks first.", Json(JsonObject{{"type", "object"}}),
+                       ask_and_continue);
+    server.settings.options.server_tools.push_back(std::move(late));
+    run(become_task_later(&server));
+}
+
 TEST(McpTasks, D167_EndOfTheConnection_EndsItsTasks) {
     TaskServer server;
     const std::string call = request(1, "tools/call", R"("name":"wait",)" + task_meta);

@@ -19,6 +19,7 @@
 #include <cubepi/mcp/mcp_test.hpp>
 #include <cubepi/mcp/sampling.hpp>
 #include <cubepi/mcp/tools.hpp>
+#include <cubepi/middleware/subagents.hpp>
 #include <cubepi/provider/faux.hpp>
 
 namespace cubepi {
@@ -60,11 +61,13 @@ struct SuspendedThread {
     CallLog log;
     std::shared_ptr<MemoryCheckpointer> store = std::make_shared<MemoryCheckpointer>();
     FauxProvider faux;
+    FauxProvider child;  ///< of the sub-agent
     FauxProvider server_model;
     std::string mode = "modern,extra";
     std::string server = "fake";
     bool asks_before = false;  ///< the user approves each call
     bool has_channel = true;
+    bool in_subagent = false;  ///< which has the tools of the server
 
     /// Runs `go` in a new process, which is suspended at a question.
     template <class Go>
@@ -78,6 +81,17 @@ struct SuspendedThread {
         const McpTools made = run(mcp_tools(client));
         auto channel = std::make_shared<CheckpointedChannel>(store, "t");
         AgentOptions options{.model = faux.model(), .tools = made.tools};
+        if (in_subagent) {
+            SubagentOptions subagents;
+            subagents.shared_tools = made.tools;
+            options.tools.clear();
+            subagents.default_model = child.model();
+            subagents.checkpointer = store;
+            subagents.make_channel = [](std::shared_ptr<Checkpointer> to, std::string thread_id) {
+                return std::make_shared<CheckpointedChannel>(std::move(to), std::move(thread_id));
+            };
+            options.middleware.emplace_back(SubagentMiddleware(std::move(subagents)));
+        }
         if (asks_before) {
             ConfirmToolCallOptions confirm;
             confirm.require_confirm = {"mcp__fake__echo"};
@@ -234,6 +248,22 @@ TEST(McpSuspendedCall, D176_KilledCallWithoutNotes_IsNotRepeated) {
     EXPECT_TRUE(thread.log.lines().empty());
 }
 
+TEST(McpSuspendedCall, D176_SubagentsQuestion_IsAnsweredInAnotherProcess) {
+    SuspendedThread thread;
+    thread.in_subagent = true;
+    thread.child.set_responses(
+        {faux_assistant_message(faux_tool_call("mcp__fake__ask"), "tool_use"), "asked"});
+    thread.faux.set_responses(
+        {faux_assistant_message(faux_tool_call("subagent", {{"prompt", "ask"}}), "tool_use"),
+         "done"});
+    const RunResult first = thread.process([](Agent& agent) { return agent.prompt("Go"); });
+    ASSERT_EQ(first.outcome, RunOutcome::suspended);
+    EXPECT_EQ(thread.answer(first, named("Ann")).outcome, RunOutcome::completed);
+    EXPECT_EQ(thread.child.call_count(), 2U);
+    EXPECT_THAT(thread.log.lines(),
+                ElementsAre(Not(HasSubstr("inputResponses")), HasSubstr("Ann")));
+}
+
 TEST(McpSuspendedCall, D176_LargeState_IsNotStored) {
     SuspendedThread thread;
     thread.mode = "modern,vast";
@@ -241,7 +271,7 @@ TEST(McpSuspendedCall, D176_LargeState_IsNotStored) {
     EXPECT_THAT(thread.result_text(), HasSubstr("more than can be stored"));
 }
 
-TEST(McpSuspendedCall, D176_ServerWithSession_AsksNobody) {
+TEST(McpSuspendedCall, D176_ServerWithSession_IsCancelled) {
     SuspendedThread thread;
     thread.mode = "2025-11-25";
     EXPECT_EQ(thread.call("mcp__fake__ask").outcome, RunOutcome::completed);

@@ -2,6 +2,7 @@
 #include <cubepi/net/curl/request_url.hpp>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/net/support/ip_address.hpp>
 
 #include <algorithm>
 #include <array>
@@ -130,12 +131,6 @@ std::string first_set(const EnvLookup& env, std::initializer_list<const char*> n
 }
 
 }  // namespace
-
-bool is_ip_address(const std::string& host) noexcept {
-    std::array<unsigned char, 16> bytes{};
-    return inet_pton(AF_INET, host.c_str(), bytes.data()) == 1 ||
-           inet_pton(AF_INET6, host.c_str(), bytes.data()) == 1;
-}
 
 std::string bracketed(const std::string& host) {
     return host.find(':') == std::string::npos ? host : "[" + host + "]";

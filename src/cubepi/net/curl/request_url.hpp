@@ -54,8 +54,6 @@ ProxyChoice choose_proxy(const RequestUrl& url, const EnvLookup& env);
 bool no_proxy_matches(std::string_view list, const std::string& host, bool is_address,
                       std::uint16_t port = 0);
 
-bool is_ip_address(const std::string& host) noexcept;
-
 /// Returns "1.2.3.4", "[::1]".
 std::string bracketed(const std::string& host);
 

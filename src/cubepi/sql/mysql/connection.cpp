@@ -30,8 +30,6 @@ namespace {
 /// A connection of MariaDB's client library in its non-blocking form.
 class MyConnection final : public SqlConnection {
 public:
-    /// `parameters` must outlive the connection. `runtime` has the threads for connecting to a name that TLS verifies, which
-    /// the library resolves itself.
     MyConnection(const MyParameters& parameters, std::shared_ptr<const Runtime> runtime);
     ~MyConnection() override;
 
@@ -191,7 +189,7 @@ private:
     const MYSQL_ROW& row_;
 };
 
-/// Returns the SQL with its parameters as literals, quoted for a session whose sql_mode is that of MyDriver::migration_session().
+/// Returns the SQL with its parameters as literals, quoted for a session whose sql_mode is that of SqlDriver::migration_session().
 std::string my_sql(MYSQL* connection, const SqlQuery& query) {
     const std::string sql = expand_escapes(query.sql(), expand);
     std::string text;
@@ -521,8 +519,9 @@ std::function<void()> MyConnection::canceller() const {
     };
 }
 
-std::unique_ptr<SqlConnection> MyDriver::connection() const {
-    return std::make_unique<MyConnection>(parameters_, runtime_);
+std::unique_ptr<SqlConnection> my_connection(const MyParameters& parameters,
+                                             std::shared_ptr<const Runtime> runtime) {
+    return std::make_unique<MyConnection>(parameters, std::move(runtime));
 }
 
 }  // namespace cubepi::detail

@@ -7,10 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-
 #include <cubepi/core/error.hpp>
+#include <cubepi/net/support/ip_address.hpp>
 #include <cubepi/sql/support/mysql.hpp>
 
 namespace cubepi::detail {
@@ -199,82 +197,11 @@ void MyParameters::read_parameters(std::string_view text) {
     }
 }
 
-bool MyParameters::has_name() const {
-    in6_addr unused{};
-    return socket.empty() && inet_pton(AF_INET, host.c_str(), &unused) != 1 &&
-           inet_pton(AF_INET6, host.c_str(), &unused) != 1;
-}
+bool MyParameters::has_name() const { return socket.empty() && !is_ip_address(host); }
 
 std::string MyParameters::description() const {
     const std::string where = socket.empty() ? host + ":" + std::to_string(port) : socket;
     return "MySQL database '" + database + "' on " + where;
-}
-
-std::string MyParameters::without_secrets(std::string text) const {
-    if (password.empty()) return text;
-    for (std::size_t at = text.find(password); at != std::string::npos;
-         at = text.find(password, at + 3)) {
-        text.replace(at, password.size(), "***");
-    }
-    return text;
-}
-
-MyDriver::MyDriver(const MySQLOptions& options)
-    : parameters_(options.connection),
-      description_(parameters_.description()),
-      runtime_(options.runtime ? options.runtime : Runtime::standard()),
-      lock_timeout_(options.lock_timeout),
-      query_timeout_(options.query_timeout) {}
-
-std::string MyDriver::without_secrets(std::string text) const {
-    return parameters_.without_secrets(std::move(text));
-}
-
-std::vector<std::string> MyDriver::names_to_resolve() const {
-    std::vector<std::string> names;
-    if (parameters_.has_name()) names.push_back(parameters_.host);
-    return names;
-}
-
-bool MyDriver::is_reachable(const SqlAddresses& addresses) const {
-    return !parameters_.has_name() || addresses.contains(parameters_.host);
-}
-
-SqlBatch MyDriver::migration_session() const {
-    SqlBatch batch;
-    batch.add(
-        "SET NAMES utf8mb4 COLLATE utf8mb4_bin, time_zone = '+00:00', autocommit = 1,"
-        " sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'");
-    return batch;
-}
-
-SqlBatch MyDriver::store_session() const {
-    const std::string lock = seconds_of(lock_timeout_);
-    const std::string milliseconds = std::to_string(query_timeout_.count());
-    const std::string limit = seconds_of(query_timeout_);
-    SqlBatch batch = migration_session();
-    // READ COMMITTED, so that no locks of gaps cause deadlocks.
-    batch.add("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
-    // The comments are for one of the two servers each.
-    batch.add("SET innodb_lock_wait_timeout = " + lock + ", lock_wait_timeout = " + lock +
-              " /*M!100300 , max_statement_time = " + limit + ", idle_transaction_timeout = " +
-              limit + " */ /*!50708 , max_execution_time = " + milliseconds + " */");
-    return batch;
-}
-
-void MyDriver::begin_read(SqlBatch& batch) const {
-    batch.add("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ");
-    batch.add("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY");
-}
-
-void MyDriver::begin_write(SqlBatch& batch) const { batch.add("START TRANSACTION"); }
-
-void MyDriver::begin_migration(SqlBatch& batch, const std::string& name) const {
-    // The lock of a session: each statement of a migration commits. The end of the session releases it.
-    batch
-        .add("SELECT GET_LOCK(concat($1, '.', md5(DATABASE())), " + seconds_of(query_timeout_) +
-             ")")
-        .text(name);
 }
 
 SqlFailure my_failure(SqlFailureKind kind, const std::string& reason, unsigned error) {
@@ -283,15 +210,96 @@ SqlFailure my_failure(SqlFailureKind kind, const std::string& reason, unsigned e
     return SqlFailure(kind, reason, is_of_server ? std::to_string(error) : "", condition_of(error));
 }
 
-SqlRemedy MyDriver::remedy(const SqlFailure& failure) const {
-    SqlRemedy remedy;
-    for (const Translation& one : translations) {
-        if (failure.code() != std::to_string(one.error)) continue;
-        remedy.code = one.code;
-        remedy.text = one.remedy;
+namespace {
+
+class MyDriver final : public SqlDriver {
+public:
+    explicit MyDriver(const MySQLOptions& options)
+        : parameters_(options.connection),
+          description_(parameters_.description()),
+          runtime_(options.runtime ? options.runtime : Runtime::standard()),
+          lock_timeout_(options.lock_timeout),
+          query_timeout_(options.query_timeout) {}
+
+    const char* name() const noexcept override { return "mysql"; }
+    const std::string& description() const noexcept override { return description_; }
+    const char* code_field() const noexcept override { return "errno"; }
+    std::unique_ptr<SqlConnection> connection() const override {
+        return my_connection(parameters_, runtime_);
     }
-    return remedy;
-}
+    bool migrates_at_once() const noexcept override { return false; }
+
+    std::string without_secrets(std::string text) const override {
+        hide_secret(text, parameters_.password);
+        return text;
+    }
+
+    std::vector<std::string> names_to_resolve() const override {
+        std::vector<std::string> names;
+        if (parameters_.has_name()) names.push_back(parameters_.host);
+        return names;
+    }
+
+    bool is_reachable(const SqlAddresses& addresses) const override {
+        return !parameters_.has_name() || addresses.contains(parameters_.host);
+    }
+
+    SqlBatch migration_session() const override {
+        SqlBatch batch;
+        batch.add(
+            "SET NAMES utf8mb4 COLLATE utf8mb4_bin, time_zone = '+00:00', autocommit = 1,"
+            " sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'");
+        return batch;
+    }
+
+    SqlBatch store_session() const override {
+        const std::string lock = seconds_of(lock_timeout_);
+        const std::string milliseconds = std::to_string(query_timeout_.count());
+        const std::string limit = seconds_of(query_timeout_);
+        SqlBatch batch = migration_session();
+        // READ COMMITTED, so that no locks of gaps cause deadlocks.
+        batch.add("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
+        // The comments are for one of the two servers each.
+        batch.add("SET innodb_lock_wait_timeout = " + lock + ", lock_wait_timeout = " + lock +
+                  " /*M!100300 , max_statement_time = " + limit + ", idle_transaction_timeout = " +
+                  limit + " */ /*!50708 , max_execution_time = " + milliseconds + " */");
+        return batch;
+    }
+
+    void begin_read(SqlBatch& batch) const override {
+        batch.add("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ");
+        batch.add("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY");
+    }
+
+    void begin_write(SqlBatch& batch) const override { batch.add("START TRANSACTION"); }
+
+    void begin_migration(SqlBatch& batch, const std::string& name) const override {
+        // The lock of a session: each statement of a migration commits. The end of the session releases it.
+        batch
+            .add("SELECT GET_LOCK(concat($1, '.', md5(DATABASE())), " + seconds_of(query_timeout_) +
+                 ")")
+            .text(name);
+    }
+
+    SqlRemedy remedy(const SqlFailure& failure) const override {
+        SqlRemedy remedy;
+        for (const Translation& one : translations) {
+            if (failure.code() != std::to_string(one.error)) continue;
+            remedy.code = one.code;
+            remedy.text = one.remedy;
+        }
+        return remedy;
+    }
+
+private:
+    const MyParameters parameters_;
+    const std::string description_;
+    const std::shared_ptr<const Runtime> runtime_;
+    const std::chrono::milliseconds lock_timeout_;
+    const std::chrono::milliseconds query_timeout_;
+};
+
+}  // namespace
 
 std::shared_ptr<const SqlDriver> mysql_driver(const MySQLOptions& options) {
     return std::make_shared<const MyDriver>(options);

@@ -1,13 +1,11 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include <cubepi/sql/mysql_options.hpp>
+#include <cubepi/core/runtime.hpp>
 #include <cubepi/sql/support/connection.hpp>
 #include <cubepi/sql/support/driver.hpp>
 
@@ -23,7 +21,6 @@ struct MyParameters {
 
     /// "MySQL database 'NAME' on HOST:PORT", for error messages.
     std::string description() const;
-    std::string without_secrets(std::string text) const;
     /// Returns true if the host is a name that must be resolved.
     bool has_name() const;
 
@@ -43,35 +40,10 @@ private:
     void read_parameters(std::string_view text);
 };
 
-class MyDriver final : public SqlDriver {
-public:
-    /// Throws CheckpointerError(invalid_argument).
-    explicit MyDriver(const MySQLOptions& options);
-
-    const char* name() const noexcept override { return "mysql"; }
-    const std::string& description() const noexcept override { return description_; }
-    std::string without_secrets(std::string text) const override;
-    const char* code_field() const noexcept override { return "errno"; }
-    SqlRemedy remedy(const SqlFailure& failure) const override;
-
-    std::vector<std::string> names_to_resolve() const override;
-    bool is_reachable(const SqlAddresses& addresses) const override;
-    std::unique_ptr<SqlConnection> connection() const override;
-
-    SqlBatch migration_session() const override;
-    SqlBatch store_session() const override;
-    void begin_read(SqlBatch& batch) const override;
-    void begin_write(SqlBatch& batch) const override;
-    void begin_migration(SqlBatch& batch, const std::string& name) const override;
-    bool migrates_at_once() const noexcept override { return false; }
-
-private:
-    MyParameters parameters_;
-    std::string description_;
-    std::shared_ptr<const Runtime> runtime_;
-    std::chrono::milliseconds lock_timeout_;
-    std::chrono::milliseconds query_timeout_;
-};
+/// `parameters` must outlive the connection. `runtime` has the threads for connecting to a name that TLS verifies, which the
+/// client library resolves itself.
+std::unique_ptr<SqlConnection> my_connection(const MyParameters& parameters,
+                                             std::shared_ptr<const Runtime> runtime);
 
 /// Makes a failure from an error number of the server or of the client library.
 SqlFailure my_failure(SqlFailureKind kind, const std::string& reason, unsigned error);

@@ -64,7 +64,6 @@ private:
 /// A connection of libpq in pipeline mode.
 class PgConnection final : public SqlConnection {
 public:
-    /// `parameters` must outlive the connection. `prepare`: whether statements are prepared.
     PgConnection(const PgParameters& parameters, bool prepare)
         : parameters_(parameters), statements_(prepare) {}
     ~PgConnection() override;
@@ -504,8 +503,8 @@ void PgConnection::fail_connecting() {
     throw pg_failure(SqlFailureKind::connect, reason, std::move(code));
 }
 
-std::unique_ptr<SqlConnection> PgDriver::connection() const {
-    return std::make_unique<PgConnection>(parameters_, prepare_);
+std::unique_ptr<SqlConnection> pg_connection(const PgParameters& parameters, bool prepare) {
+    return std::make_unique<PgConnection>(parameters, prepare);
 }
 
 }  // namespace cubepi::detail

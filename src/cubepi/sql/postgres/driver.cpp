@@ -5,11 +5,10 @@
 #include <string_view>
 #include <utility>
 
-#include <arpa/inet.h>
 #include <libpq-fe.h>
-#include <netinet/in.h>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/net/support/ip_address.hpp>
 #include <cubepi/sql/support/postgres.hpp>
 
 namespace cubepi::detail {
@@ -39,23 +38,9 @@ bool is_socket_directory(const std::string& host) {
     return host.empty() || host.front() == '/' || host.front() == '@';
 }
 
-bool is_address(const std::string& host) {
-    in6_addr unused{};
-    return inet_pton(AF_INET, host.c_str(), &unused) == 1 ||
-           inet_pton(AF_INET6, host.c_str(), &unused) == 1;
-}
-
 void append_to_list(std::string& list, const std::string& item, bool first) {
     if (!first) list += ',';
     list += item;
-}
-
-void replace_all(std::string& text, const std::string& secret) {
-    if (secret.empty()) return;
-    for (std::size_t at = text.find(secret); at != std::string::npos;
-         at = text.find(secret, at + 3)) {
-        text.replace(at, secret.size(), "***");
-    }
 }
 
 /// The translation of a code of the server, or of a class of two characters.
@@ -100,10 +85,6 @@ const Translation* translation_of(std::string_view sqlstate) {
     }
     return nullptr;
 }
-
-}  // namespace
-
-namespace {
 
 /// Throws an error without the text, which may have a password.
 [[noreturn]] void refuse_connection() {
@@ -175,7 +156,7 @@ std::vector<PgParameters::Host> PgParameters::hosts() const {
 std::vector<std::string> PgParameters::names_to_resolve() const {
     std::vector<std::string> names;
     for (const Host& host : hosts()) {
-        if (host.address.empty() && !is_socket_directory(host.name) && !is_address(host.name))
+        if (host.address.empty() && !is_socket_directory(host.name) && !is_ip_address(host.name))
             names.push_back(host.name);
     }
     return names;
@@ -231,61 +212,8 @@ std::string PgParameters::describe() const {
 }
 
 std::string PgParameters::without_secrets(std::string text) const {
-    for (const char* key : {"password", "sslpassword"}) replace_all(text, effective(key));
+    for (const char* key : {"password", "sslpassword"}) hide_secret(text, effective(key));
     return text;
-}
-
-PgDriver::PgDriver(const PostgresOptions& options)
-    : parameters_(options.connection),
-      prepare_(options.prepare_statements),
-      lock_timeout_(std::to_string(options.lock_timeout.count())),
-      query_timeout_(std::to_string(options.query_timeout.count())) {}
-
-std::string PgDriver::without_secrets(std::string text) const {
-    return parameters_.without_secrets(std::move(text));
-}
-
-std::vector<std::string> PgDriver::names_to_resolve() const {
-    return parameters_.names_to_resolve();
-}
-
-bool PgDriver::is_reachable(const SqlAddresses& addresses) const {
-    const auto values = parameters_.with_addresses(addresses);
-    const auto host = values.find("host");
-    return host == values.end() || !host->second.empty();
-}
-
-SqlBatch PgDriver::migration_session() const {
-    SqlBatch batch;
-    // "relation exists, skipping" would be sent for each table.
-    batch.add("SELECT set_config('client_min_messages', 'warning', false)");
-    return batch;
-}
-
-SqlBatch PgDriver::store_session() const {
-    SqlBatch batch;
-    // Compiling a plan of 64 partitions takes seconds, and one of them is visited.
-    batch
-        .add(
-            "SELECT set_config('lock_timeout', $1, false), set_config('statement_timeout', $2, "
-            "false), set_config('idle_in_transaction_session_timeout', $2, false),"
-            " set_config('jit', 'off', false)")
-        .text(lock_timeout_)
-        .text(query_timeout_);
-    return batch;
-}
-
-void PgDriver::begin_read(SqlBatch& batch) const {
-    batch.add("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
-}
-
-void PgDriver::begin_write(SqlBatch& batch) const {
-    batch.add("BEGIN ISOLATION LEVEL READ COMMITTED");
-}
-
-void PgDriver::begin_migration(SqlBatch& batch, const std::string& name) const {
-    batch.add("BEGIN");
-    batch.add("SELECT pg_advisory_xact_lock(hashtext($1))").text(name);
 }
 
 void take_advisory_locks(SqlBatch& batch, const std::vector<std::string>& names) {
@@ -317,14 +245,88 @@ SqlFailure pg_failure(SqlFailureKind kind, const std::string& reason, std::strin
     return SqlFailure(kind, reason, std::move(sqlstate), condition);
 }
 
-SqlRemedy PgDriver::remedy(const SqlFailure& failure) const {
-    SqlRemedy remedy;
-    if (const Translation* found = translation_of(failure.code())) {
-        remedy.code = found->code;
-        remedy.text = found->remedy;
+namespace {
+
+class PgDriver final : public SqlDriver {
+public:
+    explicit PgDriver(const PostgresOptions& options)
+        : parameters_(options.connection),
+          prepare_(options.prepare_statements),
+          lock_timeout_(std::to_string(options.lock_timeout.count())),
+          query_timeout_(std::to_string(options.query_timeout.count())) {}
+
+    const char* name() const noexcept override { return "postgres"; }
+    const std::string& description() const noexcept override { return parameters_.description(); }
+    const char* code_field() const noexcept override { return "sqlstate"; }
+    std::unique_ptr<SqlConnection> connection() const override {
+        return pg_connection(parameters_, prepare_);
     }
-    return remedy;
-}
+    bool migrates_at_once() const noexcept override { return true; }
+
+    std::string without_secrets(std::string text) const override {
+        return parameters_.without_secrets(std::move(text));
+    }
+
+    std::vector<std::string> names_to_resolve() const override {
+        return parameters_.names_to_resolve();
+    }
+
+    bool is_reachable(const SqlAddresses& addresses) const override {
+        const auto values = parameters_.with_addresses(addresses);
+        const auto host = values.find("host");
+        return host == values.end() || !host->second.empty();
+    }
+
+    SqlBatch migration_session() const override {
+        SqlBatch batch;
+        // "relation exists, skipping" would be sent for each table.
+        batch.add("SELECT set_config('client_min_messages', 'warning', false)");
+        return batch;
+    }
+
+    SqlBatch store_session() const override {
+        SqlBatch batch;
+        // Compiling a plan of 64 partitions takes seconds, and one of them is visited.
+        batch
+            .add(
+                "SELECT set_config('lock_timeout', $1, false), set_config('statement_timeout', $2, "
+                "false), set_config('idle_in_transaction_session_timeout', $2, false),"
+                " set_config('jit', 'off', false)")
+            .text(lock_timeout_)
+            .text(query_timeout_);
+        return batch;
+    }
+
+    void begin_read(SqlBatch& batch) const override {
+        batch.add("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+    }
+
+    void begin_write(SqlBatch& batch) const override {
+        batch.add("BEGIN ISOLATION LEVEL READ COMMITTED");
+    }
+
+    void begin_migration(SqlBatch& batch, const std::string& name) const override {
+        batch.add("BEGIN");
+        batch.add("SELECT pg_advisory_xact_lock(hashtext($1))").text(name);
+    }
+
+    SqlRemedy remedy(const SqlFailure& failure) const override {
+        SqlRemedy remedy;
+        if (const Translation* found = translation_of(failure.code())) {
+            remedy.code = found->code;
+            remedy.text = found->remedy;
+        }
+        return remedy;
+    }
+
+private:
+    const PgParameters parameters_;
+    const bool prepare_;
+    const std::string lock_timeout_;   ///< in milliseconds
+    const std::string query_timeout_;  ///< in milliseconds
+};
+
+}  // namespace
 
 std::shared_ptr<const SqlDriver> postgres_driver(const PostgresOptions& options) {
     return std::make_shared<const PgDriver>(options);

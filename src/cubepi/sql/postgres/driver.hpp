@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include <cubepi/sql/postgres_options.hpp>
 #include <cubepi/sql/support/connection.hpp>
 #include <cubepi/sql/support/driver.hpp>
 
@@ -48,34 +47,8 @@ private:
     std::string description_;
 };
 
-class PgDriver final : public SqlDriver {
-public:
-    /// Throws CheckpointerError(invalid_argument).
-    explicit PgDriver(const PostgresOptions& options);
-
-    const char* name() const noexcept override { return "postgres"; }
-    const std::string& description() const noexcept override { return parameters_.description(); }
-    std::string without_secrets(std::string text) const override;
-    const char* code_field() const noexcept override { return "sqlstate"; }
-    SqlRemedy remedy(const SqlFailure& failure) const override;
-
-    std::vector<std::string> names_to_resolve() const override;
-    bool is_reachable(const SqlAddresses& addresses) const override;
-    std::unique_ptr<SqlConnection> connection() const override;
-
-    SqlBatch migration_session() const override;
-    SqlBatch store_session() const override;
-    void begin_read(SqlBatch& batch) const override;
-    void begin_write(SqlBatch& batch) const override;
-    void begin_migration(SqlBatch& batch, const std::string& name) const override;
-    bool migrates_at_once() const noexcept override { return true; }
-
-private:
-    PgParameters parameters_;
-    bool prepare_;
-    std::string lock_timeout_;   ///< in milliseconds
-    std::string query_timeout_;  ///< in milliseconds
-};
+/// `parameters` must outlive the connection. `prepare`: whether statements are prepared.
+std::unique_ptr<SqlConnection> pg_connection(const PgParameters& parameters, bool prepare);
 
 /// Returns the condition that an SQLSTATE means.
 SqlCondition condition_of(std::string_view sqlstate);

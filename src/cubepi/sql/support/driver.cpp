@@ -70,6 +70,14 @@ bool SqlFailure::is_transient() const noexcept {
     return kind_ == SqlFailureKind::lost || condition_ == SqlCondition::conflict || is_starting();
 }
 
+void hide_secret(std::string& text, const std::string& secret) {
+    if (secret.empty()) return;
+    for (std::size_t at = text.find(secret); at != std::string::npos;
+         at = text.find(secret, at + 3)) {
+        text.replace(at, secret.size(), "***");
+    }
+}
+
 const SqlFailure* as_server_failure(const std::exception_ptr& exception) {
     if (!exception) return nullptr;
     try {

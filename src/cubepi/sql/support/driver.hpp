@@ -140,6 +140,9 @@ public:
     virtual SqlRemedy remedy(const SqlFailure& failure, SqlRemedy general) const;
 };
 
+/// Replaces a password in a text, unless it is empty.
+void hide_secret(std::string& text, const std::string& secret);
+
 /// Returns the failure, or null if the exception is of another type. Valid as long as the exception.
 const SqlFailure* as_server_failure(const std::exception_ptr& exception);
 
