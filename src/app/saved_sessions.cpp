@@ -303,6 +303,7 @@ Task<std::string> SavedSessions::adopt(std::shared_ptr<bub::TapeStore> from, std
     std::string name = co_await create(std::move(first_prompt));
     // The suspended run continues at its endpoint only (D86).
     JsonObject endpoint = co_await bub::suspended_endpoint(from, tape);
+    const JsonObject state = co_await from->read_state(tape);
     const auto source = std::make_shared<bub::TapeCheckpointer>(std::move(from));
     (void)co_await bub::import_thread(source, tape, tapes_, tape_of(name),
                                       "a run without a session");
@@ -312,6 +313,14 @@ Task<std::string> SavedSessions::adopt(std::shared_ptr<bub::TapeStore> from, std
         std::vector<bub::TapeEntry> entries = {bub::endpoint_entry(std::move(endpoint))};
         (void)co_await tapes_->append(tape_of(name), std::move(entries), bub::TapeAppend());
     }
+    // Unused answers, marks of calls that have begun (D62), and notes of calls (D176): what the next process needs to repeat nothing.
+    std::function<Json(JsonObject&)> copy = [state](JsonObject& now) {
+        for (const char* list : {"answers", "batches", "answered", "answer_count"}) {
+            if (const Json* found = state.if_contains(list)) now[list] = *found;
+        }
+        return Json();
+    };
+    (void)co_await tapes_->edit_state(tape_of(name), std::move(copy));
     for (const PendingRequest& one : pending)
         co_await target.save_pending_request(tape_of(name), one.run_id, one.request);
     co_return name;

@@ -13,6 +13,8 @@ namespace cubepi {
 class CallNotes {
 public:
     virtual ~CallNotes() = default;
+    /// False for a channel that passes notes on to one that has none.
+    virtual bool can_store_notes() const noexcept { return true; }
     /// Stores a note in place of an earlier one of this id, which must not be that of a question. Choose one that begins with
     /// ToolContext::call_key(). Throws a CheckpointerError if that fails.
     virtual Task<> save_note(std::string id, std::string text) = 0;

@@ -48,7 +48,8 @@ HitlStore& hitl_store_of(Checkpointer* store) {
 }
 
 /// Returns true if an answer to `asked` answers `now`: the digest of D17, taken by comparing the requests themselves. An
-/// approval holds for one tool with exactly these arguments. The id of an `ask` is a digest of its questions.
+/// approval holds for one tool with exactly these arguments. The id of an `ask` is a digest of its questions, unless the caller has
+/// chosen it.
 bool is_same_question(const HitlRequest& asked, const HitlRequest& now) {
     if (asked.question_id != now.question_id) return false;
     if (asked.payload.index() != now.payload.index()) return false;
@@ -58,7 +59,7 @@ bool is_same_question(const HitlRequest& asked, const HitlRequest& now) {
     }
     if (const auto* confirm = std::get_if<ConfirmRequest>(&asked.payload))
         return confirm->prompt == std::get<ConfirmRequest>(now.payload).prompt;
-    return true;
+    return to_json(asked).at("payload") == to_json(now).at("payload");
 }
 
 /// Returns true if the stored answer passes the checks of its request. It may have been written without them.

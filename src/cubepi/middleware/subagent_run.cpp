@@ -164,6 +164,10 @@ public:
         return made_->cancel(std::move(question_id), std::move(reason));
     }
     bool is_durable() const noexcept override { return made_->is_durable(); }
+    bool can_store_notes() const noexcept override {
+        auto* const notes = dynamic_cast<CallNotes*>(made_.get());
+        return notes && notes->can_store_notes();
+    }
     Task<> save_note(std::string id, std::string text) override {
         return notes().save_note(std::move(id), std::move(text));
     }

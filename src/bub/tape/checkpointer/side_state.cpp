@@ -33,7 +33,14 @@ void note_session(JsonObject& side_state, const TapeSession& session) {
 
 bool has_suspended_run(const JsonObject& side_state) {
     const detail::SideState state(side_state);
-    return !state.list("pending").empty() || !state.list("answers").empty();
+    // Notes of calls (D176) remain if a run is killed.
+    constexpr std::string_view note_end = ".mcp";
+    const auto is_answer = [&](const Json& one) {
+        const JsonObject* const answer = one.if_object();
+        return answer && !cubepi::detail::string_member(*answer, "question_id").ends_with(note_end);
+    };
+    const JsonArray& answers = state.list("answers");
+    return !state.list("pending").empty() || std::any_of(answers.begin(), answers.end(), is_answer);
 }
 
 namespace detail {

@@ -127,6 +127,9 @@ Task<void> PromptRun::store_outcome(RunOutcome outcome) {
         impl_.log.set_claim({}, {});
         claim_.reset();
     }
+    // No other process continues it.
+    if (!complete && parts_.channel && parts_.channel->is_durable() && !impl_.log.has_open_calls())
+        co_await impl_.log.remove_answers(core_.run_id().str());
 }
 
 Task<void> PromptRun::announce_circumstances() {

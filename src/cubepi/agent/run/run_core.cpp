@@ -224,6 +224,7 @@ Task<void> RunCore::close_open_calls() {
         Message result = interrupted_tool_result(call, caller, wall_seconds());
         co_await announce(std::move(result));
     }
+    if (!open.empty() && !caller.empty()) co_await parts_.log->remove_answers(caller.str());
 }
 
 void RunCore::put_back(std::vector<Input> inputs) {

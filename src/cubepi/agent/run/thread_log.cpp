@@ -158,8 +158,21 @@ Task<void> ThreadLog::forget_questions(std::string run_id, std::vector<std::stri
     co_await std::move(clearing);
 }
 
+Task<void> ThreadLog::remove_answers(std::string run_id) {
+    // Those of a run that another process has taken over are its own (D50).
+    if (!persistent() || !thread_->questions || thread_->superseded) co_return;
+    Thread& thread = *thread_;
+    auto call = [&thread, &run_id] {
+        return thread.questions->clear_hitl_answers(thread.id, run_id, {});
+    };
+    Task<void> removing = store_call("remove used answers", thread.id, std::move(call));
+    co_await std::move(removing);
+}
+
 Task<void> ThreadLog::mark_batch_started(BatchStart start) {
     Thread& thread = *thread_;
+    // An empty list names all answers of the run.
+    if (!thread.batches && start.question_ids.empty()) co_return;
     start.owner_id = thread.claim_owner;
     auto call = [&thread, &start] {
         if (thread.batches) return thread.batches->mark_batch_started(thread.id, start);

@@ -71,6 +71,8 @@ public:
     void append_now(Message message);
     /// Records that the bodies of these calls are about to run (D62), before they do.
     Task<void> mark_batch_started(BatchStart start);
+    /// Removes the answers and notes of a run that no process continues.
+    Task<void> remove_answers(std::string run_id);
     /// The next append() removes the requests and answers of these questions, whose result it stores (D62).
     void settle_with_next(std::vector<std::string> question_ids) {
         thread_->settled = std::move(question_ids);

@@ -183,20 +183,21 @@ Task<void> ToolBatch::mark_started(std::size_t first, std::size_t end) {
     questions->body_may_repeat = [this](std::string_view id) { return may_repeat(id); };
     if (!questions->is_durable() || !core_.parts().log->questions()) co_return;
     BatchStart start;
-    bool any_answers = false;
+    bool may_be_suspended = false;
     for (std::size_t i = first; i < end; ++i) {
         const Call& call = calls_[i];
         if (call.state != State::ready) continue;
         const std::string& id = call.call().id.str();
         std::vector<std::string> answered = questions->answered_for(id);
-        any_answers = any_answers || !answered.empty();
+        // A body that may begin again may ask the user itself, while the other calls are executed.
+        may_be_suspended = may_be_suspended || !answered.empty() || call.is_repeatable;
         // The body may begin again: the approval of the call is used until its result is stored.
         if (call.is_repeatable) continue;
         for (std::string& question : answered) start.question_ids.push_back(std::move(question));
         start.tool_call_ids.push_back(id);
     }
-    // Without any answer the store has nothing with which the run could be continued as a suspended one.
-    if (!any_answers || start.tool_call_ids.empty()) co_return;
+    // Without any question the store has nothing with which the run could be continued as a suspended one.
+    if (!may_be_suspended || start.tool_call_ids.empty()) co_return;
     start.run_id = core_.run_id().str();
     start.batch_id = message_.id();
     co_await core_.parts().log->mark_batch_started(std::move(start));

@@ -257,6 +257,8 @@ Task<Next> Loop::run_tools(Message message, ToolList tools, MessageList inject_m
     if (batch.suspended()) {
         if (!core_.stopped()) {
             forget_attempts(core_.state());
+            // With what sub-agents and other calls have spent since the first question.
+            co_await save();
             co_return Next::suspension;
         }
         co_await core_.questions()->withdraw_detached();

@@ -103,7 +103,7 @@ std::shared_ptr<McpSuspendedCall> suspended_mcp_call(const ToolContext& context,
                                                      McpSuspendedCall::Identity identity) {
     if (!context.account() || context.call_key().empty()) return nullptr;
     auto notes = std::dynamic_pointer_cast<CallNotes>(context.account()->channel());
-    if (!notes) return nullptr;
+    if (!notes || !notes->can_store_notes()) return nullptr;
     return std::make_shared<McpSuspendedCall>(context, std::move(channel), std::move(notes),
                                               std::move(identity));
 }
