@@ -159,7 +159,7 @@ Task<void> ThreadLog::forget_questions(std::string run_id, std::vector<std::stri
 }
 
 Task<void> ThreadLog::remove_answers(std::string run_id) {
-    // Those of a run that another process has taken over are its own (D50).
+    // Those of a run that another process continues are its own (D50).
     if (!persistent() || !thread_->questions || thread_->superseded) co_return;
     Thread& thread = *thread_;
     auto call = [&thread, &run_id] {
