@@ -76,9 +76,12 @@ TEST_F(TerminalInput, D95_PasteWithoutEnd_LeavesQuestionUsable) {
                              "-m", "local"});
     ASSERT_TRUE(terminal.answer_on_screen("talks to", "write it\r")) << terminal.shown();
     ASSERT_TRUE(terminal.answer("[e]dit", paste_begin + "mnop")) << terminal.shown();
-    ASSERT_TRUE(terminal.expect_on_screen("Answer y, n, or one of")) << terminal.shown();
+    ASSERT_TRUE(terminal.expect_on_screen("(for the prompt: mnop)")) << terminal.shown();
     terminal.type(ctrl_c);
     ASSERT_TRUE(terminal.expect_on_screen("stopped")) << terminal.shown();
+    ASSERT_TRUE(terminal.expect_on_screen("> mnop")) << terminal.shown();
+    terminal.type(ctrl_c);
+    ASSERT_TRUE(terminal.expect_gone("> mnop")) << terminal.shown();
     terminal.type(ctrl_d);
     EXPECT_EQ(terminal.wait(), 0) << terminal.shown();
 }

@@ -77,7 +77,9 @@ TerminalText always_text(const ApprovalRule& rule) {
     if (rule.tool == "shell" && rule.match.starts_with("cd ")) {
         CommandRule command = CommandRule::parse(rule.match);
         const std::string directory = std::exchange(command.directory, {});
-        const bool is_here = directory == std::filesystem::current_path().string();
+        std::error_code gone;
+        const std::filesystem::path here = std::filesystem::current_path(gone);
+        const bool is_here = !gone && directory == here.string();
         return "always adds: shell: " + spelled_out(command.text()) + " (only in " +
                (is_here ? TerminalText("this directory") : spelled_out(directory)) + ")";
     }

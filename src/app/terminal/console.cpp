@@ -427,8 +427,11 @@ void Console::State::take(const std::vector<Key>& keys) {
         return key.code == KeyCode::text || key.code == KeyCode::paste;
     });
     if (chooses && has_text && keys.size() > 1 && !questions.front()->are_answer(keys)) {
+        bool stops = false;
         for (const Key& key : keys) {
-            if (key.code == KeyCode::interrupt || key.code == KeyCode::escape) press(key, false);
+            if (key.code != KeyCode::interrupt && key.code != KeyCode::escape) continue;
+            press(key, false);
+            stops = true;
         }
         Key typed;
         typed.code = KeyCode::paste;
@@ -438,7 +441,8 @@ void Console::State::take(const std::vector<Key>& keys) {
         }
         if (keys.back().code == KeyCode::enter) typed.text.pop_back();
         set_aside(typed);
-        if (question_shows()) {
+        // The key that stops is for this question, which must be there when it is handled.
+        if (!stops && question_shows()) {
             questions.front()->choose(0);
             end_question();
         }

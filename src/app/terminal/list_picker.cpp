@@ -76,7 +76,8 @@ std::vector<TerminalText> ListPicker::screen(std::size_t columns, std::size_t ro
                                              TerminalView note) {
     const std::size_t width = columns > 4 ? columns - 3 : 1;
     std::vector<TerminalText> made;
-    made.push_back(style_.bold() + line_for_terminal(list_.heading, width + 2) + style_.off());
+    made.push_back(style_.bold() + line_for_terminal(visible(list_.heading), width + 2) +
+                   style_.off());
     made.push_back(filter_.empty() ? "> " + style_.dim() + "type to search" + style_.off()
                                    : "> " + line_for_terminal(visible(filter_), width));
     if (rows > 8) made.emplace_back();
@@ -91,7 +92,7 @@ std::vector<TerminalText> ListPicker::screen(std::size_t columns, std::size_t ro
         const std::string facts = row.is_current ? "current" : row.facts;
         text += line_for_terminal(visible(row.text), facts.empty() ? width : width * 3 / 4) +
                 style_.off();
-        if (!facts.empty()) text += style_.dim() + "  " + line_for_terminal(facts, width);
+        if (!facts.empty()) text += style_.dim() + "  " + line_for_terminal(visible(facts), width);
         made.push_back(shortened(text, width + 2) + style_.off());
     }
     made.resize(rows > 1 ? rows - 1 : 1);

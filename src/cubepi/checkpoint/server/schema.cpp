@@ -11,7 +11,9 @@ namespace cubepi::detail {
 
 namespace {
 
-const std::vector<std::string> version_tables = {"cubepi_schema_version", "cubepi_native_schema"};
+std::vector<std::string> version_tables() {
+    return {"cubepi_schema_version", "cubepi_native_schema"};
+}
 
 SqlSchemaStatus status_of(const SqlVersions& versions) {
     SqlSchemaStatus status;
@@ -34,7 +36,7 @@ std::string version_text(std::optional<int> version) {
 SqlBatch ThreadSchema::checked_session(const SqlDriver& driver, const SqlBatch& own) {
     SqlBatch batch = driver.store_session();
     batch.add_all(own);
-    for (const std::string& table : version_tables) select_version(batch, table);
+    for (const std::string& table : version_tables()) select_version(batch, table);
     return batch;
 }
 
@@ -85,7 +87,7 @@ void refuse_newer_tables(const std::string& where, const SqlSchemaStatus& found)
 
 Task<SqlSchemaStatus> thread_schema_status(const SqlOptions& options,
                                            std::shared_ptr<const SqlDriver> driver) {
-    return as_status(read_versions(options, std::move(driver), version_tables));
+    return as_status(read_versions(options, std::move(driver), version_tables()));
 }
 
 Task<SqlSchemaStatus> apply_thread_schema(
@@ -93,7 +95,7 @@ Task<SqlSchemaStatus> apply_thread_schema(
     SqlStatements (*statements)(const SqlSchemaStatus& from)) {
     SqlMigration migration;
     migration.lock = std::move(lock);
-    migration.version_tables = version_tables;
+    migration.version_tables = version_tables();
     migration.statements = [statements, where = driver->description()](const SqlVersions& found) {
         const SqlSchemaStatus from = status_of(found);
         refuse_newer_tables(where, from);

@@ -1,5 +1,6 @@
 #include <cubepi/sql/postgres/driver.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <string_view>
