@@ -326,7 +326,7 @@ JsonObject run_flags(const ConversationFlags& flags, const SandboxSettings& sand
     if (!flags.system_prompt.empty()) made["system"] = flags.system_prompt;
     JsonArray directories;
     for (const std::string& more : flags.more_directories)
-        directories.emplace_back(std::filesystem::absolute(more).string());
+        directories.emplace_back(std::filesystem::absolute(more).lexically_normal().string());
     if (!directories.empty()) made[directories_key] = std::move(directories);
     return made;
 }
