@@ -80,7 +80,7 @@ public:
     Task<std::string> open(std::string capabilities = "{}") {
         (void)co_await call("initialize",
                             R"({"protocolVersion":1,"clientCapabilities":)" + capabilities + "}");
-        RpcMessage made = co_await call("session/new", R"({"cwd":"/work","mcpServers":[]})");
+        RpcMessage made = co_await call("session/new", R"({"cwd":"/project","mcpServers":[]})");
         co_return std::string(made.result.at("sessionId").as_string());
     }
 

@@ -31,7 +31,7 @@ AgentEvent ending(std::string id, std::string tool, AgentToolResult result) {
 }
 
 TEST(AcpUpdatesTest, RepeatedIdOfModel_IsAnotherCall) {
-    AcpUpdates updates("/work");
+    AcpUpdates updates("/project");
     const JsonObject args{{"path", "a"}};
     const auto first = updates.of(starting("c", "read", args));
     (void)updates.of(ending("c", "read", "one"));
@@ -45,7 +45,7 @@ TEST(AcpUpdatesTest, RepeatedIdOfModel_IsAnotherCall) {
 }
 
 TEST(AcpUpdatesTest, Edit_HasDiff) {
-    AcpUpdates updates("/work");
+    AcpUpdates updates("/project");
     const JsonObject args{{"path", "/x/a.c"}, {"old_text", "1"}, {"new_text", "2"}};
     const auto made = updates.of(starting("c", "edit", args));
     ASSERT_EQ(made.size(), 1U);
@@ -57,7 +57,7 @@ TEST(AcpUpdatesTest, Edit_HasDiff) {
 }
 
 TEST(AcpUpdatesTest, LongTitle_IsCutBetweenCharacters) {
-    AcpUpdates updates("/work");
+    AcpUpdates updates("/project");
     std::string command = "echo ";
     for (int i = 0; i < 300; ++i) command += "ä";
     const auto made =
@@ -80,7 +80,7 @@ TEST(AcpUpdatesTest, Conversation_IsRepeatedInItsOrder) {
     result.tool_name = "read";
     result.content.emplace_back(TextContent{"text"});
     MessageList messages{user_message("Look"), Message(answer), Message(result)};
-    AcpUpdates updates("/work");
+    AcpUpdates updates("/project");
     std::string kinds;
     for (const JsonObject& update : updates.replay(messages))
         kinds += std::string(update.at("sessionUpdate").as_string()) + " ";
