@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +18,7 @@ namespace {
 
 using terminal_tests::Home;
 using terminal_tests::Piped;
+using terminal_tests::read_file;
 using terminal_tests::run_piped;
 using terminal_tests::Terminal;
 using terminal_tests::write_file;
@@ -119,6 +122,24 @@ TEST_F(McpConversation, D176_ServersQuestion_IsAnsweredInAnotherProcess) {
         EXPECT_NE(result.find("Ann"), std::string::npos) << result;
         EXPECT_NE(result.find("opaque"), std::string::npos) << result;
     }
+}
+
+/// The session of such a run is made when it is suspended, and has what the next process needs to repeat nothing.
+TEST_F(McpConversation, D176_RunWithoutSession_RepeatsNoCall) {
+    const std::filesystem::path log = home.work().parent_path() / "calls";
+    configure("modern,log=" + log.string(), "", "allow: [\"mcp__fake__ask: *\"]\n");
+    ModelServer server({chat_answer("", {{"mcp__fake__ask", "{}"}}), chat_answer("Done.")});
+    EXPECT_EQ(run_at(home, server, {"go"}).status, 7);
+    const Piped listed = run_piped(home, {"inbox", "--json"});
+    const std::string id(
+        boost::json::parse(listed.out).at(0).at("request").at("question_id").as_string());
+    const Piped second =
+        run_piped(home, {"inbox", "answer", id, R"({"name": "Ann"})", "--provider", "openai",
+                         "--base-url", server.url(), "--model", "local"});
+    EXPECT_EQ(second.out, "Done.\n") << second.err;
+    const std::string calls = read_file(log);
+    EXPECT_EQ(std::count(calls.begin(), calls.end(), '\n'), 2) << calls;
+    EXPECT_GT(calls.find("inputResponses"), calls.find('\n')) << "only the second has answers";
 }
 
 TEST_F(McpConversation, D164_RestrictedSubagent_HasNoDeferredTools) {
