@@ -90,7 +90,9 @@ TEST(AcpAgentHostTest, AllowedCall_RunsAndCompletes) {
         EXPECT_EQ(end, "end_turn");
         const JsonObject* update = editor.update_of("tool_call_update");
         EXPECT_NE(update, nullptr);
-        if (update) EXPECT_EQ(update->at("status"), Json("completed"));
+        if (update) {
+            EXPECT_EQ(update->at("status"), Json("completed"));
+        }
     };
     run(with_editor(asking_host(faux, writes), script));
     EXPECT_EQ(*writes, 1);
@@ -108,7 +110,9 @@ TEST(AcpAgentHostTest, OptionThatWasNotOffered_AllowsNothing) {
                 (void)co_await answer_question(its_editor, std::move(its_outcome));
                 const JsonObject* update = its_editor.update_of("tool_call_update");
                 EXPECT_NE(update, nullptr);
-                if (update) EXPECT_EQ(update->at("status"), Json("failed"));
+                if (update) {
+                    EXPECT_EQ(update->at("status"), Json("failed"));
+                }
             }(editor, outcome);
         };
         run(with_editor(asking_host(faux, writes), script));
