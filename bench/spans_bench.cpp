@@ -234,8 +234,7 @@ Task<> post(benchmark::State& state, HttpTransport& client, std::string url, std
             request.body = body;
             const HttpResponse response = co_await client.send(std::move(request));
             std::string answer;
-            while (co_await response.body->read(answer)) {
-            }
+            for (bool more = true; more;) more = co_await response.body->read(answer);
             if (response.status != 200) state.SkipWithError("not accepted");
         }
     }

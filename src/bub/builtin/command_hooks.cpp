@@ -70,13 +70,11 @@ Task<> write_input(cubepi::Process& process, std::string text) {
 }
 
 Task<> read_output(cubepi::Process& process, std::string& out) {
-    while (co_await process.read(out)) {
-    }
+    for (bool more = true; more;) more = co_await process.read(out);
 }
 
 Task<> read_errors(cubepi::Process& process, std::string& out) {
-    while (co_await process.read_error(out)) {
-    }
+    for (bool more = true; more;) more = co_await process.read_error(out);
 }
 
 Task<Ended> run_command(const CommandHook& hook, const detail::HookPlace& place,

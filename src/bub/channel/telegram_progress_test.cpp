@@ -131,8 +131,8 @@ TEST_F(TelegramProgress, ListOfModel_IsShownUntilAnswer) {
         channel->begin_turn(inbound);
         EventStream stream =
             channel->stream_events(inbound, EventStream(std::make_unique<ListSource>(clock)));
-        while (std::optional<StreamEvent> event = co_await stream.next()) {
-        }
+        std::optional<StreamEvent> event = co_await stream.next();
+        while (event) event = co_await stream.next();
         seen = api.texts(7);
         co_await answer(7, "All done.");
         channel->end_turn(message(7), nullptr);
@@ -152,8 +152,8 @@ TEST_F(TelegramProgress, OutputDuringTurn_LeavesListOfModel) {
         (void)co_await stream.next();
         co_await answer(7, "A note of a plugin.");
         seen = api.texts(7);
-        while (std::optional<StreamEvent> event = co_await stream.next()) {
-        }
+        std::optional<StreamEvent> event = co_await stream.next();
+        while (event) event = co_await stream.next();
         co_await answer(7, "All done.");
         channel->end_turn(message(7), nullptr);
     });

@@ -468,8 +468,8 @@ Task<AssistantImages> ImagesCall::attempt() {
     }
     if (response.status < 200 || response.status >= 300) {
         std::string text;
-        while (text.size() < longest_error_body && co_await response.body->read(text)) {
-        }
+        for (bool more = true; more && text.size() < longest_error_body;)
+            more = co_await response.body->read(text);
         text = endpoint_->endpoint.without_secrets(std::move(text));
         if (const std::string* location = response.headers.find("location")) {
             response.headers.set("location", endpoint_->endpoint.without_secrets(*location));
@@ -484,8 +484,7 @@ Task<AssistantImages> ImagesCall::attempt() {
 
 Task<AssistantImages> ImagesCall::read_whole(HttpResponse response) {
     std::string text;
-    while (co_await response.body->read(text)) {
-    }
+    for (bool more = true; more;) more = co_await response.body->read(text);
     JsonTextError error;
     const Json answer = parse_json(text, error);
     if (error) throw Error(ErrorCode::protocol, "the response is not JSON: " + error.reason);

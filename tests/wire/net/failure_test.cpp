@@ -389,8 +389,7 @@ TEST(HttpAbort, D7_DestroyedClient_KeepsItsExchanges) {
         client.reset();
         HttpResponse response = co_await std::move(sending);
         std::string body;
-        while (co_await response.body->read(body)) {
-        }
+        for (bool more = true; more;) more = co_await response.body->read(body);
         co_return body;
     };
     EXPECT_EQ(run(use()), "still here");

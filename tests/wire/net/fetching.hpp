@@ -32,8 +32,7 @@ inline Task<Answer> fetch(HttpTransport& client, HttpRequest request) {
     answer.headers = response.headers;
     answer.version = response.version;
     answer.url = response.url;
-    while (co_await response.body->read(answer.body)) {
-    }
+    for (bool more = true; more;) more = co_await response.body->read(answer.body);
     co_return answer;
 }
 
@@ -49,8 +48,7 @@ struct Failure {
 
 inline Task<> fetch_into(HttpTransport& client, HttpRequest request, std::string& body) {
     HttpResponse response = co_await client.send(std::move(request));
-    while (co_await response.body->read(body)) {
-    }
+    for (bool more = true; more;) more = co_await response.body->read(body);
 }
 
 inline Failure failure_of(const std::exception_ptr& thrown) {

@@ -207,8 +207,7 @@ TEST(HttpClient, ReceivedData_IsReturnedWithoutWaiting) {
         EXPECT_TRUE(first);
         while (response.body->read_ready(body)) {
         }
-        while (co_await response.body->read(body)) {
-        }
+        for (bool more = true; more;) more = co_await response.body->read(body);
         EXPECT_FALSE(response.body->read_ready(body));
         const bool more = co_await response.body->read(body);
         EXPECT_FALSE(more);

@@ -70,8 +70,7 @@ protected:
             HttpClient client;
             HttpResponse response = co_await client.send(std::move(asked));
             std::string body;
-            while (co_await response.body->read(body)) {
-            }
+            for (bool more = true; more;) more = co_await response.body->read(body);
             co_return body;
         };
         const std::string body = run(exchange(std::move(request)));

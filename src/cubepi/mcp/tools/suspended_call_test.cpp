@@ -121,7 +121,8 @@ struct SuspendedThread {
     }
     std::string result_text() {
         std::string text = "none";
-        for (const Message& message : run(store->load("t"))->messages) {
+        const auto thread = run(store->load("t"));
+        for (const Message& message : thread->messages) {
             if (message.tool_result()) text = message.text();
         }
         return text;

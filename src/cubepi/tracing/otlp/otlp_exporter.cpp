@@ -193,8 +193,7 @@ Task<OtlpSender::Reply> OtlpSender::attempt(std::string body) {
     Reply reply;
     reply.status = response.status;
     reply.headers = std::move(response.headers);
-    while (co_await response.body->read(reply.body)) {
-    }
+    for (bool more = true; more;) more = co_await response.body->read(reply.body);
     co_return reply;
 }
 
