@@ -101,7 +101,19 @@ TEST_F(Continuation, FlagsOfRun_HoldInTheNextProcess) {
     EXPECT_NE(over.err.find("max_turns (1)"), std::string::npos) << over.err << over.out;
 }
 
-/// The conversation of a run without `-s` moves to a saved session when it is suspended.
+TEST_F(Continuation, D166_MaxTurns_HoldsAcrossApprovals) {
+    ModelServer server({chat_answer("", {to_shell}), chat_answer("", {to_shell}),
+                        chat_answer("", {to_shell}), chat_answer("never asked for")});
+    Piped over = run_piped(home, {"run", "-s", "s1", "--provider", "openai", "--base-url",
+                                  server.url(), "-m", "local", "--max-turns", "2", "go"});
+    EXPECT_EQ(over.status, 7) << over.err;
+    over = run_printed(home, over.err, "To answer: ");
+    EXPECT_EQ(over.status, 7) << over.err;
+    over = run_printed(home, over.err, "To answer: ");
+    EXPECT_EQ(over.status, 5) << over.err;
+    EXPECT_EQ(server.requests().size(), 2u);
+}
+
 TEST_F(Continuation, D86_FurtherDirectories_AreStoredWithTheRun) {
     const std::filesystem::path other = home.work().parent_path() / "other";
     std::filesystem::create_directories(other);
@@ -118,6 +130,7 @@ TEST_F(Continuation, D86_FurtherDirectories_AreStoredWithTheRun) {
     EXPECT_NE(over.err.find("also work in " + other.string()), std::string::npos) << over.err;
 }
 
+/// The conversation of a run without `-s` moves to a saved session when it is suspended.
 TEST_F(Continuation, D86_RunWithoutSession_ContinuesAtItsEndpoint) {
     const Piped run = run_piped(
         home, {"run", "--provider", "openai", "--base-url", a.url(), "-m", "local", "private"});
