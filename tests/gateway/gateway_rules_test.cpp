@@ -1,6 +1,7 @@
 // Restrictions of the calls of a gateway's sessions, as a process: rules about paths, links to protected files, hooks of the operator, and
 // files of workspaces that are not trusted.
 
+#include <csignal>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -136,9 +137,13 @@ TEST_F(GatewayRules, D180_WeakerSandbox_DoesNotContinueTheRun) {
     const auto approve = [this](const char* sandbox) {
         configure("", std::string("sandbox: ") + sandbox + "\n");
         GatewayProcess gateway(home, model.flags());
-        return run(post_message(gateway.wait_until_running(),
-                                {{"session", "s1"}, {"text", ",approve"}, {"user", "olga"}}))
-            .body;
+        const HttpReply reply =
+            run(post_message(gateway.wait_until_running(),
+                             {{"session", "s1"}, {"text", ",approve"}, {"user", "olga"}}));
+        // A gateway that is killed here may leave the answer to the next one, which would approve.
+        gateway.send(SIGTERM);
+        EXPECT_EQ(gateway.wait(), 0);
+        return reply.body;
     };
     EXPECT_EQ(approve("off").find("re: write a.txt"), std::string::npos);
     EXPECT_FALSE(std::filesystem::exists(workspace() / "a.txt"));
