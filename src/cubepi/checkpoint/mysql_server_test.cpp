@@ -55,11 +55,16 @@ MySQLServer::MySQLServer() {
         if (!user) fail("there is no unprivileged user for the server");
         user_ = user->pw_uid;
         group_ = user->pw_gid;
-        if (chown(directory_.c_str(), user_, group_) != 0) fail("chown failed");
+    }
+    // A server that starts removes the temporary tables of all servers in the same directory.
+    std::filesystem::create_directory(directory_ + "/tmp");
+    for (const std::string& one : {directory_, directory_ + "/tmp"}) {
+        if (user_ != 0 && chown(one.c_str(), user_, group_) != 0) fail("chown failed");
     }
     int status = 0;
     waitpid(spawn({program("mariadb-install-db"), "--no-defaults", "--datadir=" + directory_ + "/d",
-                   "--skip-test-db", "--auth-root-authentication-method=normal"}),
+                   "--tmpdir=" + directory_ + "/tmp", "--skip-test-db",
+                   "--auth-root-authentication-method=normal"}),
             &status, 0);
     if (status != 0) fail("mariadb-install-db failed:\n" + log());
     std::ofstream(directory_ + "/init.sql")
@@ -114,11 +119,12 @@ std::string MySQLServer::log() const {
 void MySQLServer::start(std::size_t file_limit) {
     pid_ = spawn(
         {program("mariadbd"), "--no-defaults", "--datadir=" + directory_ + "/d",
-         "--socket=" + socket(), "--skip-networking", "--pid-file=" + directory_ + "/pid",
-         "--init-file=" + directory_ + "/init.sql", "--innodb-flush-log-at-trx-commit=2",
-         "--innodb-buffer-pool-size=64M", "--innodb-log-file-size=16M", "--max-connections=200",
-         "--character-set-server=utf8mb4", "--table-open-cache=400", "--performance-schema=OFF",
-         "--innodb-flush-method=nosync", "--innodb-doublewrite=0", "--sync-binlog=0"},
+         "--tmpdir=" + directory_ + "/tmp", "--socket=" + socket(), "--skip-networking",
+         "--pid-file=" + directory_ + "/pid", "--init-file=" + directory_ + "/init.sql",
+         "--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=64M",
+         "--innodb-log-file-size=16M", "--max-connections=200", "--character-set-server=utf8mb4",
+         "--table-open-cache=400", "--performance-schema=OFF", "--innodb-flush-method=nosync",
+         "--innodb-doublewrite=0", "--sync-binlog=0"},
         file_limit);
     // The user exists when the server accepts connections: it executes the file before.
     for (;;) {
