@@ -152,7 +152,7 @@ struct GatewayArguments {
     What what = What::run;
     std::vector<std::string> channels = {};  ///< --enable-channel
     std::string id = {};                     ///< of a held message or answer, or of a session
-    std::string name = {};                   ///< of the user of the console; empty: that of the system
+    std::string name = {};  ///< of the user of the console; empty: that of the system
     bool viewer = false;
     bool json = false;
 };

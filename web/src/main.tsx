@@ -103,13 +103,17 @@ function Console({ user, onLogout }: { user: User; onLogout: () => void }) {
   );
   return (
     <>
-      <a class="skip" href="#content" onClick={(event) => {
-        event.preventDefault();
-        document.querySelector<HTMLElement>("main")?.focus();
-      }}>
-        Skip to the content
-      </a>
       <header class="top">
+        <a
+          class="skip"
+          href="#content"
+          onClick={(event) => {
+            event.preventDefault();
+            document.querySelector<HTMLElement>("main")?.focus();
+          }}
+        >
+          Skip to the content
+        </a>
         <span class="brand">CubePi</span>
         <nav aria-label="Pages">
           {tab("questions", count > 0 ? `Questions (${count})` : "Questions", page === "questions")}
@@ -125,7 +129,7 @@ function Console({ user, onLogout }: { user: User; onLogout: () => void }) {
           </button>
         </span>
       </header>
-      <main tabIndex={-1}>
+      <main id="content" tabIndex={-1}>
         {page === "questions" ? <QuestionsPage user={user} onLogout={onLogout} onCount={setCount} /> : null}
         {page === "sessions" ? <SessionsPage onLogout={onLogout} /> : null}
         {page === "session" ? <SessionPage id={decoded(session ?? "")} user={user} onLogout={onLogout} /> : null}

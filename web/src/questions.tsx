@@ -76,6 +76,23 @@ function Call({ call }: { call: Approval }) {
   );
 }
 
+/** What the host says about a call. Its own approvals have a text with remarks, whose first line repeats the call. */
+function Details({ details }: { details: unknown }) {
+  if (details === null || details === undefined) return null;
+  const { question, ...rest } = typeof details === "object" ? (details as Record<string, unknown>) : { question: details };
+  const remarks = typeof question === "string" ? question : JSON.stringify(question);
+  return (
+    <>
+      {remarks ? (
+        <p class="plain dim">
+          <Visible text={remarks} />
+        </p>
+      ) : null}
+      {Object.keys(rest).length > 0 ? <Code text={JSON.stringify(rest, null, 2)} label="Details" /> : null}
+    </>
+  );
+}
+
 type Values = Record<string, string[]>;
 
 function PartField({ id, part, values, other, onChange, onOther }: {
@@ -223,9 +240,7 @@ export function QuestionCard({ question, user, onAnswered }: {
           <Visible text={payload.prompt} />
         </p>
       ) : null}
-      {payload.kind !== "ask" && payload.details ? (
-        <Code text={typeof payload.details === "string" ? payload.details : JSON.stringify(payload.details, null, 2)} label="Details" />
-      ) : null}
+      {payload.kind !== "ask" ? <Details details={payload.details} /> : null}
       {payload.kind === "ask" ? (
         <form onSubmit={submit} id={`${id}-form`}>
           {payload.questions.map((part) => (

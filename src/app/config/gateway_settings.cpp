@@ -405,7 +405,8 @@ ChannelSettings channel_settings(const JsonObject& config, const ChannelKind& ki
 
 std::vector<std::string> gateway_setting_names() {
     std::vector<std::string> names;
-    for (const Keys& keys : {gateway_keys(), files_keys, rule_keys, approver_keys, admin_keys, console_keys}) {
+    for (const Keys& keys :
+         {gateway_keys(), files_keys, rule_keys, approver_keys, admin_keys, console_keys}) {
         for (const std::string_view name : keys.names)
             names.push_back(std::string(keys.path) + "." + std::string(name));
     }

@@ -115,8 +115,8 @@ struct Login {
         if (auto foreign = refuse_cross_site(request)) return foreign;
         const std::optional<ConsoleSession> session = session_of(request);
         if (!session)
-            return refuse(
-                401, "not logged in; for a link that logs in, run: cubepi gateway console");
+            return refuse(401,
+                          "not logged in; for a link that logs in, run: cubepi gateway console");
         if (request.method == "GET" || request.method == "HEAD") return std::nullopt;
         if (auto foreign = refuse_foreign(request)) return foreign;
         if (equal_secrets(request.headers.get("x-csrf-token"), session->csrf_token))
@@ -133,8 +133,9 @@ Task<HttpServerResponse> log_in(std::shared_ptr<const Login> login, HttpServerRe
     const std::optional<std::string> secret = login->sessions->log_in(link);
     if (!secret)
         co_return secured(HttpServerResponse::error(
-            401, "the link was used before, or has expired; for another one, run: cubepi gateway "
-                 "console"));
+            401,
+            "the link was used before, or has expired; for another one, run: cubepi gateway "
+            "console"));
     // Another session of this browser ends.
     login->sessions->log_out(cookie_in(request, login->cookie));
     const std::optional<ConsoleSession> session = login->sessions->find(*secret);
@@ -193,8 +194,8 @@ std::string console_link_path(const std::string& secret) { return "/console/#log
 
 std::vector<std::unique_ptr<HttpRoutes>> console_routes(HttpServer& server, GatewayApi& api,
                                                         std::shared_ptr<ConsoleSessions> sessions) {
-    const auto login = std::make_shared<const Login>(
-        Login{std::move(sessions), cookie_name(server.port())});
+    const auto login =
+        std::make_shared<const Login>(Login{std::move(sessions), cookie_name(server.port())});
 
     auto page = std::make_unique<HttpRoutes>(server, "console", page_options());
     page->add("GET", "/console", [](HttpServerRequest) { return redirect(); });
@@ -204,18 +205,15 @@ std::vector<std::unique_ptr<HttpRoutes>> console_routes(HttpServer& server, Gate
     }
 
     auto entrance = std::make_unique<HttpRoutes>(server, "console-login", login_options());
-    entrance->add("POST", "/console/login", [login](HttpServerRequest request) {
-        return log_in(login, std::move(request));
-    });
+    entrance->add("POST", "/console/login",
+                  [login](HttpServerRequest request) { return log_in(login, std::move(request)); });
 
-    auto session =
-        std::make_unique<HttpRoutes>(server, "console-session", session_options(login));
+    auto session = std::make_unique<HttpRoutes>(server, "console-session", session_options(login));
     session->add("GET", "/console/session", [login](HttpServerRequest request) {
         return show_session(login, std::move(request));
     });
-    session->add("POST", "/console/logout", [login](HttpServerRequest request) {
-        return log_out(login, std::move(request));
-    });
+    session->add("POST", "/console/logout",
+                 [login](HttpServerRequest request) { return log_out(login, std::move(request)); });
     add_operations(*session, api, "/console", [login](const HttpServerRequest& request) {
         const ConsoleSession session = login->session_of(request).value_or(ConsoleSession());
         return GatewayCaller{session.role, session.name, request.client};

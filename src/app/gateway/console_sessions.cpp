@@ -28,10 +28,9 @@ void ConsoleSessions::erase_ended(Entries& entries) const {
 std::string ConsoleSessions::insert(Entries& entries, std::size_t most, Entry entry) const {
     erase_ended(entries);
     while (entries.size() >= most) {
-        entries.erase(
-            std::min_element(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
-                return a.second.ends() < b.second.ends();
-            }));
+        entries.erase(std::min_element(
+            entries.begin(), entries.end(),
+            [](const auto& a, const auto& b) { return a.second.ends() < b.second.ends(); }));
     }
     std::string secret = new_secret();
     entries.emplace(detail::sha256_hex(secret), std::move(entry));

@@ -302,9 +302,8 @@ Task<> Gateway::greet() {
     // A log file must not have a link that logs in.
     std::string console;
     if (instance_->settings().console)
-        console = is_terminal
-                      ? instance_->console_link(GatewayRole::operator_, local_user())
-                      : std::string("for a link that logs in, run: cubepi gateway console");
+        console = is_terminal ? instance_->console_link(GatewayRole::operator_, local_user())
+                              : std::string("for a link that logs in, run: cubepi gateway console");
     const std::lock_guard lock(output_);
     const TerminalView advice = !is_terminal
                                     ? TerminalView("")

@@ -333,10 +333,9 @@ std::string GatewayInstance::console_link(GatewayRole role, std::string name) co
     address.port = at->port();
     if (address.host == "0.0.0.0") address.host = "127.0.0.1";
     if (address.host == "::") address.host = "::1";
-    const bool is_secure =
-        std::any_of(listening_.begin(), listening_.end(), [&at](const auto& one) {
-            return one.second.server == at && one.second.certificate;
-        });
+    const bool is_secure = std::any_of(
+        listening_.begin(), listening_.end(),
+        [&at](const auto& one) { return one.second.server == at && one.second.certificate; });
     return (is_secure ? "https://" : "http://") + address.text() + settings_.base_path +
            console_link_path(parts_.console->make_link(role, std::move(name)));
 }

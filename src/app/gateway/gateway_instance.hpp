@@ -71,8 +71,8 @@ public:
         std::shared_ptr<Telemetry> telemetry = {};
         std::shared_ptr<Meter> meter = {};  ///< null: that of `telemetry`
         std::shared_ptr<TurnReports> reports = {};
-        std::shared_ptr<GatewayServers> servers = {};  ///< required
-        GatewayApi* api = nullptr;                     ///< of `gateway.admin`; null: not served
+        std::shared_ptr<GatewayServers> servers = {};   ///< required
+        GatewayApi* api = nullptr;                      ///< of `gateway.admin`; null: not served
         std::shared_ptr<ConsoleSessions> console = {};  ///< null: `gateway.console` is not served
         StatusSources status = {};
         bub::WarningHandler on_warning = {};  ///< called on any thread
