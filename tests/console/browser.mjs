@@ -168,6 +168,19 @@ try {
   await page.setViewportSize({ width: 1200, height: 800 });
   await page.emulateMedia({ colorScheme: "light" });
 
+  await page.route(/sessions\/http%3As1$/, async (route) => {
+    const response = await route.fetch();
+    const live = { text: "So **far**", thinking: "First the notes.", truncated: false, calls: [{ id: "x", name: "shell", arguments: '{"command":"make"}' }] };
+    await route.fulfill({ response, json: { ...(await response.json()), state: "running", live } });
+  });
+  await go(page, "#/session/http%3As1");
+  const live = page.getByLabel("In progress");
+  await live.locator("strong", { hasText: "far" }).waitFor();
+  await live.locator("summary", { hasText: "shell" }).click();
+  await live.getByText('"command": "make"').waitFor();
+  await page.waitForTimeout(1200);
+  check("an answer in progress shows text and calls, and stays open", await live.getByText('"command": "make"').isVisible());
+  await page.unrouteAll({ behavior: "wait" });
   await go(page, "#/session/http%3As5");
   await page.waitForSelector(".message.assistant");
   await go(page, "#/session/http%3As6");
