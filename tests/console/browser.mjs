@@ -226,7 +226,7 @@ try {
   await form.getByRole("button", { name: "Send answer" }).click();
   await form.waitFor({ state: "detached" });
   await go(page, "#/session/http%3As3");
-  const details = page.locator("details", { hasText: "ask_user" });
+  const details = page.locator("details", { hasText: /ask_user (result|failed)/ });
   await details.waitFor();
   await details.locator("summary").click();
   const answer = await details.innerText();
@@ -249,7 +249,7 @@ try {
   await page.getByRole("status").getByText("Denied: Approve shell?").waitFor();
   check("a question is denied by keyboard alone", true);
   await go(page, "#/session/http%3As2");
-  await page.locator("details", { hasText: "shell" }).locator("summary").click();
+  await page.locator("details", { hasText: /shell (result|failed)/ }).locator("summary").click();
   await page.getByText("not on a Friday").first().waitFor();
   check("the model reads the reason", true);
 
