@@ -1,7 +1,7 @@
 // A connection of HttpServer: reads requests, calls their handlers, writes the responses.
 
-#include <chrono>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <optional>
