@@ -83,7 +83,7 @@ void check(const OpenAIClientRequest& request) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     if (size == 0) return 0;
     const std::string_view body(reinterpret_cast<const char*>(data) + 1, size - 1);
-    const std::size_t before = allocated_bytes();
+    const std::size_t before = fuzz::allocated_bytes();
     OpenAIClientRequest request;
     try {
         request =
@@ -93,7 +93,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         CUBEPI_FUZZ_CHECK(!openai_error(400, error.what(), {}, error.member()).empty());
         return 0;
     }
-    CUBEPI_FUZZ_CHECK(allocated_bytes() - before <= (std::size_t{256} << 10U) + 512 * size);
+    CUBEPI_FUZZ_CHECK(fuzz::allocated_bytes() - before <= (std::size_t{256} << 10U) + 512 * size);
     check(request);
     return 0;
 }
