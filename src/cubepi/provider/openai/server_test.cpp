@@ -91,7 +91,7 @@ TEST(OpenAIServer, RequestOfOurClient_IsRead) {
     EXPECT_EQ(other.messages[0].text, "Hi");
 }
 
-TEST(OpenAIServer, ChatRequestThatIsNotSupported_NamesTheMember) {
+TEST(OpenAIServer, UnsupportedChatRequest_NamesTheMember) {
     const std::string hi = R"([{"role":"user","content":"Hi"}])";
     const Reader read = read_openai_chat_request;
     EXPECT_EQ(refused(read, chat(hi)), "accepted");
@@ -149,7 +149,7 @@ TEST(OpenAIServer, ResponsesRequest_IsRead) {
     EXPECT_EQ(approval.approval->reason, "no");
 }
 
-TEST(OpenAIServer, ResponsesRequestThatIsNotSupported_NamesTheMember) {
+TEST(OpenAIServer, UnsupportedResponsesRequest_NamesTheMember) {
     const Reader read = read_openai_responses_request;
     EXPECT_EQ(refused(read, responses("\"Hi\"")), "accepted");
     EXPECT_EQ(refused(read, responses("\"\"")), "input");
