@@ -168,6 +168,19 @@ try {
   await page.setViewportSize({ width: 1200, height: 800 });
   await page.emulateMedia({ colorScheme: "light" });
 
+  await page.route(/sessions\/http%3As1$/, async (route) => {
+    const response = await route.fetch();
+    const live = { text: "So **far**", thinking: "First the notes.", truncated: false, calls: [{ id: "x", name: "shell", arguments: '{"command":"make"}' }] };
+    await route.fulfill({ response, json: { ...(await response.json()), state: "running", live } });
+  });
+  await go(page, "#/session/http%3As1");
+  const live = page.getByLabel("In progress");
+  await live.locator("strong", { hasText: "far" }).waitFor();
+  await live.locator("summary", { hasText: "shell" }).click();
+  await live.getByText('"command": "make"').waitFor();
+  await page.waitForTimeout(1200);
+  check("an answer in progress shows text and calls, and stays open", await live.getByText('"command": "make"').isVisible());
+  await page.unrouteAll({ behavior: "wait" });
   await go(page, "#/session/http%3As5");
   await page.waitForSelector(".message.assistant");
   await go(page, "#/session/http%3As6");
@@ -213,7 +226,7 @@ try {
   await form.getByRole("button", { name: "Send answer" }).click();
   await form.waitFor({ state: "detached" });
   await go(page, "#/session/http%3As3");
-  const details = page.locator("details", { hasText: "ask_user" });
+  const details = page.locator("details", { hasText: /ask_user (result|failed)/ });
   await details.waitFor();
   await details.locator("summary").click();
   const answer = await details.innerText();
@@ -236,7 +249,7 @@ try {
   await page.getByRole("status").getByText("Denied: Approve shell?").waitFor();
   check("a question is denied by keyboard alone", true);
   await go(page, "#/session/http%3As2");
-  await page.locator("details", { hasText: "shell" }).locator("summary").click();
+  await page.locator("details", { hasText: /shell (result|failed)/ }).locator("summary").click();
   await page.getByText("not on a Friday").first().waitFor();
   check("the model reads the reason", true);
 

@@ -294,6 +294,51 @@ TEST_F(ConsoleTest, D199_Proxy_DecidesOriginAndCookie) {
     EXPECT_NE(refused.error().find("gateway.trusted_proxies"), std::string::npos);
 }
 
+/// An answer of minutes with a thought, and a command that does not end by itself.
+std::string works_slowly() {
+    std::string text = "One";
+    for (int i = 0; i < 2'000; ++i) text += " more";
+    return R"({"tokens_per_second": 8, "answers": [{"content": [{"type": "thinking", "thinking": "Let us see."}, {"type": "text", "text": ")" +
+           text +
+           R"("}]}, {"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": "shell", "arguments":
+               {"command": "sleep 1000"}}]}, "Done."]})";
+}
+
+TEST_F(ConsoleTest, D200_RunningTurn_ShowsWhatIsNotStored) {
+    configure(
+        R"(, console: {listen: "127.0.0.1:0"}, rules: [{allow: ["shell: cd * && sleep 1000"]}])");
+    start({"--script", home.script(works_slowly())});
+    const Browser olga = browser_of(false, "olga");
+    const std::string path = "v1/admin/sessions/http%3As1";
+    const auto live_with = [&](const std::string& text) {
+        for (;;) {
+            const JsonObject history = olga.get(path).json();
+            const JsonObject* const live = detail::object_member(history, "live");
+            if (live && boost::json::serialize(*live).find(text) != std::string::npos) return *live;
+        }
+    };
+    auto answer = post_later(ports.at("http"), "answer", "s1");
+    const JsonObject begun = live_with("One");
+    EXPECT_EQ(detail::text_member(begun, "thinking"), "Let us see.");
+    EXPECT_EQ(olga.post(path + "/stop").status, 200);
+    (void)answer.get();
+    EXPECT_FALSE(olga.get(path).json().contains("live"));
+
+    auto command = post_later(ports.at("http"), "command", "s1");
+    const JsonObject runs = live_with("sleep");
+    EXPECT_EQ(runs.at("calls").at(0).at("name"), "shell");
+    EXPECT_EQ(olga.post(path + "/stop").status, 200);
+    (void)command.get();
+    const Answered history = olga.get(path);
+    EXPECT_FALSE(history.json().contains("live"));
+    // Operators see thinking and arguments, clients of the channel do not.
+    EXPECT_NE(history.body.find("sleep 1000"), std::string::npos) << history.body;
+    const HttpReply of_channel = run(call_channel(ports.at("http"), "GET", "/v1/sessions/s1"));
+    EXPECT_NE(of_channel.body.find("\"shell\""), std::string::npos) << of_channel.body;
+    EXPECT_EQ(of_channel.body.find("sleep 1000"), std::string::npos) << of_channel.body;
+    EXPECT_EQ(of_channel.body.find("Let us see"), std::string::npos) << of_channel.body;
+}
+
 TEST_F(ConsoleTest, D199_Reload_KeepsBrowsersLoggedIn) {
     configure(R"(, console: {listen: "127.0.0.1:0"}, max_waiting: 5)");
     start();

@@ -68,6 +68,21 @@ export interface Question {
   expires_at?: number;
 }
 
+export interface Call {
+  id: string;
+  name: string;
+  /** JSON, its beginning */
+  arguments?: string;
+}
+
+/** What a running turn has produced and not stored yet. */
+export interface Live {
+  text: string;
+  thinking: string;
+  truncated: boolean;
+  calls: Call[];
+}
+
 export interface Message {
   role: "user" | "assistant" | "tool";
   text: string;
@@ -75,7 +90,8 @@ export interface Message {
   name?: string;
   is_error?: boolean;
   truncated?: boolean;
-  calls?: { id: string; name: string }[];
+  thinking?: string;
+  calls?: Call[];
   error?: string;
   entry: number;
   date: string;
@@ -87,6 +103,7 @@ export interface History {
   pending: number;
   questions: { request_id?: string }[];
   messages: Message[];
+  live?: Live;
   before?: number;
 }
 

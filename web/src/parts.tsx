@@ -63,7 +63,12 @@ export interface Loaded<T> {
 }
 
 /** Reads a value, and reads it again while the page is visible. After a failure the last value stays. */
-export function useLoaded<T>(read: () => Promise<T>, key: string, onLogout: () => void): Loaded<T> {
+export function useLoaded<T>(
+  read: () => Promise<T>,
+  key: string,
+  onLogout: () => void,
+  pause: (value: T) => number = () => 2000,
+): Loaded<T> {
   const [state, setState] = useState<{ key: string; value?: T; problem: string }>({ key, problem: "" });
   const wake = useRef<() => void>(() => {});
   const reader = useRef(read);
@@ -73,6 +78,7 @@ export function useLoaded<T>(read: () => Promise<T>, key: string, onLogout: () =
     let ended = false;
     let reading = false;
     let again = false;
+    let milliseconds = 2000;
     const next = async () => {
       window.clearTimeout(timer);
       if (reading) {
@@ -82,8 +88,10 @@ export function useLoaded<T>(read: () => Promise<T>, key: string, onLogout: () =
       reading = true;
       try {
         const value = await reader.current();
+        milliseconds = pause(value);
         if (!ended) setState({ key, value, problem: "" });
       } catch (error) {
+        milliseconds = 2000;
         if (ended) return;
         if (error instanceof ApiError && error.status === 401) return onLogout();
         setState((old) => ({ ...old, key, problem: textOf(error) }));
@@ -95,7 +103,7 @@ export function useLoaded<T>(read: () => Promise<T>, key: string, onLogout: () =
         again = false;
         void next();
       } else if (!document.hidden) {
-        timer = window.setTimeout(() => void next(), 2000);
+        timer = window.setTimeout(() => void next(), milliseconds);
       }
     };
     const onVisible = () => {

@@ -1,7 +1,7 @@
 // The list of sessions, and the history of one.
 
 import { useState } from "preact/hooks";
-import { type BusySession, type History, type Message, type Question, type User, get, list, post, textOf } from "./api";
+import { type BusySession, type Call, type History, type Live, type Message, type Question, type User, get, list, post, textOf } from "./api";
 import { Markdown } from "./markdown";
 import { Age, Code, ConfirmButton, Problem, Visible, useLoaded } from "./parts";
 import { QuestionCard, useNotices } from "./questions";
@@ -89,6 +89,57 @@ function ToolResult({ message }: { message: Message }) {
   );
 }
 
+function Thinking({ text }: { text: string }) {
+  return (
+    <details class="tool">
+      <summary>Thinking</summary>
+      <p class="plain">
+        <Visible text={text} />
+      </p>
+    </details>
+  );
+}
+
+/** Indents complete JSON; a beginning is shown as it is. */
+function readable(json: string): string {
+  try {
+    return JSON.stringify(JSON.parse(json), null, 2);
+  } catch {
+    return json;
+  }
+}
+
+function CallView({ call, state }: { call: Call; state: string }) {
+  return (
+    <details class="tool">
+      <summary>
+        <code>
+          <Visible text={call.name} />
+        </code>{" "}
+        {state}
+      </summary>
+      {call.arguments ? <Code text={readable(call.arguments)} label={`Arguments of ${call.name}`} /> : null}
+    </details>
+  );
+}
+
+/** The answer that is being generated. Not announced as it grows: a screen reader would read each part of it. */
+function LiveView({ live }: { live: Live }) {
+  return (
+    <section class="message live" aria-label="In progress" aria-busy="true">
+      <p class="dim facts">
+        <span>Assistant, in progress</span>
+        {live.truncated ? <span>its end</span> : null}
+      </p>
+      {live.thinking ? <Thinking text={live.thinking} /> : null}
+      <Markdown text={live.text} />
+      {live.calls.map((call) => (
+        <CallView key={call.id} call={call} state="runs" />
+      ))}
+    </section>
+  );
+}
+
 function MessageView({ message }: { message: Message }) {
   if (message.role === "tool") return <ToolResult message={message} />;
   return (
@@ -98,6 +149,7 @@ function MessageView({ message }: { message: Message }) {
         <Age seconds={Date.parse(message.date) / 1000} />
         {message.truncated ? <span>its beginning</span> : null}
       </p>
+      {message.thinking ? <Thinking text={message.thinking} /> : null}
       {message.role === "assistant" ? (
         <Markdown text={message.text} />
       ) : (
@@ -106,12 +158,7 @@ function MessageView({ message }: { message: Message }) {
         </p>
       )}
       {message.calls?.map((call) => (
-        <p class="call">
-          calls{" "}
-          <code>
-            <Visible text={call.name} />
-          </code>
-        </p>
+        <CallView key={call.id} call={call} state="called" />
       ))}
       {message.error ? (
         <p class="problem">
@@ -136,7 +183,12 @@ async function readSession(id: string): Promise<Shown> {
 }
 
 export function SessionPage({ id, user, onLogout }: { id: string; user: User; onLogout: () => void }) {
-  const shown = useLoaded(() => readSession(id), id, onLogout);
+  const shown = useLoaded(
+    () => readSession(id),
+    id,
+    onLogout,
+    (now) => (now.history.state === "running" ? 500 : 2000),
+  );
   const notices = useNotices();
   const [earlier, setEarlier] = useState<{ id: string; messages: Message[]; before?: number }>({ id, messages: [] });
   const [problem, setProblem] = useState("");
@@ -194,8 +246,9 @@ export function SessionPage({ id, user, onLogout }: { id: string; user: User; on
         </button>
       ) : null}
       {messages.map((message, at) => (
-        <MessageView key={`${message.entry}-${at}`} message={message} />
+        <MessageView key={`${message.entry}-${at - messages.findIndex((one) => one.entry === message.entry)}`} message={message} />
       ))}
+      {history?.live ? <LiveView live={history.live} /> : null}
       {shown.value?.questions.map((question) => (
         <QuestionCard
           key={question.id}

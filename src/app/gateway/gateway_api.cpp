@@ -145,7 +145,8 @@ Task<SessionHistory> GatewayApi::history(HistoryArguments which) {
     GatewaySessions sessions(*instance);
     const std::size_t limit = std::clamp<std::size_t>(which.limit, 1, longest_history);
     const std::int64_t before = std::max<std::int64_t>(which.before, 0);
-    Task<std::optional<SessionHistory>> reading = sessions.history(which.id, limit, before, true);
+    Task<std::optional<SessionHistory>> reading =
+        sessions.history(which.id, limit, before, HistoryDetail::all);
     std::optional<SessionHistory> found = co_await std::move(reading);
     if (!found)
         throw Error(ErrorCode::not_found, "no session '" + which.id + "' is known to this gateway");

@@ -95,6 +95,7 @@ struct BusySessions {
 struct HistoryCall {
     std::string id = {};
     std::string name = {};
+    std::optional<std::string> arguments = {};  ///< JSON, its beginning; for operators
 };
 struct HistoryMessage {
     std::string role = {};
@@ -104,10 +105,18 @@ struct HistoryMessage {
     std::optional<bool> is_error = {};
     std::optional<bool> truncated = {};
     std::string text = {};
+    std::optional<std::string> thinking = {};  ///< its beginning; for operators
     std::optional<std::vector<HistoryCall>> calls = {};
     std::optional<std::string> error = {};
     std::int64_t entry = 0;
     std::string date = {};
+};
+/// The output of a running turn that is not stored yet.
+struct LiveAnswer {
+    std::string text = {};
+    std::string thinking = {};
+    bool truncated = false;               ///< the beginning of a text is missing
+    std::vector<HistoryCall> calls = {};  ///< in progress
 };
 struct SessionHistory {
     std::string session = {};
@@ -115,6 +124,7 @@ struct SessionHistory {
     std::size_t pending = 0;
     std::vector<JsonObject> questions = {};     ///< as to_json(HitlRequest) returns them
     std::vector<HistoryMessage> messages = {};  ///< oldest first
+    std::optional<LiveAnswer> live = {};        ///< after `messages`; for operators
     std::optional<std::int64_t> before = {};    ///< for the earlier page
 };
 struct HeldMessage {

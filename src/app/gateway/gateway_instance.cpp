@@ -295,6 +295,11 @@ std::vector<HitlRequest> GatewayInstance::task_questions() const {
     return all;
 }
 
+std::optional<LiveAnswer> GatewayInstance::live_answer(const std::string& session_id) const {
+    std::optional<LiveAnswer> none;
+    return live_ ? live_->find(session_id) : none;
+}
+
 Task<bub::Tape> GatewayInstance::tape_of(std::string session_id) const {
     Task<std::string> finding =
         session_tape(tapes_, settings_, framework_->workspace(), std::move(session_id));
@@ -483,6 +488,7 @@ GatewayInstance::GatewayInstance(ConfigFile config, GatewaySettings settings, Mo
       mcp_servers_(configured_mcp_servers(config_path())),
       tapes_(configured_tapes()),
       results_(std::make_unique<TaskResults>(executor, parts_.on_warning)),
+      live_(settings_.console || settings_.admin ? std::make_shared<LiveAnswers>() : nullptr),
       executor_(std::move(executor)),
       framework_(make_framework(true)) {
     for (const ChannelSettings& one : settings_.configured) {
@@ -544,6 +550,7 @@ std::unique_ptr<bub::Framework> GatewayInstance::make_framework(bool with_channe
     std::shared_ptr<McpHub> servers;
     if (!mcp_servers_.empty()) {
         McpHost host;
+        host.suspended_call_time = mcp_suspended_call_time;
         // The servers are those of all sessions: directories of single sessions are not told.
         if (settings_.shared_workspace) host.roots.push_back(workspaces_root(settings_));
         servers =
@@ -618,8 +625,15 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
     options.deliver_results = [results = results_.get()](bub::Envelope message) {
         results->deliver(std::move(message));
     };
-    options.on_result = [reports = parts_.reports](const RunResult& result,
-                                                   const bub::TurnContext& turn) {
+    if (live_) {
+        options.on_agent = [live = live_](const std::shared_ptr<Agent>& agent,
+                                          const bub::TurnContext& turn) {
+            LiveAnswers::follow(live, agent, turn.session_id);
+        };
+    }
+    options.on_result = [reports = parts_.reports, live = live_](const RunResult& result,
+                                                                 const bub::TurnContext& turn) {
+        if (live) live->end(turn.session_id);
         if (reports) reports->note_result(turn.session_id, result);
     };
     const TurnSettings turns = turn_settings(sources_);

@@ -26,6 +26,7 @@
 #include "admin_routes.hpp"
 #include "console_sessions.hpp"
 #include "gateway_http.hpp"
+#include "live_answers.hpp"
 #include "task_results.hpp"
 #include "turn_reports.hpp"
 
@@ -98,6 +99,8 @@ public:
     const std::shared_ptr<bub::TapeStore>& tapes() const noexcept { return tapes_; }
     /// Returns the open questions of sub-agents in the background, which no tape has (D128).
     std::vector<HitlRequest> task_questions() const;
+    /// LiveAnswers::find(); nothing without `gateway.admin` and `gateway.console`, whose users would watch.
+    std::optional<LiveAnswer> live_answer(const std::string& session_id) const;
     /// Returns the tape of a session.
     Task<bub::Tape> tape_of(std::string session_id) const;
     /// Returns whether a tape belongs to the namespace of the gateway. `session_id`: the session of the tape, or that of the caller of
@@ -146,6 +149,7 @@ private:
     std::vector<std::unique_ptr<HttpRoutes>> console_;                 ///< empty: not configured
     std::shared_ptr<bub::TapeStore> tapes_;
     const std::unique_ptr<TaskResults> results_;
+    const std::shared_ptr<LiveAnswers> live_;  ///< null: nothing is followed
     const Executor executor_;
     std::unique_ptr<bub::Framework> framework_;
     std::shared_ptr<bub::TurnShards> shards_;  ///< null: turns run on the executor of the manager
