@@ -241,6 +241,26 @@ TEST(HttpServer, DisconnectedClient_IsReportedToTheHandler) {
     gone.get_future().get();
 }
 
+TEST(HttpServer, ResetConnection_IsReportedToTheHandler) {
+    std::promise<void> begun;
+    std::promise<void> gone;
+    Served served;
+    served.routes().add("GET", "/wait", [&](HttpServerRequest request) -> Task<HttpServerResponse> {
+        AsyncEvent event;
+        const std::stop_callback stop(request.closed, [&event] { event.set(); });
+        begun.set_value();
+        co_await event.wait();
+        gone.set_value();
+        co_return HttpServerResponse();
+    });
+    served.start();
+    Wire wire(served);
+    wire.send("GET /wait HTTP/1.1\r\n\r\n");
+    begun.get_future().get();
+    wire.reset();
+    gone.get_future().get();
+}
+
 TEST(HttpServer, WriteToDisconnectedClient_Throws) {
     std::promise<ErrorCode> thrown;
     Served served;

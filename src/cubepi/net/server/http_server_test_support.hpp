@@ -110,6 +110,11 @@ public:
         return std::exchange(buffer_, {});
     }
     void close() { socket_.close(); }
+    /// Closes it as a client does that has not read everything.
+    void reset() {
+        socket_.set_option(asio::socket_base::linger(true, 0));
+        socket_.close();
+    }
 
 private:
     asio::io_context context_;
