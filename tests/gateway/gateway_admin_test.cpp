@@ -367,7 +367,7 @@ TEST_F(AdminTest, D108_AnswersAtOnce_OneIsAccepted) {
         << history.body;
 }
 
-TEST_F(AdminTest, D108_AdminAndChatAtOnce_OneIsAccepted) {
+TEST_F(AdminTest, D108_AdminAndChatAtOnce_OneAnswerCounts) {
     start({"--script", home.script(writes_files)});
     const HttpReply asked = ask("write").get();
     const std::string name(
@@ -382,14 +382,13 @@ TEST_F(AdminTest, D108_AdminAndChatAtOnce_OneIsAccepted) {
     });
     const HttpReply by_admin = post("questions/" + id + "/approve");
     const HttpReply by_chat = in_chat.get();
-    const bool admin_won = by_admin.status == 200;
     const bool chat_won = by_chat.json().at("ok") == true;
-    EXPECT_NE(admin_won, chat_won) << by_admin.body << by_chat.body;
-    if (admin_won) {
+    // The answer of the operator is a message of the session, which may be queued after that of the chat.
+    EXPECT_TRUE(by_admin.status == 200 ||
+                (chat_won && (by_admin.status == 404 || by_admin.status == 409)))
+        << by_admin.body;
+    if (!chat_won) {
         EXPECT_NE(by_chat.body.find("already answered"), std::string::npos) << by_chat.body;
-    } else {
-        EXPECT_TRUE(by_admin.status == 404 || by_admin.status == 409) << by_admin.body;
-        EXPECT_NE(error_of(by_admin), "");
     }
     // The next question is stored before the turn with the answer ends.
     HttpReply history = get("sessions/http%3As1");

@@ -2,14 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "../terminal/terminal.hpp"
 #include "model_server.hpp"
-#include "program.hpp"
 
 namespace cubepi::joint_tests {
 namespace {
@@ -18,7 +16,6 @@ using terminal_tests::Home;
 using terminal_tests::Piped;
 using terminal_tests::run_piped;
 using terminal_tests::Terminal;
-using terminal_tests::write_file;
 
 const SentCall to_subagent{"subagent", R"({"prompt":"write it"})"};
 const SentCall to_write{"write", R"({"path":"new.txt","content":"hello"})"};
@@ -118,38 +115,6 @@ TEST_F(Subagents, D85_CallInChat_IsAskedInTheChat) {
     EXPECT_TRUE(is_written());
     chat.type("\x04");
     EXPECT_EQ(chat.wait(), 0) << chat.shown();
-}
-
-/// The model delegates five times; each of its calls and of those of a sub-agent costs about 0.06 USD.
-TEST_F(Subagents, D134_MaxSpendOfPrompt_HoldsAcrossProcesses) {
-    home.set("OPENAI_API_KEY", "key");
-    write_file(home.config(),
-               "subagents: {max_background: false, max_spend: 0.3}\nallow: ['subagent: *']\n");
-    std::atomic<int> delegated = 0;
-    std::atomic<int> calls_of_subagents = 0;
-    const ModelServer server(ModelServer::Answer([&](const boost::json::object& body) {
-        const boost::json::array& messages = body.at("messages").as_array();
-        const bool is_subagent =
-            boost::json::serialize(messages).find("Delegate") == std::string::npos;
-        if (!is_subagent) {
-            return ++delegated > 5 ? chat_answer_with_usage("All done.", 50'000)
-                                   : chat_answer_with_usage("", 50'000, {to_subagent});
-        }
-        ++calls_of_subagents;
-        return messages.back().at("role") == "tool"
-                   ? chat_answer_with_usage("written", 50'000)
-                   : chat_answer_with_usage("", 50'000, {to_write});
-    }));
-    Piped over = run_piped(home, {"run", "-s", "s1", "--provider", "openai", "--base-url",
-                                  server.url(), "-m", "gpt-5.1", "Delegate it"});
-    int processes = 1;
-    for (; over.status == 7 && processes < 10; ++processes)
-        over = run_printed(home, over.err, "To answer: ");
-    EXPECT_EQ(over.status, 0) << over.err;
-    EXPECT_NE(over.out.find("All done."), std::string::npos) << over.out << over.err;
-    EXPECT_GE(calls_of_subagents, 4);
-    EXPECT_LE(calls_of_subagents, 6) << "0.3 USD do not pay for more";
-    EXPECT_LE(processes, 4);
 }
 
 }  // namespace

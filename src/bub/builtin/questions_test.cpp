@@ -6,6 +6,7 @@
 
 #include <bub/questions.hpp>
 #include <bub/tape/tape_session.hpp>
+#include <cubepi/provider/cost.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 
 namespace bub {
@@ -406,6 +407,7 @@ protected:
     /// Has the model delegate four times. Returns the results.
     std::vector<std::string> delegate() {
         begin();
+        delegated_ = 0;
         TurnResult result = say("Clean up");
         while (kinds(result) == std::vector<std::string>{"question"}) {
             if (std::get<1>(GetParam())) begin();
@@ -419,13 +421,34 @@ protected:
     }
 
     cubepi::SubagentLimits limits;
+    double spent = 0;  ///< USD, by sub-agents
 
 private:
+    struct CountCost {
+        double* spent;
+        cubepi::Model model;
+        std::optional<cubepi::TurnAction> after_model_response(cubepi::AssistantMessage response,
+                                                               cubepi::HookContext&) {
+            *spent += cubepi::cost_of(response, model).value();
+            return std::nullopt;
+        }
+    };
+    void add_price(cubepi::AgentOptions& agent, const std::string& session_id) {
+        cubepi::Model model = agent.model.spec();
+        cubepi::ModelCost& cost = model.cost.emplace();
+        cost.input = cost.cache_read = cost.cache_write = 100.0;
+        cost.output = 0.0;
+        if (session_id != "cli:chat") agent.middleware.emplace_back(CountCost{&spent, model});
+        agent.model = cubepi::BoundModel(agent.model.provider(), std::move(model));
+    }
     void begin() {
         make_framework(FrameworkOptions());
         BuiltinOptions options;
         options.questions.emplace().policy = ask_about_removals;
         options.subagents = limits;
+        options.configure = [this](cubepi::AgentOptions& agent, const TurnContext& turn) {
+            add_price(agent, turn.session_id);
+        };
         const cubepi::FauxStep step(
             [this](const cubepi::ModelRequest& request) { return answer(request); });
         add_builtin(std::vector<cubepi::FauxStep>(40, step), std::move(options));
@@ -455,6 +478,21 @@ TEST_P(LimitedSubagents, D134_MaxTotalOfPrompt_HoldsAcrossApprovals) {
     EXPECT_NE(results[2].find("max_total"), std::string::npos) << results[2];
     EXPECT_NE(results[3].find("max_total"), std::string::npos) << results[3];
     EXPECT_EQ(removed.size(), 2u);
+}
+
+TEST_P(LimitedSubagents, D134_MaxSpendOfPrompt_HoldsAcrossApprovals) {
+    limits.max_spend = 1000.0;
+    (void)delegate();
+    ASSERT_GT(spent, 0.0);
+    limits.max_spend = 2.5 * spent / 4;
+    spent = 0;
+    const std::vector<std::string> results = delegate();
+    ASSERT_EQ(results.size(), 8u);
+    const auto cleaned = std::count(results.begin() + 4, results.end(), "cleaned");
+    EXPECT_GE(cleaned, 1);
+    EXPECT_LE(cleaned, 2);
+    EXPECT_LE(spent, limits.max_spend);
+    EXPECT_NE(results.back().find("max_spend"), std::string::npos) << results.back();
 }
 
 TEST_F(Questions, D176_FailedRun_LeavesNoNotes) {

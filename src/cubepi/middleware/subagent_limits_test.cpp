@@ -118,7 +118,7 @@ TEST_F(SubagentLimitsOfRun, D134_NextRun_CountsForItselfInAnotherProcess) {
     EXPECT_EQ(result_text(run_in_processes()), "done");
 }
 
-/// The sub-agent works while a call of its parent waits for the user.
+/// One sub-agent asks, and another one works meanwhile.
 TEST_F(SubagentLimitsOfRun, D166_CostDuringAQuestion_CountsInResultAndLimit) {
     set_prices(0.0);
     Model model = family.parent.model().spec();
@@ -128,31 +128,24 @@ TEST_F(SubagentLimitsOfRun, D166_CostDuringAQuestion_CountsInResultAndLimit) {
     model.cost->cache_read = 1.0;
     model.cost->cache_write = 1.0;
     family.options.model = BoundModel(family.parent.model().provider(), std::move(model));
-    family.options.tools.push_back(tool<PathArgs>("rm", "Removes.", [this](PathArgs args) {
-        family.removed.push_back(args.path);
-        return "removed " + args.path;
-    }));
-    const auto begin = [this] {
-        ContentList<AssistantContent> calls;
-        calls.emplace_back(faux_tool_call("rm", {{"path", "/a"}}, "c1"));
-        calls.emplace_back(faux_tool_call("subagent", {{"prompt", "do it"}}, "c2"));
-        family.parent.set_responses(
-            {faux_assistant_message(std::move(calls), stop_reason::tool_use), "ok"});
-        family.child.set_responses({"done"});
-        return Process(store, family, true).suspended();
-    };
-    const RunResult waiting = begin();
+    ContentList<AssistantContent> calls;
+    for (const char* id : {"c1", "c2"})
+        calls.emplace_back(faux_tool_call("subagent", {{"prompt", "do it"}}, id));
+    family.parent.set_responses(
+        {faux_assistant_message(std::move(calls), stop_reason::tool_use), "ok"});
+    family.child.set_responses({removing("/a"), "done", "never sent"});
+    const RunResult waiting = Process(store, family, true).suspended();
     ASSERT_EQ(waiting.outcome, RunOutcome::suspended);
-    ASSERT_EQ(family.child.call_count(), 1u);
+    ASSERT_EQ(family.child.call_count(), 2u);
     ASSERT_GT(cost(), 0.0);
     EXPECT_GT(waiting.cost.value(), cost()) << "with the call of the parent";
-    // Enough for the parent, if the sub-agent did not count.
+    // Enough for the parent, if its sub-agents did not count.
     family.options.limits.max_spend = cost();
     const RunResult end = Process(store, family, true).respond(approve());
     EXPECT_EQ(end.outcome, RunOutcome::limited);
     EXPECT_EQ(family.parent.call_count(), 1u);
-    EXPECT_EQ(family.removed, std::vector<std::string>{"/a"});
-    EXPECT_EQ(family.child.call_count(), 1u) << "it is not repeated";
+    EXPECT_EQ(family.child.call_count(), 2u) << "none continues, and none is repeated";
+    EXPECT_EQ(family.removed, std::vector<std::string>{"/a"}) << "it was approved";
 }
 
 TEST_F(SubagentLimitsOfRun, D134_DamagedNote_DoesNotStopTheRun) {

@@ -25,8 +25,7 @@ struct SubagentSpec {
     AgentLimits limits = {.max_turns = 50};  ///< of one sub-agent
 };
 
-/// The limits of all sub-agents of one middleware together. Zero disables a limit, except where stated. A run that was suspended and
-/// continues with another middleware, for example in another process, brings what it has used with it (D134).
+/// The limits of all sub-agents of one middleware together. Zero disables a limit, except where stated.
 struct SubagentLimits {
     /// 1: a sub-agent starts none itself; 2: its sub-agents start none.
     std::size_t max_depth = 1;
