@@ -31,7 +31,8 @@ constexpr std::size_t longest_message = 2048;
 /// Returns the advice about a limit of a run; empty: none.
 std::string_view advice_about(std::string_view limit) {
     if (limit == "max_turns") return "Raise the limit: --max-turns NUMBER";
-    if (limit == "max_spend") return "Raise the limit, or omit it: --max-cost USD";
+    if (limit == "max_spend")
+        return "Raise or omit the limit (--max-cost USD), or name another model (--model)";
     return {};
 }
 

@@ -192,7 +192,7 @@ TEST(LimitReached, LimitReached_NamesTheFlagOfTheProgram) {
               "the run reached its limit max_turns (3)\n  Raise the limit: --max-turns NUMBER");
     EXPECT_EQ(failure.exit_code, exit_limited);
     EXPECT_EQ(explain(LimitReachedError("max_spend", "x")).text,
-              "x\n  Raise the limit, or omit it: --max-cost USD");
+              "x\n  Raise or omit the limit (--max-cost USD), or name another model (--model)");
     EXPECT_EQ(explain(LimitReachedError("max_duration", "x")).text, "x");
     EXPECT_EQ(explain_event({{"message", "x"}, {"limit", "max_turns"}}),
               "x\n  Raise the limit: --max-turns NUMBER");

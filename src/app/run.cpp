@@ -175,6 +175,10 @@ bub::Envelope message_in(std::string_view text, std::size_t number) {
 /// Throws Error(invalid_argument) if the answer could not be written to the file: then the model is not asked.
 void check_writable(const std::string& path) {
     if (path.empty()) return;
+    std::error_code ignored;
+    if (path.ends_with('/') || std::filesystem::is_directory(path, ignored))
+        throw Error(ErrorCode::invalid_argument,
+                    "cannot write " + visible(path) + ": " + detail::errno_text(EISDIR));
     const std::filesystem::path directory = std::filesystem::path(path).parent_path();
     const bool exists = access(path.c_str(), F_OK) == 0;
     const std::string place = exists ? path : directory.empty() ? "." : directory.string();

@@ -367,6 +367,38 @@ TEST_F(AdminTest, D108_AnswersAtOnce_OneIsAccepted) {
         << history.body;
 }
 
+TEST_F(AdminTest, D108_AdminAndChatAtOnce_OneAnswerCounts) {
+    start({"--script", home.script(writes_files)});
+    const HttpReply asked = ask("write").get();
+    const std::string name(
+        asked.json().at("outputs").at(0).at("question").at("request_id").as_string());
+    const JsonObject open = get("questions").json();
+    const std::string id(open.at("questions").at(0).at("id").as_string());
+    auto in_chat = std::async(std::launch::async, [this, name] {
+        const JsonObject answer{{"decision", "deny"}, {"reason", "not this one"}};
+        return run(post_message(
+            ports.at("http"),
+            {{"session", "s1"}, {"answer_to", name}, {"answer", answer}, {"user", "olga"}}));
+    });
+    const HttpReply by_admin = post("questions/" + id + "/approve");
+    const HttpReply by_chat = in_chat.get();
+    const bool chat_won = by_chat.json().at("ok") == true;
+    // The answer of the operator is a message of the session, which may be queued after that of the chat.
+    EXPECT_TRUE(by_admin.status == 200 ||
+                (chat_won && (by_admin.status == 404 || by_admin.status == 409)))
+        << by_admin.body;
+    if (!chat_won) {
+        EXPECT_NE(by_chat.body.find("already answered"), std::string::npos) << by_chat.body;
+    }
+    // The next question is stored before the turn with the answer ends.
+    HttpReply history = get("sessions/http%3As1");
+    while (history.json().at("state") != "waiting" ||
+           history.body.find("\"c2\"") == std::string::npos) {
+        history = get("sessions/http%3As1");
+    }
+    EXPECT_EQ(history.body.find("not this one") != std::string::npos, chat_won) << history.body;
+}
+
 TEST_F(AdminTest, D108_HostileNames_AreRefused) {
     start();
     EXPECT_EQ(ask("one").get().status, 200);

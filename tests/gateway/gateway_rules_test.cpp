@@ -134,22 +134,34 @@ TEST_F(GatewayRules, D180_WeakerSandbox_DoesNotContinueTheRun) {
         GatewayProcess gateway(home, model.flags());
         EXPECT_TRUE(asks(post(gateway.wait_until_running(), "write a.txt")));
     }
-    const auto approve = [this](const char* sandbox) {
-        configure("", std::string("sandbox: ") + sandbox + "\n");
-        GatewayProcess gateway(home, model.flags());
-        const HttpReply reply =
-            run(post_message(gateway.wait_until_running(),
-                             {{"session", "s1"}, {"text", ",approve"}, {"user", "olga"}}));
-        // A gateway that is killed here may leave the answer to the next one, which would approve.
+    const auto approve = [](std::uint16_t port, const char* user) {
+        return run(post_message(port, {{"session", "s1"}, {"text", ",approve"}, {"user", user}}));
+    };
+    const auto stop = [](GatewayProcess& gateway) {
+        // A gateway that is killed may leave an answer to the next one, which would approve.
         gateway.send(SIGTERM);
         EXPECT_EQ(gateway.wait(), 0);
-        return reply.body;
     };
-    EXPECT_EQ(approve("off").find("re: write a.txt"), std::string::npos);
+    configure("", "sandbox: off\n");
+    {
+        GatewayProcess gateway(home, model.flags());
+        const std::uint16_t port = gateway.wait_until_running();
+        const HttpReply refused = approve(port, "ann");
+        EXPECT_NE(refused.body.find("An operator of this service is needed"), std::string::npos)
+            << refused.body;
+        EXPECT_EQ(refused.body.find("sandbox"), std::string::npos) << refused.body;
+        const HttpReply told = approve(port, "olga");
+        EXPECT_NE(told.body.find("the sandbox of this gateway is weaker"), std::string::npos)
+            << told.body;
+        stop(gateway);
+    }
     EXPECT_FALSE(std::filesystem::exists(workspace() / "a.txt"));
-    const std::string done = approve("workspace");
-    EXPECT_NE(done.find("re: write a.txt"), std::string::npos) << done;
+    configure("", "sandbox: workspace\n");
+    GatewayProcess gateway(home, model.flags());
+    const HttpReply done = approve(gateway.wait_until_running(), "olga");
+    EXPECT_NE(done.body.find("re: write a.txt"), std::string::npos) << done.body;
     EXPECT_TRUE(std::filesystem::exists(workspace() / "a.txt"));
+    stop(gateway);
 }
 
 TEST_F(GatewayRules, D142_HookOfOperator_BlocksCallsOfSenders) {

@@ -99,6 +99,25 @@ TEST_F(Tasks, D126_UserOfChat_CancelsATask) {
     leave(chat);
 }
 
+TEST_F(Tasks, D126_EscapeDuringAnotherTurn_LeavesTheTask) {
+    model.hold("look");
+    model.hold("another prompt");
+    Terminal chat(home, command({"chat", "--yes"}));
+    start(chat);
+    chat.type("another prompt\r");
+    model.wait_for("another prompt");
+    ASSERT_TRUE(chat.answer_on_screen("Esc stops ·", "\x1b")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_gone("Esc stops ·")) << chat.screen().text();
+    chat.type("/tasks\r");
+    ASSERT_TRUE(chat.expect_on_screen("helper): running, 0 turns, look")) << chat.shown();
+    model.release();
+    EXPECT_TRUE(chat.expect_on_screen("re: re: look")) << chat.shown();
+    ASSERT_TRUE(chat.expect_gone("Esc stops ·")) << chat.shown();
+    EXPECT_EQ(chat.screen().text().find("re: another prompt"), std::string::npos);
+    EXPECT_EQ(model.count("look"), 1u);
+    leave(chat);
+}
+
 TEST_F(Tasks, D126_NewSession_EndsTasks) {
     model.hold("look");
     Terminal chat(home, command({"chat", "--yes"}));

@@ -147,6 +147,16 @@ TEST(Run, OutputFile_HasOnlyGoodAnswers) {
     EXPECT_NE(elsewhere.err.find("cannot write"), std::string::npos) << elsewhere.err;
 }
 
+TEST(Run, OutputFileIsADirectory_AsksNoModel) {
+    const Home home;
+    for (const char* place : {".", "new/"}) {
+        const Piped run = run_piped(home, {"run", "-o", place, "--offline", "hello there"});
+        EXPECT_NE(run.status, 0);
+        EXPECT_EQ(run.out, "");
+        EXPECT_NE(run.err.find("Is a directory"), std::string::npos) << run.err;
+    }
+}
+
 TEST(Run, D80_OutputSchema_MakesTheAnswerAValue) {
     const Home home;
     write_file(

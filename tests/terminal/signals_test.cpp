@@ -76,6 +76,22 @@ TEST(Signals, Sigterm_EndsARunAndItsCommands) {
     EXPECT_TRUE(std::filesystem::is_empty(home.root() / "tmp")) << "temporary files";
 }
 
+TEST(Signals, SignalDuringJsonRun_IsItsExitStatus) {
+    const Home home;
+    for (const int signal : {SIGTERM, SIGHUP, SIGINT}) {
+        std::filesystem::remove(home.work() / "pid");
+        Terminal run(home, {"run", "--yes", "--output-format", "json", "--script",
+                            home.script(staying_command), "go"});
+        const pid_t command = pid_in(home);
+        run.send(signal);
+        EXPECT_EQ(run.wait(), 128 + signal) << run.shown();
+        EXPECT_NE(run.shown().find("\"exit_status\":" + std::to_string(128 + signal)),
+                  std::string::npos)
+            << run.shown();
+        EXPECT_TRUE(has_ended(command));
+    }
+}
+
 TEST(Signals, ClosedWindow_EndsARunAndItsCommands) {
     const Home home;
     Terminal run(home, {"run", "--yes", "--script", home.script(staying_command), "go"});

@@ -224,6 +224,7 @@ Task<int> Conversation::run_turn(bub::Envelope message) {
     end.result = std::move(answer.result);
     end.failure = std::move(answer.failure);
     end.stopped = signals.stopped();
+    end.ended_by = signals.ended_by();
     end.time =
         std::chrono::steady_clock::now() - begin - (pipeline_.waited_for_user() - waited_before);
     if (plan().wanted && end.result && *end.result) end.value = plan().wanted->value;
@@ -233,7 +234,7 @@ Task<int> Conversation::run_turn(bub::Envelope message) {
     renderer_.end_turn(end);
     show_problems_of_changes();
     if (on_end_) on_end_(end);
-    co_return signals.ended_by() == 0 ? end.failure.exit_code : 128 + signals.ended_by();
+    co_return end.ended_by == 0 ? end.failure.exit_code : 128 + end.ended_by;
 }
 
 Task<> Conversation::ask_pipeline(bub::Envelope message, Answer& answer) {

@@ -30,6 +30,7 @@ struct TurnEnd {
     std::optional<Json> value = {};
     Failure failure = {};  ///< its exit code is exit_ok if the turn succeeded
     bool stopped = false;  ///< the user stopped the turn
+    int ended_by = 0;      ///< the signal after which the program ends; 0: none
     std::chrono::steady_clock::duration time{
         0};  ///< without the time that questions waited for the user
 };

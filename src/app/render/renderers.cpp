@@ -118,7 +118,7 @@ void ResultRenderer::end_turn(const TurnEnd& end) {
     line["status"] = to_string(end.result ? end.result->outcome
                                : waits    ? RunOutcome::suspended
                                           : RunOutcome::failed);
-    line["exit_status"] = static_cast<int>(end.failure.exit_code);
+    line["exit_status"] = end.ended_by == 0 ? end.failure.exit_code : 128 + end.ended_by;
     line["error"] = end.failure.exit_code == exit_ok ? Json() : Json(end.failure.text);
     line["text"] = end.text;
     if (end.value) line["value"] = *end.value;

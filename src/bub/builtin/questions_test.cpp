@@ -2,7 +2,11 @@
 
 #include <bub/builtin/builtin_test_support.hpp>
 
+#include <tuple>
+
 #include <bub/questions.hpp>
+#include <bub/tape/tape_session.hpp>
+#include <cubepi/provider/cost.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 
 namespace bub {
@@ -394,6 +398,119 @@ TEST_F(Questions, D85_SubagentNeedsApproval_TurnIsSuspended) {
     EXPECT_EQ(count(tape("cli:chat"), entry_kind::tool_result), 1u);
 }
 
+/// Sub-agents whose limits are those of a prompt: with or without sub-agents in the background, and each question answered by the
+/// process that has asked it or by another one.
+class LimitedSubagents : public Questions,
+                         public ::testing::WithParamInterface<std::tuple<std::size_t, bool>> {
+protected:
+    LimitedSubagents() { limits.max_background = std::get<0>(GetParam()); }
+    /// Has the model delegate four times. Returns the results.
+    std::vector<std::string> delegate() {
+        begin();
+        delegated_ = 0;
+        TurnResult result = say("Clean up");
+        while (kinds(result) == std::vector<std::string>{"question"}) {
+            if (std::get<1>(GetParam())) begin();
+            result = say(",approve " + id_of(result));
+        }
+        EXPECT_EQ(result.model_output, "All clean.");
+        std::vector<std::string> results;
+        for (const cubepi::Message& one : agent_messages(tape("cli:chat")))
+            if (one.tool_result()) results.push_back(one.text());
+        return results;
+    }
+
+    cubepi::SubagentLimits limits;
+    double spent = 0;  ///< USD, by sub-agents
+
+private:
+    struct CountCost {
+        double* spent;
+        cubepi::Model model;
+        std::optional<cubepi::TurnAction> after_model_response(cubepi::AssistantMessage response,
+                                                               cubepi::HookContext&) {
+            *spent += cubepi::cost_of(response, model).value();
+            return std::nullopt;
+        }
+    };
+    void add_price(cubepi::AgentOptions& agent, const std::string& session_id) {
+        cubepi::Model model = agent.model.spec();
+        cubepi::ModelCost& cost = model.cost.emplace();
+        cost.input = cost.cache_read = cost.cache_write = 100.0;
+        cost.output = 0.0;
+        if (session_id != "cli:chat") agent.middleware.emplace_back(CountCost{&spent, model});
+        agent.model = cubepi::BoundModel(agent.model.provider(), std::move(model));
+    }
+    void begin() {
+        make_framework(FrameworkOptions());
+        BuiltinOptions options;
+        options.questions.emplace().policy = ask_about_removals;
+        options.subagents = limits;
+        options.configure = [this](cubepi::AgentOptions& agent, const TurnContext& turn) {
+            add_price(agent, turn.session_id);
+        };
+        const cubepi::FauxStep step(
+            [this](const cubepi::ModelRequest& request) { return answer(request); });
+        add_builtin(std::vector<cubepi::FauxStep>(40, step), std::move(options));
+    }
+    cubepi::AssistantMessage answer(const cubepi::ModelRequest& request) {
+        bool is_subagent = false;
+        for (const cubepi::Message& one : request.messages)
+            is_subagent = is_subagent || (one.user() && one.text() == "clean up");
+        const bool has_result = request.messages.back().tool_result() != nullptr;
+        if (is_subagent) return has_result ? faux_assistant_message("cleaned") : removal();
+        return delegated_++ == 4 ? faux_assistant_message("All clean.") : to_subagent();
+    }
+
+    int delegated_ = 0;
+};
+
+INSTANTIATE_TEST_SUITE_P(Processes, LimitedSubagents,
+                         ::testing::Combine(::testing::Values(std::size_t{0}, std::size_t{2}),
+                                            ::testing::Bool()));
+
+TEST_P(LimitedSubagents, D134_MaxTotalOfPrompt_HoldsAcrossApprovals) {
+    limits.max_total = 2;
+    const std::vector<std::string> results = delegate();
+    ASSERT_EQ(results.size(), 4u);
+    EXPECT_EQ(results[0], "cleaned");
+    EXPECT_EQ(results[1], "cleaned");
+    EXPECT_NE(results[2].find("max_total"), std::string::npos) << results[2];
+    EXPECT_NE(results[3].find("max_total"), std::string::npos) << results[3];
+    EXPECT_EQ(removed.size(), 2u);
+}
+
+TEST_P(LimitedSubagents, D134_MaxSpendOfPrompt_HoldsAcrossApprovals) {
+    limits.max_spend = 1000.0;
+    (void)delegate();
+    ASSERT_GT(spent, 0.0);
+    limits.max_spend = 2.5 * spent / 4;
+    spent = 0;
+    const std::vector<std::string> results = delegate();
+    ASSERT_EQ(results.size(), 8u);
+    const auto cleaned = std::count(results.begin() + 4, results.end(), "cleaned");
+    EXPECT_GE(cleaned, 1);
+    EXPECT_LE(cleaned, 2);
+    EXPECT_LE(spent, limits.max_spend);
+    EXPECT_NE(results.back().find("max_spend"), std::string::npos) << results.back();
+}
+
+TEST_F(Questions, D176_FailedRun_LeavesNoNotes) {
+    add({to_subagent(), removal(), "cleaned", cubepi::faux_failure("on fire"), removal(), "Done."});
+    (void)say("Clean up");
+    EXPECT_ANY_THROW((void)say(",approve"));
+    const auto store = cubepi::run(framework->tape_store());
+    const std::string name = tape_name(framework->workspace(), "cli:chat");
+    const JsonObject state = cubepi::run(store->read_state(name));
+    EXPECT_FALSE(has_suspended_run(state)) << boost::json::serialize(state);
+    EXPECT_EQ(boost::json::serialize(state).find(".subagents"), std::string::npos)
+        << boost::json::serialize(state);
+    // Another question can be asked, and its answer continues its own run.
+    EXPECT_EQ(kinds(say("Once more")), std::vector<std::string>{"question"});
+    EXPECT_EQ(say(",approve").model_output, "Done.");
+    EXPECT_EQ(removed.size(), 2u);
+}
+
 TEST_F(Questions, D114_NamedSubagent_IsNamedInItsQuestion) {
     add({test::calling("subagent", {{"prompt", "clean up"}, {"name", "cleaner'\n"}}, "c1"),
          removal()});
@@ -600,6 +717,24 @@ TEST_F(ExpiringQuestions, D65_ExpiredQuestion_ContinuesTheRunOnce) {
     const TurnResult again = expire("c1");
     EXPECT_EQ(again.model_output, "");
     EXPECT_TRUE(again.outbounds.empty());
+}
+
+TEST_F(ExpiringQuestions, D65_LateAnswer_SaysThatTheTimeIsOver) {
+    begin({removal(), "no answer came"});
+    const std::string name = name_of(say("Clean up"));
+    clock->advance(std::chrono::minutes(1));
+    for (const bool has_continued : {false, true}) {
+        if (has_continued) (void)expire("c1");
+        for (const std::string& answer :
+             {std::string(",approve"), ",approve " + name, std::string(",deny c1")}) {
+            const TurnResult late = say(answer);
+            EXPECT_NE(late.model_output.find("has expired"), std::string::npos)
+                << answer << ": " << late.model_output;
+            EXPECT_TRUE(late.state.service<RefusedAnswer>());
+        }
+    }
+    EXPECT_EQ(say(",approve other").model_output.find("has expired"), std::string::npos);
+    EXPECT_TRUE(removed.empty());
 }
 
 TEST_F(ExpiringQuestions, D65_QuestionWithTimeLeft_StaysOpen) {

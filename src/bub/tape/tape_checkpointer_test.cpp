@@ -8,6 +8,7 @@
 #include <bub/tape/file_tape_store.hpp>
 #include <bub/tape/memory_tape_store.hpp>
 #include <bub/tape/tape.hpp>
+#include <bub/tape/tape_session.hpp>
 #include <bub/tape/tape_test_support.hpp>
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/agent/transcript.hpp>
@@ -595,6 +596,51 @@ TEST(ImportThread, Import_CopiesAllOrNothing) {
     EXPECT_EQ(entries.front().kind, "anchor");
     for (std::size_t i = 0; i < entries.size(); ++i)
         EXPECT_EQ(entries[i].id, static_cast<std::int64_t>(i + 1));
+}
+
+/// Stores notes and answers of a run, and reads them.
+class TapeNotes : public ::testing::Test {
+protected:
+    void save(const std::string& run_id, const std::string& id) {
+        HitlAnswer answer;
+        answer.run_id = run_id;
+        answer.question_id = id;
+        answer.answer = "x";
+        run(memory.save_hitl_answer("t", std::move(answer)));
+    }
+    bool has(const std::string& run_id, const std::string& id) {
+        return run(memory.load_hitl_answer("t", run_id, id)).has_value();
+    }
+
+    std::shared_ptr<MemoryTapeStore> store = std::make_shared<MemoryTapeStore>();
+    TapeCheckpointer memory{store};
+};
+
+TEST_F(TapeNotes, D176_NotesOfEarlierAnswer_AreRemoved) {
+    save("r", "m1.0.mcp");
+    save("r", "m1.1.mcp");
+    save("r", "q");
+    save("r", "r.subagents");
+    save("other", "m1.0.mcp");
+    EXPECT_TRUE(has("r", "m1.0.mcp")) << "another call of the same answer";
+    save("r", "m2.0.mcp");
+    EXPECT_FALSE(has("r", "m1.0.mcp"));
+    EXPECT_FALSE(has("r", "m1.1.mcp"));
+    EXPECT_TRUE(has("r", "m2.0.mcp"));
+    EXPECT_TRUE(has("r", "q"));
+    EXPECT_TRUE(has("r", "r.subagents"));
+    EXPECT_TRUE(has("other", "m1.0.mcp"));
+    // Ids of endpoints.
+    for (const char* id : {".mcp", "mcp", "x.mcp", ""}) save("r", id);
+    EXPECT_TRUE(has("r", "m2.0.mcp"));
+}
+
+TEST_F(TapeNotes, NotesOfKilledRun_SuspendNothing) {
+    save("r", "m1.0.mcp");
+    save("r", "r.subagents");
+    EXPECT_FALSE(has_suspended_run(run(store->read_state("t"))));
+    save("r", "q");
+    EXPECT_TRUE(has_suspended_run(run(store->read_state("t"))));
 }
 
 }  // namespace bub

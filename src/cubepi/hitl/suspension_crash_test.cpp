@@ -245,5 +245,86 @@ TEST(SuspensionCrash, D62_CrashDuringSuspendedRun_CausesNoSecondEffect) {
     kill_at_every_write(Way::detached);
 }
 
+/// One run with a batch of a call that may run again and one that must not, over two processes.
+struct BatchCase {
+    std::shared_ptr<testing::ManualClock> clock = std::make_shared<testing::ManualClock>();
+    std::shared_ptr<MemoryCheckpointer> memory =
+        std::make_shared<MemoryCheckpointer>(MemoryOptions{.clock = clock});
+    FauxProvider faux;
+    std::vector<std::string> removed;
+    std::vector<std::string> read;
+    int approved = 0;
+
+    static AssistantMessage batch() {
+        return calling({faux_tool_call("read", {{"path", "/r"}}, "c0"), rm_call("/a", "c1")});
+    }
+    /// Approves the question. `store` is that of the process.
+    void process(std::shared_ptr<Checkpointer> store, const std::function<bool()>& is_dead,
+                 bool is_first) {
+        const auto change = [&](AgentOptions& options, const std::shared_ptr<HitlChannel>&) {
+            options.tools = ToolList();
+            options.tools.push_back(
+                tool<PathArgs>("rm", "Removes a file.", [this, is_dead](PathArgs args) {
+                    if (!is_dead()) removed.push_back(args.path);
+                    return "removed " + args.path;
+                }));
+            options.tools.push_back(
+                tool<PathArgs>("read", "Reads a file.", [this, is_dead](PathArgs args) {
+                    if (!is_dead()) read.push_back(args.path);
+                    return "contents of " + args.path;
+                }).replay(ReplayPolicy::idempotent));
+        };
+        Process one(std::move(store), faux, removed, clock, change);
+        try {
+            Task<RunResult> running = is_first ? one.agent->prompt("hi") : one.agent->resume();
+            (void)one.run_with(std::move(running), [&](const HitlRequest& request) {
+                ++approved;
+                one.answer(request.question_id, approve());
+            });
+        } catch (const std::exception&) {
+            // Its store has ended, or there is nothing to continue.
+        }
+        if (is_first) return;
+        // Another question is asked, and not answered by what is left of the first one.
+        faux.set_responses({calling({rm_call("/b", "c1")}), "next"});
+        int asked = 0;
+        const RunResult next = one.prompt([&](const HitlRequest& request) {
+            ++asked;
+            one.answer(request.question_id, deny("no"));
+        });
+        EXPECT_EQ(next.outcome, RunOutcome::completed);
+        EXPECT_EQ(asked, 1);
+    }
+};
+
+TEST(SuspensionCrash, D69_CrashDuringBatch_RepeatsOnlyWhatMayBe) {
+    int cases = 0;
+    for (const bool after : {false, true}) {
+        for (int write = 1;; ++write) {
+            SCOPED_TRACE("write " + std::to_string(write) + (after ? " stored" : " lost"));
+            BatchCase one;
+            one.faux.set_responses({BatchCase::batch(), "done"});
+            auto store = std::make_shared<DyingStore>(one.memory, write, after);
+            one.process(store, [store] { return store->dead(); }, true);
+            if (!store->dead()) break;
+            one.clock->advance(2min);  // the lease of the dead process
+            one.faux.set_responses({"done"});
+            one.process(one.memory, [] { return false; }, false);
+            EXPECT_LE(one.removed.size(), 1u);
+            EXPECT_LE(one.removed.size(), static_cast<std::size_t>(one.approved));
+            const MessageList messages = run(one.memory->load("t"))->messages;
+            EXPECT_TRUE(is_legal_transcript(messages));
+            EXPECT_EQ(run(one.memory->load_pending_requests("t")).size(), 0u);
+            bool has_read = false;
+            for (const Message& message : messages) has_read |= message.text() == "contents of /r";
+            if (has_read) {
+                EXPECT_GE(one.read.size(), 1u);
+            }
+            ++cases;
+        }
+    }
+    EXPECT_GT(cases, 12);
+}
+
 }  // namespace
 }  // namespace cubepi

@@ -11,12 +11,6 @@ namespace {
 
 using namespace subagent_test;
 
-ConfirmToolCallOptions about(RequireConfirm calls) {
-    ConfirmToolCallOptions options;
-    options.require_confirm = std::move(calls);
-    return options;
-}
-
 /// Answers the questions of a channel as they come.
 Task<> answer_all(std::shared_ptr<HitlChannel> channel, Json value,
                   std::vector<HitlRequest>* seen) {
@@ -37,9 +31,6 @@ Task<RunResult> prompt_with(Agent* agent, std::shared_ptr<HitlChannel> channel, 
     co_await host.close();
     co_return result;
 }
-
-Json approve() { return Json(to_json(ApproveAnswer())); }
-Json deny() { return Json(to_json(ApproveAnswer::deny("no"))); }
 
 struct InMemory : ::testing::Test {
     Family family;
@@ -93,56 +84,6 @@ TEST_F(InMemory, D114_SharedQuestionTool_AsksAtTheRoot) {
     ASSERT_EQ(seen.size(), 1u);
     EXPECT_EQ(seen[0].extra.at("agent_path"), JsonArray{"r"});
 }
-
-/// One process: a parent with a stored conversation. `stores_children`: those of its sub-agents are stored too. `asks`: its users
-/// approve calls of `rm`.
-struct Process {
-    Process(std::shared_ptr<Checkpointer> store, Family& family, bool stores_children,
-            bool asks = true) {
-        SubagentOptions subagents = family.subagents;
-        if (stores_children) {
-            subagents.checkpointer = store;
-            subagents.make_channel = [](std::shared_ptr<Checkpointer> to, std::string thread) {
-                return std::make_shared<CheckpointedChannel>(std::move(to), std::move(thread));
-            };
-        }
-        channel = std::make_shared<CheckpointedChannel>(store, "t");
-        AgentOptions options = family.options;
-        options.channel = channel;
-        options.checkpointer = std::move(store);
-        options.thread_id = "t";
-        if (asks)
-            options.middleware.emplace_back(
-                ConfirmToolCallMiddleware(channel, about(family.confirmed)));
-        options.middleware.emplace_back(SubagentMiddleware(std::move(subagents)));
-        agent = std::make_unique<Agent>(std::move(options));
-    }
-    /// Suspends the run at its first question.
-    RunResult suspended() { return run(with_detach(agent->prompt("go"))); }
-    RunResult respond(Json answer) {
-        return run(with_detach(agent->respond("", std::move(answer))));
-    }
-
-    std::shared_ptr<HitlChannel> channel;
-    std::unique_ptr<Agent> agent;
-
-private:
-    static Task<> detach_at_question(Agent* agent, std::shared_ptr<HitlChannel> channel) {
-        HitlRequestStream requests = channel->subscribe();
-        while (std::optional<HitlRequest> request = co_await requests.next()) {
-            for (int i = 0; i < 10; ++i) co_await yield_now();
-            (void)agent->detach();
-        }
-    }
-    Task<RunResult> with_detach(Task<RunResult> work) {
-        const Executor executor = co_await this_executor;
-        BackgroundScope host(executor);
-        host.spawn(detach_at_question(agent.get(), channel));
-        RunResult result = co_await std::move(work);
-        co_await host.close();
-        co_return result;
-    }
-};
 
 struct Stored : ::testing::Test {
     Family family;

@@ -3,6 +3,7 @@
 #include <variant>
 
 #include <cubepi/agent/call_notes.hpp>
+#include <cubepi/agent/run/suspended_cost.hpp>
 #include <cubepi/agent/run/tool_output.hpp>
 #include <cubepi/agent/subagent_channel.hpp>
 #include <cubepi/agent/transcript.hpp>
@@ -238,12 +239,13 @@ private:
     SubagentMeter meter_;
     std::size_t event_bytes_ = 0;
     bool leaving_ = false;
+    std::optional<double> earlier_cost_ = 0.0;  ///< USD, before this attempt; absent: unknown
 };
 
 SubagentRun::SubagentRun(SubagentPlan plan, ToolContext& caller)
     : plan_(std::move(plan)),
       type_(*shared_->find(plan_.type)),
-      place_(shared_, type_.limits, plan_.depth > 1),
+      place_(shared_, type_.limits, caller.call_key(), plan_.depth > 1),
       name_(shown_name(plan_.request.name.value_or(""), plan_.type)),
       call_key_(caller.call_key().empty() ? caller.shared_runtime()->ids->next()
                                           : caller.call_key()),
@@ -320,8 +322,10 @@ Task<RunResult> SubagentRun::run_agent() {
     if (is_stored()) prompt = std::move(prompt).with_id("subagent/" + call_key_);
     RunResult result = co_await agent_->prompt(std::move(prompt), prompt_options());
     // Suspended by an earlier process: its questions are asked again, and find the answers of the parent.
-    if (result.outcome == RunOutcome::suspended && !leaving_)
+    if (result.outcome == RunOutcome::suspended && !leaving_) {
+        earlier_cost_ = suspended_cost(agent_->state().extra);
         result = co_await agent_->resume(prompt_options());
+    }
     co_return result;
 }
 
@@ -416,7 +420,7 @@ Task<SubagentResult> SubagentRun::run() {
     Task<RunResult> leaving =
         stop_on_cancel(left, *agent_->runtime()->clock, suspension_limit, std::move(running));
     Outcome<RunResult> ended = co_await outcome_of(std::move(leaving));
-    place_.spend(result_);
+    place_.spend(result_, earlier_cost_, ended.cancelled() && !plan_.task);
     if (lost_answer_ && !ended.cancelled()) {
         result_.outcome = RunOutcome::failed;
         result_.error = "the answer of the user was lost: " + exception_text(lost_answer_);

@@ -8,7 +8,7 @@
 #include <cubepi/middleware/detail/subagent_run.hpp>
 #include <cubepi/schema/json_text.hpp>
 
-// The middleware: its types, limits and tool. Sub-agents in the background are in subagent_tasks.cpp.
+// The middleware: its types and tool. Sub-agents in the background are in subagent_tasks.cpp, limits in subagent_limits.cpp.
 
 namespace cubepi {
 
@@ -49,8 +49,6 @@ SubagentOptions checked(SubagentOptions options) {
     return options;
 }
 
-[[noreturn]] void throw_limit(std::string text) { throw Error(ErrorCode::limit, std::move(text)); }
-
 std::string description_of(const SubagentShared& shared) {
     std::string text =
         "Has another agent do a task and returns its answer. It knows nothing of this "
@@ -74,7 +72,10 @@ Task<AgentToolResult> call_subagent(std::shared_ptr<SubagentShared> shared,
         co_return AgentToolResult::error("there is no type of sub-agents '" + plan.type +
                                          "'; the types are " + shared->type_names());
     }
-    plan.shared = std::move(shared);
+    // A nested one is part of the sub-agent that has started it.
+    const bool is_counted = depth == 0;
+    if (is_counted) co_await load_counts(shared, *caller);
+    plan.shared = shared;
     if (plan.request.run_in_background.value_or(false)) {
         if (!owner || owner->shared->limits.max_background == 0)
             co_return AgentToolResult::error("a sub-agent cannot run in the background here");
@@ -88,6 +89,7 @@ Task<AgentToolResult> call_subagent(std::shared_ptr<SubagentShared> shared,
                                       [&] { return run_subagent(std::move(plan), *caller); });
     }
     SubagentResult ended = co_await run_subagent(std::move(plan), *caller);
+    if (is_counted) co_await save_counts(shared, *caller);
     co_return result_of(std::move(ended));
 }
 
@@ -116,46 +118,6 @@ std::string SubagentShared::type_names() const {
     for (const SubagentSpec& type : options.subagents)
         names += (names.empty() ? "'" : ", '") + type.name + "'";
     return names;
-}
-
-SubagentPlace::SubagentPlace(std::shared_ptr<SubagentCounts> counts, const AgentLimits& own,
-                             bool is_nested)
-    : counts_(std::move(counts)), limits_(own), is_nested_(is_nested) {
-    const SubagentLimits& limits = counts_->limits;
-    if (limits.max_running != 0 && counts_->running >= limits.max_running)
-        throw_limit(std::to_string(limits.max_running) +
-                    " sub-agents run already (max_running); wait for one to end");
-    if (limits.max_total != 0 && counts_->started >= limits.max_total)
-        throw_limit(std::to_string(limits.max_total) + " sub-agents were started (max_total)");
-    if (limits.max_spend > 0 && !is_nested_) {
-        const double left =
-            limits.max_spend - counts_->spent.cost.value_or(limits.max_spend) - counts_->reserved;
-        if (left <= 0)
-            throw_limit(
-                "the money of all sub-agents is spent, or reserved by those that run "
-                "(max_spend)");
-        reserved_ = limits_.max_spend > 0 ? std::min(limits_.max_spend, left) : left;
-        limits_.max_spend = reserved_;
-    }
-    ++counts_->running;
-    ++counts_->started;
-    counts_->reserved += reserved_;
-}
-
-SubagentPlace::~SubagentPlace() {
-    --counts_->running;
-    counts_->reserved -= reserved_;
-}
-
-void SubagentPlace::spend(const SubagentResult& result) {
-    if (is_nested_) return;
-    Spending& spent = counts_->spent;
-    spent.usage += result.usage;
-    if (result.cost && spent.cost) {
-        *spent.cost += *result.cost;
-    } else {
-        spent.cost.reset();
-    }
 }
 
 ReplayPolicy subagent_replay_policy(const JsonObject& arguments) {

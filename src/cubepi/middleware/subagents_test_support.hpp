@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -83,5 +84,64 @@ inline std::string result_text(const RunResult& result, std::size_t n = 0) {
     }
     return text;
 }
+
+inline ConfirmToolCallOptions about(RequireConfirm calls) {
+    ConfirmToolCallOptions options;
+    options.require_confirm = std::move(calls);
+    return options;
+}
+
+inline Json approve() { return Json(to_json(ApproveAnswer())); }
+inline Json deny() { return Json(to_json(ApproveAnswer::deny("no"))); }
+
+/// One process: a parent with a stored conversation. `stores_children`: those of its sub-agents are stored too. `asks`: its users
+/// approve calls of `rm`.
+struct Process {
+    Process(std::shared_ptr<Checkpointer> store, Family& family, bool stores_children,
+            bool asks = true) {
+        SubagentOptions subagents = family.subagents;
+        if (stores_children) {
+            subagents.checkpointer = store;
+            subagents.make_channel = [](std::shared_ptr<Checkpointer> to, std::string thread) {
+                return std::make_shared<CheckpointedChannel>(std::move(to), std::move(thread));
+            };
+        }
+        channel = std::make_shared<CheckpointedChannel>(store, "t");
+        AgentOptions options = family.options;
+        options.channel = channel;
+        options.checkpointer = std::move(store);
+        options.thread_id = "t";
+        if (asks)
+            options.middleware.emplace_back(
+                ConfirmToolCallMiddleware(channel, about(family.confirmed)));
+        options.middleware.emplace_back(SubagentMiddleware(std::move(subagents)));
+        agent = std::make_unique<Agent>(std::move(options));
+    }
+    /// Suspends the run at its first question.
+    RunResult suspended() { return run(with_detach(agent->prompt("go"))); }
+    RunResult respond(Json answer) {
+        return run(with_detach(agent->respond("", std::move(answer))));
+    }
+
+    std::shared_ptr<HitlChannel> channel;
+    std::unique_ptr<Agent> agent;
+
+private:
+    static Task<> detach_at_question(Agent* agent, std::shared_ptr<HitlChannel> channel) {
+        HitlRequestStream requests = channel->subscribe();
+        while (std::optional<HitlRequest> request = co_await requests.next()) {
+            for (int i = 0; i < 10; ++i) co_await yield_now();
+            (void)agent->detach();
+        }
+    }
+    Task<RunResult> with_detach(Task<RunResult> work) {
+        const Executor executor = co_await this_executor;
+        BackgroundScope host(executor);
+        host.spawn(detach_at_question(agent.get(), channel));
+        RunResult result = co_await std::move(work);
+        co_await host.close();
+        co_return result;
+    }
+};
 
 }  // namespace cubepi::subagent_test

@@ -11,6 +11,7 @@
 #include <bub/questions.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <cubepi/agent/hitl_channel.hpp>
+#include <cubepi/agent/run/suspended_cost.hpp>
 #include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
@@ -68,13 +69,17 @@ cubepi::SubagentLimits of_session(cubepi::SubagentLimits limits) {
     return limits;
 }
 
-/// Returns the limits of the next sub-agent: others that run at the same time must find money, too (D127).
-cubepi::AgentLimits share_of(const AgentsOfSession& agents) {
+/// Returns the limits of the sub-agent of a call: others that run at the same time must find money, too (D127).
+cubepi::AgentLimits share_of(const AgentsOfSession& agents, const std::string& call_key) {
     cubepi::AgentLimits limits;
     const cubepi::detail::SubagentCounts& counts = *agents.prompt;
     const double most = agents.limits.max_spend;
-    if (agents.limits.max_background != 0 && most > 0)
-        limits.max_spend = (most - counts.spent.cost.value_or(most) - counts.reserved) / 2;
+    const auto left = counts.left.find(call_key);
+    const double counted = left == counts.left.end() ? 0.0 : left->second.value_or(0.0);
+    if (agents.limits.max_background != 0 && most > 0) {
+        limits.max_spend =
+            (most - counts.spent.cost.value_or(most) - counts.reserved + counted) / 2;
+    }
     return limits;
 }
 
@@ -136,6 +141,8 @@ private:
     std::vector<cubepi::HitlRequest> open_;  ///< the questions of its last turn
     std::string asking_message_;             ///< the id of the message whose calls ask them
     bool unread_ = false;                    ///< they are older than the prompt of that turn
+    std::optional<double> earlier_cost_ =
+        0.0;  ///< USD, of the run that this call continues, before it; absent: unknown
 };
 
 Subagent::Subagent(std::shared_ptr<BuiltinCore> core, const TurnState& parent,
@@ -152,7 +159,7 @@ Subagent::Subagent(std::shared_ptr<BuiltinCore> core, const TurnState& parent,
       running_(parent_.service<RunningTurn>()),
       agents_(core_->agents(session_id)),
       place_(agents_->owner->shared, cubepi::AgentLimits()),
-      budget_(agents_->prompt, share_of(*agents_)),
+      budget_(agents_->prompt, share_of(*agents_, caller.call_key()), caller.call_key()),
       meter_(result_, task_) {
     result_.agent_id = "subagent:" + caller.tool_call_id().str();
     plan_.is_subagent = true;
@@ -294,6 +301,8 @@ Task<> Subagent::note_questions(const TurnState& state) {
     TapeCheckpointer memory(std::move(store));
     const std::optional<cubepi::CheckpointData> stored = co_await memory.load(tape.name());
     if (!stored) co_return;
+    const bool continues = caller_ && caller_->is_repeated() && result_.turns == 0 && !unread_;
+    if (continues) earlier_cost_ = cubepi::detail::suspended_cost(stored->extra);
     for (const cubepi::Message& message : stored->messages) {
         const cubepi::AssistantMessage* const answer = message.assistant();
         if (answer && answer->has_tool_calls()) asking_message_ = message.id();
@@ -350,7 +359,7 @@ Task<SubagentResult> Subagent::run() {
     Task<> working = work();
     if (task_) working = cubepi::cancel_on(task_->stop.get_token(), std::move(working));
     cubepi::Outcome<> ended = co_await cubepi::outcome_of(std::move(working));
-    budget_.spend(result_);
+    budget_.spend(result_, earlier_cost_, ended.cancelled() && !task_);
     if (!ended.ok() && !(ended.cancelled() && task_)) ended.rethrow();
     if (ended.cancelled()) {
         result_.outcome = cubepi::RunOutcome::aborted;
@@ -390,6 +399,7 @@ Task<AgentToolResult> start_in_background(std::shared_ptr<BuiltinCore> core, Tur
         co_return AgentToolResult::error("a sub-agent cannot run in the background here");
     const cubepi::Executor executor = co_await cubepi::this_executor;
     const std::shared_ptr<AgentsOfSession> agents = core->agents(session_id);
+    co_await cubepi::detail::load_counts(agents->prompt, *caller);
     auto task = std::make_shared<BackgroundTask>();
     task->name = args.name.value_or("");
     task->type = "agent";
@@ -423,8 +433,11 @@ Task<AgentToolResult> call_subagent(std::shared_ptr<BuiltinCore> core, TurnState
         co_return co_await start_in_background(std::move(core), parent, std::move(session_id),
                                                std::move(args), caller);
     }
+    const std::shared_ptr<cubepi::detail::SubagentCounts> counts = core->agents(session_id)->prompt;
+    co_await cubepi::detail::load_counts(counts, *caller);
     Subagent agent(std::move(core), *parent, session_id, std::move(args), *caller, nullptr);
     SubagentResult ended = co_await agent.run();
+    co_await cubepi::detail::save_counts(counts, *caller);
     JsonObject work = cubepi::detail::work_json(ended);
     AgentToolResult result = cubepi::detail::result_of(std::move(ended));
     result.details.as_object()["subagent"] = std::move(work);

@@ -384,6 +384,23 @@ cubepi::PromptOptions AgentTurn::run_options(std::string run_id) const {
 }
 
 /// Returns the model of the turn. A suspended run continues at its endpoint only, and so do its subagents (D86).
+/// Throws for a run that this process cannot continue. An operator reads the reason; it names parts of the system (D98), which other
+/// senders do not.
+void AgentTurn::throw_unavailable(const std::exception_ptr& reason) const {
+    if (!plan_.message || !core_->options().failure_text) std::rethrow_exception(reason);
+    try {
+        std::rethrow_exception(reason);
+    } catch (const cubepi::Error& error) {
+        if (plan_.message->is_operator()) throw SenderError(error.code(), error.what());
+        if (const auto& warn = core_->framework().options().on_warning)
+            warn("the suspended run of session " + plan_.session_id +
+                 " was not continued: " + error.what());
+        throw SenderError(error.code(),
+                          "The question cannot be answered at the moment. An operator of this "
+                          "service is needed.");
+    }
+}
+
 Task<cubepi::BoundModel> AgentTurn::model() {
     const BuiltinOptions& options = core_->options();
     const bool abandons = plan_.answer && plan_.answer->action == AnswerAction::abandon;
@@ -410,7 +427,7 @@ Task<cubepi::BoundModel> AgentTurn::model() {
         unavailable = std::current_exception();
     }
     closes_run_ = co_await has_expired_questions_only();
-    if (!closes_run_) std::rethrow_exception(unavailable);
+    if (!closes_run_) throw_unavailable(unavailable);
     endpoint_.clear();
     co_return core_->model(state_);
 }

@@ -98,6 +98,7 @@ private:
     void repeat(std::string text);
     Task<> start_agent();
     Task<cubepi::BoundModel> model();
+    [[noreturn]] void throw_unavailable(const std::exception_ptr& reason) const;
     Task<> note_endpoint(const cubepi::AssistantMessage& answer);
     /// Creates the agent and connects tracer and meter.
     void make_agent(cubepi::AgentOptions options);
@@ -132,6 +133,7 @@ private:
     bool may_answer(const cubepi::HitlRequest& request) const;
     bool is_asker(const cubepi::HitlRequest& request) const;
     Task<std::string> stale_text(std::string reason);
+    Task<bool> has_expired(std::string name);
     Task<> require_new_name(std::string name, const cubepi::HitlRequest& request);
     Task<> withdraw(std::vector<cubepi::HitlRequest> open);
     void refuse_answer(std::string reason, bool questions_remain);

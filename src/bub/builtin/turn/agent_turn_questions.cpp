@@ -413,8 +413,31 @@ Task<std::string> AgentTurn::stale_text(std::string reason) {
         co_await memory.load_answer_records(tape_->name());
     const std::string& name = plan_.answer->question;
     const std::string earlier = earlier_answer_text(answered, name);
-    if (earlier.empty()) co_return reason;
+    if (earlier.empty()) {
+        const bool expired = co_await has_expired(name);
+        if (!expired) co_return reason;
+        const std::string question = name.empty() ? "The question" : "The question " + name;
+        co_return question + " has expired: the time to answer it is over.\n\n" + reason;
+    }
     co_return "The question " + name + " was already answered. " + earlier + "\n\n" + reason;
+}
+
+/// Returns true if the time of the question with this name is over; empty: of the last question, if none is open.
+Task<bool> AgentTurn::has_expired(std::string name) {
+    const std::vector<cubepi::HitlRequest> all = co_await open_questions(true);
+    const std::vector<cubepi::HitlRequest> open = co_await open_questions();
+    if (name.empty() && !open.empty()) co_return false;
+    if (name.empty() ? !all.empty() : !questions_named(name, all).empty())
+        co_return name.empty() || questions_named(name, open).empty();
+    // Its run has continued since.
+    const std::shared_ptr<TapeStore>& store = tape_->store();
+    if (!store) co_return false;
+    const std::optional<TapeEntry> entry =
+        co_await store->find_event(tape_->name(), std::string(answer_event));
+    const JsonObject* const last = data_of(entry);
+    if (!last || !cubepi::detail::flag_member(*last, "expired")) co_return false;
+    co_return name.empty() || cubepi::detail::text_member(*last, "question") == name ||
+        cubepi::detail::text_member(*last, "question_id") == name;
 }
 
 /// The id of a tool call is chosen by the endpoint. One that an earlier question had too, which was answered, does not say which of

@@ -95,6 +95,9 @@ Task<bool> TapeCheckpointer::clear_pending_request(std::string thread_id, std::s
 Task<void> TapeCheckpointer::save_hitl_answer(std::string thread_id, HitlAnswer answer) {
     const std::shared_ptr<State> state = state_;
     std::function<Json(JsonObject&)> edit = [answer = std::move(answer)](JsonObject& side_state) {
+        // Notes are texts; the endpoint chooses the ids of other answers.
+        if (answer.answer.is_string())
+            SideState::remove_earlier_notes(side_state, answer.run_id, answer.question_id);
         put_answer(side_state, answer.run_id, answer.question_id, answer.answer);
         return Json();
     };

@@ -31,14 +31,22 @@ void note_session(JsonObject& side_state, const TapeSession& session) {
     side_state["session"] = std::move(fields);
 }
 
+namespace {
+
+constexpr std::string_view call_note_end = ".mcp";
+constexpr std::string_view subagent_note_end = ".subagents";
+
+/// Returns true for a note of a call (D176) or of sub-agents (D134). They remain if a run is killed.
+bool is_note(const Json& answer) {
+    const std::string_view id = cubepi::detail::string_member(answer.get_object(), "question_id");
+    return id.ends_with(call_note_end) || id.ends_with(subagent_note_end);
+}
+
+}  // namespace
+
 bool has_suspended_run(const JsonObject& side_state) {
     const detail::SideState state(side_state);
-    // Notes of calls (D176) remain if a run is killed.
-    constexpr std::string_view note_end = ".mcp";
-    const auto is_answer = [&](const Json& one) {
-        const JsonObject* const answer = one.if_object();
-        return answer && !cubepi::detail::string_member(*answer, "question_id").ends_with(note_end);
-    };
+    const auto is_answer = [](const Json& one) { return one.is_object() && !is_note(one); };
     const JsonArray& answers = state.list("answers");
     return !state.list("pending").empty() || std::any_of(answers.begin(), answers.end(), is_answer);
 }
@@ -127,6 +135,20 @@ JsonArray& SideState::edit(JsonObject& state, std::string_view name) {
     Json& value = state[name];
     if (!value.is_array()) value = JsonArray();
     return value.get_array();
+}
+
+void SideState::remove_earlier_notes(JsonObject& state, const std::string& run_id,
+                                     const std::string& note_id) {
+    if (note_id.size() <= call_note_end.size() || !note_id.ends_with(call_note_end)) return;
+    // "ANSWER.INDEX.mcp"
+    const std::size_t index = note_id.rfind('.', note_id.size() - call_note_end.size() - 1);
+    if (index == std::string::npos) return;
+    const std::string_view of_answer = std::string_view(note_id).substr(0, index + 1);
+    erase_where(edit(state, "answers"), [&](const Json& one) {
+        if (!is_of_run(one, run_id)) return false;
+        const std::string_view id = string_member(one.get_object(), "question_id");
+        return id.ends_with(call_note_end) && !id.starts_with(of_answer);
+    });
 }
 
 void SideState::remove_answers_of_run(JsonObject& state, const std::string& run_id) {

@@ -44,6 +44,10 @@ public:
     static JsonArray& edit(JsonObject& state, std::string_view name);
     /// Removes the mark and all answers of a run that completes (D62).
     static void remove_answers_of_run(JsonObject& state, const std::string& run_id);
+    /// Removes the notes of calls of earlier answers in the run (D176), which have results, so that a long run does not
+    /// accumulate them. `note_id`: a note that is stored now, of a call of the last answer.
+    static void remove_earlier_notes(JsonObject& state, const std::string& run_id,
+                                     const std::string& note_id);
     /// Removes empty lists.
     static void tidy(JsonObject& state);
 

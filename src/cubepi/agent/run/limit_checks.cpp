@@ -27,8 +27,7 @@ std::optional<LimitReachedError> limit_reached(const AgentLimits& limits, std::u
     if (spent && *spent < limits.max_spend) return std::nullopt;
     if (!spent) {
         return reached("max_spend", money_text(limits.max_spend),
-                       ": the cost of an answer is unknown; set the price of its model "
-                       "(Model::cost)");
+                       ": the cost of an answer is unknown, because its model has no price");
     }
     return reached("max_spend", money_text(limits.max_spend),
                    ": " + money_text(*spent) + " spent; prompt again to continue");

@@ -93,7 +93,7 @@ double cost_of_call(const ModelCost& price, std::int64_t prompt, std::int64_t an
 LimitReachedError unknown_price(const Model& model) {
     return LimitReachedError("max_spend", "max_spend is set, but the price of model '" + model.id +
                                               "' of provider '" + model.provider_id +
-                                              "' is unknown; set it (Model::cost)");
+                                              "' is unknown");
 }
 
 /// A model that may answer a request.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <cubepi/agent/run/prompt_run.hpp>
+#include <cubepi/agent/run/suspended_cost.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -172,6 +173,10 @@ const HitlRequest& request_to_answer(const StoredQuestions& questions,
                         " requests wait; pass the id of the question");
     }
     const HitlRequest* const found = find_request(questions.open, question_id);
+    if (!found && find_request(questions.expired, question_id)) {
+        throw Error(ErrorCode::stale_answer,
+                    "the request '" + question_id + "' has expired: the time to answer it is over");
+    }
     if (!found) throw_stale(question_id);
     return *found;
 }
@@ -460,13 +465,20 @@ std::uint32_t restore_spending(RunCore& core, const std::string& answer_id) {
     const Json* const turns = turn ? turn->if_contains(turns_key) : nullptr;
     // Earlier versions have stored neither.
     if (!turns || !turns->is_number()) return 0;
-    std::optional<double> spent;
-    const Json* const cost = turn->if_contains(cost_key);
-    if (cost && cost->is_number()) spent = std::max(0.0, cost->to_number<double>());
-    core.continue_with(spent);
+    core.continue_with(suspended_cost(core.state().extra));
     const std::int64_t* const count = turns->if_int64();
     if (!count) return 0;
     return static_cast<std::uint32_t>(std::clamp<std::int64_t>(*count - 1, 0, most_turns));
+}
+
+std::optional<double> suspended_cost(const JsonObject& extra) {
+    const Json* const saved = extra.if_contains(turn_key);
+    const JsonObject* const turn = saved ? saved->if_object() : nullptr;
+    if (!turn || !turn->contains(turns_key)) return 0.0;
+    std::optional<double> spent;
+    const Json* const cost = turn->if_contains(cost_key);
+    if (cost && cost->is_number()) spent = std::max(0.0, cost->to_number<double>());
+    return spent;
 }
 
 void refuse_turn(AgentState& state, const std::string& answer_id) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -21,6 +22,8 @@ inline constexpr std::string_view subagent_tasks_tool_name = "subagent_tasks";
 /// The task of a call in the background outlives the call, so its call must not be made again (D115). All others continue
 /// the run of their sub-agent.
 ReplayPolicy subagent_replay_policy(const JsonObject& arguments);
+/// The end of the id of the note that a run has of its sub-agents (load_counts()).
+inline constexpr std::string_view subagent_note_end = ".subagents";
 /// Describes the argument `run_in_background`.
 inline constexpr std::string_view background_text =
     "Return at once. The result arrives as a message; subagent_tasks lists, reads and cancels.";
@@ -64,11 +67,21 @@ PromptOptions origin_of(const ToolContext& caller, BackgroundTask* task);
 struct SubagentCounts {
     explicit SubagentCounts(const SubagentLimits& chosen = {}) : limits(chosen) {}
 
+    /// The part of the counts that is of one run, which may continue in another process (D134).
+    struct OfRun {
+        std::string run_id = {};
+        std::size_t ended = 0;
+        std::optional<double> cost = 0.0;  ///< USD, of those that have ended; absent: unknown
+    };
+
     const SubagentLimits limits;
     std::size_t running = 0;
     std::size_t started = 0;
     double reserved = 0;  ///< USD, by those that run
     Spending spent = {};
+    OfRun run = {};
+    /// The cost of those whose calls were left without a result, by the key of the call: they continue when it is repeated.
+    std::map<std::string, std::optional<double>> left = {};
 };
 
 /// The state of all sub-agents of one middleware, or of one session of the pipeline. Sub-agents that run share it; it does not own
@@ -107,26 +120,40 @@ struct SubagentOwner {
     std::optional<Executor> executor = {};        ///< of the scope
 };
 
+// subagent_limits.cpp:
+
 /// A place among the sub-agents, and its share of their money. Throws Error(limit) if a limit has been reached.
 class SubagentPlace {
 public:
-    /// `own`: the limits of this sub-agent. The money of a nested one is part of its parent's, whose budget it shares (D120).
+    /// `own`: the limits of this sub-agent. `call_key`: of its call; one that was left without a result is not counted again. The
+    /// money of a nested one is part of its parent's, whose budget it shares (D120).
     SubagentPlace(std::shared_ptr<SubagentCounts> counts, const AgentLimits& own,
-                  bool is_nested = false);
+                  std::string call_key = {}, bool is_nested = false);
     ~SubagentPlace();
     SubagentPlace(const SubagentPlace&) = delete;
     SubagentPlace& operator=(const SubagentPlace&) = delete;
 
     /// Returns the limits of the sub-agent.
     const AgentLimits& limits() const noexcept { return limits_; }
-    void spend(const SubagentResult& result);
+    /// Counts the cost of the sub-agent. `earlier`: in USD, of the attempts before this one, as stored with its run; absent: unknown.
+    /// `is_left`: its call has no result, and may be repeated.
+    void spend(const SubagentResult& result, std::optional<double> earlier, bool is_left);
 
 private:
     std::shared_ptr<SubagentCounts> counts_;
     AgentLimits limits_;
+    const std::string call_key_;
     const bool is_nested_;
+    bool continues_ = false;
+    std::optional<double> counted_ = 0.0;  ///< of earlier attempts, in the counts
     double reserved_ = 0;
 };
+
+/// Adds to the counts what other processes have stored of the run of the caller, so that the limits hold across suspensions (D134).
+/// Called before each sub-agent of a run. Does nothing if the channel of the run stores no notes.
+Task<> load_counts(std::shared_ptr<SubagentCounts> counts, const ToolContext& caller);
+/// Stores what the run of the caller has used, after each of its sub-agents. `caller` must outlive the task.
+Task<> save_counts(std::shared_ptr<SubagentCounts> counts, const ToolContext& caller);
 
 /// Counts the work of a sub-agent from its events.
 class SubagentMeter {
