@@ -42,7 +42,9 @@ constexpr const char* dispatches_echo =
 /// Configures a server that cannot be started, and one whose requests are copied to a file.
 void configure(const GatewayHome& home, const std::string& rules,
                const std::string& mode = "modern", bool is_shared = false) {
-    const std::string command = "tee -a '" + requests_file(home).string() + "' | python3 '" +
+    // tee writes to its standard output first, which is the file here: a request is in it before the server reads it.
+    const std::string command = "tee /dev/fd/3 3>&1 >> '" + requests_file(home).string() +
+                                "' | python3 '" +
                                 testing::source_path("src/cubepi/mcp/fake_server.py") + "' " + mode;
     home.configure(std::string(is_shared ? "{shared_workspace: true, " : "{") +
                    R"(http: {listen: "127.0.0.1:0", operators: [olga]}, rules: [)" + rules +
@@ -133,6 +135,78 @@ TEST(GatewayMcp, D176_ServersQuestion_IsAnsweredAfterRestart) {
     const std::string text = requests_in(home);
     EXPECT_NE(text.find("inputResponses"), std::string::npos) << text;
     EXPECT_EQ(calls_in(text), 2U) << text;
+}
+
+/// Returns the question to the user with which the first turn ends.
+Json first_question(std::uint16_t port) {
+    const HttpReply asked = post(port, {{"text", "call it"}, {"user", "ann"}});
+    EXPECT_NE(asked.body.find("Who are you?"), std::string::npos) << asked.body;
+    return asked.json().at("outputs").at(0).at("question").at("request_id");
+}
+
+HttpReply answer(std::uint16_t port, const Json& question) {
+    return post(port, {{"answer_to", question}, {"answer", {{"name", "Ann"}}}, {"user", "ann"}});
+}
+
+constexpr const char* calls_ask_and_ends =
+    R"({"tokens_per_second": 100000, "answers": [{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1",
+        "name": "mcp__fake__ask", "arguments": {}}]}, "Done."]})";
+
+/// The server waits on its connection while the turn has ended.
+TEST(GatewayMcp, D130_SessionsQuestion_IsAnsweredByLaterMessage) {
+    const GatewayHome home;
+    configure(home, R"({user: ann, allow: ["mcp__fake__ask: *"]})", "2025-11-25");
+    GatewayProcess gateway(home, {"--script", home.script(calls_ask_and_ends)});
+    const std::uint16_t port = gateway.wait_until_running();
+    const Json question = first_question(port);
+    const HttpReply answered = answer(port, question);
+    EXPECT_EQ(answered.text(), "Done.") << answered.body;
+    const std::string text = requests_in(home);
+    EXPECT_EQ(calls_in(text), 1U) << text;
+    EXPECT_NE(text.find(R"("action":"accept")"), std::string::npos) << text;
+}
+
+TEST(GatewayMcp, D130_SessionsQuestionAfterRestart_StatesTheLoss) {
+    const GatewayHome home;
+    configure(home, R"({user: ann, allow: ["mcp__fake__ask: *"]})", "2025-11-25");
+    Json question;
+    {
+        GatewayProcess gateway(home, {"--script", home.script(calls_ask)});
+        question = first_question(gateway.wait_until_running());
+        gateway.kill();
+    }
+    GatewayProcess gateway(home, {"--script", home.script(continues)});
+    const std::uint16_t port = gateway.wait_until_running();
+    const HttpReply answered = answer(port, question);
+    EXPECT_EQ(answered.text(), "Done.") << answered.body;
+    const std::string text = requests_in(home);
+    EXPECT_EQ(calls_in(text), 1U) << text;
+    EXPECT_EQ(text.find(R"("action":"accept")"), std::string::npos) << text;
+}
+
+constexpr const char* calls_task =
+    R"({"tokens_per_second": 100000, "answers": [{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1",
+        "name": "mcp__fake__task", "arguments": {}}]}]})";
+
+/// The server of the second gateway has the task of the first one.
+TEST(GatewayMcp, D132_TasksQuestion_IsAnsweredAfterRestart) {
+    const GatewayHome home;
+    const std::string tasks = (home.path() / "tasks").string();
+    configure(home, R"({user: ann, allow: ["mcp__fake__task: *"]})",
+              "'modern,extra,tasks,curious,tasks in=" + tasks + "'");
+    Json question;
+    {
+        GatewayProcess gateway(home, {"--script", home.script(calls_task)});
+        question = first_question(gateway.wait_until_running());
+        gateway.kill();
+    }
+    GatewayProcess gateway(home, {"--script", home.script(continues)});
+    const std::uint16_t port = gateway.wait_until_running();
+    const HttpReply answered = answer(port, question);
+    EXPECT_EQ(answered.text(), "Done.") << answered.body;
+    const std::string text = requests_in(home);
+    EXPECT_EQ(calls_in(text), 1U) << text;
+    EXPECT_NE(text.find("tasks/update"), std::string::npos) << text;
 }
 
 constexpr const char* calls_roots =

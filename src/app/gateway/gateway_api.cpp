@@ -1,6 +1,7 @@
 #include "gateway_api.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include <unistd.h>
@@ -17,6 +18,7 @@
 
 #include "../failure.hpp"
 #include "../process.hpp"
+#include "console_sessions.hpp"
 #include "gateway_instance.hpp"
 #include "gateway_sessions.hpp"
 
@@ -91,6 +93,7 @@ constexpr GatewayOperation operations[] = {
      Call<&GatewayApi::answer>::json},
     {"reload", operator_, "POST", "/v1/admin/reload", "", Call<&GatewayApi::reload>::json},
     {"drain", operator_, "POST", "/v1/admin/drain", "", Call<&GatewayApi::drain>::json},
+    {"console", operator_, "POST", "/v1/admin/console", "", Call<&GatewayApi::console_link>::json},
 };
 
 }  // namespace
@@ -142,7 +145,8 @@ Task<SessionHistory> GatewayApi::history(HistoryArguments which) {
     GatewaySessions sessions(*instance);
     const std::size_t limit = std::clamp<std::size_t>(which.limit, 1, longest_history);
     const std::int64_t before = std::max<std::int64_t>(which.before, 0);
-    Task<std::optional<SessionHistory>> reading = sessions.history(which.id, limit, before, true);
+    Task<std::optional<SessionHistory>> reading =
+        sessions.history(which.id, limit, before, HistoryDetail::all);
     std::optional<SessionHistory> found = co_await std::move(reading);
     if (!found)
         throw Error(ErrorCode::not_found, "no session '" + which.id + "' is known to this gateway");
@@ -205,6 +209,15 @@ Task<Done> GatewayApi::drain(NoArguments) {
     co_return Done();
 }
 
+Task<ConsoleLink> GatewayApi::console_link(LinkArguments whose) {
+    const GatewayRole role = whose.viewer ? GatewayRole::viewer : GatewayRole::operator_;
+    ConsoleLink link;
+    link.url = gateway_.instance()->console_link(
+        role, whose.name.empty() ? "console" : std::move(whose.name));
+    link.seconds = std::chrono::seconds(ConsoleSessions::link_lifetime).count();
+    co_return link;
+}
+
 std::span<const GatewayOperation> gateway_operations() { return operations; }
 
 Task<JsonObject> perform(GatewayApi* api, const GatewayOperation* operation, GatewayCaller caller,
@@ -213,7 +226,7 @@ Task<JsonObject> perform(GatewayApi* api, const GatewayOperation* operation, Gat
     if (is_logged && caller.role != GatewayRole::operator_)
         throw Error(ErrorCode::permission_denied,
                     std::string(operation->name) + " is an operation of operators");
-    for (const char* const key : {"id", "question", "after"}) check_name(arguments, key);
+    for (const char* const key : {"id", "question", "after", "name"}) check_name(arguments, key);
     const std::string target = detail::text_member(arguments, operation->required);
     if (target.empty() && !operation->required.empty())
         throw Error(ErrorCode::invalid_argument,

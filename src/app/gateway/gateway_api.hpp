@@ -61,6 +61,11 @@ struct AnswerArguments {
     std::string text = {};  ///< the answer, or the reason
 };
 
+struct LinkArguments {
+    bool viewer = false;    ///< of a viewer instead of an operator
+    std::string name = {};  ///< of the user, in the log; empty: "console"
+};
+
 struct Done {
     bool ok = true;
 };
@@ -90,6 +95,7 @@ struct BusySessions {
 struct HistoryCall {
     std::string id = {};
     std::string name = {};
+    std::optional<std::string> arguments = {};  ///< JSON, its beginning; for operators
 };
 struct HistoryMessage {
     std::string role = {};
@@ -99,10 +105,18 @@ struct HistoryMessage {
     std::optional<bool> is_error = {};
     std::optional<bool> truncated = {};
     std::string text = {};
+    std::optional<std::string> thinking = {};  ///< its beginning; for operators
     std::optional<std::vector<HistoryCall>> calls = {};
     std::optional<std::string> error = {};
     std::int64_t entry = 0;
     std::string date = {};
+};
+/// The output of a running turn that is not stored yet.
+struct LiveAnswer {
+    std::string text = {};
+    std::string thinking = {};
+    bool truncated = false;               ///< the beginning of a text is missing
+    std::vector<HistoryCall> calls = {};  ///< in progress
 };
 struct SessionHistory {
     std::string session = {};
@@ -110,6 +124,7 @@ struct SessionHistory {
     std::size_t pending = 0;
     std::vector<JsonObject> questions = {};     ///< as to_json(HitlRequest) returns them
     std::vector<HistoryMessage> messages = {};  ///< oldest first
+    std::optional<LiveAnswer> live = {};        ///< after `messages`; for operators
     std::optional<std::int64_t> before = {};    ///< for the earlier page
 };
 struct HeldMessage {
@@ -138,6 +153,11 @@ struct AnsweredQuestion {
     std::string session = {};  ///< which continues
 };
 
+struct ConsoleLink {
+    std::string url = {};
+    std::int64_t seconds = 0;  ///< for which it is valid
+};
+
 /// The operations on a running gateway. The control socket and the routes of `gateway.admin` only translate: both call them through
 /// gateway_operations(). An operation throws Error: not_found, invalid_argument, invalid_state. Used on the executor of the gateway.
 class GatewayApi {
@@ -163,6 +183,8 @@ public:
     /// Sends the answer to the session as an operator. Its turn, not this call, checks whether the question is still open (D105).
     /// Throws Error(busy) while the turn of another operator's answer to the question has not closed it.
     Task<AnsweredQuestion> answer(AnswerArguments which);
+    /// Returns a link that logs a browser in to the web console, once.
+    Task<ConsoleLink> console_link(LinkArguments whose);
 
 private:
     Task<Done> decide(std::string id, bool release);

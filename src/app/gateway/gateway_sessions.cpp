@@ -5,6 +5,7 @@
 #include <memory>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <bub/builtin/recorded_reply.hpp>
@@ -14,10 +15,10 @@
 #include <bub/tape/tape_context.hpp>
 #include <cubepi/core/message.hpp>
 #include <cubepi/core/support/json_member.hpp>
-#include <cubepi/net/utf8.hpp>
 #include <cubepi/schema/json_convert.hpp>
 
 #include "gateway_instance.hpp"
+#include "live_answers.hpp"
 #include "turn_reports.hpp"
 
 namespace cubepi::app {
@@ -84,22 +85,43 @@ void set_questions(JsonObject& message, const std::vector<PendingRequest>& open,
 }
 
 void set_text(HistoryMessage& message, std::string text, std::size_t limit) {
-    if (text.size() > limit) {
-        text.resize(complete_utf8_prefix(std::string_view(text).substr(0, limit)));
-        message.truncated = true;
-    }
+    if (shorten(text, limit)) message.truncated = true;
     message.text = std::move(text);
 }
 
-HistoryMessage history_message(const Message& message, bool with_details) {
+std::string thinking_of(const AssistantMessage& answer) {
+    std::string all;
+    for (const AssistantContent& content : answer.content) {
+        const auto* const thinking = std::get_if<ThinkingContent>(&content);
+        if (!thinking || thinking->thinking.empty()) continue;
+        all += (all.empty() ? "" : "\n\n") + thinking->thinking;
+    }
+    (void)shorten(all, longest_text);
+    return all;
+}
+
+HistoryCall history_call(const ToolCall& call, HistoryDetail detail) {
+    HistoryCall made;
+    made.id = call.id.str();
+    made.name = call.name.str();
+    if (detail != HistoryDetail::all) return made;
+    made.arguments = boost::json::serialize(call.arguments);
+    (void)shorten(*made.arguments, longest_result);
+    return made;
+}
+
+HistoryMessage history_message(const Message& message, HistoryDetail detail) {
+    const bool with_details = detail != HistoryDetail::plain;
     HistoryMessage made;
     if (const AssistantMessage* const answer = message.assistant()) {
         made.role = "assistant";
         set_text(made, message.text(), longest_text);
         std::vector<HistoryCall> calls;
         for (const ToolCall* const call : answer->tool_calls())
-            calls.push_back({call->id.str(), call->name.str()});
+            calls.push_back(history_call(*call, detail));
         if (!calls.empty()) made.calls = std::move(calls);
+        std::string thinking = thinking_of(*answer);
+        if (detail == HistoryDetail::all && !thinking.empty()) made.thinking = std::move(thinking);
         if (answer->stop_reason == stop_reason::aborted) {
             made.error = std::string(bub::ended_turn_text);
         } else if (!answer->error_message.empty()) {
@@ -129,7 +151,7 @@ struct HistoryPage {
 };
 
 Task<HistoryPage> read_page(bub::Tape tape, std::size_t limit, std::int64_t before,
-                            bool with_details) {
+                            HistoryDetail detail) {
     auto page = std::make_shared<HistoryPage>();
     std::size_t searched = 0;
     std::function<bool(const bub::TapeEntry&)> take = [&](const bub::TapeEntry& entry) {
@@ -140,7 +162,7 @@ Task<HistoryPage> read_page(bub::Tape tape, std::size_t limit, std::int64_t befo
         page->last_entry = entry.id;
         const MessageList messages = bub::agent_messages({entry});
         for (std::size_t at = messages.size(); at > 0; --at) {
-            HistoryMessage made = history_message(messages[at - 1], with_details);
+            HistoryMessage made = history_message(messages[at - 1], detail);
             made.entry = entry.id;
             made.date = entry.date;
             page->messages.push_back(std::move(made));
@@ -206,11 +228,15 @@ Task<std::optional<JsonObject>> GatewaySessions::message(std::string id) {
 
 Task<std::optional<SessionHistory>> GatewaySessions::history(std::string session, std::size_t limit,
                                                              std::int64_t before,
-                                                             bool with_details) {
+                                                             HistoryDetail detail) {
     std::optional<SessionHistory> found;
     const bub::TurnSnapshot turn = instance_.manager().snapshot(session);
     const bub::Tape tape = co_await instance_.tape_of(session);
-    HistoryPage page = co_await read_page(tape, limit, before, with_details);
+    // Before the history is read: what is stored meanwhile is then shown twice, and not missing.
+    std::optional<LiveAnswer> live;
+    if (detail == HistoryDetail::all && before == 0 && turn.is_running)
+        live = instance_.live_answer(session);
+    HistoryPage page = co_await read_page(tape, limit, before, detail);
     const std::vector<PendingRequest> open = co_await open_requests(tape);
     const bool is_busy = turn.is_running || turn.pending_count > 0;
     if (page.messages.empty() && open.empty() && !is_busy && before == 0) co_return found;
@@ -228,6 +254,7 @@ Task<std::optional<SessionHistory>> GatewaySessions::history(std::string session
     }
     found->messages.assign(std::move_iterator(page.messages.rbegin()),
                            std::move_iterator(page.messages.rend()));
+    found->live = std::move(live);
     if (page.has_more) found->before = page.last_entry;
     co_return found;
 }
@@ -238,8 +265,10 @@ Task<std::optional<JsonObject>> GatewaySessions::session(std::string session, st
     address->channel = channel;
     address->chat_id = session;
     std::string id = co_await instance_.framework().resolve_session(std::move(address));
+    const bool with_failures = instance_.settings().show_error_details;
     Task<std::optional<SessionHistory>> reading =
-        history(std::move(id), limit, before, instance_.settings().show_error_details);
+        history(std::move(id), limit, before,
+                with_failures ? HistoryDetail::failures : HistoryDetail::plain);
     std::optional<SessionHistory> found = co_await std::move(reading);
     std::optional<JsonObject> result;
     if (!found) co_return result;

@@ -11,6 +11,13 @@
 
 namespace cubepi::app {
 
+/// The parts of a session that a history shows.
+enum class HistoryDetail : std::uint8_t {
+    plain,
+    failures,  ///< with the texts of failures (D98)
+    all,       ///< for operators: also thinking, the arguments of calls, and what is not stored yet
+};
+
 /// The messages and sessions that the channel http and operators read, from the delivery log and the tapes of an instance, which must
 /// outlive it.
 class GatewaySessions final : public bub::HttpSessions {
@@ -18,9 +25,8 @@ public:
     explicit GatewaySessions(const GatewayInstance& instance) : instance_(instance) {}
 
     /// Returns a page of the history of a session of any channel, or of a sub-agent; nothing if there is no such session.
-    /// `with_details`: the texts of failures are included (D98).
     Task<std::optional<SessionHistory>> history(std::string session, std::size_t limit,
-                                                std::int64_t before, bool with_details);
+                                                std::int64_t before, HistoryDetail detail);
 
     Task<std::optional<JsonObject>> message(std::string id) override;
     Task<std::optional<JsonObject>> session(std::string session, std::size_t limit,

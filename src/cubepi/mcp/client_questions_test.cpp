@@ -119,11 +119,36 @@ TEST(McpQuestions, D162_EndedCall_LeavesTheQuestionToOthers) {
         noted.emplace_back("b waits");
         return wait_forever();
     };
-    second.timeout = std::chrono::milliseconds(300);
+    second.timeout = std::chrono::seconds(3);
     first.asker = second.asker = user;
     const auto texts = both_results(client, std::move(first), std::move(second));
     EXPECT_THAT(noted, ElementsAre("b waits", "a"));
     EXPECT_THAT(texts, ElementsAre(HasSubstr(R"("name": "a")"), "failed"));
+}
+
+Task<Outcome<JsonObject>> one_after_the_other(std::shared_ptr<McpClient> client, McpCall first,
+                                              McpCall second) {
+    Task<Outcome<JsonObject>> failing = outcome_of_call(client, std::move(first));
+    const Outcome<JsonObject> failed = co_await std::move(failing);
+    EXPECT_FALSE(failed.ok());
+    co_return co_await outcome_of_call(std::move(client), std::move(second));
+}
+
+/// The other call may end here only when the next connection is being opened.
+TEST(McpQuestions, D133_CallOfLostConnection_IsForgotten) {
+    const auto client = FakeServer("2025-11-25,extra").start();
+    std::vector<std::string> noted;
+    McpCall hanging = noting_call("hang", "a", &noted);
+    McpCall asking = noting_call("ask", "b", &noted);
+    hanging.asker = std::make_shared<int>(1);
+    asking.asker = std::make_shared<int>(2);
+    run(client->connect());
+    std::vector<Task<Outcome<JsonObject>>> calls;
+    calls.push_back(one_after_the_other(client, McpCall("die", {}), std::move(asking)));
+    calls.push_back(outcome_of_call(client, std::move(hanging)));
+    std::vector<Outcome<JsonObject>> results = run(when_all(std::move(calls)));
+    EXPECT_FALSE(results.at(1).ok());
+    EXPECT_THAT(text_of(results.at(0).value()), HasSubstr(R"("name": "b")"));
 }
 
 /// Makes a call that ends by its time limit, and then another one, during which the server asks.
