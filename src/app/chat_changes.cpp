@@ -143,7 +143,9 @@ struct ChangeActions::State {
                     files += group.files.size();
             }
             PickList::Row row;
-            row.text = one_line(visible(prompts[count - i].text), longest_prompt);
+            // Attached files follow on lines of their own.
+            const std::string& whole = prompts[count - i].text;
+            row.text = one_line(visible(whole.substr(0, whole.find('\n'))), longest_prompt);
             if (files > 0) row.facts = count_of(files, "file");
             list.rows.push_back(std::move(row));
         }

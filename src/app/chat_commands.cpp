@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <bub/builtin/project_files.hpp>
+#include <bub/builtin/reasoning_effort.hpp>
 #include <bub/builtin/session_agents.hpp>
 #include <bub/close_matches.hpp>
 #include <bub/tape/file_tape_store.hpp>
@@ -50,12 +51,13 @@ struct ChatCommand {
     bool for_pipes = false;  ///< also accepted from a pipe
 };
 
-constexpr std::array<ChatCommand, 27> commands{{
+constexpr std::array<ChatCommand, 29> commands{{
     {"new", "", "start a new session; the current one stays saved", ChatAction::new_session},
     {"resume", "[NAME]", "open another saved session; without NAME pick one", ChatAction::resume,
      true},
     {"rename", "TITLE", "set the title of this session", ChatAction::rename},
     {"model", "[ID]", "switch to another model; without ID pick one", std::nullopt},
+    {"effort", "[LEVEL]", "how hard the model thinks; without LEVEL pick one", std::nullopt},
     {"status", "", "model, session, directory, context, rules, what runs", ChatAction::status},
     {"context", "", "what the next request consists of, in tokens", ChatAction::context},
     {"cost", "", "tokens and cost of this session", ChatAction::cost},
@@ -72,9 +74,10 @@ constexpr std::array<ChatCommand, 27> commands{{
     {"details", "", "show tool results in full, or fold them (Ctrl-O: all)", ChatAction::details,
      true},
     {"compact", "[TEXT]", "summarize the older messages for the model; TEXT matters", std::nullopt},
-    {"rules", "[remove N]", "what tools may do without asking; withdraw a rule",
+    {"permissions", "[remove N]", "what tools may do without asking; withdraw a rule",
      ChatAction::permissions},
     {"mode", "[NAME]", "what tools may do: ask, accept-edits, plan, all", ChatAction::mode},
+    {"skills", "", "list the skills ($NAME in a prompt names one)", std::nullopt},
     {"hooks", "", "list your commands that run around calls and prompts", std::nullopt},
     {"diff", "[last]", "show what has changed; last: since the last prompt", ChatAction::diff},
     {"undo", "", "take back the changes of files of the last prompt", ChatAction::undo},
@@ -86,9 +89,22 @@ constexpr std::array<ChatCommand, 27> commands{{
     {"quit", "", "leave (also exit, quit, Ctrl-D)", ChatAction::quit, false, true},
 }};
 
-/// Names that other programs have for commands.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 7> other_names{
+/// Commands that have a second name.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 5> second_names{
     {{"clear", "new"},
+     {"sessions", "resume"},
+     {"rules", "permissions"},
+     {"ps", "tasks"},
+     {"exit", "quit"}}};
+
+/// Comma commands with another name.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 2> comma_names{
+    {{"effort", "reasoning_effort"}, {"skills", "skill"}}};
+
+/// Names that other programs have for commands.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 8> other_names{
+    {{"think", "effort"},
+     {"thinking", "effort"},
      {"reset", "new"},
      {"cancel", "stop"},
      {"usage", "cost"},
@@ -152,14 +168,22 @@ std::string quoted(std::string_view word) {
     return text + "'";
 }
 
+/// The other name of a pair, or the name itself.
+template <std::size_t N>
+std::string_view replaced(const std::array<std::pair<std::string_view, std::string_view>, N>& pairs,
+                          std::string_view name) {
+    for (const auto& [from, to] : pairs) {
+        if (name == from) return to;
+    }
+    return name;
+}
+
 std::string unknown(const std::string& name, ChatAbilities chat) {
     std::vector<std::string> names;
     for (const ChatCommand& command : commands) {
         if (is_available(command, chat)) names.emplace_back(command.name);
     }
-    names.emplace_back("exit");
-    names.emplace_back("permissions");
-    names.emplace_back("ps");
+    for (const auto& [second, own] : second_names) names.emplace_back(second);
     if (chat.templates) {
         for (const PromptTemplate& one : chat.templates->all) names.push_back(one.name);
     }
@@ -192,10 +216,7 @@ ChatInput read_template(const PromptTemplate& found, std::string_view rest) {
 }
 
 ChatInput read_command(const Word& word, std::string_view rest, ChatAbilities chat) {
-    std::string_view name = word.name;
-    if (name == "exit") name = "quit";
-    if (name == "permissions") name = "rules";
-    if (name == "ps") name = "tasks";
+    const std::string_view name = replaced(second_names, word.name);
     const auto found = std::find_if(commands.begin(), commands.end(), [&](const ChatCommand& one) {
         return one.name == name && is_available(one, chat);
     });
@@ -216,13 +237,14 @@ ChatInput read_command(const Word& word, std::string_view rest, ChatAbilities ch
     // The message sets the goal.
     if (found->name == "goal" && !argument.empty() && argument != "clear")
         return of_kind(ChatInput::Kind::prompt, "/goal " + std::string(argument));
-    if (found->name == "model" && argument.empty() && chat.live) {
+    const bool picks = argument.empty() && chat.live;
+    if (picks && (found->name == "model" || found->name == "effort")) {
         ChatInput input = of_kind(ChatInput::Kind::action, {});
-        input.action = ChatAction::pick_model;
+        input.action = found->name == "model" ? ChatAction::pick_model : ChatAction::pick_effort;
         return input;
     }
     if (!found->action) {
-        const std::string line = "," + std::string(found->name);
+        const std::string line = "," + std::string(replaced(comma_names, found->name));
         return of_kind(ChatInput::Kind::pipeline,
                        argument.empty() ? line : line + " " + quoted(argument));
     }
@@ -377,6 +399,7 @@ std::string chat_help(ChatAbilities chat) {
 
 std::vector<Command> chat_completions(ChatAbilities chat) {
     std::vector<Command> known;
+    std::vector<Command> second_entries;
     for (const ChatCommand& command : commands) {
         if (!is_available(command, chat)) continue;
         Command entry;
@@ -384,8 +407,15 @@ std::vector<Command> chat_completions(ChatAbilities chat) {
         if (!command.argument.empty()) entry.name += ' ';
         entry.help = command.help;
         entry.needs_argument = !command.argument.empty() && !command.argument.starts_with('[');
-        known.push_back(std::move(entry));
+        known.push_back(entry);
+        // Their letters may also be those of another name, which the popup must not put in their place.
+        for (const auto& [second, own] : second_names) {
+            if (own != command.name) continue;
+            entry.name = "/" + std::string(second) + (command.argument.empty() ? "" : " ");
+            second_entries.push_back(entry);
+        }
     }
+    known.insert(known.end(), second_entries.begin(), second_entries.end());
     if (chat.templates) {
         for (const PromptTemplate& one : chat.templates->all) {
             Command entry;
@@ -442,6 +472,7 @@ Task<> ChatActions::act(ChatAction action, std::string argument) {
         case ChatAction::rename: co_return co_await rename(std::move(argument));
         case ChatAction::resume:
         case ChatAction::pick_model:
+        case ChatAction::pick_effort:
         case ChatAction::undo:
         case ChatAction::redo:
         case ChatAction::rewind:
@@ -483,9 +514,11 @@ void ChatActions::begin_session() {
 Task<> ChatActions::show_status() {
     const SessionPlan& plan = pipeline_.plan();
     const MessageList messages = co_await conversation();
+    const std::string effort = co_await bub::stored_effort(plan.tapes, tape_of(plan));
     const SessionUsage usage =
         co_await read_usage(plan.tapes, tape_of(plan), pipeline_.model().model.spec());
     std::string text = row("model", printable(pipeline_.model().where));
+    text += row("effort", printable(effort));
     text +=
         row("session", (plan.create         ? "new"
                         : plan.name.empty() ? "not saved"
@@ -599,7 +632,7 @@ void ChatActions::show_permissions() {
     text += permissions_text(list);
     text += list.empty() ? "No rule allows a call; tools that write, run commands or use the "
                            "network ask first.\n"
-                         : "To withdraw one: /rules remove NUMBER\n";
+                         : "To withdraw one: /permissions remove NUMBER\n";
     renderer_.print(text);
 }
 
@@ -629,7 +662,7 @@ void ChatActions::withdraw_permission(const std::string& argument) {
     const std::shared_ptr<ToolApproval>& approval = pipeline_.plan().approval;
     std::string_view name = argument;
     if (name.starts_with("remove ")) name = detail::trimmed(name.substr(7));
-    const Permission found = permission_named(current_permissions(), name, "/rules");
+    const Permission found = permission_named(current_permissions(), name, "/permissions");
     const bool was_saved = remove_saved(found);
     if (found.effect == RuleEffect::allow) {
         approval->withdraw_rule(found.rule);

@@ -34,6 +34,7 @@ enum class ChatAction : std::uint8_t {
     rename,
     resume,
     pick_model,
+    pick_effort,
     undo,
     redo,
     rewind,
@@ -84,7 +85,7 @@ std::string chat_help(ChatAbilities chat);
 /// For the completion menu.
 std::vector<Command> chat_completions(ChatAbilities chat);
 
-/// The commands of a chat that concern its session: `/new`, `/status`, `/rules`, `/mode`, `/cost`, `/tasks`,
+/// The commands of a chat that concern its session: `/new`, `/status`, `/permissions`, `/mode`, `/cost`, `/tasks`,
 /// `/mcp`, `/copy`, `/export` and `/rename`. Used on one executor.
 class ChatActions {
 public:

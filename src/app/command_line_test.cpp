@@ -472,7 +472,11 @@ TEST(ChatCommands, Arguments_AreChecked) {
     EXPECT_EQ(at_terminal("/later").kind, Kind::refused);
     EXPECT_EQ(at_terminal("/later  two\nlines").text, "two\nlines");
     EXPECT_EQ(at_terminal("/model").action, ChatAction::pick_model);
+    EXPECT_EQ(at_terminal("/effort").action, ChatAction::pick_effort);
     EXPECT_EQ(at_terminal("/ps").action, ChatAction::tasks);
+    EXPECT_EQ(at_terminal("/clear").action, ChatAction::new_session);
+    EXPECT_EQ(at_terminal("/sessions").action, ChatAction::resume);
+    EXPECT_EQ(at_terminal("/rules").action, ChatAction::permissions);
     EXPECT_EQ(at_terminal("/export a b.md").text, "a b.md");
     EXPECT_EQ(at_terminal("  ").kind, Kind::nothing);
 }
@@ -484,6 +488,8 @@ TEST(ChatCommands, ShellAndCommaLines_GoToThePipeline) {
         read_chat_input("/model", ChatAbilities{.live = false, .trusted = true});
     EXPECT_EQ(plain.text, ",model");
     EXPECT_EQ(at_terminal("/model it's").text, ",model 'it'\\''s'");
+    EXPECT_EQ(at_terminal("/effort high").text, ",reasoning_effort 'high'");
+    EXPECT_EQ(at_terminal("/skills").text, ",skill");
     EXPECT_EQ(at_terminal(",tape_info").kind, Kind::pipeline);
     EXPECT_EQ(at_terminal("! ").kind, Kind::refused);
 }
@@ -504,8 +510,8 @@ TEST(ChatInput, LoneWords_LeaveOrHelp) {
 }
 
 TEST(ChatInput, OtherProgramsNames_SuggestOurs) {
-    EXPECT_NE(at_terminal("/clear").text.find("Did you mean /new?"), std::string::npos);
-    EXPECT_EQ(at_terminal("/clear").text.find("/later"), std::string::npos);
+    EXPECT_NE(at_terminal("/think").text.find("Did you mean /effort?"), std::string::npos);
+    EXPECT_EQ(at_terminal("/reset").text.find("/later"), std::string::npos);
 }
 
 TEST(ChatCommands, B11_TextFromPipe_RunsNothing) {

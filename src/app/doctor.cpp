@@ -60,7 +60,11 @@ public:
                   << "\n";
     }
     void failure(const Error& error, const FailureContext& context) const {
-        const std::string text = explain(error, context).text;
+        std::string text = explain(error, context).text;
+        // The user has done that.
+        constexpr std::string_view advice = " Check: cubepi doctor";
+        if (const std::size_t at = text.find(advice); at != std::string::npos)
+            text.erase(at, advice.size());
         const std::size_t end = text.find('\n');
         if (end == std::string::npos) return problem(text, {});
         problem(text.substr(0, end), text.substr(text.find_first_not_of(" \n", end)));

@@ -167,6 +167,17 @@ void print_commands(const PluginCommands& found) {
 }  // namespace
 
 void enter_directory(CommandLine& line) {
+    const auto refuse = [](const std::string& path, const std::error_code& reason) {
+        throw Error(ErrorCode::invalid_argument,
+                    "cannot work in " + visible(path) + ": " + reason.message());
+    };
+    // Relative to the directory of the user.
+    for (const std::string& more : line.conversation.more_directories) {
+        std::error_code reason;
+        const bool is_directory = std::filesystem::is_directory(more, reason);
+        if (!is_directory)
+            refuse(more, reason ? reason : std::make_error_code(std::errc::not_a_directory));
+    }
     std::string& directory = line.conversation.directory;
     if (directory.empty()) return;
     std::error_code failed;
@@ -179,9 +190,7 @@ void enter_directory(CommandLine& line) {
     for (std::string& image : line.run.images) absolute(image);
     for (std::string& more : line.conversation.more_directories) absolute(more);
     std::filesystem::current_path(directory, failed);
-    if (failed)
-        throw Error(ErrorCode::invalid_argument,
-                    "cannot work in " + visible(directory) + ": " + failed.message());
+    if (failed) refuse(directory, failed);
 }
 
 PluginCommands plugin_commands(bub::Framework& framework) {

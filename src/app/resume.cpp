@@ -10,6 +10,7 @@
 
 #include "terminal/interruptible.hpp"
 #include "terminal/session_picker.hpp"
+#include "transcript.hpp"
 
 namespace cubepi::app {
 
@@ -38,12 +39,30 @@ Task<> stop_when_closed(std::shared_ptr<SessionPicker> picker, std::stop_source 
     stop.request_stop();
 }
 
+/// Reads a session for the preview.
+Task<std::string> conversation_text(std::shared_ptr<bub::SessionTapeStore> tapes,
+                                    ListedSession session) {
+    std::string text;
+    try {
+        const MessageList messages = co_await read_conversation(tapes, session.tape);
+        text = to_markdown(messages, session.heading());
+    } catch (const CheckpointerError& error) {
+        text = std::string("cannot be read: ") + error.what();
+    }
+    co_return text;
+}
+
 /// Does what the picker wants. A session that cannot be searched has no match.
 Task<> do_work(std::shared_ptr<SessionPicker> picker, SessionPicker::Wanted wanted,
                std::shared_ptr<bub::SessionTapeStore> tapes) {
     if (wanted.kind == SessionPicker::Wanted::Kind::facts) {
         ListedSession loaded = co_await load_facts(tapes, std::move(wanted.session));
         picker->set_facts(wanted.index, std::move(loaded));
+        co_return;
+    }
+    if (wanted.kind == SessionPicker::Wanted::Kind::conversation) {
+        std::string text = co_await conversation_text(tapes, std::move(wanted.session));
+        picker->set_conversation(wanted.index, std::move(text));
         co_return;
     }
     const StopAtEnd stop(wanted.search);

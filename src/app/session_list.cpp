@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <bub/close_matches.hpp>
+#include <bub/tape/prompt_context.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/lower_case.hpp>
@@ -24,16 +25,17 @@ constexpr std::size_t longest_title = 200;  // columns
 constexpr std::size_t snippet_before = 24;  // bytes
 constexpr std::size_t snippet_length = 120;
 
-/// The text of a `message` entry: a string, or the texts of its parts.
+/// The text of a `message` entry as its author has written it: a string, or the texts of its parts.
 std::string text_of(const bub::TapeEntry& entry) {
     const Json* content = entry.payload.if_contains("content");
     if (!content) return {};
-    if (content->is_string()) return std::string(content->get_string());
+    if (content->is_string()) return std::string(bub::without_context(content->get_string()));
     std::string text;
     if (!content->is_array()) return text;
     for (const Json& part : content->get_array()) {
         if (const JsonObject* members = part.if_object())
-            text += std::string(detail::string_member(*members, "text")) + "\n";
+            text +=
+                std::string(bub::without_context(detail::string_member(*members, "text"))) + "\n";
     }
     return text;
 }

@@ -151,7 +151,7 @@ TEST_P(ChatCommand, Permissions_ListsAndWithdrawsRules) {
     ASSERT_TRUE(chat.answer("[e]dit >", "a\r")) << chat.shown();
     ASSERT_TRUE(chat.answer("always in this session; save it permanently?  [y]es ›[n]o >", "\r"))
         << chat.shown();
-    ASSERT_TRUE(chat.expect("for this session only; /rules lists")) << chat.shown();
+    ASSERT_TRUE(chat.expect("for this session only; /permissions lists")) << chat.shown();
     ASSERT_TRUE(chat.answer("One.", "/permissions\r")) << chat.shown();
     ASSERT_TRUE(chat.expect("1  allow fetch: https://example.org  (")) << chat.shown();
     ASSERT_TRUE(chat.expect("2  allow write: *  (this session)")) << chat.shown();

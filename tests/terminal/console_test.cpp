@@ -127,6 +127,19 @@ protected:
                                   chosen_ = std::move(chosen);
                               });
     }
+    void pick() {
+        app::PickList list;
+        list.heading = "Which one";
+        for (const char* text : {"first", "second"}) {
+            app::PickList::Row row;
+            row.text = text;
+            list.rows.push_back(std::move(row));
+        }
+        boost::asio::co_spawn(io_, console_->pick(std::move(list)),
+                              [this](const std::exception_ptr&, std::optional<std::size_t> picked) {
+                                  picked_ = picked;
+                              });
+    }
     static app::Choices yes_or_no() {
         app::Choices choices;
         choices.all = app::yes_and_no();
@@ -141,6 +154,7 @@ protected:
     std::string raw_;
     std::vector<ConsoleInput> inputs_;
     std::optional<std::string> answer_;
+    std::optional<std::optional<std::size_t>> picked_;
     std::optional<app::Chosen> chosen_;
 };
 
@@ -340,6 +354,63 @@ TEST_F(ConsoleAtATerminal, KeysDuringHold_ExtendIt) {
     ASSERT_TRUE(until_asked("[y]es  [n]o >"));
     type("y");
     EXPECT_TRUE(until([&] { return chosen_.has_value(); }));
+}
+
+TEST_F(ConsoleAtATerminal, D184_ListWhileTyping_WaitsForAPause) {
+    open();
+    ASSERT_TRUE(until_shown(">"));
+    type("ab");
+    ASSERT_TRUE(until([&] { return console_->prompt_text() == "ab"; }));
+    pick();
+    ASSERT_TRUE(until([&] { return console_->asking(); }));
+    type("c\x15");
+    ASSERT_TRUE(until([&] { return console_->prompt_text().empty(); }));
+    type("d");
+    ASSERT_TRUE(until([&] { return console_->prompt_text() == "d"; }));
+    EXPECT_FALSE(picked_.has_value());
+    ASSERT_TRUE(until_asked("Which one")) << screen_.text();
+    EXPECT_EQ(screen_.text().find("a question waits"), std::string::npos) << "the list itself";
+    type("\x1b[B\r");
+    ASSERT_TRUE(until([&] { return picked_.has_value(); }));
+    EXPECT_EQ(*picked_, std::optional<std::size_t>(1));
+    EXPECT_FALSE(console_->asking());
+    EXPECT_EQ(console_->prompt_text(), "d");
+}
+
+TEST_F(ConsoleAtATerminal, D184_EscInHoldOfAList_EndsIt) {
+    open();
+    ASSERT_TRUE(until_shown(">"));
+    frame();
+    listen();
+    pick();
+    ASSERT_TRUE(until([&] { return console_->asking(); }));
+    type("\r");
+    until([&, rounds = 0]() mutable { return ++rounds == 20; });
+    EXPECT_FALSE(picked_.has_value()) << "the Enter was for something else";
+    type("\x1b");
+    ASSERT_TRUE(until([&] {
+        frame();
+        return picked_.has_value();
+    }));
+    EXPECT_FALSE(picked_->has_value());
+    EXPECT_TRUE(inputs_.empty()) << "nothing else is stopped";
+}
+
+TEST_F(ConsoleAtATerminal, EscInHoldOfQuestion_DoesNotLeave) {
+    open();
+    ASSERT_TRUE(until_shown(">"));
+    frame();
+    listen();
+    choose(yes_or_no());
+    ASSERT_TRUE(until([&] { return console_->asking(); }));
+    // Not read before the hold ends.
+    type("\x1b");
+    ASSERT_TRUE(until_asked("[y]es  [n]o >"));
+    EXPECT_TRUE(inputs_.empty());
+    EXPECT_FALSE(chosen_.has_value());
+    type("\x03");
+    ASSERT_TRUE(until([&] { return inputs_.size() == 1; }));
+    EXPECT_EQ(inputs_.front().kind, app::ConsoleInput::Kind::interrupt);
 }
 
 TEST_F(ConsoleAtATerminal, PauseInTyping_ShowsTheQuestion) {

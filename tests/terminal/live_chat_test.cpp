@@ -48,6 +48,27 @@ std::size_t count_of_word(std::string text, const std::string& word) {
 /// The row of the prompt.
 std::string prompt_row(const Terminal& chat) { return chat.screen().cursor_row(); }
 
+TEST(LiveChat, D186_Subagent_ShowsItsCallAndItsWork) {
+    const Home home;
+    const auto call = [](const std::string& tool, const std::string& arguments) {
+        return R"({"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c-)" + tool +
+               R"(", "name": ")" + tool + R"(", "arguments": )" + arguments + "}]}";
+    };
+    const std::string script =
+        "[" + call("subagent", R"({"prompt": "look around"})") + ", " +
+        call("shell", R"({"command": "until [ -e go ]; do sleep 0.05; done; echo gone"})") +
+        R"(, "Found it.", "All is done."])";
+    Terminal chat(home, {"chat", "--no-save", "-y", "--script", home.script(script)}, 100, 30);
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("│ shell command: until [ -e go ]")) << chat.screen().text();
+    write_file(home.work() / "go", "");
+    ASSERT_TRUE(chat.expect_on_screen("All is done.")) << chat.screen().text();
+    EXPECT_NE(chat.screen().text().find("✓ 1 call, "), std::string::npos) << chat.screen().text();
+    EXPECT_NE(chat.screen().text().find("tokens: Found it."), std::string::npos)
+        << chat.screen().text();
+    EXPECT_EQ(chat.screen().text().find("│ shell"), std::string::npos) << chat.screen().text();
+}
+
 TEST(LiveChat, StreamingOutput_KeepsThePromptUsable) {
     for (const int columns : {40, 80, 200}) {
         const Home home;

@@ -168,6 +168,21 @@ TEST_F(TwoServers, ModelCommand_ListsAndRefuses) {
     EXPECT_EQ(company.connections(), 0);
 }
 
+TEST_F(TwoServers, D185_Effort_IsPickedShownAndSent) {
+    Terminal chat(home, {"chat", "--session", "s"});
+    ASSERT_TRUE(chat.answer("> ", "/effort\r")) << chat.shown();
+    ASSERT_TRUE(chat.answer_on_screen("How hard the model thinks", "hig\r"))
+        << chat.screen().text();
+    ASSERT_TRUE(chat.expect("reasoning effort set to high")) << chat.shown();
+    chat.type("/status\r");
+    ASSERT_TRUE(chat.expect("effort     high")) << chat.shown();
+    chat.type("/effort enormous\r");
+    ASSERT_TRUE(chat.expect("is one of default, minimal")) << chat.shown();
+    chat.type("hello\r");
+    ASSERT_TRUE(chat.expect("Hello from")) << chat.shown();
+    EXPECT_TRUE(own.has_seen(R"("reasoning_effort":"high")"));
+}
+
 TEST_F(TwoServers, MissingStoredProvider_IsAnError) {
     choose("ant/claude");
     const std::size_t before = own.requests().size();

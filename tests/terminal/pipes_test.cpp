@@ -42,6 +42,7 @@ TEST(Run, Json_IsOneEventPerLine) {
         types.emplace_back(event.at("type").get_string());
         EXPECT_EQ(event.at("seq").to_number<std::size_t>(), types.size());
     }
+    EXPECT_EQ(run.out.find("channel="), std::string::npos) << "the user has not written it";
     ASSERT_GT(types.size(), 8u);
     EXPECT_EQ(types.front(), "agent_start");
     EXPECT_EQ(types.back(), "agent_end");
@@ -622,6 +623,8 @@ TEST(Doctor, AllProviders_AreKnown) {
           "there is no key for work", "export WORK_KEY=...", "cannot reach 127.0.0.1:9"}) {
         EXPECT_NE(doctor.out.find(text), std::string::npos) << text << "\n" << doctor.out;
     }
+    EXPECT_EQ(doctor.out.find("Check: cubepi doctor"), std::string::npos) << doctor.out;
+    EXPECT_NE(doctor.out.find("Is the server running?"), std::string::npos) << doctor.out;
     EXPECT_EQ(doctor.out.find("very-secret"), std::string::npos);
 }
 

@@ -39,6 +39,16 @@ TEST_F(Resume, Picker_OpensTheMarkedSession) {
     EXPECT_TRUE(has(chat.shown(), "cubepi chat --session first")) << chat.shown();
 }
 
+TEST_F(Resume, CtrlO_ShowsTheConversation) {
+    Terminal chat(home, {"resume", "--offline"}, 80, 24);
+    ASSERT_TRUE(chat.answer_on_screen("  paint it blue", down)) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("❯ paint it blue", "\x0f")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("## Assistant")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("You wrote: *paint it blue", "q")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("❯ paint it blue", "\r")) << chat.screen().text();
+    EXPECT_TRUE(chat.expect_on_screen("Session: first.")) << chat.screen().text();
+}
+
 TEST_F(Resume, Escape_LeavesWithoutChat) {
     Terminal chat(home, {"resume", "--offline"}, 80, 24);
     ASSERT_TRUE(chat.answer_on_screen("❯ write a song", "\x1b")) << chat.shown();
@@ -48,7 +58,10 @@ TEST_F(Resume, Escape_LeavesWithoutChat) {
 
 TEST_F(Resume, Filter_FindsWordsOfAnAnswer) {
     Terminal chat(home, {"resume", "--offline"}, 80, 24);
-    ASSERT_TRUE(chat.answer_on_screen("❯ write a song", "wrote: *paint")) << chat.shown();
+    ASSERT_TRUE(chat.answer_on_screen("❯ write a song", "channel=")) << chat.shown();
+    ASSERT_TRUE(chat.answer_on_screen("No session has this text", "\x15wrote: *paint"))
+        << "the context of a prompt is not a part of it\n"
+        << chat.screen().text();
     ASSERT_TRUE(chat.answer_on_screen("You wrote: *paint it blue", "\r")) << chat.screen().text();
     EXPECT_TRUE(chat.expect_on_screen("Session: first.")) << chat.screen().text();
 }
@@ -87,6 +100,10 @@ TEST_F(Resume, Rename_SetsTitleInChatAndCommand) {
     EXPECT_TRUE(has(json, R"("title":"Song 2")")) << json;
     EXPECT_TRUE(has(json, R"("title":null)")) << json;
     EXPECT_EQ(run_piped(home, {"sessions", "rename", "no such", "x"}).status, 1);
+    Terminal again(home, {"chat", "-s", "first", "--offline"}, 80, 24);
+    ASSERT_TRUE(again.answer_on_screen("“Song 2” · 2 messages", "/quit\r")) << again.shown();
+    EXPECT_TRUE(has(again.raw(), "]2;cubepi · Song 2")) << again.shown();
+    EXPECT_EQ(again.wait(), 0);
 }
 
 TEST_F(Resume, WithoutTerminal_NamesTheCommands) {

@@ -281,8 +281,9 @@ Task<> ApprovalDialog::add_rule(ApprovalRule rule) {
     const std::optional<Chosen> chosen = co_await prompter_.choose(std::move(choices));
     const bool saves = chosen && chosen->key == 'y';
     if (saves) save_rule_(rule.text());
-    explain(saves ? TerminalView("saved in the configuration; /rules lists and withdraws rules")
-                  : TerminalView("for this session only; /rules lists and withdraws rules"));
+    explain(saves
+                ? TerminalView("saved in the configuration; /permissions lists and withdraws rules")
+                : TerminalView("for this session only; /permissions lists and withdraws rules"));
 }
 
 }  // namespace cubepi::app

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <bub/builtin/project_files.hpp>
+#include <bub/builtin/reasoning_effort.hpp>
 #include <bub/envelope.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/core/cancellation.hpp>
@@ -407,6 +408,7 @@ Task<> CliChannel::on_action(ChatAction action, std::string argument) {
             break;
         case ChatAction::resume: co_return co_await resume(std::move(argument));
         case ChatAction::pick_model: co_return co_await pick_model();
+        case ChatAction::pick_effort: co_return co_await pick_effort();
         case ChatAction::rewind: co_return start_rewind(std::move(argument));
         case ChatAction::undo:
         case ChatAction::redo:
@@ -518,15 +520,42 @@ Task<> CliChannel::pick_model() {
     const bool is_listed = std::find(ids.begin(), ids.end(), offered->current) != ids.end();
     if (!is_listed && !offered->current.empty()) add(offered->current);
     for (const std::string& id : ids) add(id);
+    Task<> picking = pick_argument("/model ", std::move(list));
+    co_await std::move(picking);
+}
+
+/// Lets the user pick how hard the model thinks in the next turns.
+Task<> CliChannel::pick_effort() {
+    const SessionPlan& plan = conversation_.plan();
+    const std::string current = co_await bub::stored_effort(plan.tapes, tape_of(plan));
+    PickList list;
+    list.heading = "How hard the model thinks";
+    for (const std::string_view effort : bub::reasoning_efforts) {
+        PickList::Row row;
+        row.text = effort;
+        row.is_current = effort == current;
+        if (effort == bub::reasoning_efforts.front()) row.facts = "the model decides";
+        list.rows.push_back(std::move(row));
+    }
+    Task<> picking = pick_argument("/effort ", std::move(list));
+    co_await std::move(picking);
+}
+
+/// Lets the user pick the argument of a command, and enters the command.
+Task<> CliChannel::pick_argument(std::string command, PickList list) {
     const PickList shown = list;
-    const std::optional<std::size_t> picked = co_await console_.pick(std::move(list));
+    Task<std::optional<std::size_t>> picking = console_.pick(std::move(list));
+    const std::optional<std::optional<std::size_t>> ended =
+        co_await unless_interrupted(parts_.console, std::move(picking));
+    const std::optional<std::size_t> picked = ended.value_or(std::nullopt);
     if (!picked || shown.rows[*picked].is_current) co_return;
-    const ChatInput input = read_chat_input("/model " + shown.rows[*picked].text, abilities());
+    command += shown.rows[*picked].text;
+    const ChatInput input = read_chat_input(command, abilities());
     if (input.kind != ChatInput::Kind::pipeline) co_return;
     Pending pending;
     pending.later = true;
     pending.text = input.text;
-    pending.typed = "/model " + shown.rows[*picked].text;
+    pending.typed = std::move(command);
     enter(std::move(pending));
 }
 

@@ -105,6 +105,8 @@ private:
     ChatAbilities abilities() const;
     Task<> resume(std::string wanted);
     Task<> pick_model();
+    Task<> pick_effort();
+    Task<> pick_argument(std::string command, PickList list);
     void show_failure(const std::exception_ptr& failure);
     void enter_later(std::string argument, const ConsoleInput& line);
     void enter(Pending pending);

@@ -19,6 +19,7 @@
 
 #include "../failure.hpp"
 #include "../process.hpp"
+#include "../session_list.hpp"
 #include "../terminal/text_layout.hpp"
 #include "../transcript.hpp"
 #include "aside.hpp"
@@ -107,6 +108,9 @@ Task<> Conversation::begin(bool shows_questions) {
     renderer_.begin(pipeline_);
     co_await replay();
     if (!plan().resumed) co_return;
+    const JsonObject state = co_await plan().tapes->read_state(tape_of(plan()));
+    if (const std::string title = session_title(state); !title.empty())
+        renderer_.name_session(title);
     const std::vector<HitlRequest> open = co_await open_questions();
     if (shows_questions && !open.empty() && !plan().host) co_await show_open_questions();
 }
@@ -153,6 +157,9 @@ void Conversation::next_mode() {
     if (!approval) return renderer_.note("There are no tools (--no-tools).");
     approval->set_mode(mode_after(approval->mode()));
     renderer_.show_mode(approval->mode());
+    if (approval->mode() != ApprovalMode::all || std::exchange(explained_all_, true)) return;
+    renderer_.note("Mode " + std::string(name_of(ApprovalMode::all).str()) + ": " +
+                   std::string(effect_of(ApprovalMode::all).str()) + ". Shift-Tab leaves it.");
 }
 
 Task<std::optional<std::string>> Conversation::ask_to_carry_out() {
@@ -343,6 +350,7 @@ void Conversation::show_help(std::string text) {
     if (space.rows == 0 || rows <= space.rows) return renderer_.print(text);
     PagerItem item;
     item.title = TerminalView("Commands and keys");
+    item.is_prose = true;
     item.text = std::move(text);
     std::vector<PagerItem> items;
     items.push_back(std::move(item));

@@ -108,6 +108,7 @@ private:
     ChatActions actions_;
     ChangeActions changes_;
     bool waits_for_answer_ = false;
+    bool explained_all_ = false;  ///< the mode that asks nothing
 };
 
 /// Returns the front end of a session: the style, and the questions that `prompter` asks between the output of

@@ -45,6 +45,7 @@
 #include "../project/git_state.hpp"
 #include "../project/open_project.hpp"
 #include "../saved_sessions.hpp"
+#include "../session_list.hpp"
 #include "../shell_quoting.hpp"
 #include "../terminal/console.hpp"
 #include "../terminal/event_text.hpp"
@@ -410,6 +411,9 @@ Task<std::optional<ResumedSession>> find_resumed(SavedSessions& saved, std::stri
         const auto since_epoch = file.modified.time_since_epoch();
         resumed->used_at = std::chrono::duration<double>(since_epoch).count();
     }
+    const JsonObject state = co_await saved.tapes()->read_state(tape);
+    resumed->title = session_title(state);
+    if (!resumed->title.empty()) co_return resumed;
     const MessageList first = co_await read_beginning(saved.tapes(), std::move(tape), 1);
     resumed->title = title_of(first);
     co_return resumed;

@@ -6,7 +6,9 @@
 #include <string>
 #include <utility>
 
+#include <bub/tape/prompt_context.hpp>
 #include <cubepi/core/message_json.hpp>
+#include <cubepi/core/support/json_member.hpp>
 
 #include "../conversation/pipeline.hpp"
 #include "../failure.hpp"
@@ -39,6 +41,21 @@ void print_warnings(const SessionPlan& plan) {
         err() << "cubepi: " << for_terminal(warning) << "\n";
 }
 
+/// Leaves the channel and the date out of the message of a user, which the user has not written.
+void leave_out_context(Json& message) {
+    JsonObject* const members = message.if_object();
+    if (!members || detail::string_member(*members, "role") != "user") return;
+    Json* const content = members->if_contains("content");
+    JsonArray* const parts = content ? content->if_array() : nullptr;
+    if (!parts) return;
+    for (Json& part : *parts) {
+        JsonObject* const block = part.if_object();
+        Json* const text = block ? block->if_contains("text") : nullptr;
+        if (text && text->is_string())
+            *text = std::string(bub::without_context(text->get_string()));
+    }
+}
+
 }  // namespace
 
 bool is_redundant(const AgentEvent& event) {
@@ -59,6 +76,7 @@ void JsonRenderer::show_event(const AgentEvent& event) {
     AgentEvent shown = event;
     shown.run = run_of(shown);
     JsonObject line = to_json(shown);
+    if (Json* const message = line.if_contains("message")) leave_out_context(*message);
     note_model(shown);
     if (shown.type() == AgentEventType::agent_start) add_model(line);
     if (shown.type() == AgentEventType::agent_end ||

@@ -46,6 +46,19 @@ TerminalText mode_text(ApprovalMode mode, const Style& style, bool narrow) {
     return text;
 }
 
+/// The words of a failed command by which its sandbox shows; empty: there are none.
+std::string sandbox_refusal(const ToolExecutionEndEvent& event) {
+    const JsonObject* const details = event.result.details.if_object();
+    return details ? std::string(detail::string_member(*details, "sandbox_refusal"))
+                   : std::string();
+}
+
+TerminalText context_share(std::int64_t used, std::int64_t window) {
+    const std::int64_t percent = 100 * used / window;
+    return percent == 0 ? TerminalText("context <1%")
+                        : "context " + TerminalText::number(percent) + "%";
+}
+
 TerminalText fit_status(std::vector<StatusPart> parts, std::size_t columns) {
     for (;;) {
         TerminalText text;
@@ -200,7 +213,7 @@ TerminalText ChatView::status_text() const {
                 (count == 1 ? TerminalView(" command runs") : TerminalView(" commands run")),
             8);
     if (priced_ && priced_->context_window.value_or(0) > 0 && context_ > 0)
-        add("context " + TerminalText::number(100 * context_ / *priced_->context_window) + "%", 6);
+        add(context_share(context_, *priced_->context_window), 6);
     add(line_for_terminal(model_, longest_name), 5);
     add(line_for_terminal(session_, longest_name), 1);
     // On a narrow screen the name of the directory is enough.
@@ -316,6 +329,7 @@ void ChatView::end_thinking() {
     console_.print(style_.off() + style_.dim() + "… thought for " + time + style_.off() + "\n");
     PagerItem item;
     item.title = "… thought for " + time;
+    item.is_prose = true;
     item.text = std::exchange(thought_, {});
     items_.add(std::move(item));
     thinking_text_ = Utf8Splitter();
@@ -467,9 +481,12 @@ ChatView::Card ChatView::finished_card(const ToolExecutionEndEvent& event, Card 
     card.text = event.result.text();
     const CommandOutput output = command_output(event, tail_lines);
     card.tail = output.tail;
+    card.refusal = sandbox_refusal(event);
     card.earlier = output.earlier;
     if (card.text.size() > saved_text) card.text.resize(saved_text);
     card.outcome = outcome_text(event);
+    if (const std::optional<SubagentWork> work = subagent_work(event.result.details))
+        card.outcome = work_text(*work) + ": " + card.outcome;
     card.answers = answers_text(card.asked, event.result.details);
     if (!card.answers.empty()) card.text = card.answers;
     const DiffSource source = diff_source_of(event);
@@ -488,6 +505,7 @@ void ChatView::add_to_pager(const Card& card, const ToolExecutionEndEvent& event
     item.path = card.path;
     item.text = item.is_diff            ? card.diff
                 : !card.answers.empty() ? card.answers
+                : !card.todos.empty()   ? todo_text(card.todos)
                                         : card.arguments + event.result.text();
     items_.add(std::move(item));
 }
@@ -497,6 +515,7 @@ void ChatView::on_tool_update(const ToolExecutionUpdateEvent& event) {
     if (running == running_.end()) return;
     if (const std::optional<SubagentWork> work = subagent_work(event.partial_result)) {
         running->second.work = work_text(*work);
+        running->second.tail = subagent_call(event.partial_result);
         return refresh();
     }
     const JsonObject* partial = event.partial_result.if_object();
@@ -533,6 +552,7 @@ void ChatView::remember(const AgentEvent& event) {
 void ChatView::remember_thinking(std::string text) {
     PagerItem item;
     item.title = TerminalView("… thought");
+    item.is_prose = true;
     item.text = std::move(text);
     items_.add(std::move(item));
 }
@@ -600,6 +620,10 @@ void ChatView::print_card(const Card& card, bool full) {
         shortened(for_terminal(outcome), card.failed ? outcome_width + 2 * width : outcome_width) +
         tail + off + "\n");
     if (!full) print_tail(card);
+    if (!card.refusal.empty())
+        console_.print("    " + style_.yellow() + "! " + style_.off() +
+                       "the sandbox may be the reason (" + line_for_terminal(card.refusal, 60) +
+                       "); to allow it once, tell the model to run it without the sandbox\n");
     const bool shows_diff = !card.diff.empty() && (full || !card.diff_was_shown);
     if (shows_diff) print_diff(card, full ? 0 : folded_diff_lines);
     if (!card.answers.empty())

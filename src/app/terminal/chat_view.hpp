@@ -102,10 +102,11 @@ private:
         bool diff_was_shown = false;   // in the question that the user has answered
         std::vector<Todo> todos = {};  // that the call has set
         std::size_t hidden = 0;        // changed lines that the diff does not have
-        std::string tail = {};    // the last lines that a command has printed, also while it runs
-        std::size_t earlier = 0;  // lines before those
-        bool asks = false;        // the tool ask_user, whose questions are on the screen
-        JsonObject asked = {};    // its arguments
+        std::string tail = {};     // the last lines that a command has printed, also while it runs
+        std::size_t earlier = 0;   // lines before those
+        std::string refusal = {};  // the words by which a sandbox shows
+        bool asks = false;         // the tool ask_user, whose questions are on the screen
+        JsonObject asked = {};     // its arguments
         std::string answers = {};
         bool failed = false;
         bool stopped = false;

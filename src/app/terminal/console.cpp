@@ -1,46 +1,29 @@
 #include "console.hpp"
 
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/signal_set.hpp>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdint>
 #include <cstdlib>
-#include <deque>
-#include <exception>
 #include <string_view>
 #include <utility>
 
-#include <poll.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
 
-#include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
 
-#include "console_question.hpp"
+#include "console_state.hpp"
 #include "job_control.hpp"
-#include "keys.hpp"
 #include "list_picker.hpp"
-#include "live_area.hpp"
-#include "raw_mode.hpp"
 #include "text_layout.hpp"
 
 namespace cubepi::app {
 
 namespace {
 
-// The end of a paste or a report that does not arrive in this time was lost (D95).
-constexpr std::chrono::milliseconds unfinished_timeout(1000);
-// A user who types that long did not intend to answer the question that appeared meanwhile.
-constexpr std::chrono::milliseconds typing_pause(600);
-/// Two presses of Esc within this time belong together.
-constexpr std::chrono::milliseconds double_press(1000);
 // Limits the number of frames per second.
 constexpr std::chrono::milliseconds frame_time(12);
 constexpr std::chrono::seconds time_to_end(5);
@@ -55,124 +38,6 @@ bool terminal_reflows() {
 }
 
 }  // namespace
-
-/// The terminal, its prompt and what waits: the implementation of Console. Its handlers keep it alive until close().
-struct Console::State : std::enable_shared_from_this<Console::State> {
-    State(Executor executor_, Clock& clock_, std::filesystem::path history,
-          ConsoleTerminal terminal_, ConsoleUse use_);
-
-    void begin();
-    void close();
-    /// The first signal ends the chat like the user; the second one ends it at once.
-    void wait_for_end();
-
-    // Output.
-
-    /// Draws soon; combines several changes in one frame.
-    void schedule();
-    void draw();
-    void draw_now();
-    void draw_cursor_shape();
-    TerminalText status_begin() const;
-    LiveArea::Content content() const;
-    FieldRows field_of(std::size_t max_rows, bool asking) const;
-    /// Waits for a new size, or until the stopped process is continued.
-    void wait_for_change();
-    void take_size();
-
-    // Input.
-
-    bool input_waits() const;
-    void wait_for_keys();
-    void read_keys();
-    /// Ends a sequence or a paste that has begun if nothing follows.
-    void watch_pending();
-    void take(const std::vector<Key>& keys);
-    void push(ConsoleInput made);
-    void push(ConsoleInput::Kind kind) {
-        ConsoleInput made;
-        made.kind = kind;
-        if (question_shows()) made.question = questions.front()->serial;
-        push(std::move(made));
-    }
-    /// Handles a report of the terminal, which is not a key.
-    void take_report(const Key& report);
-    void press(const Key& key, bool more_follows);
-    void press_in_question(const Key& key);
-    void escape();
-    /// Puts pasted text into the prompt, for which no key of a question is.
-    void set_aside(const Key& pasted);
-    Task<> wait_for_answer(std::shared_ptr<ConsoleQuestion> question);
-    /// Prints the first question with its answer, and removes it.
-    void end_question();
-
-    /// The reason why the first question is not shown yet.
-    enum class Hold : std::uint8_t {
-        none,
-        for_a_pause,   ///< the user types; the keys belong to that text
-        new_question,  ///< keys are discarded: they were pressed before the question could be read
-    };
-    bool question_shows() const { return !questions.empty() && hold == Hold::none && !screen; }
-    void draw_screen();
-    void close_screen();
-
-    /// Starts the hold of the first question.
-    void hold_question();
-    void end_hold();
-    /// Reads keys that the terminal has already sent while the program was busy. Ctrl-C and Esc count.
-    void discard_keys();
-    void interrupt();
-    /// In cooked mode the terminal translates the Enter key to a line feed.
-    void count_typed_ahead();
-    void suspend();
-    void lend();
-    void take_back();
-    /// Takes control of the terminal again. A job that was continued in the background stops again until it is the
-    /// foreground job.
-    void resume();
-
-    Executor executor;
-    Clock& clock;
-    ConsoleTerminal terminal;
-    ConsoleUse use;
-    boost::asio::posix::stream_descriptor input;
-    TerminalOutput output;
-    boost::asio::signal_set changed;
-    boost::asio::signal_set ended;
-    std::unique_ptr<ClockTimer> escape_timer;
-    std::unique_ptr<ClockTimer> frame_timer;
-    std::unique_ptr<ClockTimer> question_timer;
-    std::unique_ptr<ClockTimer> end_timer;
-    std::unique_ptr<ClockTimer> resume_timer;
-    std::optional<RawMode> raw;
-    KeyDecoder decoder;
-    Style style;
-    Prompt prompt;
-    LiveArea area;
-    Attention attention;
-    std::shared_ptr<FullScreen> screen;  // on the alternate screen
-    std::vector<TerminalText> live;
-    TerminalText status;
-    std::deque<std::shared_ptr<ConsoleQuestion>> questions;
-    std::function<TerminalText(ScreenSize)> next_question;
-    std::deque<ConsoleInput> inputs;
-    AsyncEvent arrived;
-    std::chrono::steady_clock::time_point last_frame = {};
-    std::chrono::steady_clock::time_point typed_last = {};
-    std::optional<std::chrono::steady_clock::time_point> escaped_at = {};
-    std::chrono::steady_clock::time_point discarded_last = {};
-    AnswerTail answer_tail;
-    std::uint64_t asked = 0;  // questions up to now
-    int ended_by = 0;
-    int typed_ahead = 0;
-    Hold hold = Hold::none;
-    char cursor_shape = 0;  // 0: that of the terminal
-    bool suspended = false;
-    bool was_in_background = false;
-    bool busy = false;
-    bool scheduled = false;
-    bool closed = false;
-};
 
 Console::State::State(Executor executor_, Clock& clock_, std::filesystem::path history,
                       ConsoleTerminal terminal_, ConsoleUse use_)
@@ -279,7 +144,7 @@ TerminalText Console::State::status_begin() const {
 
 void Console::State::draw_screen() {
     TerminalView note;
-    if (!questions.empty()) note = "a question waits";
+    if (questions.size() > (list_shows() ? 1U : 0U)) note = "a question waits";
     const std::vector<TerminalText> rows = screen->screen(area.columns(), area.rows(), note);
     TerminalText text("\x1b[?2026h\x1b[?25l\x1b[H");
     for (std::size_t i = 0; i < rows.size(); ++i)
@@ -287,13 +152,24 @@ void Console::State::draw_screen() {
     output.write(text + "\x1b[?2026l");
 }
 
+void Console::State::show_screen(std::shared_ptr<FullScreen> shown) {
+    screen = std::move(shown);
+    RawMode::set_alternate_screen(true);
+    output.write("\x1b[?1049h");
+    schedule();
+}
+
 void Console::State::close_screen() {
     if (!screen) return;
+    const bool is_list = list_shows();
     const std::shared_ptr<FullScreen> left = std::exchange(screen, nullptr);
     RawMode::set_alternate_screen(false);
     output.write("\x1b[?1049l\x1b[?25h");
-    // The user has not read a question that came meanwhile.
-    if (!questions.empty()) hold_question();
+    if (is_list) {
+        end_question();
+    } else if (!questions.empty()) {
+        hold_question();  // the user has not read a question that came meanwhile
+    }
     schedule();
     left->closed();
 }
@@ -309,10 +185,11 @@ LiveArea::Content Console::State::content() const {
     const std::size_t rows = area.rows();
     // On a small screen the prompt has priority.
     const std::size_t max_rows = rows > 8 ? rows / 2 : rows;
-    const std::size_t live_rows = rows > 6 ? rows / 3 : 0;
+    const bool asking = question_shows();
+    // A question stands directly below its text.
+    const std::size_t live_rows = rows > 6 && !asking ? rows / 3 : 0;
     const std::size_t skipped = live.size() > live_rows ? live.size() - live_rows : 0;
     for (std::size_t i = skipped; i < live.size(); ++i) content.lines.push_back(live[i]);
-    const bool asking = question_shows();
     if (hold == Hold::for_a_pause && rows > 4) {
         content.lines.push_back(style.dim() + "(a question waits for a pause)" + style.off());
     }
@@ -372,89 +249,6 @@ void Console::State::take_size() {
     area.print("\n" + questions.front()->text({area.columns(), area.rows()}));
 }
 
-bool Console::State::input_waits() const {
-    pollfd waiting{terminal.input, POLLIN, 0};
-    return poll(&waiting, 1, 0) == 1 && (waiting.revents & POLLIN) != 0;
-}
-
-void Console::State::wait_for_keys() {
-    if (suspended) return;
-    input.async_wait(boost::asio::posix::stream_descriptor::wait_read,
-                     [self = shared_from_this()](const boost::system::error_code& failed) {
-                         if (failed || self->closed) return;
-                         self->read_keys();
-                     });
-}
-
-void Console::State::read_keys() {
-    char bytes[4096];
-    const ssize_t count = ::read(terminal.input, bytes, sizeof bytes);
-    const bool gone = count == 0 || (count < 0 && errno != EINTR && errno != EAGAIN);
-    if (gone) {
-        resume_timer->expires_after(hangup_grace, [this] { push(ConsoleInput::Kind::end); });
-        return;
-    }
-    escape_timer->cancel();
-    for (ssize_t i = 0; i < count && typed_ahead > 0; ++i, --typed_ahead) {
-        if (bytes[i] == '\n') bytes[i] = '\r';
-    }
-    if (count > 0) {
-        std::vector<Key> keys =
-            decoder.feed(std::string_view(bytes, static_cast<std::size_t>(count)));
-        std::erase_if(keys, [this](const Key& key) {
-            if (is_report(key.code)) take_report(key);
-            return is_report(key.code);
-        });
-        take(keys);
-    }
-    if (closed) return;
-    watch_pending();
-    wait_for_keys();
-}
-
-void Console::State::watch_pending() {
-    if (decoder.pending() == KeyDecoder::Pending::none) return;
-    const bool escape = decoder.pending() == KeyDecoder::Pending::escape;
-    escape_timer->expires_after(escape ? escape_timeout_ : unfinished_timeout, [this] {
-        // Bytes that have arrived meanwhile belong to it.
-        if (!input_waits()) take(decoder.flush());
-    });
-}
-
-void Console::State::take(const std::vector<Key>& keys) {
-    const bool chooses = question_shows() && questions.front()->choices;
-    const bool has_text = std::any_of(keys.begin(), keys.end(), [](const Key& key) {
-        return key.code == KeyCode::text || key.code == KeyCode::paste;
-    });
-    if (chooses && has_text && keys.size() > 1 && !questions.front()->are_answer(keys)) {
-        bool stops = false;
-        for (const Key& key : keys) {
-            if (key.code != KeyCode::interrupt && key.code != KeyCode::escape) continue;
-            press(key, false);
-            stops = true;
-        }
-        Key typed;
-        typed.code = KeyCode::paste;
-        for (const Key& key : keys) {
-            const bool is_end = key.code == KeyCode::enter || key.code == KeyCode::new_line;
-            typed.text += is_end ? "\n" : key.text;
-        }
-        if (keys.back().code == KeyCode::enter) typed.text.pop_back();
-        set_aside(typed);
-        // The key that stops is for this question, which must be there when it is handled.
-        if (!stops && question_shows()) {
-            questions.front()->choose(0);
-            end_question();
-        }
-        return draw_now();
-    }
-    for (std::size_t i = 0; i < keys.size() && !closed; ++i) {
-        const bool more = i + 1 < keys.size() || input_waits();
-        press(keys[i], more);
-    }
-    draw_now();
-}
-
 void Console::State::push(ConsoleInput made) {
     if (use == ConsoleUse::question) {
         if (made.kind == ConsoleInput::Kind::interrupt) kill(0, SIGINT);
@@ -466,141 +260,10 @@ void Console::State::push(ConsoleInput made) {
     arrived.pulse();
 }
 
-void Console::State::take_report(const Key& report) {
-    if (report.code == KeyCode::report) return attention.take_report(report.text);
-    attention.set_focus(report.code == KeyCode::focus_in);
-}
-
-void Console::State::press(const Key& key, bool more_follows) {
-    if (screen) {
-        if (!screen->press(key)) close_screen();
-        return;
-    }
-    switch (key.code) {
-        case KeyCode::interrupt: return interrupt();
-        case KeyCode::unfold: return push(ConsoleInput::Kind::pager);
-        case KeyCode::back_tab: return push(ConsoleInput::Kind::mode);
-        case KeyCode::suspend: return suspend();
-        case KeyCode::clear_screen: area.forget(); return output.write("\x1b[H\x1b[2J");
-        default: break;
-    }
-    if (question_shows()) return press_in_question(key);
-    if (use == ConsoleUse::question) return;
-    if (hold == Hold::new_question && key.code != KeyCode::escape) {
-        discarded_last = clock.now();
-        return set_aside(key);
-    }
-    // Nothing else is to be stopped by it.
-    if (hold == Hold::new_question && questions.front()->ends_at_escape) return end_question();
-    if (answer_tail.takes(key, clock.now())) return;
-    typed_last = clock.now();
-    if (key.code != KeyCode::escape) escaped_at.reset();
-    switch (prompt.press(key, more_follows)) {
-        case Prompt::Outcome::none: return;
-        case Prompt::Outcome::entered: {
-            ConsoleInput line;
-            line.pasted = prompt.taken_was_pasted();
-            line.has_paste = prompt.taken_has_paste();
-            line.text = prompt.take();
-            return push(std::move(line));
-        }
-        case Prompt::Outcome::end: return push(ConsoleInput::Kind::end);
-        case Prompt::Outcome::editor: return push(ConsoleInput::Kind::editor);
-        case Prompt::Outcome::escape: return escape();
-    }
-}
-
-/// An Esc at the prompt. A second one soon after the first one does not interrupt again, which would end the program.
-void Console::State::escape() {
-    const auto now = clock.now();
-    const bool is_second = escaped_at && now - *escaped_at < double_press;
-    escaped_at.reset();
-    if (!is_second) {
-        escaped_at = now;
-        if (busy) push(ConsoleInput::Kind::interrupt);
-    } else if (!busy && prompt.text().empty()) {
-        push(ConsoleInput::Kind::rewind);
-    }
-}
-
-void Console::State::press_in_question(const Key& key) {
-    ConsoleQuestion& question = *questions.front();
-    if (question.choices && key.code == KeyCode::paste && use == ConsoleUse::chat)
-        return set_aside(key);
-    switch (question.press(key)) {
-        case ConsoleQuestion::Outcome::open: return;
-        case ConsoleQuestion::Outcome::ended:
-            if (key.code == KeyCode::text) answer_tail.begin(question, clock.now());
-            return end_question();
-        case ConsoleQuestion::Outcome::interrupted:
-            if (use == ConsoleUse::chat) push(ConsoleInput::Kind::interrupt);
-            return;
-    }
-}
-
-void Console::State::set_aside(const Key& pasted) {
-    if (use == ConsoleUse::chat && pasted.code == KeyCode::paste) (void)prompt.press(pasted, false);
-}
-
-void Console::State::end_question() {
-    const std::shared_ptr<ConsoleQuestion> question = questions.front();
-    const bool is_left = question->ends_at_escape && !question->answer;
-    if (question_shows() && !is_left)
-        area.print(question->row() + spelled_out(question->buffer.text()) + "\n");
-    question->over.set();
-    questions.pop_front();
-    hold_question();
-}
-
-void Console::State::hold_question() {
-    question_timer->cancel();
-    hold = Hold::none;
-    if (questions.empty()) return;
-    const auto pause = clock.now() - typed_last;
-    const bool typing = !prompt.text().empty() && pause < typing_pause;
-    hold = typing ? Hold::for_a_pause : Hold::new_question;
-    question_timer->expires_after(typing ? typing_pause - pause : question_hold,
-                                  [this] { end_hold(); });
-}
-
-void Console::State::end_hold() {
-    if (closed || screen) return;  // close_screen() begins the hold again
-    if (hold == Hold::for_a_pause) {
-        const auto pause = clock.now() - typed_last;
-        // Text that is being typed does not lose a key.
-        if (pause < typing_pause) return hold_question();
-    }
-    discard_keys();
-    // The keys of a user who still types are not for the question.
-    const auto pause = clock.now() - discarded_last;
-    if (hold == Hold::new_question && pause < question_hold) {
-        question_timer->expires_after(question_hold - pause, [this] { end_hold(); });
-        return;
-    }
-    hold = Hold::none;
-    schedule();
-}
-
-void Console::State::discard_keys() {
-    while (!closed && !suspended && input_waits()) {
-        char bytes[4096];
-        const ssize_t count = ::read(terminal.input, bytes, sizeof bytes);
-        if (count <= 0) return;
-        discarded_last = clock.now();
-        for (const Key& key :
-             decoder.feed(std::string_view(bytes, static_cast<std::size_t>(count)))) {
-            if (is_report(key.code)) take_report(key);
-            set_aside(key);
-            if (key.code == KeyCode::interrupt || key.code == KeyCode::escape)
-                push(ConsoleInput::Kind::interrupt);
-        }
-    }
-    if (!closed && !suspended) watch_pending();
-}
-
-void Console::State::interrupt() {
-    if (!question_shows() && !busy && prompt.clear()) return;
-    push(ConsoleInput::Kind::interrupt);
+bool Console::State::has_end() const noexcept {
+    return std::any_of(inputs.begin(), inputs.end(), [](const ConsoleInput& input) {
+        return input.kind == ConsoleInput::Kind::end;
+    });
 }
 
 void Console::State::count_typed_ahead() {
@@ -717,10 +380,7 @@ void Console::set_busy(bool busy) { state_->busy = busy; }
 
 void Console::open_screen(std::shared_ptr<FullScreen> screen) {
     if (state_->closed || state_->screen || has_end()) return screen->closed();
-    state_->screen = std::move(screen);
-    RawMode::set_alternate_screen(true);
-    state_->output.write("\x1b[?1049h");
-    state_->schedule();
+    state_->show_screen(std::move(screen));
 }
 
 void Console::redraw() { state_->schedule(); }
@@ -838,39 +498,13 @@ Task<std::optional<Chosen>> Console::choose(Choices choices) {
 Task<std::optional<std::size_t>> Console::pick(PickList list) {
     const std::shared_ptr<State> state = state_;
     const auto picker = std::make_shared<ListPicker>(std::move(list), state->style);
-    open_screen(picker);
-    const Outcome<> over = co_await outcome_of(picker->over());
+    const auto question = std::make_shared<ConsoleQuestion>();
+    question->list = picker;
+    question->ends_at_escape = true;
+    const Outcome<> over = co_await outcome_of(state->wait_for_answer(question));
     if (!over && state->screen == picker) state->close_screen();
     over.rethrow();
     co_return picker->picked();
-}
-
-/// Shows the question when those before it are answered, and returns when it has ended.
-Task<> Console::State::wait_for_answer(std::shared_ptr<ConsoleQuestion> question) {
-    const std::shared_ptr<State> state = shared_from_this();
-    question->serial = ++state->asked;
-    question->text = std::exchange(state->next_question, nullptr);
-    state->questions.push_back(question);
-    state->attention.notify("cubepi has a question");
-    if (state->questions.size() == 1) state->hold_question();
-    state->schedule();
-    std::exception_ptr failure;
-    try {
-        co_await question->over.wait();
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    if (failure) {
-        const bool first = !state->questions.empty() && state->questions.front() == question;
-        if (first && state->use == ConsoleUse::question) {
-            state->end_question();
-        } else {
-            std::erase(state->questions, question);
-            if (first) state->hold_question();
-        }
-        state->schedule();
-        std::rethrow_exception(failure);
-    }
 }
 
 void Console::set_question(std::function<TerminalText(ScreenSize)> text) {
@@ -887,11 +521,7 @@ const Style& Console::style() const noexcept { return state_->style; }
 std::size_t Console::columns() const noexcept { return state_->area.columns(); }
 std::size_t Console::rows() const noexcept { return state_->area.rows(); }
 
-bool Console::has_end() const noexcept {
-    return std::any_of(state_->inputs.begin(), state_->inputs.end(), [](const ConsoleInput& input) {
-        return input.kind == ConsoleInput::Kind::end;
-    });
-}
+bool Console::has_end() const noexcept { return state_->has_end(); }
 
 int Console::ended_by() const noexcept { return state_->ended_by; }
 

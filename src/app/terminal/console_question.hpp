@@ -4,12 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <cubepi/core/event_signal.hpp>
 
+#include "full_screen.hpp"
 #include "input_field.hpp"
 #include "keys.hpp"
 #include "prompter.hpp"
@@ -31,7 +33,9 @@ struct ConsoleQuestion {
     EditBuffer buffer = {};
     std::optional<Choices> choices = {};  ///< answered by single keys
     bool ends_at_escape = false;          ///< Esc ends it without an answer
-    std::size_t marked = 0;               ///< the number of a choice; 0: none
+    std::shared_ptr<FullScreen> list =
+        {};                  ///< takes the whole screen and all keys instead; null: none
+    std::size_t marked = 0;  ///< the number of a choice; 0: none
     std::optional<Chosen> chosen = {};
     std::optional<std::string> answer = {};
     AsyncEvent over = AsyncEvent();

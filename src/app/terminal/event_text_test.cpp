@@ -1,5 +1,6 @@
 #include "event_text.hpp"
 #include "answer_text.hpp"
+#include "task_text.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,6 +14,32 @@ std::string outcome(const char* tool, std::string text, Json details, bool is_er
     event.result.details = std::move(details);
     event.is_error = is_error;
     return outcome_text(event);
+}
+
+TEST(SubagentText, D186_Progress_NamesCallAndWork) {
+    const Json progress =
+        JsonObject{{"subagent",
+                    JsonObject{{"turns", 1},
+                               {"calls", 2},
+                               {"input_tokens", 12000},
+                               {"output_tokens", 340},
+                               {"cost", 0.021},
+                               {"call", JsonObject{{"tool", "write"},
+                                                   {"arguments", JsonObject{{"path", "a\x1b[2J.md"},
+                                                                            {"content", "x"}}}}}}}};
+    const std::optional<SubagentWork> work = subagent_work(progress);
+    ASSERT_TRUE(work);
+    EXPECT_EQ(work_text(*work), "2 calls, 12.3k tokens, $0.02100");
+    EXPECT_EQ(subagent_call(progress), "write a^[[2J.md");
+    SubagentWork short_work;
+    short_work.turns = 1;
+    EXPECT_EQ(work_text(short_work), "1 turn");
+    // A server or a stored session may have anything there.
+    for (const Json& broken :
+         {Json(), Json("x"), Json(JsonObject{{"subagent", 1}}),
+          Json(JsonObject{{"subagent", JsonObject{{"call", "x"}}}}),
+          Json(JsonObject{{"subagent", JsonObject{{"call", JsonObject{{"tool", 1}}}}}})})
+        EXPECT_EQ(subagent_call(broken), "");
 }
 
 TEST(OutcomeText, Outcome_SaysWhatHappened) {

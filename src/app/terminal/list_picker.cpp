@@ -1,6 +1,7 @@
 #include "list_picker.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "event_text.hpp"
@@ -15,20 +16,44 @@ constexpr std::size_t longest_filter = 200;
 
 }  // namespace
 
-std::optional<std::string> edited_filter(const std::string& filter, const Key& key) {
+std::optional<std::string> FilteredList::edited(const std::string& text, const Key& key) {
     std::optional<std::string> edited;
     switch (key.code) {
         case KeyCode::backspace:
-            edited = filter.substr(0, previous_character(filter, filter.size()));
+            edited = text.substr(0, previous_character(text, text.size()));
             break;
         case KeyCode::erase_to_start:
         case KeyCode::erase_word: edited.emplace(); break;
-        case KeyCode::text: edited = filter + key.text; break;
-        case KeyCode::paste: edited = filter + key.text.substr(0, key.text.find('\n')); break;
+        case KeyCode::text: edited = text + key.text; break;
+        case KeyCode::paste: edited = text + key.text.substr(0, key.text.find('\n')); break;
         default: break;
     }
     if (edited && edited->size() > longest_filter) edited.reset();
     return edited;
+}
+
+bool FilteredList::press(const Key& key) {
+    const auto page = static_cast<std::ptrdiff_t>(page_);
+    // Less than the limit, so that a sum does not overflow.
+    constexpr std::ptrdiff_t all = std::numeric_limits<std::ptrdiff_t>::max() / 2;
+    switch (key.code) {
+        case KeyCode::escape:
+            if (filter_.empty()) return false;
+            change_filter({});
+            return true;
+        case KeyCode::interrupt:
+        case KeyCode::end_of_input: return false;
+        case KeyCode::up: move(-1); return true;
+        case KeyCode::down: move(1); return true;
+        case KeyCode::page_up: move(-page); return true;
+        case KeyCode::page_down: move(page); return true;
+        case KeyCode::home: move(-all); return true;
+        case KeyCode::end: move(all); return true;
+        case KeyCode::enter: return pick();
+        default: break;
+    }
+    if (std::optional<std::string> filter = edited(filter_, key)) change_filter(std::move(*filter));
+    return true;
 }
 
 ListPicker::ListPicker(PickList list, Style style) : list_(std::move(list)), style_(style) {
@@ -46,30 +71,16 @@ void ListPicker::change_filter(std::string filter) {
     marked_ = top_ = 0;
 }
 
-bool ListPicker::press(const Key& key) {
-    const std::size_t last = shown_.empty() ? 0 : shown_.size() - 1;
-    switch (key.code) {
-        case KeyCode::escape:
-            if (filter_.empty()) return false;
-            change_filter({});
-            return true;
-        case KeyCode::interrupt:
-        case KeyCode::end_of_input: return false;
-        case KeyCode::up: marked_ -= marked_ > 0 ? 1 : 0; return true;
-        case KeyCode::down: marked_ = std::min(marked_ + 1, last); return true;
-        case KeyCode::page_up: marked_ -= std::min(marked_, page_); return true;
-        case KeyCode::page_down: marked_ = std::min(marked_ + page_, last); return true;
-        case KeyCode::home: marked_ = 0; return true;
-        case KeyCode::end: marked_ = last; return true;
-        case KeyCode::enter:
-            if (shown_.empty()) return true;
-            picked_ = shown_[marked_];
-            return false;
-        default: break;
-    }
-    if (std::optional<std::string> filter = edited_filter(filter_, key))
-        change_filter(std::move(*filter));
-    return true;
+void ListPicker::move(std::ptrdiff_t rows) {
+    const std::ptrdiff_t last = shown_.empty() ? 0 : std::ssize(shown_) - 1;
+    const std::ptrdiff_t next = static_cast<std::ptrdiff_t>(marked_) + rows;
+    marked_ = static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(next, 0, last));
+}
+
+bool ListPicker::pick() {
+    if (shown_.empty()) return true;
+    picked_ = shown_[marked_];
+    return false;
 }
 
 std::vector<TerminalText> ListPicker::screen(std::size_t columns, std::size_t rows,

@@ -22,6 +22,8 @@ void cut_beginning(std::string& text, std::size_t size) {
 
 // Bytes of diffs whose code is colored: the first screen must not wait for a parser.
 constexpr std::size_t max_colored = std::size_t{256} << 10;
+// wrapped() takes time in proportion to the square of the length of a line.
+constexpr std::size_t max_wrapped = std::size_t{256} << 10;
 // add_framed() takes time in proportion to the square of the length of a line.
 constexpr std::size_t longest_piece = 2000;
 
@@ -103,7 +105,9 @@ void Pager::lay_out(std::size_t columns) {
                 text.remove_prefix(std::min(end + 1, text.size()));
             }
         } else {
-            add_text(rows_, item.text, columns);
+            const bool wraps = item.is_prose && item.text.size() <= max_wrapped;
+            add_text(rows_, wraps ? wrapped(item.text, columns > 4 ? columns - 3 : 1) : item.text,
+                     columns);
         }
     }
     top_ = begins_.empty() ? 0 : begins_[std::min(item_, begins_.size() - 1)];

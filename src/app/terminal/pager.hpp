@@ -17,6 +17,7 @@ struct PagerItem {
     TerminalText title = {};
     std::string text = {};  ///< untrusted
     bool is_diff = false;   ///< `text` is a unified diff
+    bool is_prose = false;  ///< its lines are broken at spaces
     std::string path = {};  ///< of the file of a diff, untrusted
 };
 

@@ -54,6 +54,24 @@ TEST_F(PagerOnAScreen, FirstScreen_BeginsWithLastItem) {
     EXPECT_TRUE(rows[5].starts_with("2 of 2 · row 37 of 63")) << rows[5];
 }
 
+TEST_F(PagerOnAScreen, Prose_BreaksAtSpaces) {
+    PagerItems texts;
+    for (const bool is_prose : {false, true}) {
+        PagerItem text = item("help", "/tasks what runs in the background commands");
+        text.is_prose = is_prose;
+        texts.add(std::move(text));
+    }
+    Pager code(texts.all(), Style(), PagerStart::first_item);
+    const std::vector<std::string> rows = screen(code, 24);
+    EXPECT_EQ(rows[1], "  /tasks what runs in t");
+    EXPECT_EQ(rows[2], "  ┊ he background comma");
+    EXPECT_TRUE(code.press(key(KeyCode::end)));
+    const std::vector<std::string> prose = screen(code, 24);
+    EXPECT_EQ(prose[2], "  /tasks what runs in");
+    EXPECT_EQ(prose[3], "  the background");
+    EXPECT_EQ(prose[4], "  commands");
+}
+
 TEST_F(PagerOnAScreen, Keys_ScrollAndGoFromItemToItem) {
     Pager pager(items.all(), Style());
     (void)screen(pager);

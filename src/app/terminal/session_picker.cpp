@@ -7,7 +7,6 @@
 #include <cubepi/core/support/lower_case.hpp>
 
 #include "event_text.hpp"
-#include "list_picker.hpp"
 #include "text_layout.hpp"
 
 namespace cubepi::app {
@@ -16,6 +15,7 @@ namespace {
 
 /// A shorter text is in most messages.
 constexpr std::size_t shortest_search = 2;
+constexpr std::size_t longest_heading = 200;
 
 std::string messages_text(std::int64_t count) {
     return count_text(count) + (count == 1 ? " message" : " messages");
@@ -86,30 +86,26 @@ void SessionPicker::move(std::ptrdiff_t by) {
 }
 
 bool SessionPicker::press(const Key& key) {
-    const auto page = static_cast<std::ptrdiff_t>(page_);
-    switch (key.code) {
-        case KeyCode::escape:
-            if (filter_.empty()) return false;
-            change_filter({});
-            return true;
-        case KeyCode::interrupt:
-        case KeyCode::end_of_input: return false;
-        case KeyCode::up: move(-1); return true;
-        case KeyCode::down: move(1); return true;
-        case KeyCode::page_up: move(-page); return true;
-        case KeyCode::page_down: move(page); return true;
-        case KeyCode::home: move(-std::ssize(rows_)); return true;
-        case KeyCode::end: move(std::ssize(rows_)); return true;
-        case KeyCode::tab:
-            all_ = !all_;
-            change_filter(filter_);
-            return true;
-        case KeyCode::enter: break;
-        default:
-            if (std::optional<std::string> filter = edited_filter(filter_, key))
-                change_filter(std::move(*filter));
-            return true;
+    if (preview_) {
+        if (!preview_->press(key)) preview_.reset();
+        changed_.pulse();
+        return true;
     }
+    asked_.reset();
+    if (key.code == KeyCode::unfold) {
+        const bool has_one =
+            marked_ < rows_.size() && rows_[marked_].shows && !rows_[marked_].session.tape.empty();
+        if (has_one) asked_ = marked_;
+        changed_.pulse();
+        return true;
+    }
+    if (key.code != KeyCode::tab) return FilteredList::press(key);
+    all_ = !all_;
+    change_filter(filter_);
+    return true;
+}
+
+bool SessionPicker::pick() {
     const Row* const row = marked_ < rows_.size() ? &rows_[marked_] : nullptr;
     // A row whose name is not known yet is about to be read.
     if (!row || !row->shows || row->session.name.empty()) return true;
@@ -131,6 +127,12 @@ SessionPicker::Wanted SessionPicker::wanted() {
         next.session = rows_[index].session;
         return next;
     };
+    if (asked_) {
+        next.kind = Wanted::Kind::conversation;
+        next.index = *asked_;
+        next.session = rows_[*asked_].session;
+        return next;
+    }
     // Rows on the screen are read first.
     const std::vector<std::size_t> visible_rows = shown();
     for (std::size_t i = top_; i < std::min(top_ + page_ + 1, visible_rows.size()); ++i) {
@@ -182,6 +184,18 @@ void SessionPicker::set_match(std::size_t index, const MessageSearch& search,
     if (read_ == index) ++read_;
 }
 
+void SessionPicker::set_conversation(std::size_t index, std::string text) {
+    if (asked_ != index) return;
+    asked_.reset();
+    PagerItem item;
+    item.title = line_for_terminal(rows_[index].session.heading(), longest_heading);
+    item.text = std::move(text);
+    item.is_prose = true;
+    PagerItems items;
+    items.add(std::move(item));
+    preview_ = std::make_unique<Pager>(items.all(), style_, PagerStart::first_item);
+}
+
 void SessionPicker::add_row(std::vector<TerminalText>& rows, const Row& row, bool marked,
                             std::size_t columns, std::size_t height) const {
     const ListedSession& session = row.session;
@@ -225,13 +239,14 @@ TerminalText SessionPicker::footer(std::size_t columns, TerminalView note) const
     if (!note.empty()) text += TerminalText(note) + " · ";
     text += "Enter opens · Esc ";
     text += filter_.empty() ? TerminalView("closes") : TerminalView("clears");
-    text += " · Tab ";
+    text += " · Ctrl-O shows · Tab ";
     text += all_ ? TerminalView("this directory") : TerminalView("all directories");
     return style_.dim() + shortened(text, columns > 1 ? columns - 1 : 1) + style_.off();
 }
 
 std::vector<TerminalText> SessionPicker::screen(std::size_t columns, std::size_t rows,
                                                 TerminalView note) {
+    if (preview_) return preview_->screen(columns, rows, note);
     std::vector<TerminalText> made;
     const std::size_t height = rows >= 16 ? 2 : 1;
     const std::vector<std::size_t> visible_rows = shown();

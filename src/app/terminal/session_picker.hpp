@@ -10,14 +10,15 @@
 #include <cubepi/core/event_signal.hpp>
 
 #include "../session_list.hpp"
-#include "full_screen.hpp"
+#include "list_picker.hpp"
+#include "pager.hpp"
 #include "terminal_stream.hpp"
 
 namespace cubepi::app {
 
 /// The list of saved sessions on the whole screen: arrows mark one, typed text filters by titles, first lines and messages, Enter
-/// opens, Esc closes. Without I/O: wanted() names the next thing to read, which the caller does and reports. Used on one executor.
-class SessionPicker final : public FullScreen {
+/// opens, Ctrl-O shows the conversation in a pager, Esc closes. Without I/O: wanted() names the next thing to read, which the caller does and reports. Used on one executor.
+class SessionPicker final : public FilteredList {
 public:
     /// `now`: Unix seconds. `all`: sessions of other directories are shown from the beginning.
     SessionPicker(std::vector<ListedSession> sessions, Style style, double now, bool all);
@@ -29,7 +30,7 @@ public:
 
     /// The next thing to read.
     struct Wanted {
-        enum class Kind : std::uint8_t { nothing, facts, messages };
+        enum class Kind : std::uint8_t { nothing, facts, messages, conversation };
         Kind kind = Kind::nothing;
         std::size_t index = 0;
         ListedSession session = {};
@@ -40,6 +41,9 @@ public:
     /// Reports the end of a search that was not stopped.
     void set_match(std::size_t index, const MessageSearch& search,
                    std::optional<std::string> snippet);
+
+    /// Reports the text of a conversation, untrusted. It is shown unless the user has pressed another key meanwhile.
+    void set_conversation(std::size_t index, std::string text);
 
     bool is_closed() const noexcept { return closed_; }
     /// The session that the user has opened.
@@ -62,9 +66,10 @@ private:
     /// Applies the filter to a row whose facts or match have changed.
     void apply_filter(Row& row) const;
     std::vector<std::size_t> shown() const;
-    void change_filter(std::string filter);
+    void change_filter(std::string filter) override;
     void mark_a_shown_row();
-    void move(std::ptrdiff_t by);
+    void move(std::ptrdiff_t by) override;
+    bool pick() override;
     void add_row(std::vector<TerminalText>& rows, const Row& row, bool marked, std::size_t columns,
                  std::size_t height) const;
     TerminalText footer(std::size_t columns, TerminalView note) const;
@@ -73,12 +78,12 @@ private:
     Style style_;
     double now_ = 0;
     bool all_ = false;
-    std::string filter_;
     std::size_t marked_ = 0;  // an index of rows_
     std::size_t top_ = 0;     // an index of shown()
-    std::size_t page_ = 1;    // sessions on the screen
     std::shared_ptr<MessageSearch> search_;
-    std::size_t read_ = 0;  // the filter was applied to the rows before this one
+    std::size_t read_ = 0;              // the filter was applied to the rows before this one
+    std::optional<std::size_t> asked_;  // the row whose conversation is to be shown
+    std::unique_ptr<Pager> preview_;    // in place of the list; null: none
     bool closed_ = false;
     std::optional<ListedSession> chosen_;
     AsyncEvent changed_;

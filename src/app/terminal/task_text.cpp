@@ -5,11 +5,14 @@
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/provider/cost.hpp>
 
+#include "event_text.hpp"
 #include "text_layout.hpp"
 
 namespace cubepi::app {
 
 namespace {
+
+constexpr std::size_t longest_call = 500;
 
 /// A stored number may be damaged.
 std::int64_t count_in(const JsonObject& work, std::string_view key) {
@@ -21,6 +24,7 @@ std::optional<SubagentWork> read_work(const Json* reported) {
     if (!found) return std::nullopt;
     SubagentWork work;
     work.turns = count_in(*found, "turns");
+    work.calls = count_in(*found, "calls");
     work.tokens_in = count_in(*found, "input_tokens");
     work.tokens_out = count_in(*found, "output_tokens");
     const Json* const cost = found->if_contains("cost");
@@ -53,8 +57,26 @@ SubagentWork work_of(const SubagentResult& result) {
     return work;
 }
 
+std::string subagent_call(const Json& reported) {
+    const JsonObject* const all = reported.if_object();
+    const Json* const work = all ? all->if_contains("subagent") : nullptr;
+    const JsonObject* const members = work ? work->if_object() : nullptr;
+    const Json* const found = members ? members->if_contains("call") : nullptr;
+    const JsonObject* const call = found ? found->if_object() : nullptr;
+    if (!call) return {};
+    const std::string tool(detail::string_member(*call, "tool"));
+    const Json* const arguments = call->if_contains("arguments");
+    if (tool.empty() || !arguments || !arguments->is_object()) return tool;
+    return one_line(visible(tool_title(tool) + " " + call_text(tool, arguments->get_object())),
+                    longest_call);
+}
+
 std::string work_text(const SubagentWork& work) {
-    std::string text = std::to_string(work.turns) + (work.turns == 1 ? " turn" : " turns");
+    const std::int64_t count = work.calls > 0 ? work.calls : work.turns;
+    std::string text = count_text(count) + (work.calls > 0 ? " call" : " turn");
+    if (count != 1) text += "s";
+    if (const std::int64_t tokens = work.tokens_in + work.tokens_out; tokens > 0)
+        text += ", " + short_count_text(tokens) + " tokens";
     if (work.cost && *work.cost > 0) text += ", " + money_text(*work.cost);
     return text;
 }

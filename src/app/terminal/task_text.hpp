@@ -19,6 +19,7 @@ namespace cubepi::app {
 /// The work of a sub-agent, as the details of its call or its message report it.
 struct SubagentWork {
     std::int64_t turns = 0;  ///< calls of its model
+    std::int64_t calls = 0;  ///< of tools; 0 also if they were not counted
     std::int64_t tokens_in = 0;
     std::int64_t tokens_out = 0;
     std::optional<double> cost = {};  ///< USD; absent: unknown
@@ -30,7 +31,11 @@ std::optional<SubagentWork> subagent_work(const Json& reported);
 std::optional<SubagentWork> subagent_work(const Message& message);
 SubagentWork work_of(const SubagentResult& result);
 
-/// "3 turns, $0.0210"
+/// Returns the call that a sub-agent makes at the moment, or has made last, as its progress reports it: "shell command: make test".
+/// Empty if there is none.
+std::string subagent_call(const Json& reported);
+
+/// "3 calls, 12.2k tokens, $0.0210"; turns if it has called no tool.
 std::string work_text(const SubagentWork& work);
 
 /// Returns a line of at most `columns` for each sub-agent that runs in the background.

@@ -395,7 +395,9 @@ std::vector<TraceFiles> list_trace_files(const std::filesystem::path& directory)
     if (failed)
         throw Error(ErrorCode::not_found, "cannot read the directory of traces '" +
                                               directory.string() + "': " + failed.message() +
-                                              "; name it with --dir or CUBEPI_TRACE");
+                                              "; name it with --dir or CUBEPI_TRACE.\n  To record "
+                                              "traces: `trace: DIR` in the configuration, or "
+                                              "CUBEPI_TRACE=DIR cubepi run ...");
     std::map<std::string, TraceFiles> found;
     add_files_of(directory, "", found);
     for (const auto& entry : entries) {

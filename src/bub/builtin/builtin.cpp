@@ -4,6 +4,7 @@
 
 #include <bub/builtin/plugin/commands.hpp>
 #include <bub/builtin/plugin/core.hpp>
+#include <bub/builtin/reasoning_effort.hpp>
 #include <bub/builtin/tools/session_files.hpp>
 #include <bub/builtin/tools/subagent_tool.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
@@ -97,10 +98,7 @@ Task<std::optional<JsonObject>> load_state(CorePtr core, LoadStateCall& call) {
     const std::string wanted = text_member(call.message.context, "model");
     if (!wanted.empty()) model = wanted;
     if (!model.empty()) values["model"] = std::move(model);
-    const JsonObject switched =
-        co_await last_choice(tape.store(), tape.name(), "reasoning_effort_switch");
-    std::string effort = text_member(switched, "reasoning_effort");
-    if (!effort.empty()) values["reasoning_effort"] = std::move(effort);
+    values["reasoning_effort"] = co_await stored_effort(tape.store(), tape.name());
     if (const Json* thread = call.message.context.if_contains("thread_id")) {
         values["_runtime_thread_id"] = *thread;
     }
@@ -432,6 +430,14 @@ void add_services(Plugin& plugin, const CorePtr& core) {
 
 Task<JsonObject> stored_model_choice(std::shared_ptr<TapeStore> store, std::string tape) {
     return last_choice(std::move(store), std::move(tape), "model_switch");
+}
+
+Task<std::string> stored_effort(std::shared_ptr<TapeStore> store, std::string tape) {
+    const JsonObject switched =
+        co_await last_choice(std::move(store), std::move(tape), "reasoning_effort_switch");
+    std::string effort = text_member(switched, "reasoning_effort");
+    if (effort.empty()) effort = reasoning_efforts.front();
+    co_return effort;
 }
 
 Task<JsonObject> suspended_endpoint(std::shared_ptr<TapeStore> store, std::string tape,

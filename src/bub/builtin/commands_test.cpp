@@ -220,8 +220,11 @@ TEST_F(Commands, SkillCommand_ShowsOneOrListsAll) {
 
 TEST_F(Commands, ReasoningEffort_IsValidatedAndSaved) {
     add_builtin({});
+    EXPECT_EQ(command(",reasoning_effort"),
+              "Reasoning effort: default; it is one of default, minimal, low, medium, high, max.");
     EXPECT_EQ(command(",reasoning_effort high"),
               "Session reasoning effort set to high (applies from the next turn).");
+    EXPECT_EQ(command(",reasoning_effort").substr(0, 23), "Reasoning effort: high;");
     EXPECT_THROW(say(",reasoning_effort enormous"), cubepi::Error);
     EXPECT_EQ(count(tape("cli:chat"), entry_kind::event, "reasoning_effort_switch"), 1u);
 }

@@ -144,12 +144,8 @@ std::string refusal_in(const std::string& output) {
     return {};
 }
 
-/// Returns a note for model and user about a command that has failed, apparently because of its sandbox; empty: it has not.
-std::string sandbox_note(const SessionsPtr& sessions, const CommandPtr& command,
-                         const std::string& output) {
-    if (!command->sandboxed() || command->status().ok()) return {};
-    const std::string refusal = refusal_in(output);
-    if (refusal.empty()) return {};
+/// Returns a note for the model about a command that has failed, apparently because of its sandbox.
+std::string sandbox_note(const SessionsPtr& sessions, const std::string& refusal) {
     const std::shared_ptr<const SandboxProfile> sandbox = sessions->sandbox();
     std::string note = "; the sandbox may be the reason for '" + refusal + "': ";
     const bool writes = sandbox && !sandbox->writable.empty();
@@ -212,8 +208,13 @@ AgentToolResult after_exit(const SessionsPtr& sessions, const CommandPtr& comman
     }
     std::string output = command->output(0);
     command->read_until = command->output_size();
-    note += sandbox_note(sessions, command, output);
-    return result_of(command, with_note(std::move(output), note), !command->status().ok());
+    const bool is_confined = command->sandboxed() && !command->status().ok();
+    const std::string refusal = is_confined ? refusal_in(output) : std::string();
+    if (!refusal.empty()) note += sandbox_note(sessions, refusal);
+    AgentToolResult result =
+        result_of(command, with_note(std::move(output), note), !command->status().ok());
+    if (!refusal.empty()) result.details.as_object()["sandbox_refusal"] = refusal;
+    return result;
 }
 
 AgentToolResult after_move(const SessionsPtr& sessions, const CommandPtr& command,

@@ -542,6 +542,9 @@ TEST_F(SandboxedShell, D150_FailedCommand_NamesTheSandbox) {
     EXPECT_THAT(text, HasSubstr("call shell again with without_sandbox: true"));
     EXPECT_TRUE(std::filesystem::exists(directory / "ws/a"));
     EXPECT_FALSE(std::filesystem::exists(directory / "b"));
+    const AgentToolResult refused =
+        run_tool(shell_tool(sessions(true)), {{"command", "echo x > ../b"}});
+    EXPECT_THAT(text, HasSubstr(refused.details.at("sandbox_refusal").as_string().c_str()));
     EXPECT_THAT(tool_text(shell_tool(sessions(false)), {{"command", "echo x > ../b"}}),
                 Not(HasSubstr("without_sandbox")));
     EXPECT_THAT(tool_text(shell_tool(sessions(true)), {{"command", "exit 3"}}),

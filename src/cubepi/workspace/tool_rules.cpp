@@ -125,8 +125,11 @@ std::string describe(std::string_view tool, ToolRisk risk, const JsonObject& arg
     if (tool == "fetch") return "Fetch " + shown(detail::text_member(arguments, "url"));
     std::string sentence = "Call the tool " + shown(tool) + " (" + std::string(to_string(risk)) +
                            ") with " + shown(detail::cut_text(json_text(arguments), max_shown));
-    if (risk == ToolRisk::irreversible)
-        sentence += "\nThe tool declares that its effects cannot be undone.";
+    if (risk != ToolRisk::irreversible) return sentence;
+    // All tools of MCP servers have this risk, whatever they declare.
+    sentence += tool.starts_with("mcp__")
+                    ? "\nA server decides what the tool does: the call is treated as irreversible."
+                    : "\nThe tool declares that its effects cannot be undone.";
     return sentence;
 }
 

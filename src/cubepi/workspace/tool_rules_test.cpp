@@ -104,6 +104,9 @@ TEST(ToolRules, D52_IrreversibleCalls_NeverOfferAlways) {
     EXPECT_FALSE(tool.always);
     EXPECT_THAT(tool.question, HasSubstr("deploy (irreversible) with {\"where\":\"production\"}"));
     EXPECT_THAT(tool.question, HasSubstr("The tool declares that its effects cannot be undone."));
+    const auto remote = policy.decide("mcp__a__b", ToolRisk::irreversible, arguments({}));
+    EXPECT_THAT(remote.question, HasSubstr("A server decides what the tool does"));
+    EXPECT_THAT(remote.question, Not(HasSubstr("declares")));
 }
 
 TEST(ToolRules, UnmatchableRules_AreNotOffered) {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <variant>
 
+#include <bub/builtin/reasoning_effort.hpp>
 #include <bub/builtin/tools/subagent_tool.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
@@ -69,7 +70,7 @@ struct TasksArgs {
 };
 
 struct EffortArgs {
-    std::string reasoning_effort;
+    std::optional<std::string> reasoning_effort;
 };
 
 constexpr std::size_t longest_anchor_name = 200;
@@ -233,21 +234,25 @@ Task<std::string> choose_model(std::shared_ptr<BuiltinCore> core, Tape tape, Tur
 }
 
 Task<std::string> choose_effort(Tape tape, TurnState* state, EffortArgs args) {
-    bool known = false;
-    for (const std::string_view effort : {"minimal", "low", "medium", "high", "max"}) {
-        known = known || args.reasoning_effort == effort;
+    if (!args.reasoning_effort) {
+        const std::string chosen = state->text("reasoning_effort");
+        co_return "Reasoning effort: " + (chosen.empty() ? std::string("default") : chosen) +
+            "; it is one of default, minimal, low, medium, high, max.";
     }
+    const std::string effort = *args.reasoning_effort;
+    bool known = false;
+    for (const std::string_view one : reasoning_efforts) known = known || effort == one;
     if (!known) {
         throw cubepi::Error(ErrorCode::invalid_argument,
-                            "reasoning_effort is one of minimal, low, medium, high, max");
+                            "reasoning_effort is one of default, minimal, low, medium, high, max");
     }
-    state->values["reasoning_effort"] = args.reasoning_effort;
+    // Turns take no other text as an effort, and leave it to the model.
+    state->values["reasoning_effort"] = effort;
     JsonObject data;
-    data["reasoning_effort"] = args.reasoning_effort;
+    data["reasoning_effort"] = effort;
     TapeEntry entry = event_entry("reasoning_effort_switch", std::move(data));
     (void)co_await tape.append(std::move(entry));
-    co_return "Session reasoning effort set to " + args.reasoning_effort +
-        " (applies from the next turn).";
+    co_return "Session reasoning effort set to " + effort + " (applies from the next turn).";
 }
 
 /// Replaces the older messages of the conversation by a summary, for the model only, or undoes that.

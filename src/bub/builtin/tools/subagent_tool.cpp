@@ -110,6 +110,7 @@ public:
     ~Subagent();
 
     Task<SubagentResult> run();
+    JsonObject work_done() const;
 
 private:
     void choose_session();
@@ -118,6 +119,7 @@ private:
     Task<> turn(std::optional<Answer> answer);
     Task<> read_answer(AgentTurn& turn);
     Task<> note(cubepi::AgentEvent event, std::shared_ptr<const cubepi::Model> model);
+    void note_call(const cubepi::ToolExecutionStartEvent& call);
     Task<> note_questions(const TurnState& state);
     Task<> shorten();
     Task<Answer> ask(cubepi::HitlRequest request);
@@ -138,6 +140,8 @@ private:
     AgentTurnPlan plan_;
     SubagentResult result_;
     cubepi::detail::SubagentMeter meter_;
+    std::int64_t calls_ = 0;
+    JsonObject call_;                        ///< the last one, for those who watch
     std::vector<cubepi::HitlRequest> open_;  ///< the questions of its last turn
     std::string asking_message_;             ///< the id of the message whose calls ask them
     bool unread_ = false;                    ///< they are older than the prompt of that turn
@@ -241,12 +245,41 @@ TurnState Subagent::child_state() const {
     return state;
 }
 
+/// Returns how much it has done.
+JsonObject Subagent::work_done() const {
+    JsonObject work = cubepi::detail::work_json(result_);
+    if (calls_ > 0) work["calls"] = calls_;
+    return work;
+}
+
+/// Notes a call for display: its texts are shortened.
+void Subagent::note_call(const cubepi::ToolExecutionStartEvent& call) {
+    constexpr std::size_t longest_text = 400;
+    ++calls_;
+    JsonObject arguments;
+    for (const auto& [key, value] : call.args) {
+        if (!value.is_primitive()) continue;
+        if (!value.is_string()) {
+            arguments[key] = value;
+            continue;
+        }
+        const std::string_view text = std::string_view(value.get_string()).substr(0, longest_text);
+        arguments[key] = text.substr(0, cubepi::complete_utf8_prefix(text));
+    }
+    call_ = JsonObject{{"tool", call.tool_name.str()}, {"arguments", std::move(arguments)}};
+}
+
 /// Shows the progress to those who watch the call, or the tasks of the session.
 Task<> Subagent::note(cubepi::AgentEvent event, std::shared_ptr<const cubepi::Model> model) {
     if (event.run) result_.run_id = event.run->run_id;
-    if (!meter_.note(event, *model)) co_return;
+    const auto* const call = event.get_if<cubepi::ToolExecutionStartEvent>();
+    if (call) note_call(*call);
+    const bool has_more_work = meter_.note(event, *model);
+    if (!has_more_work && !call) co_return;
     if (caller_) {
-        Json progress = JsonObject{{"subagent", cubepi::detail::work_json(result_)}};
+        JsonObject shown = work_done();
+        if (!call_.empty()) shown["call"] = call_;
+        Json progress = JsonObject{{"subagent", std::move(shown)}};
         co_await caller_->update(std::move(progress));
     } else if (const auto& changed = core_->options().on_tasks;
                changed && !agents_->owner->shared->closed) {
@@ -438,7 +471,7 @@ Task<AgentToolResult> call_subagent(std::shared_ptr<BuiltinCore> core, TurnState
     Subagent agent(std::move(core), *parent, session_id, std::move(args), *caller, nullptr);
     SubagentResult ended = co_await agent.run();
     co_await cubepi::detail::save_counts(counts, *caller);
-    JsonObject work = cubepi::detail::work_json(ended);
+    JsonObject work = agent.work_done();
     AgentToolResult result = cubepi::detail::result_of(std::move(ended));
     result.details.as_object()["subagent"] = std::move(work);
     co_return result;
