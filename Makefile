@@ -4,7 +4,7 @@ prefix := $(patsubst ~/%,$(HOME)/%,$(PREFIX))
 jobs := $(or $(JOBS),$(shell nproc))
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help demo build quick test check fuzz attack soak bench lint format docs install deb wheel clean
+.PHONY: help demo build web quick test check fuzz attack soak bench lint format docs install deb wheel clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -58,6 +58,9 @@ format:  ## format the C++ files that git knows
 docs:  ## check the links and compile the snippets of README and docs/
 	@tools/setup all
 	@tools/check-docs
+
+web:  ## build the page of the web console from web/ into web/dist, which the program contains
+	@tools/web
 
 install:  ## install library and program, e.g. make install PREFIX=~/.local
 	@tools/setup build

@@ -145,12 +145,15 @@ struct GatewayArguments {
         stop,
         reload,
         drain,
+        console,
         install,
         uninstall
     };
     What what = What::run;
     std::vector<std::string> channels = {};  ///< --enable-channel
     std::string id = {};                     ///< of a held message or answer, or of a session
+    std::string name = {};  ///< of the user of the console; empty: that of the system
+    bool viewer = false;
     bool json = false;
 };
 

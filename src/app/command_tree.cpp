@@ -461,6 +461,11 @@ void add_gateway_commands(CLI::App& app, CommandLine& line) {
         ->type_name("SESSION");
     add("reload", "Use the changed configuration file", What::reload);
     add("drain", "End the gateway when its running turns have ended", What::drain);
+    CLI::App& console = add(
+        "console", "Print a link that logs a browser in to the web console, once", What::console);
+    console.add_flag("--viewer", gateway.viewer, "Without the right to change anything");
+    option(console, "--name", gateway.name,
+           "Who uses the link, for the log (default: your login name)", "NAME");
     add("install", "Install the gateway as a service of systemd", What::install);
     add("uninstall", "Remove the service", What::uninstall);
 }

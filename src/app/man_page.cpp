@@ -181,6 +181,7 @@ Settings of
 
 constexpr const char* tail = R"(.BR status " (an address for health and metrics),"
 .BR admin " (" listen ", " viewer_token_env ", " operator_token_env "),"
+.BR console " (true, or a mapping with " listen ),
 .BR listen " (the address of parts without one), " base_path ", " allowed_hosts ", " trusted_proxies ,
 .BR rules " (" channel ", " chat ", " user ", " allow ", " refuse "),"
 .BR files " (" max_file_mb ", " max_files ", " max_total_mb "),"

@@ -42,7 +42,9 @@ constexpr const char* dispatches_echo =
 /// Configures a server that cannot be started, and one whose requests are copied to a file.
 void configure(const GatewayHome& home, const std::string& rules,
                const std::string& mode = "modern", bool is_shared = false) {
-    const std::string command = "tee -a '" + requests_file(home).string() + "' | python3 '" +
+    // tee writes to its standard output first, which is the file here: a request is in it before the server reads it.
+    const std::string command = "tee /dev/fd/3 3>&1 >> '" + requests_file(home).string() +
+                                "' | python3 '" +
                                 testing::source_path("src/cubepi/mcp/fake_server.py") + "' " + mode;
     home.configure(std::string(is_shared ? "{shared_workspace: true, " : "{") +
                    R"(http: {listen: "127.0.0.1:0", operators: [olga]}, rules: [)" + rules +

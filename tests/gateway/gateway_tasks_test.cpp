@@ -132,13 +132,16 @@ protected:
         const CommandResult answered = run_command(home, {"inbox", "--gateway", "approve", name});
         EXPECT_EQ(answered.status, 0) << answered.output;
     }
-    /// Approves in a process that is killed when the sub-agent has asked its model.
-    void approve_and_kill(const std::string& name) {
+    /// Approves in a process that is killed when the sub-agent has asked its model. In the background, the result of its call is
+    /// stored by then, too: the model of its caller was asked with it.
+    void approve_and_kill(const std::string& prompt) {
+        const std::string name = ask(prompt);
         model.hold("look");
         GatewayProcess gateway(home, model.flags());
         (void)gateway.wait_until_running();
         approve(name);
         model.wait_for("look");
+        if (prompt.starts_with("background")) model.wait_for(prompt, 2);
         gateway.kill();
         model.release();
     }
@@ -163,7 +166,7 @@ TEST_F(ApprovedElsewhere, D104_Inheriting_WorksAfterRestart) {
 }
 
 TEST_F(ApprovedElsewhere, D115_KilledInBackground_IsNotRepeated) {
-    approve_and_kill(ask("background look"));
+    approve_and_kill("background look");
     GatewayProcess gateway(home, model.flags());
     const std::uint16_t port = gateway.wait_until_running();
     (void)wait_for_text(port, "re: background look");
@@ -174,7 +177,7 @@ TEST_F(ApprovedElsewhere, D115_KilledInBackground_IsNotRepeated) {
 }
 
 TEST_F(ApprovedElsewhere, D104_KilledWhileInheriting_IsNotRepeated) {
-    approve_and_kill(ask("inherit look"));
+    approve_and_kill("inherit look");
     GatewayProcess gateway(home, model.flags());
     const std::uint16_t port = gateway.wait_until_running();
     // The answer is delivered again, and continues the run.

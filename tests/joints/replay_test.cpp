@@ -33,11 +33,14 @@ protected:
         EXPECT_EQ(run.status, 7) << run.err;
         return run;
     }
-    /// Approves the call in a process that is killed when its sub-agent has asked its model.
-    void approve_and_kill() {
+    /// Approves the call in a process that is killed when its sub-agent has asked its model. In the background, the result of the
+    /// call is stored by then, too: the model of its caller was asked with it.
+    void approve_and_kill(const std::string& prompt) {
+        (void)suspend(prompt);
         model.hold("look");
         Terminal answering(home, command({"inbox", "approve", "call_0", "--session", "s1"}));
         model.wait_for("look");
+        if (prompt.starts_with("background")) model.wait_for(prompt, 2);
         answering.send(SIGKILL);
         EXPECT_EQ(answering.wait(), 128 + SIGKILL);
         model.release();
@@ -69,8 +72,7 @@ TEST_F(ApprovedSubagent, D104_Inheriting_WorksInAnotherProcess) {
 }
 
 TEST_F(ApprovedSubagent, D115_KilledInBackground_IsInterruptedOnce) {
-    (void)suspend("background look");
-    approve_and_kill();
+    approve_and_kill("background look");
     const Piped next = next_prompt();
     EXPECT_EQ(next.status, 0) << next.err;
     EXPECT_NE(next.out.find("it is not repeated"), std::string::npos) << next.out;
@@ -79,8 +81,7 @@ TEST_F(ApprovedSubagent, D115_KilledInBackground_IsInterruptedOnce) {
 }
 
 TEST_F(ApprovedSubagent, D104_KilledWhileInheriting_IsInterruptedOnce) {
-    (void)suspend("inherit look");
-    approve_and_kill();
+    approve_and_kill("inherit look");
     EXPECT_EQ(run_piped(home, {"inbox", "--json"}).out, "[]\n");
     const Piped next = next_prompt();
     EXPECT_EQ(next.status, 0) << next.err;

@@ -44,6 +44,7 @@ Keys gateway_keys() {
                "approvers",
                "status",
                "admin",
+               "console",
                "listen",
                "base_path",
                "allowed_hosts",
@@ -56,6 +57,7 @@ const Keys rule_keys{"gateway.rules", {"channel", "chat", "user", "allow", "refu
 const Keys approver_keys{"gateway.approvers", {"channel", "user"}};
 const Keys files_keys{"gateway.files", {"max_file_mb", "max_files", "max_total_mb"}};
 const Keys admin_keys{"gateway.admin", {"listen", "viewer_token_env", "operator_token_env"}};
+const Keys console_keys{"gateway.console", {"listen"}};
 
 /// A mapping of the configuration, whose members are read by type. Errors name the path of the key.
 class Mapping {
@@ -81,6 +83,7 @@ public:
         }
     }
 
+    bool has_flag(const std::string& key) const { return has(key) && at(key).is_bool(); }
     bool has(std::string_view key) const { return object_ && object_->contains(key); }
     std::string below(const std::string& key) const { return path_ + "." + key; }
     Mapping mapping(const std::string& key) const { return Mapping(&at(key), below(key)); }
@@ -300,6 +303,24 @@ AdminSettings read_admin(const Mapping& mapping, const std::optional<ListenAddre
     return settings;
 }
 
+/// The key is true, or a mapping.
+std::optional<ListenAddress> read_console(const Mapping& mapping,
+                                          const std::optional<ListenAddress>& common) {
+    const std::string key = "console";
+    std::optional<ListenAddress> none;
+    if (!mapping.has(key)) return none;
+    bool is_served = true;
+    ListenAddress address = common.value_or(ListenAddress{"127.0.0.1", 8644});
+    if (mapping.has_flag(key)) {
+        mapping.read(key, is_served);
+    } else {
+        const Mapping own = mapping.mapping(key);
+        own.allow_only(console_keys);
+        read_address(own, "listen", address);
+    }
+    return is_served ? std::optional(std::move(address)) : none;
+}
+
 void read_root(const Mapping& mapping, GatewaySettings& settings) {
     std::string root;
     mapping.read("root", root);
@@ -384,7 +405,8 @@ ChannelSettings channel_settings(const JsonObject& config, const ChannelKind& ki
 
 std::vector<std::string> gateway_setting_names() {
     std::vector<std::string> names;
-    for (const Keys& keys : {gateway_keys(), files_keys, rule_keys, approver_keys, admin_keys}) {
+    for (const Keys& keys :
+         {gateway_keys(), files_keys, rule_keys, approver_keys, admin_keys, console_keys}) {
         for (const std::string_view name : keys.names)
             names.push_back(std::string(keys.path) + "." + std::string(name));
     }
@@ -431,6 +453,7 @@ GatewaySettings gateway_settings(const JsonObject& config) {
     }
     if (mapping.has("admin"))
         settings.admin = read_admin(mapping.mapping("admin"), settings.listen);
+    settings.console = read_console(mapping, settings.listen);
     // Metrics have no token: from other machines they are readable only where the configuration says so.
     std::optional<ListenAddress> status = settings.listen;
     if (status && !status->is_local()) status.reset();

@@ -111,7 +111,8 @@ struct GatewaySettings {
     std::vector<ChannelSettings> configured =
         {};  ///< the channels with settings, in the order of channel_kinds()
     std::optional<AdminSettings> admin = {};
-    std::optional<ListenAddress> status = {};  ///< health, readiness and metrics
+    std::optional<ListenAddress> console = {};  ///< the web console
+    std::optional<ListenAddress> status = {};   ///< health, readiness and metrics
     /// The address of the parts above that have none of their own.
     std::optional<ListenAddress> listen = {};
     // HttpAccess, of all addresses.

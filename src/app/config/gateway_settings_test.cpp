@@ -277,6 +277,19 @@ std::vector<std::string> blocks_of(const std::string& text, const std::string& k
     return blocks;
 }
 
+TEST(GatewaySettings, D199_Console_IsServedIfConfigured) {
+    EXPECT_FALSE(settings_of("{}").console);
+    EXPECT_FALSE(settings_of(R"({"console": false})").console);
+    EXPECT_EQ(settings_of(R"({"console": true})").console->text(), "127.0.0.1:8644");
+    EXPECT_EQ(settings_of(R"({"console": {}})").console->text(), "127.0.0.1:8644");
+    EXPECT_EQ(settings_of(R"({"console": true, "listen": "127.0.0.1:80"})").console->port, 80);
+    EXPECT_EQ(settings_of(R"({"console": {"listen": "[::1]:81"}})").console->text(), "[::1]:81");
+    EXPECT_NE(refusal_of(R"({"console": "yes"})").find("gateway.console must be"),
+              std::string::npos);
+    EXPECT_NE(refusal_of(R"({"console": {"token": "x"}})").find("gateway.console.token"),
+              std::string::npos);
+}
+
 TEST(SettingsPages, ReferencePage_HasEveryKeyOfTheGateway) {
     const std::string text = page("cli.md");
     for (const std::string& name : gateway_setting_names()) {
@@ -300,8 +313,9 @@ TEST(SettingsPages, ManPage_HasEveryKeyOfTheGateway) {
 TEST(SettingsPages, ExamplesOfGuides_CanBeRead) {
     const ScopedTestDirectory directory;
     std::size_t count = 0;
-    for (const char* name : {"guides/bub/gateway.md", "guides/bub/telegram.md",
-                             "guides/bub/http-channel.md", "security.md"}) {
+    for (const char* name :
+         {"guides/bub/gateway.md", "guides/bub/telegram.md", "guides/bub/http-channel.md",
+          "guides/bub/console.md", "security.md"}) {
         for (const std::string& block : blocks_of(page(name), "gateway")) {
             const std::filesystem::path file = directory.path() / "config.yaml";
             std::ofstream(file) << block;

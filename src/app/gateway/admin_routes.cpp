@@ -97,24 +97,27 @@ HttpServerResponse failure_response(const std::exception_ptr& failure) {
 }
 
 Task<JsonObject> perform_request(GatewayApi* api, const GatewayOperation* operation,
-                                 GatewayRole role, HttpServerRequest request) {
-    GatewayCaller caller{role, role == GatewayRole::operator_ ? "operator token" : "",
-                         request.client};
+                                 GatewayCaller caller, HttpServerRequest request) {
     // The body of a caller who may not is not read.
     JsonObject arguments;
-    if (role >= operation->role) arguments = arguments_of(request);
+    if (caller.role >= operation->role) arguments = arguments_of(request);
     Task<JsonObject> performing = perform(api, operation, std::move(caller), std::move(arguments));
     JsonObject result = co_await std::move(performing);
     co_return result;
 }
 
 Task<HttpServerResponse> answer(GatewayApi* api, const GatewayOperation* operation,
-                                GatewayRole role, HttpServerRequest request) {
-    Task<JsonObject> performing = perform_request(api, operation, role, std::move(request));
+                                GatewayCaller caller, HttpServerRequest request) {
+    Task<JsonObject> performing =
+        perform_request(api, operation, std::move(caller), std::move(request));
     Outcome<JsonObject> done = co_await outcome_of(std::move(performing));
     if (done.cancelled()) done.rethrow();
-    if (!done) co_return failure_response(done.failure());
-    co_return HttpServerResponse::json(200, Json(std::move(done).value()));
+    HttpServerResponse response = done
+                                      ? HttpServerResponse::json(200, Json(std::move(done).value()))
+                                      : failure_response(done.failure());
+    response.headers.set("cache-control", "no-store");
+    response.headers.set("x-content-type-options", "nosniff");
+    co_return std::move(response);
 }
 
 }  // namespace
@@ -141,6 +144,18 @@ AdminTokens admin_tokens(const GatewaySettings& settings) {
     return tokens;
 }
 
+void add_operations(HttpRoutes& routes, GatewayApi& api, const std::string& prefix,
+                    const CallerOf& caller_of) {
+    for (const GatewayOperation& operation : gateway_operations()) {
+        HttpRoutes::Handler handler = [&api, &operation, caller_of](HttpServerRequest request) {
+            GatewayCaller caller = caller_of(request);
+            return answer(&api, &operation, std::move(caller), std::move(request));
+        };
+        routes.add(std::string(operation.method), prefix + std::string(operation.path),
+                   std::move(handler));
+    }
+}
+
 std::unique_ptr<HttpRoutes> admin_routes(HttpServer& server, GatewayApi& api, AdminTokens tokens) {
     HttpRouteOptions options;
     options.max_body_bytes = 64 * 1024;
@@ -154,13 +169,11 @@ std::unique_ptr<HttpRoutes> admin_routes(HttpServer& server, GatewayApi& api, Ad
         return refuse(request);
     };
     auto routes = std::make_unique<HttpRoutes>(server, "admin", std::move(options));
-    for (const GatewayOperation& operation : gateway_operations()) {
-        HttpRoutes::Handler handler = [&api, &operation, tokens](HttpServerRequest request) {
-            const GatewayRole role = role_of(tokens, request).value_or(GatewayRole::viewer);
-            return answer(&api, &operation, role, std::move(request));
-        };
-        routes->add(std::string(operation.method), std::string(operation.path), std::move(handler));
-    }
+    add_operations(*routes, api, {}, [tokens](const HttpServerRequest& request) {
+        const GatewayRole role = role_of(tokens, request).value_or(GatewayRole::viewer);
+        return GatewayCaller{role, role == GatewayRole::operator_ ? "operator token" : "",
+                             request.client};
+    });
     return routes;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,9 +24,16 @@ struct AdminTokens {
 /// equal tokens.
 AdminTokens admin_tokens(const GatewaySettings& settings);
 
+/// Returns the caller of a request that the authentication of its routes has allowed.
+using CallerOf = std::function<GatewayCaller(const HttpServerRequest& request)>;
+
+/// Adds a route for each of gateway_operations(), whose path follows `prefix`. The arguments of a GET request are in its query, those of a
+/// POST request in its body, a JSON object. `api` must outlive the routes and their requests.
+void add_operations(HttpRoutes& routes, GatewayApi& api, const std::string& prefix,
+                    const CallerOf& caller_of);
+
 /// Returns a route for each of gateway_operations(), not served yet. A request without one of the tokens gets 401, a viewer's token 403
-/// from operations of operators. The arguments of a GET request are in its query, those of a POST request in its body, a JSON object.
-/// `api` must outlive the routes and their requests.
+/// from operations of operators. `api` must outlive the routes and their requests.
 std::unique_ptr<HttpRoutes> admin_routes(HttpServer& server, GatewayApi& api, AdminTokens tokens);
 
 }  // namespace cubepi::app

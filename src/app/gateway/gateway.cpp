@@ -123,6 +123,7 @@ Gateway::Gateway(Executor executor, CommandLine line)
     : executor_(executor),
       line_(std::move(line)),
       servers_(std::make_shared<GatewayServers>(executor)),
+      console_(std::make_shared<ConsoleSessions>(Runtime::standard()->clock)),
       control_(executor, gateway_socket(),
                [this](JsonObject request) { return answer(std::move(request)); }),
       work_(executor, [this](const std::exception_ptr& failure) {
@@ -167,6 +168,7 @@ Task<std::unique_ptr<GatewayInstance>> Gateway::make_instance() {
     parts.reports = reports_;
     parts.servers = servers_;
     parts.api = &api_;
+    parts.console = console_;
     parts.status.problem = [this] {
         return state_ == State::running
                    ? instance_->manager().problem()
@@ -296,13 +298,21 @@ Task<> Gateway::greet() {
     std::string names;
     const auto channels = co_await instance_->manager().enabled_channels();
     for (const auto& channel : channels) names += (names.empty() ? "" : ", ") + channel->name();
+    const bool is_terminal = isatty(STDOUT_FILENO) != 0;
+    // A log file must not have a link that logs in.
+    std::string console;
+    if (instance_->settings().console)
+        console = is_terminal ? instance_->console_link(GatewayRole::operator_, local_user())
+                              : std::string("for a link that logs in, run: cubepi gateway console");
     const std::lock_guard lock(output_);
-    const TerminalView advice = isatty(STDOUT_FILENO) == 0
+    const TerminalView advice = !is_terminal
                                     ? TerminalView("")
                                     : TerminalView(
                                           " Ctrl-C waits for the running turns, and ends the "
                                           "gateway; a second one ends it at once.");
-    out() << "Serving " << for_terminal(names) << "." << advice << "\n" << flush_now;
+    out() << "Serving " << for_terminal(names) << "." << advice << "\n";
+    if (!console.empty()) out() << "Console: " << for_terminal(console) << "\n";
+    out() << flush_now;
 }
 
 Task<> Gateway::feed_watchdog(std::chrono::microseconds interval) {

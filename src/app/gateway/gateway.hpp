@@ -22,6 +22,7 @@
 #include "../command_line.hpp"
 #include "../config/gateway_settings.hpp"
 #include "../conversation/telemetry.hpp"
+#include "console_sessions.hpp"
 #include "control_server.hpp"
 #include "gateway_api.hpp"
 #include "gateway_http.hpp"
@@ -102,6 +103,7 @@ private:
     std::shared_ptr<TurnReports> reports_;
     std::shared_ptr<bub::DeliveryLog> deliveries_;
     const std::shared_ptr<GatewayServers> servers_;
+    const std::shared_ptr<ConsoleSessions> console_;
     std::shared_ptr<GatewayInstance> instance_;
     std::shared_ptr<GatewayInstance> next_;      ///< follows when `instance_` is drained
     std::shared_ptr<GatewayInstance> replaced_;  ///< until `instance_` has started in its place

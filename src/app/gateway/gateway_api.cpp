@@ -1,6 +1,7 @@
 #include "gateway_api.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include <unistd.h>
@@ -17,6 +18,7 @@
 
 #include "../failure.hpp"
 #include "../process.hpp"
+#include "console_sessions.hpp"
 #include "gateway_instance.hpp"
 #include "gateway_sessions.hpp"
 
@@ -91,6 +93,7 @@ constexpr GatewayOperation operations[] = {
      Call<&GatewayApi::answer>::json},
     {"reload", operator_, "POST", "/v1/admin/reload", "", Call<&GatewayApi::reload>::json},
     {"drain", operator_, "POST", "/v1/admin/drain", "", Call<&GatewayApi::drain>::json},
+    {"console", operator_, "POST", "/v1/admin/console", "", Call<&GatewayApi::console_link>::json},
 };
 
 }  // namespace
@@ -205,6 +208,15 @@ Task<Done> GatewayApi::drain(NoArguments) {
     co_return Done();
 }
 
+Task<ConsoleLink> GatewayApi::console_link(LinkArguments whose) {
+    const GatewayRole role = whose.viewer ? GatewayRole::viewer : GatewayRole::operator_;
+    ConsoleLink link;
+    link.url = gateway_.instance()->console_link(
+        role, whose.name.empty() ? "console" : std::move(whose.name));
+    link.seconds = std::chrono::seconds(ConsoleSessions::link_lifetime).count();
+    co_return link;
+}
+
 std::span<const GatewayOperation> gateway_operations() { return operations; }
 
 Task<JsonObject> perform(GatewayApi* api, const GatewayOperation* operation, GatewayCaller caller,
@@ -213,7 +225,7 @@ Task<JsonObject> perform(GatewayApi* api, const GatewayOperation* operation, Gat
     if (is_logged && caller.role != GatewayRole::operator_)
         throw Error(ErrorCode::permission_denied,
                     std::string(operation->name) + " is an operation of operators");
-    for (const char* const key : {"id", "question", "after"}) check_name(arguments, key);
+    for (const char* const key : {"id", "question", "after", "name"}) check_name(arguments, key);
     const std::string target = detail::text_member(arguments, operation->required);
     if (target.empty() && !operation->required.empty())
         throw Error(ErrorCode::invalid_argument,

@@ -61,6 +61,11 @@ struct AnswerArguments {
     std::string text = {};  ///< the answer, or the reason
 };
 
+struct LinkArguments {
+    bool viewer = false;    ///< of a viewer instead of an operator
+    std::string name = {};  ///< of the user, in the log; empty: "console"
+};
+
 struct Done {
     bool ok = true;
 };
@@ -138,6 +143,11 @@ struct AnsweredQuestion {
     std::string session = {};  ///< which continues
 };
 
+struct ConsoleLink {
+    std::string url = {};
+    std::int64_t seconds = 0;  ///< for which it is valid
+};
+
 /// The operations on a running gateway. The control socket and the routes of `gateway.admin` only translate: both call them through
 /// gateway_operations(). An operation throws Error: not_found, invalid_argument, invalid_state. Used on the executor of the gateway.
 class GatewayApi {
@@ -163,6 +173,8 @@ public:
     /// Sends the answer to the session as an operator. Its turn, not this call, checks whether the question is still open (D105).
     /// Throws Error(busy) while the turn of another operator's answer to the question has not closed it.
     Task<AnsweredQuestion> answer(AnswerArguments which);
+    /// Returns a link that logs a browser in to the web console, once.
+    Task<ConsoleLink> console_link(LinkArguments whose);
 
 private:
     Task<Done> decide(std::string id, bool release);

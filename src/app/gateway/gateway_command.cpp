@@ -251,6 +251,17 @@ const char* action_of(InboxArguments::What what) {
     }
 }
 
+int print_console_link(const GatewayArguments& arguments) {
+    const JsonObject request{{"command", "console"},
+                             {"viewer", arguments.viewer},
+                             {"name", arguments.name.empty() ? local_user() : arguments.name}};
+    const auto link = read<ConsoleLink>(call_gateway(gateway_socket(), request));
+    out() << for_terminal(link.url) << "\n" << flush_now;
+    err() << "The link logs in once, within " << for_terminal(std::to_string(link.seconds / 60))
+          << " minutes.\n";
+    return exit_ok;
+}
+
 int change(const GatewayArguments& arguments) {
     switch (arguments.what) {
         case What::release:
@@ -383,6 +394,7 @@ int gateway_command(const CommandLine& line) {
         case What::stop:
         case What::reload:
         case What::drain: return change(line.gateway);
+        case What::console: return print_console_link(line.gateway);
         case What::install: return install_unit(line.gateway.channels);
         case What::uninstall: return uninstall_unit();
     }

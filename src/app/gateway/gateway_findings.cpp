@@ -214,6 +214,10 @@ std::vector<GatewayFinding> gateway_findings(const GatewaySettings& settings,
     for (const ChannelSettings& channel : settings.configured)
         check_channel(findings, channel, environment);
     if (settings.admin) check_admin(findings, *settings.admin, environment);
+    if (settings.console) {
+        findings.good("web console at " + settings.console->text());
+        check_listener(findings, "gateway.console", *settings.console, false);
+    }
     if (settings.status) {
         findings.good("status port at " + settings.status->text());
         check_listener(findings, "the status port", *settings.status, false);

@@ -43,6 +43,7 @@
 #include "../mcp/mcp_tool_rule.hpp"
 #include "../program.hpp"
 #include "../project/project.hpp"
+#include "console_routes.hpp"
 #include "gateway_findings.hpp"
 #include "gateway_mcp.hpp"
 #include "gateway_sessions.hpp"
@@ -253,6 +254,7 @@ Task<> check_tables(std::shared_ptr<bub::TapeStore> tapes, bub::WarningHandler w
 
 constexpr const char* sandbox_key = "sandbox";
 constexpr const char* admin_key = "gateway.admin.listen";
+constexpr const char* console_key = "gateway.console.listen";
 constexpr const char* status_key = "gateway.status";
 
 }  // namespace
@@ -321,6 +323,23 @@ std::shared_ptr<HttpServer> GatewayInstance::server(const std::string& key) cons
     return found == listening_.end() ? nullptr : found->second.server;
 }
 
+std::string GatewayInstance::console_link(GatewayRole role, std::string name) const {
+    const std::shared_ptr<HttpServer> at = server(console_key);
+    if (console_.empty() || !at)
+        throw Error(ErrorCode::invalid_state,
+                    "this gateway has no web console; set gateway.console to true in " +
+                        config_path().string() + ", and run: cubepi gateway reload");
+    ListenAddress address = *settings_.console;
+    address.port = at->port();
+    if (address.host == "0.0.0.0") address.host = "127.0.0.1";
+    if (address.host == "::") address.host = "::1";
+    const bool is_secure = std::any_of(
+        listening_.begin(), listening_.end(),
+        [&at](const auto& one) { return one.second.server == at && one.second.certificate; });
+    return (is_secure ? "https://" : "http://") + address.text() + settings_.base_path +
+           console_link_path(parts_.console->make_link(role, std::move(name)));
+}
+
 void GatewayInstance::open_routes() const {
     for (const auto& [key, one] : listening_) {
         HttpAccess access;
@@ -335,11 +354,13 @@ void GatewayInstance::open_routes() const {
     }
     if (status_) status_->serve();
     if (admin_) admin_->serve();
+    for (const auto& routes : console_) routes->serve();
 }
 
 void GatewayInstance::close_routes() {
     status_.reset();
     admin_.reset();
+    console_.clear();
     listening_.clear();
 }
 
@@ -486,6 +507,10 @@ GatewayInstance::GatewayInstance(ConfigFile config, GatewaySettings settings, Mo
     if (const AdminTokens tokens = admin_tokens(settings_); parts_.api && tokens.any()) {
         listen(admin_key, settings_.admin->listen);
         admin_ = admin_routes(*server(admin_key), *parts_.api, tokens);
+    }
+    if (settings_.console && parts_.api && parts_.console) {
+        listen(console_key, *settings_.console);
+        console_ = console_routes(*server(console_key), *parts_.api, parts_.console);
     }
     bub::ChannelManagerOptions options = manager_options(settings_, sources_, parts_);
     const std::size_t threads = thread_count(settings_);

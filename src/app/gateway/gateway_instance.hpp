@@ -24,6 +24,7 @@
 #include "../conversation/telemetry.hpp"
 #include "../mcp/mcp_settings.hpp"
 #include "admin_routes.hpp"
+#include "console_sessions.hpp"
 #include "gateway_http.hpp"
 #include "task_results.hpp"
 #include "turn_reports.hpp"
@@ -70,8 +71,9 @@ public:
         std::shared_ptr<Telemetry> telemetry = {};
         std::shared_ptr<Meter> meter = {};  ///< null: that of `telemetry`
         std::shared_ptr<TurnReports> reports = {};
-        std::shared_ptr<GatewayServers> servers = {};  ///< required
-        GatewayApi* api = nullptr;                     ///< of `gateway.admin`; null: not served
+        std::shared_ptr<GatewayServers> servers = {};   ///< required
+        GatewayApi* api = nullptr;                      ///< of `gateway.admin`; null: not served
+        std::shared_ptr<ConsoleSessions> console = {};  ///< null: `gateway.console` is not served
         StatusSources status = {};
         bub::WarningHandler on_warning = {};  ///< called on any thread
         AddPlugins plugins = {};              ///< called for each framework, on its thread
@@ -103,6 +105,8 @@ public:
     Task<bool> owns_tape(std::string tape, std::string session_id) const;
     /// Returns the server on the address that a key of the settings has: "gateway.http.listen". Null: not configured.
     std::shared_ptr<HttpServer> server(const std::string& key) const;
+    /// Returns a link that logs in to the web console, once. Throws Error(invalid_state) if the console is not configured.
+    std::string console_link(GatewayRole role, std::string name) const;
     /// Applies the certificates and the settings for proxies to the servers, and serves the status and operators. The channels serve
     /// their routes when they start.
     void open_routes() const;
@@ -139,6 +143,7 @@ private:
     std::map<std::string, Listening> listening_;                       // by key of the settings
     std::unique_ptr<HttpRoutes> status_;                               ///< null: not configured
     std::unique_ptr<HttpRoutes> admin_;                                ///< null: not configured
+    std::vector<std::unique_ptr<HttpRoutes>> console_;                 ///< empty: not configured
     std::shared_ptr<bub::TapeStore> tapes_;
     const std::unique_ptr<TaskResults> results_;
     const Executor executor_;

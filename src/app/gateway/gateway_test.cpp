@@ -90,6 +90,16 @@ TEST(GatewayFindings, ShortToken_IsAProblem) {
                     "the token in CUBEPI_HTTP_TOKEN has fewer than 16 characters"));
 }
 
+TEST(GatewayFindings, D199_ConsoleOfOtherMachines_IsAProblem) {
+    GatewaySettings settings = with_http();
+    settings.console = ListenAddress{"127.0.0.1", 8644};
+    EXPECT_TRUE(
+        has(gateway_findings(settings, environment), Kind::good, "web console at 127.0.0.1:8644"));
+    settings.console->host = "0.0.0.0";
+    EXPECT_TRUE(has(gateway_findings(settings, environment), Kind::problem,
+                    "gateway.console is reachable from other machines"));
+}
+
 TEST(GatewayFindings, D108_TokensOfOperators_AreChecked) {
     GatewaySettings settings = with_http();
     settings.admin.emplace();

@@ -1,0 +1,275 @@
+// Tries the pages of the web console in a headless Chromium, against a gateway with a scripted model: node browser.mjs PROGRAM SCREENSHOTS.
+// Prints what was tried, and fails if something did not work.
+
+import { chromium } from "playwright-core";
+import { spawn, spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import http from "node:http";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+const [program, shots] = process.argv.slice(2);
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const home = mkdtempSync(join(tmpdir(), "cubepi-console-"));
+const token = "0123456789abcdef0123";
+const env = { HOME: home, PATH: "/usr/bin:/bin", LANG: "C.UTF-8", CUBEPI_HTTP_TOKEN: token, CUBEPI_LOCAL_SERVERS: "off" };
+const failures = [];
+
+function check(what, holds, detail = "") {
+  console.log(`${holds ? "ok    " : "FAILED"} ${what}${holds ? "" : ` ${detail}`}`);
+  if (!holds) failures.push(what);
+}
+
+const call = (id, name, args, text) => ({
+  stop_reason: "tool_use",
+  content: [...(text ? [{ type: "text", text }] : []), { type: "tool_call", id, name, arguments: args }],
+});
+
+// The cases of attack: markup, addresses with scripts, entities, characters that reorder text, deep nesting.
+const hostile = [
+  "<script>window.hacked=1</script>",
+  "<img src=x onerror=\"window.hacked=1\">",
+  "<svg onload=window.hacked=1><a xlink:href=javascript:window.hacked=1>x</a></svg>",
+  "[link](javascript:window.hacked=1) [data](data:text/html,<script>window.hacked=1</script>) [ok](https://example.org/)",
+  "[tab](java\tscript:window.hacked=1) <javascript:window.hacked=1> ![image](https://example.org/pixel.png)",
+  "<iframe srcdoc=\"<script>parent.hacked=1</script>\"></iframe> <math><mtext></mtext></math>",
+  "`<b>code</b>` &lt;b&gt; **bold \u202e desrever**",
+  "> ".repeat(300) + "deep",
+  "- ".repeat(300) + "deep",
+  "[".repeat(2000) + "](".repeat(500),
+];
+
+writeFileSync(
+  join(home, "script.json"),
+  JSON.stringify({
+    tokens_per_second: 100000,
+    answers: [
+      call("c1", "write", { path: "notes/release.md", content: "# Release 2.1\n\n- Starts in half the time\n- Reads old settings\n" }, "I write the **notes** first.\n\n| file | change |\n|---|---|\n| `release.md` | new |"),
+      call("c2", "shell", { command: "git push origin main \u202e--force && make deploy" }),
+      call("c3", "ask_user", { questions: [
+        { key: "target", prompt: "Which machine gets the new version?", options: [{ label: "Staging", value: "staging", description: "no customers" }, { label: "Production", value: "production" }] },
+        { key: "note", prompt: "A note for the log", required: false },
+      ] }),
+      call("c4", "edit", { path: "config.yaml", old_text: "limit: 10\nmode: slow", new_text: "limit: 20\nmode: fast" }),
+      hostile.join("\n\n"),
+      call("c6", "write", { path: "<img src=x onerror=window.hacked=1>", content: hostile.join("\n") }),
+      ...Array(10).fill("Done."),
+    ],
+  }),
+);
+mkdirSync(join(home, ".config/cubepi"), { recursive: true });
+writeFileSync(
+  join(home, ".config/cubepi/config.yaml"),
+  'gateway: {listen: "127.0.0.1:0", http: {operators: [olga]}, console: true, trusted_proxies: [127.0.0.1], drain_timeout: 10}\n',
+);
+
+let port = 0;
+async function startGateway() {
+  const gateway = spawn(program, ["gateway", "--script", join(home, "script.json"), "--log-level", "info", "--log-format", "json"], { env });
+  let output = "";
+  await new Promise((resolve, reject) => {
+    const read = (bytes) => {
+      output += bytes;
+      if (!output.includes('"gateway.running"')) return;
+      const line = output.split("\n").find((one) => one.includes('"http_server.listening"'));
+      port = JSON.parse(line).port;
+      resolve();
+    };
+    gateway.stdout.on("data", read);
+    gateway.stderr.on("data", read);
+    gateway.on("exit", () => reject(new Error(`the gateway has ended: ${output}`)));
+  });
+  return gateway;
+}
+
+function link(...flags) {
+  const made = spawnSync(program, ["gateway", "console", ...flags], { env, encoding: "utf8" });
+  return made.stdout.trim();
+}
+
+async function send(session, text) {
+  const response = await fetch(`http://127.0.0.1:${port}/v1/messages`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${token}` },
+    body: JSON.stringify({ session, text, user: "ann" }),
+  });
+  return response.json();
+}
+
+/** A proxy that removes the prefix /agents. */
+async function startProxy() {
+  const proxy = http.createServer((request, response) => {
+    const path = request.url.replace(/^\/agents/, "");
+    const headers = { ...request.headers, "x-forwarded-host": request.headers.host, "x-forwarded-proto": "http", "x-forwarded-for": "192.0.2.7" };
+    const passed = http.request({ port, host: "127.0.0.1", path, method: request.method, headers }, (answer) => {
+      response.writeHead(answer.statusCode, answer.headers);
+      answer.pipe(response);
+    });
+    passed.on("error", () => response.writeHead(502).end());
+    request.pipe(passed);
+  });
+  await new Promise((resolve) => proxy.listen(0, "127.0.0.1", resolve));
+  return proxy;
+}
+
+const gateway = await startGateway();
+for (const [at, text] of ["Please release version 2.1", "Push it", "Where to?", "Raise the limit", "Show the report", "Write it"].entries())
+  await send(`s${at + 1}`, text);
+
+const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+const problems = [];
+// A login that fails and a late answer have statuses of errors, and below the page tries to set innerHTML.
+const expected = ["Failed to load resource", "requires 'TrustedHTML'"];
+async function open(address) {
+  const context = await browser.newContext({ viewport: { width: 1200, height: 800 } });
+  const page = await context.newPage();
+  page.on("pageerror", (error) => problems.push(error.message));
+  page.on("console", (message) => {
+    if (message.type() === "error" && !expected.some((one) => message.text().includes(one))) problems.push(message.text());
+  });
+  page.on("request", (request) => {
+    const url = new URL(request.url());
+    if (url.protocol !== "data:" && url.hostname !== "127.0.0.1") problems.push(`request to ${url.host}`);
+  });
+  await page.goto(address);
+  return page;
+}
+const go = (page, hash) => page.evaluate((to) => { location.hash = to; }, hash);
+const card = (page, text) => page.locator("article", { hasText: text });
+
+try {
+  const page = await open(link("--name", "olga"));
+  await page.waitForSelector("article");
+  check("the link is not in the address", !page.url().includes("login"), page.url());
+  check("every open question is shown", (await page.locator("article").count()) === 5);
+
+  for (const [name, hash, part] of [["questions", "#/questions", "article"], ["sessions", "#/sessions", ".list li"], ["session", "#/session/http%3As1", ".message"], ["gateway", "#/gateway", ".card"]]) {
+    await go(page, hash);
+    await page.waitForSelector(part);
+    for (const width of [1200, 768, 360]) {
+      for (const colorScheme of ["light", "dark"]) {
+        await page.setViewportSize({ width, height: width === 360 ? 740 : 800 });
+        await page.emulateMedia({ colorScheme });
+        const overflows = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
+        check(`${name}, ${width} pixels, ${colorScheme}: nothing is wider than the page`, !overflows);
+        const file = `${name}-${width}${colorScheme === "dark" ? "-dark" : ""}.png`;
+        if (shots) await page.screenshot({ path: join(shots, file) });
+        const session = await page.context().newCDPSession(page);
+        const { result } = await session.send("Runtime.evaluate", {
+          expression: `${axe};axe.run(document).then((found) => JSON.stringify(found.violations.map((one) => [one.id, one.impact, one.nodes.map((node) => node.html)])))`,
+          awaitPromise: true,
+          returnByValue: true,
+        });
+        check(`${name}, ${width} pixels, ${colorScheme}: axe-core finds nothing`, result.value === "[]", result.value);
+      }
+    }
+  }
+  await page.setViewportSize({ width: 1200, height: 800 });
+  await page.emulateMedia({ colorScheme: "light" });
+
+  await go(page, "#/session/http%3As5");
+  await page.waitForSelector(".message.assistant");
+  await go(page, "#/session/http%3As6");
+  await page.waitForSelector("article");
+  await go(page, "#/session/http%3As5");
+  await page.waitForSelector(".message.assistant");
+  const made = await page.evaluate(() => [...document.querySelectorAll("#app script, #app img, #app svg, #app iframe, #app math, #app b")].length);
+  check("hostile text makes no element", made === 0, `${made}`);
+  check("hostile text runs no script", (await page.evaluate(() => window.hacked)) === undefined);
+  const addresses = await page.evaluate(() => [...document.querySelectorAll("#app main a")].map((one) => one.getAttribute("href")));
+  check("links have safe addresses", addresses.every((one) => one.startsWith("#/") || one.startsWith("https://example.org")), `${addresses}`);
+  check("characters that reorder text are visible", (await page.locator(".odd", { hasText: "U+202E" }).count()) > 0);
+  const refused = await page.evaluate(() => {
+    try {
+      document.createElement("p").innerHTML = "<b>x</b>";
+      return false;
+    } catch {
+      return true;
+    }
+  });
+  check("the browser refuses HTML from strings", refused);
+
+  await go(page, "#/questions");
+  await card(page, "Approve edit?").waitFor();
+  const other = await open(link("--name", "otto"));
+  await card(other, "Approve edit?").waitFor();
+  // The second operator does not see yet that it was answered.
+  await other.evaluate(() => { Object.defineProperty(document, "hidden", { value: true }); });
+  await other.waitForTimeout(2500);
+  await card(page, "Approve edit?").getByRole("button", { name: "Approve" }).click();
+  await page.getByRole("status").getByText("Approved: Approve edit?").waitFor();
+  await card(other, "Approve edit?").getByRole("textbox").fill("too late");
+  await card(other, "Approve edit?").getByRole("button", { name: "Deny" }).click();
+  await other.getByRole("status").getByText("was not used").waitFor();
+  check("of two operators one is told that the answer was not used", true);
+
+  const form = card(page, "Which machine");
+  await form.getByRole("button", { name: "Send answer" }).click();
+  await form.getByRole("alert").waitFor();
+  check("a form names what is missing", true);
+  await form.getByLabel("Staging").check();
+  await form.getByLabel("A note for the log").fill("on Friday");
+  await form.getByRole("button", { name: "Send answer" }).click();
+  await form.waitFor({ state: "detached" });
+  await go(page, "#/session/http%3As3");
+  const details = page.locator("details", { hasText: "ask_user" });
+  await details.waitFor();
+  await details.locator("summary").click();
+  const answer = await details.innerText();
+  check("the answers of a form arrive", answer.includes("staging") && answer.includes("on Friday"), answer);
+
+  await go(page, "#/questions");
+  await card(page, "Approve shell?").waitFor();
+  let steps = 0;
+  const deny = card(page, "Approve shell?").getByRole("button", { name: "Deny" });
+  await page.locator("main").focus();
+  const focused = () => deny.evaluate((one) => one === document.activeElement);
+  while (!(await focused()) && steps < 60) {
+    await page.keyboard.press("Tab");
+    ++steps;
+  }
+  await page.keyboard.press("Tab");
+  await page.keyboard.type("not on a Friday");
+  await page.keyboard.press("Shift+Tab");
+  await page.keyboard.press("Enter");
+  await page.getByRole("status").getByText("Denied: Approve shell?").waitFor();
+  check("a question is denied by keyboard alone", true);
+  await go(page, "#/session/http%3As2");
+  await page.locator("details", { hasText: "shell" }).locator("summary").click();
+  await page.getByText("not on a Friday").first().waitFor();
+  check("the model reads the reason", true);
+
+  const viewer = await open(link("--viewer", "--name", "vera"));
+  await viewer.waitForSelector("article");
+  check("a viewer has no buttons to answer", (await viewer.locator("article button").count()) === 0);
+
+  const proxy = await startProxy();
+  const outside = `http://127.0.0.1:${proxy.address().port}/agents/console/`;
+  const proxied = await open(outside + link("--name", "olga").replace(/^.*#/, "#"));
+  await proxied.waitForSelector("article");
+  await card(proxied, "Approve write?").first().getByRole("button", { name: "Approve" }).click();
+  await proxied.getByRole("status").getByText("Approved").waitFor();
+  check("behind a proxy that removes a prefix, a question is approved", true);
+  proxy.close();
+  proxy.closeAllConnections();
+
+  await page.getByRole("button", { name: "Log out" }).click();
+  await page.getByText("cubepi gateway console").waitFor();
+  await page.reload();
+  await page.getByText("cubepi gateway console").waitFor();
+  check("logged out, the page asks for a link", true);
+  await page.getByLabel("Link").fill(link());
+  await page.getByRole("button", { name: "Log in" }).click();
+  await page.waitForSelector("nav");
+  check("a link that is pasted logs in", true);
+  check("no error in a page, no request to another host", problems.length === 0, problems.join("\n"));
+} catch (error) {
+  check("the console was tried to the end", false, error.stack);
+} finally {
+  await browser.close();
+  gateway.kill("SIGKILL");
+  rmSync(home, { recursive: true, force: true });
+}
+console.log(failures.length === 0 ? "The console works." : `${failures.length} failed.`);
+process.exit(failures.length === 0 ? 0 : 1);

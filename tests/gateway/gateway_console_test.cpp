@@ -1,0 +1,322 @@
+// The web console: the page, the login of browsers, and what pages of other origins cannot do.
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cubepi/core/run.hpp>
+#include <cubepi/core/support/json_member.hpp>
+#include <cubepi/net/http_client.hpp>
+
+#include "echo_model.hpp"
+#include "gateway/control_server.hpp"
+#include "gateway/gateway_api.hpp"
+#include "gateway_process.hpp"
+
+namespace cubepi::gateway_tests {
+namespace {
+
+struct Answered {
+    int status = 0;
+    HttpHeaders headers = {};
+    std::string body = {};
+
+    JsonObject json() const {
+        boost::system::error_code failed;
+        const Json value = boost::json::parse(body, failed);
+        return value.is_object() ? value.get_object() : JsonObject();
+    }
+    std::string error() const {
+        const JsonObject all = json();
+        const JsonObject* const error = detail::object_member(all, "error");
+        return error ? detail::text_member(*error, "message") : std::string();
+    }
+};
+
+Task<Answered> exchange(HttpRequest request) {
+    HttpClient client;
+    HttpResponse response = co_await client.send(std::move(request));
+    Answered answered;
+    answered.status = response.status;
+    answered.headers = response.headers;
+    for (bool more = true; more;) more = co_await response.body->read(answered.body);
+    co_return answered;
+}
+
+/// A browser with the page of the console.
+struct Browser {
+    std::uint16_t port = 0;
+    std::string cookie = {};
+    std::map<std::string, std::string> headers = {};  ///< of each request that changes something
+    std::string base = "/console/";
+
+    Answered call(const std::string& method, const std::string& path, const std::string& body = {},
+                  const std::map<std::string, std::string>& more = {}) const {
+        HttpRequest request(method, "http://127.0.0.1:" + std::to_string(port) + base + path);
+        if (!cookie.empty()) request.headers.set("cookie", cookie);
+        if (method == "POST")
+            for (const auto& [name, value] : headers) request.headers.set(name, value);
+        for (const auto& [name, value] : more) request.headers.set(name, value);
+        request.body = body;
+        return run(exchange(std::move(request)));
+    }
+    Answered get(const std::string& path) const { return call("GET", path); }
+    Answered post(const std::string& path, const std::string& body = {}) const {
+        return call("POST", path, body);
+    }
+    /// Opens a link.
+    Answered log_in(const std::string& link) {
+        const std::string secret = link.substr(link.find("#login=") + 7);
+        const Answered answered =
+            post("login", boost::json::serialize(JsonObject{{"link", secret}}));
+        const std::string set(answered.headers.get("set-cookie"));
+        if (answered.status == 200) {
+            cookie = set.substr(0, set.find(';'));
+            headers["x-csrf-token"] = detail::text_member(answered.json(), "csrf");
+        }
+        return answered;
+    }
+};
+
+class ConsoleTest : public ::testing::Test {
+protected:
+    ConsoleTest() { configure(R"(, console: {listen: "127.0.0.1:0"})"); }
+
+    void configure(const std::string& more) const {
+        home.configure(R"({http: {listen: "127.0.0.1:0", operators: [olga]}, drain_timeout: 60)" +
+                       more + "}");
+    }
+    void start(std::vector<std::string> flags) {
+        gateway = std::make_unique<GatewayProcess>(home, std::move(flags));
+        wait_until_running();
+    }
+    void start() { start(model.flags()); }
+    void wait_until_running() {
+        (void)gateway->wait_for("gateway.running");
+        std::istringstream lines(gateway->output());
+        for (std::string line; std::getline(lines, line);) {
+            boost::system::error_code failed;
+            const Json record = boost::json::parse(line, failed);
+            if (failed || !record.is_object()) continue;
+            const JsonObject& object = record.get_object();
+            if (detail::string_member(object, "event") != "http_server.listening") continue;
+            ports[detail::text_member(object, "name")] =
+                static_cast<std::uint16_t>(object.at("port").as_int64());
+        }
+    }
+    /// Returns a link, as `cubepi gateway console` prints it.
+    std::string link(bool viewer = false, const std::string& name = "olga") const {
+        const JsonObject made = app::call_gateway(
+            home.socket(), JsonObject{{"command", "console"}, {"viewer", viewer}, {"name", name}});
+        return detail::text_member(made, "url");
+    }
+    std::string origin() const { return "http://127.0.0.1:" + std::to_string(ports.at("console")); }
+    /// A browser that is not logged in.
+    Browser stranger() const {
+        Browser browser;
+        browser.port = ports.at("console");
+        browser.headers["origin"] = origin();
+        return browser;
+    }
+    Browser browser_of(bool viewer, const std::string& name) const {
+        Browser browser = stranger();
+        EXPECT_EQ(browser.log_in(link(viewer, name)).status, 200);
+        return browser;
+    }
+    HttpReply ask(const std::string& text) const {
+        return post_later(ports.at("http"), text, "s1").get();
+    }
+    static std::string path_of(const app::GatewayOperation& operation) {
+        std::string path(operation.path.substr(1));
+        for (std::size_t at = 0; (at = path.find('{')) != std::string::npos;)
+            path.replace(at, path.find('}') - at + 1, "x");
+        return path;
+    }
+
+    const GatewayHome home;
+    EchoModel model;
+    std::unique_ptr<GatewayProcess> gateway;
+    std::map<std::string, std::uint16_t> ports;
+};
+
+TEST_F(ConsoleTest, D199_Page_HasNothingInlineOrForeign) {
+    start();
+    Browser browser = stranger();
+    const Answered page = browser.get("");
+    EXPECT_EQ(page.status, 200);
+    EXPECT_EQ(page.headers.get("content-type"), "text/html; charset=utf-8");
+    EXPECT_EQ(page.body.find("<script>"), std::string::npos) << page.body;
+    EXPECT_EQ(page.body.find("<style"), std::string::npos);
+    EXPECT_EQ(page.body.find("://"), std::string::npos);
+    const std::string policy(page.headers.get("content-security-policy"));
+    for (const char* part : {"default-src 'none'", "script-src 'self'", "style-src 'self'",
+                             "frame-ancestors 'none'", "base-uri 'none'", "trusted-types 'none'"})
+        EXPECT_NE(policy.find(part), std::string::npos) << policy;
+    EXPECT_EQ(policy.find("unsafe"), std::string::npos);
+    EXPECT_EQ(page.headers.get("x-content-type-options"), "nosniff");
+    EXPECT_EQ(page.headers.get("referrer-policy"), "no-referrer");
+    EXPECT_EQ(browser.get("app.js").headers.get("content-type"), "text/javascript; charset=utf-8");
+    EXPECT_EQ(browser.get("app.css").headers.get("content-type"), "text/css; charset=utf-8");
+    EXPECT_EQ(browser.get("..%2Findex.html").status, 404);
+    browser.base = "/console";
+    const Answered moved = browser.get("");
+    EXPECT_EQ(moved.status, 308);
+    EXPECT_EQ(moved.headers.get("location"), "console/");
+}
+
+TEST_F(ConsoleTest, D199_Link_LogsOneBrowserIn) {
+    start();
+    const CommandResult command = run_command(home, {"gateway", "console", "--name", "olga"});
+    EXPECT_EQ(command.status, 0) << command.output;
+    EXPECT_EQ(command.output.find(origin() + "/console/#login="), 0u) << command.output;
+    EXPECT_NE(command.output.find("The link logs in once, within 60 minutes."), std::string::npos);
+    const std::string one = command.output.substr(0, command.output.find('\n'));
+    Browser browser = stranger();
+    EXPECT_EQ(browser.get("session").status, 401);
+    for (const char* body : {"", "{", "[]", "{}", R"({"link": 5})", R"({"link": ""})"})
+        EXPECT_EQ(browser.post("login", body).status, 401) << body;
+    const Answered first = browser.log_in(one);
+    EXPECT_EQ(first.json().at("name"), "olga");
+    EXPECT_EQ(first.json().at("role"), "operator");
+    const std::string cookie(first.headers.get("set-cookie"));
+    EXPECT_EQ(cookie.find("cubepi_console_" + std::to_string(browser.port) + "="), 0u) << cookie;
+    EXPECT_NE(cookie.find("; HttpOnly; SameSite=Strict"), std::string::npos) << cookie;
+    EXPECT_EQ(browser.get("session").json().at("csrf"), first.json().at("csrf"));
+    Browser thief = stranger();
+    EXPECT_EQ(thief.log_in(one).status, 401);
+    EXPECT_EQ(browser.post("logout").status, 200);
+    EXPECT_EQ(browser.get("session").status, 401);
+    EXPECT_EQ(gateway->output().find(one.substr(one.find('#'))), std::string::npos);
+}
+
+TEST_F(ConsoleTest, D199_Operations_RefuseOtherOriginsAndStrangers) {
+    start();
+    const Browser olga = browser_of(false, "olga");
+    const Browser vera = browser_of(true, "vera");
+    for (const app::GatewayOperation& operation : app::gateway_operations()) {
+        const std::string method(operation.method);
+        const std::string path = path_of(operation);
+        EXPECT_EQ(stranger().call(method, path).status, 401) << path;
+        for (const char* site : {"cross-site", "same-site"})
+            EXPECT_EQ(olga.call(method, path, "", {{"sec-fetch-site", site}}).status, 403) << path;
+        if (operation.role == app::GatewayRole::viewer) {
+            EXPECT_EQ(vera.call(method, path).status, olga.call(method, path).status) << path;
+            continue;
+        }
+        EXPECT_EQ(vera.call(method, path).status, 403) << path;
+        for (const char* token : {"", "0", "é"})
+            EXPECT_EQ(olga.call(method, path, "", {{"x-csrf-token", token}}).status, 403) << path;
+        EXPECT_EQ(
+            olga.call(method, path, "", {{"x-csrf-token", vera.headers.at("x-csrf-token")}}).status,
+            403);
+        for (const std::string& other :
+             {std::string("null"), std::string("http://evil.example"), std::string(),
+              "https" + origin().substr(4), origin() + "0"})
+            EXPECT_EQ(olga.call(method, path, "", {{"origin", other}}).status, 403) << other;
+    }
+    EXPECT_EQ(olga.get("v1/admin/status").json().at("state"), "running");
+    EXPECT_EQ(gateway->output().find("\"operation\":\"drain\""), std::string::npos);
+    Browser foreign = stranger();
+    foreign.headers["origin"] = "http://evil.example";
+    EXPECT_EQ(foreign.log_in(link()).status, 403);
+}
+
+constexpr const char* writes_file =
+    R"({"tokens_per_second": 100000, "answers": [{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1",
+        "name": "write", "arguments": {"path": "a.txt", "content": "<script>alert(1)</script>"}}]}, "Done."]})";
+
+TEST_F(ConsoleTest, D199_Answer_IsRecordedWithItsOperator) {
+    start({"--script", home.script(writes_file)});
+    (void)ask("write");
+    const Browser olga = browser_of(false, "olga");
+    const Browser otto = browser_of(false, "otto");
+    const Answered open = olga.get("v1/admin/questions");
+    ASSERT_EQ(open.json().at("questions").as_array().size(), 1u) << open.body;
+    // A browser must not take it for HTML.
+    EXPECT_EQ(open.headers.get("content-type"), "application/json");
+    EXPECT_EQ(open.headers.get("x-content-type-options"), "nosniff");
+    EXPECT_EQ(open.headers.get("cache-control"), "no-store");
+    const std::string path =
+        "v1/admin/questions/" + std::string(open.json().at("questions").at(0).at("id").as_string());
+    auto first = std::async(std::launch::async, [&] { return olga.post(path + "/approve"); });
+    auto second = std::async(std::launch::async, [&] {
+        return otto.post(path + "/deny", R"({"text": "not this one"})");
+    });
+    const Answered approved = first.get();
+    const Answered denied = second.get();
+    EXPECT_NE(approved.status == 200, denied.status == 200) << approved.body << denied.body;
+    const Answered& refused = approved.status == 200 ? denied : approved;
+    EXPECT_TRUE(refused.status == 404 || refused.status == 409) << refused.status;
+    EXPECT_FALSE(refused.error().empty()) << refused.body;
+    const std::string who = approved.status == 200 ? "olga" : "otto";
+    std::map<std::string, std::string> outcomes;
+    while (outcomes.size() < 2) {
+        const JsonObject logged = gateway->wait_for("gateway.operated");
+        if (logged.at("operation") == "answer")
+            outcomes[detail::text_member(logged, "by")] = detail::text_member(logged, "outcome");
+    }
+    EXPECT_EQ(outcomes.at(who), "ok");
+    EXPECT_NE(outcomes.at(who == "olga" ? "otto" : "olga"), "ok");
+}
+
+TEST_F(ConsoleTest, D199_Proxy_DecidesOriginAndCookie) {
+    configure(
+        R"(, console: {listen: "127.0.0.1:0"}, base_path: /agents, trusted_proxies: [127.0.0.1])");
+    start();
+    EXPECT_NE(link().find("/agents/console/#login="), std::string::npos);
+    Browser browser = stranger();
+    browser.base = "/agents/console/";
+    browser.headers = {{"origin", "https://agents.example.org"},
+                       {"x-forwarded-for", "192.0.2.7"},
+                       {"x-forwarded-proto", "https"},
+                       {"x-forwarded-host", "agents.example.org"}};
+    EXPECT_EQ(browser.get("").status, 200);
+    const Answered entered = browser.log_in(link());
+    EXPECT_EQ(entered.status, 200) << entered.body;
+    EXPECT_NE(entered.headers.get("set-cookie").find("; Secure"), std::string::npos);
+    // The path of the cookie is that of the browser's address, which may be another one.
+    EXPECT_EQ(entered.headers.get("set-cookie").find("Path"), std::string::npos);
+    browser.headers["origin"] = origin();
+    EXPECT_EQ(browser.post("v1/admin/reload").status, 403);
+    browser.headers["origin"] = "https://agents.example.org";
+    EXPECT_EQ(browser.post("v1/admin/sessions/x/stop").status, 409);
+    EXPECT_EQ(gateway->wait_for("gateway.operated").at("by").as_string().empty(), false);
+    browser.headers.erase("x-forwarded-host");
+    const Answered refused = browser.post("v1/admin/sessions/x/stop");
+    EXPECT_EQ(refused.status, 403);
+    EXPECT_NE(refused.error().find("gateway.trusted_proxies"), std::string::npos);
+}
+
+TEST_F(ConsoleTest, D199_Reload_KeepsBrowsersLoggedIn) {
+    configure(R"(, console: {listen: "127.0.0.1:0"}, max_waiting: 5)");
+    start();
+    const Browser olga = browser_of(false, "olga");
+    configure(R"(, console: {listen: "127.0.0.1:0"}, max_waiting: 6)");
+    EXPECT_EQ(olga.post("v1/admin/reload").status, 200);
+    EXPECT_EQ(olga.get("v1/admin/status").json().at("state"), "running");
+    configure(", console: false");
+    EXPECT_EQ(run_command(home, {"gateway", "reload"}).status, 0);
+    const CommandResult none = run_command(home, {"gateway", "console"});
+    EXPECT_NE(none.status, 0);
+    EXPECT_NE(none.output.find("this gateway has no web console"), std::string::npos)
+        << none.output;
+}
+
+TEST_F(ConsoleTest, D199_HostileNames_AreRefusedInLinks) {
+    start();
+    for (const char* name : {"a\nb", "\x1b[31m", "\xff"}) {
+        const JsonObject request{{"command", "console"}, {"name", name}};
+        EXPECT_ANY_THROW((void)app::call_gateway(home.socket(), request)) << name;
+    }
+    EXPECT_EQ(browser_of(true, "<b>olga</b>").get("session").json().at("name"), "<b>olga</b>");
+}
+
+}  // namespace
+}  // namespace cubepi::gateway_tests

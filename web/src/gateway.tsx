@@ -1,0 +1,125 @@
+// The state of the gateway, and the messages that wait for a decision.
+
+import { useState } from "preact/hooks";
+import { type Held, type HeldList, type Status, type User, get, post, textOf } from "./api";
+import { Age, ConfirmButton, Problem, Visible, useLoaded } from "./parts";
+import { useNotices } from "./questions";
+
+interface Shown {
+  status: Status;
+  held: HeldList;
+}
+
+async function read(): Promise<Shown> {
+  const [status, held] = await Promise.all([get<Status>("status"), get<HeldList>("held")]);
+  return { status, held };
+}
+
+export function GatewayPage({ user, onLogout }: { user: User; onLogout: () => void }) {
+  const shown = useLoaded(read, "gateway", onLogout);
+  const notices = useNotices();
+  const [busy, setBusy] = useState(false);
+  const may = user.role === "operator";
+  const act = async (path: string, done: string) => {
+    setBusy(true);
+    try {
+      await post(path);
+      notices.add(done, false);
+    } catch (error) {
+      notices.add(textOf(error), true);
+    } finally {
+      setBusy(false);
+      shown.reload();
+    }
+  };
+  const status = shown.value?.status;
+  const held = shown.value?.held;
+  const row = (one: Held, kind: string) => (
+    <li key={one.id} class="held">
+      <span class="dim facts">
+        <span>{kind}</span>
+        <Visible text={`${one.channel} ${one.chat}`} />
+        <Age seconds={Date.parse(one.date) / 1000} />
+      </span>
+      <p class="plain">
+        <Visible text={one.text} />
+      </p>
+      {may ? (
+        <div class="actions">
+          <button type="button" disabled={busy} onClick={() => void act(`held/${encodeURIComponent(one.id)}/release`, "Released.")}>
+            {kind === "answer" ? "Send" : "Process"}
+          </button>
+          <ConfirmButton
+            text="Discard"
+            question="Discard it for ever?"
+            disabled={busy}
+            onConfirm={() => void act(`held/${encodeURIComponent(one.id)}/discard`, "Discarded.")}
+          />
+        </div>
+      ) : null}
+    </li>
+  );
+  return (
+    <>
+      <h1 tabIndex={-1} ref={notices.place}>
+        Gateway
+      </h1>
+      <Problem text={shown.problem} />
+      {notices.view}
+      {status ? (
+        <section class="card" aria-label="State">
+          {status.problem ? <Problem text={status.problem} /> : null}
+          <dl class="arguments">
+            <dt>State</dt>
+            <dd>
+              <span class={`state ${status.state}`}>{status.state}</span>
+            </dd>
+            <dt>Started</dt>
+            <dd>
+              <Age seconds={status.started} />
+            </dd>
+            <dt>Channels</dt>
+            <dd>{status.channels.join(", ") || "none"}</dd>
+            <dt>Turns</dt>
+            <dd>
+              {status.running_turns} running, {status.waiting_messages} messages waiting
+            </dd>
+            <dt>Model</dt>
+            <dd>
+              <Visible text={status.model} />
+            </dd>
+            <dt>Workspaces</dt>
+            <dd>
+              <code>
+                <Visible text={status.workspaces} />
+              </code>
+            </dd>
+            <dt>Version</dt>
+            <dd>
+              {status.version}, process {status.pid}
+            </dd>
+          </dl>
+          {may ? (
+            <div class="actions">
+              <button type="button" disabled={busy} onClick={() => void act("reload", "The gateway uses the new configuration.")}>
+                Reload configuration
+              </button>
+              <ConfirmButton
+                text="Drain"
+                question="End the gateway when its running turns have ended?"
+                disabled={busy}
+                onConfirm={() => void act("drain", "The gateway ends when its running turns have ended.")}
+              />
+            </div>
+          ) : null}
+        </section>
+      ) : null}
+      <h2>Held messages and answers</h2>
+      {held && held.messages.length + held.answers.length === 0 ? <p class="empty">Nothing is held.</p> : null}
+      <ul class="list">
+        {held?.messages.map((one) => row(one, "message"))}
+        {held?.answers.map((one) => row(one, "answer"))}
+      </ul>
+    </>
+  );
+}

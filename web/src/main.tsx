@@ -1,0 +1,173 @@
+// The web console: who is logged in, and which page is shown.
+
+import { render } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { ApiError, type Question, type User, currentUser, list, logIn, logOut, textOf } from "./api";
+import "./app.css";
+import { GatewayPage } from "./gateway";
+import { Visible } from "./parts";
+import { QuestionsPage } from "./questions";
+import { SessionPage, SessionsPage } from "./sessions";
+
+/** The secret of a link is removed from the address, so that it is neither in the history nor in a bookmark. */
+function takeLink(text: string): string | undefined {
+  return /#login=([0-9a-f]{64})$/.exec(text)?.[1];
+}
+
+function LoginPage({ problem, onUser }: { problem: string; onUser: (user: User) => void }) {
+  const [text, setText] = useState("");
+  const [failure, setFailure] = useState(problem);
+  const enter = async (event: Event) => {
+    event.preventDefault();
+    const link = takeLink(text.trim());
+    if (!link) return setFailure("This is not a link of the console.");
+    try {
+      onUser(await logIn(link));
+    } catch (error) {
+      setFailure(textOf(error));
+    }
+  };
+  return (
+    <main class="login">
+      <h1>CubePi console</h1>
+      {failure ? (
+        <p class="problem" role="alert">
+          {failure}
+        </p>
+      ) : null}
+      <p>Run this command on the host of the gateway, and open the link that it prints, or paste it here:</p>
+      <pre>
+        <code>cubepi gateway console</code>
+      </pre>
+      <form class="row" onSubmit={(event) => void enter(event)}>
+        <label class="grow">
+          <span>Link</span>
+          <input type="text" autocomplete="off" value={text} onInput={(event) => setText(event.currentTarget.value)} />
+        </label>
+        <button type="submit" class="primary">
+          Log in
+        </button>
+      </form>
+    </main>
+  );
+}
+
+function useAddress(): string {
+  const [address, setAddress] = useState(location.hash);
+  useEffect(() => {
+    const change = () => setAddress(location.hash);
+    window.addEventListener("hashchange", change);
+    return () => window.removeEventListener("hashchange", change);
+  }, []);
+  return address;
+}
+
+/** Counts the open questions for the title while another page is shown. */
+function useCount(isCounted: boolean, onCount: (count: number) => void) {
+  useEffect(() => {
+    if (!isCounted) return;
+    const count = () => {
+      if (document.hidden) return;
+      list<Question>("questions").then(
+        (all) => onCount(all.length),
+        () => {},
+      );
+    };
+    count();
+    const timer = window.setInterval(count, 5000);
+    return () => window.clearInterval(timer);
+  }, [isCounted]);
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+function Console({ user, onLogout }: { user: User; onLogout: () => void }) {
+  const address = useAddress();
+  const [count, setCount] = useState(0);
+  const session = /^#\/session\/(.+)$/.exec(address)?.[1];
+  const page = session ? "session" : address === "#/sessions" ? "sessions" : address === "#/gateway" ? "gateway" : "questions";
+  useCount(page !== "questions", setCount);
+  useEffect(() => {
+    document.title = (count > 0 ? `(${count}) ` : "") + "CubePi console";
+  }, [count]);
+  const tab = (name: string, text: string, isHere: boolean) => (
+    <a href={`#/${name}`} aria-current={isHere ? "page" : undefined}>
+      {text}
+    </a>
+  );
+  return (
+    <>
+      <header class="top">
+        <a
+          class="skip"
+          href="#content"
+          onClick={(event) => {
+            event.preventDefault();
+            document.querySelector<HTMLElement>("main")?.focus();
+          }}
+        >
+          Skip to the content
+        </a>
+        <span class="brand">CubePi</span>
+        <nav aria-label="Pages">
+          {tab("questions", count > 0 ? `Questions (${count})` : "Questions", page === "questions")}
+          {tab("sessions", "Sessions", page === "sessions" || page === "session")}
+          {tab("gateway", "Gateway", page === "gateway")}
+        </nav>
+        <span class="who">
+          <span class="dim">
+            <Visible text={user.name} /> ({user.role})
+          </span>
+          <button type="button" onClick={() => void logOut().then(onLogout, onLogout)}>
+            Log out
+          </button>
+        </span>
+      </header>
+      <main id="content" tabIndex={-1}>
+        {page === "questions" ? <QuestionsPage user={user} onLogout={onLogout} onCount={setCount} /> : null}
+        {page === "sessions" ? <SessionsPage onLogout={onLogout} /> : null}
+        {page === "session" ? <SessionPage id={decoded(session ?? "")} user={user} onLogout={onLogout} /> : null}
+        {page === "gateway" ? <GatewayPage user={user} onLogout={onLogout} /> : null}
+      </main>
+    </>
+  );
+}
+
+function App({ start, startProblem }: { start?: User; startProblem: string }) {
+  const [user, setUser] = useState(start);
+  const [problem, setProblem] = useState(startProblem);
+  if (!user) return <LoginPage key={problem} problem={problem} onUser={setUser} />;
+  const onLogout = () => {
+    setProblem("You are not logged in any longer.");
+    setUser(undefined);
+  };
+  return <Console user={user} onLogout={onLogout} />;
+}
+
+async function begin() {
+  const link = takeLink(location.hash);
+  if (link) history.replaceState(null, "", location.pathname);
+  let user: User | undefined;
+  let problem = "";
+  try {
+    user = link ? await logIn(link) : await currentUser();
+  } catch (error) {
+    // Without a link, not to be logged in is no news.
+    if (link || !(error instanceof ApiError) || error.status !== 401) problem = textOf(error);
+    if (link) user = await currentUser().catch(() => undefined);
+  }
+  const place = document.getElementById("app");
+  if (place) render(<App start={user} startProblem={problem} />, place);
+}
+
+// The link of another user, opened in a tab that is open.
+window.addEventListener("hashchange", () => {
+  if (takeLink(location.hash)) location.reload();
+});
+void begin();

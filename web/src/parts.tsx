@@ -1,0 +1,147 @@
+// Parts that several pages use.
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { ApiError, textOf } from "./api";
+
+/** Control characters, and characters that reorder or hide text: what is approved must look like what runs. */
+const odd = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]/gu;
+
+export function Visible({ text }: { text: string }) {
+  const shown: ComponentChildren[] = [];
+  let end = 0;
+  for (const found of text.matchAll(odd)) {
+    shown.push(text.slice(end, found.index));
+    const code = found[0].codePointAt(0) ?? 0;
+    shown.push(<span class="odd">{`U+${code.toString(16).toUpperCase().padStart(4, "0")}`}</span>);
+    end = found.index + found[0].length;
+  }
+  shown.push(text.slice(end));
+  return <>{shown}</>;
+}
+
+export function Code({ text, label }: { text: string; label: string }) {
+  return (
+    <pre tabIndex={0} aria-label={label}>
+      <code>
+        <Visible text={text} />
+      </code>
+    </pre>
+  );
+}
+
+export function Problem({ text }: { text: string }) {
+  return text ? (
+    <p class="problem" role="alert">
+      {text}
+    </p>
+  ) : null;
+}
+
+export function Age({ seconds }: { seconds: number }) {
+  const date = new Date(seconds * 1000);
+  const passed = Math.max(0, Math.round(Date.now() / 1000 - seconds));
+  const text =
+    passed < 60
+      ? `${passed} s ago`
+      : passed < 3600
+        ? `${Math.floor(passed / 60)} min ago`
+        : passed < 86400
+          ? `${Math.floor(passed / 3600)} h ago`
+          : date.toLocaleString();
+  return (
+    <time dateTime={date.toISOString()} title={date.toLocaleString()}>
+      {text}
+    </time>
+  );
+}
+
+export interface Loaded<T> {
+  value: T | undefined;
+  problem: string;
+  reload: () => void;
+}
+
+/** Reads a value, and reads it again while the page is visible. After a failure the last value stays. */
+export function useLoaded<T>(read: () => Promise<T>, key: string, onLogout: () => void): Loaded<T> {
+  const [state, setState] = useState<{ key: string; value?: T; problem: string }>({ key, problem: "" });
+  const wake = useRef<() => void>(() => {});
+  const reader = useRef(read);
+  reader.current = read;
+  useEffect(() => {
+    let timer = 0;
+    let ended = false;
+    let reading = false;
+    let again = false;
+    const next = async () => {
+      window.clearTimeout(timer);
+      if (reading) {
+        again = true;
+        return;
+      }
+      reading = true;
+      try {
+        const value = await reader.current();
+        if (!ended) setState({ key, value, problem: "" });
+      } catch (error) {
+        if (ended) return;
+        if (error instanceof ApiError && error.status === 401) return onLogout();
+        setState((old) => ({ ...old, key, problem: textOf(error) }));
+      } finally {
+        reading = false;
+      }
+      if (ended) return;
+      if (again) {
+        again = false;
+        void next();
+      } else if (!document.hidden) {
+        timer = window.setTimeout(() => void next(), 2000);
+      }
+    };
+    const onVisible = () => {
+      if (!document.hidden) void next();
+    };
+    wake.current = () => void next();
+    document.addEventListener("visibilitychange", onVisible);
+    void next();
+    return () => {
+      ended = true;
+      window.clearTimeout(timer);
+      document.removeEventListener("visibilitychange", onVisible);
+    };
+  }, [key]);
+  return { value: state.key === key ? state.value : undefined, problem: state.problem, reload: () => wake.current() };
+}
+
+/** A button whose action is asked about once more in place. */
+export function ConfirmButton(props: { text: string; question: string; disabled: boolean; onConfirm: () => void }) {
+  const [asking, setAsking] = useState(false);
+  const first = useRef<HTMLButtonElement>(null);
+  useEffect(() => {
+    if (asking) first.current?.focus();
+  }, [asking]);
+  if (!asking)
+    return (
+      <button type="button" disabled={props.disabled} onClick={() => setAsking(true)}>
+        {props.text}
+      </button>
+    );
+  return (
+    <span class="row" role="group" aria-label={props.question}>
+      <span>{props.question}</span>
+      <button
+        type="button"
+        class="danger"
+        onClick={() => {
+          setAsking(false);
+          props.onConfirm();
+        }}
+      >
+        {props.text}
+      </button>
+      <button type="button" ref={first} onClick={() => setAsking(false)}>
+        Back
+      </button>
+    </span>
+  );
+}

@@ -1,0 +1,347 @@
+// The questions of all sessions, and how one of them is shown and answered.
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { ApiError, type Part, type Payload, type Question, type User, list, post, textOf } from "./api";
+import { Age, Code, ConfirmButton, Problem, Visible, useLoaded } from "./parts";
+
+type Approval = Extract<Payload, { kind: "approve" }>;
+
+function textArgument(args: Record<string, unknown>, name: string): string | undefined {
+  const value = args[name];
+  return typeof value === "string" ? value : undefined;
+}
+
+function Lines({ sign, text, kind }: { sign: string; text: string; kind: string }) {
+  return (
+    <span class={kind}>
+      {text
+        .replace(/\n$/, "")
+        .split("\n")
+        .map((line) => (
+          <span class="line">
+            {sign} <Visible text={line} />
+            {"\n"}
+          </span>
+        ))}
+    </span>
+  );
+}
+
+/** What the tools `write` and `edit` would do to a file. */
+function Change({ tool, args }: { tool: string; args: Record<string, unknown> }) {
+  const added = textArgument(args, tool === "edit" ? "new_text" : "content") ?? "";
+  const removed = tool === "edit" ? (textArgument(args, "old_text") ?? "") : "";
+  return (
+    <pre tabIndex={0} aria-label="Change" class="change">
+      <code>
+        {removed ? <Lines sign="-" text={removed} kind="removed" /> : null}
+        {added ? <Lines sign="+" text={added} kind="added" /> : null}
+      </code>
+    </pre>
+  );
+}
+
+/** Every argument is shown: those without a view of their own by name. */
+function Call({ call }: { call: Approval }) {
+  const { tool_name: tool, args } = call;
+  const isChange = tool === "write" || tool === "edit";
+  const isText = isChange ? ["content", "old_text", "new_text"] : [];
+  const names = Object.keys(args).filter((name) => !isText.includes(name) || typeof args[name] !== "string");
+  return (
+    <>
+      <dl class="arguments">
+        {names.map((name) => {
+          const value = args[name];
+          const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
+          return (
+            <>
+              <dt>
+                <Visible text={name} />
+              </dt>
+              <dd>
+                {text.includes("\n") || name === "command" ? (
+                  <Code text={text} label={name} />
+                ) : (
+                  <code>
+                    <Visible text={text} />
+                  </code>
+                )}
+              </dd>
+            </>
+          );
+        })}
+      </dl>
+      {isChange ? <Change tool={tool} args={args} /> : null}
+    </>
+  );
+}
+
+/** What the host says about a call. Its own approvals have a text with remarks, whose first line repeats the call. */
+function Details({ details }: { details: unknown }) {
+  if (details === null || details === undefined) return null;
+  const { question, ...rest } = typeof details === "object" ? (details as Record<string, unknown>) : { question: details };
+  const remarks = typeof question === "string" ? question : JSON.stringify(question);
+  return (
+    <>
+      {remarks ? (
+        <p class="plain dim">
+          <Visible text={remarks} />
+        </p>
+      ) : null}
+      {Object.keys(rest).length > 0 ? <Code text={JSON.stringify(rest, null, 2)} label="Details" /> : null}
+    </>
+  );
+}
+
+type Values = Record<string, string[]>;
+
+function PartField({ id, part, values, other, onChange, onOther }: {
+  id: string;
+  part: Part;
+  values: string[];
+  other: string;
+  onChange: (values: string[]) => void;
+  onOther: (text: string) => void;
+}) {
+  const options = part.options ?? [];
+  if (options.length === 0)
+    return (
+      <label class="field">
+        <Visible text={part.prompt} />
+        <textarea rows={2} value={other} required={part.required !== false} onInput={(event) => onOther(event.currentTarget.value)} />
+      </label>
+    );
+  const pick = (value: string, on: boolean) => {
+    if (!part.multi_select) return onChange([value]);
+    onChange(on ? [...values, value] : values.filter((one) => one !== value));
+  };
+  return (
+    <fieldset>
+      <legend>
+        <Visible text={part.prompt} />
+      </legend>
+      {options.map((option) => {
+        const on = values.includes(option.value);
+        return (
+          <div>
+            <label class="choice">
+              <input
+                type={part.multi_select ? "checkbox" : "radio"}
+                name={`${id}-${part.key}`}
+                checked={on}
+                onChange={(event) => pick(option.value, event.currentTarget.checked)}
+              />
+              <span>
+                <Visible text={option.label} />
+                {option.description ? (
+                  <span class="dim">
+                    {" "}
+                    <Visible text={option.description} />
+                  </span>
+                ) : null}
+              </span>
+            </label>
+            {option.allow_input && on ? (
+              <input
+                type="text"
+                aria-label={`Text for ${option.label}`}
+                value={other}
+                onInput={(event) => onOther(event.currentTarget.value)}
+              />
+            ) : null}
+          </div>
+        );
+      })}
+    </fieldset>
+  );
+}
+
+/** Returns the answer as an object of values by key; nothing if a part that must have one has none. */
+function answerOf(parts: Part[], values: Values, others: Record<string, string>): string | undefined {
+  const answer: Record<string, unknown> = {};
+  for (const part of parts) {
+    const other = (others[part.key] ?? "").trim();
+    const options = part.options ?? [];
+    const chosen = (values[part.key] ?? []).map((value) => {
+      const option = options.find((one) => one.value === value);
+      return option?.allow_input && other ? other : value;
+    });
+    const given = options.length === 0 ? (other ? [other] : []) : chosen;
+    if (given.length > 0) answer[part.key] = part.multi_select ? given : given[0];
+    else if (part.required !== false) return undefined;
+  }
+  return JSON.stringify(answer);
+}
+
+function kindOf(payload: Payload): string {
+  if (payload.kind === "approve") return `Approve ${payload.tool_name}?`;
+  return payload.kind === "confirm" ? "Confirm?" : "Question";
+}
+
+export function QuestionCard({ question, user, onAnswered }: {
+  question: Question;
+  user: User;
+  onAnswered: (text: string, isProblem: boolean) => void;
+}) {
+  const [reason, setReason] = useState("");
+  const [values, setValues] = useState<Values>({});
+  const [others, setOthers] = useState<Record<string, string>>({});
+  const [problem, setProblem] = useState("");
+  const [busy, setBusy] = useState(false);
+  const { payload } = question.request;
+  const title = kindOf(payload);
+  const session = question.asker.session ?? "";
+  const id = `question-${question.id}`;
+
+  const answer = async (action: string, text: string, done: string) => {
+    setBusy(true);
+    setProblem("");
+    try {
+      await post(`questions/${encodeURIComponent(question.id)}/${action}`, text ? { text } : {});
+      onAnswered(`${done}: ${title} (${session})`, false);
+    } catch (error) {
+      const gone = error instanceof ApiError && (error.status === 404 || error.status === 409);
+      if (gone) onAnswered(`Your answer to "${title}" (${session}) was not used: ${error.message}`, true);
+      else setProblem(textOf(error));
+    } finally {
+      setBusy(false);
+    }
+  };
+  const submit = (event: Event) => {
+    event.preventDefault();
+    if (payload.kind !== "ask") return;
+    const text = answerOf(payload.questions, values, others);
+    if (text === undefined) setProblem("Answer every question that is required.");
+    else void answer("answer", text, "Answered");
+  };
+
+  return (
+    <article class="card" aria-labelledby={id}>
+      <header>
+        <h2 id={id}>
+          <Visible text={title} />
+        </h2>
+        <p class="dim facts">
+          <a href={`#/session/${encodeURIComponent(session)}`}>
+            <Visible text={session} />
+          </a>
+          {question.asker.name || question.asker.user ? (
+            <span>
+              from <Visible text={question.asker.name || question.asker.user || ""} />
+            </span>
+          ) : null}
+          <Age seconds={question.request.created_at} />
+          {question.expires_at ? <span>expires {new Date(question.expires_at * 1000).toLocaleString()}</span> : null}
+        </p>
+      </header>
+      {payload.kind === "approve" ? <Call call={payload} /> : null}
+      {payload.kind === "confirm" ? (
+        <p class="plain">
+          <Visible text={payload.prompt} />
+        </p>
+      ) : null}
+      {payload.kind !== "ask" ? <Details details={payload.details} /> : null}
+      {payload.kind === "ask" ? (
+        <form onSubmit={submit} id={`${id}-form`}>
+          {payload.questions.map((part) => (
+            <PartField
+              key={part.key}
+              id={id}
+              part={part}
+              values={values[part.key] ?? []}
+              other={others[part.key] ?? ""}
+              onChange={(chosen) => setValues({ ...values, [part.key]: chosen })}
+              onOther={(text) => setOthers({ ...others, [part.key]: text })}
+            />
+          ))}
+        </form>
+      ) : null}
+      {user.role === "operator" ? (
+        <div class="actions">
+          {payload.kind === "ask" ? (
+            <button type="submit" form={`${id}-form`} class="primary" disabled={busy}>
+              Send answer
+            </button>
+          ) : (
+            <>
+              <button type="button" class="primary" disabled={busy} onClick={() => void answer("approve", "", "Approved")}>
+                {payload.kind === "approve" ? "Approve" : "Yes"}
+              </button>
+              <button type="button" class="danger" disabled={busy} onClick={() => void answer("deny", reason, "Denied")}>
+                {payload.kind === "approve" ? "Deny" : "No"}
+              </button>
+            </>
+          )}
+          {payload.kind === "approve" ? (
+            <label class="reason">
+              <span>Reason, if you deny</span>
+              <input type="text" value={reason} onInput={(event) => setReason(event.currentTarget.value)} />
+            </label>
+          ) : null}
+          <ConfirmButton
+            text="Withdraw"
+            question="End the turn without an answer?"
+            disabled={busy}
+            onConfirm={() => void answer("cancel", "", "Withdrawn")}
+          />
+        </div>
+      ) : null}
+      <Problem text={problem} />
+    </article>
+  );
+}
+
+/** Says what became of the answers. After an answer its card disappears, so that the focus needs a place. */
+export function useNotices() {
+  const [notices, setNotices] = useState<{ text: string; isProblem: boolean }[]>([]);
+  const place = useRef<HTMLHeadingElement>(null);
+  const add = (text: string, isProblem: boolean) => {
+    setNotices((old) => [{ text, isProblem }, ...old].slice(0, 3));
+    place.current?.focus();
+  };
+  const view = (
+    <div role="status" class="notices">
+      {notices.map((one) => (
+        <p class={one.isProblem ? "problem" : "success"}>
+          <Visible text={one.text} />
+        </p>
+      ))}
+    </div>
+  );
+  return { add, place, view };
+}
+
+export function QuestionsPage({ user, onLogout, onCount }: {
+  user: User;
+  onLogout: () => void;
+  onCount: (count: number) => void;
+}) {
+  const open = useLoaded(() => list<Question>("questions"), "questions", onLogout);
+  const notices = useNotices();
+  const count = open.value?.length;
+  useEffect(() => {
+    if (count !== undefined) onCount(count);
+  }, [count]);
+  return (
+    <>
+      <h1 tabIndex={-1} ref={notices.place}>
+        Questions
+      </h1>
+      {user.role === "viewer" ? <p class="dim">You are logged in as a viewer, who cannot answer.</p> : null}
+      <Problem text={open.problem} />
+      {notices.view}
+      {open.value?.length === 0 ? <p class="empty">No question waits for an answer.</p> : null}
+      {open.value?.map((question) => (
+        <QuestionCard
+          key={question.id}
+          question={question}
+          user={user}
+          onAnswered={(text, isProblem) => {
+            notices.add(text, isProblem);
+            open.reload();
+          }}
+        />
+      ))}
+    </>
+  );
+}
