@@ -28,14 +28,22 @@ using detail::SideState;
 
 TapeCheckpointer::TapeCheckpointer(std::shared_ptr<TapeStore> store,
                                    TapeCheckpointerOptions options)
-    : state_(std::make_shared<State>()) {
-    State& state = *state_;
-    state.media = dynamic_cast<TapeMediaStore*>(store.get());
-    state.turn = dynamic_cast<TurnClaims*>(store.get());
-    state.store = std::move(store);
-    state.options = std::move(options);
-    if (!state.options.clock) state.options.clock = std::make_shared<SystemClock>();
+    : TapeCheckpointer(make_state(std::move(store), std::move(options))) {}
+
+TapeCheckpointer::TapeCheckpointer(std::shared_ptr<State> state)
+    : StateQuestionStore(state), state_(std::move(state)) {}
+
+std::shared_ptr<TapeCheckpointer::State> TapeCheckpointer::make_state(
+    std::shared_ptr<TapeStore> store, TapeCheckpointerOptions options) {
+    auto state = std::make_shared<State>();
+    state->media = dynamic_cast<TapeMediaStore*>(store.get());
+    state->turn = dynamic_cast<TurnClaims*>(store.get());
+    state->store = std::move(store);
+    state->options = std::move(options);
+    if (!state->options.clock) state->options.clock = std::make_shared<SystemClock>();
+    return state;
 }
+
 TapeCheckpointer::~TapeCheckpointer() = default;
 
 ClaimTime TapeCheckpointer::State::time() const {

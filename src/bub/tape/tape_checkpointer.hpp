@@ -8,9 +8,8 @@
 #include <bub/tape/tape_context.hpp>
 #include <bub/tape/tape_session.hpp>
 #include <bub/tape/tape_store.hpp>
-#include <cubepi/agent/batch_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
-#include <cubepi/agent/question_store.hpp>
+#include <cubepi/checkpoint/state_question_store.hpp>
 #include <cubepi/core/clock.hpp>
 
 namespace bub {
@@ -39,9 +38,7 @@ struct TapeCheckpointerOptions {
 class TapeCheckpointer final : public cubepi::Checkpointer,
                                public cubepi::RunStore,
                                public cubepi::MessageIndex,
-                               public cubepi::HitlStore,
-                               public cubepi::BatchStore,
-                               public cubepi::QuestionStore,
+                               public cubepi::StateQuestionStore,
                                public cubepi::ForkStore,
                                public cubepi::ThreadStore {
 public:
@@ -70,26 +67,8 @@ public:
     Task<std::optional<cubepi::Message>> find_message(std::string thread_id,
                                                       std::string message_id) override;
 
-    Task<void> save_pending_request(std::string thread_id, std::string run_id,
-                                    cubepi::HitlRequest request) override;
-    Task<std::vector<cubepi::PendingRequest>> load_pending_requests(std::string thread_id) override;
-    Task<bool> clear_pending_request(std::string thread_id, std::string run_id,
-                                     std::string question_id) override;
-    Task<void> save_hitl_answer(std::string thread_id, cubepi::HitlAnswer answer) override;
-    Task<std::optional<Json>> load_hitl_answer(std::string thread_id, std::string run_id,
-                                               std::string question_id) override;
-    Task<void> clear_hitl_answers(std::string thread_id, std::string run_id,
-                                  std::vector<std::string> question_ids) override;
-
-    Task<void> mark_batch_started(std::string thread_id, cubepi::BatchStart start) override;
-    Task<std::optional<cubepi::StartedBatch>> load_started_batch(std::string thread_id,
-                                                                 std::string run_id) override;
-
-    Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override;
-    Task<std::vector<cubepi::QuestionEntry>> expire_due(double now, std::size_t limit) override;
     Task<void> answer_request(std::string thread_id, cubepi::AnswerRecord record) override;
     Task<std::vector<cubepi::AnswerRecord>> load_answer_records(std::string thread_id) override;
-    Task<std::size_t> discard_requests(std::string thread_id) override;
 
     /// Returns the context as of the end of the run: from the anchor that was the last one then.
     Task<cubepi::MessageList> snapshot(std::string thread_id, std::string after_run_id) override;
@@ -103,6 +82,10 @@ public:
 
 private:
     struct State;
+    explicit TapeCheckpointer(std::shared_ptr<State> state);
+    static std::shared_ptr<State> make_state(std::shared_ptr<TapeStore> store,
+                                             TapeCheckpointerOptions options);
+
     std::shared_ptr<State> state_;
 };
 

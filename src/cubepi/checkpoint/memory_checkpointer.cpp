@@ -14,20 +14,16 @@
 #include <utility>
 #include <vector>
 
-#include <cubepi/agent/batch_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
-#include <cubepi/agent/question_store.hpp>
 #include <cubepi/checkpoint/claim_rules.hpp>
+#include <cubepi/checkpoint/common/question_state.hpp>
 #include <cubepi/checkpoint/common/requests.hpp>
 #include <cubepi/checkpoint/common/store_errors.hpp>
+#include <cubepi/core/error.hpp>
 
 namespace cubepi {
 
 namespace {
-
-bool contains(const std::vector<std::string>& list, const std::string& text) {
-    return std::find(list.begin(), list.end(), text) != list.end();
-}
 
 /// A run of a thread.
 struct MemoryRun {
@@ -44,10 +40,7 @@ struct MemoryThread {
     std::unordered_map<std::string, std::size_t> by_message_id = {};
     std::map<std::string, MemoryRun> runs = {};
     std::vector<HeldClaim> claims = {};
-    std::vector<PendingRequest> pending = {};
-    std::map<std::pair<std::string, std::string>, Json> answers = {};  ///< by run and question
-    std::map<std::string, StartedBatch> batches = {};                  ///< by run
-    std::vector<AnswerRecord> answer_records = {};
+    JsonObject state = {};  ///< requests, answers and batches: state_question_store.cpp
 
     /// Returns true if the thread can be forked and listed.
     bool known() const { return !messages.empty() || extra || !runs.empty(); }
@@ -70,40 +63,6 @@ struct MemoryThread {
                 (*extra)[key] = value;
             }
         }
-    }
-    /// Removes the requests and answers of these questions, the used answers too.
-    void settle(const std::string& run_id, const std::vector<std::string>& question_ids) {
-        std::erase_if(pending, [&](const PendingRequest& one) {
-            return one.run_id == run_id && contains(question_ids, one.request.question_id);
-        });
-        for (const std::string& question_id : question_ids) answers.erase({run_id, question_id});
-        const auto batch = batches.find(run_id);
-        if (batch == batches.end()) return;
-        std::erase_if(batch->second.used_answers, [&](const HitlAnswer& answer) {
-            return contains(question_ids, answer.question_id);
-        });
-    }
-    void mark_started(const BatchStart& start) {
-        StartedBatch& batch = batches[start.run_id];
-        if (batch.batch_id != start.batch_id) batch = StartedBatch();
-        batch.batch_id = start.batch_id;
-        for (const std::string& call_id : start.tool_call_ids) {
-            if (!contains(batch.tool_call_ids, call_id)) batch.tool_call_ids.push_back(call_id);
-        }
-        for (const std::string& question_id : start.question_ids) {
-            auto stored = answers.extract({start.run_id, question_id});
-            if (stored.empty()) continue;
-            HitlAnswer answer;
-            answer.run_id = start.run_id;
-            answer.question_id = question_id;
-            answer.answer = std::move(stored.mapped());
-            batch.used_answers.push_back(std::move(answer));
-        }
-    }
-    /// Removes the marks and answers of a run that completes.
-    void remove_answers_of(const std::string& run_id) {
-        std::erase_if(answers, [&](const auto& entry) { return entry.first.first == run_id; });
-        batches.erase(run_id);
     }
 };
 
@@ -131,7 +90,7 @@ public:
         std::int64_t last = 0;
         for (const auto& [id, run] : runs) last = std::max(last, run.completion);
         runs[run_id].completion = last + 1;
-        threads_[thread_id_].remove_answers_of(run_id);
+        detail::remove_answers_of_run(threads_[thread_id_].state, run_id);
     }
     void put_claim(const HeldClaim& claim) override {
         remove_claim(claim.run_id);
@@ -146,16 +105,6 @@ private:
     std::map<std::string, MemoryThread>& threads_;
     const std::string& thread_id_;
 };
-
-/// Calls `use(entry, pending)` for the requests that have not expired.
-template <class Use>
-void for_each_request(std::map<std::string, MemoryThread>& threads, Use use) {
-    for (auto& [thread_id, thread] : threads) {
-        for (PendingRequest& pending : thread.pending) {
-            if (!pending.expired) use(detail::inbox_entry(thread_id, pending), pending);
-        }
-    }
-}
 
 /// Returns the messages of a snapshot after `run_id`.
 MessageList cut(const MemoryThread* thread, const std::string& thread_id,
@@ -176,7 +125,7 @@ MessageList cut(const MemoryThread* thread, const std::string& thread_id,
 }  // namespace
 
 /// The threads of a store. The mutex protects all members.
-struct MemoryCheckpointer::State {
+struct MemoryCheckpointer::State final : ThreadStates {
     std::mutex mutex;
     MemoryOptions options;
     std::map<std::string, MemoryThread> threads;
@@ -202,11 +151,51 @@ struct MemoryCheckpointer::State {
     }
     std::int64_t append(const std::string& thread_id, const MessageList& messages,
                         const AppendOptions& wanted);
+
+    Task<Json> edit_state(std::string thread_id, std::function<Json(JsonObject&)> edit) override {
+        const std::lock_guard lock(mutex);
+        MemoryThread* const thread = find(thread_id);
+        JsonObject changed = thread ? thread->state : JsonObject();
+        Json result = edit(changed);
+        if (thread || !changed.empty()) threads[thread_id].state = std::move(changed);
+        co_return result;
+    }
+    Task<JsonObject> read_state(std::string thread_id) override {
+        const std::lock_guard lock(mutex);
+        MemoryThread* const thread = find(thread_id);
+        co_return thread ? thread->state : JsonObject();
+    }
+    Task<QuestionPage> list_requests(QuestionQuery query) override {
+        const std::lock_guard lock(mutex);
+        std::vector<QuestionEntry> entries;
+        for (const auto& [thread_id, thread] : threads) {
+            for (QuestionEntry& entry : detail::pending_requests(thread_id, thread.state))
+                entries.push_back(std::move(entry));
+        }
+        co_return detail::inbox_page(std::move(entries), query);
+    }
+    void require_claim(const JsonObject& /*state*/, const std::string& thread_id,
+                       const std::string& run_id, const std::string& owner_id) const override {
+        const auto thread = threads.find(thread_id);
+        const bool held =
+            thread != threads.end() &&
+            std::any_of(thread->second.claims.begin(), thread->second.claims.end(),
+                        [&](const HeldClaim& claim) {
+                            return claim.run_id == run_id && claim.owner.owner_id == owner_id;
+                        });
+        if (!held) detail::throw_claim_lost(thread_id, run_id);
+    }
+    void throw_damaged(const QuestionEntry& request) const override {
+        throw CheckpointCorruptionError("a pending request is damaged: " + request.damage,
+                                        request.thread_id, "memory", request.question_id);
+    }
 };
 
 MemoryCheckpointer::MemoryCheckpointer() : MemoryCheckpointer(MemoryOptions()) {}
 MemoryCheckpointer::MemoryCheckpointer(MemoryOptions options)
-    : state_(std::make_unique<State>(std::move(options))) {}
+    : MemoryCheckpointer(std::make_shared<State>(std::move(options))) {}
+MemoryCheckpointer::MemoryCheckpointer(std::shared_ptr<State> state)
+    : StateQuestionStore(state), state_(std::move(state)) {}
 MemoryCheckpointer::~MemoryCheckpointer() = default;
 
 std::int64_t MemoryCheckpointer::State::append(const std::string& thread_id,
@@ -216,9 +205,7 @@ std::int64_t MemoryCheckpointer::State::append(const std::string& thread_id,
     static const MemoryThread none;
     const MemoryThread& before = stored ? *stored : none;
     if (!wanted.claim_owner().empty()) {
-        with_claims(thread_id, [&](const ClaimRules& rules) {
-            rules.require_claim(wanted.claim_run_id(), wanted.claim_owner());
-        });
+        require_claim({}, thread_id, wanted.claim_run_id(), wanted.claim_owner());
     }
     for (const Message& message : messages) {
         if (!message.run_id().empty() && before.is_complete(message.run_id().str())) {
@@ -231,7 +218,7 @@ std::int64_t MemoryCheckpointer::State::append(const std::string& thread_id,
     const bool settles = !wanted.settled_questions().empty();
     if (messages.empty() && !wanted.extra() && !settles) return before.position;
     MemoryThread& thread = threads[thread_id];
-    if (settles) thread.settle(wanted.settled_run_id(), wanted.settled_questions());
+    if (settles) detail::remove_settled(thread.state, wanted);
     thread.store(messages);
     if (wanted.extra()) thread.merge_extra(*wanted.extra());
     thread.updated_at = now();
@@ -316,161 +303,6 @@ Task<bool> MemoryCheckpointer::is_run_complete(std::string thread_id, std::strin
     const std::lock_guard lock(state_->mutex);
     const MemoryThread* thread = state_->find(thread_id);
     co_return thread && thread->is_complete(run_id);
-}
-
-Task<void> MemoryCheckpointer::save_pending_request(std::string thread_id, std::string run_id,
-                                                    HitlRequest request) {
-    const std::lock_guard lock(state_->mutex);
-    std::vector<PendingRequest>& pending = state_->threads[thread_id].pending;
-    PendingRequest entry;
-    entry.request = std::move(request);
-    entry.run_id = std::move(run_id);
-    const auto same = std::find_if(pending.begin(), pending.end(), [&](const PendingRequest& one) {
-        return one.run_id == entry.run_id && one.request.question_id == entry.request.question_id;
-    });
-    if (same != pending.end()) {
-        *same = std::move(entry);
-    } else {
-        pending.push_back(std::move(entry));
-    }
-    co_return;
-}
-
-Task<std::vector<PendingRequest>> MemoryCheckpointer::load_pending_requests(std::string thread_id) {
-    const std::lock_guard lock(state_->mutex);
-    std::vector<PendingRequest> pending;
-    if (const MemoryThread* thread = state_->find(thread_id)) pending = thread->pending;
-    co_return pending;
-}
-
-Task<bool> MemoryCheckpointer::clear_pending_request(std::string thread_id, std::string run_id,
-                                                     std::string question_id) {
-    const std::lock_guard lock(state_->mutex);
-    bool found = false;
-    if (MemoryThread* thread = state_->find(thread_id)) {
-        found = std::erase_if(thread->pending, [&](const PendingRequest& one) {
-                    return one.run_id == run_id && one.request.question_id == question_id;
-                }) > 0;
-    }
-    co_return found;
-}
-
-Task<void> MemoryCheckpointer::save_hitl_answer(std::string thread_id, HitlAnswer answer) {
-    const std::lock_guard lock(state_->mutex);
-    auto key = std::make_pair(std::move(answer.run_id), std::move(answer.question_id));
-    state_->threads[thread_id].answers.insert_or_assign(std::move(key), std::move(answer.answer));
-    co_return;
-}
-
-Task<std::optional<Json>> MemoryCheckpointer::load_hitl_answer(std::string thread_id,
-                                                               std::string run_id,
-                                                               std::string question_id) {
-    const std::lock_guard lock(state_->mutex);
-    std::optional<Json> answer;
-    if (const MemoryThread* thread = state_->find(thread_id)) {
-        const auto found = thread->answers.find(std::make_pair(run_id, question_id));
-        if (found != thread->answers.end()) answer = found->second;
-    }
-    co_return answer;
-}
-
-Task<void> MemoryCheckpointer::clear_hitl_answers(std::string thread_id, std::string run_id,
-                                                  std::vector<std::string> question_ids) {
-    const std::lock_guard lock(state_->mutex);
-    if (MemoryThread* thread = state_->find(thread_id)) {
-        std::erase_if(thread->answers, [&](const auto& entry) {
-            const bool named =
-                question_ids.empty() || std::find(question_ids.begin(), question_ids.end(),
-                                                  entry.first.second) != question_ids.end();
-            return entry.first.first == run_id && named;
-        });
-    }
-    co_return;
-}
-
-Task<void> MemoryCheckpointer::mark_batch_started(std::string thread_id, BatchStart start) {
-    const std::lock_guard lock(state_->mutex);
-    if (!start.owner_id.empty()) {
-        state_->with_claims(thread_id, [&](const ClaimRules& rules) {
-            rules.require_claim(start.run_id, start.owner_id);
-        });
-    }
-    state_->threads[thread_id].mark_started(start);
-    co_return;
-}
-
-Task<std::optional<StartedBatch>> MemoryCheckpointer::load_started_batch(std::string thread_id,
-                                                                         std::string run_id) {
-    const std::lock_guard lock(state_->mutex);
-    std::optional<StartedBatch> started;
-    if (const MemoryThread* thread = state_->find(thread_id)) {
-        const auto found = thread->batches.find(run_id);
-        if (found != thread->batches.end()) started = found->second;
-    }
-    co_return started;
-}
-
-Task<QuestionPage> MemoryCheckpointer::list_requests(QuestionQuery query) {
-    const std::lock_guard lock(state_->mutex);
-    std::vector<QuestionEntry> entries;
-    for_each_request(state_->threads, [&](QuestionEntry entry, const PendingRequest&) {
-        entries.push_back(std::move(entry));
-    });
-    co_return detail::inbox_page(std::move(entries), query);
-}
-
-Task<std::vector<QuestionEntry>> MemoryCheckpointer::expire_due(double now, std::size_t limit) {
-    const std::lock_guard lock(state_->mutex);
-    std::vector<std::pair<QuestionEntry, PendingRequest*>> due;
-    for_each_request(state_->threads, [&](QuestionEntry entry, PendingRequest& pending) {
-        if (entry.expires_at && *entry.expires_at <= now)
-            due.emplace_back(std::move(entry), &pending);
-    });
-    std::sort(due.begin(), due.end(), [](const auto& a, const auto& b) {
-        return detail::inbox_key(a.first, QuestionOrder::deadline) <
-               detail::inbox_key(b.first, QuestionOrder::deadline);
-    });
-    if (due.size() > limit) due.erase(due.begin() + static_cast<std::ptrdiff_t>(limit), due.end());
-    std::vector<QuestionEntry> expired;
-    for (auto& [entry, pending] : due) {
-        pending->expired = true;
-        expired.push_back(std::move(entry));
-    }
-    co_return expired;
-}
-
-Task<void> MemoryCheckpointer::answer_request(std::string thread_id, AnswerRecord record) {
-    const std::lock_guard lock(state_->mutex);
-    MemoryThread* thread = state_->find(thread_id);
-    if (!thread) detail::throw_stale_answer(thread_id, record);
-    const auto found = std::find_if(
-        thread->pending.begin(), thread->pending.end(), [&](const PendingRequest& one) {
-            return one.run_id == record.run_id && one.request.question_id == record.question_id;
-        });
-    if (found == thread->pending.end() || detail::has_expired(*found, record.answered_at))
-        detail::throw_stale_answer(thread_id, record);
-    record.request = std::move(found->request);
-    thread->pending.erase(found);
-    thread->answers.insert_or_assign({record.run_id, record.question_id}, record.answer);
-    thread->answer_records.push_back(std::move(record));
-    co_return;
-}
-
-Task<std::vector<AnswerRecord>> MemoryCheckpointer::load_answer_records(std::string thread_id) {
-    const std::lock_guard lock(state_->mutex);
-    std::vector<AnswerRecord> records;
-    if (const MemoryThread* thread = state_->find(thread_id)) records = thread->answer_records;
-    co_return records;
-}
-
-Task<std::size_t> MemoryCheckpointer::discard_requests(std::string thread_id) {
-    const std::lock_guard lock(state_->mutex);
-    std::size_t count = 0;
-    if (MemoryThread* thread = state_->find(thread_id)) {
-        count = thread->pending.size();
-        thread->pending.clear();
-    }
-    co_return count;
 }
 
 Task<MessageList> MemoryCheckpointer::snapshot(std::string thread_id, std::string after_run_id) {

@@ -6,9 +6,8 @@
 #include <string>
 #include <vector>
 
-#include <cubepi/agent/batch_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
-#include <cubepi/agent/question_store.hpp>
+#include <cubepi/checkpoint/state_question_store.hpp>
 #include <cubepi/core/clock.hpp>
 
 namespace cubepi {
@@ -25,9 +24,7 @@ struct MemoryOptions {
 class MemoryCheckpointer final : public Checkpointer,
                                  public RunStore,
                                  public MessageIndex,
-                                 public HitlStore,
-                                 public BatchStore,
-                                 public QuestionStore,
+                                 public StateQuestionStore,
                                  public ForkStore,
                                  public ThreadStore {
 public:
@@ -56,27 +53,6 @@ public:
     Task<std::optional<Message>> find_message(std::string thread_id,
                                               std::string message_id) override;
 
-    Task<void> save_pending_request(std::string thread_id, std::string run_id,
-                                    HitlRequest request) override;
-    Task<std::vector<PendingRequest>> load_pending_requests(std::string thread_id) override;
-    Task<bool> clear_pending_request(std::string thread_id, std::string run_id,
-                                     std::string question_id) override;
-    Task<void> save_hitl_answer(std::string thread_id, HitlAnswer answer) override;
-    Task<std::optional<Json>> load_hitl_answer(std::string thread_id, std::string run_id,
-                                               std::string question_id) override;
-    Task<void> clear_hitl_answers(std::string thread_id, std::string run_id,
-                                  std::vector<std::string> question_ids) override;
-
-    Task<void> mark_batch_started(std::string thread_id, BatchStart start) override;
-    Task<std::optional<StartedBatch>> load_started_batch(std::string thread_id,
-                                                         std::string run_id) override;
-
-    Task<QuestionPage> list_requests(QuestionQuery query) override;
-    Task<std::vector<QuestionEntry>> expire_due(double now, std::size_t limit) override;
-    Task<void> answer_request(std::string thread_id, AnswerRecord record) override;
-    Task<std::vector<AnswerRecord>> load_answer_records(std::string thread_id) override;
-    Task<std::size_t> discard_requests(std::string thread_id) override;
-
     Task<MessageList> snapshot(std::string thread_id, std::string after_run_id) override;
     Task<void> fork(std::string source_thread_id, std::string new_thread_id,
                     std::string after_run_id, std::optional<JsonObject> metadata) override;
@@ -86,7 +62,9 @@ public:
 
 private:
     struct State;
-    std::unique_ptr<State> state_;
+    explicit MemoryCheckpointer(std::shared_ptr<State> state);
+
+    const std::shared_ptr<State> state_;
 };
 
 }  // namespace cubepi

@@ -108,6 +108,28 @@ TEST_F(SQLiteWorkerTest, D7_CancelledAppend_ReturnsAtOnceAndStaysWhole) {
     EXPECT_EQ(run(store.load("t"))->messages.size(), 2U);
 }
 
+Task<std::exception_ptr> mark_complete_and_cancel(SQLiteCheckpointer& store) {
+    std::stop_source source;
+    Task<void> completion = store.complete_run("t", "r", "owner");
+    TaskGroup<void> group(co_await this_executor, ScopePolicy::collect);
+    group.spawn(cancel_on(source.get_token(), std::move(completion)));
+    source.request_stop();
+    (void)co_await group.settle();
+    auto outcomes = group.take();
+    co_return outcomes.front().failure();
+}
+
+TEST_F(SQLiteWorkerTest, D197_CancelledDecision_IsMadeWithoutItsCaller) {
+    SQLiteCheckpointer store(path);
+    ClaimOwner owner;
+    owner.owner_id = "owner";
+    run(store.claim_run("t", "r", std::move(owner), ClaimKind::new_run));
+    HeldDatabase held(path);
+    EXPECT_TRUE(is_cancellation(run(mark_complete_and_cancel(store))));
+    held.release();
+    EXPECT_TRUE(run(store.is_run_complete("t", "r")));
+}
+
 TEST_F(SQLiteWorkerTest, Destructor_FinishesPendingWrites) {
     std::optional<SQLiteCheckpointer> store(path);
     run(store->open());

@@ -14,7 +14,8 @@
 
 namespace bub {
 
-struct TapeCheckpointer::State : std::enable_shared_from_this<TapeCheckpointer::State> {
+struct TapeCheckpointer::State final : cubepi::ThreadStates,
+                                       std::enable_shared_from_this<TapeCheckpointer::State> {
     std::shared_ptr<TapeStore> store;
     TapeMediaStore* media = nullptr;
     TurnClaims* turn = nullptr;  ///< null: appends reach the tape immediately
@@ -30,6 +31,14 @@ struct TapeCheckpointer::State : std::enable_shared_from_this<TapeCheckpointer::
 
     cubepi::ClaimTime time() const;
 
+    Task<Json> edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) override;
+    Task<JsonObject> read_state(std::string tape) override;
+    Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override;
+    void require_claim(const JsonObject& state, const std::string& tape, const std::string& run_id,
+                       const std::string& owner_id) const override;
+    void throw_damaged(const cubepi::QuestionEntry& request) const override;
+    bool is_nested() const override { return options.nested; }
+
     /// Edits the side state at the end of the turn if the store is a turn's fork, otherwise immediately.
     Task<void> edit_at_end(std::string tape, std::function<void(JsonObject& state)> edit);
     Task<std::vector<TapeEntry>> read_context(std::string tape);
@@ -41,8 +50,6 @@ struct TapeCheckpointer::State : std::enable_shared_from_this<TapeCheckpointer::
     Task<void> check_still_open(std::string tape, std::string run_id, std::string owner_id);
     /// Removes the requests and answers of AppendOptions::settle(), unless the append would be rejected.
     Task<void> settle(std::string tape, cubepi::AppendOptions options);
-    /// Expires the request; returns false if it is not pending any more.
-    Task<bool> expire_one(cubepi::QuestionEntry entry, double now);
     /// Moves the records of answers from the side state to the sidecar `answers`.
     Task<void> archive_records(std::string tape);
     /// Empties that sidecar.

@@ -33,40 +33,34 @@ void note_session(JsonObject& side_state, const TapeSession& session) {
 
 namespace {
 
-constexpr std::string_view call_note_end = ".mcp";
-constexpr std::string_view subagent_note_end = ".subagents";
-
 /// Returns true for a note of a call (D176) or of sub-agents (D134). They remain if a run is killed.
 bool is_note(const Json& answer) {
     const std::string_view id = cubepi::detail::string_member(answer.get_object(), "question_id");
-    return id.ends_with(call_note_end) || id.ends_with(subagent_note_end);
+    return id.ends_with(cubepi::detail::call_note_end) || id.ends_with(".subagents");
 }
 
 }  // namespace
 
 bool has_suspended_run(const JsonObject& side_state) {
-    const detail::SideState state(side_state);
+    using cubepi::detail::list_of;
     const auto is_answer = [](const Json& one) { return one.is_object() && !is_note(one); };
-    const JsonArray& answers = state.list("answers");
-    return !state.list("pending").empty() || std::any_of(answers.begin(), answers.end(), is_answer);
+    const JsonArray& answers = list_of(side_state, "answers");
+    return !list_of(side_state, "pending").empty() ||
+           std::any_of(answers.begin(), answers.end(), is_answer);
 }
 
 namespace detail {
 
-using cubepi::detail::array_member;
-using cubepi::detail::flag_member;
+using cubepi::detail::edit_list;
+using cubepi::detail::erase_where;
 using cubepi::detail::integer_member;
-using cubepi::detail::object_member;
+using cubepi::detail::is_of_run;
+using cubepi::detail::list_of;
 using cubepi::detail::string_member;
 using cubepi::detail::text_member;
+using cubepi::detail::tidy_lists;
 
 namespace {
-
-std::optional<double> number_of(const JsonObject& object, std::string_view key) {
-    const Json* value = object.if_contains(key);
-    if (!value || !value->is_number()) return std::nullopt;
-    return value->to_number<double>();
-}
 
 cubepi::HeldClaim read_claim(const JsonObject& json) {
     cubepi::HeldClaim claim;
@@ -77,7 +71,9 @@ cubepi::HeldClaim read_claim(const JsonObject& json) {
     claim.owner.pid = integer_member(json, "pid").value_or(0);
     claim.owner.process_start = integer_member(json, "process_start").value_or(0);
     claim.owner.description = text_member(json, "description");
-    claim.lease_until = number_of(json, "lease_until").value_or(claim.lease_until);
+    const Json* const lease_until = json.if_contains("lease_until");
+    if (lease_until && lease_until->is_number())
+        claim.lease_until = lease_until->to_number<double>();
     return claim;
 }
 
@@ -96,29 +92,13 @@ JsonObject claim_json(const cubepi::HeldClaim& claim) {
 
 }  // namespace
 
-bool is_of_run(const Json& element, std::string_view run_id) {
-    const JsonObject* one = element.if_object();
-    return one && string_member(*one, "run_id") == run_id;
-}
-
-bool is_of_question(const Json& element, std::string_view run_id, std::string_view question_id) {
-    return is_of_run(element, run_id) &&
-           string_member(element.get_object(), "question_id") == question_id;
-}
-
-const JsonArray& SideState::list(std::string_view name) const {
-    static const JsonArray none;
-    const JsonArray* found = array_member(state_, name);
-    return found ? *found : none;
-}
-
 bool SideState::is_open(const std::string& run_id) const {
-    const JsonArray& open = list("open_runs");
+    const JsonArray& open = list_of(state_, "open_runs");
     return std::find(open.begin(), open.end(), Json(run_id)) != open.end();
 }
 
 bool SideState::holds(const std::string& run_id, const std::string& owner_id) const {
-    for (const Json& json : list("claims")) {
+    for (const Json& json : list_of(state_, "claims")) {
         if (is_of_run(json, run_id))
             return string_member(json.get_object(), "owner_id") == owner_id;
     }
@@ -131,71 +111,37 @@ bool SideState::holds_all(const std::vector<TapeClaim>& claims) const {
     });
 }
 
-JsonArray& SideState::edit(JsonObject& state, std::string_view name) {
-    Json& value = state[name];
-    if (!value.is_array()) value = JsonArray();
-    return value.get_array();
-}
-
-void SideState::remove_earlier_notes(JsonObject& state, const std::string& run_id,
-                                     const std::string& note_id) {
-    if (note_id.size() <= call_note_end.size() || !note_id.ends_with(call_note_end)) return;
-    // "ANSWER.INDEX.mcp"
-    const std::size_t index = note_id.rfind('.', note_id.size() - call_note_end.size() - 1);
-    if (index == std::string::npos) return;
-    const std::string_view of_answer = std::string_view(note_id).substr(0, index + 1);
-    erase_where(edit(state, "answers"), [&](const Json& one) {
-        if (!is_of_run(one, run_id)) return false;
-        const std::string_view id = string_member(one.get_object(), "question_id");
-        return id.ends_with(call_note_end) && !id.starts_with(of_answer);
-    });
-}
-
-void SideState::remove_answers_of_run(JsonObject& state, const std::string& run_id) {
-    for (const char* name : {"answers", "batches"}) {
-        erase_where(edit(state, name), [&](const Json& json) { return is_of_run(json, run_id); });
-    }
-    tidy(state);
-}
-
-void SideState::tidy(JsonObject& state) {
-    for (const char* name : {"claims", "open_runs", "pending", "answers", "batches", "answered"}) {
-        const JsonArray* list = array_member(state, name);
-        if (list && list->empty()) state.erase(name);
-    }
-}
-
 cubepi::RunState SideStateClaims::run_state(const std::string& run_id) const {
     return SideState(state_).is_open(run_id) ? cubepi::RunState::open : cubepi::RunState::unknown;
 }
 
 std::vector<cubepi::HeldClaim> SideStateClaims::claims() const {
     std::vector<cubepi::HeldClaim> claims;
-    for (const Json& json : SideState(state_).list("claims")) {
+    for (const Json& json : list_of(state_, "claims")) {
         if (json.is_object()) claims.push_back(read_claim(json.get_object()));
     }
     return claims;
 }
 
 void SideStateClaims::open_run(const std::string& run_id) {
-    SideState::edit(state_, "open_runs").emplace_back(run_id);
+    edit_list(state_, "open_runs").emplace_back(run_id);
 }
 
 void SideStateClaims::complete_run(const std::string& run_id) {
-    erase_where(SideState::edit(state_, "open_runs"),
+    erase_where(edit_list(state_, "open_runs"),
                 [&](const Json& json) { return json == Json(run_id); });
-    SideState::tidy(state_);
+    tidy_lists(state_);
 }
 
 void SideStateClaims::put_claim(const cubepi::HeldClaim& claim) {
     remove_claim(claim.run_id);
-    SideState::edit(state_, "claims").emplace_back(claim_json(claim));
+    edit_list(state_, "claims").emplace_back(claim_json(claim));
 }
 
 void SideStateClaims::remove_claim(const std::string& run_id) {
-    erase_where(SideState::edit(state_, "claims"),
+    erase_where(edit_list(state_, "claims"),
                 [&](const Json& json) { return !json.is_object() || is_of_run(json, run_id); });
-    SideState::tidy(state_);
+    tidy_lists(state_);
 }
 
 void check_claim(const JsonObject& state, const std::string& tape, const std::string& run_id,
@@ -206,72 +152,6 @@ void check_claim(const JsonObject& state, const std::string& tape, const std::st
 void check_claims(const JsonObject& state, const std::string& tape,
                   const std::vector<TapeClaim>& claims) {
     for (const TapeClaim& claim : claims) check_claim(state, tape, claim.run_id, claim.owner_id);
-}
-
-namespace {
-
-const JsonObject* request_of(const Json& element) {
-    const JsonObject* one = element.if_object();
-    return one ? object_member(*one, "request") : nullptr;
-}
-
-}  // namespace
-
-cubepi::QuestionEntry read_request(const std::string& tape, const Json& element) {
-    cubepi::QuestionEntry entry;
-    entry.thread_id = tape;
-    if (const JsonObject* one = element.if_object()) entry.run_id = text_member(*one, "run_id");
-    const JsonObject* request = request_of(element);
-    if (!request) {
-        entry.damage = "the stored request is not an object";
-        return entry;
-    }
-    entry.question_id = text_member(*request, "question_id");
-    entry.created_at = number_of(*request, "created_at").value_or(0);
-    if (const std::optional<double> timeout = number_of(*request, "timeout_seconds"))
-        entry.expires_at = entry.created_at + *timeout;
-    try {
-        entry.request = cubepi::hitl_request_from_json(*request);
-    } catch (const cubepi::Error& error) {
-        entry.damage = error.what();
-    }
-    return entry;
-}
-
-void throw_damaged_request(const cubepi::QuestionEntry& entry, const std::string& file) {
-    const std::string place = file.empty() ? "the side state of the tape" : file;
-    throw cubepi::CheckpointCorruptionError(
-        "a pending request of tape '" + entry.thread_id + "' is damaged (" + entry.damage +
-            "); repair it in " + place +
-            ", or discard the requests of the tape: `cubepi inbox cancel`, or "
-            "QuestionStore::discard_requests() in a program",
-        entry.thread_id, "tape", "pending request '" + entry.question_id + "'", file);
-}
-
-bool is_expired(const Json& element) {
-    const JsonObject* one = element.if_object();
-    return one && flag_member(*one, "expired");
-}
-
-bool is_nested(const Json& element) {
-    const JsonObject* one = element.if_object();
-    return one && flag_member(*one, "nested");
-}
-
-bool is_request(const Json& element, const std::string& run_id, const std::string& question_id) {
-    const JsonObject* request = request_of(element);
-    return request && is_of_run(element, run_id) &&
-           string_member(*request, "question_id") == question_id;
-}
-
-std::vector<cubepi::QuestionEntry> pending_requests(const std::string& tape,
-                                                    const JsonObject& state) {
-    std::vector<cubepi::QuestionEntry> entries;
-    for (const Json& element : SideState(state).list("pending")) {
-        if (!is_expired(element) && !is_nested(element))
-            entries.push_back(read_request(tape, element));
-    }
-    return entries;
 }
 
 }  // namespace detail

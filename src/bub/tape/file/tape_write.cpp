@@ -300,7 +300,7 @@ void TapeDirectory::write_state(const Writing& writing, const JsonObject& before
     check_depth(writing.name, state);
     RequestMarkSet old_marks;
     RequestMarkSet marks;
-    if (SideState(before).list("pending") != SideState(state).list("pending")) {
+    if (cubepi::detail::list_of(before, "pending") != cubepi::detail::list_of(state, "pending")) {
         old_marks = marks_of(writing.name, before);
         marks = marks_of(writing.name, state);
     }

@@ -12,6 +12,14 @@ std::string quoted(const std::string& text) { return "'" + text + "'"; }
 
 }  // namespace
 
+void StoreName::fail_row(const std::string& thread_id, const std::string& row_ref,
+                         std::string_view why, std::string_view remedy) const {
+    throw CheckpointCorruptionError(description + ": row " + row_ref + " of thread " +
+                                        quoted(thread_id) + " cannot be read: " + std::string(why) +
+                                        "; " + std::string(remedy),
+                                    thread_id, backend, row_ref, path);
+}
+
 void throw_thread_in_use(const std::string& thread_id, const HeldClaim& claim) {
     const std::string& owner =
         claim.owner.description.empty() ? claim.owner.owner_id : claim.owner.description;

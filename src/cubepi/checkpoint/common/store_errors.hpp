@@ -2,12 +2,25 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include <cubepi/checkpoint/claim_rules.hpp>
 
 namespace cubepi::detail {
 
 // The errors of all stores, so that their texts are the same.
+
+/// The name of a database in errors.
+struct StoreName {
+    std::string description = {};  ///< "SQLite database 'threads.db'"
+    std::string backend = {};      ///< "sqlite"
+    std::string path = {};         ///< of its file; empty for a server
+
+    /// Throws CheckpointCorruptionError for an unreadable row; `row_ref` is like "messages.id=7".
+    [[noreturn]] void fail_row(const std::string& thread_id, const std::string& row_ref,
+                               std::string_view why,
+                               std::string_view remedy = "repair or delete that row") const;
+};
 
 /// Throws RunAlreadyClaimedError, which names the owner of the claim.
 [[noreturn]] void throw_thread_in_use(const std::string& thread_id, const HeldClaim& claim);

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include <cubepi/checkpoint/tables/rows.hpp>
 #include <cubepi/core/error.hpp>
 
 // The versions of the tables of threads, and the writes that their transactions store in them.
@@ -70,14 +71,12 @@ SqlWriteIds ThreadSchema::write_ids() const {
 
 SqlThreadStore::SqlThreadStore(SqlOptions options, std::shared_ptr<const SqlDriver> driver,
                                std::shared_ptr<const ThreadSchema> schema)
-    : SqlStore(std::move(options), std::move(driver), schema), schema_(std::move(schema)) {}
+    : ThreadTables(schema, StoreName{driver->description(), driver->name(), {}}, options.lease),
+      schema_(schema),
+      store_(std::make_shared<SqlStore>(std::move(options), std::move(driver), schema)) {}
 
-void SqlThreadStore::fail_row(const std::string& thread_id, const std::string& row_ref,
-                              std::string_view why, std::string_view remedy) const {
-    throw CheckpointCorruptionError(driver().description() + ": row " + row_ref + " of thread '" +
-                                        thread_id + "' cannot be read: " + std::string(why) + "; " +
-                                        std::string(remedy),
-                                    thread_id, driver().name(), row_ref);
+Task<bool> SqlThreadStore::adopt_changes(std::vector<std::string> threads) {
+    return adopt_by_thread(shared_from_this(), std::move(threads));
 }
 
 void refuse_newer_tables(const std::string& where, const SqlSchemaStatus& found) {

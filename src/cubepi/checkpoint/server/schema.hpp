@@ -8,6 +8,7 @@
 
 #include <cubepi/checkpoint/format/stored_json.hpp>
 #include <cubepi/checkpoint/server_schema.hpp>
+#include <cubepi/checkpoint/tables/thread_tables.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/sql/support/driver.hpp>
 #include <cubepi/sql/support/migration.hpp>
@@ -24,10 +25,28 @@ struct SqlFork {
 
 /// The tables of threads on a database server: CubePi's and this library's own. Its functions are what differs between the
 /// servers beyond the words of their SQL.
-class ThreadSchema : public SqlSchema {
+class ThreadSchema : public SqlSchema, public RunSchema {
 public:
     void check(const std::string& where, const SqlResults& results) const override;
     SqlWriteIds write_ids() const override;
+
+    void write_thread_row(SqlBatch& writes, const std::string& thread_id) const override;
+    void write_answer(SqlBatch& writes, const std::string& thread_id,
+                      const HitlAnswer& answer) const override;
+    std::size_t add_answer_reads(SqlBatch& reads, const std::string& thread_id,
+                                 const std::string& run_id,
+                                 const std::vector<std::string>& questions) const override;
+    std::vector<AnswerRow> read_answers(const SqlResults& results, std::size_t at) const override;
+    void remove_answers(SqlBatch& writes, const std::string& thread_id, const std::string& run_id,
+                        const std::vector<std::string>& questions) const override;
+    void remove_all_answers(SqlBatch& writes, const std::string& thread_id,
+                            const std::string& run_id) const override;
+    void add_shared_read(SqlBatch& reads, const std::string& thread_id,
+                         bool for_update) const override;
+    void write_shared(SqlBatch& writes, const std::string& thread_id,
+                      const std::optional<SharedRequest>& stored,
+                      const PendingRow* first) const override;
+    SameRequest same_request() const override;
 
     /// Merges a change into the column `extra`.
     virtual void write_extra(SqlBatch& batch, const std::string& thread_id,
@@ -35,8 +54,6 @@ public:
     /// Inserts the row of a fork, with `added` merged into the extra of its source, which makes `merged`.
     virtual void write_fork_row(SqlBatch& batch, const SqlFork& fork, const JsonObject& added,
                                 const JsonObject& merged) const = 0;
-    /// Selects a page of the inbox: the rows after $2, $3, $4 at the time $1, at most $5.
-    virtual std::string page_sql(const std::string& columns, const std::string& time) const = 0;
     /// Selects all threads: id, number of messages and date of the last one, which is NULL for a thread without messages.
     virtual std::string listing_sql() const = 0;
     /// The tables whose rows the server does not delete with those of their thread.
@@ -49,20 +66,22 @@ protected:
     virtual std::string migration_hint() const = 0;
 };
 
-/// The transactions on these tables. Thread-safe.
-class SqlThreadStore final : public SqlStore {
+/// These tables on a server. Thread-safe.
+class SqlThreadStore final : public ThreadTables {
 public:
     SqlThreadStore(SqlOptions options, std::shared_ptr<const SqlDriver> driver,
                    std::shared_ptr<const ThreadSchema> schema);
 
     const ThreadSchema& schema() const noexcept { return *schema_; }
-    /// Throws CheckpointCorruptionError for an unreadable row; `row_ref` is like "cubepi_messages.seq=7".
-    [[noreturn]] void fail_row(const std::string& thread_id, const std::string& row_ref,
-                               std::string_view why,
-                               std::string_view remedy = "repair or delete that row") const;
+    Task<SqlResults> read(SqlBatch reads) override { return store_->read(std::move(reads)); }
+    Task<> write(SqlPlan plan, SqlDecide decide) override {
+        return store_->write(std::move(plan), std::move(decide));
+    }
+    Task<bool> adopt_changes(std::vector<std::string> threads) override;
 
 private:
     const std::shared_ptr<const ThreadSchema> schema_;
+    const std::shared_ptr<SqlStore> store_;
 };
 
 using SqlStatements = std::vector<std::string>;

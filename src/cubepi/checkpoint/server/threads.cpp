@@ -8,8 +8,9 @@
 #include <cubepi/checkpoint/common/store_errors.hpp>
 #include <cubepi/checkpoint/format/message_row.hpp>
 #include <cubepi/checkpoint/format/stored_json.hpp>
-#include <cubepi/checkpoint/server/rows.hpp>
+#include <cubepi/checkpoint/server/schema.hpp>
 #include <cubepi/checkpoint/server_checkpointer.hpp>
+#include <cubepi/checkpoint/tables/rows.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
 
@@ -19,6 +20,8 @@
 namespace cubepi::detail {
 
 namespace {
+
+using SqlStorePtr = std::shared_ptr<SqlThreadStore>;
 
 std::size_t add_extra_reads(SqlBatch& reads, const std::string& thread_id, bool for_update) {
     const std::size_t at = reads.size();
@@ -48,7 +51,7 @@ JsonObject read_extra(const SqlThreadStore& store, const std::string& thread_id,
     } catch (const Error& error) {
         why = error.what();
     }
-    store.fail_row(thread_id, "cubepi_threads.thread_id=" + thread_id, why);
+    store.name().fail_row(thread_id, "cubepi_threads.thread_id=" + thread_id, why);
 }
 
 /// Stores the exact text of the extra, or removes it if the column has the value as it is.
@@ -110,8 +113,8 @@ private:
         } catch (const Error& error) {
             why = error.what();
         }
-        store_->fail_row(thread_id_, "cubepi_messages.seq=" + std::to_string(rows.integer(row, 0)),
-                         why);
+        store_->name().fail_row(thread_id_,
+                                "cubepi_messages.seq=" + std::to_string(rows.integer(row, 0)), why);
     }
 
     std::shared_ptr<const SqlThreadStore> store_;
@@ -150,10 +153,11 @@ public:
             .text(thread_id_)
             .texts(runs_);
         if (!options_.claim_owner().empty())
-            claims_ = add_claim_reads(plan.reads, thread_id_, options_.claim_run_id());
+            claims_ =
+                add_claim_reads(plan.reads, store_->schema(), thread_id_, options_.claim_run_id());
         if (options_.extra()) extra_ = add_extra_reads(plan.reads, thread_id_, true);
         if (!options_.settled_questions().empty())
-            pending_ = PendingRequests::add_reads(plan.reads, thread_id_, true);
+            pending_ = PendingRequests::add_reads(plan.reads, store_->schema(), thread_id_, true);
         return plan;
     }
 
@@ -175,7 +179,9 @@ public:
             const ExtraChange change = change_extra(std::move(stored), *options_.extra());
             if (!change.empty()) write_extra(*store_, writes, thread_id_, change);
         }
-        if (!options_.settled_questions().empty()) settle(view, writes);
+        if (!options_.settled_questions().empty())
+            settle_questions(writes, store_->schema(), thread_id_, options_, view.results,
+                             pending_);
         return position;
     }
 
@@ -207,23 +213,6 @@ private:
             .text(thread_id_)
             .text(row.message_id)
             .integer(seq);
-    }
-
-    /// Removes the requests and answers of the questions, the used answers too.
-    void settle(const SqlView& view, SqlBatch& writes) const {
-        const std::string& run_id = options_.settled_run_id();
-        const std::vector<std::string>& questions = options_.settled_questions();
-        remove_answers(writes, thread_id_, run_id, questions);
-        writes
-            .add(
-                "DELETE FROM cubepi_native_used_answers WHERE thread_id = $1 AND run_id = $2"
-                " AND question_id {any $3}")
-            .text(thread_id_)
-            .text(run_id)
-            .texts(questions);
-        PendingRequests pending(thread_id_, view.results, pending_);
-        for (const std::string& question : questions) (void)pending.remove(run_id, question);
-        pending.write(writes);
     }
 
     SqlStorePtr store_;
@@ -310,8 +299,11 @@ using namespace detail;
 
 SqlCheckpointer::SqlCheckpointer(SqlOptions options, std::shared_ptr<const SqlDriver> driver,
                                  std::shared_ptr<const ThreadSchema> schema)
-    : store_(std::make_shared<SqlThreadStore>(std::move(options), std::move(driver),
-                                              std::move(schema))) {}
+    : SqlCheckpointer(std::make_shared<SqlThreadStore>(std::move(options), std::move(driver),
+                                                       std::move(schema))) {}
+
+SqlCheckpointer::SqlCheckpointer(std::shared_ptr<SqlThreadStore> store)
+    : SqlRunStore(store), store_(std::move(store)) {}
 
 SqlCheckpointer::~SqlCheckpointer() = default;
 

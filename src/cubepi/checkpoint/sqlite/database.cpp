@@ -4,12 +4,13 @@
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <new>
 #include <system_error>
 #include <utility>
 
 #include <sqlite3.h>
 
-#include <cubepi/checkpoint/sqlite/operations.hpp>
+#include <cubepi/checkpoint/sqlite/tables.hpp>
 #include <cubepi/checkpoint/sqlite_schema.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/posix_file.hpp>
@@ -317,6 +318,21 @@ double SqliteStatement::number(int column) const noexcept {
     return sqlite3_column_double(statement_, column);
 }
 
+std::vector<SqliteValue> SqliteStatement::row() const {
+    std::vector<SqliteValue> values;
+    for (int column = 0; column < sqlite3_column_count(statement_); ++column) {
+        values.emplace_back(sqlite3_value_dup(sqlite3_column_value(statement_, column)));
+        if (!values.back()) throw std::bad_alloc();
+    }
+    return values;
+}
+
+void SqliteValueFree::operator()(sqlite3_value* value) const noexcept { sqlite3_value_free(value); }
+
+StoreName sqlite_name(const SQLiteOptions& options) {
+    return {"SQLite database '" + options.path + "'", "sqlite", options.path};
+}
+
 SqliteDatabase::SqliteDatabase(const SQLiteOptions& options, Tables tables) : options_(options) {
     try {
         open_file();
@@ -370,10 +386,14 @@ void SqliteDatabase::set_up() {
     }
 }
 
-SqliteStatement SqliteDatabase::prepare(std::string_view sql) {
-    sqlite3_stmt*& statement = statements_[sql];
+SqliteStatement SqliteDatabase::prepare(std::string_view sql,
+                                        std::string (*expand)(std::string_view)) {
+    auto found = statements_.find(sql);
+    if (found == statements_.end()) found = statements_.emplace(sql, nullptr).first;
+    sqlite3_stmt*& statement = found->second;
     if (!statement) {
-        const int result = sqlite3_prepare_v3(handle_, sql.data(), static_cast<int>(sql.size()),
+        const std::string text = expand ? expand(sql) : found->first;
+        const int result = sqlite3_prepare_v3(handle_, text.data(), static_cast<int>(text.size()),
                                               SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
         if (result != SQLITE_OK) fail(result);
     }
@@ -481,14 +501,6 @@ void SqliteDatabase::fail_moved() const {
            "SQLite database '" + options_.path +
                "': the file was moved, replaced or deleted while it was in use; nothing was "
                "stored; restore it, or retry to use the file that is at the path now");
-}
-
-void SqliteDatabase::fail_row(const std::string& thread_id, const std::string& row_ref,
-                              std::string_view why, std::string_view remedy) const {
-    throw CheckpointCorruptionError(
-        "SQLite database '" + options_.path + "': row " + row_ref + " of thread '" + thread_id +
-            "' cannot be read: " + std::string(why) + "; " + std::string(remedy),
-        thread_id, "sqlite", row_ref, options_.path);
 }
 
 void migrate(SqliteDatabase& database) {

@@ -1,20 +1,32 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
+#include <cubepi/checkpoint/common/store_errors.hpp>
 #include <cubepi/checkpoint/format/stored_message_reader.hpp>
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 
 struct sqlite3;
 struct sqlite3_stmt;
+struct sqlite3_value;
 
 namespace cubepi::detail {
 
 class SqliteDatabase;
+
+struct SqliteValueFree {
+    void operator()(sqlite3_value* value) const noexcept;
+};
+using SqliteValue = std::unique_ptr<sqlite3_value, SqliteValueFree>;
+
+/// Returns the name of the file in errors.
+StoreName sqlite_name(const SQLiteOptions& options);
 
 /// One use of a prepared statement. Bound text must outlive the object.
 class SqliteStatement {
@@ -45,6 +57,8 @@ public:
     std::string_view text(int column) const noexcept;
     std::int64_t integer(int column) const noexcept;
     double number(int column) const noexcept;
+    /// Returns copies of the values of the row, which any thread may use.
+    std::vector<SqliteValue> row() const;
 
 private:
     SqliteDatabase* database_;
@@ -62,8 +76,9 @@ public:
     SqliteDatabase(const SqliteDatabase&) = delete;
     SqliteDatabase& operator=(const SqliteDatabase&) = delete;
 
-    /// `sql` must be a literal. It is prepared once.
-    SqliteStatement prepare(std::string_view sql);
+    /// A statement is prepared once. `expand` returns the text that SQLite executes; null: `sql` itself.
+    SqliteStatement prepare(std::string_view sql,
+                            std::string (*expand)(std::string_view) = nullptr);
     void execute(const char* sql);
     /// Returns the first column of the first row. Returns nothing if there is none, or it is NULL.
     std::optional<std::int64_t> query_integer(std::string_view sql);
@@ -76,6 +91,7 @@ public:
     std::int64_t last_insert_id() const noexcept;
     std::int64_t changes() const noexcept;
 
+    StoreName name() const { return sqlite_name(options_); }
     const SQLiteOptions& options() const noexcept { return options_; }
     /// Returns Unix seconds, by the clock of the options.
     double now() const;
@@ -87,10 +103,6 @@ public:
     /// Throws the error that corresponds to SQLite's last error.
     [[noreturn]] void fail(int result);
     void log_failure(int result) const;
-    /// Throws CheckpointCorruptionError for an unreadable row; `row_ref` is like "messages.id=7".
-    [[noreturn]] void fail_row(const std::string& thread_id, const std::string& row_ref,
-                               std::string_view why,
-                               std::string_view remedy = "repair or delete that row") const;
 
 private:
     void open_file();
@@ -98,7 +110,13 @@ private:
 
     SQLiteOptions options_;
     sqlite3* handle_ = nullptr;
-    std::unordered_map<std::string_view, sqlite3_stmt*> statements_;
+    struct TextHash {
+        using is_transparent = void;
+        std::size_t operator()(std::string_view text) const noexcept {
+            return std::hash<std::string_view>()(text);
+        }
+    };
+    std::unordered_map<std::string, sqlite3_stmt*, TextHash, std::equal_to<>> statements_;
     StoredMessageReader reader_;
 };
 

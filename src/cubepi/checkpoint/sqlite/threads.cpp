@@ -4,7 +4,7 @@
 
 #include <cubepi/checkpoint/common/store_errors.hpp>
 #include <cubepi/checkpoint/format/stored_json.hpp>
-#include <cubepi/checkpoint/sqlite/operations.hpp>
+#include <cubepi/checkpoint/sqlite/tables.hpp>
 #include <cubepi/checkpoint/sqlite/worker.hpp>
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 #include <cubepi/core/error.hpp>
@@ -61,7 +61,7 @@ JsonObject read_extra(SqliteDatabase& database, const std::string& thread_id,
     } catch (const Error& error) {
         why = error.what();
     }
-    database.fail_row(thread_id, "thread_extra.thread_id=" + thread_id, why);
+    database.name().fail_row(thread_id, "thread_extra.thread_id=" + thread_id, why);
 }
 
 bool is_known(SqliteDatabase& database, const std::string& thread_id) {
@@ -98,7 +98,7 @@ std::string forked_extra(SqliteDatabase& database, const std::string& source,
     try {
         return merge_extra_text(text, fork);
     } catch (const Error& error) {
-        database.fail_row(source, "thread_extra.thread_id=" + source, error.what());
+        database.name().fail_row(source, "thread_extra.thread_id=" + source, error.what());
     }
 }
 
@@ -111,7 +111,7 @@ Message read_message(SqliteDatabase& database, const std::string& thread_id, std
     } catch (const Error& error) {
         why = error.what();
     }
-    database.fail_row(thread_id, "messages.id=" + std::to_string(row), why);
+    database.name().fail_row(thread_id, "messages.id=" + std::to_string(row), why);
 }
 
 std::optional<CheckpointData> load_thread(SqliteDatabase& database, const std::string& thread_id) {
@@ -146,7 +146,7 @@ void save_extra(SqliteDatabase& database, const std::string& thread_id, const Js
     try {
         merged = merge_extra_text(stored ? std::string_view(*stored) : "{}", extra);
     } catch (const Error& error) {
-        database.fail_row(thread_id, "thread_extra.thread_id=" + thread_id, error.what());
+        database.name().fail_row(thread_id, "thread_extra.thread_id=" + thread_id, error.what());
     }
     if (!stored) {
         database.prepare("INSERT INTO thread_extra (thread_id, extra_json) VALUES (?, ?)")
@@ -164,7 +164,7 @@ void save_extra(SqliteDatabase& database, const std::string& thread_id, const Js
 std::int64_t append_messages(SqliteDatabase& database, const std::string& thread_id,
                              const MessageList& messages, const AppendOptions& options) {
     if (!options.claim_owner().empty()) {
-        require_claim(database, thread_id, options.claim_run_id(), options.claim_owner());
+        require_claim(database, thread_id, options);
     }
     refuse_completed_runs(database, thread_id, messages);
     std::optional<std::int64_t> position;
@@ -177,7 +177,7 @@ std::int64_t append_messages(SqliteDatabase& database, const std::string& thread
     for (const Message& message : messages) insert_message(database, thread_id, message, text);
     if (!messages.empty()) position = database.last_insert_id();
     if (options.extra()) save_extra(database, thread_id, *options.extra());
-    settle_questions(database, thread_id, options.settled_run_id(), options.settled_questions());
+    if (!options.settled_questions().empty()) settle_questions(database, thread_id, options);
     return *position;
 }
 

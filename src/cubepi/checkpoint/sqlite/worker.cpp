@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <cubepi/checkpoint/sqlite/tables.hpp>
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
@@ -301,7 +302,11 @@ SQLiteCheckpointer::SQLiteCheckpointer(std::string path)
     : SQLiteCheckpointer(options_for(std::move(path))) {}
 
 SQLiteCheckpointer::SQLiteCheckpointer(SQLiteOptions options)
-    : worker_(std::make_shared<detail::SqliteWorker>(with_defaults(std::move(options)))) {}
+    : SQLiteCheckpointer(
+          std::make_shared<detail::SqliteWorker>(with_defaults(std::move(options)))) {}
+
+SQLiteCheckpointer::SQLiteCheckpointer(std::shared_ptr<detail::SqliteWorker> worker)
+    : SqlRunStore(std::make_shared<detail::SqliteTables>(worker)), worker_(std::move(worker)) {}
 
 SQLiteCheckpointer::~SQLiteCheckpointer() { worker_->close(); }
 

@@ -77,6 +77,7 @@ public:
     /// Executes the queued jobs, closes the file and ends the thread. Later jobs fail.
     void close();
     SQLiteStats stats() const noexcept;
+    const SQLiteOptions& options() const noexcept { return options_; }
 
 private:
     using Jobs = std::vector<std::shared_ptr<SqliteJob>>;

@@ -31,21 +31,31 @@ struct SqlView {
 /// transaction has to be repeated.
 using SqlDecide = std::function<void(const SqlView& view, SqlBatch& writes)>;
 
-/// Executes transactions. Thread-safe.
+/// Executes transactions on a database. Thread-safe.
+class SqlTransactions {
+public:
+    virtual ~SqlTransactions() = default;
+    /// Executes the statements in one snapshot.
+    virtual Task<SqlResults> read(SqlBatch reads) = 0;
+    /// `decide` may be called on another thread, and may outlive a call that is cancelled.
+    virtual Task<> write(SqlPlan plan, SqlDecide decide) = 0;
+};
+
+/// Transactions on a database server.
 ///
 /// A transaction that writes takes two round trips: one locks and reads, one writes and commits. If the connection
 /// breaks before COMMIT was sent, the transaction is repeated. If it breaks after, its fate is looked up: every transaction
 /// stores a new id as the last write of its object, so that under the lock of the object the id of this transaction means
 /// that it was stored, and the id from before that it was not. (The server's own transaction ids do not tell: after a crash or
 /// a failover the id of a lost transaction may be used again.)
-class SqlStore : public std::enable_shared_from_this<SqlStore> {
+class SqlStore final : public SqlTransactions, public std::enable_shared_from_this<SqlStore> {
 public:
     SqlStore(SqlOptions options, std::shared_ptr<const SqlDriver> driver,
              std::shared_ptr<const SqlSchema> schema);
 
     /// Executes the statements in one snapshot and one round trip.
-    Task<SqlResults> read(SqlBatch reads);
-    Task<> write(SqlPlan plan, SqlDecide decide);
+    Task<SqlResults> read(SqlBatch reads) override;
+    Task<> write(SqlPlan plan, SqlDecide decide) override;
 
     const SqlOptions& options() const noexcept { return pool_->options(); }
     const SqlDriver& driver() const noexcept { return pool_->driver(); }
@@ -75,7 +85,7 @@ private:
 
 /// Returns `convert(SqlResults)` of the statements.
 template <class F>
-auto server_read(std::shared_ptr<SqlStore> store, SqlBatch reads, F convert)
+auto server_read(std::shared_ptr<SqlTransactions> store, SqlBatch reads, F convert)
     -> Task<std::invoke_result_t<F&, const SqlResults&>> {
     const SqlResults results = co_await store->read(std::move(reads));
     co_return convert(results);
@@ -83,19 +93,23 @@ auto server_read(std::shared_ptr<SqlStore> store, SqlBatch reads, F convert)
 
 /// Executes a transaction and returns what `decide(view, writes)` returned.
 template <class F>
-auto server_write(std::shared_ptr<SqlStore> store, SqlPlan plan, F decide)
+auto server_write(std::shared_ptr<SqlTransactions> store, SqlPlan plan, F decide)
     -> Task<std::invoke_result_t<F&, const SqlView&, SqlBatch&>> {
     using R = std::invoke_result_t<F&, const SqlView&, SqlBatch&>;
     if constexpr (std::is_void_v<R>) {
         SqlDecide step = std::move(decide);
         co_await store->write(std::move(plan), std::move(step));
     } else {
-        std::optional<R> result;
-        SqlDecide step = [&result, &decide](const SqlView& view, SqlBatch& writes) {
-            result.emplace(decide(view, writes));
+        struct Decision {
+            F decide;
+            std::optional<R> result = {};
+        };
+        const auto decision = std::make_shared<Decision>(Decision{std::move(decide)});
+        SqlDecide step = [decision](const SqlView& view, SqlBatch& writes) {
+            decision->result.emplace(decision->decide(view, writes));
         };
         co_await store->write(std::move(plan), std::move(step));
-        co_return std::move(*result);
+        co_return std::move(*decision->result);
     }
 }
 

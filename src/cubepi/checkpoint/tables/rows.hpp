@@ -9,23 +9,18 @@
 #include <utility>
 #include <vector>
 
-#include <cubepi/agent/batch_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
-#include <cubepi/agent/question_store.hpp>
 #include <cubepi/checkpoint/claim_rules.hpp>
 #include <cubepi/checkpoint/common/requests.hpp>
-#include <cubepi/checkpoint/format/stored_json.hpp>
-#include <cubepi/checkpoint/server/schema.hpp>
+#include <cubepi/checkpoint/tables/thread_tables.hpp>
 
 // The rows that several operations of the store read and write. A function add_..._reads() returns the place of its first
 // result.
 
 namespace cubepi::detail {
 
-using SqlStorePtr = std::shared_ptr<SqlThreadStore>;
-
-/// The runs and claims of a thread as read from a database server, and the changes that ClaimRules makes to them, which the
-/// store writes afterwards.
+/// The runs and claims of a thread as read from a database, and the changes that ClaimRules makes to them, which the store
+/// writes afterwards.
 class ClaimSheet final : public ClaimTable {
 public:
     // The state as read.
@@ -76,32 +71,20 @@ private:
     std::vector<HeldClaim> put_;
 };
 
-/// Rows that refer to the thread require its row.
-void write_thread_row(SqlBatch& writes, const std::string& thread_id);
-
 // Runs and claims.
-std::size_t add_claim_reads(SqlBatch& reads, const std::string& thread_id,
+std::size_t add_claim_reads(SqlBatch& reads, const RunSchema& schema, const std::string& thread_id,
                             const std::string& run_id);
 ClaimSheet read_claims(const SqlResults& results, std::size_t at);
-
-// Answers.
-std::size_t add_answer_reads(SqlBatch& reads, const std::string& thread_id,
-                             const std::string& run_id, const std::vector<std::string>& questions);
-struct AnswerRow {
-    std::string question_id = {};
-    Json answer = {};
-};
-std::vector<AnswerRow> read_answers(const SqlResults& results, std::size_t at);
-void remove_answers(SqlBatch& writes, const std::string& thread_id, const std::string& run_id,
-                    const std::vector<std::string>& questions);
-void remove_all_answers(SqlBatch& writes, const std::string& thread_id, const std::string& run_id);
 
 /// The pending requests of a thread in a transaction. Starts with what both tables say (common/requests.hpp), and writes the
 /// differences, including those that CubePi has made.
 class PendingRequests {
 public:
-    static std::size_t add_reads(SqlBatch& reads, const std::string& thread_id, bool for_update);
-    PendingRequests(std::string thread_id, const SqlResults& results, std::size_t at);
+    static std::size_t add_reads(SqlBatch& reads, const RunSchema& schema,
+                                 const std::string& thread_id, bool for_update);
+    /// `schema` must outlive the object.
+    PendingRequests(const RunSchema& schema, std::string thread_id, const SqlResults& results,
+                    std::size_t at);
 
     const std::vector<PendingRow>& rows() const noexcept { return rows_; }
     const PendingRow* find(const std::string& run_id, const std::string& question_id) const;
@@ -112,12 +95,23 @@ public:
     void write(SqlBatch& writes) const;
 
 private:
-    void write_first(SqlBatch& writes) const;
-
+    const RunSchema& schema_;
     std::string thread_id_;
     std::vector<PendingRow> stored_;
     std::vector<PendingRow> rows_;
     std::optional<SharedRequest> shared_;
 };
+
+/// Selects the threads with a note that CubePi has changed their request. The condition makes SQLite use the index.
+inline constexpr const char* changed_threads_sql =
+    "SELECT thread_id FROM cubepi_native_changed_pending WHERE thread_id >= '' ORDER BY thread_id";
+
+/// ThreadTables::adopt_changes() with a transaction for each thread.
+Task<bool> adopt_by_thread(TablesPtr tables, std::vector<std::string> threads);
+
+/// Removes the requests and answers of the questions, the used answers too. PendingRequests::add_reads() has added the reads
+/// whose first result is at `at`.
+void settle_questions(SqlBatch& writes, const RunSchema& schema, const std::string& thread_id,
+                      const AppendOptions& options, const SqlResults& results, std::size_t at);
 
 }  // namespace cubepi::detail

@@ -1,13 +1,12 @@
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <cubepi/checkpoint/claim_rules.hpp>
-#include <cubepi/checkpoint/format/stored_json.hpp>
-#include <cubepi/checkpoint/server/rows.hpp>
-#include <cubepi/checkpoint/server_checkpointer.hpp>
+#include <cubepi/checkpoint/sql_run_store.hpp>
+#include <cubepi/checkpoint/tables/rows.hpp>
+#include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
 
 // The claims of runs, and the mark of a started batch: one row per call. The answers of a batch are moved from the table of
@@ -26,17 +25,18 @@ void remove_batch(SqlBatch& writes, const std::string& thread_id, const std::str
     }
 }
 
-void complete_run_row(SqlBatch& writes, const std::string& thread_id, const std::string& run_id) {
+void complete_run_row(SqlBatch& writes, const RunSchema& schema, const std::string& thread_id,
+                      const std::string& run_id) {
+    const TableWords words = schema.words();
     writes
-        .add(
-            "UPDATE cubepi_runs SET completed_at = now(), completion_seq = (SELECT next FROM"
-            " (SELECT coalesce(max(completion_seq), 0) + 1 AS next FROM cubepi_runs"
-            " WHERE thread_id = $1) AS last)"
-            " WHERE thread_id = $1 AND run_id = $2")
+        .add("UPDATE " + words.runs + " SET completed_at = " + words.now +
+             ", completion_seq = (SELECT next FROM"
+             " (SELECT coalesce(max(completion_seq), 0) + 1 AS next FROM " +
+             words.runs + " WHERE thread_id = $1) AS last) WHERE thread_id = $1 AND run_id = $2")
         .text(thread_id)
         .text(run_id);
     remove_batch(writes, thread_id, run_id);
-    remove_all_answers(writes, thread_id, run_id);
+    schema.remove_all_answers(writes, thread_id, run_id);
 }
 
 void put_claim_row(SqlBatch& writes, const std::string& thread_id, const HeldClaim& claim) {
@@ -57,7 +57,8 @@ void put_claim_row(SqlBatch& writes, const std::string& thread_id, const HeldCla
         .number(claim.lease_until);
 }
 
-void write_claims(SqlBatch& writes, const std::string& thread_id, const ClaimSheet& claims) {
+void write_claims(SqlBatch& writes, const RunSchema& schema, const std::string& thread_id,
+                  const ClaimSheet& claims) {
     if (!claims.removed().empty()) {
         writes
             .add(
@@ -67,41 +68,40 @@ void write_claims(SqlBatch& writes, const std::string& thread_id, const ClaimShe
             .texts(claims.removed());
     }
     for (const std::string& run_id : claims.opened()) {
-        write_thread_row(writes, thread_id);
-        writes.add("INSERT INTO cubepi_runs (thread_id, run_id) VALUES ($1, $2)")
+        schema.write_thread_row(writes, thread_id);
+        writes.add("INSERT INTO " + schema.words().runs + " (thread_id, run_id) VALUES ($1, $2)")
             .text(thread_id)
             .text(run_id);
     }
     for (const std::string& run_id : claims.completed())
-        complete_run_row(writes, thread_id, run_id);
+        complete_run_row(writes, schema, thread_id, run_id);
     for (const HeldClaim& claim : claims.put()) put_claim_row(writes, thread_id, claim);
 }
 
 /// Applies `change(ClaimRules&)` to the runs and claims of a thread.
 template <class F>
-auto change_claims(SqlStorePtr store, std::string thread_id, std::string run_id, F change)
+auto change_claims(TablesPtr tables, std::string thread_id, std::string run_id, F change)
     -> Task<std::invoke_result_t<F&, ClaimRules&>> {
     SqlPlan plan;
     plan.locks.push_back(thread_id);
-    (void)add_claim_reads(plan.reads, thread_id, run_id);
-    const std::chrono::seconds lease = store->options().lease;
-    auto decide = [thread_id, change, lease](const SqlView& view, SqlBatch& writes) {
+    (void)add_claim_reads(plan.reads, *tables->run_schema(), thread_id, run_id);
+    auto decide = [schema = tables->run_schema(), thread_id, change, lease = tables->lease()](
+                      const SqlView& view, SqlBatch& writes) {
         ClaimSheet claims = read_claims(view.results, 0);
         ClaimRules rules(claims, thread_id, ClaimTime{view.now, lease});
         if constexpr (std::is_void_v<std::invoke_result_t<F&, ClaimRules&>>) {
             change(rules);
-            write_claims(writes, thread_id, claims);
+            write_claims(writes, *schema, thread_id, claims);
         } else {
             auto result = change(rules);
-            write_claims(writes, thread_id, claims);
+            write_claims(writes, *schema, thread_id, claims);
             return result;
         }
     };
-    return server_write(std::move(store), std::move(plan), std::move(decide));
+    return server_write(std::move(tables), std::move(plan), std::move(decide));
 }
 
 void write_started(SqlBatch& writes, const std::string& thread_id, const BatchStart& start) {
-    write_thread_row(writes, thread_id);
     for (const std::string& call_id : start.tool_call_ids) {
         writes
             .add(
@@ -123,16 +123,12 @@ void write_used(SqlBatch& writes, const std::string& thread_id, const std::strin
         .text(thread_id)
         .text(run_id)
         .text(answer.question_id)
-        .text(to_python_json(answer.answer));
+        .text(answer.text);
 }
 
 }  // namespace
 
-void write_thread_row(SqlBatch& writes, const std::string& thread_id) {
-    writes.add("INSERT INTO cubepi_threads (thread_id) VALUES ($1) {skip}").text(thread_id);
-}
-
-std::size_t add_claim_reads(SqlBatch& reads, const std::string& thread_id,
+std::size_t add_claim_reads(SqlBatch& reads, const RunSchema& schema, const std::string& thread_id,
                             const std::string& run_id) {
     const std::size_t at = reads.size();
     reads
@@ -141,10 +137,9 @@ std::size_t add_claim_reads(SqlBatch& reads, const std::string& thread_id,
             " FROM cubepi_native_claims WHERE thread_id = $1 ORDER BY run_id")
         .text(thread_id);
     reads
-        .add(
-            "SELECT run_id, completed_at IS NOT NULL FROM cubepi_runs WHERE thread_id = $1"
-            " AND (run_id = $2 OR run_id IN"
-            " (SELECT run_id FROM cubepi_native_claims WHERE thread_id = $1))")
+        .add("SELECT run_id, completed_at IS NOT NULL FROM " + schema.words().runs +
+             " WHERE thread_id = $1 AND (run_id = $2 OR run_id IN"
+             " (SELECT run_id FROM cubepi_native_claims WHERE thread_id = $1))")
         .text(thread_id)
         .text(run_id);
     return at;
@@ -171,62 +166,21 @@ ClaimSheet read_claims(const SqlResults& results, std::size_t at) {
     return sheet;
 }
 
-std::size_t add_answer_reads(SqlBatch& reads, const std::string& thread_id,
-                             const std::string& run_id, const std::vector<std::string>& questions) {
-    const std::size_t at = reads.size();
-    reads
+void settle_questions(SqlBatch& writes, const RunSchema& schema, const std::string& thread_id,
+                      const AppendOptions& options, const SqlResults& results, std::size_t at) {
+    const std::string& run_id = options.settled_run_id();
+    const std::vector<std::string>& questions = options.settled_questions();
+    schema.remove_answers(writes, thread_id, run_id, questions);
+    writes
         .add(
-            "SELECT question_id, {text answer} FROM cubepi_hitl_answers WHERE thread_id = $1"
-            " AND run_id = $2 AND question_id {any $3} ORDER BY question_id")
+            "DELETE FROM cubepi_native_used_answers WHERE thread_id = $1 AND run_id = $2"
+            " AND question_id {any $3}")
         .text(thread_id)
         .text(run_id)
         .texts(questions);
-    reads
-        .add(
-            "SELECT question_id, json FROM cubepi_native_exact WHERE thread_id = $1"
-            " AND item = 'answer' AND run_id = $2 AND question_id {any $3}")
-        .text(thread_id)
-        .text(run_id)
-        .texts(questions);
-    return at;
-}
-
-std::vector<AnswerRow> read_answers(const SqlResults& results, std::size_t at) {
-    std::map<std::string, std::string> exact;
-    const SqlResult& texts = results[at + 1];
-    for (int row = 0; row < texts.rows(); ++row) exact[texts.string(row, 0)] = texts.string(row, 1);
-    std::vector<AnswerRow> answers;
-    const SqlResult& rows = results[at];
-    for (int row = 0; row < rows.rows(); ++row) {
-        AnswerRow answer;
-        answer.question_id = rows.string(row, 0);
-        const auto text = exact.find(answer.question_id);
-        answer.answer =
-            exact_json(parse_lenient(rows.text(row, 1)),
-                       text == exact.end() ? std::nullopt : std::optional(text->second));
-        answers.push_back(std::move(answer));
-    }
-    return answers;
-}
-
-void remove_answers(SqlBatch& writes, const std::string& thread_id, const std::string& run_id,
-                    const std::vector<std::string>& questions) {
-    for (const char* sql :
-         {"DELETE FROM cubepi_hitl_answers WHERE thread_id = $1 AND run_id = $2"
-          " AND question_id {any $3}",
-          "DELETE FROM cubepi_native_exact WHERE thread_id = $1 AND item = 'answer'"
-          " AND run_id = $2 AND question_id {any $3}"}) {
-        writes.add(sql).text(thread_id).text(run_id).texts(questions);
-    }
-}
-
-void remove_all_answers(SqlBatch& writes, const std::string& thread_id, const std::string& run_id) {
-    for (const char* sql :
-         {"DELETE FROM cubepi_hitl_answers WHERE thread_id = $1 AND run_id = $2",
-          "DELETE FROM cubepi_native_exact WHERE thread_id = $1 AND item = 'answer'"
-          " AND run_id = $2"}) {
-        writes.add(sql).text(thread_id).text(run_id);
-    }
+    PendingRequests pending(schema, thread_id, results, at);
+    for (const std::string& question : questions) (void)pending.remove(run_id, question);
+    pending.write(writes);
 }
 
 }  // namespace cubepi::detail
@@ -235,55 +189,59 @@ namespace cubepi {
 
 using namespace detail;
 
-Task<ClaimResult> SqlCheckpointer::claim_run(std::string thread_id, std::string run_id,
-                                             ClaimOwner owner, ClaimKind kind) {
+SqlRunStore::SqlRunStore(std::shared_ptr<ThreadTables> tables) : tables_(std::move(tables)) {}
+
+SqlRunStore::~SqlRunStore() = default;
+
+Task<ClaimResult> SqlRunStore::claim_run(std::string thread_id, std::string run_id,
+                                         ClaimOwner owner, ClaimKind kind) {
     auto change = [run_id, owner, kind](ClaimRules& rules) {
         return rules.claim(run_id, owner, kind);
     };
-    return change_claims(store_, std::move(thread_id), run_id, std::move(change));
+    return change_claims(tables_, std::move(thread_id), run_id, std::move(change));
 }
 
-Task<void> SqlCheckpointer::renew_claim(std::string thread_id, std::string run_id,
-                                        std::string owner_id) {
+Task<void> SqlRunStore::renew_claim(std::string thread_id, std::string run_id,
+                                    std::string owner_id) {
     auto change = [run_id, owner_id](ClaimRules& rules) { rules.renew(run_id, owner_id); };
-    return change_claims(store_, std::move(thread_id), run_id, std::move(change));
+    return change_claims(tables_, std::move(thread_id), run_id, std::move(change));
 }
 
-Task<void> SqlCheckpointer::release_claim(std::string thread_id, std::string run_id,
-                                          std::string owner_id) {
+Task<void> SqlRunStore::release_claim(std::string thread_id, std::string run_id,
+                                      std::string owner_id) {
     auto change = [run_id, owner_id](ClaimRules& rules) { rules.release(run_id, owner_id); };
-    return change_claims(store_, std::move(thread_id), run_id, std::move(change));
+    return change_claims(tables_, std::move(thread_id), run_id, std::move(change));
 }
 
-Task<void> SqlCheckpointer::mark_run_complete(std::string thread_id, std::string run_id) {
+Task<void> SqlRunStore::mark_run_complete(std::string thread_id, std::string run_id) {
     auto change = [run_id](ClaimRules& rules) { rules.mark_complete(run_id); };
-    return change_claims(store_, std::move(thread_id), run_id, std::move(change));
+    return change_claims(tables_, std::move(thread_id), run_id, std::move(change));
 }
 
-Task<void> SqlCheckpointer::complete_run(std::string thread_id, std::string run_id,
-                                         std::string owner_id) {
+Task<void> SqlRunStore::complete_run(std::string thread_id, std::string run_id,
+                                     std::string owner_id) {
     auto change = [run_id, owner_id](ClaimRules& rules) { rules.complete(run_id, owner_id); };
-    return change_claims(store_, std::move(thread_id), run_id, std::move(change));
+    return change_claims(tables_, std::move(thread_id), run_id, std::move(change));
 }
 
-Task<bool> SqlCheckpointer::is_run_complete(std::string thread_id, std::string run_id) {
+Task<bool> SqlRunStore::is_run_complete(std::string thread_id, std::string run_id) {
     SqlBatch reads;
     reads
-        .add(
-            "SELECT 1 FROM cubepi_runs WHERE thread_id = $1 AND run_id = $2"
-            " AND completed_at IS NOT NULL")
+        .add("SELECT 1 FROM " + tables_->run_schema()->words().runs +
+             " WHERE thread_id = $1 AND run_id = $2 AND completed_at IS NOT NULL")
         .text(thread_id)
         .text(run_id);
     auto convert = [](const SqlResults& results) { return results[0].rows() > 0; };
-    return server_read(store_, std::move(reads), std::move(convert));
+    return server_read(tables_, std::move(reads), std::move(convert));
 }
 
-Task<void> SqlCheckpointer::mark_batch_started(std::string thread_id, BatchStart start) {
+Task<void> SqlRunStore::mark_batch_started(std::string thread_id, BatchStart start) {
+    const RunSchemaPtr& schema = tables_->run_schema();
     SqlPlan plan;
     plan.locks.push_back(thread_id);
-    const std::size_t claims = add_claim_reads(plan.reads, thread_id, start.run_id);
+    const std::size_t claims = add_claim_reads(plan.reads, *schema, thread_id, start.run_id);
     const std::size_t answers =
-        add_answer_reads(plan.reads, thread_id, start.run_id, start.question_ids);
+        schema->add_answer_reads(plan.reads, thread_id, start.run_id, start.question_ids);
     const std::size_t same = plan.reads.size();
     plan.reads
         .add(
@@ -292,22 +250,24 @@ Task<void> SqlCheckpointer::mark_batch_started(std::string thread_id, BatchStart
         .text(thread_id)
         .text(start.run_id)
         .text(start.batch_id);
-    auto decide = [thread_id, start, claims, answers, same](const SqlView& view, SqlBatch& writes) {
+    auto decide = [schema, thread_id, start, claims, answers, same](const SqlView& view,
+                                                                    SqlBatch& writes) {
         if (!start.owner_id.empty()) {
             ClaimSheet sheet = read_claims(view.results, claims);
             ClaimRules(sheet, thread_id).require_claim(start.run_id, start.owner_id);
         }
         if (view.results[same].rows() == 0) remove_batch(writes, thread_id, start.run_id);
+        schema->write_thread_row(writes, thread_id);
         write_started(writes, thread_id, start);
-        for (const AnswerRow& answer : read_answers(view.results, answers))
+        for (const AnswerRow& answer : schema->read_answers(view.results, answers))
             write_used(writes, thread_id, start.run_id, answer);
-        remove_answers(writes, thread_id, start.run_id, start.question_ids);
+        schema->remove_answers(writes, thread_id, start.run_id, start.question_ids);
     };
-    return server_write(store_, std::move(plan), std::move(decide));
+    return server_write(tables_, std::move(plan), std::move(decide));
 }
 
-Task<std::optional<StartedBatch>> SqlCheckpointer::load_started_batch(std::string thread_id,
-                                                                      std::string run_id) {
+Task<std::optional<StartedBatch>> SqlRunStore::load_started_batch(std::string thread_id,
+                                                                  std::string run_id) {
     SqlBatch reads;
     reads
         .add(
@@ -321,7 +281,7 @@ Task<std::optional<StartedBatch>> SqlCheckpointer::load_started_batch(std::strin
             " AND run_id = $2 ORDER BY question_id")
         .text(thread_id)
         .text(run_id);
-    auto convert = [run_id](const SqlResults& results) {
+    auto convert = [name = tables_->name(), thread_id, run_id](const SqlResults& results) {
         std::optional<StartedBatch> started;
         const SqlResult& calls = results[0];
         for (int row = 0; row < calls.rows(); ++row) {
@@ -333,13 +293,18 @@ Task<std::optional<StartedBatch>> SqlCheckpointer::load_started_batch(std::strin
             HitlAnswer answer;
             answer.run_id = run_id;
             answer.question_id = results[1].string(row, 0);
-            // Written by this library only.
-            answer.answer = parse_lenient(results[1].text(row, 1));
+            try {
+                answer.answer = parse_lenient(results[1].text(row, 1));
+            } catch (const Error& error) {
+                name.fail_row(thread_id,
+                              "cubepi_native_used_answers.question_id=" + answer.question_id,
+                              error.what());
+            }
             started->used_answers.push_back(std::move(answer));
         }
         return started;
     };
-    return server_read(store_, std::move(reads), std::move(convert));
+    return server_read(tables_, std::move(reads), std::move(convert));
 }
 
 }  // namespace cubepi
