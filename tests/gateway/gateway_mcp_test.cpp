@@ -137,6 +137,78 @@ TEST(GatewayMcp, D176_ServersQuestion_IsAnsweredAfterRestart) {
     EXPECT_EQ(calls_in(text), 2U) << text;
 }
 
+/// Returns the question to the user with which the first turn ends.
+Json first_question(std::uint16_t port) {
+    const HttpReply asked = post(port, {{"text", "call it"}, {"user", "ann"}});
+    EXPECT_NE(asked.body.find("Who are you?"), std::string::npos) << asked.body;
+    return asked.json().at("outputs").at(0).at("question").at("request_id");
+}
+
+HttpReply answer(std::uint16_t port, const Json& question) {
+    return post(port, {{"answer_to", question}, {"answer", {{"name", "Ann"}}}, {"user", "ann"}});
+}
+
+constexpr const char* calls_ask_and_ends =
+    R"({"tokens_per_second": 100000, "answers": [{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1",
+        "name": "mcp__fake__ask", "arguments": {}}]}, "Done."]})";
+
+/// The server waits on its connection while the turn has ended.
+TEST(GatewayMcp, D130_SessionsQuestion_IsAnsweredByLaterMessage) {
+    const GatewayHome home;
+    configure(home, R"({user: ann, allow: ["mcp__fake__ask: *"]})", "2025-11-25");
+    GatewayProcess gateway(home, {"--script", home.script(calls_ask_and_ends)});
+    const std::uint16_t port = gateway.wait_until_running();
+    const Json question = first_question(port);
+    const HttpReply answered = answer(port, question);
+    EXPECT_EQ(answered.text(), "Done.") << answered.body;
+    const std::string text = requests_in(home);
+    EXPECT_EQ(calls_in(text), 1U) << text;
+    EXPECT_NE(text.find(R"("action":"accept")"), std::string::npos) << text;
+}
+
+TEST(GatewayMcp, D130_SessionsQuestionAfterRestart_StatesTheLoss) {
+    const GatewayHome home;
+    configure(home, R"({user: ann, allow: ["mcp__fake__ask: *"]})", "2025-11-25");
+    Json question;
+    {
+        GatewayProcess gateway(home, {"--script", home.script(calls_ask)});
+        question = first_question(gateway.wait_until_running());
+        gateway.kill();
+    }
+    GatewayProcess gateway(home, {"--script", home.script(continues)});
+    const std::uint16_t port = gateway.wait_until_running();
+    const HttpReply answered = answer(port, question);
+    EXPECT_EQ(answered.text(), "Done.") << answered.body;
+    const std::string text = requests_in(home);
+    EXPECT_EQ(calls_in(text), 1U) << text;
+    EXPECT_EQ(text.find(R"("action":"accept")"), std::string::npos) << text;
+}
+
+constexpr const char* calls_task =
+    R"({"tokens_per_second": 100000, "answers": [{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1",
+        "name": "mcp__fake__task", "arguments": {}}]}]})";
+
+/// The server of the second gateway has the task of the first one.
+TEST(GatewayMcp, D132_TasksQuestion_IsAnsweredAfterRestart) {
+    const GatewayHome home;
+    const std::string tasks = (home.path() / "tasks").string();
+    configure(home, R"({user: ann, allow: ["mcp__fake__task: *"]})",
+              "'modern,extra,tasks,curious,tasks in=" + tasks + "'");
+    Json question;
+    {
+        GatewayProcess gateway(home, {"--script", home.script(calls_task)});
+        question = first_question(gateway.wait_until_running());
+        gateway.kill();
+    }
+    GatewayProcess gateway(home, {"--script", home.script(continues)});
+    const std::uint16_t port = gateway.wait_until_running();
+    const HttpReply answered = answer(port, question);
+    EXPECT_EQ(answered.text(), "Done.") << answered.body;
+    const std::string text = requests_in(home);
+    EXPECT_EQ(calls_in(text), 1U) << text;
+    EXPECT_NE(text.find("tasks/update"), std::string::npos) << text;
+}
+
 constexpr const char* calls_roots =
     R"({"tokens_per_second": 100000, "answers": [{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1",
         "name": "mcp__fake__roots", "arguments": {}}]}, "Done."]})";

@@ -124,6 +124,34 @@ TEST_F(McpConversation, D176_ServersQuestion_IsAnsweredInAnotherProcess) {
     }
 }
 
+/// The server of the second process has the task of the first one.
+TEST_F(McpConversation, D132_TasksQuestion_IsAnsweredInAnotherProcess) {
+    const std::string tasks = (home.work().parent_path() / "tasks").string();
+    configure("modern,extra,tasks,curious,tasks in=" + tasks, "",
+              "allow: [\"mcp__fake__task: *\"]\n");
+    ModelServer server({chat_answer("", {{"mcp__fake__task", "{}"}}), chat_answer("Done.")});
+    EXPECT_EQ(run_at(home, server, {"-s", "s1", "go"}).status, 7);
+    const Piped listed = run_piped(home, {"inbox", "--json"});
+    const std::string id(
+        boost::json::parse(listed.out).at(0).at("request").at("question_id").as_string());
+    const Piped second =
+        run_piped(home, {"inbox", "answer", id, R"({"name": "Ann"})", "--session", "s1",
+                         "--provider", "openai", "--base-url", server.url(), "--model", "local"});
+    EXPECT_EQ(second.out, "Done.\n") << second.err;
+    EXPECT_NE(server.requests().at(1).find("Ann"), std::string::npos) << server.requests().at(1);
+}
+
+/// A process that ends with its run cannot hold the connection open on which such a server waits.
+TEST_F(McpConversation, D130_RunRefusesSessionsQuestion_AndSaysWhy) {
+    configure("2025-11-25", "", "allow: [\"mcp__fake__ask: *\"]\n");
+    ModelServer server({chat_answer("", {{"mcp__fake__ask", "{}"}}), chat_answer("Done.")});
+    const Piped run = run_at(home, server, {"-s", "s1", "go"});
+    EXPECT_EQ(run.out, "Done.\n") << run.err;
+    const std::string result = server.requests().at(1);
+    EXPECT_NE(result.find("cancel"), std::string::npos) << result;
+    EXPECT_NE(result.find("Ask the user for the input"), std::string::npos) << result;
+}
+
 /// The session of such a run is made when it is suspended, and has what the next process needs to repeat nothing.
 TEST_F(McpConversation, D176_RunWithoutSession_RepeatsNoCall) {
     const std::filesystem::path log = home.work().parent_path() / "calls";

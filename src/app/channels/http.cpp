@@ -11,6 +11,7 @@
 #include "../gateway/gateway_sessions.hpp"
 #include "channel_kinds.hpp"
 #include "http_mcp.hpp"
+#include "http_openai.hpp"
 
 namespace cubepi::app {
 
@@ -27,6 +28,9 @@ constexpr std::array keys{
     ChannelKey{"max_body_mb", KeyType::number, "1", "The limit of a request, in MiB."},
     ChannelKey{"mcp", KeyType::flag, "false",
                "Offers the agent at /mcp of the same address to MCP clients."},
+    ChannelKey{"openai", KeyType::flag, "false",
+               "Offers the agent at /v1/responses and /v1/chat/completions of the same address to "
+               "OpenAI's SDKs."},
     ChannelKey{"certificate", KeyType::file, "", "PEM files, for TLS."},
     ChannelKey{"key", KeyType::file}};
 
@@ -55,13 +59,14 @@ std::shared_ptr<bub::Channel> make(const ChannelSettings& settings, const Gatewa
     if (!problem.empty())
         throw Error(ErrorCode::invalid_argument,
                     "channel http: " + problem + ".\n  To make one: " + token_command(settings));
-    if (settings.flag("mcp")) {
-        // Names that a proxy sends are checked by the server.
-        const bool is_local = gateway.settings().allowed_hosts.empty();
-        options.add_routes = [is_local](HttpRoutes& routes, bub::HttpChannel& channel) {
-            add_mcp_interface(routes, channel, is_local);
-        };
-    }
+    // Names that a proxy sends are checked by the server.
+    const bool is_local = gateway.settings().allowed_hosts.empty();
+    options.add_routes = [is_local, token = options.token, has_mcp = settings.flag("mcp"),
+                          has_openai = settings.flag("openai")](HttpRoutes& routes,
+                                                                bub::HttpChannel& channel) {
+        if (has_mcp) add_mcp_interface(routes, channel, is_local);
+        if (has_openai) add_openai_interface(routes, channel, token);
+    };
     return std::make_shared<bub::HttpChannel>(std::move(options), call.handler);
 }
 

@@ -281,6 +281,8 @@ Task<std::shared_ptr<McpHub>> connect_to_servers(SessionPlan& session,
     const auto longest_wait = std::chrono::seconds(continues ? 30 : 3);
     if (servers.empty()) co_return nullptr;
     McpHost host;
+    // A process whose run is suspended ends.
+    if (!session.suspends) host.suspended_call_time = mcp_suspended_call_time;
     host.model = [models = session.models, model = session.model.model] {
         return models ? models->current().model : model;
     };

@@ -550,6 +550,7 @@ std::unique_ptr<bub::Framework> GatewayInstance::make_framework(bool with_channe
     std::shared_ptr<McpHub> servers;
     if (!mcp_servers_.empty()) {
         McpHost host;
+        host.suspended_call_time = mcp_suspended_call_time;
         // The servers are those of all sessions: directories of single sessions are not told.
         if (settings_.shared_workspace) host.roots.push_back(workspaces_root(settings_));
         servers =

@@ -287,6 +287,7 @@ std::shared_ptr<McpClient> mcp_client(const McpServerSettings& server,
                                       std::shared_ptr<const Runtime> runtime, const McpHost& host) {
     McpClientOptions options;
     options.server = server.name;
+    options.suspended_call_time = host.suspended_call_time;
     if (server.sampling && host.model) {
         auto sampling = std::make_shared<McpSamplingOptions>();
         sampling->model = host.model;

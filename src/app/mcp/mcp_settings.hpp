@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -77,11 +78,17 @@ std::optional<std::string> server_identity(const std::vector<McpServerSettings>&
 std::vector<McpServerSettings> with_project_servers(std::vector<McpServerSettings> of_user,
                                                     std::vector<McpServerSettings> of_project);
 
+/// For a process that outlives its runs. Users of a gateway answer hours later; a connection that waits for longer is not worth its
+/// server's memory.
+inline constexpr std::chrono::hours mcp_suspended_call_time(24);
+
 /// The parts of a conversation that its servers may use, each as its settings say.
 struct McpHost {
     std::function<BoundModel()> model =
         {};  ///< of the conversation; empty: servers get no answers of models
     std::vector<std::filesystem::path> roots = {};  ///< the directories of the conversation
+    /// How long calls of servers with sessions wait for later runs (McpClientOptions); zero for a process that ends with its run.
+    std::chrono::nanoseconds suspended_call_time = std::chrono::nanoseconds::zero();
 };
 
 /// Returns a client of the server. `environment` is the policy of commands, of which the hidden variables are hidden from servers

@@ -8,6 +8,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <bub/channel.hpp>
@@ -33,6 +34,61 @@ public:
                                                     std::int64_t before) = 0;
     /// ChannelManager::stop_turn().
     virtual Task<StopOutcome> stop(Envelope by) = 0;
+};
+
+/// The error of a reply whose turn was stopped.
+inline constexpr std::string_view stopped_text = "The turn was stopped.";
+
+/// A part of the reply to a message.
+struct HttpReplyPart {
+    enum class Kind : std::uint8_t {
+        text,     ///< `text` was generated
+        restart,  ///< the turn is tried again: its text and its outputs follow from the beginning
+        output,   ///< `value` is one of the outputs
+        done,     ///< the turn has ended; `value` is the reply with all outputs
+        pending,  ///< the turn will not end in this process; `value` has the id of the message, and is empty if the message is lost
+    };
+
+    Kind kind = Kind::text;
+    std::string text = {};
+    JsonObject value = {};
+};
+
+namespace detail {
+class HttpExchange;
+}  // namespace detail
+
+/// The reply to a message while it is made, for other interfaces. Used on the manager's executor.
+class HttpReply {
+public:
+    HttpReply(std::shared_ptr<detail::HttpExchange> exchange, std::stop_token draining,
+              std::stop_token stopping);
+
+    const std::string& id() const noexcept;
+    const std::string& session() const noexcept;
+    /// The turn of the message has begun and has not ended.
+    bool running() const noexcept;
+    bool done() const noexcept;
+    /// The turn will not end in this process.
+    bool lost() const noexcept;
+    /// Returns the next part; nothing if there is none yet. Parts of the kinds `done` and `pending` are the last.
+    std::optional<HttpReplyPart> poll();
+    /// Waits until there may be another part, or `closed` is requested.
+    Task<> wait(std::stop_token closed);
+
+private:
+    std::shared_ptr<detail::HttpExchange> exchange_;
+    std::stop_token draining_;
+    std::stop_token stopping_;
+    std::size_t turn_ = 0;
+    std::size_t outputs_ = 0;
+    bool ended_ = false;
+};
+
+/// A message that was submitted: the reply, or why it was not accepted.
+struct HttpSubmission {
+    std::shared_ptr<HttpReply> reply = {};  ///< null: not accepted
+    cubepi::HttpServerResponse refusal = {};
 };
 
 class HttpChannel;
@@ -84,6 +140,11 @@ public:
     Task<cubepi::HttpServerResponse> post_message(cubepi::HttpServerRequest request);
     Task<cubepi::HttpServerResponse> read_session(cubepi::HttpServerRequest request);
     Task<cubepi::HttpServerResponse> stop_session(cubepi::HttpServerRequest request);
+    /// Returns the state of a message and its answer, as the route `GET /v1/messages/{id}` does.
+    Task<cubepi::HttpServerResponse> read_message(cubepi::HttpServerRequest request);
+    /// Submits the message of a request to `POST /v1/messages`, and returns when it was accepted. `streaming`: the reply has the text while
+    /// it is generated. Refuses a message that would end a turn.
+    Task<HttpSubmission> submit_message(cubepi::HttpServerRequest request, bool streaming);
     /// Ends the turn of the message with this Idempotency-Key if it is in progress; other turns of its session continue.
     Task<> stop_message(std::string key);
 

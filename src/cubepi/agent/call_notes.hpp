@@ -15,6 +15,8 @@ public:
     virtual ~CallNotes() = default;
     /// False for a channel that passes notes on to one that has none.
     virtual bool can_store_notes() const noexcept { return true; }
+    /// Returns true if the connected run is being suspended: a call that is cancelled while it waits for the user begins again later.
+    virtual bool is_suspending() const noexcept { return false; }
     /// Stores a note in place of an earlier one of this id, which must not be that of a question. Choose one that begins with
     /// ToolContext::call_key(). Throws a CheckpointerError if that fails.
     virtual Task<> save_note(std::string id, std::string text) = 0;

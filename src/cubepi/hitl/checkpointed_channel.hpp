@@ -52,6 +52,7 @@ public:
     /// Returns true if the run continues one in which this approval was asked for, and its answer is stored and not used yet:
     /// approve() then returns that answer without asking.
     Task<bool> has_answer(std::string tool_name, std::string tool_call_id, JsonObject args);
+    bool is_suspending() const noexcept override { return run() && run()->is_suspending(); }
     /// Notes are stored like answers to questions that were not asked.
     Task<> save_note(std::string id, std::string text) override;
     Task<std::optional<std::string>> load_note(std::string id) override;

@@ -31,6 +31,7 @@ McpClient::~McpClient() {
     state_->is_ended = true;
     state_->listening.reset();
     state_->background.reset();
+    state_->waiting_scope.reset();
     state_->transport->abandon();
 }
 
@@ -57,7 +58,8 @@ Task<std::shared_ptr<const McpToolList>> McpClient::tools() {
 
 Task<JsonObject> McpClient::call(McpCall call) {
     const std::shared_ptr<State> state = state_;
-    co_return co_await state->call(std::move(call));
+    Task<JsonObject> calling = State::call(state, std::move(call));
+    co_return co_await std::move(calling);
 }
 
 Task<std::shared_ptr<const McpPromptList>> McpClient::prompts() {
@@ -156,6 +158,8 @@ Task<> McpClient::roots_changed() {
 Task<> McpClient::close() {
     const std::shared_ptr<State> state = state_;
     state->listening.reset();
+    state->waiting_calls.clear();
+    state->waiting_scope.reset();
     if (state->background) co_await state->background->idle();
     state->is_agreed = false;
     co_await state->transport->close();

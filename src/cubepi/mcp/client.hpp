@@ -94,11 +94,16 @@ private:
 /// Receives the progress of a call: `progress`, `total`, `message`. Called on the executor of the client; must not wait.
 using McpProgressHandler = std::function<void(const JsonObject& progress)>;
 
-/// The questions of a server without sessions during a call, and what it needs to continue the call with their answers.
+/// The questions of a server during a call, and what is needed to continue the call with their answers.
 struct McpRound {
     std::size_t number = 0;
-    JsonObject requests = {};        ///< by key: `method` and `params`
+    JsonObject requests =
+        {};  ///< by key: `method` and `params`; empty: a task that does not ask now
     std::optional<Json> state = {};  ///< `requestState`, which is sent back
+    JsonObject responses = {};       ///< those that are known already, by key
+    std::string task = {};  ///< the id of the server's task that asks; empty: the call does
+    std::string waiting_call =
+        {};  ///< the call of this process whose connection waits (D130); empty: none
 };
 
 /// Stores how far a call is, so that another process can continue it (D176). Used on the executor of the client, during the call.
@@ -107,10 +112,16 @@ public:
     virtual ~McpCallProgress() = default;
     /// Called first. Returns the round with which the call continues; nothing: the tool is called.
     virtual Task<std::optional<McpRound>> begin() = 0;
-    /// Called before the questions of a round are answered, also those of begin().
+    /// Called before the questions of a round are answered, also those of begin(), and when a task is followed.
     virtual Task<> ask(McpRound round) = 0;
-    /// Called when they are answered, before the answers are sent.
+    /// Called after an answer of a model, which cannot be repeated without cost.
+    virtual Task<> answered(std::string key, JsonObject response) = 0;
+    /// Called when all are answered, before the answers are sent, unless a task receives them.
     virtual Task<> send() = 0;
+    /// A question was not asked, because it needs a connection that does not wait for it.
+    virtual void refused() noexcept = 0;
+    /// Returns true if the call is cancelled because another process, or a later run, continues it.
+    virtual bool is_suspending() const noexcept = 0;
 };
 
 /// One call of a tool.
@@ -124,7 +135,8 @@ struct McpCall {
     /// calls of several users, or of one without this handler, are refused.
     McpSharedInputHandler on_shared_input = {};
     std::shared_ptr<const void> asker = {};
-    /// Null: the call ends with this process. Otherwise only questions of rounds are answered: others need the connection.
+    /// Null: the call ends with this process. Otherwise questions of a server with sessions are refused, because they need the
+    /// connection, unless McpClientOptions::suspended_call_time lets it wait.
     std::shared_ptr<McpCallProgress> progress = {};
     /// The span of the caller, for the server's traces: a `traceparent` of W3C Trace Context; empty: none.
     std::string traceparent = {};
@@ -165,6 +177,9 @@ struct McpClientOptions {
     std::chrono::nanoseconds probe_timeout = std::chrono::seconds(5);
     /// For requests other than calls of tools, and for all pages of a list together.
     std::chrono::nanoseconds request_timeout = std::chrono::seconds(60);
+    /// How long a call of a server with sessions may wait while its run is suspended at a question of the server, so that a later run in
+    /// this process continues it (D130). Zero: such questions are refused; for a process that ends with its run.
+    std::chrono::nanoseconds suspended_call_time = std::chrono::nanoseconds::zero();
     /// The limits within which the server may have a model answer (`sampling/createMessage`), by calls with a user (mcp_tools()). Null:
     /// it may not, and is told so.
     std::shared_ptr<const McpSamplingOptions> sampling = {};

@@ -126,6 +126,31 @@ TEST(McpQuestions, D162_EndedCall_LeavesTheQuestionToOthers) {
     EXPECT_THAT(texts, ElementsAre(HasSubstr(R"("name": "a")"), "failed"));
 }
 
+Task<Outcome<JsonObject>> one_after_the_other(std::shared_ptr<McpClient> client, McpCall first,
+                                              McpCall second) {
+    Task<Outcome<JsonObject>> failing = outcome_of_call(client, std::move(first));
+    const Outcome<JsonObject> failed = co_await std::move(failing);
+    EXPECT_FALSE(failed.ok());
+    co_return co_await outcome_of_call(std::move(client), std::move(second));
+}
+
+/// The other call may end here only when the next connection is being opened.
+TEST(McpQuestions, D133_CallOfLostConnection_IsForgotten) {
+    const auto client = FakeServer("2025-11-25,extra").start();
+    std::vector<std::string> noted;
+    McpCall hanging = noting_call("hang", "a", &noted);
+    McpCall asking = noting_call("ask", "b", &noted);
+    hanging.asker = std::make_shared<int>(1);
+    asking.asker = std::make_shared<int>(2);
+    run(client->connect());
+    std::vector<Task<Outcome<JsonObject>>> calls;
+    calls.push_back(one_after_the_other(client, McpCall("die", {}), std::move(asking)));
+    calls.push_back(outcome_of_call(client, std::move(hanging)));
+    std::vector<Outcome<JsonObject>> results = run(when_all(std::move(calls)));
+    EXPECT_FALSE(results.at(1).ok());
+    EXPECT_THAT(text_of(results.at(0).value()), HasSubstr(R"("name": "b")"));
+}
+
 /// Makes a call that ends by its time limit, and then another one, during which the server asks.
 std::string result_after(const std::shared_ptr<McpClient>& client, McpCall given_up, McpCall call) {
     run(client->connect());

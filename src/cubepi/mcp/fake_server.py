@@ -64,7 +64,7 @@ def tools(cursor):
         return {**page, "nextCursor": str(index + 1)} if index < 2 else page
     listed = TOOLS + [tool("added")] if state.get("changed") else TOOLS
     if has("extra"):
-        listed = [*TOOLS, tool("sample"), tool("roots"), tool("pair")]
+        listed = [*TOOLS, tool("sample"), tool("roots"), tool("pair"), tool("task")]
     if has("fifty"):
         listed = [*TOOLS, *(tool(f"tool{index}") for index in range(50))]
     return {"tools": listed, **({"ttlMs": 60000, "cacheScope": "private"} if MODERN else {})}
@@ -153,6 +153,13 @@ FORM = {"message": "Who are you?", "requestedSchema": {"type": "object", "requir
     "name": {"type": "string"}, "age": {"type": "integer"}, "color": {"type": "string", "default": "blue"}}}}
 
 
+def answer_to(question):
+    while True:
+        answer = json.loads(sys.stdin.readline())
+        if answer.get("id") == question:
+            return json.dumps(answer.get("result", answer.get("error")), sort_keys=True)
+
+
 def ask(message, params):
     if has("curious"):
         for index in range(10):
@@ -163,11 +170,12 @@ def ask(message, params):
         send({"id": "q1", "method": "elicitation/create", "params": FORM})
         return text("not waiting")
     if not MODERN:
-        send({"id": "q1", "method": "elicitation/create", "params": FORM})
-        while True:
-            answer = json.loads(sys.stdin.readline())
-            if answer.get("id") == "q1":
-                return text(json.dumps(answer.get("result", answer.get("error")), sort_keys=True))
+        questions = ("q1", "q2") if has("asks again") else ("q1",)
+        answers = []
+        for question in questions:
+            send({"id": question, "method": "elicitation/create", "params": FORM})
+            answers.append(answer_to(question))
+        return text(" ".join(answers))
     answers = params.get("inputResponses")
     if answers is None or has("insatiable"):
         return {"resultType": "input_required", "requestState": "x" * 300_000 if has("vast") else "opaque",
@@ -187,8 +195,9 @@ def request_of_client(message, params, method, asked):
         return text(json.dumps(answer.get("result", answer.get("error")), sort_keys=True))
     answers = params.get("inputResponses")
     if answers is None:
-        return {"resultType": "input_required", "inputRequests": {"one": {"method": method, "params": asked}}}
-    return text(json.dumps(answers["one"], sort_keys=True))
+        names = ("one", "two") if has("double") else ("one",)
+        return {"resultType": "input_required", "inputRequests": {name: {"method": method, "params": asked} for name in names}}
+    return text(json.dumps(answers if has("double") else answers["one"], sort_keys=True))
 
 
 def sample(message, params):
@@ -235,7 +244,24 @@ def read_task():
     return {**task, "status": "completed", "result": text(json.dumps(state.get("answers", "done"), sort_keys=True))}
 
 
+def tasks_file():
+    """Where several processes of the server share the task."""
+    return next((word[9:] for word in MODE if word.startswith("tasks in=")), None)
+
+
 def result_of(message):
+    path = tasks_file()
+    if path and os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            state.update(json.load(file))
+    result = answered(message)
+    if path:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({key: state[key] for key in ("polls", "answers", "task cancelled") if key in state}, file)
+    return result
+
+
+def answered(message):
     method = message["method"]
     params = message.get("params", {})
     if method == "server/discover" and MODERN:

@@ -101,6 +101,8 @@ struct McpLimits {
     std::size_t max_result_bytes =
         4 * 1024 * 1024;         ///< all content of a call; the rest is left out
     std::size_t max_rounds = 8;  ///< of one call that asks for input
+    std::size_t max_suspended_calls =
+        32;  ///< that wait on the connection (McpClientOptions::suspended_call_time)
 
     McpLimits() {}
 };

@@ -45,10 +45,13 @@ using AskedPtr = std::shared_ptr<Asked>;
 
 Task<JsonObject> sample(AskedPtr asked, std::shared_ptr<HitlChannel> channel, std::string server,
                         JsonObject params) {
-    if (asked->samplings_left == 0)
-        throw McpInputRefused("The call has asked for messages too many times.");
-    --asked->samplings_left;
-    if (asked->suspended) asked->suspended->begin_sampling();
+    if (asked->suspended) {
+        asked->suspended->begin_sampling();
+    } else {
+        if (asked->samplings_left == 0)
+            throw McpInputRefused("The call has asked for messages too many times.");
+        --asked->samplings_left;
+    }
     const ToolContext& ctx = *asked->ctx;
     McpSamplingRequest request;
     request.server = std::move(server);
@@ -108,21 +111,35 @@ void add_handlers(McpCall& call, const std::shared_ptr<McpClient>& client, ToolC
     asked->suspended = std::move(suspended);
     if (asked->suspended) asked->channel = asked->suspended;
     call.progress = asked->suspended;
-    if (client->sampling()) asked->samplings_left = client->sampling()->max_per_call;
+    if (client->sampling()) {
+        asked->samplings_left = client->sampling()->max_per_call;
+        if (asked->suspended) asked->suspended->limit_samplings(asked->samplings_left);
+    }
     call.on_input = [asked](std::string method, JsonObject params) {
         return answer_input(asked, asked->channel, asked->client->server(), std::move(method),
                             std::move(params));
     };
-    // A question that may belong to several calls names none of them: it is asked on the channel of the agent.
+    // A question that may belong to several calls names none of them: it is asked on the channel of the agent. Only a call that waits for
+    // suspended runs asks there itself, because its answer must be found again.
     if (!ctx->account() || !ctx->account()->channel()) return;
     call.asker = ctx->account()->channel();
     call.on_shared_input = [asked](std::string method, JsonObject params,
                                    std::vector<std::string> tools) {
-        return answer_input(asked, asked->ctx->account()->channel(),
-                            with_calls(asked->client->server(), tools), std::move(method),
-                            std::move(params));
+        std::shared_ptr<HitlChannel> asks = asked->suspended;
+        if (!asks) asks = asked->ctx->account()->channel();
+        return answer_input(asked, std::move(asks), with_calls(asked->client->server(), tools),
+                            std::move(method), std::move(params));
     };
 }
+
+/// For the model and the user, who would take the result for the answer to a question that was asked.
+constexpr std::string_view refused_notice =
+    "\n(The MCP server asked the user for input during this call, and was told that the user "
+    "cannot answer: it waits for the answer on "
+    "its connection, which this process does not hold open while a run is suspended. Ask the user "
+    "for the input before you call the tool "
+    "again, and pass it as an argument if the tool takes it. A chat or a gateway can ask such "
+    "questions.)";
 
 Task<> run_call(std::shared_ptr<McpClient> client, McpCall call,
                 std::shared_ptr<ProgressQueue> queue, JsonObject* result) {
@@ -155,7 +172,7 @@ Task<AgentToolResult> call_tool(std::shared_ptr<McpClient> client, std::string t
     if (ctx->is_repeated() && !suspended)
         co_return AgentToolResult::error(std::string(interrupted_call_text));
     McpCall call(std::move(tool), std::move(arguments));
-    add_handlers(call, client, ctx, std::move(channel), std::move(suspended));
+    add_handlers(call, client, ctx, std::move(channel), suspended);
     if (const auto& trace = ctx->run().origin.trace) call.traceparent = trace->traceparent;
     const auto queue = std::make_shared<ProgressQueue>(max_queued_progress);
     call.on_progress = [queue](const JsonObject& progress) {
@@ -173,7 +190,11 @@ Task<AgentToolResult> call_tool(std::shared_ptr<McpClient> client, std::string t
         if (error.code() == ErrorCode::cancelled) throw;
         co_return AgentToolResult::error(error.what());
     }
-    co_return mcp_tool_result(client->server(), result, client->limits().max_result_bytes);
+    AgentToolResult converted =
+        mcp_tool_result(client->server(), result, client->limits().max_result_bytes);
+    if (suspended && suspended->was_refused())
+        converted.content.emplace_back(TextContent{std::string(refused_notice)});
+    co_return converted;
 }
 
 bool has(std::string_view text, std::string_view part) {

@@ -33,7 +33,7 @@ struct McpTools {
 
 /// Lists the tools of a server as tools of an agent. Each call is one `tools/call`: its progress becomes updates, an abort withdraws
 /// it, questions of the server go to the channel of the agent, and failures of server and connection are error results. Calls are
-/// never repeated; a run can be suspended at a question of a server without sessions (D176). The tools share the client.
+/// never repeated; a run can be suspended at a question of a server (D176, D130). The tools share the client.
 Task<McpTools> mcp_tools(std::shared_ptr<McpClient> client,
                          McpToolOptions options = McpToolOptions());
 

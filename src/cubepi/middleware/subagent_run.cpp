@@ -168,6 +168,10 @@ public:
         auto* const notes = dynamic_cast<CallNotes*>(made_.get());
         return notes && notes->can_store_notes();
     }
+    bool is_suspending() const noexcept override {
+        auto* const notes = dynamic_cast<CallNotes*>(made_.get());
+        return notes && notes->is_suspending();
+    }
     Task<> save_note(std::string id, std::string text) override {
         return notes().save_note(std::move(id), std::move(text));
     }

@@ -59,6 +59,10 @@ HttpServerResponse refusal_response(const HttpExchange::Refusal& refusal) {
     return HttpServerResponse::error(refusal.status, refusal.text);
 }
 
+HttpServerResponse other_message() {
+    return HttpServerResponse::error(422, "this Idempotency-Key belongs to another message");
+}
+
 JsonObject result_of(const HttpExchange& exchange) {
     JsonObject result;
     result["session"] = exchange.chat();
@@ -153,36 +157,33 @@ std::string delta_event(const std::string& text) {
 }
 
 /// Writes the text as it is generated, then each output, then the result.
-Task<> write_events(ExchangePtr exchange, Ends ends, ResponseStream& out) {
-    const std::stop_callback on_close(ends.closed, [exchange] { exchange->wake(); });
-    std::size_t turn = exchange->turns();
-    std::size_t written = 0;
+Task<> write_events(std::shared_ptr<HttpReply> reply, std::stop_token closed, ResponseStream& out) {
     for (;;) {
-        // A turn that is tried again has outputs of its own.
-        if (std::exchange(turn, exchange->turns()) != exchange->turns()) written = 0;
-        std::string text = exchange->take_text();
-        std::string event;
-        if (!text.empty()) {
-            event = delta_event(text);
-        } else if (written < exchange->outputs().size()) {
-            event = event_text("message", exchange->outputs().at(written++).as_object());
-        } else if (exchange->done()) {
-            break;
-        } else if (ends.reached(*exchange)) {
-            if (!exchange->recorded) co_return;
-            event = event_text("pending", pending_message(*exchange));
-            co_await out.write(std::move(event));
-            co_return;
-        } else {
-            co_await exchange->wait();
+        std::optional<HttpReplyPart> part = reply->poll();
+        if (!part) {
+            if (closed.stop_requested()) co_return;
+            co_await reply->wait(closed);
             continue;
         }
+        using Kind = HttpReplyPart::Kind;
+        const bool is_last = part->kind == Kind::done || part->kind == Kind::pending;
+        std::string event;
+        switch (part->kind) {
+            case Kind::text: event = delta_event(part->text); break;
+            case Kind::restart: continue;
+            case Kind::output: event = event_text("message", part->value); break;
+            case Kind::done:
+                part->value.erase("outputs");
+                event = event_text("done", part->value);
+                break;
+            case Kind::pending:
+                if (part->value.empty()) co_return;
+                event = event_text("pending", part->value);
+                break;
+        }
         co_await out.write(std::move(event));
+        if (is_last) co_return;
     }
-    JsonObject result = result_of(*exchange);
-    result.erase("outputs");
-    std::string last = event_text("done", result);
-    co_await out.write(std::move(last));
 }
 
 /// Returns the value of a parameter of the query as a number; nothing if it is absent. Throws Error(parse) if it is not a number.
@@ -228,6 +229,58 @@ bool accepts_events(const HttpServerRequest& request) {
 
 }  // namespace
 
+HttpReply::HttpReply(ExchangePtr exchange, std::stop_token draining, std::stop_token stopping)
+    : exchange_(std::move(exchange)),
+      draining_(std::move(draining)),
+      stopping_(std::move(stopping)),
+      turn_(exchange_->turns()) {}
+
+const std::string& HttpReply::id() const noexcept { return exchange_->key(); }
+const std::string& HttpReply::session() const noexcept { return exchange_->chat(); }
+bool HttpReply::running() const noexcept { return exchange_->running(); }
+bool HttpReply::done() const noexcept { return exchange_->done(); }
+bool HttpReply::lost() const noexcept {
+    return !done() && Ends{{}, draining_, stopping_}.reached(*exchange_);
+}
+
+std::optional<HttpReplyPart> HttpReply::poll() {
+    using Kind = HttpReplyPart::Kind;
+    if (ended_) return std::nullopt;
+    HttpReplyPart part;
+    // A turn that is tried again has outputs of its own.
+    if (const std::size_t before = std::exchange(turn_, exchange_->turns()); before != turn_) {
+        outputs_ = 0;
+        if (before > 0) {
+            part.kind = Kind::restart;
+            return part;
+        }
+    }
+    part.text = exchange_->take_text();
+    if (!part.text.empty()) return part;
+    if (outputs_ < exchange_->outputs().size()) {
+        part.kind = Kind::output;
+        part.value = exchange_->outputs().at(outputs_++).as_object();
+    } else if (exchange_->done()) {
+        part.kind = Kind::done;
+        part.value = result_of(*exchange_);
+        ended_ = true;
+    } else if (lost()) {
+        part.kind = Kind::pending;
+        if (exchange_->recorded) part.value = pending_message(*exchange_);
+        ended_ = true;
+    } else {
+        return std::nullopt;
+    }
+    return part;
+}
+
+Task<> HttpReply::wait(std::stop_token closed) {
+    const ExchangePtr exchange = exchange_;
+    const std::stop_callback on_close(closed, [exchange] { exchange->wake(); });
+    if (closed.stop_requested()) co_return;
+    co_await exchange->wait();
+}
+
 struct HttpChannel::State {
     State(HttpChannelOptions given, MessageHandler accept)
         : options(std::move(given)),
@@ -260,6 +313,8 @@ struct HttpChannel::State {
         return receive(std::move(request), detail::read_stop);
     }
     Task<HttpServerResponse> send(HttpMessage message, HttpServerRequest request);
+    /// Returns the exchange of the message, after the manager has accepted or refused it; null if its key belongs to another message.
+    Task<ExchangePtr> exchange_for(HttpMessage message, bool streaming);
     Task<HttpServerResponse> read(HttpServerRequest request);
     Task<HttpServerResponse> read_session(HttpServerRequest request);
     Task<HttpServerResponse> stop_turn(HttpMessage message, HttpServerRequest request);
@@ -327,17 +382,23 @@ Task<HttpServerResponse> HttpChannel::State::receive(HttpServerRequest request, 
     co_return response;
 }
 
-Task<HttpServerResponse> HttpChannel::State::send(HttpMessage message, HttpServerRequest request) {
+Task<ExchangePtr> HttpChannel::State::exchange_for(HttpMessage message, bool streaming) {
     ExchangePtr exchange = exchanges->find(message.key);
-    if (exchange && !exchange->is_of(message))
-        co_return HttpServerResponse::error(422, "this Idempotency-Key belongs to another message");
+    if (exchange && !exchange->is_of(message)) co_return nullptr;
     if (!exchange) {
         exchange = exchanges->add(message.envelope);
-        exchange->streaming = accepts_events(request);
+        exchange->streaming = streaming;
         message.envelope.channel = name;
         Task<> submitting = submit(exchange, std::move(message.envelope));
         co_await std::move(submitting);
     }
+    co_return exchange;
+}
+
+Task<HttpServerResponse> HttpChannel::State::send(HttpMessage message, HttpServerRequest request) {
+    Task<ExchangePtr> submitting = exchange_for(std::move(message), accepts_events(request));
+    ExchangePtr exchange = co_await std::move(submitting);
+    if (!exchange) co_return other_message();
     Task<HttpServerResponse> answering = answer(std::move(exchange), std::move(request));
     HttpServerResponse response = co_await std::move(answering);
     co_return response;
@@ -370,7 +431,7 @@ Task<HttpServerResponse> HttpChannel::State::stop_turn(HttpMessage message,
     Task<HttpServerResponse> replying =
         outcome == StopOutcome::idle
             ? send(std::move(withdrawal), std::move(request))
-            : reply(message.envelope, "The turn was stopped.", std::move(request));
+            : reply(message.envelope, std::string(stopped_text), std::move(request));
     HttpServerResponse response = co_await std::move(replying);
     co_return response;
 }
@@ -481,8 +542,9 @@ Task<HttpServerResponse> HttpChannel::State::answer(ExchangePtr exchange,
     Ends ends{request.closed, draining.get_token(), stopping.get_token()};
     if (const auto& refusal = exchange->refusal()) co_return refusal_response(*refusal);
     if (accepts_events(request)) {
-        auto write = [exchange, ends](ResponseStream& out) {
-            return write_events(exchange, ends, out);
+        auto reply = std::make_shared<HttpReply>(exchange, ends.draining, ends.stopping);
+        auto write = [reply, closed = ends.closed](ResponseStream& out) {
+            return write_events(reply, closed, out);
         };
         HttpServerResponse events = HttpServerResponse::events(std::move(write));
         co_return events;
@@ -504,6 +566,34 @@ HttpChannel::~HttpChannel() = default;
 
 Task<HttpServerResponse> HttpChannel::post_message(HttpServerRequest request) {
     return state_->post(std::move(request));
+}
+
+Task<HttpServerResponse> HttpChannel::read_message(HttpServerRequest request) {
+    return state_->read(std::move(request));
+}
+
+Task<HttpSubmission> HttpChannel::submit_message(HttpServerRequest request, bool streaming) {
+    HttpSubmission submission;
+    std::optional<HttpMessage> message;
+    try {
+        message = detail::read_message(request, state_->access);
+        if (is_stop(message->envelope))
+            throw Error(ErrorCode::parse, "the text '/stop' is not a message here");
+    } catch (const Error& error) {
+        submission.refusal = HttpServerResponse::error(400, error.what());
+        co_return submission;
+    }
+    Task<ExchangePtr> submitting = state_->exchange_for(std::move(*message), streaming);
+    ExchangePtr exchange = co_await std::move(submitting);
+    if (!exchange) {
+        submission.refusal = other_message();
+    } else if (const auto& refusal = exchange->refusal()) {
+        submission.refusal = refusal_response(*refusal);
+    } else {
+        submission.reply = std::make_shared<HttpReply>(
+            std::move(exchange), state_->draining.get_token(), state_->stopping.get_token());
+    }
+    co_return submission;
 }
 
 Task<HttpServerResponse> HttpChannel::read_session(HttpServerRequest request) {

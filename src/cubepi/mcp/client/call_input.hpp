@@ -32,12 +32,8 @@ public:
         : call_(std::move(call)), scope_(scope), left_(max_requests) {}
 
     const std::string& tool() const noexcept { return call_.tool; }
-    /// Answers the questions of rounds.
+    /// Answers the questions of rounds and tasks.
     const McpInputHandler& handler() const noexcept { return call_.on_input; }
-    /// Answers questions of tasks; empty for a call that must not wait for them here.
-    McpInputHandler living_handler() const {
-        return call_.progress ? McpInputHandler() : call_.on_input;
-    }
     const std::shared_ptr<McpCallProgress>& progress() const noexcept { return call_.progress; }
     const std::shared_ptr<const void>& asker() const noexcept { return call_.asker; }
     /// Returns false if no user can be asked, or not any more because the call is ending.

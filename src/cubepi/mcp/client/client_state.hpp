@@ -18,6 +18,7 @@
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/mcp/client.hpp>
 #include <cubepi/mcp/client/call_input.hpp>
+#include <cubepi/mcp/client/waiting_call.hpp>
 
 namespace cubepi {
 
@@ -94,23 +95,47 @@ struct McpClient::State final : McpTransportListener, std::enable_shared_from_th
     }
 
     // client/rounds.cpp
-    Task<JsonObject> call(McpCall call);
+    static Task<JsonObject> call(std::shared_ptr<State> self, McpCall call);
     Task<JsonObject> ask_with_input(std::string method, JsonObject params,
                                     McpInputHandler on_input);
-    Task<JsonObject> ask(std::string method, JsonObject params, McpCall call);
+    /// `round`: with which the call continues; absent: the request is made.
+    Task<JsonObject> ask(std::string method, JsonObject params, McpCall call,
+                         std::optional<McpRound> round);
     static Task<JsonObject> rounds(std::shared_ptr<State> self, std::string method,
-                                   JsonObject params, McpCall call, TaskScope& scope);
-    Task<JsonObject> answer_inputs(JsonObject requests, McpInputHandler on_input);
+                                   JsonObject params, McpCall call, std::optional<McpRound> round,
+                                   TaskScope& scope);
+    Task<JsonObject> answer_inputs(McpRound round, McpInputHandler on_input,
+                                   std::shared_ptr<McpCallProgress> progress);
+
+    // client/waiting_calls.cpp
+    class Attendance;
+    /// Returns true if a call may wait on the connection while its run is suspended.
+    bool may_wait() const;
+    static Task<JsonObject> start_waiting_call(std::shared_ptr<State> self, McpCall call,
+                                               JsonObject params);
+    static Task<JsonObject> continue_waiting_call(std::shared_ptr<State> self, McpCall call,
+                                                  McpRound round);
+    static Task<> run_waiting_call(std::shared_ptr<State> self, detail::McpWaitingCallPtr waiting,
+                                   McpCall call, JsonObject params);
+    static Task<JsonObject> attend(std::shared_ptr<State> self, detail::McpWaitingCallPtr waiting,
+                                   McpCall call, std::size_t number);
+    static Task<JsonObject> answer_waiting_question(
+        std::shared_ptr<detail::McpWaitingQuestion> question, McpRound round, McpCall call);
+    static Task<> expire(std::shared_ptr<State> self, detail::McpWaitingCallPtr call);
+    /// Returns true if no run has returned to the call in time.
+    bool has_expired(const detail::McpWaitingCall& call) const;
+    /// Withdraws a call at its server.
+    void end_waiting_call(detail::McpWaitingCall& call);
 
     // client/task_calls.cpp
     class TaskEnd;
-    /// Waits for the end of a task and returns the result of the call.
-    static Task<JsonObject> follow_task(std::shared_ptr<State> self, JsonObject task,
-                                        RequestExtras extras);
+    /// Waits for the end of a task and returns the result of the call. `round` has the id of the task.
+    static Task<JsonObject> follow_task(std::shared_ptr<State> self, McpRound round,
+                                        JsonObject task, RequestExtras extras);
     static Task<JsonObject> read_task(std::shared_ptr<State> self, std::string id,
                                       std::chrono::nanoseconds pause);
-    static Task<> answer_task(std::shared_ptr<State> self, std::string id, JsonObject task,
-                              McpInputHandler on_input, std::set<std::string>* answered);
+    static Task<> answer_task(std::shared_ptr<State> self, McpRound* round, JsonObject task,
+                              RequestExtras extras, std::set<std::string>* answered);
     static Task<> cancel_task(std::shared_ptr<State> self, std::string id);
     [[noreturn]] void throw_failed_task(const JsonObject& task) const;
 
@@ -158,7 +183,11 @@ struct McpClient::State final : McpTransportListener, std::enable_shared_from_th
     McpServerInfo info;
     std::int64_t last_id = 0;
     std::map<std::int64_t, detail::McpInProgress> in_progress;
-    detail::McpAbandonedCalls abandoned;  ///< of this connection
+    /// Of this connection: a call of an earlier one may end later.
+    std::shared_ptr<detail::McpAbandonedCalls> abandoned =
+        std::make_shared<detail::McpAbandonedCalls>();
+    std::map<std::string, detail::McpWaitingCallPtr> waiting_calls;  ///< by id
+    std::unique_ptr<BackgroundScope> waiting_scope;                  ///< null: there were none yet
 
     detail::McpCachedList<McpToolList> tools;
     detail::McpCachedList<McpPromptList> prompts;

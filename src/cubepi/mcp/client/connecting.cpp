@@ -57,7 +57,7 @@ Task<> McpClient::State::ensure_connected() {
     const ConnectingMark mark(is_connecting, connecting_ended);
     is_agreed = false;
     listening.reset();
-    abandoned = detail::McpAbandonedCalls();
+    abandoned = std::make_shared<detail::McpAbandonedCalls>();
     std::set<int> refusals;
     for (;;) {
         Task<> agreeing =

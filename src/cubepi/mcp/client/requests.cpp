@@ -25,22 +25,23 @@ std::string_view name_member(std::string_view method) {
 class InProgress {
 public:
     InProgress(std::map<std::int64_t, detail::McpInProgress>& entries,
-               detail::McpAbandonedCalls& abandoned, std::int64_t id, detail::McpInProgress entry)
-        : entries_(entries), abandoned_(abandoned), id_(id), input_(entry.input) {
+               std::shared_ptr<detail::McpAbandonedCalls> abandoned, std::int64_t id,
+               detail::McpInProgress entry)
+        : entries_(entries), abandoned_(std::move(abandoned)), id_(id), input_(entry.input) {
         if (entry.on_progress || entry.input) entries_.emplace(id, std::move(entry));
     }
     InProgress(const InProgress&) = delete;
     InProgress& operator=(const InProgress&) = delete;
     ~InProgress() {
         entries_.erase(id_);
-        if (input_) abandoned_.add(input_->asker());
+        if (input_) abandoned_->add(input_->asker());
     }
     /// The server has answered, so that it asks nothing more for this request.
     void answered() { input_.reset(); }
 
 private:
     std::map<std::int64_t, detail::McpInProgress>& entries_;
-    detail::McpAbandonedCalls& abandoned_;
+    const std::shared_ptr<detail::McpAbandonedCalls> abandoned_;  ///< of the connection
     const std::int64_t id_;
     detail::McpCallInputPtr input_;
 };

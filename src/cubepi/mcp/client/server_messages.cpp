@@ -104,8 +104,11 @@ Task<RpcMessage> McpClient::State::asked(RpcMessage request, std::optional<std::
     // the question belongs to none of the calls that end before: it is withdrawn from them, and asked for the others. A call that was
     // given up here may continue there.
     std::vector<McpCallInputPtr> calls = calls_of(during);
+    for (const McpCallInputPtr& call : calls) {
+        if (call->progress()) call->progress()->refused();
+    }
     while (!calls.empty() && can_ask(calls) &&
-           (during || abandoned.are_all_of(calls.front()->asker()))) {
+           (during || abandoned->are_all_of(calls.front()->asker()))) {
         std::vector<std::string> tools;
         for (const McpCallInputPtr& call : calls) tools.push_back(call->tool());
         const McpCallInputPtr host = calls.back();
@@ -122,6 +125,8 @@ Task<RpcMessage> McpClient::State::asked(RpcMessage request, std::optional<std::
         std::erase_if(
             calls, [&](const McpCallInputPtr& call) { return call == host || call->has_ended(); });
     }
+    runtime->log.write(LogLevel::warning, "mcp.question_refused",
+                       {{"server", options.server}, {"method", request.method}});
     co_return unanswered(std::move(request));
 }
 

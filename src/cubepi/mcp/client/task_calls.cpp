@@ -45,16 +45,17 @@ bool may_answer_later(const std::exception_ptr& failure) {
 
 }  // namespace
 
-/// Cancels a task at its server, unless it has ended, or the event loop is destroyed.
+/// Cancels a task at its server, unless it has ended, a later run continues its call, or the event loop is destroyed.
 class McpClient::State::TaskEnd {
 public:
-    TaskEnd(std::shared_ptr<State> state, std::string id)
-        : state_(std::move(state)), id_(std::move(id)) {}
+    TaskEnd(std::shared_ptr<State> state, std::string id, std::shared_ptr<McpCallProgress> progress)
+        : state_(std::move(state)), id_(std::move(id)), progress_(std::move(progress)) {}
     TaskEnd(const TaskEnd&) = delete;
     TaskEnd& operator=(const TaskEnd&) = delete;
     ~TaskEnd() {
         const bool is_unwound = std::uncaught_exceptions() > exceptions_;
         if (has_ended || !is_unwound || !state_->background || state_->is_ended) return;
+        if (progress_ && progress_->is_suspending()) return;
         try {
             state_->background->spawn(cancel_task(state_, std::move(id_)));
         } catch (const std::exception&) {
@@ -67,6 +68,7 @@ public:
 private:
     std::shared_ptr<State> state_;
     std::string id_;
+    std::shared_ptr<McpCallProgress> progress_;
     int exceptions_ = std::uncaught_exceptions();
 };
 
@@ -101,12 +103,19 @@ Task<JsonObject> McpClient::State::read_task(std::shared_ptr<State> self, std::s
     }
 }
 
-Task<JsonObject> McpClient::State::follow_task(std::shared_ptr<State> self, JsonObject task,
-                                               RequestExtras extras) {
-    const std::string id = detail::text_member(task, "taskId");
+Task<JsonObject> McpClient::State::follow_task(std::shared_ptr<State> self, McpRound round,
+                                               JsonObject task, RequestExtras extras) {
+    const std::string id = round.task;
     if (id.empty() || id.size() > max_task_id || detail::shown_mcp_text(id, max_task_id) != id)
         throw Error(ErrorCode::protocol, self->about("has made a task with an invalid id."));
-    TaskEnd end(self, id);
+    const std::shared_ptr<McpCallProgress> progress = extras.input->progress();
+    TaskEnd end(self, id, progress);
+    if (task.empty()) {
+        // Another process has made the call.
+        task = co_await read_task(self, id, std::chrono::nanoseconds::zero());
+    } else if (progress) {
+        co_await progress->ask(round);
+    }
     std::set<std::string> answered;
     std::string shown;
     std::int64_t steps = 0;
@@ -123,8 +132,7 @@ Task<JsonObject> McpClient::State::follow_task(std::shared_ptr<State> self, Json
         if (status == "cancelled")
             throw Error(ErrorCode::unavailable, self->about("has cancelled the task of the call."));
         if (status == "input_required") {
-            Task<> answering =
-                answer_task(self, id, task, extras.input->living_handler(), &answered);
+            Task<> answering = answer_task(self, &round, task, extras, &answered);
             co_await std::move(answering);
         } else if (status != "working") {
             throw Error(ErrorCode::protocol,
@@ -156,9 +164,10 @@ void McpClient::State::throw_failed_task(const JsonObject& task) const {
     throw McpError(code, about("could not do the task of the call: " + text));
 }
 
-/// Answers the requests for input that were not answered yet. `answered` outlives the task.
-Task<> McpClient::State::answer_task(std::shared_ptr<State> self, std::string id, JsonObject task,
-                                     McpInputHandler on_input, std::set<std::string>* answered) {
+/// Answers the requests for input that were not answered yet. `round` and `answered` outlive the task.
+Task<> McpClient::State::answer_task(std::shared_ptr<State> self, McpRound* round, JsonObject task,
+                                     RequestExtras extras, std::set<std::string>* answered) {
+    const std::shared_ptr<McpCallProgress> progress = extras.input->progress();
     JsonObject open;
     if (const JsonObject* requests = detail::object_member(task, "inputRequests")) {
         for (const auto& entry : *requests) {
@@ -166,15 +175,24 @@ Task<> McpClient::State::answer_task(std::shared_ptr<State> self, std::string id
         }
     }
     if (open.empty()) co_return;
-    if (answered->size() + open.size() > self->options.limits.max_rounds) {
+    const std::size_t asked = std::max(answered->size(), round->number);
+    if (asked + open.size() > self->options.limits.max_rounds) {
         throw Error(ErrorCode::limit,
                     self->about("asks for input again and again; the call was given up after " +
                                 std::to_string(self->options.limits.max_rounds) + " answers."));
     }
     for (const auto& entry : open) answered->insert(std::string(entry.key()));
-    JsonObject responses = co_await self->answer_inputs(std::move(open), std::move(on_input));
+    round->requests = std::move(open);
+    if (progress) co_await progress->ask(*round);
+    Task<JsonObject> answering = self->answer_inputs(*round, extras.input->handler(), progress);
+    JsonObject responses = co_await std::move(answering);
+    // A process that is killed from here on sends the same answers again, if the server still asks for them.
+    ++round->number;
+    round->requests.clear();
+    round->responses = responses;
+    if (progress) co_await progress->ask(*round);
     JsonObject params;
-    params["taskId"] = std::move(id);
+    params["taskId"] = round->task;
     params["inputResponses"] = std::move(responses);
     Task<JsonObject> sending = self->send_within(self->options.request_timeout, "tasks/update",
                                                  std::move(params), RequestExtras());

@@ -28,19 +28,21 @@ McpSuspendedCall::McpSuspendedCall(const ToolContext& context, std::shared_ptr<H
     : channel_(std::move(channel)),
       notes_(std::move(notes)),
       identity_(std::move(identity)),
-      key_(context.call_key() + ".mcp"),
-      is_repeated_(context.is_repeated()) {}
+      key_(context.call_key() + ".mcp") {}
 
-/// Stores that the call waits for the answers of the round, or else that it may be executing at the server.
-Task<> McpSuspendedCall::save(std::optional<McpRound> round) {
+Task<> McpSuspendedCall::save(const McpRound* round) {
     JsonObject note;
     if (round) {
         note["server"] = identity_.server;
         note["digest"] = identity_.digest;
         note["arguments"] = identity_.arguments;
         note["round"] = round->number;
-        note["requests"] = std::move(round->requests);
-        if (round->state) note["state"] = std::move(*round->state);
+        note["requests"] = round->requests;
+        if (round->state) note["state"] = *round->state;
+        if (!round->responses.empty()) note["responses"] = round->responses;
+        if (!round->task.empty()) note["task"] = round->task;
+        if (!round->waiting_call.empty()) note["waiting_call"] = round->waiting_call;
+        if (samplings_ > 0) note["samplings"] = samplings_;
     } else {
         note["called"] = true;
     }
@@ -53,13 +55,14 @@ Task<> McpSuspendedCall::save(std::optional<McpRound> round) {
     co_await notes_->save_note(key_, std::move(text));
 }
 
+/// Reads the note also for a call that has not begun here: a process that has slept for longer than its claim may find that another one
+/// has made the call.
 Task<std::optional<McpRound>> McpSuspendedCall::begin() {
     std::optional<McpRound> round;
-    std::optional<std::string> text;
-    if (is_repeated_) text = co_await notes_->load_note(key_);
+    const std::optional<std::string> text = co_await notes_->load_note(key_);
     if (!text) {
         // A repeated call without a note was suspended, or lost, before it began.
-        co_await save(std::nullopt);
+        co_await save(nullptr);
         co_return round;
     }
     const Json parsed = parse_json(*text);
@@ -73,28 +76,51 @@ Task<std::optional<McpRound>> McpSuspendedCall::begin() {
     round->number = static_cast<std::size_t>(integer_member(*note, "round").value_or(0));
     round->requests = *requests;
     if (const Json* state = note->if_contains("state")) round->state = *state;
+    if (const JsonObject* known = object_member(*note, "responses")) round->responses = *known;
+    round->task = text_member(*note, "task");
+    round->waiting_call = text_member(*note, "waiting_call");
+    samplings_ = static_cast<std::size_t>(integer_member(*note, "samplings").value_or(0));
     co_return round;
 }
 
 Task<> McpSuspendedCall::ask(McpRound round) {
-    round_ = round.number;
+    std::size_t wanted = 0;
+    for (const auto& entry : round.requests) {
+        const JsonObject* request = entry.value().if_object();
+        if (request && text_member(*request, "method") == "sampling/createMessage" &&
+            !round.responses.contains(entry.key()))
+            ++wanted;
+    }
+    // Before a model is paid for an answer that the server does not get.
+    if (wanted > 0 && samplings_ + wanted > max_samplings_)
+        throw McpInputRefused("The call has asked for messages too many times.");
+    round_ = std::move(round);
     asked_ = 0;
     is_sampling_ = false;
-    co_await save(std::move(round));
+    co_await save(&round_);
 }
 
-Task<> McpSuspendedCall::send() { return save(std::nullopt); }
-
-void McpSuspendedCall::begin_sampling() {
-    if (is_sampling_) throw McpInputRefused("The server asks for several messages at once.");
-    is_sampling_ = true;
+Task<> McpSuspendedCall::answered(std::string key, JsonObject response) {
+    round_.responses[key] = std::move(response);
+    co_await save(&round_);
 }
 
+Task<> McpSuspendedCall::send() { return save(nullptr); }
+
+bool McpSuspendedCall::is_suspending() const noexcept { return notes_->is_suspending(); }
+
+/// The ids do not depend on how many answers of models are known already.
 Task<Json> McpSuspendedCall::request(HitlPayload payload, HitlOptions options) {
-    options.question_id = key_ + "." + std::to_string(round_) + "." + std::to_string(asked_++);
+    const std::string place =
+        is_sampling_ ? "s" + std::to_string(round_.responses.size()) : std::to_string(asked_++);
+    options.question_id = key_ + "." + std::to_string(round_.number) + "." + place;
+    const bool is_consent = std::exchange(is_sampling_, false);
     Json answer = co_await channel_->request(std::move(payload), std::move(options));
-    // The model is asked once for each consent.
-    if (is_sampling_) co_await save(std::nullopt);
+    if (is_consent) {
+        // The model is asked once for each consent.
+        ++samplings_;
+        co_await save(nullptr);
+    }
     co_return answer;
 }
 

@@ -19,8 +19,8 @@ namespace detail {
 /// A call whose run is suspended while the user is asked, and which another process continues (D176). It is the channel for the
 /// questions of the call: they have the same ids in each process, so that stored answers are found.
 ///
-/// A note of the call states how far it is: nothing, "called", or the round whose questions are being answered. A call that may be
-/// executing at the server is never repeated.
+/// A note of the call states how far it is: nothing, "called", the round whose questions are being answered, or the task of the server
+/// that does the call. A call that may be executing at the server is never repeated.
 class McpSuspendedCall final : public HitlChannel, public McpCallProgress {
 public:
     /// The note of a call is used for this server, definition and arguments only.
@@ -32,13 +32,19 @@ public:
     /// `notes` is of the run of `context`, and `channel` asks in its call.
     McpSuspendedCall(const ToolContext& context, std::shared_ptr<HitlChannel> channel,
                      std::shared_ptr<CallNotes> notes, Identity identity);
+    /// Limits the answers of models for the call, in all processes together. Default: none.
+    void limit_samplings(std::size_t most) noexcept { max_samplings_ = most; }
 
     Task<std::optional<McpRound>> begin() override;
     Task<> ask(McpRound round) override;
+    Task<> answered(std::string key, JsonObject response) override;
     Task<> send() override;
-    /// The next question is the consent to an answer of a model. Throws McpInputRefused if this round has had one: after its consent was
-    /// used the round is not repeated.
-    void begin_sampling();
+    void refused() noexcept override { was_refused_ = true; }
+    bool is_suspending() const noexcept override;
+    bool was_refused() const noexcept { return was_refused_; }
+    /// The next question is the consent to an answer of a model. After the consent was used the call is not repeated until the answer
+    /// is stored.
+    void begin_sampling() noexcept { is_sampling_ = true; }
 
     Task<Json> request(HitlPayload payload, HitlOptions options) override;
     std::vector<HitlRequest> pending() const override { return channel_->pending(); }
@@ -52,16 +58,19 @@ public:
     bool is_durable() const noexcept override { return true; }
 
 private:
-    Task<> save(std::optional<McpRound> round);
+    /// `null`: the call may be executing at the server, or a model may be answering.
+    Task<> save(const McpRound* round);
 
     const std::shared_ptr<HitlChannel> channel_;
     const std::shared_ptr<CallNotes> notes_;
     const Identity identity_;
     const std::string key_;
-    const bool is_repeated_;
-    std::size_t round_ = 0;
-    std::size_t asked_ = 0;  ///< questions of this round
+    McpRound round_;
+    std::size_t asked_ = 0;      ///< forms of this round
+    std::size_t samplings_ = 0;  ///< consents that were used, in all processes
+    std::size_t max_samplings_ = 0;
     bool is_sampling_ = false;
+    bool was_refused_ = false;
 };
 
 /// Returns null if the channel of the call stores no notes.

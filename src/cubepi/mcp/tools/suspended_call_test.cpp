@@ -1,26 +1,21 @@
 // Calls of tools whose questions are answered by another process.
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cubepi/agent/agent.hpp>
+#include <cubepi/agent/call_notes.hpp>
+#include <cubepi/agent/tool_context.hpp>
 #include <cubepi/agent/transcript.hpp>
-#include <cubepi/checkpoint/memory_checkpointer.hpp>
-#include <cubepi/hitl/checkpointed_channel.hpp>
-#include <cubepi/hitl/confirm_tool_calls.hpp>
-#include <cubepi/mcp/mcp_test.hpp>
-#include <cubepi/mcp/sampling.hpp>
-#include <cubepi/mcp/tools.hpp>
-#include <cubepi/middleware/subagents.hpp>
-#include <cubepi/provider/faux.hpp>
+#include <cubepi/mcp/tools/suspended_call.hpp>
+#include <cubepi/mcp/tools/suspended_thread_test.hpp>
+#include <cubepi/schema/json_text.hpp>
+#include <cubepi/schema/parse_json.hpp>
 
 namespace cubepi {
 namespace {
@@ -29,111 +24,6 @@ using namespace mcp_test;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-/// The requests of a server's clients for calls, in a file that all its processes write.
-class CallLog {
-public:
-    CallLog() {
-        std::string path = (std::filesystem::temp_directory_path() / "mcp-calls-XXXXXX").string();
-        directory_ = ::mkdtemp(path.data());
-    }
-    ~CallLog() {
-        std::error_code ignored;
-        std::filesystem::remove_all(directory_, ignored);
-    }
-    CallLog(const CallLog&) = delete;
-    CallLog& operator=(const CallLog&) = delete;
-
-    std::string path() const { return (directory_ / "log").string(); }
-    std::vector<std::string> lines() const {
-        std::ifstream file(path());
-        std::vector<std::string> found;
-        for (std::string line; std::getline(file, line);) found.push_back(line);
-        return found;
-    }
-
-private:
-    std::filesystem::path directory_;
-};
-
-/// A thread whose runs are continued by one process after the other, each with a process of the server.
-struct SuspendedThread {
-    CallLog log;
-    std::shared_ptr<MemoryCheckpointer> store = std::make_shared<MemoryCheckpointer>();
-    FauxProvider faux;
-    FauxProvider child;  ///< of the sub-agent
-    FauxProvider server_model;
-    std::string mode = "modern,extra";
-    std::string server = "fake";
-    bool asks_before = false;  ///< the user approves each call
-    bool has_channel = true;
-    bool in_subagent = false;  ///< which has the tools of the server
-
-    /// Runs `go` in a new process, which is suspended at a question.
-    template <class Go>
-    RunResult process(Go go) {
-        FakeServer settings(mode + ",log=" + log.path());
-        settings.client.server = server;
-        auto sampling = std::make_shared<McpSamplingOptions>();
-        sampling->model = [this] { return server_model.model(); };
-        settings.client.sampling = sampling;
-        const auto client = settings.start();
-        const McpTools made = run(mcp_tools(client));
-        auto channel = std::make_shared<CheckpointedChannel>(store, "t");
-        AgentOptions options{.model = faux.model(), .tools = made.tools};
-        if (in_subagent) {
-            SubagentOptions subagents;
-            subagents.shared_tools = made.tools;
-            options.tools.clear();
-            subagents.default_model = child.model();
-            subagents.checkpointer = store;
-            subagents.make_channel = [](std::shared_ptr<Checkpointer> to, std::string thread_id) {
-                return std::make_shared<CheckpointedChannel>(std::move(to), std::move(thread_id));
-            };
-            options.middleware.emplace_back(SubagentMiddleware(std::move(subagents)));
-        }
-        if (asks_before) {
-            ConfirmToolCallOptions confirm;
-            confirm.require_confirm = {"mcp__fake__echo"};
-            options.middleware.push_back(ConfirmToolCallMiddleware(channel, std::move(confirm)));
-        }
-        options.checkpointer = store;
-        options.thread_id = "t";
-        if (has_channel) options.channel = channel;
-        Agent agent(std::move(options));
-        const Subscription subscription = agent.subscribe([&agent](const AgentEvent& event) {
-            if (event.get_if<HitlRequestEvent>()) (void)agent.detach();
-        });
-        RunResult result = run(go(agent));
-        run(client->close());
-        return result;
-    }
-    RunResult call(std::string tool) {
-        faux.set_responses(
-            {faux_assistant_message(faux_tool_call(std::move(tool)), "tool_use"), "done"});
-        return process([](Agent& agent) { return agent.prompt("Go"); });
-    }
-    /// Answers the only question.
-    RunResult answer(const RunResult& suspended, Json value) {
-        return process([&](Agent& agent) {
-            return agent.respond(suspended.pending_requests.at(0).question_id, std::move(value));
-        });
-    }
-    std::string result_text() {
-        std::string text = "none";
-        const auto thread = run(store->load("t"));
-        for (const Message& message : thread->messages) {
-            if (message.tool_result()) text = message.text();
-        }
-        return text;
-    }
-};
-
-Json named(std::string name) {
-    JsonObject answers;
-    answers["name"] = std::move(name);
-    return Json(std::move(answers));
-}
 
 TEST(McpSuspendedCall, D176_Question_IsAnsweredInAnotherProcess) {
     SuspendedThread thread;
@@ -272,11 +162,13 @@ TEST(McpSuspendedCall, D176_LargeState_IsNotStored) {
     EXPECT_THAT(thread.result_text(), HasSubstr("more than can be stored"));
 }
 
-TEST(McpSuspendedCall, D176_ServerWithSession_IsCancelled) {
+/// The process ends with the run, and so does the connection on which the server waits.
+TEST(McpSuspendedCall, D130_ServerWithSession_IsCancelledWithANotice) {
     SuspendedThread thread;
     thread.mode = "2025-11-25";
     EXPECT_EQ(thread.call("mcp__fake__ask").outcome, RunOutcome::completed);
-    EXPECT_EQ(thread.result_text(), R"({"action": "cancel"})");
+    EXPECT_THAT(thread.result_text(), HasSubstr(R"({"action": "cancel"})"));
+    EXPECT_THAT(thread.result_text(), HasSubstr("Ask the user for the input"));
 }
 
 TEST(McpSuspendedCall, D176_Consent_IsGivenInAnotherProcess) {
@@ -288,6 +180,113 @@ TEST(McpSuspendedCall, D176_Consent_IsGivenInAnotherProcess) {
     EXPECT_EQ(thread.answer(first, Json(true)).outcome, RunOutcome::completed);
     EXPECT_EQ(thread.server_model.call_count(), 1U);
     EXPECT_THAT(thread.result_text(), HasSubstr("A greeting."));
+}
+
+TEST(McpSuspendedCall, D133_EachAnswerOfAModel_IsPaidOnce) {
+    SuspendedThread thread;
+    thread.mode = "modern,extra,double";
+    thread.server_model.set_responses({"First.", "Second."});
+    const RunResult first = thread.call("mcp__fake__sample");
+    ASSERT_EQ(first.outcome, RunOutcome::suspended);
+    const RunResult second = thread.answer(first, Json(true));
+    ASSERT_EQ(second.outcome, RunOutcome::suspended);
+    EXPECT_EQ(thread.server_model.call_count(), 1U);
+    EXPECT_EQ(thread.answer(second, Json(true)).outcome, RunOutcome::completed);
+    EXPECT_EQ(thread.server_model.call_count(), 2U);
+    EXPECT_THAT(thread.result_text(), HasSubstr("First."));
+    EXPECT_THAT(thread.result_text(), HasSubstr("Second."));
+    EXPECT_EQ(thread.log.lines().size(), 2U);
+}
+
+TEST(McpSuspendedCall, D133_TooManySamplings_AreRefusedUnpaid) {
+    SuspendedThread thread;
+    thread.mode = "modern,extra,double";
+    thread.max_samplings = 1;
+    EXPECT_EQ(thread.call("mcp__fake__sample").outcome, RunOutcome::completed);
+    EXPECT_EQ(thread.server_model.call_count(), 0U);
+    EXPECT_THAT(thread.result_text(), HasSubstr("too many times"));
+}
+
+/// The notes of a store that two processes share.
+class SharedNotes final : public CallNotes {
+public:
+    Task<> save_note(std::string id, std::string text) override {
+        notes_[std::move(id)] = std::move(text);
+        co_return;
+    }
+    Task<std::optional<std::string>> load_note(std::string id) override {
+        std::optional<std::string> found;
+        if (notes_.contains(id)) found = notes_[id];
+        co_return found;
+    }
+
+private:
+    std::map<std::string, std::string> notes_;
+};
+
+/// A process that has slept for longer than its claim does not know that another one has made the call.
+TEST(McpSuspendedCall, D133_SecondOwner_MakesNoCall) {
+    const auto notes = std::make_shared<SharedNotes>();
+    const ToolContext context("c1", "tool", std::stop_token(), Runtime::standard(), nullptr,
+                              nullptr, nullptr, "m1.0", false);
+    detail::McpSuspendedCall::Identity identity{"fake", "digest", "{}"};
+    detail::McpSuspendedCall first(context, nullptr, notes, identity);
+    detail::McpSuspendedCall second(context, nullptr, notes, identity);
+    EXPECT_FALSE(run(first.begin()));
+    EXPECT_THROW((void)run(second.begin()), Error);
+}
+
+TEST(McpSuspendedCall, D132_TaskQuestion_IsAnsweredInAnotherProcess) {
+    SuspendedThread thread;
+    thread.mode = "modern,extra,tasks,curious";
+    const RunResult first = thread.call("mcp__fake__task");
+    ASSERT_EQ(first.outcome, RunOutcome::suspended);
+    EXPECT_EQ(thread.answer(first, named("Ann")).outcome, RunOutcome::completed);
+    EXPECT_THAT(thread.result_text(), HasSubstr("Ann"));
+    EXPECT_EQ(thread.log.lines().size(), 1U);
+}
+
+/// Stores what a process leaves that is killed while it sends answers to a task: the note has them.
+void lose_answers_of_task(const SuspendedThread& thread, const RunResult& suspended) {
+    const std::string& question = suspended.pending_requests.at(0).question_id;
+    HitlAnswer note;
+    note.run_id = suspended.run_id;
+    note.question_id = question.substr(0, question.find(".mcp") + 4);
+    const auto stored = run(thread.store->load_hitl_answer("t", note.run_id, note.question_id));
+    JsonObject changed = parse_json(std::string(stored->as_string())).as_object();
+    changed["round"] = 1;
+    changed["requests"] = JsonObject();
+    JsonObject answer{{"action", "accept"}, {"content", JsonObject{{"name", "Bob"}}}};
+    changed["responses"] = JsonObject{{"who", std::move(answer)}};
+    note.answer = Json(json_text(Json(std::move(changed))));
+    run(thread.store->save_hitl_answer("t", std::move(note)));
+}
+
+TEST(McpSuspendedCall, D132_AnswersOfKilledProcess_ReachTheTask) {
+    SuspendedThread thread;
+    thread.mode = "modern,extra,tasks,curious";
+    const RunResult first = thread.call("mcp__fake__task");
+    ASSERT_EQ(first.outcome, RunOutcome::suspended);
+    lose_answers_of_task(thread, first);
+    EXPECT_EQ(thread.answer(first, named("Ann")).outcome, RunOutcome::completed);
+    EXPECT_THAT(thread.result_text(), HasSubstr("Bob"));
+    EXPECT_EQ(thread.log.lines().size(), 1U);
+}
+
+TEST(McpSuspendedCall, D132_SubagentsTask_IsAnsweredInAnotherProcess) {
+    SuspendedThread thread;
+    thread.mode = "modern,extra,tasks,curious";
+    thread.in_subagent = true;
+    thread.child.set_responses(
+        {faux_assistant_message(faux_tool_call("mcp__fake__task"), "tool_use"), "asked"});
+    thread.faux.set_responses(
+        {faux_assistant_message(faux_tool_call("subagent", {{"prompt", "ask"}}), "tool_use"),
+         "done"});
+    const RunResult first = thread.process([](Agent& agent) { return agent.prompt("Go"); });
+    ASSERT_EQ(first.outcome, RunOutcome::suspended);
+    EXPECT_EQ(thread.answer(first, named("Ann")).outcome, RunOutcome::completed);
+    EXPECT_EQ(thread.child.call_count(), 2U);
+    EXPECT_EQ(thread.log.lines().size(), 1U);
 }
 
 }  // namespace

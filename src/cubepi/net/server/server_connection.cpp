@@ -1,5 +1,6 @@
 // A connection of HttpServer: reads requests, calls their handlers, writes the responses.
 
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -270,7 +271,9 @@ Task<> Connection<Stream>::watch(std::shared_ptr<std::stop_source> gone) {
     if (failed) co_return;
     char byte = 0;
     const ssize_t size = ::recv(socket.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (size == 0) gone->request_stop();
+    // A client that has not read everything resets the connection.
+    const bool is_reset = size < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR;
+    if (size == 0 || is_reset) gone->request_stop();
 }
 
 template <class Stream>

@@ -1,0 +1,309 @@
+#include <string>
+#include <utility>
+
+#include <cubepi/provider/openai/server_api.hpp>
+#include <cubepi/provider/openai/server_requests.hpp>
+#include <cubepi/schema/json_text.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+constexpr std::size_t longest_text = std::size_t{64} << 20U;
+constexpr std::size_t longest_id = 1024;
+
+void read_part(const JsonObject& part, const std::string& path, OpenAIClientMessage& message) {
+    const std::string type = client_text(part, "type", path, most_client_name);
+    if (type == "input_text" || type == "output_text") {
+        message.text += client_text(part, "text", path, longest_text);
+    } else if (type == "refusal") {
+        message.text += client_text(part, "refusal", path, longest_text);
+    } else if (type == "input_image" && !message.is_answer) {
+        const std::string url = client_text(part, "image_url", path, longest_text);
+        const std::string name = "picture-" + std::to_string(message.files.size() + 1);
+        message.files.push_back(client_file(url, name, path + ".image_url"));
+    } else if (type == "input_file" && !message.is_answer) {
+        std::string name = client_text(part, "filename", path, most_client_name);
+        if (name.empty()) name = "file-" + std::to_string(message.files.size() + 1);
+        const std::string url = client_text(part, "file_data", path, longest_text);
+        message.files.push_back(client_file(url, std::move(name), path + ".file_data"));
+    } else {
+        throw OpenAIRequestError(path + ".type", "'" + type + "' is not supported");
+    }
+}
+
+void read_content(const JsonObject& from, const std::string& path, OpenAIClientMessage& message) {
+    const Json* const content = from.if_contains("content");
+    const std::string place = path + ".content";
+    if (content && content->is_string()) {
+        message.text = std::string(content->get_string());
+        return;
+    }
+    if (!content || !content->is_array() || content->get_array().size() > most_client_parts)
+        throw OpenAIRequestError(place, "must be a string or a list of at most 64 parts");
+    for (std::size_t i = 0; i < content->get_array().size(); ++i) {
+        const std::string at = place + "[" + std::to_string(i) + "]";
+        const Json& part = content->get_array()[i];
+        if (!part.is_object()) throw OpenAIRequestError(at, "must be an object");
+        read_part(part.get_object(), at, message);
+    }
+}
+
+void read_approval(const JsonObject& item, const std::string& path, OpenAIClientRequest& request) {
+    if (request.approval) throw OpenAIRequestError(path, "only one approval can be sent at a time");
+    OpenAIClientApproval& approval = request.approval.emplace();
+    approval.request = client_text(item, "approval_request_id", path, most_client_name);
+    if (approval.request.empty())
+        throw OpenAIRequestError(path + ".approval_request_id", "is required");
+    const Json* const approves = item.if_contains("approve");
+    if (!approves || !approves->is_bool())
+        throw OpenAIRequestError(path + ".approve", "must be true or false");
+    approval.approves = approves->get_bool();
+    approval.reason = client_text(item, "reason", path, longest_text);
+}
+
+void read_item(const Json& value, const std::string& path, OpenAIClientRequest& request) {
+    if (!value.is_object()) throw OpenAIRequestError(path, "must be an object");
+    const JsonObject& item = value.get_object();
+    const std::string type = client_text(item, "type", path, most_client_name);
+    if (type == "mcp_approval_response") {
+        read_approval(item, path, request);
+        return;
+    }
+    // Items of earlier answers that a client returns: the session has them.
+    if (type == "reasoning" || type == "mcp_approval_request") return;
+    if (!type.empty() && type != "message")
+        throw OpenAIRequestError(path + ".type", "'" + type + "' is not supported");
+    const std::string role = client_text(item, "role", path, most_client_name);
+    OpenAIClientMessage message;
+    message.is_answer = role == "assistant";
+    read_content(item, path, message);
+    if (role == "system" || role == "developer") {
+        if (!message.files.empty())
+            throw OpenAIRequestError(path + ".content", "must be text in this role");
+        add_instructions(request, message.text);
+    } else if (role == "user" || role == "assistant") {
+        request.messages.push_back(std::move(message));
+    } else {
+        throw OpenAIRequestError(path + ".role", "'" + role + "' is not supported");
+    }
+}
+
+std::string_view word_of(OpenAIResponseStatus status) {
+    switch (status) {
+        case OpenAIResponseStatus::queued: return "queued";
+        case OpenAIResponseStatus::in_progress: return "in_progress";
+        case OpenAIResponseStatus::completed: return "completed";
+        case OpenAIResponseStatus::incomplete: return "incomplete";
+        case OpenAIResponseStatus::failed: return "failed";
+        case OpenAIResponseStatus::cancelled: return "cancelled";
+    }
+    return "failed";
+}
+
+std::string event_text(std::string_view type, JsonObject members, std::int64_t sequence) {
+    members["type"] = type;
+    members["sequence_number"] = sequence;
+    return "event: " + std::string(type) + "\ndata: " + json_text(members) + "\n\n";
+}
+
+JsonObject text_part(std::string_view text) {
+    JsonObject part;
+    part["type"] = "output_text";
+    part["text"] = text;
+    part["annotations"] = JsonArray();
+    part["logprobs"] = JsonArray();
+    return part;
+}
+
+/// The members of a response that clients expect, with the values that hold for an agent.
+JsonObject settings() {
+    JsonObject format;
+    format["type"] = "text";
+    JsonObject text;
+    text["format"] = std::move(format);
+    JsonObject made;
+    made["instructions"] = nullptr;
+    made["max_output_tokens"] = nullptr;
+    made["parallel_tool_calls"] = true;
+    made["previous_response_id"] = nullptr;
+    made["temperature"] = nullptr;
+    made["text"] = std::move(text);
+    made["tool_choice"] = "auto";
+    made["tools"] = JsonArray();
+    made["top_p"] = nullptr;
+    made["truncation"] = "disabled";
+    made["usage"] = nullptr;
+    made["metadata"] = JsonObject();
+    return made;
+}
+
+}  // namespace
+
+OpenAIClientRequest read_openai_responses_request(std::string_view text) {
+    const JsonObject body = read_client_body(text);
+    OpenAIClientRequest request = read_client_settings(body);
+    for (const char* const name : {"conversation", "prompt", "context_management"})
+        refuse_client_member(body, name);
+    if (const JsonObject* const format = client_object(body, "text")) {
+        const JsonObject* const form = client_object(*format, "format");
+        if (form && client_text(*form, "type", "text.format", most_client_name) != "text")
+            throw OpenAIRequestError("text.format", "only the type 'text' is supported");
+    }
+    request.in_background = client_flag(body, "background", false);
+    request.stores = client_flag(body, "store", true);
+    if (request.in_background && !request.stores)
+        throw OpenAIRequestError("background", "needs 'store': true");
+    request.previous_response = client_text(body, "previous_response_id", "", longest_id);
+    add_instructions(request, client_text(body, "instructions", "", longest_text));
+    const Json* const input = body.if_contains("input");
+    if (input && input->is_string()) {
+        OpenAIClientMessage message;
+        message.text = std::string(input->get_string());
+        request.messages.push_back(std::move(message));
+    } else if (input && input->is_array() && input->get_array().size() <= most_client_messages) {
+        for (std::size_t i = 0; i < input->get_array().size(); ++i)
+            read_item(input->get_array()[i], "input[" + std::to_string(i) + "]", request);
+    } else {
+        throw OpenAIRequestError("input", "must be a string or a list of at most 1000 items");
+    }
+    check_last_message(request, "input");
+    return request;
+}
+
+void OpenAIResponsesWriter::event(std::string_view type, JsonObject members,
+                                  std::vector<std::string>& out) {
+    out.push_back(event_text(type, std::move(members), sequence_++));
+}
+
+JsonObject OpenAIResponsesWriter::response() const {
+    JsonObject body = settings();
+    for (const auto& one : request_) body[one.key()] = one.value();
+    body["id"] = head_.id;
+    body["object"] = "response";
+    body["created_at"] = head_.created;
+    body["model"] = head_.model;
+    body["status"] = word_of(status_);
+    body["error"] = nullptr;
+    body["incomplete_details"] = nullptr;
+    body["output"] = output_;
+    if (status_ == OpenAIResponseStatus::failed) {
+        JsonObject error;
+        error["code"] = "server_error";
+        error["message"] = reason_;
+        body["error"] = std::move(error);
+    } else if (status_ == OpenAIResponseStatus::incomplete) {
+        JsonObject details;
+        details["reason"] = reason_;
+        body["incomplete_details"] = std::move(details);
+    }
+    return body;
+}
+
+std::string OpenAIResponsesWriter::state_event(std::int64_t sequence) const {
+    JsonObject members;
+    members["response"] = response();
+    // Clients know no event for a response that was cancelled.
+    const std::string_view word = status_ == OpenAIResponseStatus::cancelled
+                                      ? word_of(OpenAIResponseStatus::incomplete)
+                                      : word_of(status_);
+    return event_text("response." + std::string(word), std::move(members), sequence);
+}
+
+void OpenAIResponsesWriter::begin(std::vector<std::string>& out) {
+    for (const char* const type : {"response.created", "response.in_progress"}) {
+        JsonObject members;
+        members["response"] = response();
+        event(type, std::move(members), out);
+    }
+}
+
+JsonObject OpenAIResponsesWriter::message_item(std::string_view status) const {
+    JsonObject item;
+    item["id"] = "msg_" + head_.id + "_" + std::to_string(output_.size());
+    item["type"] = "message";
+    item["role"] = "assistant";
+    item["status"] = status;
+    item["content"] = JsonArray();
+    if (status != "in_progress") item["content"].as_array().push_back(text_part(text_));
+    return item;
+}
+
+/// The members that say where a text is.
+JsonObject OpenAIResponsesWriter::at_text() const {
+    JsonObject members;
+    members["item_id"] = "msg_" + head_.id + "_" + std::to_string(output_.size());
+    members["output_index"] = static_cast<std::int64_t>(output_.size());
+    members["content_index"] = 0;
+    return members;
+}
+
+void OpenAIResponsesWriter::add_text(std::string_view text, std::vector<std::string>& out) {
+    if (text.empty()) return;
+    if (!std::exchange(is_open_, true)) {
+        JsonObject added;
+        added["output_index"] = static_cast<std::int64_t>(output_.size());
+        added["item"] = message_item("in_progress");
+        event("response.output_item.added", std::move(added), out);
+        JsonObject part = at_text();
+        part["part"] = text_part("");
+        event("response.content_part.added", std::move(part), out);
+    }
+    text_ += text;
+    JsonObject delta = at_text();
+    delta["delta"] = text;
+    delta["logprobs"] = JsonArray();
+    event("response.output_text.delta", std::move(delta), out);
+}
+
+void OpenAIResponsesWriter::end_message(std::vector<std::string>& out) {
+    if (!is_open_) return;
+    JsonObject text = at_text();
+    text["text"] = text_;
+    text["logprobs"] = JsonArray();
+    event("response.output_text.done", std::move(text), out);
+    JsonObject part = at_text();
+    part["part"] = text_part(text_);
+    event("response.content_part.done", std::move(part), out);
+    JsonObject done;
+    JsonObject item = message_item("completed");
+    done["output_index"] = static_cast<std::int64_t>(output_.size());
+    done["item"] = item;
+    event("response.output_item.done", std::move(done), out);
+    output_.push_back(std::move(item));
+    text_.clear();
+    is_open_ = false;
+}
+
+void OpenAIResponsesWriter::whole_item(JsonObject item, std::vector<std::string>& out) {
+    for (const char* const type : {"response.output_item.added", "response.output_item.done"}) {
+        JsonObject members;
+        members["output_index"] = static_cast<std::int64_t>(output_.size());
+        members["item"] = item;
+        event(type, std::move(members), out);
+    }
+    output_.push_back(std::move(item));
+}
+
+void OpenAIResponsesWriter::add_approval(std::string_view id, std::string_view tool,
+                                         const JsonObject& arguments,
+                                         std::vector<std::string>& out) {
+    end_message(out);
+    JsonObject item;
+    item["id"] = id;
+    item["type"] = "mcp_approval_request";
+    item["name"] = tool;
+    item["arguments"] = json_text(arguments);
+    item["server_label"] = head_.model;
+    whole_item(std::move(item), out);
+}
+
+void OpenAIResponsesWriter::finish(OpenAIResponseStatus status, std::string_view reason,
+                                   std::vector<std::string>& out) {
+    end_message(out);
+    status_ = status;
+    reason_ = reason;
+    out.push_back(state_event(sequence_++));
+}
+
+}  // namespace cubepi::detail

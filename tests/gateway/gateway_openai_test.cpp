@@ -1,0 +1,331 @@
+// Clients of OpenAI's protocols at the channel http (D193 to D195).
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read_until.hpp>
+#include <boost/asio/write.hpp>
+
+#include <cubepi/core/run.hpp>
+
+#include "echo_model.hpp"
+#include "gateway_process.hpp"
+
+namespace cubepi::gateway_tests {
+namespace {
+
+using boost::asio::ip::tcp;
+
+constexpr const char* with_openai =
+    R"({http: {listen: "127.0.0.1:0", openai: true, operators: [olga]}})";
+
+/// A client that sends one request and reads as much of the response as it wants.
+class Client {
+public:
+    Client(std::uint16_t port, const std::string& line, const std::string& body) : socket_(io_) {
+        socket_.connect({boost::asio::ip::make_address("127.0.0.1"), port});
+        const std::string request = line +
+                                    " HTTP/1.1\r\nAuthorization: Bearer 0123456789abcdef\r\n"
+                                    "Content-Length: " +
+                                    std::to_string(body.size()) + "\r\n\r\n" + body;
+        boost::asio::write(socket_, boost::asio::buffer(request));
+    }
+    void read_until(const std::string& end) {
+        boost::asio::read_until(socket_, boost::asio::dynamic_buffer(buffer_), end);
+    }
+    void close() { socket_.close(); }
+
+private:
+    boost::asio::io_context io_;
+    tcp::socket socket_;
+    std::string buffer_;
+};
+
+/// Waits until the condition holds; the test's own limit ends a wait for nothing.
+void wait_until(const std::function<bool()>& condition) {
+    while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+}
+
+/// Returns the data of the server-sent events of a body; the last is not JSON in Chat Completions.
+std::vector<JsonObject> events_of(const std::string& body) {
+    std::vector<JsonObject> events;
+    for (std::size_t at = body.find("data: {"); at != std::string::npos;
+         at = body.find("data: {", at + 1)) {
+        const std::size_t end = body.find('\n', at);
+        events.push_back(boost::json::parse(body.substr(at + 6, end - at - 6)).as_object());
+    }
+    return events;
+}
+
+/// Returns the text of the messages of a response.
+std::string text_of(const JsonObject& response) {
+    std::string text;
+    for (const Json& item : response.at("output").as_array()) {
+        if (item.at("type") != Json("message")) continue;
+        text += std::string_view(item.at("content").at(0).at("text").as_string());
+    }
+    return text;
+}
+
+class GatewayOpenAI : public ::testing::Test {
+protected:
+    GatewayOpenAI() { home.configure(with_openai); }
+    void start(std::vector<std::string> arguments) {
+        gateway = std::make_unique<GatewayProcess>(home, std::move(arguments));
+        port = gateway->wait_until_running();
+    }
+    HttpReply call(const std::string& method, const std::string& path, const JsonObject& body) {
+        return run(call_channel(port, method, path,
+                                body.empty() ? std::string() : boost::json::serialize(body)));
+    }
+    HttpReply get(const std::string& path) { return call("GET", path, JsonObject()); }
+    HttpReply chat(const Json& messages, JsonObject more = {}) {
+        more["model"] = "cubepi";
+        more["messages"] = messages;
+        return call("POST", "/v1/chat/completions", more);
+    }
+    HttpReply respond(const Json& input, JsonObject more = {}) {
+        more["model"] = "cubepi";
+        more["input"] = input;
+        return call("POST", "/v1/responses", more);
+    }
+    std::string session_state(const std::string& session) {
+        const HttpReply read = get("/v1/sessions/" + session);
+        return read.status == 200 ? std::string(read.json().at("state").as_string()) : read.body;
+    }
+
+    GatewayHome home;
+    EchoModel model;
+    std::unique_ptr<GatewayProcess> gateway;
+    std::uint16_t port = 0;
+};
+
+Json user(const std::string& text) {
+    return JsonArray({JsonObject{{"role", "user"}, {"content", text}}});
+}
+
+TEST_F(GatewayOpenAI, Routes_NeedTheSetting) {
+    home.configure(R"({http: {listen: "127.0.0.1:0"}})");
+    start(model.flags());
+    EXPECT_EQ(get("/v1/models").status, 404);
+}
+
+TEST_F(GatewayOpenAI, ChatCompletion_IsAnswered) {
+    start(model.flags());
+    EXPECT_EQ(run(call_with_token(port, "GET", "/v1/models", "")).status, 401);
+    EXPECT_EQ(get("/v1/models").json().at("data").at(0).at("id"), Json("cubepi"));
+    EXPECT_EQ(get("/v1/models/cubepi").status, 200);
+    EXPECT_EQ(get("/v1/models/gpt-5").status, 404);
+    const HttpReply answer = chat(user("hello"));
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    const Json choice = answer.json().at("choices").at(0);
+    EXPECT_EQ(choice.at("message").at("content"), Json("re: hello"));
+    EXPECT_EQ(choice.at("finish_reason"), Json("stop"));
+    const HttpReply other =
+        call("POST", "/v1/chat/completions", {{"model", "gpt-5"}, {"messages", user("hello")}});
+    EXPECT_EQ(other.status, 404);
+    EXPECT_EQ(other.json().at("error").at("code"), Json("model_not_found"));
+    const HttpReply tools = chat(user("hello"), {{"tools", JsonArray({JsonObject{{"a", 1}}})}});
+    EXPECT_EQ(tools.status, 400);
+    EXPECT_EQ(tools.json().at("error").at("param"), Json("tools"));
+    EXPECT_EQ(chat(user("/stop")).status, 400);
+}
+
+TEST_F(GatewayOpenAI, Conversation_ReachesTheModel) {
+    start(model.flags());
+    const Json messages =
+        JsonArray({JsonObject{{"role", "system"}, {"content", "Be brief."}},
+                   JsonObject{{"role", "user"}, {"content", "first"}},
+                   JsonObject{{"role", "assistant"}, {"content", "the first answer"}},
+                   JsonObject{{"role", "user"}, {"content", "second"}}});
+    EXPECT_EQ(chat(messages).status, 200);
+    const std::string asked = model.wait_for("second");
+    EXPECT_NE(asked.find("Be brief."), std::string::npos) << asked;
+    EXPECT_NE(asked.find("the first answer"), std::string::npos) << asked;
+    // A session that the client names has what precedes the message.
+    const JsonObject in_session{{"metadata", JsonObject{{"session", "s1"}}}};
+    EXPECT_EQ(chat(user("third"), in_session).status, 200);
+    EXPECT_EQ(chat(JsonArray({JsonObject{{"role", "user"}, {"content", "not repeated"}},
+                              JsonObject{{"role", "user"}, {"content", "fourth"}}}),
+                   in_session)
+                  .status,
+              200);
+    const std::string next = model.wait_for("fourth");
+    EXPECT_NE(next.find("re: third"), std::string::npos) << next;
+    EXPECT_EQ(next.find("not repeated"), std::string::npos) << next;
+}
+
+TEST_F(GatewayOpenAI, Streams_HaveTheWholeAnswer) {
+    start(model.flags());
+    const HttpReply chunks = chat(user("hello"), {{"stream", true}});
+    EXPECT_TRUE(chunks.body.ends_with("data: [DONE]\n\n")) << chunks.body;
+    std::string text;
+    for (const JsonObject& chunk : events_of(chunks.body)) {
+        const Json& delta = chunk.at("choices").at(0).at("delta");
+        if (const Json* piece = delta.as_object().if_contains("content"))
+            text += std::string_view(piece->as_string());
+    }
+    EXPECT_EQ(text, "re: hello");
+    const HttpReply streamed = respond("hello", {{"stream", true}});
+    const std::vector<JsonObject> events = events_of(streamed.body);
+    ASSERT_FALSE(events.empty()) << streamed.body;
+    std::string deltas;
+    for (std::size_t i = 0; i < events.size(); ++i) {
+        EXPECT_EQ(events[i].at("sequence_number").to_number<std::size_t>(), i);
+        if (events[i].at("type") == Json("response.output_text.delta"))
+            deltas += std::string_view(events[i].at("delta").as_string());
+    }
+    EXPECT_EQ(deltas, "re: hello");
+    EXPECT_EQ(events.back().at("type"), Json("response.completed"));
+    EXPECT_EQ(text_of(events.back().at("response").as_object()), "re: hello");
+}
+
+TEST_F(GatewayOpenAI, D193_PreviousResponse_ContinuesItsSession) {
+    start(model.flags());
+    const HttpReply first = respond("one", {{"instructions", "Be brief."}});
+    ASSERT_EQ(first.status, 200) << first.body;
+    EXPECT_EQ(first.json().at("status"), Json("completed"));
+    EXPECT_EQ(text_of(first.json()), "re: one");
+    const std::string id(first.json().at("id").as_string());
+    const HttpReply second = respond("two", {{"previous_response_id", id}});
+    EXPECT_EQ(text_of(second.json()), "re: two") << second.body;
+    EXPECT_EQ(second.json().at("previous_response_id"), Json(id));
+    EXPECT_NE(model.wait_for("two").find("re: one"), std::string::npos);
+    // An id is bound to the token that made it.
+    std::string changed = id;
+    changed.back() = changed.back() == '0' ? '1' : '0';
+    for (const std::string& other : {changed, std::string("resp_1"), id.substr(0, 60)}) {
+        const HttpReply refused = respond("x", {{"previous_response_id", other}});
+        EXPECT_EQ(refused.status, 400) << refused.body;
+        EXPECT_EQ(refused.json().at("error").at("code"), Json("previous_response_not_found"));
+        EXPECT_EQ(get("/v1/responses/" + other).status, 404);
+        EXPECT_EQ(call("POST", "/v1/responses/" + other + "/cancel", JsonObject()).status, 404);
+    }
+    EXPECT_EQ(model.count("x"), 0u);
+    // A response that is not stored cannot be read or continued.
+    const HttpReply unstored = respond("three", {{"store", false}});
+    EXPECT_EQ(text_of(unstored.json()), "re: three");
+    const std::string unstored_id(unstored.json().at("id").as_string());
+    EXPECT_EQ(get("/v1/responses/" + unstored_id).status, 404);
+    EXPECT_EQ(respond("x", {{"previous_response_id", unstored_id}}).status, 400);
+}
+
+TEST_F(GatewayOpenAI, D194_BackgroundResponse_IsReadFromAnyEvent) {
+    model.hold("slow");
+    start(model.flags());
+    const HttpReply created = respond("slow", {{"background", true}});
+    ASSERT_EQ(created.status, 200) << created.body;
+    EXPECT_EQ(created.json().at("status"), Json("in_progress"));
+    const std::string path = "/v1/responses/" + std::string(created.json().at("id").as_string());
+    model.wait_for("slow");
+    EXPECT_EQ(get(path).json().at("status"), Json("in_progress"));
+    {
+        Client reader(port, "GET " + path + "?stream=true", "");
+        reader.read_until("response.in_progress");
+    }
+    model.release();
+    const HttpReply resumed = get(path + "?stream=true&starting_after=1");
+    const std::vector<JsonObject> events = events_of(resumed.body);
+    ASSERT_FALSE(events.empty()) << resumed.body;
+    EXPECT_EQ(events.front().at("sequence_number"), Json(2));
+    EXPECT_EQ(text_of(events.back().at("response").as_object()), "re: slow");
+    EXPECT_EQ(text_of(get(path).json()), "re: slow");
+    EXPECT_EQ(get(path + "?stream=true&starting_after=x").status, 400);
+    EXPECT_EQ(events_of(get(path + "?stream=true&starting_after=1099511627776").body).size(), 0u);
+    // After a restart the records have the answer.
+    gateway->kill();
+    start(model.flags());
+    EXPECT_EQ(get(path).json().at("status"), Json("completed"));
+    EXPECT_EQ(text_of(get(path).json()), "re: slow");
+    const std::vector<JsonObject> last =
+        events_of(get(path + "?stream=true&starting_after=7").body);
+    ASSERT_EQ(last.size(), 1u);
+    EXPECT_EQ(last[0].at("sequence_number"), Json(8));
+    EXPECT_EQ(text_of(last[0].at("response").as_object()), "re: slow");
+}
+
+TEST_F(GatewayOpenAI, D194_DisconnectedClient_EndsItsTurnOnly) {
+    for (const char* const text : {"a", "b", "c", "d"}) model.hold(text);
+    start(model.flags());
+    const auto ask = [&](const std::string& path, const std::string& input, const std::string& text,
+                         const std::string& more) {
+        const std::string body = R"({"model":"cubepi",)" + input + R"(,"metadata":{"session":")" +
+                                 text + "\"}" + more + "}";
+        return std::make_unique<Client>(port, "POST " + path, body);
+    };
+    const std::string message = R"("messages":[{"role":"user","content":")";
+    auto whole = ask("/v1/chat/completions", message + "a\"}]", "a", "");
+    auto chunks = ask("/v1/chat/completions", message + "b\"}]", "b", R"(,"stream":true)");
+    auto events = ask("/v1/responses", R"("input":"c")", "c", R"(,"stream":true)");
+    auto background =
+        ask("/v1/responses", R"("input":"d")", "d", R"(,"stream":true,"background":true)");
+    for (const char* const text : {"a", "b", "c", "d"}) model.wait_for(text);
+    background->read_until("response.in_progress");
+    for (const auto& client : {whole.get(), chunks.get(), events.get(), background.get()})
+        client->close();
+    for (const char* const session : {"a", "b", "c"})
+        wait_until([&] { return session_state(session) == "idle"; });
+    EXPECT_EQ(session_state("d"), "running");
+    model.release();
+    wait_until([&] { return session_state("d") == "idle"; });
+    EXPECT_NE(get("/v1/sessions/d").body.find("re: d"), std::string::npos);
+    EXPECT_EQ(get("/v1/sessions/a").body.find("re: a"), std::string::npos);
+}
+
+TEST_F(GatewayOpenAI, D194_Cancel_EndsABackgroundResponse) {
+    model.hold("slow");
+    start(model.flags());
+    const HttpReply created = respond("slow", {{"background", true}});
+    const std::string path = "/v1/responses/" + std::string(created.json().at("id").as_string());
+    model.wait_for("slow");
+    const HttpReply cancelled = call("POST", path + "/cancel", JsonObject());
+    EXPECT_EQ(cancelled.json().at("status"), Json("cancelled")) << cancelled.body;
+    EXPECT_EQ(get(path).json().at("status"), Json("cancelled"));
+    const HttpReply again = call("POST", path + "/cancel", JsonObject());
+    EXPECT_EQ(again.json().at("status"), Json("cancelled")) << again.body;
+}
+
+TEST_F(GatewayOpenAI, D195_Approval_IsAnItemWithItsAnswer) {
+    start({"--script", home.script(R"({"tokens_per_second": 100000, "answers": [
+        {"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": "write",
+            "arguments": {"path": "new.txt", "content": "hello"}}]}, "Done."]})")});
+    const HttpReply asked = respond("write it", {{"user", "ann"}});
+    ASSERT_EQ(asked.status, 200) << asked.body;
+    const Json item = asked.json().at("output").at(0);
+    EXPECT_EQ(item.at("type"), Json("mcp_approval_request")) << asked.body;
+    EXPECT_EQ(item.at("name"), Json("write"));
+    const auto answer = [&](const std::string& by, bool with_previous) {
+        JsonObject more{{"user", by}};
+        if (with_previous) more["previous_response_id"] = asked.json().at("id");
+        return respond(JsonArray({JsonObject{{"type", "mcp_approval_response"},
+                                             {"approval_request_id", item.at("id")},
+                                             {"approve", true}}}),
+                       more);
+    };
+    EXPECT_EQ(answer("olga", false).status, 400);
+    // The rules of the channel say who may answer.
+    const HttpReply refused = answer("ann", true);
+    EXPECT_EQ(refused.json().at("status"), Json("failed")) << refused.body;
+    const HttpReply allowed = answer("olga", true);
+    EXPECT_EQ(text_of(allowed.json()), "Done.") << allowed.body;
+    bool is_written = false;
+    for (const auto& entry : std::filesystem::directory_iterator(home.workspaces()))
+        is_written = is_written || std::filesystem::exists(entry.path() / "new.txt");
+    EXPECT_TRUE(is_written);
+}
+
+}  // namespace
+}  // namespace cubepi::gateway_tests
