@@ -112,9 +112,12 @@ Task<HttpServerResponse> answer(GatewayApi* api, const GatewayOperation* operati
         perform_request(api, operation, std::move(caller), std::move(request));
     Outcome<JsonObject> done = co_await outcome_of(std::move(performing));
     if (done.cancelled()) done.rethrow();
-    HttpServerResponse response = done
-                                      ? HttpServerResponse::json(200, Json(std::move(done).value()))
-                                      : failure_response(done.failure());
+    HttpServerResponse response;
+    if (done) {
+        response = HttpServerResponse::json(200, Json(std::move(done).value()));
+    } else {
+        response = failure_response(done.failure());
+    }
     response.headers.set("cache-control", "no-store");
     response.headers.set("x-content-type-options", "nosniff");
     co_return std::move(response);

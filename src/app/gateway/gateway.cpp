@@ -301,9 +301,10 @@ Task<> Gateway::greet() {
     const bool is_terminal = isatty(STDOUT_FILENO) != 0;
     // A log file must not have a link that logs in.
     std::string console;
-    if (instance_->settings().console)
-        console = is_terminal ? instance_->console_link(GatewayRole::operator_, local_user())
-                              : std::string("for a link that logs in, run: cubepi gateway console");
+    if (instance_->settings().console) {
+        console = "for a link that logs in, run: cubepi gateway console";
+        if (is_terminal) console = instance_->console_link(GatewayRole::operator_, local_user());
+    }
     const std::lock_guard lock(output_);
     const TerminalView advice = !is_terminal
                                     ? TerminalView("")
