@@ -154,16 +154,19 @@ struct MemoryCheckpointer::State final : ThreadStates {
 
     Task<Json> edit_state(std::string thread_id, std::function<Json(JsonObject&)> edit) override {
         const std::lock_guard lock(mutex);
-        MemoryThread* const thread = find(thread_id);
-        JsonObject changed = thread ? thread->state : JsonObject();
-        Json result = edit(changed);
-        if (thread || !changed.empty()) threads[thread_id].state = std::move(changed);
+        // In place: the object has all answers of the thread.
+        if (MemoryThread* const thread = find(thread_id)) co_return edit(thread->state);
+        JsonObject created;
+        Json result = edit(created);
+        if (!created.empty()) threads[thread_id].state = std::move(created);
         co_return result;
     }
-    Task<JsonObject> read_state(std::string thread_id) override {
+    Task<void> read_state(std::string thread_id,
+                          std::function<void(const JsonObject&)> read) override {
         const std::lock_guard lock(mutex);
-        MemoryThread* const thread = find(thread_id);
-        co_return thread ? thread->state : JsonObject();
+        const MemoryThread* const thread = find(thread_id);
+        read(thread ? thread->state : JsonObject());
+        co_return;
     }
     Task<QuestionPage> list_requests(QuestionQuery query) override {
         const std::lock_guard lock(mutex);

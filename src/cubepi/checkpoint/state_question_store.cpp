@@ -1,6 +1,8 @@
 #include <cubepi/checkpoint/state_question_store.hpp>
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -250,8 +252,12 @@ Task<void> change_state(StatesPtr states, std::string thread_id, F change) {
 template <class F>
 auto from_state(StatesPtr states, std::string thread_id, F convert)
     -> Task<std::invoke_result_t<F&, const JsonObject&>> {
-    const JsonObject state = co_await states->read_state(std::move(thread_id));
-    co_return convert(state);
+    std::optional<std::invoke_result_t<F&, const JsonObject&>> converted;
+    std::function<void(const JsonObject&)> read = [&](const JsonObject& state) {
+        converted.emplace(convert(state));
+    };
+    co_await states->read_state(std::move(thread_id), std::move(read));
+    co_return std::move(*converted);
 }
 
 Task<bool> remove_request(StatesPtr states, std::string thread_id, std::string run_id,

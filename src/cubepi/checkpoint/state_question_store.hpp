@@ -18,10 +18,12 @@ class ThreadStates {
 public:
     virtual ~ThreadStates() = default;
     /// Calls `edit` with the object of the thread under its lock, stores the edited object atomically, and returns the result of
-    /// `edit`. If `edit` throws, nothing is stored. It may be called again, and on another thread.
+    /// `edit`, which throws only before it has changed anything but empty lists. It may be called again, and on another thread.
     virtual Task<Json> edit_state(std::string thread_id,
                                   std::function<Json(JsonObject& state)> edit) = 0;
-    virtual Task<JsonObject> read_state(std::string thread_id) = 0;
+    /// Calls `read` once with the object of the thread, perhaps under its lock.
+    virtual Task<void> read_state(std::string thread_id,
+                                  std::function<void(const JsonObject& state)> read) = 0;
     /// Returns a page of the requests in the objects of all threads, as QuestionStore::list_requests() does.
     virtual Task<QuestionPage> list_requests(QuestionQuery query) = 0;
     /// Throws StaleAppendError if the owner does not hold the claim on the run. Called in an edit.

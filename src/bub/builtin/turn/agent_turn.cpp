@@ -383,7 +383,6 @@ cubepi::PromptOptions AgentTurn::run_options(std::string run_id) const {
     return std::move(how).tracing_context(std::move(trace));
 }
 
-/// Returns the model of the turn. A suspended run continues at its endpoint only, and so do its subagents (D86).
 /// Throws for a run that this process cannot continue. An operator reads the reason; it names parts of the system (D98), which other
 /// senders do not.
 void AgentTurn::throw_unavailable(const std::exception_ptr& reason) const {
@@ -401,6 +400,7 @@ void AgentTurn::throw_unavailable(const std::exception_ptr& reason) const {
     }
 }
 
+/// Returns the model of the turn. A suspended run continues at its endpoint only, and so do its subagents (D86).
 Task<cubepi::BoundModel> AgentTurn::model() {
     const BuiltinOptions& options = core_->options();
     const bool abandons = plan_.answer && plan_.answer->action == AnswerAction::abandon;

@@ -32,7 +32,7 @@ struct TapeCheckpointer::State final : cubepi::ThreadStates,
     cubepi::ClaimTime time() const;
 
     Task<Json> edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) override;
-    Task<JsonObject> read_state(std::string tape) override;
+    Task<void> read_state(std::string tape, std::function<void(const JsonObject&)> read) override;
     Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override;
     void require_claim(const JsonObject& state, const std::string& tape, const std::string& run_id,
                        const std::string& owner_id) const override;

@@ -23,8 +23,10 @@ Task<Json> TapeCheckpointer::State::edit_state(std::string tape,
     return store->edit_state(std::move(tape), std::move(edit));
 }
 
-Task<JsonObject> TapeCheckpointer::State::read_state(std::string tape) {
-    return store->read_state(std::move(tape));
+Task<void> TapeCheckpointer::State::read_state(std::string tape,
+                                               std::function<void(const JsonObject&)> read) {
+    const JsonObject state = co_await store->read_state(std::move(tape));
+    read(state);
 }
 
 Task<QuestionPage> TapeCheckpointer::State::list_requests(QuestionQuery query) {

@@ -39,6 +39,7 @@ public:
         words.yes = "1";
         words.no = "0";
         words.has_json_null = false;
+        words.all_threads = " WHERE thread_id >= ''";
         words.lock.clear();
         return words;
     }
@@ -313,7 +314,7 @@ void fill_times(SqliteDatabase& database) {
 void adopt_all_changes(SqliteDatabase& database) {
     const RunSchema& schema = *sqlite_run_schema();
     SqlBatch changed;
-    changed.add(changed_threads_sql);
+    changed.add(changed_threads_sql(schema));
     const SqlResults threads = execute(database, changed);
     for (int row = 0; row < threads[0].rows(); ++row) {
         const std::string thread_id = threads[0].string(row, 0);

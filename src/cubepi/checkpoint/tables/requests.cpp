@@ -193,9 +193,10 @@ Task<QuestionPage> read_page(TablesPtr tables, QuestionQuery query) {
     const auto& [time, thread_id, run_id, question_id] = after;
     const RunSchemaPtr schema = tables->run_schema();
     const char* const order = query.order() == QuestionOrder::age ? "created_at" : "expires_at";
+    bool adopted = false;
     for (;;) {
         SqlBatch reads;
-        reads.add(changed_threads_sql);
+        reads.add(changed_threads_sql(*schema));
         // One more shows whether there is another page.
         reads.add(schema->page_sql(pending_columns, order))
             .number(time)
@@ -205,9 +206,10 @@ Task<QuestionPage> read_page(TablesPtr tables, QuestionQuery query) {
             .integer(row_limit(query.limit()) + 1);
         SqlResults results = co_await tables->read(std::move(reads));
         const std::vector<std::string> changed = first_texts(results[0]);
-        bool adopted = false;
-        if (!changed.empty()) adopted = co_await tables->adopt_changes(changed);
-        if (adopted) continue;
+        if (!changed.empty() && !adopted) {
+            adopted = co_await tables->adopt_changes(changed);
+            if (adopted) continue;
+        }
         std::vector<QuestionEntry> entries = entries_of(*schema, results[1]);
         for (const std::string& changed_thread : changed) {
             const std::vector<PendingRow> pending = co_await pending_rows(tables, changed_thread);
@@ -220,19 +222,21 @@ Task<QuestionPage> read_page(TablesPtr tables, QuestionQuery query) {
 }
 
 Task<std::vector<QuestionEntry>> expire_requests(TablesPtr tables, double now, std::size_t limit) {
+    const RunSchemaPtr schema = tables->run_schema();
     SqlBatch reads;
-    reads.add(changed_threads_sql);
+    reads.add(changed_threads_sql(*schema));
     const SqlResults results = co_await tables->read(std::move(reads));
     std::vector<std::string> changed = first_texts(results[0]);
     if (!changed.empty()) (void)co_await tables->adopt_changes(std::move(changed));
-    const RunSchemaPtr schema = tables->run_schema();
     const TableWords words = schema->words();
     SqlPlan plan;
-    // Requests without a timeout are at infinity.
+    // Requests without a timeout are at infinity. One that CubePi has changed meanwhile waits for the next call.
     plan.reads
         .add(std::string("SELECT ") + pending_columns +
              " FROM cubepi_native_pending WHERE expired = " + words.no +
-             " AND expires_at <= $1 ORDER BY expires_at, thread_id, run_id, question_id LIMIT $2" +
+             " AND expires_at <= $1 AND thread_id NOT IN"
+             " (SELECT thread_id FROM cubepi_native_changed_pending)"
+             " ORDER BY expires_at, thread_id, run_id, question_id LIMIT $2" +
              words.lock)
         .number(std::min(now, std::numeric_limits<double>::max()))
         .integer(row_limit(limit));

@@ -102,9 +102,11 @@ private:
     std::optional<SharedRequest> shared_;
 };
 
-/// Selects the threads with a note that CubePi has changed their request. The condition makes SQLite use the index.
-inline constexpr const char* changed_threads_sql =
-    "SELECT thread_id FROM cubepi_native_changed_pending WHERE thread_id >= '' ORDER BY thread_id";
+/// Returns the SELECT of the threads with a note that CubePi has changed their request.
+inline std::string changed_threads_sql(const RunSchema& schema) {
+    return "SELECT thread_id FROM cubepi_native_changed_pending" + schema.words().all_threads +
+           " ORDER BY thread_id";
+}
 
 /// ThreadTables::adopt_changes() with a transaction for each thread.
 Task<bool> adopt_by_thread(TablesPtr tables, std::vector<std::string> threads);

@@ -136,10 +136,12 @@ std::size_t add_claim_reads(SqlBatch& reads, const RunSchema& schema, const std:
             "SELECT run_id, owner_id, host, boot_id, pid, process_start, description, lease_until"
             " FROM cubepi_native_claims WHERE thread_id = $1 ORDER BY run_id")
         .text(thread_id);
+    // Not one condition with OR, for which databases read all runs of the thread.
+    const std::string runs = "SELECT run_id, completed_at IS NOT NULL FROM " + schema.words().runs +
+                             " WHERE thread_id = $1 AND run_id ";
     reads
-        .add("SELECT run_id, completed_at IS NOT NULL FROM " + schema.words().runs +
-             " WHERE thread_id = $1 AND (run_id = $2 OR run_id IN"
-             " (SELECT run_id FROM cubepi_native_claims WHERE thread_id = $1))")
+        .add(runs + "= $2 UNION " + runs +
+             "IN (SELECT run_id FROM cubepi_native_claims WHERE thread_id = $1)")
         .text(thread_id)
         .text(run_id);
     return at;

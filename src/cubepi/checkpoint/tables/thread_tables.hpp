@@ -29,6 +29,9 @@ struct TableWords {
     std::string no = "false";
     bool has_json_null =
         true;  ///< CubePi's column of the pending request may be the JSON null, which is none
+    /// A condition that is true for all ids of threads, if the database uses the index only with one. An id that begins with a
+    /// control character is less than '' where trailing spaces do not count.
+    std::string all_threads = {};
     std::string lock = " FOR UPDATE";  ///< the end of a SELECT of rows that the transaction changes
 };
 
