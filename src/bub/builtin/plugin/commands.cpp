@@ -109,7 +109,9 @@ JsonObject compact_arguments(std::string_view line) {
     JsonObject arguments;
     line.remove_prefix(std::min(line.size(), line.find_first_of(" \t\n")));
     const std::string_view rest = cubepi::detail::trimmed(line);
-    if (rest.starts_with(undo)) {
+    if (rest == "undo") {
+        arguments["undo"] = "true";
+    } else if (rest.starts_with(undo)) {
         arguments["undo"] = rest.substr(undo.size());
     } else if (!rest.empty()) {
         arguments["what_matters"] = rest;

@@ -300,7 +300,7 @@ Task<std::string> compact(std::shared_ptr<BuiltinCore> core, Tape tape, std::str
         const TurnContext turn{session_id, directory, *state, nullptr};
         core->options().on_result(result, turn);
     }
-    co_return notice.text + (done.report.compacted ? "\nUndo it: ,compact undo=true" : "");
+    co_return notice.text + (done.report.compacted ? "\nUndo it: ,compact undo" : "");
 }
 
 Task<std::string> show_todos(Tape tape) {
