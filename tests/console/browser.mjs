@@ -37,8 +37,12 @@ const hostile = [
   "`<b>code</b>` &lt;b&gt; **bold \u202e desrever**",
   "> ".repeat(300) + "deep",
   "- ".repeat(300) + "deep",
-  "[".repeat(2000) + "](".repeat(500),
+  "[".repeat(300) + "](".repeat(100),
 ];
+// Texts that make a page slow, or a part of it fail.
+const deep = `${"> ".repeat(1400)}deep`;
+const slow = "_a_b ".repeat(3000);
+const long = "a\n".repeat(100000);
 
 writeFileSync(
   join(home, "script.json"),
@@ -54,6 +58,10 @@ writeFileSync(
       call("c4", "edit", { path: "config.yaml", old_text: "limit: 10\nmode: slow", new_text: "limit: 20\nmode: fast" }),
       hostile.join("\n\n"),
       call("c6", "write", { path: "<img src=x onerror=window.hacked=1>", content: hostile.join("\n") }),
+      deep,
+      slow,
+      call("c9", "ask_user", { questions: [{ key: "constructor", prompt: "Which key?", options: [{ label: "First", value: "1" }, { label: "Second", value: "2" }] }] }),
+      call("c10", "write", { path: "long.txt", content: long }),
       ...Array(10).fill("Done."),
     ],
   }),
@@ -114,7 +122,7 @@ async function startProxy() {
 }
 
 const gateway = await startGateway();
-for (const [at, text] of ["Please release version 2.1", "Push it", "Where to?", "Raise the limit", "Show the report", "Write it"].entries())
+for (const [at, text] of ["Please release version 2.1", "Push it", "Where to?", "Raise the limit", "Show the report", "Write it", "Quote", "Emphasize", "Ask", "Fill a file"].entries())
   await send(`s${at + 1}`, text);
 
 const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
@@ -142,7 +150,7 @@ try {
   const page = await open(link("--name", "olga"));
   await page.waitForSelector("article");
   check("the link is not in the address", !page.url().includes("login"), page.url());
-  check("every open question is shown", (await page.locator("article").count()) === 5);
+  check("every open question is shown", (await page.locator("article").count()) === 7);
 
   for (const [name, hash, part] of [["questions", "#/questions", "article"], ["sessions", "#/sessions", ".list li"], ["session", "#/session/http%3As1", ".message"], ["gateway", "#/gateway", ".card"]]) {
     await go(page, hash);
@@ -203,6 +211,22 @@ try {
   });
   check("the browser refuses HTML from strings", refused);
 
+  for (const [session, part] of [["s7", "deep"], ["s8", "_a_b _a_b"]]) {
+    await go(page, `#/session/http%3A${session}`);
+    await page.locator(".message.assistant", { hasText: part }).waitFor({ timeout: 5000 });
+  }
+  check("deep and slow Markdown is shown", true);
+  await go(page, "#/questions");
+  const constructor = card(page, "Which key?");
+  await constructor.getByLabel("Second").check({ timeout: 5000 });
+  await constructor.getByRole("button", { name: "Send answer" }).click();
+  await constructor.waitFor({ state: "detached" });
+  check("a question whose key is a name of JavaScript is answered", true);
+  const filling = card(page, "long.txt");
+  const approve = filling.getByRole("button", { name: "Approve" });
+  check("a long call cannot be approved before it was shown", await approve.isDisabled());
+  await filling.getByRole("button", { name: "Show all of it" }).click();
+  check("a long call that is shown can be approved", await approve.isEnabled());
   await go(page, "#/questions");
   await card(page, "Approve edit?").waitFor();
   const other = await open(link("--name", "otto"));
@@ -255,7 +279,7 @@ try {
 
   const viewer = await open(link("--viewer", "--name", "vera"));
   await viewer.waitForSelector("article");
-  check("a viewer has no buttons to answer", (await viewer.locator("article button").count()) === 0);
+  check("a viewer has no buttons to answer", (await viewer.locator(".actions button").count()) === 0);
 
   const proxy = await startProxy();
   const outside = `http://127.0.0.1:${proxy.address().port}/agents/console/`;

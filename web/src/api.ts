@@ -118,9 +118,10 @@ export class ApiError extends Error {
 }
 
 let csrf = "";
+let who = "";
 
-async function send(method: string, path: string, body?: unknown): Promise<unknown> {
-  const headers: Record<string, string> = { "x-csrf-token": csrf };
+async function send(method: string, path: string, body?: unknown, more: Record<string, string> = {}): Promise<unknown> {
+  const headers: Record<string, string> = { "x-csrf-token": csrf, ...more };
   if (body !== undefined) headers["content-type"] = "application/json";
   let response: Response;
   try {
@@ -148,12 +149,14 @@ async function send(method: string, path: string, body?: unknown): Promise<unkno
 }
 
 function enter(user: unknown): User {
-  csrf = (user as User).csrf;
-  return user as User;
+  const entered = user as User;
+  csrf = entered.csrf;
+  who = `${entered.role} ${entered.name}`;
+  return entered;
 }
 
 export async function logIn(link: string): Promise<User> {
-  return enter(await send("POST", "login", { link }));
+  return enter(await send("POST", "login", undefined, { "x-console-link": link }));
 }
 
 export async function currentUser(): Promise<User> {
@@ -161,24 +164,33 @@ export async function currentUser(): Promise<User> {
 }
 
 export async function logOut(): Promise<void> {
-  await send("POST", "logout");
+  await change("logout");
 }
 
 export async function get<T>(path: string): Promise<T> {
   return (await send("GET", `v1/admin/${path}`)) as T;
 }
 
-export async function post(path: string, body: unknown = {}): Promise<void> {
+async function change(path: string, body?: unknown): Promise<void> {
   const before = csrf;
+  const earlier = who;
   try {
-    await send("POST", `v1/admin/${path}`, body);
+    await send("POST", path, body);
   } catch (error) {
     if (!(error instanceof ApiError) || error.status !== 403) throw error;
     // Another tab may have logged in meanwhile, so that this one has the token of a session that has ended.
     await currentUser();
     if (csrf === before) throw error;
-    await send("POST", `v1/admin/${path}`, body);
+    if (who !== earlier) {
+      location.reload();
+      throw new ApiError(403, "another user has logged in in this browser; nothing was changed");
+    }
+    await send("POST", path, body);
   }
+}
+
+export async function post(path: string, body: unknown = {}): Promise<void> {
+  await change(`v1/admin/${path}`, body);
 }
 
 /** Reads a list with all of its pages. */

@@ -5,7 +5,7 @@ import { useEffect, useState } from "preact/hooks";
 import { ApiError, type Question, type User, currentUser, list, logIn, logOut, textOf } from "./api";
 import "./app.css";
 import { GatewayPage } from "./gateway";
-import { Visible } from "./parts";
+import { Problem, Visible } from "./parts";
 import { QuestionsPage } from "./questions";
 import { SessionPage, SessionsPage } from "./sessions";
 
@@ -90,6 +90,16 @@ function decoded(text: string): string {
 function Console({ user, onLogout }: { user: User; onLogout: () => void }) {
   const address = useAddress();
   const [count, setCount] = useState(0);
+  const [problem, setProblem] = useState("");
+  const leave = async () => {
+    try {
+      await logOut();
+      onLogout();
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 401) onLogout();
+      else setProblem(`You are still logged in: ${textOf(error)}`);
+    }
+  };
   const session = /^#\/session\/(.+)$/.exec(address)?.[1];
   const page = session ? "session" : address === "#/sessions" ? "sessions" : address === "#/gateway" ? "gateway" : "questions";
   useCount(page !== "questions", setCount);
@@ -124,12 +134,13 @@ function Console({ user, onLogout }: { user: User; onLogout: () => void }) {
           <span class="dim">
             <Visible text={user.name} /> ({user.role})
           </span>
-          <button type="button" onClick={() => void logOut().then(onLogout, onLogout)}>
+          <button type="button" onClick={() => void leave()}>
             Log out
           </button>
         </span>
       </header>
       <main id="content" tabIndex={-1}>
+        <Problem text={problem} />
         {page === "questions" ? <QuestionsPage user={user} onLogout={onLogout} onCount={setCount} /> : null}
         {page === "sessions" ? <SessionsPage onLogout={onLogout} /> : null}
         {page === "session" ? <SessionPage id={decoded(session ?? "")} user={user} onLogout={onLogout} /> : null}
@@ -152,16 +163,20 @@ function App({ start, startProblem }: { start?: User; startProblem: string }) {
 
 async function begin() {
   const link = takeLink(location.hash);
-  if (link) history.replaceState(null, "", location.pathname);
   let user: User | undefined;
   let problem = "";
+  let keepsLink = false;
   try {
     user = link ? await logIn(link) : await currentUser();
   } catch (error) {
     // Without a link, not to be logged in is no news.
     if (link || !(error instanceof ApiError) || error.status !== 401) problem = textOf(error);
+    const isUnused = error instanceof ApiError && (error.status === 0 || error.status === 503);
     if (link) user = await currentUser().catch(() => undefined);
+    // The link is still good: the page can be loaded again.
+    if (isUnused && !user) keepsLink = true;
   }
+  if (link && !keepsLink) history.replaceState(null, "", location.pathname);
   const place = document.getElementById("app");
   if (place) render(<App start={user} startProblem={problem} />, place);
 }

@@ -2,6 +2,7 @@
 
 import { marked, type Token, type Tokens } from "marked";
 import type { ComponentChildren, JSX } from "preact";
+import { useMemo } from "preact/hooks";
 import { Code, Visible } from "./parts";
 
 const entities: Record<string, string> = { "&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&#39;": "'" };
@@ -20,33 +21,36 @@ function safeAddress(href: string): string | undefined {
   }
 }
 
-function inner(token: { tokens?: Token[]; text?: string }): ComponentChildren {
-  return token.tokens ? token.tokens.map(one) : <Visible text={plain(token.text ?? "")} />;
+/** Parts within parts beyond this are shown as they were written. */
+const deepest = 32;
+
+function inner(token: { tokens?: Token[]; text?: string }, depth: number): ComponentChildren {
+  return token.tokens ? token.tokens.map((part) => one(part, depth + 1)) : <Visible text={plain(token.text ?? "")} />;
 }
 
-function link(token: Tokens.Link): JSX.Element {
+function link(token: Tokens.Link, depth: number): JSX.Element {
   const address = safeAddress(token.href);
   if (!address)
     return (
       <span>
-        {inner(token)} (<Visible text={token.href} />)
+        {inner(token, depth)} (<Visible text={token.href} />)
       </span>
     );
   return (
     <a href={address} title={address} target="_blank" rel="noopener noreferrer">
-      {inner(token)}
+      {inner(token, depth)}
     </a>
   );
 }
 
-function table(token: Tokens.Table): JSX.Element {
+function table(token: Tokens.Table, depth: number): JSX.Element {
   return (
     <div class="wide" tabIndex={0} role="region" aria-label="Table">
       <table>
         <thead>
           <tr>
             {token.header.map((cell) => (
-              <th>{inner(cell)}</th>
+              <th>{inner(cell, depth)}</th>
             ))}
           </tr>
         </thead>
@@ -54,7 +58,7 @@ function table(token: Tokens.Table): JSX.Element {
           {token.rows.map((row) => (
             <tr>
               {row.map((cell) => (
-                <td>{inner(cell)}</td>
+                <td>{inner(cell, depth)}</td>
               ))}
             </tr>
           ))}
@@ -64,7 +68,8 @@ function table(token: Tokens.Table): JSX.Element {
   );
 }
 
-function one(token: Token): ComponentChildren {
+function one(token: Token, depth: number): ComponentChildren {
+  if (depth > deepest) return <Visible text={token.raw} />;
   switch (token.type) {
     case "space":
     case "def":
@@ -74,11 +79,11 @@ function one(token: Token): ComponentChildren {
     case "br":
       return <br />;
     case "heading":
-      return <p class="heading">{inner(token as Tokens.Heading)}</p>;
+      return <p class="heading">{inner(token as Tokens.Heading, depth)}</p>;
     case "paragraph":
-      return <p>{inner(token as Tokens.Paragraph)}</p>;
+      return <p>{inner(token as Tokens.Paragraph, depth)}</p>;
     case "blockquote":
-      return <blockquote>{inner(token as Tokens.Blockquote)}</blockquote>;
+      return <blockquote>{inner(token as Tokens.Blockquote, depth)}</blockquote>;
     case "code":
       return <Code text={(token as Tokens.Code).text} label="Code" />;
     case "codespan":
@@ -88,13 +93,13 @@ function one(token: Token): ComponentChildren {
         </code>
       );
     case "strong":
-      return <strong>{inner(token as Tokens.Strong)}</strong>;
+      return <strong>{inner(token as Tokens.Strong, depth)}</strong>;
     case "em":
-      return <em>{inner(token as Tokens.Em)}</em>;
+      return <em>{inner(token as Tokens.Em, depth)}</em>;
     case "del":
-      return <del>{inner(token as Tokens.Del)}</del>;
+      return <del>{inner(token as Tokens.Del, depth)}</del>;
     case "link":
-      return link(token as Tokens.Link);
+      return link(token as Tokens.Link, depth);
     case "image":
       return (
         <span>
@@ -106,17 +111,17 @@ function one(token: Token): ComponentChildren {
       const items = list.items.map((item) => (
         <li>
           {item.task ? (item.checked ? "[x] " : "[ ] ") : null}
-          {inner(item)}
+          {inner(item, depth)}
         </li>
       ));
       return list.ordered ? <ol start={Number(list.start) || 1}>{items}</ol> : <ul>{items}</ul>;
     }
     case "table":
-      return table(token as Tokens.Table);
+      return table(token as Tokens.Table, depth);
     case "checkbox":
       return null;
     case "text":
-      return inner(token as Tokens.Text);
+      return inner(token as Tokens.Text, depth);
     case "escape":
       return <Visible text={(token as Tokens.Escape).text} />;
     default:
@@ -125,16 +130,29 @@ function one(token: Token): ComponentChildren {
   }
 }
 
-export function Markdown({ text }: { text: string }) {
-  let tokens: Token[];
+function marksIn(text: string): number {
+  return text.match(/[*_~`[\]<>|!]/g)?.length ?? 0;
+}
+
+/** Returns nothing for a text that is shown as it was written: the lexer's time grows with the square of its marks. */
+function tokensOf(text: string, mostMarks: number): Token[] | undefined {
+  if (marksIn(text) > mostMarks) return undefined;
   try {
-    tokens = marked.lexer(text);
+    return marked.lexer(text);
   } catch {
+    return undefined;
+  }
+}
+
+export function Markdown({ text, mostMarks = 1500 }: { text: string; mostMarks?: number }) {
+  // A page is rendered every two seconds, and its texts seldom change.
+  return useMemo(() => {
+    const tokens = tokensOf(text, mostMarks);
+    if (tokens) return <div class="markdown">{tokens.map((token) => one(token, 0))}</div>;
     return (
       <p class="plain">
         <Visible text={text} />
       </p>
     );
-  }
-  return <div class="markdown">{tokens.map(one)}</div>;
+  }, [text, mostMarks]);
 }

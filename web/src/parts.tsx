@@ -1,11 +1,11 @@
 // Parts that several pages use.
 
-import type { ComponentChildren } from "preact";
+import { Component, type ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, textOf } from "./api";
 
 /** Control characters, and characters that reorder or hide text: what is approved must look like what runs. */
-const odd = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]/gu;
+const odd = /[\u034f\u2800\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]/gu;
 
 export function Visible({ text }: { text: string }) {
   const shown: ComponentChildren[] = [];
@@ -18,6 +18,33 @@ export function Visible({ text }: { text: string }) {
   }
   shown.push(text.slice(end));
   return <>{shown}</>;
+}
+
+interface GuardProps {
+  /** What cannot be shown. */
+  value: unknown;
+  children: ComponentChildren;
+}
+
+/** Shows a value as text if a part of the page cannot show it: texts are those of a model, and must not disable the rest. */
+export class Guard extends Component<GuardProps, { failed: boolean }> {
+  state = { failed: false };
+
+  static getDerivedStateFromError() {
+    return { failed: true };
+  }
+
+  render() {
+    if (!this.state.failed) return this.props.children;
+    return (
+      <article class="card">
+        <p class="problem">This cannot be shown as usual. A question can be answered with: cubepi inbox --gateway</p>
+        <pre tabIndex={0} aria-label="As JSON">
+          <code>{JSON.stringify(this.props.value, null, 2).slice(0, 20000)}</code>
+        </pre>
+      </article>
+    );
+  }
 }
 
 export function Code({ text, label }: { text: string; label: string }) {

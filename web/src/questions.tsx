@@ -1,8 +1,8 @@
 // The questions of all sessions, and how one of them is shown and answered.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError, type Part, type Payload, type Question, type User, list, post, textOf } from "./api";
-import { Age, Code, ConfirmButton, Problem, Visible, useLoaded } from "./parts";
+import { Age, Code, ConfirmButton, Guard, Problem, Visible, useLoaded } from "./parts";
 
 type Approval = Extract<Payload, { kind: "approve" }>;
 
@@ -11,26 +11,39 @@ function textArgument(args: Record<string, unknown>, name: string): string | und
   return typeof value === "string" ? value : undefined;
 }
 
+/** Longer texts are shown whole on demand, so that a call cannot make the page slow for all others. */
+const mostLines = 200;
+const mostCharacters = 20000;
+
+function isLong(text: string): boolean {
+  return text.length > mostCharacters || text.split("\n", mostLines + 1).length > mostLines;
+}
+
+type Shorten = (text: string) => string;
+
+function beginningOf(text: string): string {
+  if (!isLong(text)) return text;
+  const lines = text.slice(0, mostCharacters).split("\n");
+  return lines.slice(0, mostLines).join("\n");
+}
+
+function asText(value: unknown): string {
+  return typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? "");
+}
+
 function Lines({ sign, text, kind }: { sign: string; text: string; kind: string }) {
+  const signed = text.replace(/\n$/, "").replace(/^/gm, `${sign} `);
   return (
-    <span class={kind}>
-      {text
-        .replace(/\n$/, "")
-        .split("\n")
-        .map((line) => (
-          <span class="line">
-            {sign} <Visible text={line} />
-            {"\n"}
-          </span>
-        ))}
+    <span class={`line ${kind}`}>
+      <Visible text={`${signed}\n`} />
     </span>
   );
 }
 
 /** What the tools `write` and `edit` would do to a file. */
-function Change({ tool, args }: { tool: string; args: Record<string, unknown> }) {
-  const added = textArgument(args, tool === "edit" ? "new_text" : "content") ?? "";
-  const removed = tool === "edit" ? (textArgument(args, "old_text") ?? "") : "";
+function Change({ tool, args, shorten }: { tool: string; args: Record<string, unknown>; shorten: Shorten }) {
+  const added = shorten(textArgument(args, tool === "edit" ? "new_text" : "content") ?? "");
+  const removed = shorten(tool === "edit" ? (textArgument(args, "old_text") ?? "") : "");
   return (
     <pre tabIndex={0} aria-label="Change" class="change">
       <code>
@@ -42,7 +55,7 @@ function Change({ tool, args }: { tool: string; args: Record<string, unknown> })
 }
 
 /** Every argument is shown: those without a view of their own by name. */
-function Call({ call }: { call: Approval }) {
+function Call({ call, shorten }: { call: Approval; shorten: Shorten }) {
   const { tool_name: tool, args } = call;
   const isChange = tool === "write" || tool === "edit";
   const isText = isChange ? ["content", "old_text", "new_text"] : [];
@@ -51,8 +64,7 @@ function Call({ call }: { call: Approval }) {
     <>
       <dl class="arguments">
         {names.map((name) => {
-          const value = args[name];
-          const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
+          const text = shorten(asText(args[name]));
           return (
             <>
               <dt>
@@ -71,7 +83,7 @@ function Call({ call }: { call: Approval }) {
           );
         })}
       </dl>
-      {isChange ? <Change tool={tool} args={args} /> : null}
+      {isChange ? <Change tool={tool} args={args} shorten={shorten} /> : null}
     </>
   );
 }
@@ -93,7 +105,8 @@ function Details({ details }: { details: unknown }) {
   );
 }
 
-type Values = Record<string, string[]>;
+/** By keys that a model has chosen, so that no object will do. */
+type Values = Map<string, string[]>;
 
 function PartField({ id, part, values, other, onChange, onOther }: {
   id: string;
@@ -157,20 +170,20 @@ function PartField({ id, part, values, other, onChange, onOther }: {
 }
 
 /** Returns the answer as an object of values by key; nothing if a part that must have one has none. */
-function answerOf(parts: Part[], values: Values, others: Record<string, string>): string | undefined {
-  const answer: Record<string, unknown> = {};
+function answerOf(parts: Part[], values: Values, others: Map<string, string>): string | undefined {
+  const answer: [string, unknown][] = [];
   for (const part of parts) {
-    const other = (others[part.key] ?? "").trim();
+    const other = (others.get(part.key) ?? "").trim();
     const options = part.options ?? [];
-    const chosen = (values[part.key] ?? []).map((value) => {
+    const chosen = (values.get(part.key) ?? []).map((value) => {
       const option = options.find((one) => one.value === value);
       return option?.allow_input && other ? other : value;
     });
     const given = options.length === 0 ? (other ? [other] : []) : chosen;
-    if (given.length > 0) answer[part.key] = part.multi_select ? given : given[0];
+    if (given.length > 0) answer.push([part.key, part.multi_select ? given : given[0]]);
     else if (part.required !== false) return undefined;
   }
-  return JSON.stringify(answer);
+  return JSON.stringify(Object.fromEntries(answer));
 }
 
 function kindOf(payload: Payload): string {
@@ -184,11 +197,21 @@ export function QuestionCard({ question, user, onAnswered }: {
   onAnswered: (text: string, isProblem: boolean) => void;
 }) {
   const [reason, setReason] = useState("");
-  const [values, setValues] = useState<Values>({});
-  const [others, setOthers] = useState<Record<string, string>>({});
+  const [values, setValues] = useState<Values>(new Map());
+  const [others, setOthers] = useState<Map<string, string>>(new Map());
   const [problem, setProblem] = useState("");
   const [busy, setBusy] = useState(false);
+  const [isWhole, setIsWhole] = useState(false);
   const { payload } = question.request;
+  const isHidden = useMemo(
+    () => payload.kind === "approve" && Object.values(payload.args).some((value) => isLong(asText(value))),
+    [question.id],
+  ) && !isWhole;
+  // The page reads the question every two seconds, and it does not change.
+  const call = useMemo(
+    () => (payload.kind === "approve" ? <Call call={payload} shorten={isHidden ? beginningOf : (text) => text} /> : null),
+    [question.id, isHidden],
+  );
   const title = kindOf(payload);
   const session = question.asker.session ?? "";
   const id = `question-${question.id}`;
@@ -234,7 +257,15 @@ export function QuestionCard({ question, user, onAnswered }: {
           {question.expires_at ? <span>expires {new Date(question.expires_at * 1000).toLocaleString()}</span> : null}
         </p>
       </header>
-      {payload.kind === "approve" ? <Call call={payload} /> : null}
+      {call}
+      {isHidden ? (
+        <p>
+          Only the beginning is shown.{" "}
+          <button type="button" onClick={() => setIsWhole(true)}>
+            Show all of it
+          </button>
+        </p>
+      ) : null}
       {payload.kind === "confirm" ? (
         <p class="plain">
           <Visible text={payload.prompt} />
@@ -248,10 +279,10 @@ export function QuestionCard({ question, user, onAnswered }: {
               key={part.key}
               id={id}
               part={part}
-              values={values[part.key] ?? []}
-              other={others[part.key] ?? ""}
-              onChange={(chosen) => setValues({ ...values, [part.key]: chosen })}
-              onOther={(text) => setOthers({ ...others, [part.key]: text })}
+              values={values.get(part.key) ?? []}
+              other={others.get(part.key) ?? ""}
+              onChange={(chosen) => setValues(new Map(values).set(part.key, chosen))}
+              onOther={(text) => setOthers(new Map(others).set(part.key, text))}
             />
           ))}
         </form>
@@ -264,7 +295,7 @@ export function QuestionCard({ question, user, onAnswered }: {
             </button>
           ) : (
             <>
-              <button type="button" class="primary" disabled={busy} onClick={() => void answer("approve", "", "Approved")}>
+              <button type="button" class="primary" disabled={busy || isHidden} onClick={() => void answer("approve", "", "Approved")}>
                 {payload.kind === "approve" ? "Approve" : "Yes"}
               </button>
               <button type="button" class="danger" disabled={busy} onClick={() => void answer("deny", reason, "Denied")}>
@@ -332,15 +363,16 @@ export function QuestionsPage({ user, onLogout, onCount }: {
       {notices.view}
       {open.value?.length === 0 ? <p class="empty">No question waits for an answer.</p> : null}
       {open.value?.map((question) => (
-        <QuestionCard
-          key={question.id}
-          question={question}
-          user={user}
-          onAnswered={(text, isProblem) => {
-            notices.add(text, isProblem);
-            open.reload();
-          }}
-        />
+        <Guard key={question.id} value={question}>
+          <QuestionCard
+            question={question}
+            user={user}
+            onAnswered={(text, isProblem) => {
+              notices.add(text, isProblem);
+              open.reload();
+            }}
+          />
+        </Guard>
       ))}
     </>
   );

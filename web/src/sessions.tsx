@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { type BusySession, type Call, type History, type Live, type Message, type Question, type User, get, list, post, textOf } from "./api";
 import { Markdown } from "./markdown";
-import { Age, Code, ConfirmButton, Problem, Visible, useLoaded } from "./parts";
+import { Age, Code, ConfirmButton, Guard, Problem, Visible, useLoaded } from "./parts";
 import { QuestionCard, useNotices } from "./questions";
 
 interface Row {
@@ -132,7 +132,7 @@ function LiveView({ live }: { live: Live }) {
         {live.truncated ? <span>its end</span> : null}
       </p>
       {live.thinking ? <Thinking text={live.thinking} /> : null}
-      <Markdown text={live.text} />
+      <Markdown text={live.text} mostMarks={300} />
       {live.calls.map((call) => (
         <CallView key={call.id} call={call} state="runs" />
       ))}
@@ -175,10 +175,8 @@ interface Shown {
 }
 
 async function readSession(id: string): Promise<Shown> {
-  const [history, all] = await Promise.all([
-    get<History>(`sessions/${encodeURIComponent(id)}`),
-    list<Question>("questions"),
-  ]);
+  const history = await get<History>(`sessions/${encodeURIComponent(id)}`);
+  const all = history.questions.length > 0 ? await list<Question>("questions") : [];
   return { history, questions: all.filter((one) => one.asker.session === id) };
 }
 
@@ -246,19 +244,26 @@ export function SessionPage({ id, user, onLogout }: { id: string; user: User; on
         </button>
       ) : null}
       {messages.map((message, at) => (
-        <MessageView key={`${message.entry}-${at - messages.findIndex((one) => one.entry === message.entry)}`} message={message} />
+        <Guard key={`${message.entry}-${at - messages.findIndex((one) => one.entry === message.entry)}`} value={message}>
+          <MessageView message={message} />
+        </Guard>
       ))}
-      {history?.live ? <LiveView live={history.live} /> : null}
+      {history?.live ? (
+        <Guard value={history.live}>
+          <LiveView live={history.live} />
+        </Guard>
+      ) : null}
       {shown.value?.questions.map((question) => (
-        <QuestionCard
-          key={question.id}
-          question={question}
-          user={user}
-          onAnswered={(text, isProblem) => {
-            notices.add(text, isProblem);
-            shown.reload();
-          }}
-        />
+        <Guard key={question.id} value={question}>
+          <QuestionCard
+            question={question}
+            user={user}
+            onAnswered={(text, isProblem) => {
+              notices.add(text, isProblem);
+              shown.reload();
+            }}
+          />
+        </Guard>
       ))}
     </>
   );

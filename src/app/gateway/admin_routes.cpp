@@ -106,8 +106,10 @@ Task<JsonObject> perform_request(GatewayApi* api, const GatewayOperation* operat
     co_return result;
 }
 
+using Secure = std::function<HttpServerResponse(HttpServerResponse)>;
+
 Task<HttpServerResponse> answer(GatewayApi* api, const GatewayOperation* operation,
-                                GatewayCaller caller, HttpServerRequest request) {
+                                GatewayCaller caller, HttpServerRequest request, Secure secure) {
     Task<JsonObject> performing =
         perform_request(api, operation, std::move(caller), std::move(request));
     Outcome<JsonObject> done = co_await outcome_of(std::move(performing));
@@ -120,6 +122,7 @@ Task<HttpServerResponse> answer(GatewayApi* api, const GatewayOperation* operati
     }
     response.headers.set("cache-control", "no-store");
     response.headers.set("x-content-type-options", "nosniff");
+    if (secure) response = secure(std::move(response));
     co_return std::move(response);
 }
 
@@ -147,14 +150,16 @@ AdminTokens admin_tokens(const GatewaySettings& settings) {
     return tokens;
 }
 
-void add_operations(HttpRoutes& routes, GatewayApi& api, const std::string& prefix,
-                    const CallerOf& caller_of) {
+void add_operations(HttpRoutes& routes, GatewayApi& api, const CallerOf& caller_of,
+                    const OperationOptions& options) {
     for (const GatewayOperation& operation : gateway_operations()) {
-        HttpRoutes::Handler handler = [&api, &operation, caller_of](HttpServerRequest request) {
+        if (operation.name == options.omitted) continue;
+        HttpRoutes::Handler handler = [&api, &operation, caller_of,
+                                       secure = options.secure](HttpServerRequest request) {
             GatewayCaller caller = caller_of(request);
-            return answer(&api, &operation, std::move(caller), std::move(request));
+            return answer(&api, &operation, std::move(caller), std::move(request), secure);
         };
-        routes.add(std::string(operation.method), prefix + std::string(operation.path),
+        routes.add(std::string(operation.method), options.prefix + std::string(operation.path),
                    std::move(handler));
     }
 }
@@ -172,11 +177,12 @@ std::unique_ptr<HttpRoutes> admin_routes(HttpServer& server, GatewayApi& api, Ad
         return refuse(request);
     };
     auto routes = std::make_unique<HttpRoutes>(server, "admin", std::move(options));
-    add_operations(*routes, api, {}, [tokens](const HttpServerRequest& request) {
+    const CallerOf caller_of = [tokens](const HttpServerRequest& request) {
         const GatewayRole role = role_of(tokens, request).value_or(GatewayRole::viewer);
         return GatewayCaller{role, role == GatewayRole::operator_ ? "operator token" : "",
                              request.client};
-    });
+    };
+    add_operations(*routes, api, caller_of, OperationOptions());
     return routes;
 }
 

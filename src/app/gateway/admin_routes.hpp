@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include <cubepi/net/http_server.hpp>
 
@@ -27,10 +28,17 @@ AdminTokens admin_tokens(const GatewaySettings& settings);
 /// Returns the caller of a request that the authentication of its routes has allowed.
 using CallerOf = std::function<GatewayCaller(const HttpServerRequest& request)>;
 
-/// Adds a route for each of gateway_operations(), whose path follows `prefix`. The arguments of a GET request are in its query, those of a
-/// POST request in its body, a JSON object. `api` must outlive the routes and their requests.
-void add_operations(HttpRoutes& routes, GatewayApi& api, const std::string& prefix,
-                    const CallerOf& caller_of);
+struct OperationOptions {
+    std::string prefix = {};        ///< of the paths
+    std::string_view omitted = {};  ///< the name of an operation without a route
+    std::function<HttpServerResponse(HttpServerResponse)> secure =
+        {};  ///< adds headers to each response
+};
+
+/// Adds a route for each of gateway_operations(). The arguments of a GET request are in its query, those of a POST request in its
+/// body, a JSON object. `api` must outlive the routes and their requests.
+void add_operations(HttpRoutes& routes, GatewayApi& api, const CallerOf& caller_of,
+                    const OperationOptions& options);
 
 /// Returns a route for each of gateway_operations(), not served yet. A request without one of the tokens gets 401, a viewer's token 403
 /// from operations of operators. `api` must outlive the routes and their requests.

@@ -5,8 +5,6 @@
 #include <string_view>
 #include <utility>
 
-#include <cubepi/core/support/json_member.hpp>
-
 #include "admin_routes.hpp"
 #include "console_page.hpp"
 
@@ -20,6 +18,9 @@ constexpr const char* content_policy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' "
     "data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'";
+
+/// The secret of a link is in a header, so that a stranger cannot occupy the route with bodies that never end.
+constexpr const char* link_header = "x-console-link";
 
 HttpServerResponse secured(HttpServerResponse response) {
     HttpHeaders& headers = response.headers;
@@ -69,8 +70,11 @@ std::string session_cookie(const HttpServerRequest& request, const std::string& 
     return cookie;
 }
 
+/// A browser omits the default port of the scheme.
 std::string own_origin(const HttpServerRequest& request) {
     std::string origin = request.scheme + "://" + request.host;
+    const std::string_view port = request.scheme == "https" ? ":443" : ":80";
+    if (request.host.ends_with(port)) origin.resize(origin.size() - port.size());
     std::transform(origin.begin(), origin.end(), origin.begin(), [](char c) {
         return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
     });
@@ -126,11 +130,8 @@ struct Login {
 };
 
 Task<HttpServerResponse> log_in(std::shared_ptr<const Login> login, HttpServerRequest request) {
-    boost::system::error_code failed;
-    const Json body = boost::json::parse(request.body, failed);
-    std::string link;
-    if (!failed && body.is_object()) link = detail::text_member(body.get_object(), "link");
-    const std::optional<std::string> secret = login->sessions->log_in(link);
+    const std::optional<std::string> secret =
+        login->sessions->log_in(request.headers.get(link_header));
     if (!secret)
         co_return secured(HttpServerResponse::error(
             401,
@@ -168,7 +169,7 @@ HttpRouteOptions page_options() {
 /// A link needs no session.
 HttpRouteOptions login_options() {
     HttpRouteOptions options;
-    options.max_body_bytes = 1024;
+    options.max_body_bytes = 0;
     options.max_requests = 16;
     options.authentication =
         [](const HttpServerRequest& request) -> std::optional<HttpServerResponse> {
@@ -214,10 +215,16 @@ std::vector<std::unique_ptr<HttpRoutes>> console_routes(HttpServer& server, Gate
     });
     session->add("POST", "/console/logout",
                  [login](HttpServerRequest request) { return log_out(login, std::move(request)); });
-    add_operations(*session, api, "/console", [login](const HttpServerRequest& request) {
+    CallerOf caller_of = [login](const HttpServerRequest& request) {
         const ConsoleSession session = login->session_of(request).value_or(ConsoleSession());
         return GatewayCaller{session.role, session.name, request.client};
-    });
+    };
+    OperationOptions operations;
+    operations.prefix = "/console";
+    // A link for another name would make records that blame somebody else, and outlive the session.
+    operations.omitted = "console";
+    operations.secure = [](HttpServerResponse response) { return secured(std::move(response)); };
+    add_operations(*session, api, std::move(caller_of), std::move(operations));
 
     std::vector<std::unique_ptr<HttpRoutes>> all;
     all.push_back(std::move(page));

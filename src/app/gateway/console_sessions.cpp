@@ -71,4 +71,9 @@ void ConsoleSessions::log_out(std::string_view secret) {
     sessions_.erase(detail::sha256_hex(secret));
 }
 
+void ConsoleSessions::end_all() {
+    links_.clear();
+    sessions_.clear();
+}
+
 }  // namespace cubepi::app

@@ -43,6 +43,8 @@ public:
     /// Returns the session of a secret; nothing if it is unknown or has ended. A session ends when it was not used for `idle_lifetime`.
     std::optional<ConsoleSession> find(std::string_view secret);
     void log_out(std::string_view secret);
+    /// Ends all links and sessions.
+    void end_all();
 
 private:
     struct Entry {

@@ -226,12 +226,18 @@ Task<JsonObject> perform(GatewayApi* api, const GatewayOperation* operation, Gat
     if (is_logged && caller.role != GatewayRole::operator_)
         throw Error(ErrorCode::permission_denied,
                     std::string(operation->name) + " is an operation of operators");
-    for (const char* const key : {"id", "question", "after", "name"}) check_name(arguments, key);
-    const std::string target = detail::text_member(arguments, operation->required);
-    if (target.empty() && !operation->required.empty())
+    for (const char* const key : {"id", "question", "after", "name", "action"})
+        check_name(arguments, key);
+    const bool has_target = !operation->required.empty();
+    // A link is for a name and a role.
+    const std::string target =
+        detail::text_member(arguments, has_target ? operation->required : "name");
+    if (target.empty() && has_target)
         throw Error(ErrorCode::invalid_argument,
                     "the request has no '" + std::string(operation->required) + "'");
-    const std::string action = detail::text_member(arguments, "action");
+    std::string action = detail::text_member(arguments, "action");
+    if (const Json* const is_viewer = arguments.if_contains("viewer"))
+        action = *is_viewer == Json(true) ? "viewer" : "operator";
     Task<JsonObject> calling = operation->call(api, std::move(arguments));
     Outcome<JsonObject> result = co_await outcome_of(std::move(calling));
     if (is_logged) {

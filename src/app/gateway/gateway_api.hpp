@@ -95,7 +95,8 @@ struct BusySessions {
 struct HistoryCall {
     std::string id = {};
     std::string name = {};
-    std::optional<std::string> arguments = {};  ///< JSON, its beginning; for operators
+    std::optional<std::string> arguments =
+        {};  ///< JSON, its beginning; not for clients of channels
 };
 struct HistoryMessage {
     std::string role = {};
@@ -105,7 +106,7 @@ struct HistoryMessage {
     std::optional<bool> is_error = {};
     std::optional<bool> truncated = {};
     std::string text = {};
-    std::optional<std::string> thinking = {};  ///< its beginning; for operators
+    std::optional<std::string> thinking = {};  ///< its beginning; not for clients of channels
     std::optional<std::vector<HistoryCall>> calls = {};
     std::optional<std::string> error = {};
     std::int64_t entry = 0;
@@ -124,7 +125,7 @@ struct SessionHistory {
     std::size_t pending = 0;
     std::vector<JsonObject> questions = {};     ///< as to_json(HitlRequest) returns them
     std::vector<HistoryMessage> messages = {};  ///< oldest first
-    std::optional<LiveAnswer> live = {};        ///< after `messages`; for operators
+    std::optional<LiveAnswer> live = {};        ///< after `messages`; not for clients of channels
     std::optional<std::int64_t> before = {};    ///< for the earlier page
 };
 struct HeldMessage {

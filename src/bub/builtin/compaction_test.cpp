@@ -172,8 +172,7 @@ TEST_F(Compacts, D113_CommandWithInstructions_CompactsAndUndoes) {
               std::string::npos);
     (void)ask("and now?");
     EXPECT_NE(asked[4].texts[0].find("Ports: 4711."), std::string::npos);
-    EXPECT_EQ(say(",compact undo").model_output,
-              "The next request has the whole conversation.");
+    EXPECT_EQ(say(",compact undo").model_output, "The next request has the whole conversation.");
     (void)ask("all of it?");
     EXPECT_GT(asked[5].texts.size(), 8u);
     EXPECT_EQ(asked[5].texts[0].find("Ports: 4711."), std::string::npos);
