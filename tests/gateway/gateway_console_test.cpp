@@ -183,7 +183,7 @@ TEST_F(ConsoleTest, D199_Link_LogsOneBrowserIn) {
     EXPECT_EQ(browser.get("session").status, 401);
     for (const std::string& wrong : {std::string(), std::string("0"), std::string(64, '0')})
         EXPECT_EQ(browser.call("POST", "login", "", {{"x-console-link", wrong}}).status, 401);
-    // A body is not received, so that nobody can occupy the route with it.
+    // A body is not received, so that no client can occupy the route with it.
     EXPECT_EQ(browser.post("login", "{}").status, 413);
     const Answered first = browser.log_in(one);
     EXPECT_EQ(first.json().at("name"), "olga");

@@ -221,7 +221,7 @@ std::vector<std::unique_ptr<HttpRoutes>> console_routes(HttpServer& server, Gate
     };
     OperationOptions operations;
     operations.prefix = "/console";
-    // A link for another name would make records that blame somebody else, and outlive the session.
+    // A link for another name would make records that blame another user, and outlive the session.
     operations.omitted = "console";
     operations.secure = [](HttpServerResponse response) { return secured(std::move(response)); };
     add_operations(*session, api, std::move(caller_of), std::move(operations));

@@ -119,7 +119,7 @@ TEST_F(SubagentLimitsOfRun, D134_NextRun_CountsForItselfInAnotherProcess) {
 }
 
 /// One sub-agent asks, and another one works meanwhile.
-TEST_F(SubagentLimitsOfRun, D166_CostDuringAQuestion_CountsInResultAndLimit) {
+TEST_F(SubagentLimitsOfRun, D166_CostDuringQuestion_CountsInResultAndLimit) {
     set_prices(0.0);
     Model model = family.parent.model().spec();
     model.cost.emplace();
