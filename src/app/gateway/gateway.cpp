@@ -286,6 +286,7 @@ Task<> Gateway::announce_start() {
     if (!serves || started != instance_.get() || ending_) co_return;
     if (replaced_) replaced_->close_routes();
     replaced_.reset();
+    if (!started->settings().console) console_->end_all();
     // A request that has reloaded the configuration is answered before its server stops.
     enter(State::running);
     co_await servers_->stop_unused();

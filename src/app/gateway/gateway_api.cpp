@@ -212,8 +212,9 @@ Task<Done> GatewayApi::drain(NoArguments) {
 Task<ConsoleLink> GatewayApi::console_link(LinkArguments whose) {
     const GatewayRole role = whose.viewer ? GatewayRole::viewer : GatewayRole::operator_;
     ConsoleLink link;
-    link.url = gateway_.instance()->console_link(
-        role, whose.name.empty() ? "console" : std::move(whose.name));
+    link.name = whose.name.empty() ? "console" : std::move(whose.name);
+    link.role = whose.viewer ? "viewer" : "operator";
+    link.url = gateway_.instance()->console_link(role, link.name);
     link.seconds = std::chrono::seconds(ConsoleSessions::link_lifetime).count();
     co_return link;
 }
@@ -229,17 +230,18 @@ Task<JsonObject> perform(GatewayApi* api, const GatewayOperation* operation, Gat
     for (const char* const key : {"id", "question", "after", "name", "action"})
         check_name(arguments, key);
     const bool has_target = !operation->required.empty();
-    // A link is for a name and a role.
-    const std::string target =
-        detail::text_member(arguments, has_target ? operation->required : "name");
+    std::string target = detail::text_member(arguments, operation->required);
     if (target.empty() && has_target)
         throw Error(ErrorCode::invalid_argument,
                     "the request has no '" + std::string(operation->required) + "'");
     std::string action = detail::text_member(arguments, "action");
-    if (const Json* const is_viewer = arguments.if_contains("viewer"))
-        action = *is_viewer == Json(true) ? "viewer" : "operator";
     Task<JsonObject> calling = operation->call(api, std::move(arguments));
     Outcome<JsonObject> result = co_await outcome_of(std::move(calling));
+    if (result && operation->name == "console") {
+        // A link is for a name and a role.
+        target = detail::text_member(*result, "name");
+        action = detail::text_member(*result, "role");
+    }
     if (is_logged) {
         Runtime::standard()->log.write(
             LogLevel::info, "gateway.operated",

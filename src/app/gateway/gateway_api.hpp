@@ -156,6 +156,8 @@ struct AnsweredQuestion {
 
 struct ConsoleLink {
     std::string url = {};
+    std::string name = {};  ///< of the user
+    std::string role = {};
     std::int64_t seconds = 0;  ///< for which it is valid
 };
 

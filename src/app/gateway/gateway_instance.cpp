@@ -360,7 +360,6 @@ void GatewayInstance::open_routes() const {
     if (status_) status_->serve();
     if (admin_) admin_->serve();
     for (const auto& routes : console_) routes->serve();
-    if (console_.empty() && parts_.console) parts_.console->end_all();
 }
 
 void GatewayInstance::close_routes() {

@@ -102,7 +102,7 @@ public:
             .text(thread_id);
     }
     void write_shared(SqlBatch& writes, const std::string& thread_id,
-                      const std::optional<SharedRequest>& /*stored*/,
+                      const std::optional<SharedRequest>& stored,
                       const PendingRow* first) const override {
         if (!first) {
             writes.add("DELETE FROM thread_pending_request WHERE thread_id = $1").text(thread_id);
@@ -111,6 +111,12 @@ public:
         std::string damage;
         const std::optional<HitlRequest> request = parse_request(*first, damage);
         // An unreadable request is repeated as it is: the row must not name one that is not pending.
+        const std::string text = request ? shared_text(*request) : first->request_json;
+        // CubePi's row of the same request remains as CubePi has written it.
+        const bool is_same = stored && stored->row.run_id == first->run_id &&
+                             (stored->row.request_json == first->request_json ||
+                              (stored->request && shared_text(*stored->request) == text));
+        if (is_same) return;
         writes
             .add(
                 "INSERT INTO thread_pending_request (thread_id, request_json, run_id)"
@@ -119,7 +125,7 @@ public:
                 " run_id = excluded.run_id, created_at = excluded.created_at"
                 " WHERE request_json <> excluded.request_json OR run_id IS NOT excluded.run_id")
             .text(thread_id)
-            .text(request ? shared_text(*request) : first->request_json)
+            .text(text)
             .text_or_null(first->run_id);
     }
     SameRequest same_request() const override { return same_text; }
