@@ -239,8 +239,8 @@ Task<JsonObject> perform(GatewayApi* api, const GatewayOperation* operation, Gat
     Outcome<JsonObject> result = co_await outcome_of(std::move(calling));
     if (result && operation->name == "console") {
         // A link is for a name and a role.
-        target = detail::text_member(*result, "name");
-        action = detail::text_member(*result, "role");
+        target = detail::text_member(result.value(), "name");
+        action = detail::text_member(result.value(), "role");
     }
     if (is_logged) {
         Runtime::standard()->log.write(
