@@ -64,7 +64,7 @@ std::string subagent_call(const Json& reported) {
     const Json* const found = members ? members->if_contains("call") : nullptr;
     const JsonObject* const call = found ? found->if_object() : nullptr;
     if (!call) return {};
-    const std::string tool(detail::string_member(*call, "tool"));
+    std::string tool(detail::string_member(*call, "tool"));
     const Json* const arguments = call->if_contains("arguments");
     if (tool.empty() || !arguments || !arguments->is_object()) return tool;
     return one_line(visible(tool_title(tool) + " " + call_text(tool, arguments->get_object())),
