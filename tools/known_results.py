@@ -45,12 +45,18 @@ def with_includes(sources):
     return found
 
 
+# Compilers, libraries with what is needed to compile against them, interpreters and servers. Other packages, such as a browser and the
+# libraries that only it uses, change no result.
+PACKAGES = re.compile(rb"^(.*-dev|cpp|g\+\+|gcc|clang|llvm|libclang|binutils|python3|nodejs|openssl|postgresql|mariadb-server|valgrind)(?![a-z])")
+
+
 @functools.cache
 def installed_packages():
-    """The versions of the system's packages: compilers, libraries and servers."""
+    """The versions of the system's packages on which results depend."""
     if not shutil.which("dpkg-query"):
         return b""
-    return subprocess.run(["dpkg-query", "-W"], capture_output=True, check=True).stdout
+    lines = subprocess.run(["dpkg-query", "-W"], capture_output=True, check=True).stdout.splitlines(keepends=True)
+    return b"".join(line for line in lines if PACKAGES.match(line))
 
 
 class KnownResults:

@@ -64,6 +64,12 @@ class Known(unittest.TestCase):
         with mock.patch.object(known_results, "ROOT", other), mock.patch.object(known_results, "DIRECTORIES", [other / "src"]):
             self.assertEqual(before, self.key(words=f"clang -I{other}/src"))
 
+    def test_results_depend_on_compilers_and_libraries_but_not_on_browsers(self):
+        for name in (b"clang-19 1", b"libc6-dev:amd64 2.36", b"libstdc++-12-dev 12", b"g++-12 12", b"postgresql-15 15.1"):
+            self.assertTrue(known_results.PACKAGES.match(name), name)
+        for name in (b"chromium 150", b"libnss3:amd64 3.87", b"fonts-dejavu 2"):
+            self.assertFalse(known_results.PACKAGES.match(name), name)
+
 
 if __name__ == "__main__":
     unittest.main()
