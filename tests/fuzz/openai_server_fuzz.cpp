@@ -69,7 +69,13 @@ void check(const OpenAIClientRequest& request) {
         chat.add_text(message.text, chunks);
         responses.add_text(message.text, events);
         if (message.is_answer) responses.end_message(events);
+        CUBEPI_FUZZ_CHECK(message.output_of.size() <= most_client_call_id);
+        for (const OpenAIClientCall& call : message.calls) {
+            chat.add_call(call, chunks);
+            responses.add_call(call, events);
+        }
     }
+    CUBEPI_FUZZ_CHECK(request.tools.size() <= most_client_tools);
     chat.finish("stop", chunks);
     responses.finish(OpenAIResponseStatus::completed, {}, events);
     std::string all;

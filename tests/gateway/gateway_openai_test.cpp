@@ -2,120 +2,21 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstdint>
 #include <filesystem>
-#include <functional>
-#include <future>
 #include <memory>
 #include <string>
-#include <thread>
-#include <utility>
 #include <vector>
 
-#include <boost/asio/buffer.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/read_until.hpp>
-#include <boost/asio/write.hpp>
-
-#include <cubepi/core/run.hpp>
-
 #include "echo_model.hpp"
-#include "gateway_process.hpp"
+#include "openai_gateway.hpp"
 
 namespace cubepi::gateway_tests {
 namespace {
 
-using boost::asio::ip::tcp;
-
-constexpr const char* with_openai =
-    R"({http: {listen: "127.0.0.1:0", openai: true, operators: [olga]}})";
-
-/// A client that sends one request and reads as much of the response as it wants.
-class Client {
-public:
-    Client(std::uint16_t port, const std::string& line, const std::string& body) : socket_(io_) {
-        socket_.connect({boost::asio::ip::make_address("127.0.0.1"), port});
-        const std::string request = line +
-                                    " HTTP/1.1\r\nAuthorization: Bearer 0123456789abcdef\r\n"
-                                    "Content-Length: " +
-                                    std::to_string(body.size()) + "\r\n\r\n" + body;
-        boost::asio::write(socket_, boost::asio::buffer(request));
-    }
-    void read_until(const std::string& end) {
-        boost::asio::read_until(socket_, boost::asio::dynamic_buffer(buffer_), end);
-    }
-    void close() { socket_.close(); }
-
-private:
-    boost::asio::io_context io_;
-    tcp::socket socket_;
-    std::string buffer_;
-};
-
-/// Waits until the condition holds; the test's own limit ends a wait for nothing.
-void wait_until(const std::function<bool()>& condition) {
-    while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-}
-
-/// Returns the data of the server-sent events of a body; the last is not JSON in Chat Completions.
-std::vector<JsonObject> events_of(const std::string& body) {
-    std::vector<JsonObject> events;
-    for (std::size_t at = body.find("data: {"); at != std::string::npos;
-         at = body.find("data: {", at + 1)) {
-        const std::size_t end = body.find('\n', at);
-        events.push_back(boost::json::parse(body.substr(at + 6, end - at - 6)).as_object());
-    }
-    return events;
-}
-
-/// Returns the text of the messages of a response.
-std::string text_of(const JsonObject& response) {
-    std::string text;
-    for (const Json& item : response.at("output").as_array()) {
-        if (item.at("type") != Json("message")) continue;
-        text += std::string_view(item.at("content").at(0).at("text").as_string());
-    }
-    return text;
-}
-
-class GatewayOpenAI : public ::testing::Test {
+class GatewayOpenAI : public OpenAIGateway {
 protected:
-    GatewayOpenAI() { home.configure(with_openai); }
-    void start(std::vector<std::string> arguments) {
-        gateway = std::make_unique<GatewayProcess>(home, std::move(arguments));
-        port = gateway->wait_until_running();
-    }
-    HttpReply call(const std::string& method, const std::string& path, const JsonObject& body) {
-        return run(call_channel(port, method, path,
-                                body.empty() ? std::string() : boost::json::serialize(body)));
-    }
-    HttpReply get(const std::string& path) { return call("GET", path, JsonObject()); }
-    HttpReply chat(const Json& messages, JsonObject more = {}) {
-        more["model"] = "cubepi";
-        more["messages"] = messages;
-        return call("POST", "/v1/chat/completions", more);
-    }
-    HttpReply respond(const Json& input, JsonObject more = {}) {
-        more["model"] = "cubepi";
-        more["input"] = input;
-        return call("POST", "/v1/responses", more);
-    }
-    std::string session_state(const std::string& session) {
-        const HttpReply read = get("/v1/sessions/" + session);
-        return read.status == 200 ? std::string(read.json().at("state").as_string()) : read.body;
-    }
-
-    GatewayHome home;
     EchoModel model;
-    std::unique_ptr<GatewayProcess> gateway;
-    std::uint16_t port = 0;
 };
-
-Json user(const std::string& text) {
-    return JsonArray({JsonObject{{"role", "user"}, {"content", text}}});
-}
 
 TEST_F(GatewayOpenAI, Routes_NeedTheSetting) {
     home.configure(R"({http: {listen: "127.0.0.1:0"}})");
@@ -140,7 +41,7 @@ TEST_F(GatewayOpenAI, ChatCompletion_IsAnswered) {
     EXPECT_EQ(other.json().at("error").at("code"), Json("model_not_found"));
     const HttpReply tools = chat(user("hello"), {{"tools", JsonArray({JsonObject{{"a", 1}}})}});
     EXPECT_EQ(tools.status, 400);
-    EXPECT_EQ(tools.json().at("error").at("param"), Json("tools"));
+    EXPECT_EQ(tools.json().at("error").at("param"), Json("tools[0].type"));
     EXPECT_EQ(chat(user("/stop")).status, 400);
 }
 
@@ -283,6 +184,66 @@ TEST_F(GatewayOpenAI, D194_DisconnectedClient_EndsItsTurnOnly) {
     wait_until([&] { return session_state("d") == "idle"; });
     EXPECT_NE(get("/v1/sessions/d").body.find("re: d"), std::string::npos);
     EXPECT_EQ(get("/v1/sessions/a").body.find("re: a"), std::string::npos);
+}
+
+TEST_F(GatewayOpenAI, D215_RepeatedStreams_ShareTheirTurn) {
+    model.hold("a");
+    model.hold("b");
+    start(model.flags());
+    const auto ask = [&](const std::string& path, const std::string& input,
+                         const std::string& text) {
+        const std::string body = R"({"model":"cubepi","stream":true,)" + input +
+                                 R"(,"metadata":{"session":")" + text + "\"}}";
+        return std::make_unique<Client>(port, "POST " + path, body,
+                                        "Idempotency-Key: " + text + "\r\n");
+    };
+    const auto chat_a = [&] {
+        return ask("/v1/chat/completions", R"("messages":[{"role":"user","content":"a"}])", "a");
+    };
+    const auto response_b = [&] { return ask("/v1/responses", R"("input":"b")", "b"); };
+    auto first = chat_a();
+    auto other = response_b();
+    other->read_until("response.in_progress");
+    model.wait_for("a");
+    auto second = chat_a();
+    auto third = response_b();
+    third->read_until("response.in_progress");
+    // The response of the second chat begins when it reads the turn of the first.
+    second->read_until("\r\n\r\n");
+    first->close();
+    other->close();
+    // A message of the same session is answered after the turn, which was not ended.
+    model.release();
+    second->read_until("[DONE]");
+    third->read_until("response.completed");
+    EXPECT_NE(second->text().find("re: a"), std::string::npos) << second->text();
+    EXPECT_NE(third->text().find("re: b"), std::string::npos) << third->text();
+    EXPECT_EQ(model.count("a"), 1u);
+    EXPECT_EQ(model.count("b"), 1u);
+}
+
+TEST_F(GatewayOpenAI, D215_MessageOfAClosedClient_IsTakenBack) {
+    model.hold("a");
+    start(model.flags());
+    const auto ask = [&](const std::string& text) {
+        return std::make_unique<Client>(
+            port, "POST /v1/responses",
+            R"({"model":"cubepi","metadata":{"session":"s"},"input":")" + text + "\"}");
+    };
+    const auto pending = [&] {
+        return get("/v1/sessions/s").json().at("pending").to_number<std::size_t>();
+    };
+    auto running = ask("a");
+    model.wait_for("a");
+    auto waiting = ask("b");
+    wait_until([&] { return pending() == 1; });
+    waiting->close();
+    wait_until([&] { return pending() == 0; });
+    EXPECT_EQ(session_state("s"), "running");
+    model.release();
+    running->read_until("re: a");
+    EXPECT_EQ(text_of(respond("c", {{"metadata", JsonObject{{"session", "s"}}}}).json()), "re: c");
+    EXPECT_EQ(model.count("b"), 0u);
 }
 
 TEST_F(GatewayOpenAI, D194_Cancel_EndsABackgroundResponse) {

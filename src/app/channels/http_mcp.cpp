@@ -123,8 +123,8 @@ Task<McpToolResult> send_message(bub::HttpChannel* channel, MessageArguments arg
     const HttpServerResponse posted = co_await std::move(posting);
     // A client that cancels its request does not want the rest of its turn either.
     if (stop.stop_requested()) {
-        Task<> stopping = channel->stop_message(key);
-        co_await std::move(stopping);
+        Task<bool> stopping = channel->stop_message(key);
+        (void)co_await std::move(stopping);
     }
     co_return result_of(posted);
 }

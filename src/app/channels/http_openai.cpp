@@ -17,7 +17,7 @@
 #include <cubepi/provider/openai/server_api.hpp>
 #include <cubepi/schema/json_text.hpp>
 
-#include "openai_answer.hpp"
+#include "openai_messages.hpp"
 #include "openai_runs.hpp"
 
 namespace cubepi::app {
@@ -25,7 +25,6 @@ namespace cubepi::app {
 namespace {
 
 using detail::OpenAIAnswerHead;
-using detail::OpenAIClientMessage;
 using detail::OpenAIClientRequest;
 using detail::OpenAIResponseStatus;
 using ReplyPtr = std::shared_ptr<bub::HttpReply>;
@@ -33,15 +32,6 @@ using RunPtr = std::shared_ptr<OpenAIRun>;
 
 /// The key of `metadata` that names the session of a request.
 constexpr std::string_view session_key = "session";
-
-HttpServerResponse failure(unsigned status, std::string_view message, std::string_view code = {},
-                           std::string_view member = {}) {
-    HttpServerResponse response =
-        HttpServerResponse::json(status, detail::openai_error(status, message, code, member));
-    // The SDKs repeat requests with a status from 500 on, as new messages: a turn that has failed is not repeated so.
-    if (status >= 500) response.headers.set("x-should-retry", "false");
-    return response;
-}
 
 /// A response of the channel http in the form of this interface.
 HttpServerResponse refusal_of(const HttpServerResponse& refused) {
@@ -52,7 +42,7 @@ HttpServerResponse refusal_of(const HttpServerResponse& refused) {
         const JsonObject* const error = detail::object_member(body.get_object(), "error");
         if (error) text = detail::text_member(*error, "message");
     }
-    HttpServerResponse response = failure(refused.status, text);
+    HttpServerResponse response = openai_failure(refused.status, text);
     const std::string_view wait = refused.headers.get("retry-after");
     if (!wait.empty()) {
         response.headers.set("retry-after", std::string(wait));
@@ -62,7 +52,8 @@ HttpServerResponse refusal_of(const HttpServerResponse& refused) {
 }
 
 HttpServerResponse unknown_response(std::string_view id) {
-    return failure(404, "Response with id '" + std::string(id.substr(0, 100)) + "' not found.");
+    return openai_failure(404,
+                          "Response with id '" + std::string(id.substr(0, 100)) + "' not found.");
 }
 
 std::int64_t seconds_now() {
@@ -83,135 +74,30 @@ std::string_view query_value(std::string_view query, std::string_view name) {
     return {};
 }
 
-/// A conversation as facts for the model: the instructions of the caller, and what precedes the last message.
-JsonObject facts_of(const OpenAIClientRequest& request, bool with_earlier) {
-    JsonObject facts;
-    if (!request.instructions.empty()) facts["instructions"] = request.instructions;
-    const std::size_t last = request.messages.empty() ? 0 : request.messages.size() - 1;
-    JsonArray earlier;
-    for (std::size_t i = 0; with_earlier && i < last; ++i) {
-        JsonObject message;
-        message["role"] = request.messages[i].is_answer ? "assistant" : "user";
-        message["text"] = request.messages[i].text;
-        earlier.push_back(std::move(message));
-    }
-    if (!earlier.empty()) facts["earlier_messages"] = std::move(earlier);
-    return facts;
+/// Returns the Idempotency-Key of the messages of a request: a name of its own, because the client chooses that of its request, not that of
+/// a message of another interface.
+std::string message_key(const HttpServerRequest& request, std::string_view protocol) {
+    const std::string_view key = request.headers.get("idempotency-key");
+    const std::string name =
+        key.empty() ? Runtime::standard()->ids->next()
+                    : detail::hex_of(detail::digest_bytes(
+                          EVP_sha256(), std::string(protocol) + " " + std::string(key)));
+    return "openai-" + name;
 }
 
-void add_message(const OpenAIClientRequest& request, bool with_earlier, JsonObject& body) {
-    const OpenAIClientMessage& last = request.messages.back();
-    body["text"] = last.text;
-    JsonObject facts = facts_of(request, with_earlier);
-    if (!facts.empty()) body["context"] = std::move(facts);
-    JsonArray files;
-    const std::size_t first = with_earlier ? 0 : request.messages.size() - 1;
-    for (std::size_t i = first; i < request.messages.size(); ++i) {
-        for (const detail::OpenAIClientFile& file : request.messages[i].files) {
-            files.push_back(
-                JsonObject{{"name", file.name}, {"type", file.type}, {"content", file.content}});
-        }
-    }
-    if (!files.empty()) body["files"] = std::move(files);
-}
-
-void add_approval(const detail::OpenAIClientApproval& approval, JsonObject& body) {
-    JsonObject answer;
-    answer["decision"] = approval.approves ? "approve" : "deny";
-    if (!approval.reason.empty()) answer["reason"] = approval.reason;
-    body["answer_to"] = approval.request;
-    body["answer"] = std::move(answer);
-}
-
-/// A request as one to `POST /v1/messages`, whose checks and limits hold for it. `is_continued`: the session exists, and has what
-/// precedes the message.
-HttpServerRequest message_request(const OpenAIClientRequest& request, const std::string& session,
-                                  bool with_earlier, const HttpServerRequest& from) {
-    JsonObject body;
-    if (!session.empty()) body["session"] = session;
-    if (!request.user.empty()) body["user"] = request.user;
-    if (request.approval) {
-        add_approval(*request.approval, body);
-    } else {
-        add_message(request, with_earlier, body);
-    }
-    HttpServerRequest made;
-    made.method = "POST";
-    made.body = json_text(body);
-    made.closed = from.closed;
-    const std::string_view key = from.headers.get("idempotency-key");
-    // A name of its own: the client chooses that of its request, not that of a message of another interface.
-    made.headers.set("idempotency-key",
-                     key.empty()
-                         ? "openai-" + Runtime::standard()->ids->next()
-                         : "openai-" + detail::hex_of(detail::digest_bytes(EVP_sha256(), key)));
-    const std::string_view caller = from.headers.get("traceparent");
-    if (!caller.empty()) made.headers.set("traceparent", std::string(caller));
-    return made;
-}
-
-/// Collects an answer for Chat Completions, whole and as chunks.
-class ChatSink final : public OpenAIAnswerSink {
+/// A client that waits for an answer.
+class Reader {
 public:
-    explicit ChatSink(OpenAIAnswerHead head) : writer_(std::move(head)) {}
-
-    void text(std::string_view text) override {
-        std::string piece = std::exchange(is_after_message_, false) ? "\n\n" : "";
-        piece += text;
-        whole_ += piece;
-        writer_.add_text(piece, chunks_);
-    }
-    void end_message() override { is_after_message_ = !whole_.empty(); }
-    bool approval(std::string_view, std::string_view, const JsonObject&) override { return false; }
-    void end(const OpenAIAnswerEnd& end) override {
-        end_ = end;
-        if (is_failure()) {
-            writer_.fail(end.reason, chunks_);
-        } else {
-            writer_.finish(end.finish, chunks_);
-        }
-    }
-    void postponed() override {
-        end_.status = OpenAIResponseStatus::queued;
-        writer_.fail("the gateway ends before the answer is complete", chunks_);
-    }
-
-    std::string take_chunks() { return std::exchange(chunks_, {}); }
-    HttpServerResponse response() const {
-        if (end_.status == OpenAIResponseStatus::queued)
-            return failure(503, "the gateway ends before the answer is complete");
-        if (is_failure()) return failure(500, end_.reason);
-        return HttpServerResponse::json(200, writer_.completion(whole_, end_.finish));
+    explicit Reader(RunPtr run) : run_(std::move(run)) { ++run_->readers; }
+    Reader(Reader&& other) noexcept : run_(std::exchange(other.run_, nullptr)) {}
+    Reader& operator=(Reader&&) = delete;
+    ~Reader() { leave(); }
+    void leave() noexcept {
+        if (const RunPtr run = std::exchange(run_, nullptr)) --run->readers;
     }
 
 private:
-    bool is_failure() const {
-        return end_.status == OpenAIResponseStatus::failed ||
-               end_.status == OpenAIResponseStatus::cancelled;
-    }
-
-    detail::OpenAIChatWriter writer_;
-    OpenAIAnswerEnd end_;
-    std::string whole_;
-    std::string chunks_;
-    bool is_after_message_ = false;
-};
-
-/// A reply that is read by one client of Chat Completions.
-struct ChatRun {
-    ChatRun(ReplyPtr from, OpenAIAnswerHead head) : reply(std::move(from)), sink(std::move(head)) {}
-
-    void advance() {
-        while (!answer.ended()) {
-            const std::optional<bub::HttpReplyPart> part = reply->poll();
-            if (!part) break;
-            answer.take(*part, sink);
-        }
-    }
-
-    ReplyPtr reply;
-    OpenAIAnswer answer;
-    ChatSink sink;
+    RunPtr run_;
 };
 
 /// The routes of the interface, and what they share.
@@ -229,15 +115,30 @@ public:
 
 private:
     JsonObject model() const;
-    /// Ends the turn of a message that no client waits for any longer; waits until it begins.
-    Task<> abandon(ReplyPtr reply);
-    Task<> write_chat(std::shared_ptr<ChatRun> run, std::stop_token closed, ResponseStream* out);
+    /// Submits the messages of a request. `session`: named by the request, or of its previous response.
+    Task<bub::HttpSubmission> submit(HttpServerRequest from, OpenAIClientRequest request,
+                                     std::string session, std::string_view protocol,
+                                     bool with_earlier);
+    Task<bub::HttpSubmission> submit_all(std::vector<HttpServerRequest> messages,
+                                         JsonObject members, std::stop_token closed);
+    Task<std::vector<OpenAIOpenCall>> open_calls(std::string session);
+    /// Checks that a request has the outputs of all calls that its session waits for, and removes those that it does not wait for.
+    Task<std::optional<HttpServerResponse>> check_outputs(OpenAIDestination* destination,
+                                                          std::string key, bool is_repeated,
+                                                          bool has_approval);
+    OpenAIRun::CallId call_ids(std::string session) const {
+        return [this, session = std::move(session)](std::string_view question) {
+            return names_.call_id_of({session, std::string(question)});
+        };
+    }
+    /// Ends the turn of a message that no client waits for any longer.
+    Task<> abandon(RunPtr run);
     /// `keeps_running`: a client that disconnects does not end the turn.
     Task<> write_events(RunPtr run, std::size_t from, bool keeps_running, std::stop_token closed,
                         ResponseStream* out);
     HttpServerResponse events_of(RunPtr run, std::size_t from, bool keeps_running,
                                  std::stop_token closed);
-    Task<HttpServerResponse> await_response(RunPtr run, std::stop_token closed);
+    Task<HttpServerResponse> await_response(RunPtr run, bool keeps_running, std::stop_token closed);
     Task<HttpServerResponse> read_record(OpenAIResponseName name, std::string id,
                                          std::optional<std::int64_t> stream_after);
 
@@ -263,8 +164,8 @@ Task<HttpServerResponse> OpenAIInterface::list_models(HttpServerRequest request)
 }
 
 HttpServerResponse unknown_model() {
-    return failure(404, std::string("the only model is '") + gateway_agent_name + "'",
-                   "model_not_found", "model");
+    return openai_failure(404, std::string("the only model is '") + gateway_agent_name + "'",
+                          "model_not_found", "model");
 }
 
 Task<HttpServerResponse> OpenAIInterface::read_model(HttpServerRequest request) {
@@ -272,13 +173,16 @@ Task<HttpServerResponse> OpenAIInterface::read_model(HttpServerRequest request) 
     co_return HttpServerResponse::json(200, model());
 }
 
-Task<> OpenAIInterface::abandon(ReplyPtr reply) {
-    while (!reply->done() && !reply->running()) {
-        if (reply->lost()) co_return;
+Task<> OpenAIInterface::abandon(RunPtr run) {
+    const ReplyPtr reply = run->reply();
+    // Another client may ask for the same answer meanwhile.
+    while (!reply->done() && !reply->lost() && run->readers == 0) {
+        std::string id = reply->id();
+        const bool has_ended = co_await channel_->stop_message(std::move(id));
+        if (has_ended) co_return;
+        // The message is on its way to its turn.
         co_await reply->wait(std::stop_token());
     }
-    Task<> stopping = channel_->stop_message(reply->id());
-    co_await std::move(stopping);
 }
 
 /// A request as read, or the response that refuses it.
@@ -295,67 +199,139 @@ ReadRequest read_request(const HttpServerRequest& from,
         if (made.request.model != gateway_agent_name) made.refusal = unknown_model();
     } catch (const detail::OpenAIRequestError& error) {
         const std::string place = error.member().empty() ? "" : "'" + error.member() + "' ";
-        made.refusal = failure(400, place + error.what(), {}, error.member());
+        made.refusal = openai_failure(400, place + error.what(), {}, error.member());
     }
     return made;
 }
 
-Task<> OpenAIInterface::write_chat(std::shared_ptr<ChatRun> run, std::stop_token closed,
-                                   ResponseStream* out) {
-    for (;;) {
-        run->advance();
-        std::string chunks = run->sink.take_chunks();
-        if (!chunks.empty()) {
-            Task<> writing = out->write(std::move(chunks));
-            const Outcome<> written = co_await outcome_of(std::move(writing));
-            if (written.cancelled()) written.rethrow();
-            if (!written) break;
-        } else if (run->answer.ended()) {
-            co_return;
-        } else if (closed.stop_requested()) {
-            break;
-        } else {
-            co_await run->reply->wait(closed);
+Task<std::vector<OpenAIOpenCall>> OpenAIInterface::open_calls(std::string session) {
+    HttpServerRequest reading_request;
+    reading_request.parameters["session"] = std::move(session);
+    reading_request.query = "limit=1";
+    Task<HttpServerResponse> reading = channel_->read_session(std::move(reading_request));
+    const HttpServerResponse found = co_await std::move(reading);
+    std::vector<OpenAIOpenCall> open;
+    if (found.status == 200) open = open_calls_of(found.body);
+    co_return open;
+}
+
+Task<std::optional<HttpServerResponse>> OpenAIInterface::check_outputs(
+    OpenAIDestination* destination, std::string key, bool is_repeated, bool has_approval) {
+    std::optional<HttpServerResponse> refusal;
+    if (destination->session.empty()) co_return refusal;
+    std::vector<OpenAIOutput>& outputs = destination->outputs;
+    // A client that repeats a request receives the answer of its turn.
+    if (destination->answers && is_repeated) {
+        HttpServerRequest reading_request;
+        reading_request.parameters["id"] = key + "-" + outputs.back().call.question;
+        Task<HttpServerResponse> reading = channel_->read_message(std::move(reading_request));
+        const HttpServerResponse known = co_await std::move(reading);
+        if (known.status < 400) {
+            outputs.erase(outputs.begin(), outputs.end() - 1);
+            co_return refusal;
         }
     }
-    Task<> ending = abandon(run->reply);
-    co_await std::move(ending);
+    const std::vector<OpenAIOpenCall> open = co_await open_calls(destination->session);
+    const auto is_of = [](const OpenAIOutput& output, const OpenAIOpenCall& call) {
+        return output.call.question == call.question;
+    };
+    for (const OpenAIOpenCall& call : open) {
+        if (has_approval && !destination->answers) break;
+        const bool is_answered =
+            std::any_of(outputs.begin(), outputs.end(),
+                        [&](const OpenAIOutput& output) { return is_of(output, call); });
+        if (is_answered) continue;
+        const std::string id = names_.call_id_of({destination->session, call.question});
+        refusal = openai_failure(
+            400, "No tool output found for function call " + id + " of '" + call.name + "'.");
+        co_return refusal;
+    }
+    if (!destination->answers) co_return refusal;
+    // The conversation also has those of earlier calls.
+    std::erase_if(outputs, [&](const OpenAIOutput& output) {
+        return std::none_of(open.begin(), open.end(),
+                            [&](const OpenAIOpenCall& call) { return is_of(output, call); });
+    });
+    if (outputs.empty())
+        refusal = openai_failure(400, "The outputs of these calls were received before.");
+    co_return refusal;
+}
+
+Task<bub::HttpSubmission> OpenAIInterface::submit_all(std::vector<HttpServerRequest> messages,
+                                                      JsonObject members, std::stop_token closed) {
+    bub::HttpSubmission submitted;
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+        const bool is_last = i + 1 == messages.size();
+        Task<bub::HttpSubmission> submitting =
+            channel_->submit_message(std::move(messages[i]), is_last, members);
+        submitted = co_await std::move(submitting);
+        if (!submitted.reply || is_last) break;
+        // The run continues with the last one.
+        const ReplyPtr reply = submitted.reply;
+        while (!reply->done() && !reply->lost() && !closed.stop_requested())
+            co_await reply->wait(closed);
+        if (reply->done()) continue;
+        submitted.reply = nullptr;
+        submitted.refusal = HttpServerResponse::error(503, "the outputs were received in part");
+        break;
+    }
+    co_return submitted;
+}
+
+Task<bub::HttpSubmission> OpenAIInterface::submit(HttpServerRequest from,
+                                                  OpenAIClientRequest request, std::string session,
+                                                  std::string_view protocol, bool with_earlier) {
+    bub::HttpSubmission submitted;
+    OpenAIDestination destination = destination_of(request, std::move(session), names_);
+    std::optional<HttpServerResponse> refusal = destination.refusal;
+    const std::string key = message_key(from, protocol);
+    if (!refusal) {
+        const bool is_repeated = !from.headers.get("idempotency-key").empty();
+        refusal =
+            co_await check_outputs(&destination, key, is_repeated, request.approval.has_value());
+    }
+    if (refusal) {
+        submitted.refusal = std::move(*refusal);
+        co_return submitted;
+    }
+    std::vector<HttpServerRequest> messages =
+        message_requests(request, destination, with_earlier, key, from);
+    JsonObject members = envelope_members(request);
+    Task<bub::HttpSubmission> submitting =
+        submit_all(std::move(messages), std::move(members), from.closed);
+    submitted = co_await std::move(submitting);
+    if (!submitted.reply) submitted.refusal = refusal_of(submitted.refusal);
+    co_return submitted;
 }
 
 Task<HttpServerResponse> OpenAIInterface::complete_chat(HttpServerRequest request) {
     const ReadRequest read = read_request(request, detail::read_openai_chat_request);
     if (read.refusal) co_return *read.refusal;
     const std::string session = detail::text_member(read.request.metadata, session_key);
-    HttpServerRequest message = message_request(read.request, session, session.empty(), request);
     Task<bub::HttpSubmission> submitting =
-        channel_->submit_message(std::move(message), read.request.streams);
+        submit(request, read.request, session, "chat", session.empty());
     const bub::HttpSubmission submitted = co_await std::move(submitting);
-    if (!submitted.reply) co_return refusal_of(submitted.refusal);
-    OpenAIAnswerHead head;
-    head.id = "chatcmpl-" + submitted.reply->id();
-    head.model = gateway_agent_name;
-    head.created = seconds_now();
-    auto run = std::make_shared<ChatRun>(submitted.reply, std::move(head));
-    const std::stop_token closed = request.closed;
-    if (read.request.streams) {
-        auto write = [this, run, closed](ResponseStream& out) {
-            return write_chat(run, closed, &out);
-        };
-        co_return HttpServerResponse::events(std::move(write));
+    if (!submitted.reply) co_return submitted.refusal;
+    const std::string key = submitted.reply->id();
+    RunPtr run = runs_.find(key);
+    if (!run) {
+        OpenAIAnswerHead head;
+        head.id = "chatcmpl-" + key;
+        head.model = gateway_agent_name;
+        head.created = seconds_now();
+        run = std::make_shared<OpenAIChatRun>(submitted.reply, call_ids(submitted.reply->session()),
+                                              std::move(head), read.request.includes_usage);
+        runs_.add(key, run, false);
     }
-    for (;;) {
-        run->advance();
-        if (run->answer.ended()) co_return run->sink.response();
-        if (closed.stop_requested()) break;
-        co_await run->reply->wait(closed);
-    }
-    Task<> ending = abandon(run->reply);
-    co_await std::move(ending);
-    co_return failure(503, "the client has closed the connection");
+    if (read.request.streams) co_return events_of(std::move(run), 0, false, request.closed);
+    Task<HttpServerResponse> awaiting = await_response(std::move(run), false, request.closed);
+    HttpServerResponse response = co_await std::move(awaiting);
+    co_return response;
 }
 
 Task<> OpenAIInterface::write_events(RunPtr run, std::size_t from, bool keeps_running,
                                      std::stop_token closed, ResponseStream* out) {
+    Reader reader(run);
     for (;;) {
         run->advance();
         if (from < run->events().size()) {
@@ -365,9 +341,9 @@ Task<> OpenAIInterface::write_events(RunPtr run, std::size_t from, bool keeps_ru
             if (written.cancelled()) written.rethrow();
             if (!written) break;
         } else if (run->ended()) {
-            if (!run->is_postponed()) co_return;
-            std::string state = run->state_event(static_cast<std::int64_t>(from));
-            co_await out->write(std::move(state));
+            std::string last;
+            if (run->is_postponed()) last = run->last_event(static_cast<std::int64_t>(from));
+            if (!last.empty()) co_await out->write(std::move(last));
             co_return;
         } else if (closed.stop_requested()) {
             break;
@@ -375,8 +351,9 @@ Task<> OpenAIInterface::write_events(RunPtr run, std::size_t from, bool keeps_ru
             co_await run->reply()->wait(closed);
         }
     }
+    reader.leave();
     if (keeps_running) co_return;
-    Task<> ending = abandon(run->reply());
+    Task<> ending = abandon(run);
     co_await std::move(ending);
 }
 
@@ -388,16 +365,21 @@ HttpServerResponse OpenAIInterface::events_of(RunPtr run, std::size_t from, bool
     return HttpServerResponse::events(std::move(write));
 }
 
-Task<HttpServerResponse> OpenAIInterface::await_response(RunPtr run, std::stop_token closed) {
+Task<HttpServerResponse> OpenAIInterface::await_response(RunPtr run, bool keeps_running,
+                                                         std::stop_token closed) {
+    Reader reader(run);
     for (;;) {
         run->advance();
-        if (run->ended()) co_return HttpServerResponse::json(200, run->response());
+        if (run->ended()) co_return run->response();
         if (closed.stop_requested()) break;
         co_await run->reply()->wait(closed);
     }
-    Task<> ending = abandon(run->reply());
-    co_await std::move(ending);
-    co_return failure(503, "the client has closed the connection");
+    reader.leave();
+    if (!keeps_running) {
+        Task<> ending = abandon(run);
+        co_await std::move(ending);
+    }
+    co_return openai_failure(503, "the client has closed the connection");
 }
 
 /// The members of a response that repeat its request.
@@ -406,6 +388,22 @@ JsonObject repeated(const OpenAIClientRequest& request) {
     members["background"] = request.in_background;
     members["store"] = request.stores;
     members["metadata"] = request.metadata;
+    members["parallel_tool_calls"] = request.parallel_calls;
+    using Choice = detail::OpenAIToolChoice;
+    if (request.tool_choice == Choice::named) {
+        members["tool_choice"] = JsonObject{{"type", "function"}, {"name", request.chosen_tool}};
+    } else if (request.tool_choice != Choice::automatic) {
+        members["tool_choice"] = request.tool_choice == Choice::none ? "none" : "required";
+    }
+    JsonArray tools;
+    for (const detail::OpenAIClientTool& tool : request.tools) {
+        tools.push_back(JsonObject{{"type", "function"},
+                                   {"name", tool.name},
+                                   {"description", tool.description},
+                                   {"parameters", tool.parameters},
+                                   {"strict", false}});
+    }
+    members["tools"] = std::move(tools);
     if (!request.instructions.empty()) members["instructions"] = request.instructions;
     if (!request.previous_response.empty())
         members["previous_response_id"] = request.previous_response;
@@ -420,41 +418,44 @@ Task<HttpServerResponse> OpenAIInterface::create_response(HttpServerRequest requ
     if (!asked.previous_response.empty()) {
         const std::optional<OpenAIResponseName> previous = names_.read(asked.previous_response);
         if (!previous) {
-            co_return failure(400, "Previous response not found.", "previous_response_not_found",
-                              "previous_response_id");
+            co_return openai_failure(400, "Previous response not found.",
+                                     "previous_response_not_found", "previous_response_id");
         }
         session = previous->session;
     } else if (asked.approval) {
-        co_return failure(400, "an approval needs the 'previous_response_id' of its request", {},
-                          "previous_response_id");
+        co_return openai_failure(400, "an approval needs the 'previous_response_id' of its request",
+                                 {}, "previous_response_id");
     }
-    HttpServerRequest message = message_request(asked, session, true, request);
     Task<bub::HttpSubmission> submitting =
-        channel_->submit_message(std::move(message), asked.streams || asked.in_background);
+        submit(request, asked, std::move(session), "responses", true);
     const bub::HttpSubmission submitted = co_await std::move(submitting);
-    if (!submitted.reply) co_return refusal_of(submitted.refusal);
+    if (!submitted.reply) co_return submitted.refusal;
     const std::string key = submitted.reply->id();
-    OpenAIAnswerHead head;
-    head.model = gateway_agent_name;
-    head.created = seconds_now();
-    // An id that names nothing: the response cannot be read or continued.
-    head.id = "resp_" + detail::hex_of(key);
-    if (asked.stores) {
-        OpenAIResponseName name;
-        name.message = key;
-        name.session = submitted.reply->session();
-        name.created = head.created;
-        head.id = names_.id_of(name);
+    RunPtr run = runs_.find(key);
+    if (!run) {
+        OpenAIAnswerHead head;
+        head.model = gateway_agent_name;
+        head.created = seconds_now();
+        // An id that names nothing: the response cannot be read or continued.
+        head.id = "resp_" + detail::hex_of(key);
+        if (asked.stores) {
+            OpenAIResponseName name;
+            name.message = key;
+            name.session = submitted.reply->session();
+            name.created = head.created;
+            head.id = names_.id_of(name);
+        }
+        run = std::make_shared<OpenAIResponseRun>(submitted.reply,
+                                                  call_ids(submitted.reply->session()),
+                                                  std::move(head), repeated(asked));
+        runs_.add(key, run, asked.in_background);
     }
-    RunPtr run = asked.in_background ? runs_.find(key) : nullptr;
-    if (!run) run = std::make_shared<OpenAIRun>(submitted.reply, std::move(head), repeated(asked));
-    if (asked.in_background) runs_.add(key, run);
     if (asked.streams) co_return events_of(std::move(run), 0, asked.in_background, request.closed);
     if (asked.in_background) {
         run->advance();
-        co_return HttpServerResponse::json(200, run->response());
+        co_return run->response();
     }
-    Task<HttpServerResponse> awaiting = await_response(std::move(run), request.closed);
+    Task<HttpServerResponse> awaiting = await_response(std::move(run), false, request.closed);
     HttpServerResponse response = co_await std::move(awaiting);
     co_return response;
 }
@@ -473,16 +474,16 @@ Task<HttpServerResponse> OpenAIInterface::read_record(OpenAIResponseName name, s
     head.id = std::move(id);
     head.model = gateway_agent_name;
     head.created = name.created;
-    OpenAIRun run(nullptr, std::move(head), JsonObject());
+    OpenAIResponseRun run(nullptr, call_ids(name.session), std::move(head), JsonObject());
     const std::string state = detail::text_member(body.get_object(), "state");
     if (state == "pending" || state == "held") {
         run.set_status(OpenAIResponseStatus::queued);
     } else if (state != "running") {
         run.complete(body.get_object());
     }
-    if (!stream_after) co_return HttpServerResponse::json(200, run.response());
+    if (!stream_after) co_return run.response();
     // The events of the stream are not held any more: the last one has the whole response.
-    std::string event = run.state_event(*stream_after + 1);
+    std::string event = run.last_event(*stream_after + 1);
     HttpServerResponse response(200, std::move(event), "text/event-stream");
     co_return response;
 }
@@ -498,12 +499,13 @@ Task<HttpServerResponse> OpenAIInterface::read_response(HttpServerRequest reques
         const auto [end, failed] = std::from_chars(text.data(), last, after);
         constexpr std::int64_t most = std::int64_t{1} << 40U;
         if (failed != std::errc() || end != last || after < 0 || after > most)
-            co_return failure(400, "'starting_after' must be a number", {}, "starting_after");
+            co_return openai_failure(400, "'starting_after' must be a number", {},
+                                     "starting_after");
     }
     RunPtr run = runs_.find(name->message);
     if (run) run->advance();
     if (run && !run->is_postponed()) {
-        if (!streams) co_return HttpServerResponse::json(200, run->response());
+        if (!streams) co_return run->response();
         const auto from = static_cast<std::size_t>(after + 1);
         co_return events_of(std::move(run), from, true, request.closed);
     }
@@ -517,17 +519,21 @@ Task<HttpServerResponse> OpenAIInterface::cancel_response(HttpServerRequest requ
     std::string id(request.parameter("id"));
     const std::optional<OpenAIResponseName> name = names_.read(id);
     if (!name) co_return unknown_response(id);
+    // The message may be on its way to its turn.
     const RunPtr run = runs_.find(name->message);
+    for (bool stopped = false; !stopped;) {
+        std::string message = name->message;
+        stopped = co_await channel_->stop_message(std::move(message));
+        if (stopped || !run || run->reply()->done() || run->reply()->lost()) break;
+        if (request.closed.stop_requested()) break;
+        co_await run->reply()->wait(request.closed);
+    }
     if (run) {
-        Task<> ending = abandon(run->reply());
-        co_await std::move(ending);
         // The turn ends soon after.
-        Task<HttpServerResponse> awaiting = await_response(run, request.closed);
+        Task<HttpServerResponse> awaiting = await_response(run, true, request.closed);
         HttpServerResponse response = co_await std::move(awaiting);
         co_return response;
     }
-    Task<> stopping = channel_->stop_message(name->message);
-    co_await std::move(stopping);
     Task<HttpServerResponse> reading = read_record(*name, std::move(id), std::nullopt);
     HttpServerResponse response = co_await std::move(reading);
     co_return response;

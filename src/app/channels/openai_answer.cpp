@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <bub/envelope.hpp>
+#include <bub/turn_usage.hpp>
 #include <cubepi/core/hitl_request.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
@@ -20,8 +21,24 @@ std::string error_text(const JsonObject& reply) {
     return error ? text_member(*error, "message") : std::string();
 }
 
+std::optional<cubepi::detail::OpenAIAnswerUsage> usage_of(const JsonObject& reply) {
+    std::optional<cubepi::detail::OpenAIAnswerUsage> usage;
+    const JsonObject* const used = object_member(reply, bub::usage_key);
+    if (!used) return usage;
+    const auto count = [used](std::string_view name) {
+        return cubepi::detail::integer_member(*used, name).value_or(0);
+    };
+    usage.emplace();
+    usage->input = count("input");
+    usage->cached = count("cached");
+    usage->output = count("output");
+    usage->reasoning = count("reasoning");
+    return usage;
+}
+
 OpenAIAnswerEnd end_of(const JsonObject& reply) {
     OpenAIAnswerEnd end;
+    end.usage = usage_of(reply);
     const Json* const ok = reply.if_contains("ok");
     if (ok && *ok == Json(false)) {
         end.reason = error_text(reply);
@@ -51,8 +68,7 @@ void OpenAIAnswer::take(const HttpReplyPart& part, OpenAIAnswerSink& sink) {
             sink.text(part.text);
             break;
         case HttpReplyPart::Kind::restart:
-            if (!open_.empty()) sink.end_message();
-            open_.clear();
+            end_message(sink);
             problems_.clear();
             break;
         case HttpReplyPart::Kind::output: take_output(part.value, sink); break;
@@ -79,19 +95,34 @@ void OpenAIAnswer::take_output(const JsonObject& output, OpenAIAnswerSink& sink)
         return;
     }
     const JsonObject* const question = object_member(output, "question");
-    const JsonObject* const payload = question ? object_member(*question, "payload") : nullptr;
-    if (payload && text_member(*payload, "kind") == "approve") {
-        if (!open_.empty()) sink.end_message();
-        open_.clear();
-        const JsonObject* const arguments = object_member(*payload, "args");
-        if (sink.approval(text_member(*question, "request_id"), text_member(*payload, "tool_name"),
-                          arguments ? *arguments : JsonObject()))
-            return;
-    }
+    if (question && take_question(*question, sink)) return;
     const JsonObject* const file = object_member(output, "file");
     take_text(
         file ? text + (text.empty() ? "" : "\n") + "File: " + text_member(*file, "name") : text,
         sink);
+}
+
+/// Returns false for a question that is a text to the client.
+bool OpenAIAnswer::take_question(const JsonObject& question, OpenAIAnswerSink& sink) {
+    const std::string name = text_member(question, "request_id");
+    if (const std::optional<bub::ClientCall> call = bub::client_call_of(question)) {
+        end_message(sink);
+        has_calls_ = true;
+        sink.call(name, *call);
+        return true;
+    }
+    const JsonObject* const payload = object_member(question, "payload");
+    if (!payload || text_member(*payload, "kind") != "approve") return false;
+    end_message(sink);
+    const JsonObject* const arguments = object_member(*payload, "args");
+    return sink.approval(name, text_member(*payload, "tool_name"),
+                         arguments ? *arguments : JsonObject());
+}
+
+/// Ends the open message, if there is one.
+void OpenAIAnswer::end_message(OpenAIAnswerSink& sink) {
+    if (!open_.empty()) sink.end_message();
+    open_.clear();
 }
 
 void OpenAIAnswer::take_text(std::string_view text, OpenAIAnswerSink& sink) {
@@ -108,9 +139,9 @@ void OpenAIAnswer::take_text(std::string_view text, OpenAIAnswerSink& sink) {
 }
 
 void OpenAIAnswer::take_end(const JsonObject& reply, OpenAIAnswerSink& sink) {
-    const OpenAIAnswerEnd end = end_of(reply);
-    if (!open_.empty()) sink.end_message();
-    open_.clear();
+    OpenAIAnswerEnd end = end_of(reply);
+    if (has_calls_ && end.status == OpenAIResponseStatus::completed) end.finish = "tool_calls";
+    end_message(sink);
     // The other ends say why by themselves.
     if (end.status == OpenAIResponseStatus::completed)
         for (const std::string& problem : std::exchange(problems_, {})) take_text(problem, sink);

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <bub/builtin/client_tools.hpp>
 #include <bub/channel/http_channel.hpp>
 #include <cubepi/provider/openai/server_api.hpp>
 
@@ -14,6 +16,7 @@ struct OpenAIAnswerEnd {
     detail::OpenAIResponseStatus status = detail::OpenAIResponseStatus::completed;
     std::string reason = {};      ///< why it is incomplete, or the text of its failure
     std::string finish = "stop";  ///< the `finish_reason` of Chat Completions
+    std::optional<detail::OpenAIAnswerUsage> usage = {};
 };
 
 /// Receives an answer as a client of OpenAI's protocols is to see it.
@@ -26,6 +29,8 @@ public:
     /// Returns false if the protocol has no form for a question about a call of a tool: its text follows.
     virtual bool approval(std::string_view id, std::string_view tool,
                           const JsonObject& arguments) = 0;
+    /// A call of a tool of the client. `question`: the name of the question for its output.
+    virtual void call(std::string_view question, const bub::ClientCall& call) = 0;
     virtual void end(const OpenAIAnswerEnd& end) = 0;
     /// The turn will not end in this process.
     virtual void postponed() = 0;
@@ -42,11 +47,14 @@ public:
 
 private:
     void take_output(const JsonObject& output, OpenAIAnswerSink& sink);
+    bool take_question(const JsonObject& question, OpenAIAnswerSink& sink);
+    void end_message(OpenAIAnswerSink& sink);
     void take_text(std::string_view text, OpenAIAnswerSink& sink);
     void take_end(const JsonObject& reply, OpenAIAnswerSink& sink);
 
     std::string open_;                   // text of the open message
     std::vector<std::string> problems_;  // outputs of kind `error`
+    bool has_calls_ = false;             // of tools of the client
     bool ended_ = false;
 };
 

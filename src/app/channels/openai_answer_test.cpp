@@ -22,6 +22,10 @@ public:
         if (has_approvals_) received += "[" + std::string(tool) + " " + std::string(id) + "]";
         return has_approvals_;
     }
+    void call(std::string_view question, const bub::ClientCall& call) override {
+        received += "[" + call.name + " " + std::string(question) + " " +
+                    boost::json::serialize(call.arguments) + "]";
+    }
     void end(const OpenAIAnswerEnd& end) override { ended = end; }
     void postponed() override { received += "postponed"; }
 
@@ -137,6 +141,21 @@ TEST_F(OpenAIAnswerTest, Approval_IsTextWithoutAForm) {
     OpenAIAnswer other;
     other.take_reply(reply, plain);
     EXPECT_EQ(plain.received, "Run it?|");
+}
+
+TEST_F(OpenAIAnswerTest, D214_CallOfTheClient_EndsTheAnswer) {
+    const JsonObject call{{"name", "clock"}, {"arguments", JsonObject{{"zone", "UTC"}}}};
+    const JsonObject question{{"request_id", "3f09c2a71b"},
+                              {"payload", JsonObject{{"kind", "ask"}, {"client_call", call}}}};
+    stream("Let me see.");
+    take(HttpReplyPart::Kind::output, {},
+         {{"kind", "question"}, {"text", "What is the output?"}, {"question", question}});
+    end({{"ok", true}, {"usage", JsonObject{{"input", 7}, {"cached", 2}, {"output", 3}}}});
+    EXPECT_EQ(sink.received, R"(Let me see.|[clock 3f09c2a71b {"zone":"UTC"}])");
+    EXPECT_EQ(sink.ended.finish, "tool_calls");
+    ASSERT_TRUE(sink.ended.usage);
+    EXPECT_EQ(sink.ended.usage->input, 7);
+    EXPECT_EQ(sink.ended.usage->reasoning, 0);
 }
 
 TEST_F(OpenAIAnswerTest, TurnOfTheNextProcess_IsPostponed) {

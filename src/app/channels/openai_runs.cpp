@@ -8,16 +8,20 @@
 #include <openssl/hmac.h>
 
 #include <cubepi/core/support/digest.hpp>
-#include <cubepi/net/http_server.hpp>
+#include <cubepi/schema/json_text.hpp>
 
 namespace cubepi::app {
 
 namespace {
 
-constexpr std::string_view prefix = "resp_";
+using detail::OpenAIResponseStatus;
+
+constexpr std::string_view response_prefix = "resp_";
+constexpr std::string_view call_prefix = "call_";
 constexpr std::size_t code_size = 32;
 constexpr std::size_t most_runs = 256;
 constexpr std::size_t most_bytes = std::size_t{64} << 20U;
+constexpr std::string_view postponed_text = "the gateway ends before the answer is complete";
 
 std::optional<std::string> bytes_of(std::string_view hex) {
     if (hex.size() % 2 != 0) return std::nullopt;
@@ -34,10 +38,12 @@ std::optional<std::string> bytes_of(std::string_view hex) {
 
 }  // namespace
 
-std::string OpenAIResponseNames::code_of(std::string_view text) const {
+std::string OpenAIResponseNames::code_of(std::string_view kind, std::string_view text) const {
     std::array<unsigned char, EVP_MAX_MD_SIZE> code = {};
     unsigned size = 0;
-    const std::string signed_text = "openai response " + std::string(text);
+    const std::string signed_text = "openai " +
+                                    std::string(kind == call_prefix ? "call" : "response") + " " +
+                                    std::string(text);
     const auto* const bytes = reinterpret_cast<const unsigned char*>(signed_text.data());
     if (!HMAC(EVP_sha256(), token_.data(), static_cast<int>(token_.size()), bytes,
               signed_text.size(), code.data(), &size))
@@ -46,37 +52,68 @@ std::string OpenAIResponseNames::code_of(std::string_view text) const {
     return detail::hex_of(all).substr(0, code_size);
 }
 
-std::string OpenAIResponseNames::id_of(const OpenAIResponseName& name) const {
-    const std::string text = detail::hex_of(name.message) + "_" + std::to_string(name.created) +
-                             "_" + detail::hex_of(name.session);
-    return std::string(prefix) + text + "_" + code_of(text);
+std::string OpenAIResponseNames::signed_id(std::string_view prefix, const std::string& text) const {
+    return std::string(prefix) + text + "_" + code_of(prefix, text);
 }
 
-std::optional<OpenAIResponseName> OpenAIResponseNames::read(std::string_view id) const {
+std::optional<std::string_view> OpenAIResponseNames::text_of(std::string_view prefix,
+                                                             std::string_view id) const {
     if (!id.starts_with(prefix)) return std::nullopt;
     id.remove_prefix(prefix.size());
     const std::size_t last = id.rfind('_');
     if (last == std::string_view::npos) return std::nullopt;
     const std::string_view text = id.substr(0, last);
-    if (!equal_secrets(id.substr(last + 1), code_of(text))) return std::nullopt;
+    if (!equal_secrets(id.substr(last + 1), code_of(prefix, text))) return std::nullopt;
+    return text;
+}
+
+std::string OpenAIResponseNames::id_of(const OpenAIResponseName& name) const {
+    return signed_id(response_prefix, detail::hex_of(name.message) + "_" +
+                                          std::to_string(name.created) + "_" +
+                                          detail::hex_of(name.session));
+}
+
+std::optional<OpenAIResponseName> OpenAIResponseNames::read(std::string_view id) const {
+    const std::optional<std::string_view> text = text_of(response_prefix, id);
+    if (!text) return std::nullopt;
     // Made by id_of().
-    const std::size_t first = text.find('_');
-    const std::size_t second = text.rfind('_');
-    const std::optional<std::string> message = bytes_of(text.substr(0, first));
-    const std::optional<std::string> session = bytes_of(text.substr(second + 1));
+    const std::size_t first = text->find('_');
+    const std::size_t second = text->rfind('_');
+    const std::optional<std::string> message = bytes_of(text->substr(0, first));
+    const std::optional<std::string> session = bytes_of(text->substr(second + 1));
     if (!message || !session) return std::nullopt;
     OpenAIResponseName name;
     name.message = *message;
     name.session = *session;
-    const std::string_view created = text.substr(first + 1, second - first - 1);
+    const std::string_view created = text->substr(first + 1, second - first - 1);
     (void)std::from_chars(created.data(), created.data() + created.size(), name.created);
     return name;
 }
 
-OpenAIRun::OpenAIRun(std::shared_ptr<bub::HttpReply> reply, detail::OpenAIAnswerHead head,
-                     JsonObject request)
-    : reply_(std::move(reply)), writer_(std::move(head), std::move(request)) {
-    writer_.begin(events_);
+std::string OpenAIResponseNames::call_id_of(const OpenAICallName& name) const {
+    return signed_id(call_prefix,
+                     detail::hex_of(name.question) + "_" + detail::hex_of(name.session));
+}
+
+std::optional<OpenAICallName> OpenAIResponseNames::read_call(std::string_view id) const {
+    const std::optional<std::string_view> text = text_of(call_prefix, id);
+    if (!text) return std::nullopt;
+    const std::size_t middle = text->find('_');
+    const std::optional<std::string> question = bytes_of(text->substr(0, middle));
+    const std::optional<std::string> session = bytes_of(text->substr(middle + 1));
+    if (!question || !session) return std::nullopt;
+    OpenAICallName name;
+    name.question = *question;
+    name.session = *session;
+    return name;
+}
+
+HttpServerResponse openai_failure(unsigned status, std::string_view message, std::string_view code,
+                                  std::string_view member) {
+    HttpServerResponse response =
+        HttpServerResponse::json(status, detail::openai_error(status, message, code, member));
+    if (status >= 500) response.headers.set("x-should-retry", "false");
+    return response;
 }
 
 void OpenAIRun::advance() {
@@ -88,43 +125,111 @@ void OpenAIRun::advance() {
     for (; counted_ < events_.size(); ++counted_) bytes_ += events_[counted_].size();
 }
 
-void OpenAIRun::text(std::string_view text) { writer_.add_text(text, events_); }
+detail::OpenAIClientCall OpenAIRun::client_call(std::string_view question,
+                                                const bub::ClientCall& call) const {
+    detail::OpenAIClientCall made;
+    made.id = call_id_(question);
+    made.name = call.name;
+    made.arguments = json_text(call.arguments);
+    return made;
+}
 
-void OpenAIRun::end_message() { writer_.end_message(events_); }
+OpenAIResponseRun::OpenAIResponseRun(std::shared_ptr<bub::HttpReply> reply, CallId call_id,
+                                     detail::OpenAIAnswerHead head, JsonObject request)
+    : OpenAIRun(std::move(reply), std::move(call_id)),
+      writer_(std::move(head), std::move(request)) {
+    writer_.begin(events_);
+}
 
-bool OpenAIRun::approval(std::string_view id, std::string_view tool, const JsonObject& arguments) {
+HttpServerResponse OpenAIResponseRun::response() const {
+    return HttpServerResponse::json(200, writer_.response());
+}
+
+bool OpenAIResponseRun::approval(std::string_view id, std::string_view tool,
+                                 const JsonObject& arguments) {
     writer_.add_approval(id, tool, arguments, events_);
     return true;
 }
 
-void OpenAIRun::end(const OpenAIAnswerEnd& end) { writer_.finish(end.status, end.reason, events_); }
-
-void OpenAIRun::postponed() {
-    is_postponed_ = true;
-    writer_.set_status(detail::OpenAIResponseStatus::queued);
+void OpenAIResponseRun::call(std::string_view question, const bub::ClientCall& call) {
+    writer_.add_call(client_call(question, call), events_);
 }
 
-void OpenAIRuns::add(const std::string& message, std::shared_ptr<OpenAIRun> run) {
-    if (!runs_.emplace(message, std::move(run)).second) return;
+void OpenAIResponseRun::end(const OpenAIAnswerEnd& end) {
+    if (end.usage) writer_.set_usage(*end.usage);
+    writer_.finish(end.status, end.reason, events_);
+}
+
+void OpenAIResponseRun::postponed() {
+    OpenAIRun::postponed();
+    writer_.set_status(OpenAIResponseStatus::queued);
+}
+
+OpenAIChatRun::OpenAIChatRun(std::shared_ptr<bub::HttpReply> reply, CallId call_id,
+                             detail::OpenAIAnswerHead head, bool includes_usage)
+    : OpenAIRun(std::move(reply), std::move(call_id)), writer_(std::move(head), includes_usage) {}
+
+void OpenAIChatRun::text(std::string_view text) {
+    std::string piece = std::exchange(is_after_message_, false) ? "\n\n" : "";
+    piece += text;
+    whole_ += piece;
+    writer_.add_text(piece, events_.emplace_back());
+}
+
+void OpenAIChatRun::call(std::string_view question, const bub::ClientCall& call) {
+    writer_.add_call(client_call(question, call), events_.emplace_back());
+}
+
+void OpenAIChatRun::end(const OpenAIAnswerEnd& end) {
+    end_ = end;
+    if (end.usage) writer_.set_usage(*end.usage);
+    if (is_failure()) {
+        writer_.fail(end.reason, events_.emplace_back());
+    } else {
+        writer_.finish(end.finish, events_.emplace_back());
+    }
+}
+
+void OpenAIChatRun::postponed() {
+    OpenAIRun::postponed();
+    writer_.fail(postponed_text, events_.emplace_back());
+}
+
+bool OpenAIChatRun::is_failure() const {
+    return end_.status == OpenAIResponseStatus::failed ||
+           end_.status == OpenAIResponseStatus::cancelled;
+}
+
+HttpServerResponse OpenAIChatRun::response() const {
+    if (is_postponed()) return openai_failure(503, postponed_text);
+    if (is_failure()) return openai_failure(500, end_.reason);
+    return HttpServerResponse::json(200, writer_.completion(whole_, end_.finish));
+}
+
+void OpenAIRuns::add(const std::string& message, const std::shared_ptr<OpenAIRun>& run,
+                     bool keeps) {
+    std::erase_if(made_, [](const auto& one) { return one.second.expired(); });
+    made_[message] = run;
+    if (!keeps || !held_.emplace(message, run).second) return;
     order_.push_back(message);
     shrink();
 }
 
 std::shared_ptr<OpenAIRun> OpenAIRuns::find(const std::string& message) const {
-    const auto found = runs_.find(message);
-    return found == runs_.end() ? nullptr : found->second;
+    const auto found = made_.find(message);
+    return found == made_.end() ? nullptr : found->second.lock();
 }
 
 void OpenAIRuns::shrink() {
     std::size_t bytes = 0;
-    for (const auto& [message, run] : runs_) {
+    for (const auto& [message, run] : held_) {
         run->advance();
         bytes += run->bytes();
     }
     while (order_.size() > most_runs || (bytes > most_bytes && order_.size() > 1)) {
-        const auto oldest = runs_.find(order_.front());
+        const auto oldest = held_.find(order_.front());
         bytes -= oldest->second->bytes();
-        runs_.erase(oldest);
+        held_.erase(oldest);
         order_.pop_front();
     }
 }

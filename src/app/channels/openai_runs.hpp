@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include <bub/channel/http_channel.hpp>
+#include <cubepi/net/http_server.hpp>
 #include <cubepi/provider/openai/server_api.hpp>
 
 #include "openai_answer.hpp"
@@ -25,7 +27,13 @@ struct OpenAIResponseName {
     std::int64_t created = 0;  ///< Unix seconds
 };
 
-/// Makes and reads the ids of responses. They are authenticated by the token (HMAC-SHA256), so that a client can neither make one nor use
+/// The contents of the id of a call of a client's tool.
+struct OpenAICallName {
+    std::string session = {};
+    std::string question = {};  ///< for the output of the call
+};
+
+/// Makes and reads the ids of responses and of calls. They are authenticated by the token (HMAC-SHA256), so that a client can neither make one nor use
 /// one that another token has made, and need no records (D193).
 class OpenAIResponseNames {
 public:
@@ -33,18 +41,25 @@ public:
     std::string id_of(const OpenAIResponseName& name) const;
     /// Returns nothing if the id is not one of these.
     std::optional<OpenAIResponseName> read(std::string_view id) const;
+    std::string call_id_of(const OpenAICallName& name) const;
+    std::optional<OpenAICallName> read_call(std::string_view id) const;
 
 private:
-    std::string code_of(std::string_view text) const;
+    std::string code_of(std::string_view kind, std::string_view text) const;
+    std::string signed_id(std::string_view prefix, const std::string& text) const;
+    /// Returns the text of an id with this prefix; nothing if the id is not one of these.
+    std::optional<std::string_view> text_of(std::string_view prefix, std::string_view id) const;
 
     std::string token_;
 };
 
-/// A response while it is made, with its events, which any number of clients may read from any position.
-class OpenAIRun final : private OpenAIAnswerSink {
+/// An answer while it is made, as the server-sent events of its protocol, which any number of clients may read from any position.
+class OpenAIRun : protected OpenAIAnswerSink {
 public:
-    OpenAIRun(std::shared_ptr<bub::HttpReply> reply, detail::OpenAIAnswerHead head,
-              JsonObject request);
+    /// `reply` may be null: complete() has the whole reply. `call_id` returns the id of a call by the name of the question for its output.
+    using CallId = std::function<std::string(std::string_view question)>;
+    OpenAIRun(std::shared_ptr<bub::HttpReply> reply, CallId call_id)
+        : reply_(std::move(reply)), call_id_(std::move(call_id)) {}
 
     /// Takes what is new of the reply.
     void advance();
@@ -55,40 +70,98 @@ public:
     bool is_postponed() const noexcept { return is_postponed_; }
     const std::vector<std::string>& events() const noexcept { return events_; }
     std::size_t bytes() const noexcept { return bytes_; }
-    JsonObject response() const { return writer_.response(); }
-    /// An event with the response as it is now.
-    std::string state_event(std::int64_t sequence) const { return writer_.state_event(sequence); }
-    void set_status(detail::OpenAIResponseStatus status) { writer_.set_status(status); }
+    /// Returns the answer as it is now, or as it has ended.
+    virtual HttpServerResponse response() const = 0;
+    /// Returns the event that follows those of a postponed answer; empty: none.
+    virtual std::string last_event(std::int64_t sequence) const = 0;
     const std::shared_ptr<bub::HttpReply>& reply() const noexcept { return reply_; }
 
-private:
-    void text(std::string_view text) override;
-    void end_message() override;
-    bool approval(std::string_view id, std::string_view tool, const JsonObject& arguments) override;
-    void end(const OpenAIAnswerEnd& end) override;
-    void postponed() override;
+    std::size_t readers = 0;  ///< clients that wait for the answer
 
-    std::shared_ptr<bub::HttpReply> reply_;
-    OpenAIAnswer answer_;
-    detail::OpenAIResponsesWriter writer_;
+protected:
+    void postponed() override { is_postponed_ = true; }
+    detail::OpenAIClientCall client_call(std::string_view question,
+                                         const bub::ClientCall& call) const;
+
     std::vector<std::string> events_;
+
+private:
+    std::shared_ptr<bub::HttpReply> reply_;
+    CallId call_id_;
+    OpenAIAnswer answer_;
     std::size_t counted_ = 0;  // events in bytes_
     std::size_t bytes_ = 0;
     bool is_postponed_ = false;
 };
 
-/// The latest responses in the background, for clients that read their streams again. The oldest are forgotten first.
+/// An answer of the protocol Responses.
+class OpenAIResponseRun final : public OpenAIRun {
+public:
+    OpenAIResponseRun(std::shared_ptr<bub::HttpReply> reply, CallId call_id,
+                      detail::OpenAIAnswerHead head, JsonObject request);
+
+    HttpServerResponse response() const override;
+    /// An event with the response as it is now.
+    std::string last_event(std::int64_t sequence) const override {
+        return writer_.state_event(sequence);
+    }
+    void set_status(detail::OpenAIResponseStatus status) { writer_.set_status(status); }
+
+private:
+    void text(std::string_view text) override { writer_.add_text(text, events_); }
+    void end_message() override { writer_.end_message(events_); }
+    bool approval(std::string_view id, std::string_view tool, const JsonObject& arguments) override;
+    void call(std::string_view question, const bub::ClientCall& call) override;
+    void end(const OpenAIAnswerEnd& end) override;
+    void postponed() override;
+
+    detail::OpenAIResponsesWriter writer_;
+};
+
+/// An answer of Chat Completions.
+class OpenAIChatRun final : public OpenAIRun {
+public:
+    OpenAIChatRun(std::shared_ptr<bub::HttpReply> reply, CallId call_id,
+                  detail::OpenAIAnswerHead head, bool includes_usage);
+
+    HttpServerResponse response() const override;
+    std::string last_event(std::int64_t) const override { return {}; }
+
+private:
+    void text(std::string_view text) override;
+    void end_message() override { is_after_message_ = !whole_.empty(); }
+    bool approval(std::string_view, std::string_view, const JsonObject&) override { return false; }
+    void call(std::string_view question, const bub::ClientCall& call) override;
+    void end(const OpenAIAnswerEnd& end) override;
+    void postponed() override;
+    bool is_failure() const;
+
+    detail::OpenAIChatWriter writer_;
+    OpenAIAnswerEnd end_;
+    std::string whole_;
+    bool is_after_message_ = false;
+};
+
+/// Returns a response with an error of the protocols. The SDKs repeat requests with a status from 500 on, as new messages; this one asks
+/// them not to.
+HttpServerResponse openai_failure(unsigned status, std::string_view message,
+                                  std::string_view code = {}, std::string_view member = {});
+
+/// The answers that are made, for clients that repeat a request, and the latest in the background, for clients that read their streams again.
+/// The oldest of the latter are forgotten first.
 class OpenAIRuns {
 public:
-    void add(const std::string& message, std::shared_ptr<OpenAIRun> run);
+    /// `keeps`: also after the last client has gone.
+    void add(const std::string& message, const std::shared_ptr<OpenAIRun>& run, bool keeps);
     /// Returns null if there is none.
     std::shared_ptr<OpenAIRun> find(const std::string& message) const;
 
 private:
     void shrink();
 
-    std::map<std::string, std::shared_ptr<OpenAIRun>, std::less<>> runs_;
-    std::deque<std::string> order_;
+    std::map<std::string, std::shared_ptr<OpenAIRun>, std::less<>> held_;
+    std::map<std::string, std::weak_ptr<OpenAIRun>, std::less<>> made_;
+    std::deque<std::string> order_;  // of held_
 };
 
 }  // namespace cubepi::app

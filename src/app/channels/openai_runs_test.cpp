@@ -33,11 +33,42 @@ TEST(OpenAIResponseNames, D193_Id_IsReadByItsTokenOnly) {
         EXPECT_FALSE(names.read(other)) << other;
 }
 
+TEST(OpenAIResponseNames, D214_IdOfACall_IsNotAResponse) {
+    const OpenAIResponseNames names("0123456789abcdef");
+    const std::string id = names.call_id_of({"a session_", "3f09c2a71b"});
+    const auto read = names.read_call(id);
+    ASSERT_TRUE(read);
+    EXPECT_EQ(read->session, "a session_");
+    EXPECT_EQ(read->question, "3f09c2a71b");
+    EXPECT_FALSE(OpenAIResponseNames("another-token-of-16").read_call(id));
+    EXPECT_FALSE(names.read(id));
+    EXPECT_FALSE(names.read("resp_" + id.substr(5)));
+    OpenAIResponseName name;
+    name.message = "m";
+    name.session = "s";
+    EXPECT_FALSE(names.read_call("call_" + names.id_of(name).substr(5)));
+    for (std::size_t i = 0; i < id.size(); ++i) EXPECT_FALSE(names.read_call(id.substr(0, i)));
+}
+
+std::shared_ptr<OpenAIRun> response_run() {
+    const auto call_id = [](std::string_view question) { return std::string(question); };
+    return std::make_shared<OpenAIResponseRun>(nullptr, call_id, detail::OpenAIAnswerHead(),
+                                               JsonObject());
+}
+
+TEST(OpenAIRuns, RunWithoutReaders_IsForgotten) {
+    OpenAIRuns runs;
+    std::shared_ptr<OpenAIRun> run = response_run();
+    runs.add("1", run, false);
+    EXPECT_EQ(runs.find("1"), run);
+    run = nullptr;
+    EXPECT_FALSE(runs.find("1"));
+}
+
 TEST(OpenAIRuns, OldestRuns_AreForgotten) {
     OpenAIRuns runs;
     for (int i = 0; i < 300; ++i) {
-        runs.add(std::to_string(i),
-                 std::make_shared<OpenAIRun>(nullptr, detail::OpenAIAnswerHead(), JsonObject()));
+        runs.add(std::to_string(i), response_run(), true);
     }
     EXPECT_FALSE(runs.find("0"));
     EXPECT_FALSE(runs.find("43"));

@@ -14,6 +14,7 @@
 #include <bub/questions.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <bub/tape/tape_session.hpp>
+#include <bub/turn_usage.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/trimmed.hpp>
@@ -272,6 +273,17 @@ std::vector<cubepi::HitlRequest> task_questions(const CorePtr& core,
     return questions;
 }
 
+/// The form of usage_key.
+JsonObject usage_json(const cubepi::Usage& usage) {
+    const std::int64_t cached = usage.cache_read_tokens.value_or(0);
+    JsonObject made;
+    made["input"] = usage.input_tokens.value_or(0) + cached + usage.cache_write_tokens.value_or(0);
+    made["cached"] = cached;
+    made["output"] = usage.output_tokens.value_or(0);
+    made["reasoning"] = usage.reasoning_tokens.value_or(0);
+    return made;
+}
+
 /// The answer of the model, and the questions with which its turn has ended.
 EnvelopeBatch render(const CorePtr& core, RenderOutboundCall& call) {
     const auto open = call.state.service<OpenQuestions>();
@@ -303,6 +315,9 @@ EnvelopeBatch render(const CorePtr& core, RenderOutboundCall& call) {
         question.rest[question_key] = cubepi::to_json(request);
         outputs.push_back(std::move(question));
     }
+    const auto used = call.state.service<detail::TurnUsage>();
+    if (used && !outputs.empty() && call.message.rest.contains(usage_key))
+        outputs.back().rest[usage_key] = usage_json(used->usage);
     return EnvelopeBatch(std::move(outputs));
 }
 

@@ -94,6 +94,10 @@ struct HeldMessages {
     std::vector<Delivery> answers = {};  ///< delivery state unknown
 };
 
+/// The key of Envelope::rest of a request to end a turn (ChannelManager::stop_turn()) with the Envelope::inbound_id of the only message
+/// that is meant, of the channel of the request. A message that waits for its turn is taken back.
+inline constexpr std::string_view only_message_key = "only_message";
+
 /// The result of a request to end a turn.
 enum class StopOutcome : std::uint8_t {
     stopped,  ///< the turn ends soon; it is never run again

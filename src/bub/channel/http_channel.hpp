@@ -45,7 +45,7 @@ struct HttpReplyPart {
         text,     ///< `text` was generated
         restart,  ///< the turn is tried again: its text and its outputs follow from the beginning
         output,   ///< `value` is one of the outputs
-        done,     ///< the turn has ended; `value` is the reply with all outputs
+        done,  ///< the turn has ended; `value` is the reply with all outputs, and has usage_key if the message asked for it
         pending,  ///< the turn will not end in this process; `value` has the id of the message, and is empty if the message is lost
     };
 
@@ -143,10 +143,12 @@ public:
     /// Returns the state of a message and its answer, as the route `GET /v1/messages/{id}` does.
     Task<cubepi::HttpServerResponse> read_message(cubepi::HttpServerRequest request);
     /// Submits the message of a request to `POST /v1/messages`, and returns when it was accepted. `streaming`: the reply has the text while
-    /// it is generated. Refuses a message that would end a turn.
-    Task<HttpSubmission> submit_message(cubepi::HttpServerRequest request, bool streaming);
-    /// Ends the turn of the message with this Idempotency-Key if it is in progress; other turns of its session continue.
-    Task<> stop_message(std::string key);
+    /// it is generated. `more` is added to Envelope::rest. Refuses a message that would end a turn.
+    Task<HttpSubmission> submit_message(cubepi::HttpServerRequest request, bool streaming,
+                                        JsonObject more = {});
+    /// Ends the turn of the message with this Idempotency-Key, or takes the message back if it waits for its turn; other turns of its
+    /// session continue. Returns false if it is in neither state.
+    Task<bool> stop_message(std::string key);
 
     Task<> start(std::stop_token stopping) override;
     Task<> stop() override;

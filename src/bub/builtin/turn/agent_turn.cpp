@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
+#include <bub/builtin/client_tools.hpp>
 #include <bub/builtin/tools/session_files.hpp>
 #include <bub/builtin/tools/tool_names.hpp>
 #include <bub/builtin/turn/earlier_turn.hpp>
 #include <bub/tape/prompt_context.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_context.hpp>
+#include <bub/turn_error.hpp>
 #include <bub/turn_span.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/middleware/goal.hpp>
@@ -324,6 +327,43 @@ std::vector<cubepi::AgentTool> AgentTurn::tools(const std::filesystem::path& dir
     return tools;
 }
 
+/// Returns the tools of the sender of the message (D214). Those of calls that the message does not offer again are executable, and not
+/// shown to the model.
+Task<std::vector<cubepi::AgentTool>> AgentTurn::client_tools(std::vector<cubepi::AgentTool> own) {
+    std::vector<cubepi::AgentTool> made;
+    if (plan_.is_subagent || !plan_.message) co_return made;
+    const auto is_in = [](const std::vector<cubepi::AgentTool>& tools, const auto& name) {
+        return std::any_of(tools.begin(), tools.end(),
+                           [&name](const auto& tool) { return tool.name == name; });
+    };
+    made = client_tools_of(plan_.message->rest);
+    for (const cubepi::AgentTool& tool : made) {
+        if (is_in(own, tool.name)) {
+            throw SenderError(cubepi::ErrorCode::invalid_argument,
+                              "The agent has a tool '" + tool.name.str() +
+                                  "' itself; rename the tool of the client.");
+        }
+    }
+    if (!made.empty() && !suspends_) {
+        throw SenderError(cubepi::ErrorCode::unsupported,
+                          "Tools of the client need a session that is stored.");
+    }
+    if (!suspends_ || (made.empty() && !plan_.answer && run_id_.empty())) co_return made;
+    std::vector<cubepi::HitlRequest> asked = co_await open_questions(true);
+    TapeCheckpointer memory(fork_);
+    const std::vector<cubepi::AnswerRecord> answered =
+        co_await memory.load_answer_records(tape_->name());
+    for (const cubepi::AnswerRecord& one : answered)
+        if (one.request) asked.push_back(*one.request);
+    for (const cubepi::HitlRequest& request : asked) {
+        std::optional<cubepi::AgentTool> tool = client_tool_of(request);
+        if (!tool || is_in(own, tool->name) || is_in(made, tool->name)) continue;
+        tool->expose_to_model = false;
+        made.push_back(std::move(*tool));
+    }
+    co_return made;
+}
+
 Task<TapeContext> agent_context(std::shared_ptr<BuiltinCore> core, std::string session_id,
                                 TurnState& state) {
     TapeContext context = co_await core->framework().tape_context(std::move(session_id), state);
@@ -492,6 +532,9 @@ Task<> AgentTurn::start_agent() {
         known.insert(known.end(), middleware.tools.begin(), middleware.tools.end());
         options.middleware.emplace_back(std::move(middleware));
     }
+    std::vector<cubepi::AgentTool> of_client = co_await client_tools(known);
+    known.insert(known.end(), of_client.begin(), of_client.end());
+    std::move(of_client.begin(), of_client.end(), std::back_inserter(tools));
     const bool has_form = chosen.answer_form && !plan_.is_subagent;
     options.middleware.emplace_back(UnknownTools(
         known, has_form ? cubepi::StructuredOptions().name() : cubepi::SharedString()));
@@ -527,6 +570,10 @@ Task<> AgentTurn::start_agent() {
     }
     cubepi::PromptOptions how = run_options(run_id_);
     if (has_form) request_form(how, *chosen.answer_form);
+    if (plan_.message && !plan_.is_subagent && run_id_.empty()) {
+        if (std::optional<cubepi::ToolChoice> choice = client_choice_of(plan_.message->rest))
+            how = std::move(how).tool_choice(std::move(*choice));
+    }
     co_await start_run(std::move(inputs), std::move(how));
 }
 

@@ -99,6 +99,7 @@ private:
     Task<> start_agent();
     Task<cubepi::BoundModel> model();
     [[noreturn]] void throw_unavailable(const std::exception_ptr& reason) const;
+    void note_usage(const cubepi::AssistantMessage& answer);
     Task<> note_endpoint(const cubepi::AssistantMessage& answer);
     /// Creates the agent and connects tracer and meter.
     void make_agent(cubepi::AgentOptions options);
@@ -106,6 +107,7 @@ private:
     cubepi::PromptOptions run_options(std::string run_id) const;
     Task<> remember(cubepi::AgentOptions& options);
     std::vector<cubepi::AgentTool> tools(const std::filesystem::path& directory);
+    Task<std::vector<cubepi::AgentTool>> client_tools(std::vector<cubepi::AgentTool> own);
     void add_plans(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools);
     // Sub-agents in the background (agent_turn_tasks.cpp).
     bool has_tasks() const;
@@ -185,6 +187,7 @@ private:
     std::string run_id_;          ///< of the run that this turn continues; empty: none
     cubepi::MessageList made_;    ///< by a turn that inherits
     JsonObject inherited_;        ///< the state of the conversation that it inherits
+    cubepi::Usage usage_;         ///< of the answers of the turn
     std::optional<cubepi::GoalState> ended_goal_;  ///< that was achieved or given up in the run
     TurnStatus status_ = TurnStatus::cancelled;
     bool begun_ = false;
@@ -221,6 +224,11 @@ struct RunningTurn {
 struct TurnFinish {
     cubepi::AnswerEnd end = cubepi::AnswerEnd::complete;
     std::string problem = {};  ///< describes an answer that is not complete
+};
+
+/// The tokens of the answers of a turn, as a service of its TurnState.
+struct TurnUsage {
+    cubepi::Usage usage = {};
 };
 
 /// Returns a message of this origin (asker_key), for the rules. Its sender is not an operator.

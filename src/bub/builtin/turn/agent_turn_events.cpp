@@ -240,7 +240,10 @@ Task<> AgentTurn::on_agent_event(cubepi::AgentEvent event, std::stop_token abort
     const auto* message = event.get_if<cubepi::MessageEndEvent>();
     const bool answer_ended = message && message->message.role() == cubepi::Role::assistant;
     if (!end && !answer_ended) co_return;
-    if (answer_ended) co_await note_endpoint(*message->message.assistant());
+    if (answer_ended) {
+        note_usage(*message->message.assistant());
+        co_await note_endpoint(*message->message.assistant());
+    }
     std::shared_ptr<SteeringInbox> inbox;
     if (!plan_.is_subagent) inbox = co_await core_->framework().steering_inbox();
     if (inbox && inbox->count(plan_.session_id) > 0) {
@@ -286,6 +289,13 @@ Task<> AgentTurn::ask_to_continue() {
         co_await core_->framework().continue_prompt(prompt_, plan_.session_id, state_);
     if (!more.empty())
         agent_->steer(cubepi::synthetic_user_message(std::move(more), "continue_prompt"));
+}
+
+/// Counts the tokens of an answer, also of one whose calls suspend the run: the turn that continues it does not count them again.
+void AgentTurn::note_usage(const cubepi::AssistantMessage& answer) {
+    if (!answer.usage || plan_.is_subagent) return;
+    usage_ += *answer.usage;
+    state_.replace(std::make_shared<TurnUsage>(TurnUsage{usage_}));
 }
 
 /// Records the endpoint before the calls of an answer run, which may suspend the run.

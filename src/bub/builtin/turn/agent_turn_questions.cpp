@@ -2,6 +2,7 @@
 #include <chrono>
 #include <utility>
 
+#include <bub/builtin/client_tools.hpp>
 #include <bub/builtin/tools/subagent_tool.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
 #include <bub/builtin/turn/earlier_turn.hpp>
@@ -533,6 +534,11 @@ bool AgentTurn::may_answer(const cubepi::HitlRequest& request) const {
     if (plan_.is_subagent) return true;
     const Envelope& message = *plan_.message;
     if (message.is_operator()) return true;
+    // The output of a call comes from the program that offers its tool, which need not name a user.
+    if (is_client_call(request)) {
+        return cubepi::detail::text_member(asker_of(request.extra), "channel") ==
+               message.channel.value_or("");
+    }
     if (const auto& may = core_->options().questions->may_answer) return may(message, request);
     return std::holds_alternative<cubepi::AskRequest>(request.payload) && is_asker(request);
 }

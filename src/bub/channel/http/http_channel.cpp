@@ -11,6 +11,7 @@
 #include <bub/channel/debounce.hpp>
 #include <bub/channel/http/http_exchange.hpp>
 #include <bub/turn_error.hpp>
+#include <bub/turn_usage.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -174,6 +175,7 @@ Task<> write_events(std::shared_ptr<HttpReply> reply, std::stop_token closed, Re
             case Kind::output: event = event_text("message", part->value); break;
             case Kind::done:
                 part->value.erase("outputs");
+                part->value.erase(usage_key);
                 event = event_text("done", part->value);
                 break;
             case Kind::pending:
@@ -263,6 +265,7 @@ std::optional<HttpReplyPart> HttpReply::poll() {
     } else if (exchange_->done()) {
         part.kind = Kind::done;
         part.value = result_of(*exchange_);
+        if (!exchange_->usage().empty()) part.value[usage_key] = exchange_->usage();
         ended_ = true;
     } else if (lost()) {
         part.kind = Kind::pending;
@@ -572,7 +575,8 @@ Task<HttpServerResponse> HttpChannel::read_message(HttpServerRequest request) {
     return state_->read(std::move(request));
 }
 
-Task<HttpSubmission> HttpChannel::submit_message(HttpServerRequest request, bool streaming) {
+Task<HttpSubmission> HttpChannel::submit_message(HttpServerRequest request, bool streaming,
+                                                 JsonObject more) {
     HttpSubmission submission;
     std::optional<HttpMessage> message;
     try {
@@ -583,6 +587,7 @@ Task<HttpSubmission> HttpChannel::submit_message(HttpServerRequest request, bool
         submission.refusal = HttpServerResponse::error(400, error.what());
         co_return submission;
     }
+    for (auto& [key, value] : more) message->envelope.rest[key] = std::move(value);
     Task<ExchangePtr> submitting = state_->exchange_for(std::move(*message), streaming);
     ExchangePtr exchange = co_await std::move(submitting);
     if (!exchange) {
@@ -604,17 +609,18 @@ Task<HttpServerResponse> HttpChannel::stop_session(HttpServerRequest request) {
     return state_->receive_stop(std::move(request));
 }
 
-Task<> HttpChannel::stop_message(std::string key) {
+Task<bool> HttpChannel::stop_message(std::string key) {
     const ExchangePtr exchange = state_->exchanges->find(key);
-    if (!exchange || exchange->done() || !exchange->running() || !state_->options.sessions)
-        co_return;
+    if (!exchange || exchange->done() || !state_->options.sessions) co_return false;
     Envelope by("/stop");
     by.channel = state_->name;
     by.chat_id = exchange->chat();
     by.is_active = true;
     by.from_operator = true;
+    by.rest[only_message_key] = std::move(key);
     Task<StopOutcome> stopping = state_->options.sessions->stop(std::move(by));
-    (void)co_await std::move(stopping);
+    const StopOutcome outcome = co_await std::move(stopping);
+    co_return outcome == StopOutcome::stopped;
 }
 
 const std::string& HttpChannel::name() const noexcept { return state_->name; }

@@ -6,8 +6,10 @@
 
 #include <bub/questions.hpp>
 #include <bub/turn_span.hpp>
+#include <bub/turn_usage.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/base64.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/random_word.hpp>
 #include <cubepi/net/utf8.hpp>
 
@@ -237,9 +239,12 @@ void HttpExchange::begin() {
     error_.clear();
     problem_.clear();
     finish_.clear();
+    usage_.clear();
+    omits_text_ = false;
     running_ = true;
     done_ = false;
     ++turns_;
+    changed_.pulse();
 }
 
 bool HttpExchange::has_asked() const {
@@ -279,6 +284,8 @@ void HttpExchange::add_output(const Envelope& message, const SentFile* file) {
     }
     if (const Json* finish = message.rest.if_contains(finish_key); finish && finish->is_string())
         finish_ = finish->get_string();
+    if (const JsonObject* usage = cubepi::detail::object_member(message.rest, usage_key))
+        usage_ = *usage;
     output_bytes_ += message.content_text().size() + size_of_output;
     if (message.context.contains("resent")) output["resent"] = true;
     if (message.rest.contains(refused_answer_key)) error_ = message.content_text();
@@ -288,7 +295,8 @@ void HttpExchange::add_output(const Envelope& message, const SentFile* file) {
 }
 
 void HttpExchange::add_text(std::string_view text, std::size_t limit) {
-    if (!streaming || text_.size() + text.size() > limit) return;
+    omits_text_ = omits_text_ || text_.size() + text.size() > limit;
+    if (!streaming || omits_text_) return;
     text_ += text;
     changed_.pulse();
 }

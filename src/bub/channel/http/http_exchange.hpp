@@ -89,13 +89,16 @@ public:
     const JsonArray& outputs() const noexcept { return outputs_; }
     /// How an answer of the model that is not complete ended (finish_key); empty: it is complete.
     const std::string& finish() const noexcept { return finish_; }
+    /// The tokens of the turn (usage_key); empty if they are not known.
+    const JsonObject& usage() const noexcept { return usage_; }
     /// Returns the approximate size of what is held for a client, in bytes.
     std::size_t size() const noexcept { return output_bytes_ + text_.size() + error_.size(); }
     /// `file`: of an output of kind `file`; null: none.
     void add_output(const Envelope& message, const SentFile* file = nullptr);
     /// Returns the size of the files among the outputs, in bytes.
     std::size_t file_bytes() const noexcept { return file_bytes_; }
-    /// Adds streamed text for the client; omits it if more than `limit` bytes wait.
+    /// Adds streamed text for the client. If more than `limit` bytes wait, it and all that follows in this turn are omitted, so that the
+    /// client has a beginning of the text.
     void add_text(std::string_view text, std::size_t limit);
     std::string take_text() { return std::exchange(text_, {}); }
     /// Waits for the next change.
@@ -118,7 +121,9 @@ private:
     std::string error_;
     std::string problem_;
     std::string finish_;
+    JsonObject usage_;
     std::optional<Refusal> refusal_;
+    bool omits_text_ = false;
     bool running_ = false;
     bool done_ = false;
     std::size_t turns_ = 0;

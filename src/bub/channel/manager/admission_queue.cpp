@@ -131,7 +131,8 @@ Task<StopOutcome> AdmissionQueue::stop(Envelope by) {
     by.session_id = session_id;
     StopOutcome outcome = co_await sessions_.stop(session_id, by);
     bool was_collected = false;
-    if (outcome == StopOutcome::idle) was_collected = co_await drop_collected(key, by);
+    if (outcome == StopOutcome::idle && !by.rest.contains(only_message_key))
+        was_collected = co_await drop_collected(key, by);
     if (was_collected) outcome = StopOutcome::stopped;
     if (outcome == StopOutcome::refused) {
         announce_rejection(std::move(by), stop_refusal);

@@ -8,6 +8,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/random_word.hpp>
 #include <cubepi/core/timeout.hpp>
 
@@ -438,26 +439,54 @@ Task<StopOutcome> SessionScheduler::stop(std::string session_id, Envelope by) {
     const SessionPtr session = find(session_id);
     std::shared_ptr<Turn> turn = session ? session->turn : nullptr;
     if (session && !turn) turn = session->failed;
-    const bool waits = session && !turn && session->retry.failures > 0 && !session->waiting.empty();
+    const std::string only = cubepi::detail::text_member(by.rest, only_message_key);
+    const auto is_meant = [&by, &only](const std::shared_ptr<const Envelope>& message) {
+        return message &&
+               (only.empty() || (message->inbound_id == only && message->channel == by.channel));
+    };
+    if (!only.empty() && turn && !is_meant(turn->message)) turn = nullptr;
+    std::size_t position = 0;
     std::shared_ptr<const Envelope> message;
-    if (turn) message = turn->message;
-    if (waits) message = session->waiting.front().queued.message;
+    if (turn) {
+        message = turn->message;
+    } else if (session && !only.empty()) {
+        const auto found =
+            std::find_if(session->waiting.begin(), session->waiting.end(),
+                         [&is_meant](const Waiting& one) { return is_meant(one.queued.message); });
+        position = static_cast<std::size_t>(found - session->waiting.begin());
+        if (found != session->waiting.end()) message = found->queued.message;
+    } else if (session && session->retry.failures > 0 && !session->waiting.empty()) {
+        message = session->waiting.front().queued.message;
+    }
     if (!message) co_return StopOutcome::idle;
     if (!may_stop(by, *message)) co_return StopOutcome::refused;
-    Receipts receipts = turn ? turn->receipts : session->waiting.front().queued.receipts;
-    if (waits) {
-        session->waiting.pop_front();
-        context_.remove_waiting();
+    if (!turn) {
+        co_await take_back(session, position);
+        co_return StopOutcome::stopped;
+    }
+    turn->stopped = true;
+    // Before the turn is cancelled: a process that is killed meanwhile must not leave the message to the next one.
+    Receipts receipts = turn->receipts;
+    co_await deliveries_.finish(std::move(receipts));
+    turn->stop.request_stop();
+    co_return StopOutcome::stopped;
+}
+
+/// Takes a message back that waits for its turn.
+Task<> SessionScheduler::take_back(SessionPtr session, std::size_t position) {
+    const auto at = session->waiting.begin() + static_cast<std::ptrdiff_t>(position);
+    Waiting taken = std::move(*at);
+    session->waiting.erase(at);
+    context_.remove_waiting();
+    // The failures of a turn that runs again are those of its message.
+    if (position == 0 && !session->turn) {
         session->retry = {};
         session->dropped.pulse();
-    } else {
-        turn->stopped = true;
     }
-    // Before the turn is cancelled: a process that is killed meanwhile must not leave the message to the next one.
+    Receipts receipts = std::move(taken.queued.receipts);
     co_await deliveries_.finish(std::move(receipts));
-    if (turn) turn->stop.request_stop();
-    if (waits) co_await end_stopped(std::move(message));
-    co_return StopOutcome::stopped;
+    std::shared_ptr<const Envelope> message = std::move(taken.queued.message);
+    co_await end_stopped(std::move(message));
 }
 
 /// Tells the sender of a message, and its channel, that no further turn begins on it.

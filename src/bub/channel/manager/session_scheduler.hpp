@@ -46,7 +46,8 @@ public:
     bool is_full(const std::string& session_id, const Envelope& message) const;
 
     bool cancel_turn(const std::string& session_id);
-    /// Ends the turn of a message, or takes back a message whose turn is tried again later, and notifies its sender (D96).
+    /// Ends the turn of a message, or takes back a message whose turn is tried again later, and notifies its sender (D96). With
+    /// only_message_key, that message is meant, also if it waits for its first turn.
     Task<StopOutcome> stop(std::string session_id, Envelope by);
     /// Returns true if a turn runs on the message with this receipt.
     bool is_running(const std::string& receipt) const;
@@ -122,6 +123,7 @@ private:
     Task<> keep_unread(SessionPtr session, Waiting message);
     Task<> put_back(SessionPtr session, std::shared_ptr<Turn> turn, Waiting message,
                     TurnOutcome end);
+    Task<> take_back(SessionPtr session, std::size_t position);
     Task<> end_stopped(std::shared_ptr<const Envelope> message);
     static void mark_older(Session& session);
     void take_back_unread(Session& session);

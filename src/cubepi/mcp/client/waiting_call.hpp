@@ -37,7 +37,8 @@ struct McpWaitingCall {
     McpProgressHandler on_progress;  ///< of the run that attends
     bool is_attended = false;
     Clock::time_point expires = Clock::time_point::max();  ///< unless a run attends
-    std::stop_source stop;                                 ///< withdraws the call
+    std::stop_source expiry;  ///< ends the wait for `expires`: a run attends, or the call has ended
+    std::stop_source stop;    ///< withdraws the call
 
     /// Queues a question and waits for its answer.
     static Task<JsonObject> ask(std::shared_ptr<McpWaitingCall> call, std::string method,

@@ -56,6 +56,7 @@ public:
     Attendance(std::shared_ptr<State> state, detail::McpWaitingCallPtr call)
         : state_(std::move(state)), call_(std::move(call)) {
         call_->is_attended = true;
+        call_->expiry.request_stop();
     }
     Attendance(const Attendance&) = delete;
     Attendance& operator=(const Attendance&) = delete;
@@ -71,6 +72,7 @@ public:
         leaves_ = true;
         const Runtime& runtime = *state_->runtime;
         call_->expires = deadline_after(runtime.clock->now(), state_->options.suspended_call_time);
+        call_->expiry = std::stop_source();
         state_->waiting_scope->spawn(expire(state_, call_));
     }
 
@@ -82,8 +84,12 @@ private:
 
 /// Ends a call to which no run has returned.
 Task<> McpClient::State::expire(std::shared_ptr<State> self, detail::McpWaitingCallPtr call) {
-    co_await self->runtime->clock->sleep_until(call->expires);
-    // Otherwise the run that attends ends it, or a later departure has set another time.
+    const std::stop_token ended = call->expiry.get_token();
+    Task<> sleeping = self->runtime->clock->sleep_until(call->expires);
+    Task<> waiting = cancel_on(ended, std::move(sleeping));
+    const Outcome<> slept = co_await outcome_of(std::move(waiting));
+    if (ended.stop_requested()) co_return;
+    slept.rethrow();
     if (self->has_expired(*call)) self->end_waiting_call(*call);
 }
 
@@ -93,6 +99,7 @@ bool McpClient::State::has_expired(const detail::McpWaitingCall& call) const {
 
 void McpClient::State::end_waiting_call(detail::McpWaitingCall& call) {
     waiting_calls.erase(call.id);
+    call.expiry.request_stop();
     call.stop.request_stop();
 }
 

@@ -9,46 +9,21 @@ namespace cubepi::detail {
 
 namespace {
 
-constexpr std::size_t longest_text = std::size_t{64} << 20U;
-
-void read_part(const JsonObject& part, const std::string& path, OpenAIClientMessage& message) {
-    const std::string type = client_text(part, "type", path, most_client_name);
-    if (type == "text" || type == "refusal") {
-        message.text += client_text(part, type, path, longest_text);
-    } else if (type == "image_url" && !message.is_answer) {
-        const JsonObject* const image = client_object(part, "image_url");
-        if (!image) throw OpenAIRequestError(path + ".image_url", "is required");
-        const std::string url = client_text(*image, "url", path + ".image_url", longest_text);
-        const std::string name = "picture-" + std::to_string(message.files.size() + 1);
-        message.files.push_back(client_file(url, name, path + ".image_url.url"));
-    } else if (type == "file" && !message.is_answer) {
-        const JsonObject* const file = client_object(part, "file");
-        if (!file) throw OpenAIRequestError(path + ".file", "is required");
-        std::string name = client_text(*file, "filename", path + ".file", most_client_name);
-        if (name.empty()) name = "file-" + std::to_string(message.files.size() + 1);
-        const std::string url = client_text(*file, "file_data", path + ".file", longest_text);
-        message.files.push_back(client_file(url, std::move(name), path + ".file.file_data"));
-    } else {
-        throw OpenAIRequestError(path + ".type", "'" + type + "' is not supported");
-    }
-}
-
-/// Reads the content of a message: a text, or a list of parts.
-void read_content(const JsonObject& from, const std::string& path, OpenAIClientMessage& message) {
-    const Json* const content = from.if_contains("content");
-    if (!content || content->is_null()) return;
-    if (content->is_string()) {
-        message.text = std::string(content->get_string());
-        return;
-    }
-    const std::string place = path + ".content";
-    if (!content->is_array() || content->get_array().size() > most_client_parts)
-        throw OpenAIRequestError(place, "must be a string or a list of at most 64 parts");
-    for (std::size_t i = 0; i < content->get_array().size(); ++i) {
+/// Reads the calls of a message of the assistant.
+void read_calls(const JsonObject& from, const std::string& path, OpenAIClientMessage& message) {
+    const Json* const calls = from.if_contains("tool_calls");
+    if (!calls || calls->is_null()) return;
+    const std::string place = path + ".tool_calls";
+    if (!calls->is_array() || calls->get_array().size() > most_client_tools)
+        throw OpenAIRequestError(place, "must be a list of at most 128 calls");
+    for (std::size_t i = 0; i < calls->get_array().size(); ++i) {
         const std::string at = place + "[" + std::to_string(i) + "]";
-        const Json& part = content->get_array()[i];
-        if (!part.is_object()) throw OpenAIRequestError(at, "must be an object");
-        read_part(part.get_object(), at, message);
+        const Json& call = calls->get_array()[i];
+        if (!call.is_object()) throw OpenAIRequestError(at, "must be an object");
+        const JsonObject& object = call.get_object();
+        OpenAIClientCall read = read_client_call(client_function(object, at), at);
+        read.id = client_call_id(object, "id", at);
+        message.calls.push_back(std::move(read));
     }
 }
 
@@ -58,18 +33,10 @@ void read_message(const Json& value, const std::string& path, OpenAIClientReques
     const std::string role = client_text(from, "role", path, most_client_name);
     OpenAIClientMessage message;
     message.is_answer = role == "assistant";
-    if (message.is_answer && from.contains("tool_calls"))
-        throw OpenAIRequestError(path + ".tool_calls", "tools of the caller are not supported");
-    read_content(from, path, message);
-    if (role == "system" || role == "developer") {
-        if (!message.files.empty())
-            throw OpenAIRequestError(path + ".content", "must be text in this role");
-        add_instructions(request, message.text);
-    } else if (role == "user" || role == "assistant") {
-        request.messages.push_back(std::move(message));
-    } else {
-        throw OpenAIRequestError(path + ".role", "'" + role + "' is not supported");
-    }
+    if (message.is_answer) read_calls(from, path, message);
+    read_client_content(from, "content", path, message);
+    if (role == "tool") message.output_of = client_call_id(from, "tool_call_id", path);
+    add_client_message(request, role == "tool" ? "user" : role, std::move(message), path);
 }
 
 void append_event(const JsonObject& data, std::string& out) {
@@ -88,20 +55,37 @@ OpenAIClientRequest read_openai_chat_request(std::string_view text) {
         if (client_text(*format, "type", "response_format", most_client_name) != "text")
             throw OpenAIRequestError("response_format", "only the type 'text' is supported");
     }
+    if (const JsonObject* const options = client_object(body, "stream_options"))
+        request.includes_usage = client_flag(*options, "include_usage", false);
     const Json* const messages = body.if_contains("messages");
     if (!messages || !messages->is_array() || messages->get_array().size() > most_client_messages)
-        throw OpenAIRequestError("messages", "must be a list of at most 1000 messages");
+        throw OpenAIRequestError("messages", "must be a list of at most 4000 messages");
     for (std::size_t i = 0; i < messages->get_array().size(); ++i)
         read_message(messages->get_array()[i], "messages[" + std::to_string(i) + "]", request);
     check_last_message(request, "messages");
     return request;
 }
 
+namespace {
+
+JsonObject usage_json(const OpenAIAnswerUsage& usage) {
+    JsonObject made;
+    made["prompt_tokens"] = usage.input;
+    made["completion_tokens"] = usage.output;
+    made["total_tokens"] = usage.input + usage.output;
+    made["prompt_tokens_details"] = JsonObject{{"cached_tokens", usage.cached}};
+    made["completion_tokens_details"] = JsonObject{{"reasoning_tokens", usage.reasoning}};
+    return made;
+}
+
+}  // namespace
+
 JsonObject OpenAIChatWriter::completion(std::string_view text, std::string_view finish) const {
     JsonObject message;
     message["role"] = "assistant";
-    message["content"] = text;
+    message["content"] = text.empty() && !calls_.empty() ? Json(nullptr) : Json(text);
     message["refusal"] = nullptr;
+    if (!calls_.empty()) message["tool_calls"] = calls_;
     JsonObject choice;
     choice["index"] = 0;
     choice["message"] = std::move(message);
@@ -115,10 +99,22 @@ JsonObject OpenAIChatWriter::completion(std::string_view text, std::string_view 
     body["created"] = head_.created;
     body["model"] = head_.model;
     body["choices"] = std::move(choices);
+    if (usage_) body["usage"] = usage_json(*usage_);
     return body;
 }
 
-JsonObject OpenAIChatWriter::chunk(JsonObject delta, Json finish) const {
+JsonObject OpenAIChatWriter::chunk(JsonArray choices) const {
+    JsonObject body;
+    body["id"] = head_.id;
+    body["object"] = "chat.completion.chunk";
+    body["created"] = head_.created;
+    body["model"] = head_.model;
+    body["choices"] = std::move(choices);
+    if (includes_usage_) body["usage"] = nullptr;
+    return body;
+}
+
+void OpenAIChatWriter::append_delta(JsonObject delta, Json finish, std::string& out) const {
     JsonObject choice;
     choice["index"] = 0;
     choice["delta"] = std::move(delta);
@@ -126,13 +122,7 @@ JsonObject OpenAIChatWriter::chunk(JsonObject delta, Json finish) const {
     choice["finish_reason"] = std::move(finish);
     JsonArray choices;
     choices.push_back(std::move(choice));
-    JsonObject body;
-    body["id"] = head_.id;
-    body["object"] = "chat.completion.chunk";
-    body["created"] = head_.created;
-    body["model"] = head_.model;
-    body["choices"] = std::move(choices);
-    return body;
+    append_event(chunk(std::move(choices)), out);
 }
 
 void OpenAIChatWriter::begin(std::string& out) {
@@ -140,19 +130,42 @@ void OpenAIChatWriter::begin(std::string& out) {
     JsonObject delta;
     delta["role"] = "assistant";
     delta["content"] = "";
-    append_event(chunk(std::move(delta), nullptr), out);
+    append_delta(std::move(delta), nullptr, out);
 }
 
 void OpenAIChatWriter::add_text(std::string_view text, std::string& out) {
     begin(out);
     JsonObject delta;
     delta["content"] = text;
-    append_event(chunk(std::move(delta), nullptr), out);
+    append_delta(std::move(delta), nullptr, out);
+}
+
+void OpenAIChatWriter::add_call(const OpenAIClientCall& call, std::string& out) {
+    begin(out);
+    JsonObject function;
+    function["name"] = call.name;
+    function["arguments"] = call.arguments;
+    JsonObject made;
+    made["id"] = call.id;
+    made["type"] = "function";
+    made["function"] = std::move(function);
+    JsonObject indexed = made;
+    indexed["index"] = static_cast<std::int64_t>(calls_.size());
+    calls_.push_back(std::move(made));
+    JsonObject delta;
+    delta["tool_calls"] = JsonArray();
+    delta["tool_calls"].as_array().push_back(std::move(indexed));
+    append_delta(std::move(delta), nullptr, out);
 }
 
 void OpenAIChatWriter::finish(std::string_view finish, std::string& out) {
     begin(out);
-    append_event(chunk(JsonObject(), Json(finish)), out);
+    append_delta(JsonObject(), Json(finish), out);
+    if (includes_usage_ && usage_) {
+        JsonObject last = chunk(JsonArray());
+        last["usage"] = usage_json(*usage_);
+        append_event(last, out);
+    }
     out += "data: [DONE]\n\n";
 }
 

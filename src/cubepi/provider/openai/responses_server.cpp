@@ -12,43 +12,6 @@ namespace {
 constexpr std::size_t longest_text = std::size_t{64} << 20U;
 constexpr std::size_t longest_id = 1024;
 
-void read_part(const JsonObject& part, const std::string& path, OpenAIClientMessage& message) {
-    const std::string type = client_text(part, "type", path, most_client_name);
-    if (type == "input_text" || type == "output_text") {
-        message.text += client_text(part, "text", path, longest_text);
-    } else if (type == "refusal") {
-        message.text += client_text(part, "refusal", path, longest_text);
-    } else if (type == "input_image" && !message.is_answer) {
-        const std::string url = client_text(part, "image_url", path, longest_text);
-        const std::string name = "picture-" + std::to_string(message.files.size() + 1);
-        message.files.push_back(client_file(url, name, path + ".image_url"));
-    } else if (type == "input_file" && !message.is_answer) {
-        std::string name = client_text(part, "filename", path, most_client_name);
-        if (name.empty()) name = "file-" + std::to_string(message.files.size() + 1);
-        const std::string url = client_text(part, "file_data", path, longest_text);
-        message.files.push_back(client_file(url, std::move(name), path + ".file_data"));
-    } else {
-        throw OpenAIRequestError(path + ".type", "'" + type + "' is not supported");
-    }
-}
-
-void read_content(const JsonObject& from, const std::string& path, OpenAIClientMessage& message) {
-    const Json* const content = from.if_contains("content");
-    const std::string place = path + ".content";
-    if (content && content->is_string()) {
-        message.text = std::string(content->get_string());
-        return;
-    }
-    if (!content || !content->is_array() || content->get_array().size() > most_client_parts)
-        throw OpenAIRequestError(place, "must be a string or a list of at most 64 parts");
-    for (std::size_t i = 0; i < content->get_array().size(); ++i) {
-        const std::string at = place + "[" + std::to_string(i) + "]";
-        const Json& part = content->get_array()[i];
-        if (!part.is_object()) throw OpenAIRequestError(at, "must be an object");
-        read_part(part.get_object(), at, message);
-    }
-}
-
 void read_approval(const JsonObject& item, const std::string& path, OpenAIClientRequest& request) {
     if (request.approval) throw OpenAIRequestError(path, "only one approval can be sent at a time");
     OpenAIClientApproval& approval = request.approval.emplace();
@@ -72,21 +35,30 @@ void read_item(const Json& value, const std::string& path, OpenAIClientRequest& 
     }
     // Items of earlier answers that a client returns: the session has them.
     if (type == "reasoning" || type == "mcp_approval_request") return;
+    if (type == "function_call") {
+        OpenAIClientMessage message;
+        message.is_answer = true;
+        message.calls.push_back(read_client_call(item, path));
+        message.calls.back().id = client_call_id(item, "call_id", path);
+        request.messages.push_back(std::move(message));
+        return;
+    }
+    if (type == "function_call_output") {
+        OpenAIClientMessage message;
+        message.output_of = client_call_id(item, "call_id", path);
+        if (!item.contains("output")) throw OpenAIRequestError(path + ".output", "is required");
+        read_client_content(item, "output", path, message);
+        request.messages.push_back(std::move(message));
+        return;
+    }
     if (!type.empty() && type != "message")
         throw OpenAIRequestError(path + ".type", "'" + type + "' is not supported");
     const std::string role = client_text(item, "role", path, most_client_name);
     OpenAIClientMessage message;
     message.is_answer = role == "assistant";
-    read_content(item, path, message);
-    if (role == "system" || role == "developer") {
-        if (!message.files.empty())
-            throw OpenAIRequestError(path + ".content", "must be text in this role");
-        add_instructions(request, message.text);
-    } else if (role == "user" || role == "assistant") {
-        request.messages.push_back(std::move(message));
-    } else {
-        throw OpenAIRequestError(path + ".role", "'" + role + "' is not supported");
-    }
+    if (!item.contains("content")) throw OpenAIRequestError(path + ".content", "is required");
+    read_client_content(item, "content", path, message);
+    add_client_message(request, role, std::move(message), path);
 }
 
 std::string_view word_of(OpenAIResponseStatus status) {
@@ -114,6 +86,16 @@ JsonObject text_part(std::string_view text) {
     part["annotations"] = JsonArray();
     part["logprobs"] = JsonArray();
     return part;
+}
+
+JsonObject usage_json(const OpenAIAnswerUsage& usage) {
+    JsonObject made;
+    made["input_tokens"] = usage.input;
+    made["input_tokens_details"] = JsonObject{{"cached_tokens", usage.cached}};
+    made["output_tokens"] = usage.output;
+    made["output_tokens_details"] = JsonObject{{"reasoning_tokens", usage.reasoning}};
+    made["total_tokens"] = usage.input + usage.output;
+    return made;
 }
 
 /// The members of a response that clients expect, with the values that hold for an agent.
@@ -165,7 +147,7 @@ OpenAIClientRequest read_openai_responses_request(std::string_view text) {
         for (std::size_t i = 0; i < input->get_array().size(); ++i)
             read_item(input->get_array()[i], "input[" + std::to_string(i) + "]", request);
     } else {
-        throw OpenAIRequestError("input", "must be a string or a list of at most 1000 items");
+        throw OpenAIRequestError("input", "must be a string or a list of at most 4000 items");
     }
     check_last_message(request, "input");
     return request;
@@ -187,6 +169,7 @@ JsonObject OpenAIResponsesWriter::response() const {
     body["error"] = nullptr;
     body["incomplete_details"] = nullptr;
     body["output"] = output_;
+    if (usage_) body["usage"] = usage_json(*usage_);
     if (status_ == OpenAIResponseStatus::failed) {
         JsonObject error;
         error["code"] = "server_error";
@@ -241,10 +224,7 @@ JsonObject OpenAIResponsesWriter::at_text() const {
 void OpenAIResponsesWriter::add_text(std::string_view text, std::vector<std::string>& out) {
     if (text.empty()) return;
     if (!std::exchange(is_open_, true)) {
-        JsonObject added;
-        added["output_index"] = static_cast<std::int64_t>(output_.size());
-        added["item"] = message_item("in_progress");
-        event("response.output_item.added", std::move(added), out);
+        item_event("response.output_item.added", message_item("in_progress"), out);
         JsonObject part = at_text();
         part["part"] = text_part("");
         event("response.content_part.added", std::move(part), out);
@@ -265,24 +245,19 @@ void OpenAIResponsesWriter::end_message(std::vector<std::string>& out) {
     JsonObject part = at_text();
     part["part"] = text_part(text_);
     event("response.content_part.done", std::move(part), out);
-    JsonObject done;
     JsonObject item = message_item("completed");
-    done["output_index"] = static_cast<std::int64_t>(output_.size());
-    done["item"] = item;
-    event("response.output_item.done", std::move(done), out);
+    item_event("response.output_item.done", item, out);
     output_.push_back(std::move(item));
     text_.clear();
     is_open_ = false;
 }
 
-void OpenAIResponsesWriter::whole_item(JsonObject item, std::vector<std::string>& out) {
-    for (const char* const type : {"response.output_item.added", "response.output_item.done"}) {
-        JsonObject members;
-        members["output_index"] = static_cast<std::int64_t>(output_.size());
-        members["item"] = item;
-        event(type, std::move(members), out);
-    }
-    output_.push_back(std::move(item));
+void OpenAIResponsesWriter::item_event(std::string_view type, const JsonObject& item,
+                                       std::vector<std::string>& out) {
+    JsonObject members;
+    members["output_index"] = static_cast<std::int64_t>(output_.size());
+    members["item"] = item;
+    event(type, std::move(members), out);
 }
 
 void OpenAIResponsesWriter::add_approval(std::string_view id, std::string_view tool,
@@ -295,7 +270,34 @@ void OpenAIResponsesWriter::add_approval(std::string_view id, std::string_view t
     item["name"] = tool;
     item["arguments"] = json_text(arguments);
     item["server_label"] = head_.model;
-    whole_item(std::move(item), out);
+    item_event("response.output_item.added", item, out);
+    item_event("response.output_item.done", item, out);
+    output_.push_back(std::move(item));
+}
+
+void OpenAIResponsesWriter::add_call(const OpenAIClientCall& call, std::vector<std::string>& out) {
+    end_message(out);
+    JsonObject item;
+    item["id"] = "fc_" + head_.id + "_" + std::to_string(output_.size());
+    item["type"] = "function_call";
+    item["status"] = "in_progress";
+    item["call_id"] = call.id;
+    item["name"] = call.name;
+    item["arguments"] = "";
+    item_event("response.output_item.added", item, out);
+    JsonObject delta;
+    delta["item_id"] = item["id"];
+    delta["output_index"] = static_cast<std::int64_t>(output_.size());
+    JsonObject done = delta;
+    delta["delta"] = call.arguments;
+    event("response.function_call_arguments.delta", std::move(delta), out);
+    done["name"] = call.name;
+    done["arguments"] = call.arguments;
+    event("response.function_call_arguments.done", std::move(done), out);
+    item["status"] = "completed";
+    item["arguments"] = call.arguments;
+    item_event("response.output_item.done", item, out);
+    output_.push_back(std::move(item));
 }
 
 void OpenAIResponsesWriter::finish(OpenAIResponseStatus status, std::string_view reason,

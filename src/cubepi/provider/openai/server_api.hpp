@@ -36,10 +36,34 @@ struct OpenAIClientFile {
     std::string content = {};  ///< base64; not checked
 };
 
+/// A call of a tool of the client, as a client repeats it or a writer writes it.
+struct OpenAIClientCall {
+    std::string id = {};  ///< `call_id` of Responses
+    std::string name = {};
+    std::string arguments = {};  ///< JSON; not checked
+};
+
 struct OpenAIClientMessage {
     bool is_answer = false;  ///< of the assistant
     std::string text = {};
     std::vector<OpenAIClientFile> files = {};
+    std::vector<OpenAIClientCall> calls = {};  ///< of the assistant
+    std::string output_of = {};  ///< the id of the call whose output this is; empty: it is none
+};
+
+/// A tool that the client executes. Tools of other kinds than functions are left out when a request is read.
+struct OpenAIClientTool {
+    std::string name = {};
+    std::string description = {};
+    JsonObject parameters = {};  ///< JSON Schema
+};
+
+/// The tools that the model may or must call first.
+enum class OpenAIToolChoice : std::uint8_t {
+    automatic,
+    none,
+    required,
+    named,
 };
 
 /// The answer of a client to a question about a call of a tool (`mcp_approval_response`).
@@ -54,12 +78,17 @@ struct OpenAIClientRequest {
     std::string model = {};
     std::string instructions =
         {};  ///< the texts of system and developer messages, and `instructions`
-    /// The conversation; it ends with a message of the user, unless there is an approval.
+    /// The conversation; it ends with a message of the user or with the output of a call, unless there is an approval.
     std::vector<OpenAIClientMessage> messages = {};
     std::optional<OpenAIClientApproval> approval = {};
     std::string user = {};
     JsonObject metadata = {};  ///< its values are strings
     bool streams = false;
+    bool includes_usage = false;  ///< Chat Completions: the last chunk of the stream has the usage
+    std::vector<OpenAIClientTool> tools = {};
+    OpenAIToolChoice tool_choice = OpenAIToolChoice::automatic;
+    std::string chosen_tool = {};  ///< of the choice `named`
+    bool parallel_calls = true;
     // Responses.
     bool in_background = false;
     bool stores = true;
@@ -67,12 +96,14 @@ struct OpenAIClientRequest {
 };
 
 /// The limits of a request, in addition to that of its body.
-inline constexpr std::size_t most_client_messages = 1000;
+inline constexpr std::size_t most_client_messages = 4000;
 inline constexpr std::size_t most_client_parts = 64;  ///< of a message
-inline constexpr std::size_t most_client_name = 200;  ///< bytes of names and ids
+inline constexpr std::size_t most_client_tools = 128;
+inline constexpr std::size_t most_client_name = 200;     ///< bytes of names and ids
+inline constexpr std::size_t most_client_call_id = 512;  ///< bytes of the id of a call
 
 /// Reads the body of POST /chat/completions. Throws OpenAIRequestError. Settings of the model (`temperature`, `max_tokens`) are ignored;
-/// what changes the form of the answer (`n`, `tools`, `response_format`, `audio`) is refused.
+/// what changes the form of the answer (`n`, `response_format`, `audio`) is refused.
 OpenAIClientRequest read_openai_chat_request(std::string_view body);
 /// Reads the body of POST /responses in the same way.
 OpenAIClientRequest read_openai_responses_request(std::string_view body);
@@ -88,16 +119,30 @@ struct OpenAIAnswerHead {
     std::int64_t created = 0;  ///< Unix seconds
 };
 
+/// The tokens of an answer.
+struct OpenAIAnswerUsage {
+    std::int64_t input = 0;
+    std::int64_t cached = 0;  ///< part of `input`
+    std::int64_t output = 0;
+    std::int64_t reasoning = 0;  ///< part of `output`
+};
+
 /// Writes an answer as a chat.completion, whole or in chunks.
 class OpenAIChatWriter {
 public:
-    explicit OpenAIChatWriter(OpenAIAnswerHead head) : head_(std::move(head)) {}
+    /// `includes_usage`: of the request (`stream_options`).
+    explicit OpenAIChatWriter(OpenAIAnswerHead head, bool includes_usage = false)
+        : head_(std::move(head)), includes_usage_(includes_usage) {}
 
-    /// Returns the whole answer. `finish` is a finish_reason: "stop".
+    /// Returns the whole answer, with the calls that were added. `finish` is a finish_reason: "stop".
     JsonObject completion(std::string_view text, std::string_view finish) const;
+    /// Sets the usage of the answer before its end.
+    void set_usage(const OpenAIAnswerUsage& usage) { usage_ = usage; }
 
-    // Each appends server-sent events. The first text begins the answer.
+    // Each appends server-sent events. The first text or call begins the answer.
     void add_text(std::string_view text, std::string& out);
+    /// Adds a call of a tool of the client.
+    void add_call(const OpenAIClientCall& call, std::string& out);
     /// The last chunk and `[DONE]`.
     void finish(std::string_view finish, std::string& out);
     /// The answer has failed after its first chunk.
@@ -105,9 +150,13 @@ public:
 
 private:
     void begin(std::string& out);
-    JsonObject chunk(JsonObject delta, Json finish) const;
+    JsonObject chunk(JsonArray choices) const;
+    void append_delta(JsonObject delta, Json finish, std::string& out) const;
 
     OpenAIAnswerHead head_;
+    JsonArray calls_;
+    std::optional<OpenAIAnswerUsage> usage_;
+    bool includes_usage_;
     bool has_begun_ = false;
 };
 
@@ -138,6 +187,10 @@ public:
     /// Adds a question about a call of a tool (`mcp_approval_request`).
     void add_approval(std::string_view id, std::string_view tool, const JsonObject& arguments,
                       std::vector<std::string>& out);
+    /// Adds a call of a tool of the client (`function_call`).
+    void add_call(const OpenAIClientCall& call, std::vector<std::string>& out);
+    /// Sets the usage of the response before its end.
+    void set_usage(const OpenAIAnswerUsage& usage) { usage_ = usage; }
     /// Ends the response. `reason`: why it is incomplete ("max_output_tokens"), or the text of its failure.
     void finish(OpenAIResponseStatus status, std::string_view reason,
                 std::vector<std::string>& out);
@@ -151,7 +204,7 @@ public:
 
 private:
     void event(std::string_view type, JsonObject members, std::vector<std::string>& out);
-    void whole_item(JsonObject item, std::vector<std::string>& out);
+    void item_event(std::string_view type, const JsonObject& item, std::vector<std::string>& out);
     JsonObject message_item(std::string_view status) const;
     JsonObject at_text() const;
 
@@ -159,6 +212,7 @@ private:
     JsonObject request_;
     OpenAIResponseStatus status_ = OpenAIResponseStatus::in_progress;
     JsonArray output_;
+    std::optional<OpenAIAnswerUsage> usage_;
     std::string text_;
     std::string reason_;
     std::int64_t sequence_ = 0;

@@ -103,7 +103,8 @@ TEST(OpenAIServer, UnsupportedChatRequest_NamesTheMember) {
     EXPECT_EQ(refused(read, chat(R"([{"role":"user","content":""}])")), "messages");
     EXPECT_EQ(refused(read, chat(R"([{"role":"assistant","content":"Hi"}])")), "messages");
     EXPECT_EQ(refused(read, chat("[7]")), "messages[0]");
-    EXPECT_EQ(refused(read, chat(R"([{"role":"tool","content":"x"}])")), "messages[0].role");
+    EXPECT_EQ(refused(read, chat(R"([{"role":"tool","content":"x"}])")),
+              "messages[0].tool_call_id");
     EXPECT_EQ(refused(read, chat(R"([{"role":"user","content":[{"type":"input_audio"}]}])")),
               "messages[0].content[0].type");
     EXPECT_EQ(
@@ -112,15 +113,130 @@ TEST(OpenAIServer, UnsupportedChatRequest_NamesTheMember) {
             chat(
                 R"([{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://10.0.0.1/"}}]}])")),
         "messages[0].content[0].image_url.url");
-    EXPECT_EQ(refused(read, chat(R"([{"role":"assistant","tool_calls":[]}])")),
+    EXPECT_EQ(refused(read, chat(R"([{"role":"assistant","tool_calls":7}])")),
               "messages[0].tool_calls");
-    for (const std::string member : {"tools", "audio", "functions"})
+    EXPECT_EQ(refused(read, chat(R"([{"role":"assistant","tool_calls":[{"id":"c"}]}])")),
+              "messages[0].tool_calls[0].name");
+    for (const std::string member : {"audio", "functions"})
         EXPECT_EQ(refused(read, chat(hi, ",\"" + member + R"(":[{"a":1}])")), member);
     EXPECT_EQ(refused(read, chat(hi, R"(,"n":2)")), "n");
     EXPECT_EQ(refused(read, chat(hi, R"(,"response_format":{"type":"json_object"})")),
               "response_format");
     EXPECT_EQ(refused(read, chat(hi, R"(,"metadata":{"a":1})")), "metadata.a");
     EXPECT_EQ(refused(read, chat(hi, ",\"user\":\"" + std::string(201, 'x') + "\"")), "user");
+}
+
+TEST(OpenAIServer, D214_ToolsOfTheClient_AreRead) {
+    const OpenAIClientRequest chat_read = read_openai_chat_request(chat(
+        R"([{"role":"user","content":"Hi"},
+            {"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function",
+              "function":{"name":"clock","arguments":"{}"}}]},
+            {"role":"tool","tool_call_id":"c1","content":[{"type":"text","text":"noon"}]}])",
+        R"(,"tools":[{"type":"function","function":{"name":"clock","description":"Tells it.",
+              "parameters":{"type":"object"}}},{"type":"function","function":{"name":"plain"}}],
+            "tool_choice":{"type":"function","function":{"name":"clock"}},
+            "parallel_tool_calls":false,"stream_options":{"include_usage":true})"));
+    ASSERT_EQ(chat_read.messages.size(), 3u);
+    EXPECT_EQ(chat_read.messages[1].calls.at(0).name, "clock");
+    EXPECT_EQ(chat_read.messages[2].output_of, "c1");
+    EXPECT_EQ(chat_read.messages[2].text, "noon");
+    ASSERT_EQ(chat_read.tools.size(), 2u);
+    EXPECT_EQ(chat_read.tools[0].description, "Tells it.");
+    EXPECT_EQ(chat_read.tools[1].parameters.at("type"), Json("object"));
+    EXPECT_EQ(chat_read.tool_choice, OpenAIToolChoice::named);
+    EXPECT_EQ(chat_read.chosen_tool, "clock");
+    EXPECT_FALSE(chat_read.parallel_calls);
+    EXPECT_TRUE(chat_read.includes_usage);
+    const OpenAIClientRequest read = read_openai_responses_request(responses(
+        R"([{"type":"function_call","call_id":"c1","name":"clock","arguments":"{}"},
+            {"type":"function_call_output","call_id":"c1","output":"noon"}])",
+        R"(,"tools":[{"type":"function","name":"clock"},{"type":"function","name":"other"}],
+            "tool_choice":{"type":"allowed_tools","mode":"required",
+              "tools":[{"type":"function","name":"clock"}]})"));
+    ASSERT_EQ(read.messages.size(), 2u);
+    EXPECT_TRUE(read.messages[0].is_answer);
+    EXPECT_EQ(read.messages[1].output_of, "c1");
+    ASSERT_EQ(read.tools.size(), 1u);
+    EXPECT_EQ(read.tool_choice, OpenAIToolChoice::required);
+}
+
+TEST(OpenAIServer, D214_InvalidTools_NameTheMember) {
+    const auto tools = [](const std::string& list) {
+        return refused(read_openai_responses_request, responses("\"Hi\"", ",\"tools\":" + list));
+    };
+    EXPECT_EQ(tools("7"), "tools");
+    EXPECT_EQ(tools("[7]"), "tools[0]");
+    EXPECT_EQ(tools(R"([{"name":"f"}])"), "tools[0].type");
+    // It is not offered, and cannot be chosen.
+    EXPECT_EQ(tools(R"([{"type":"web_search"}])"), "accepted");
+    EXPECT_EQ(
+        tools(R"([{"type":"custom","name":"f"}],"tool_choice":{"type":"function","name":"f"})"),
+        "tool_choice");
+    for (const std::string name : {"", "a.b", "a b", "\\u00e4"}) {
+        EXPECT_EQ(tools(R"([{"type":"function","name":")" + name + "\"}]"), "tools[0].name")
+            << name;
+    }
+    EXPECT_EQ(tools(R"([{"type":"function","name":")" + std::string(65, 'x') + "\"}]"),
+              "tools[0].name");
+    EXPECT_EQ(tools(R"([{"type":"function","name":"f","parameters":[]}])"), "tools[0].parameters");
+    EXPECT_EQ(tools(R"([{"type":"function","name":"f","parameters":{"type":"other"}}])"),
+              "tools[0].parameters");
+    EXPECT_EQ(tools(R"([{"type":"function","name":"f"},{"type":"function","name":"f"}])"),
+              "tools[1]");
+    std::string many = "[";
+    for (std::size_t i = 0; i <= most_client_tools; ++i) {
+        many += std::string(i > 0 ? "," : "") + R"({"type":"function","name":"f)" +
+                std::to_string(i) + "\"}";
+    }
+    EXPECT_EQ(tools(many + "]"), "tools");
+    for (const std::string choice : {R"("some")", "7", R"({"type":"function","name":"g"})",
+                                     R"({"type":"allowed_tools","mode":"auto","tools":7})"}) {
+        EXPECT_TRUE(tools(R"([{"type":"function","name":"f"}],"tool_choice":)" + choice)
+                        .starts_with("tool_choice"))
+            << choice;
+    }
+    EXPECT_EQ(refused(read_openai_responses_request,
+                      responses(R"([{"type":"function_call_output","call_id":"c","output":""},
+                                    {"type":"function_call_output","call_id":"c","output":""}])")),
+              "input");
+}
+
+TEST(OpenAIServer, D214_Calls_AreReadByTheDecoders) {
+    const OpenAIClientCall clock{"c1", "clock", R"({"zone":"UTC"})"};
+    const OpenAIClientCall weather{"c2", "weather", "{}"};
+    OpenAIChatWriter chat_writer(head("chatcmpl-1"), true);
+    std::string body;
+    chat_writer.add_text("Let me see.", body);
+    chat_writer.add_call(clock, body);
+    chat_writer.add_call(weather, body);
+    chat_writer.set_usage({9, 2, 4, 1});
+    chat_writer.finish("tool_calls", body);
+    const Decoded chunks = decode_with<OpenAIChatDecoder>(body, 0, false);
+    OpenAIResponsesWriter writer(head("resp_1"), JsonObject());
+    std::vector<std::string> events;
+    writer.begin(events);
+    writer.add_text("Let me see.", events);
+    writer.add_call(clock, events);
+    writer.add_call(weather, events);
+    writer.set_usage({9, 2, 4, 1});
+    writer.finish(OpenAIResponseStatus::completed, "", events);
+    const Decoded streamed = decode_with<OpenAIResponsesDecoder>(joined(events), 0);
+    for (const Decoded* const it : {&chunks, &streamed}) {
+        const std::vector<const ToolCall*> calls = it->message.tool_calls();
+        ASSERT_EQ(calls.size(), 2u);
+        EXPECT_EQ(calls[0]->name.str(), "clock");
+        EXPECT_EQ(calls[0]->arguments.at("zone"), Json("UTC"));
+        EXPECT_EQ(calls[1]->name.str(), "weather");
+        ASSERT_TRUE(it->message.usage);
+        EXPECT_EQ(it->message.usage->input_tokens, TokenCount(7));
+        EXPECT_EQ(it->message.usage->cache_read_tokens, TokenCount(2));
+        EXPECT_EQ(it->message.usage->output_tokens, TokenCount(4));
+    }
+    const JsonObject completion = chat_writer.completion("", "tool_calls");
+    const Json& message = completion.at("choices").at(0).at("message");
+    EXPECT_TRUE(message.at("content").is_null());
+    EXPECT_EQ(message.at("tool_calls").at(1).at("id"), Json("c2"));
+    EXPECT_EQ(completion.at("usage").at("total_tokens"), Json(13));
 }
 
 TEST(OpenAIServer, ResponsesRequest_IsRead) {
@@ -154,12 +270,14 @@ TEST(OpenAIServer, UnsupportedResponsesRequest_NamesTheMember) {
     EXPECT_EQ(refused(read, responses("\"Hi\"")), "accepted");
     EXPECT_EQ(refused(read, responses("\"\"")), "input");
     EXPECT_EQ(refused(read, responses("7")), "input");
-    EXPECT_EQ(refused(read, responses(R"([{"type":"function_call_output"}])")), "input[0].type");
+    EXPECT_EQ(refused(read, responses(R"([{"type":"function_call_output"}])")), "input[0].call_id");
+    EXPECT_EQ(refused(read, responses(R"([{"type":"function_call_output","call_id":"c"}])")),
+              "input[0].output");
+    EXPECT_EQ(refused(read, responses(R"([{"type":"custom_tool_call","call_id":"c"}])")),
+              "input[0].type");
     EXPECT_EQ(refused(read, responses(R"([{"role":"user"}])")), "input[0].content");
     EXPECT_EQ(refused(read, responses("\"Hi\"", R"(,"background":true,"store":false)")),
               "background");
-    EXPECT_EQ(refused(read, responses("\"Hi\"", R"(,"tools":[{"type":"function","name":"f"}])")),
-              "tools");
     EXPECT_EQ(refused(read, responses("\"Hi\"", R"(,"text":{"format":{"type":"json_schema"}})")),
               "text.format");
     EXPECT_EQ(

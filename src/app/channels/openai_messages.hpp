@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cubepi/net/http_server.hpp>
+#include <cubepi/provider/openai/server_api.hpp>
+
+#include "openai_runs.hpp"
+
+namespace cubepi::app {
+
+/// The call of a client's tool whose output a session waits for.
+struct OpenAIOpenCall {
+    std::string question = {};
+    std::string name = {};
+};
+
+/// An output of a call in a request.
+struct OpenAIOutput {
+    OpenAICallName call = {};
+    const detail::OpenAIClientMessage* message = nullptr;
+};
+
+/// Where a request belongs: its session, and the outputs of calls of this session that it has, in their order.
+struct OpenAIDestination {
+    std::string session = {};  ///< empty: a new one
+    std::vector<OpenAIOutput> outputs = {};
+    /// The request ends with outputs of calls of the session, which continue its run.
+    bool answers = false;
+    std::optional<HttpServerResponse> refusal = {};
+};
+
+/// Finds the destination of a request. `session`: named by the request, or of its previous response; empty: that of the calls whose
+/// outputs the request ends with (D214). Refers to the request.
+OpenAIDestination destination_of(const detail::OpenAIClientRequest& request, std::string session,
+                                 const OpenAIResponseNames& names);
+
+/// Returns the calls whose outputs a session waits for. `session`: the body of the response to GET /v1/sessions/ID.
+std::vector<OpenAIOpenCall> open_calls_of(const std::string& session);
+
+/// Returns the requests to `POST /v1/messages`, whose checks and limits hold for them, for a request of a client: the answers to an approval
+/// and to calls, or its last message. `with_earlier`: the session does not have what precedes the message.
+std::vector<HttpServerRequest> message_requests(const detail::OpenAIClientRequest& request,
+                                                const OpenAIDestination& destination,
+                                                bool with_earlier, std::string_view key,
+                                                const HttpServerRequest& from);
+
+/// Returns what the messages of a request add to Envelope::rest.
+JsonObject envelope_members(const detail::OpenAIClientRequest& request);
+
+}  // namespace cubepi::app
