@@ -141,6 +141,12 @@ void ChannelSet::announce_drain() const {
         if (auto* const follower = dynamic_cast<FollowsTurns*>(channel.get())) follower->drain();
 }
 
+std::vector<std::string> ChannelSet::names() const {
+    std::vector<std::string> names;
+    for (const auto& [name, channel] : serving_) names.push_back(name);
+    return names;
+}
+
 std::shared_ptr<Channel> ChannelSet::find(const std::optional<std::string>& name) const {
     if (!name) return nullptr;
     const auto found = serving_.find(*name);

@@ -107,6 +107,9 @@ public:
     /// Returns deliveries of this process recorded as intended but neither confirmed nor failed, oldest first.
     virtual Task<std::vector<Delivery>> unsettled() = 0;
 
+    /// Limits take() to the records of these channels: those of others are left to the processes that serve them. Ignored by a log that
+    /// one process uses alone.
+    virtual void serve(std::vector<std::string> channels) { (void)channels; }
     /// Returns the records that this process has to recover. A manager calls it when it begins to serve, and then in each
     /// poll_interval(): for the records of processes that have ended since, and for messages that others have received for
     /// sessions of this process. By default returns unfinished() and unsettled().

@@ -28,13 +28,15 @@ std::string json_of(const JsonObject& object) {
 
 std::string json_of(const Envelope& message) { return json_of(stored_form(message)); }
 
-/// The name of a channel, for operators.
-std::string channel_of(const Envelope& message) {
-    std::string name =
-        message.output_channel ? *message.output_channel : message.channel.value_or("");
+/// Returns the name of a channel as it is stored.
+std::string channel_name(std::string name) {
     for (char& c : name)
         if (c < ' ' || c > '~') c = '?';
     return name;
+}
+
+std::string destination_of(const Envelope& output) {
+    return output.output_channel ? *output.output_channel : output.channel.value_or("");
 }
 
 /// The part of a finished message that find() returns.
@@ -105,7 +107,7 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
             " NULL")
         .text(session);
     step->decide = [id, tables, session, key = step->message_key, body = json_of(message),
-                    address = address_of(message), channel = channel_of(message),
+                    address = address_of(message), channel = channel_name(message.channel.value_or("")),
                     account = tables->options().account](const StepResults& results,
                                                          SqlBatch& writes) {
         id->reset();
@@ -169,10 +171,14 @@ Task<> PostgresDeliveryLog::put_back(std::vector<std::string> ids) {
 }
 
 Task<> PostgresDeliveryLog::finish(std::vector<std::string> ids) {
-    Statements statements(1,
-                          "UPDATE bub_delivery_inbound SET state = 'done', finished_at = now(),"
-                          " message = NULL, planned = NULL WHERE id = ANY($1::text[]::bigint[])"
-                          " AND finished_at IS NULL");
+    Statements statements{
+        "UPDATE bub_delivery_inbound SET state = 'done', finished_at = now(), message = NULL,"
+        " planned = NULL WHERE id = ANY($1::text[]::bigint[]) AND finished_at IS NULL",
+        // A session without unfinished messages belongs to no gateway.
+        "UPDATE bub_delivery_sessions AS s SET owner = 0 WHERE key IN (SELECT session FROM"
+        " bub_delivery_inbound WHERE id = ANY($1::text[]::bigint[])) AND NOT EXISTS (SELECT 1 FROM"
+        " bub_delivery_inbound AS i WHERE i.session = s.key AND i.finished_at IS NULL AND i.owner ="
+        " s.owner)"};
     const std::shared_ptr<DeliveryTables> tables = tables_;
     co_await perform(change(*tables, inbound, ids, std::move(statements)));
     tables->forget(ids);
@@ -243,7 +249,7 @@ Task<std::string> PostgresDeliveryLog::intend_output(TurnOutput output,
     auto id = std::make_shared<std::string>();
     const bool answers_turn = is_answer(output.message) && !known.ids.empty();
     step->decide = [id, tables, session, known, answers_turn, body = json_of(output.message),
-                    channel = channel_of(output.message), index = output.index,
+                    channel = channel_name(destination_of(output.message)), index = output.index,
                     count = output.count](const StepResults& results, SqlBatch& writes) {
         check_fence(*results[1]);
         RecordId record;
@@ -362,6 +368,11 @@ Task<std::vector<Delivery>> PostgresDeliveryLog::unsettled() {
     tables->select_answers(reads);
     const SqlResults results = co_await tables->store()->read(std::move(reads));
     co_return read_answers(results[0], nullptr);
+}
+
+void PostgresDeliveryLog::serve(std::vector<std::string> channels) {
+    for (std::string& name : channels) name = channel_name(std::move(name));
+    tables_->serve(std::move(channels));
 }
 
 Task<UnfinishedRecords> PostgresDeliveryLog::take() {

@@ -68,6 +68,7 @@ public:
     Task<> sent(std::string id) override;
     Task<> failed(std::string id, std::string reason) override;
     Task<std::vector<Delivery>> unsettled() override;
+    void serve(std::vector<std::string> channels) override;
     Task<UnfinishedRecords> take() override;
     std::optional<std::chrono::nanoseconds> poll_interval() const override;
     Task<> release() override;

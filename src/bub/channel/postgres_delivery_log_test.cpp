@@ -128,6 +128,7 @@ TEST_F(PostgresDeliveries, D205_MessageForBusySession_IsTakenByItsGateway) {
     const auto one = store(*owner, "one");
     ASSERT_TRUE(one);
     EXPECT_FALSE(store(*other, "two"));
+    EXPECT_TRUE(run(tables.open()->unfinished()).empty()) << "no gateway has taken it";
     EXPECT_FALSE(store(*owner, "three")) << "before it has taken an earlier message";
     EXPECT_EQ(taken_by(*other), Texts{});
     EXPECT_EQ(taken_by(*owner), (Texts{"two", "three"})) << "in the order of arrival";
@@ -233,6 +234,26 @@ TEST_F(PostgresDeliveries, D205_OtherAccounts_AreSeparate) {
     EXPECT_EQ(taken_by(*other), Texts{});
     EXPECT_TRUE(store(*other, "one"));
     EXPECT_EQ(texts_of(run(log->unfinished())), Texts{"one"});
+}
+
+TEST_F(PostgresDeliveries, D205_OtherChannels_AreLeftToTheirGateways) {
+    const LogPtr log = tables.open();
+    (void)store(*log, "one");
+    (void)run(log->receive(from("other", "1", "two")));
+    (void)run(log->intend(from("other", "1", "re: zero"), {}));
+    (void)run(log->intend(from("chat", "2", "notice"), {}));
+    tables.expire_leases();
+    const LogPtr other = tables.open();
+    other->serve({"other", "third"});
+    const UnfinishedRecords taken = run(other->take());
+    EXPECT_EQ(texts_of(taken.inbounds), Texts{"two"});
+    ASSERT_EQ(taken.answers.size(), 1u);
+    EXPECT_EQ(taken.answers[0].message.content_text(), "re: zero");
+    const LogPtr chat = tables.open();
+    chat->serve({"chat"});
+    const UnfinishedRecords rest = run(chat->take());
+    EXPECT_EQ(texts_of(rest.inbounds), Texts{"one"});
+    EXPECT_EQ(rest.answers.size(), 1u);
 }
 
 TEST_F(PostgresDeliveries, B18_HostileIds_AreDistinct) {

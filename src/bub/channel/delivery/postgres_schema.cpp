@@ -95,8 +95,9 @@ void DeliverySchema::check(const std::string& where, const SqlResults& results) 
     if (!version) {
         throw CheckpointerError(ErrorCode::schema_mismatch,
                                 tables +
-                                    "not complete; create them with 'cubepi db migrate --tapes', "
-                                    "or with apply_postgres_delivery_schema()");
+                                    "not complete; create them with 'cubepi db init --tapes' "
+                                    "('cubepi db migrate --tapes' next to tapes), or with "
+                                    "apply_postgres_delivery_schema()");
     }
     throw CheckpointerError(ErrorCode::schema_mismatch,
                             tables + "of version " + std::to_string(*version) + " and not " +
@@ -123,7 +124,7 @@ SqlRemedy DeliverySchema::remedy(const SqlFailure& failure, SqlRemedy remedy) co
     if (remedy.code == ErrorCode::schema_mismatch) {
         remedy.text =
             "the tables of deliveries (bub_delivery_*) are missing: create them with 'cubepi db "
-            "migrate --tapes' ('db init --tapes' in an empty database), or with "
+            "init --tapes' ('cubepi db migrate --tapes' next to tapes), or with "
             "apply_postgres_delivery_schema(), and check the search_path";
     } else if (remedy.code == ErrorCode::permission_denied && !failure.is_read_only()) {
         remedy.text =

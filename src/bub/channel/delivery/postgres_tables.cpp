@@ -32,6 +32,11 @@ constexpr std::size_t most_together = 64;
 constexpr std::int64_t most_removed = 5'000;
 constexpr std::chrono::minutes removal_interval{10};
 
+/// An SQL condition: the gateway with the channels $3 (all if $4 is not 0) serves this one.
+std::string is_served_sql(const std::string& channel) {
+    return "($4 <> 0 OR " + channel + " = ANY($3::text[]))";
+}
+
 /// An SQL condition: no gateway with this number is alive.
 std::string is_ended_sql(const std::string& owner) {
     return owner +
@@ -318,8 +323,22 @@ void DeliveryTables::add_lost(Taken& taken) {
     sort_by_id(taken.records.answers);
 }
 
+void DeliveryTables::serve(std::vector<std::string> channels) {
+    const std::lock_guard guard(mutex_);
+    channels_ = std::move(channels);
+}
+
 std::optional<DeliveryTables::Taken> DeliveryTables::try_take() {
     const std::int64_t number = number_;
+    std::vector<std::string> channels;
+    std::int64_t all_channels = 1;
+    {
+        const std::lock_guard guard(mutex_);
+        if (channels_) {
+            channels = *channels_;
+            all_channels = 0;
+        }
+    }
     SqlPlan plan;
     plan.reads
         .add(
@@ -335,27 +354,35 @@ std::optional<DeliveryTables::Taken> DeliveryTables::try_take() {
             is_ended_sql("owner") +
             " AND key IN (SELECT session FROM bub_delivery_inbound WHERE account = $1 AND"
             " finished_at IS NULL AND " +
-            is_ended_sql("owner") +
+            is_ended_sql("owner") + " AND " + is_served_sql("channel") +
             " UNION SELECT session FROM bub_delivery_outbound WHERE account = $1 AND"
             " settled_at IS NULL AND " +
-            is_ended_sql("owner") +
+            is_ended_sql("owner") + " AND " + is_served_sql("channel") +
             ") ORDER BY key FOR UPDATE SKIP LOCKED) AS claimed WHERE s.key = claimed.key")
         .text(options_.account)
-        .integer(number);
+        .integer(number)
+        .texts(channels)
+        .integer(all_channels);
     const std::string of_this_gateway =
         " FROM bub_delivery_sessions AS s WHERE s.owner = $2 AND s.key = ";
     plan.reads
         .add("UPDATE bub_delivery_outbound AS o SET owner = $2, fence = o.fence + 1" +
              of_this_gateway + "o.session AND o.account = $1 AND o.settled_at IS NULL AND " +
-             "o.owner <> $2 AND " + is_ended_sql("o.owner") + " RETURNING " + outbound_columns)
+             "o.owner <> $2 AND " + is_ended_sql("o.owner") + " AND " +
+             is_served_sql("o.channel") + " RETURNING " + outbound_columns)
         .text(options_.account)
-        .integer(number);
+        .integer(number)
+        .texts(channels)
+        .integer(all_channels);
     plan.reads
         .add("UPDATE bub_delivery_inbound AS i SET owner = $2, fence = s.fence" + of_this_gateway +
              "i.session AND i.account = $1 AND i.finished_at IS NULL AND " + "i.owner <> $2 AND " +
-             is_ended_sql("i.owner") + " RETURNING " + inbound_columns)
+             is_ended_sql("i.owner") + " AND " + is_served_sql("i.channel") + " RETURNING " +
+             inbound_columns)
         .text(options_.account)
-        .integer(number);
+        .integer(number)
+        .texts(channels)
+        .integer(all_channels);
     plan.reads
         .add(
             "SELECT (SELECT count(*) FROM bub_delivery_inbound WHERE account = $1 AND finished_at"
@@ -453,14 +480,14 @@ void DeliveryTables::select_inbounds(SqlBatch& batch) const {
     batch
         .add("SELECT " + std::string(inbound_columns) +
              " FROM bub_delivery_inbound AS i WHERE i.owner = $1 AND i.finished_at IS NULL")
-        .integer(number_);
+        .integer(owner());
 }
 
 void DeliveryTables::select_answers(SqlBatch& batch) const {
     batch
         .add("SELECT " + std::string(outbound_columns) +
              " FROM bub_delivery_outbound AS o WHERE o.owner = $1 AND o.settled_at IS NULL")
-        .integer(number_);
+        .integer(owner());
 }
 
 }  // namespace bub::detail

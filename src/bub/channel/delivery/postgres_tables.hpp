@@ -96,6 +96,8 @@ public:
     /// Returns a call about those of the records that this gateway has; null if it has none of them.
     DeliveryWritePtr write_about(const std::vector<std::string>& ids, RecordIds& known) const;
 
+    /// Limits take() to records of these channels, by their stored names.
+    void serve(std::vector<std::string> channels);
     /// Registers the gateway if it is not; blocks.
     void enter();
     UnfinishedRecords take();
@@ -105,6 +107,8 @@ public:
     void select_answers(SqlBatch& batch) const;
 
 private:
+    /// Returns a number that no row without an owner has.
+    std::int64_t owner() const noexcept { return number_ == 0 ? -1 : number_.load(); }
     void write(const std::vector<DeliveryWritePtr>& steps) override;
     void write_together(const std::vector<DeliveryWritePtr>& steps);
     struct Taken;
@@ -120,6 +124,7 @@ private:
     std::atomic<bool> may_have_lost_ = false;
     std::optional<cubepi::Clock::time_point> removed_at_;
     mutable std::mutex mutex_;
+    std::optional<std::vector<std::string>> channels_;  ///< absent: all
     std::map<std::string, std::string> sessions_;  ///< by id of a record of this gateway
 };
 

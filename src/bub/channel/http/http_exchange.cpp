@@ -8,6 +8,7 @@
 #include <bub/turn_span.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/base64.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/random_word.hpp>
 #include <cubepi/net/utf8.hpp>
 
@@ -252,6 +253,17 @@ void HttpExchange::end(std::string error) {
     running_ = false;
     done_ = true;
     changed_.pulse();
+}
+
+void HttpExchange::end_elsewhere(const JsonObject& record) {
+    using cubepi::detail::text_member;
+    begin();
+    if (const JsonArray* const outputs = cubepi::detail::array_member(record, "outputs"))
+        outputs_ = *outputs;
+    output_bytes_ = boost::json::serialize(outputs_).size();
+    finish_ = text_member(record, "finish");
+    const JsonObject* const error = cubepi::detail::object_member(record, "error");
+    end(error ? text_member(*error, "message") : std::string());
 }
 
 void HttpExchange::refuse(Refusal refusal) {

@@ -304,7 +304,7 @@ Task<bool> Deliveries::is_being_answered(Receipts receipts) {
 
 Task<HeldMessages> Deliveries::held() {
     HeldMessages held;
-    if (!context_.options.deliveries) co_return held;
+    if (!context_.options.deliveries || held_.empty()) co_return held;
     held.inbounds = co_await log().unfinished();
     held.answers = co_await log().unsettled();
     const auto is_free = [this](const auto& message) { return !held_.contains(message.id); };
@@ -340,6 +340,7 @@ Task<> Recovery::begin() {
     const std::shared_ptr<DeliveryLog>& log = context_.options.deliveries;
     if (!log) co_return;
     const auto interval = log->poll_interval();
+    log->serve(channels_.names());
     Task<> recovering = recover();
     const Outcome<> recovered = co_await outcome_of(std::move(recovering));
     // A database that cannot be reached yet prevents no start (D90): the records are taken when it can.
