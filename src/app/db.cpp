@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <bub/channel/postgres_delivery_schema.hpp>
 #include <bub/tape/postgres_tape_schema.hpp>
 #include <cubepi/checkpoint/mysql_schema.hpp>
 #include <cubepi/checkpoint/postgres_schema.hpp>
@@ -94,7 +95,7 @@ private:
     const std::string description_;
 };
 
-/// The tables of tapes in a PostgreSQL database.
+/// The tables of tapes and deliveries in a PostgreSQL database.
 class TapeDatabase final : public Database {
 public:
     explicit TapeDatabase(PostgresOptions options)
@@ -104,12 +105,19 @@ public:
     DatabaseStatus status() override {
         DatabaseStatus status;
         status.tables = {
-            {"bub_*", run(bub::postgres_tape_status(options_)), bub::postgres_tape_version}};
+            {"bub_*", run(bub::postgres_tape_status(options_)), bub::postgres_tape_version},
+            {"bub_delivery_*", run(bub::postgres_delivery_status(options_)),
+             bub::postgres_delivery_version}};
         return status;
     }
-    void migrate() override { (void)run(bub::apply_postgres_tape_schema(options_)); }
-    std::string sql() override {
-        return status().is_current() ? std::string() : bub::postgres_tape_sql();
+    void migrate() override {
+        (void)run(bub::apply_postgres_tape_schema(options_));
+        (void)run(bub::apply_postgres_delivery_schema(options_));
+    }
+    std::string sql() override { return status().is_current() ? std::string() : new_sql(); }
+    /// Returns the SQL that creates or migrates the tables.
+    static std::string new_sql() {
+        return bub::postgres_tape_sql() + bub::postgres_delivery_sql();
     }
 
 private:
@@ -198,7 +206,7 @@ std::unique_ptr<Database> open_database(const std::string& target, bool tapes) {
 /// tables; 0: there are none. Empty if there is no such kind.
 std::optional<std::string> sql_of_kind(const std::string& kind, bool tapes, int from) {
     if (kind == "sqlite" && !tapes) return sqlite_schema_sql();
-    if (kind == "postgres" && tapes) return bub::postgres_tape_sql();
+    if (kind == "postgres" && tapes) return TapeDatabase::new_sql();
     SqlSchemaStatus status;
     if (from > 0) status.version = from;
     if (kind == "postgres") return postgres_schema_sql(status);

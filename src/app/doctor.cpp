@@ -12,6 +12,7 @@
 #include <langinfo.h>
 #include <unistd.h>
 
+#include <bub/channel/postgres_delivery_schema.hpp>
 #include <bub/tape/postgres_tape_schema.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/runtime.hpp>
@@ -414,32 +415,60 @@ Task<bool> check_models(Report report, ModelSources sources, bool offline) {
     co_return can_answer;
 }
 
+/// Returns true if the configuration has a gateway with channels.
+bool has_gateway() {
+    try {
+        return !gateway_settings(config_values(config_path())).configured.empty();
+    } catch (const Error&) {
+        // Reported with the gateway.
+        return false;
+    }
+}
+
 /// Checks that the database of the sessions is reachable and has the tables. Returns false if not.
 Task<bool> check_session_database(Report report, TapePlace place) {
     PostgresOptions options;
     options.connection = std::move(place.database);
-    std::optional<int> version;
+    struct Tables {
+        std::string name;
+        std::optional<int> found;
+        int needed;
+    };
+    std::vector<Tables> all;
     try {
         report.plain(postgres_description(options) + source_text(place.by));
-        version = co_await bub::postgres_tape_status(std::move(options));
+        const std::optional<int> tapes = co_await bub::postgres_tape_status(options);
+        all.push_back({"sessions", tapes, bub::postgres_tape_version});
+        if (has_gateway()) {
+            const std::optional<int> deliveries = co_await bub::postgres_delivery_status(options);
+            all.push_back(
+                {"deliveries of the gateway", deliveries, bub::postgres_delivery_version});
+        }
     } catch (const Error& error) {
         report.failure(error, FailureContext());
         co_return false;
     }
     const std::string command = place.by == config_origin ? "" : " --tapes DATABASE";
-    if (version == bub::postgres_tape_version) co_return true;
-    if (!version) {
-        report.problem("the tables of sessions are missing", "cubepi db init" + command);
-    } else if (*version < bub::postgres_tape_version) {
-        report.problem("the tables of sessions are of version " + std::to_string(*version),
-                       "cubepi db migrate" + command);
-    } else {
-        report.problem("the tables of sessions are of version " + std::to_string(*version) +
-                           ", which is newer than this program knows (" +
-                           std::to_string(bub::postgres_tape_version) + ")",
-                       "Update the program");
+    bool usable = true;
+    for (const Tables& tables : all) {
+        if (tables.found == tables.needed) continue;
+        usable = false;
+        const std::string text = "the tables of " + tables.name + " are ";
+        if (!tables.found) {
+            const bool is_empty = !all.front().found;
+            report.problem(text + "missing",
+                           (is_empty ? "cubepi db init" : "cubepi db migrate") + command);
+        } else if (*tables.found < tables.needed) {
+            report.problem(text + "of version " + std::to_string(*tables.found),
+                           "cubepi db migrate" + command);
+        } else {
+            report.problem(text + "of version " + std::to_string(*tables.found) +
+                               ", which is newer than this program knows (" +
+                               std::to_string(tables.needed) + ")",
+                           "Update the program");
+        }
     }
-    co_return false;
+    co_return usable;
 }
 
 Task<void> check_sessions(Report report, bool offline) {

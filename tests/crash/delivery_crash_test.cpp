@@ -1,21 +1,16 @@
 #include <gtest/gtest.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include <bub/channel/channel_manager.hpp>
 #include <bub/channel/file_delivery_log.hpp>
-#include <bub/framework.hpp>
-#include <cubepi/core/error.hpp>
-#include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/run.hpp>
 
+#include "delivery_worker.hpp"
 #include "directory_channel.hpp"
 #include "worker_process.hpp"
 
@@ -25,58 +20,10 @@ namespace cubepi::crash_tests {
 
 namespace {
 
-/// The exit status of a process that found another one running.
-constexpr int found_locked = 3;
-
-bub::Plugin plugin(bub::Framework& framework, const std::filesystem::path& directory,
-                   const std::shared_ptr<AsyncEvent>& brought, const std::string& deadly) {
-    bub::Plugin plugin;
-    plugin.name = "worker";
-    plugin.run_model = [deadly](bub::RunModelCall& call) {
-        if (call.prompt.text() == deadly) (void)raise(SIGKILL);
-        return "re: " + call.prompt.text();
-    };
-    plugin.dispatch_outbound = [&framework](bub::DispatchOutboundCall& call) -> Task<bool> {
-        bub::TurnOutput output = call.output();
-        const auto router = framework.router();
-        const bool taken = co_await router->dispatch_output(std::move(output));
-        co_return taken;
-    };
-    plugin.provide_channels = [directory, brought](bub::ProvideChannelsCall& call) {
-        std::vector<std::shared_ptr<bub::Channel>> channels;
-        channels.push_back(directory_channel(directory, call.handler, brought));
-        return channels;
-    };
-    return plugin;
-}
-
-/// A gateway that receives unconfirmed updates, answers them, and exits. Kills itself at step `kill_at`, and in every turn for
-/// the update `deadly`.
-int run_delivery_worker(const std::filesystem::path& directory, std::size_t kill_at,
-                        const std::string& deadly) {
-    bub::ChannelManagerOptions options;
-    options.deliveries = deliveries_in(directory);
-    bub::Framework framework;
-    const auto brought = std::make_shared<AsyncEvent>();
-    framework.add(plugin(framework, directory, brought, deadly));
-    bub::ChannelManager manager(framework, std::move(options));
-    arm(kill_at);
-    try {
-        run(serve_until_idle(manager, brought));
-    } catch (const Error& error) {
-        if (error.code() == ErrorCode::storage_locked) return found_locked;
-        throw;
-    }
-    disarm();
-    return 0;
-}
-
 /// Runs a gateway to its end, or to its step `kill_at`.
 Ended run_gateway(const std::filesystem::path& directory, std::size_t kill_at = 0) {
     return run_worker({"--deliveries", directory.string(), std::to_string(kill_at)});
 }
-
-std::string answer_to(const std::string& update) { return "re: " + update; }
 
 TEST(DeliveryCrash, B18_Kill_LosesNothingAndMarksRepeatedAnswers) {
     std::size_t again = 0;
@@ -134,7 +81,7 @@ int main(int argc, char** argv) {
     return tests_or_worker(argc, argv,
                            {{"--deliveries", [](const std::vector<std::string>& arguments) {
                                  return run_delivery_worker(
-                                     arguments.at(0), std::stoul(arguments.at(1)),
+                                     deliveries_in(arguments.at(0)), arguments.at(0), std::stoul(arguments.at(1)),
                                      arguments.size() > 2 ? arguments[2] : std::string());
                              }}});
 }

@@ -118,14 +118,16 @@ std::vector<std::string> lines_of(const std::filesystem::path& file) {
 }
 
 Count expect_dealt_with(const std::filesystem::path& directory,
-                        const std::function<std::string(const std::string& update)>& answer) {
+                        const std::function<std::string(const std::string& update)>& answer,
+                        std::shared_ptr<bub::DeliveryLog> log) {
     Count count;
     const std::vector<std::string> sent = lines_of(sent_file(directory));
     std::vector<std::string> held;
-    const auto log = deliveries_in(directory);
-    for (const bub::StoredInbound& inbound : run(log->unfinished()))
+    if (!log) log = deliveries_in(directory);
+    const bub::UnfinishedRecords records = run(log->take());
+    for (const bub::StoredInbound& inbound : records.inbounds)
         held.push_back(inbound.message.content_text());
-    EXPECT_TRUE(run(log->unsettled()).empty());
+    EXPECT_TRUE(records.answers.empty());
     auto others = std::ssize(sent);
     for (const std::string& update : updates) {
         const auto plain = std::count(sent.begin(), sent.end(), answer(update));

@@ -49,8 +49,9 @@ struct Count {
 };
 
 /// Checks that each update was answered as `answer` defines, or is held; that no answer was repeated without a mark, and that
-/// nothing else was sent.
+/// nothing else was sent. `log`: of the gateway; null: deliveries_in().
 Count expect_dealt_with(const std::filesystem::path& directory,
-                        const std::function<std::string(const std::string& update)>& answer);
+                        const std::function<std::string(const std::string& update)>& answer,
+                        std::shared_ptr<bub::DeliveryLog> log = {});
 
 }  // namespace cubepi::crash_tests

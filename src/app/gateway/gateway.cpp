@@ -19,7 +19,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <bub/channel/file_delivery_log.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
@@ -161,6 +160,13 @@ void Gateway::enter(State state) {
 }
 
 Task<std::unique_ptr<GatewayInstance>> Gateway::make_instance() {
+    const DeliveryPlace place = delivery_place();
+    if (!deliveries_ || place != deliveries_at_) {
+        Task<std::shared_ptr<bub::DeliveryLog>> opening =
+            open_deliveries(place, [this](const std::string& text) { warn(text); });
+        deliveries_ = co_await std::move(opening);
+        deliveries_at_ = place;
+    }
     GatewayInstance::Parts parts;
     parts.deliveries = deliveries_;
     parts.telemetry = telemetry_;
@@ -178,16 +184,15 @@ Task<std::unique_ptr<GatewayInstance>> Gateway::make_instance() {
     parts.on_warning = [this](const std::string& text) { warn(text); };
     parts.plugins = line_.plugins;
     parts.channels = line_.gateway.channels;
-    return GatewayInstance::create(line_.conversation.model, std::move(parts), instance_.get());
+    Task<std::unique_ptr<GatewayInstance>> making =
+        GatewayInstance::create(line_.conversation.model, std::move(parts), instance_.get());
+    co_return co_await std::move(making);
 }
 
 Task<int> Gateway::run() {
     const ConfigFile config = read_config(config_path());
     telemetry_ = std::make_shared<Telemetry>(trace_settings(config.trace));
     telemetry_->show_notices(executor_, [this](const std::string& text) { warn(text); });
-    bub::FileDeliveryLogOptions records;
-    records.on_warning = [this](const std::string& text) { warn(text); };
-    deliveries_ = std::make_shared<bub::FileDeliveryLog>(std::move(records));
     enter(State::starting);
     meter_ = telemetry_->meter();
     // A reload may add `gateway.status`.
@@ -230,13 +235,17 @@ Task<std::string> Gateway::metrics() {
     std::map<std::string, std::size_t> none;
     for (const std::string& channel : reports_->channels()) none[channel] = 0;
     std::map<std::string, std::size_t> held = none;
-    const bub::HeldMessages messages = co_await instance->manager().held();
-    for (const bub::StoredInbound& one : messages.inbounds)
-        ++held[reports_->label_of(one.message.channel.value_or(""))];
-    for (const bub::Delivery& one : messages.answers)
-        ++held[reports_->label_of(one.message.channel.value_or(""))];
-    text += gauge("held_messages", "Messages and answers that wait for the operator.", held);
     // A store that fails at the moment does not hide the other metrics.
+    Task<bub::HeldMessages> reading = instance->manager().held();
+    Outcome<bub::HeldMessages> messages = co_await outcome_of(std::move(reading));
+    if (messages.cancelled()) messages.rethrow();
+    if (messages) {
+        for (const bub::StoredInbound& one : messages.value().inbounds)
+            ++held[reports_->label_of(one.message.channel.value_or(""))];
+        for (const bub::Delivery& one : messages.value().answers)
+            ++held[reports_->label_of(one.message.channel.value_or(""))];
+        text += gauge("held_messages", "Messages and answers that wait for the operator.", held);
+    }
     Task<std::map<std::string, std::size_t>> finding = open_questions();
     Outcome<std::map<std::string, std::size_t>> found = co_await outcome_of(std::move(finding));
     if (found.cancelled()) found.rethrow();

@@ -24,6 +24,7 @@
 #include "../conversation/telemetry.hpp"
 #include "console_sessions.hpp"
 #include "control_server.hpp"
+#include "delivery_place.hpp"
 #include "gateway_api.hpp"
 #include "gateway_http.hpp"
 #include "gateway_instance.hpp"
@@ -102,6 +103,7 @@ private:
     std::shared_ptr<Meter> meter_;
     std::shared_ptr<TurnReports> reports_;
     std::shared_ptr<bub::DeliveryLog> deliveries_;
+    DeliveryPlace deliveries_at_;
     const std::shared_ptr<GatewayServers> servers_;
     const std::shared_ptr<ConsoleSessions> console_;
     std::shared_ptr<GatewayInstance> instance_;

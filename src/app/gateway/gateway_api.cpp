@@ -116,8 +116,14 @@ Task<GatewayStatus> GatewayApi::status(NoArguments) {
     }
     if (std::string problem = manager.problem(); !problem.empty())
         status.problem = std::move(problem);
-    const bub::HeldMessages messages = co_await instance->manager().held();
-    status.held = messages.inbounds.size() + messages.answers.size();
+    Task<bub::HeldMessages> reading = instance->manager().held();
+    Outcome<bub::HeldMessages> read = co_await outcome_of(std::move(reading));
+    if (read.cancelled()) read.rethrow();
+    if (read) {
+        status.held = read.value().inbounds.size() + read.value().answers.size();
+    } else if (!status.problem) {
+        status.problem = "the held messages cannot be read";
+    }
     co_return status;
 }
 

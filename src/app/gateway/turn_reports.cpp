@@ -230,7 +230,8 @@ void TurnReports::measure(const bub::EndedTurn& turn, const Spending& spent) con
         case TurnOutcome::held: held_.add(messages, channel); return;
         // Another turn follows.
         case TurnOutcome::unread:
-        case TurnOutcome::postponed: return;
+        case TurnOutcome::postponed:
+        case TurnOutcome::taken: return;
         case TurnOutcome::cancelled: return;
     }
     latency_.record(std::chrono::duration<double>(turn.latency).count(), channel);

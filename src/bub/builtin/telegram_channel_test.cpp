@@ -37,7 +37,7 @@ namespace fs = std::filesystem;
 struct NoArgs {};
 
 /// A delivery log that counts the calls in progress.
-class CountingLog final : public DeliveryLog, public PlansAnswers {
+class CountingLog final : public DeliveryLog {
 public:
     CountingLog(FileDeliveryLogOptions options, std::shared_ptr<int> calls)
         : log_(std::move(options)), calls_(std::move(calls)) {}
@@ -55,9 +55,6 @@ public:
         return counted(log_.finish(std::move(ids)));
     }
     Task<std::vector<StoredInbound>> unfinished() override { return counted(log_.unfinished()); }
-    Task<std::string> intend(Envelope message, std::vector<std::string> answers) override {
-        return counted(log_.intend(std::move(message), std::move(answers)));
-    }
     Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override {
         return counted(log_.plan(std::move(outputs), std::move(answers)));
     }

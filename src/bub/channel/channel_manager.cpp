@@ -141,6 +141,12 @@ void ChannelSet::announce_drain() const {
         if (auto* const follower = dynamic_cast<FollowsTurns*>(channel.get())) follower->drain();
 }
 
+std::vector<std::string> ChannelSet::names() const {
+    std::vector<std::string> names;
+    for (const auto& [name, channel] : serving_) names.push_back(name);
+    return names;
+}
+
 std::shared_ptr<Channel> ChannelSet::find(const std::optional<std::string>& name) const {
     if (!name) return nullptr;
     const auto found = serving_.find(*name);
@@ -302,8 +308,7 @@ Task<> ManagerCore::serve(std::vector<std::shared_ptr<Channel>> channels) {
     // A channel may submit its first message from inside start().
     channels_.serve(channels);
     context_.open = true;
-    co_await recovery_.resume_deliveries();
-    co_await recovery_.resume_inbounds();
+    co_await recovery_.begin();
     for (const std::shared_ptr<Channel>& channel : channels) co_await channels_.start(channel);
     context_.ready.set();
     context_.changed.pulse();
@@ -328,6 +333,7 @@ Task<> ManagerCore::shut_down() {
     sessions_.forget();
     // The router is still bound, so that final messages of a channel can be shown.
     co_await channels_.stop();
+    co_await deliveries_.release();
     context_.changed.pulse();
 }
 
@@ -476,6 +482,7 @@ std::string_view to_string(TurnOutcome outcome) noexcept {
         case TurnOutcome::postponed: return "postponed";
         case TurnOutcome::held: return "held";
         case TurnOutcome::cut_off: return "cut_off";
+        case TurnOutcome::taken: return "taken";
         case TurnOutcome::cancelled: return "cancelled";
     }
     return "failed";

@@ -35,6 +35,7 @@ enum class TurnOutcome : std::uint8_t {
     postponed,  ///< the infrastructure failed; the turn is tried again (D90)
     held,       ///< the infrastructure failed; the operator decides about the message
     cut_off,    ///< the infrastructure failed while the answer was sent
+    taken,      ///< another process has taken the session, and processes the message
     cancelled,
 };
 std::string_view to_string(TurnOutcome outcome) noexcept;

@@ -220,7 +220,7 @@ private:
 
 /// A log that records the order of calls and simulates a crash on request: from then on nothing is written, and every
 /// call fails. The next process finds the contents of the inner log.
-class WatchedLog final : public DeliveryLog, public PlansAnswers {
+class WatchedLog final : public DeliveryLog {
 public:
     explicit WatchedLog(std::shared_ptr<DeliveryLog> stored = std::make_shared<MemoryDeliveryLog>())
         : inner(std::move(stored)) {}
@@ -251,22 +251,14 @@ public:
         std::vector<StoredInbound> all = co_await inner->unfinished();
         co_return all;
     }
-    Task<std::string> intend(Envelope message, std::vector<std::string> answers) override {
-        note("intend " + message.content_text());
-        std::string id = co_await inner->intend(std::move(message), std::move(answers));
-        after();
-        co_return id;
-    }
     Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override {
         note("plan " + std::to_string(outputs.size()));
-        auto& plans = dynamic_cast<PlansAnswers&>(*inner);
-        co_await plans.plan(std::move(outputs), std::move(answers));
+        co_await inner->plan(std::move(outputs), std::move(answers));
         after();
     }
     Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override {
         note("intend " + output.message.content_text());
-        auto& plans = dynamic_cast<PlansAnswers&>(*inner);
-        std::string id = co_await plans.intend_output(std::move(output), std::move(answers));
+        std::string id = co_await inner->intend_output(std::move(output), std::move(answers));
         after();
         co_return id;
     }

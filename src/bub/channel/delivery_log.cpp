@@ -64,6 +64,10 @@ JsonArray list_of(const std::vector<std::string>& ids) {
 
 }  // namespace
 
+bool is_answer(const Envelope& output) {
+    return output.kind != envelope_kind::error && output.kind != envelope_kind::file;
+}
+
 JsonObject DeliveryRecords::head() const {
     JsonObject record;
     record["deliveries"] = version;
@@ -85,9 +89,7 @@ JsonObject DeliveryRecords::intended(const TurnOutput& output,
     JsonObject record;
     record["out"] = next_;
     record["at"] = date;
-    // An error message or a file that is sent during a turn is not its answer, nor an output of it.
-    const bool answers_turn = output.message.kind != envelope_kind::error &&
-                              output.message.kind != envelope_kind::file && !answers.empty();
+    const bool answers_turn = is_answer(output.message) && !answers.empty();
     if (answers_turn) record["for"] = list_of(answers);
     record["message"] = stored_form(output.message);
     if (answers_turn && output.count > 0) {
@@ -115,6 +117,14 @@ JsonObject DeliveryRecords::about(std::string_view what, const std::vector<std::
     JsonObject record;
     record[what] = list_of(ids);
     return record;
+}
+
+void DeliveryRecords::check_limit() const {
+    if (open() < most_open_) return;
+    throw cubepi::Error(
+        cubepi::ErrorCode::storage_full,
+        "the delivery log holds " + std::to_string(open()) +
+            " unfinished messages and answers; release or discard those that are held");
 }
 
 bool DeliveryRecords::apply(const JsonObject& record) {
@@ -385,6 +395,8 @@ std::vector<JsonObject> DeliveryRecords::all() const {
 namespace bub {
 
 using detail::DeliveryRecords;
+using detail::DeliveryStep;
+using detail::DeliveryStepPtr;
 
 namespace {
 
@@ -397,7 +409,23 @@ Task<std::optional<KnownInbound>> DeliveryLog::find(std::string, std::string) {
     co_return none;
 }
 
+Task<> DeliveryLog::plan(std::vector<TurnOutput>, std::vector<std::string>) { co_return; }
+
+Task<std::string> DeliveryLog::intend(Envelope message, std::vector<std::string> answers) {
+    TurnOutput output(std::move(message));
+    return intend_output(std::move(output), std::move(answers));
+}
+
 Task<> DeliveryLog::wait(std::string, bool) { co_return; }
+
+Task<UnfinishedRecords> DeliveryLog::take() {
+    UnfinishedRecords records;
+    records.answers = co_await unsettled();
+    records.inbounds = co_await unfinished();
+    co_return records;
+}
+
+Task<> DeliveryLog::release() { co_return; }
 
 Task<> SendProgress::wait() {
     if (state_ != State::fresh) co_return;
@@ -423,80 +451,160 @@ Task<bool> SendProgress::begin() {
 MemoryDeliveryLog::MemoryDeliveryLog() : records_(std::make_unique<DeliveryRecords>(remembered)) {}
 MemoryDeliveryLog::~MemoryDeliveryLog() = default;
 
-Task<std::optional<std::string>> MemoryDeliveryLog::receive(Envelope message) {
-    std::optional<std::string> id;
-    if (!records_->knows(message)) {
-        id = records_->next_id();
-        records_->apply(records_->received(message, {}));
-    }
-    co_return id;
-}
-
-Task<> MemoryDeliveryLog::begin(std::vector<std::string> ids) {
-    records_->apply(DeliveryRecords::about("begun", ids));
+Task<> MemoryDeliveryLog::perform(detail::DeliveryStepPtr step) {
+    perform_later(std::move(step));
     co_return;
 }
 
-Task<> MemoryDeliveryLog::put_back(std::vector<std::string> ids) {
-    records_->apply(DeliveryRecords::about("back", ids));
-    co_return;
+void MemoryDeliveryLog::perform_later(detail::DeliveryStepPtr step) {
+    if (const std::optional<JsonObject> record = step->make(*records_)) records_->apply(*record);
 }
 
-Task<> MemoryDeliveryLog::finish(std::vector<std::string> ids) {
-    records_->apply(DeliveryRecords::about("done", ids));
-    co_return;
+std::string MemoryDeliveryLog::date() const { return {}; }
+
+namespace {
+
+DeliveryStepPtr step_of(std::function<std::optional<JsonObject>(DeliveryRecords&)> make,
+                        bool must_last) {
+    auto step = std::make_shared<DeliveryStep>();
+    step->make = std::move(make);
+    step->must_last = must_last;
+    return step;
 }
 
-Task<std::vector<StoredInbound>> MemoryDeliveryLog::unfinished() {
-    co_return records_->unfinished();
+DeliveryStepPtr failure_step(std::string id, std::string reason) {
+    auto make = [id = std::move(id), reason = std::move(reason)](DeliveryRecords&) {
+        JsonObject record = DeliveryRecords::about("failed", std::vector<std::string>(1, id));
+        record["reason"] = reason;
+        return std::optional<JsonObject>(std::move(record));
+    };
+    return step_of(std::move(make), false);
 }
 
-Task<std::optional<KnownInbound>> MemoryDeliveryLog::find(std::string channel,
-                                                          std::string inbound_id) {
-    co_return records_->find(channel, inbound_id);
+/// The caller no longer waits for an answer to be recorded, so it will not be sent.
+DeliveryStepPtr withdrawal_step(std::shared_ptr<std::string> id) {
+    auto make = [id = std::move(id)](DeliveryRecords&) {
+        return std::optional<JsonObject>(
+            DeliveryRecords::about("failed", std::vector<std::string>(1, *id)));
+    };
+    return step_of(std::move(make), false);
 }
 
-Task<std::string> MemoryDeliveryLog::intend(Envelope message, std::vector<std::string> answers) {
-    TurnOutput output(std::move(message));
-    return intend_output(std::move(output), std::move(answers));
+/// A step that only reads.
+template <class Read>
+DeliveryStepPtr reading_step(Read read) {
+    auto make = [read = std::move(read)](DeliveryRecords& records) {
+        read(records);
+        return std::optional<JsonObject>();
+    };
+    return step_of(std::move(make), false);
 }
 
-Task<> MemoryDeliveryLog::plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) {
-    records_->apply(DeliveryRecords::planned(outputs, answers));
-    co_return;
+}  // namespace
+
+Task<> RecordedDeliveryLog::perform_about(const char* what, std::vector<std::string> ids,
+                                          bool must_last) {
+    auto make = [what, ids = std::move(ids)](DeliveryRecords&) {
+        return std::optional<JsonObject>(DeliveryRecords::about(what, ids));
+    };
+    return perform(step_of(std::move(make), must_last));
 }
 
-Task<std::string> MemoryDeliveryLog::intend_output(TurnOutput output,
-                                                   std::vector<std::string> answers) {
-    std::string id = records_->next_id();
-    records_->apply(records_->intended(output, answers, {}));
-    co_return id;
+Task<std::optional<std::string>> RecordedDeliveryLog::receive(Envelope message) {
+    auto id = std::make_shared<std::optional<std::string>>();
+    auto make = [id, message = std::move(message), date = date()](DeliveryRecords& records) {
+        std::optional<JsonObject> record;
+        if (records.knows(message)) return record;
+        records.check_limit();
+        *id = records.next_id();
+        record = records.received(message, date);
+        return record;
+    };
+    DeliveryStepPtr step = step_of(std::move(make), true);
+    co_await perform(std::move(step));
+    co_return std::move(*id);
 }
 
-Task<> MemoryDeliveryLog::wait(std::string id, bool waits) {
-    const std::vector<std::string> ids(1, std::move(id));
-    records_->apply(DeliveryRecords::about(waits ? "waiting" : "trying", ids));
-    co_return;
+Task<> RecordedDeliveryLog::begin(std::vector<std::string> ids) {
+    return perform_about("begun", std::move(ids), true);
 }
 
-Task<> MemoryDeliveryLog::resend(std::string id) {
-    const std::vector<std::string> ids(1, std::move(id));
-    records_->apply(DeliveryRecords::about("again", ids));
-    co_return;
+Task<> RecordedDeliveryLog::put_back(std::vector<std::string> ids) {
+    return perform_about("back", std::move(ids), false);
 }
 
-Task<> MemoryDeliveryLog::sent(std::string id) {
-    const std::vector<std::string> ids(1, std::move(id));
-    records_->apply(DeliveryRecords::about("sent", ids));
-    co_return;
+Task<> RecordedDeliveryLog::finish(std::vector<std::string> ids) {
+    return perform_about("done", std::move(ids), false);
 }
 
-Task<> MemoryDeliveryLog::failed(std::string id, std::string) {
-    const std::vector<std::string> ids(1, std::move(id));
-    records_->apply(DeliveryRecords::about("failed", ids));
-    co_return;
+Task<std::vector<StoredInbound>> RecordedDeliveryLog::unfinished() {
+    auto found = std::make_shared<std::vector<StoredInbound>>();
+    auto read = [found](DeliveryRecords& records) { *found = records.unfinished(); };
+    DeliveryStepPtr step = reading_step(std::move(read));
+    co_await perform(std::move(step));
+    co_return std::move(*found);
 }
 
-Task<std::vector<Delivery>> MemoryDeliveryLog::unsettled() { co_return records_->unsettled(); }
+Task<std::optional<KnownInbound>> RecordedDeliveryLog::find(std::string channel,
+                                                            std::string inbound_id) {
+    auto found = std::make_shared<std::optional<KnownInbound>>();
+    auto read = [found, channel = std::move(channel), id = std::move(inbound_id)](
+                    DeliveryRecords& records) { *found = records.find(channel, id); };
+    DeliveryStepPtr step = reading_step(std::move(read));
+    co_await perform(std::move(step));
+    co_return std::move(*found);
+}
+
+Task<> RecordedDeliveryLog::plan(std::vector<TurnOutput> outputs,
+                                 std::vector<std::string> answers) {
+    auto make = [outputs = std::move(outputs), answers = std::move(answers)](DeliveryRecords&) {
+        return std::optional<JsonObject>(DeliveryRecords::planned(outputs, answers));
+    };
+    return perform(step_of(std::move(make), true));
+}
+
+Task<std::string> RecordedDeliveryLog::intend_output(TurnOutput output,
+                                                     std::vector<std::string> answers) {
+    auto id = std::make_shared<std::string>();
+    auto make = [id, output = std::move(output), answers = std::move(answers),
+                 date = date()](DeliveryRecords& records) {
+        records.check_limit();
+        *id = records.next_id();
+        return std::optional<JsonObject>(records.intended(output, answers, date));
+    };
+    Task<> writing = perform(step_of(std::move(make), true));
+    const cubepi::Outcome<> written = co_await cubepi::outcome_of(std::move(writing));
+    if (written.cancelled()) perform_later(withdrawal_step(id));
+    written.rethrow();
+    co_return std::move(*id);
+}
+
+Task<> RecordedDeliveryLog::wait(std::string id, bool waits) {
+    std::vector<std::string> ids(1, std::move(id));
+    // Without the first, the answer would only be marked.
+    return perform_about(waits ? "waiting" : "trying", std::move(ids), !waits);
+}
+
+Task<> RecordedDeliveryLog::resend(std::string id) {
+    std::vector<std::string> ids(1, std::move(id));
+    return perform_about("again", std::move(ids), true);
+}
+
+Task<> RecordedDeliveryLog::sent(std::string id) {
+    std::vector<std::string> ids(1, std::move(id));
+    return perform_about("sent", std::move(ids), false);
+}
+
+Task<> RecordedDeliveryLog::failed(std::string id, std::string reason) {
+    return perform(failure_step(std::move(id), std::move(reason)));
+}
+
+Task<std::vector<Delivery>> RecordedDeliveryLog::unsettled() {
+    auto found = std::make_shared<std::vector<Delivery>>();
+    auto read = [found](DeliveryRecords& records) { *found = records.unsettled(); };
+    DeliveryStepPtr step = reading_step(std::move(read));
+    co_await perform(std::move(step));
+    co_return std::move(*found);
+}
 
 }  // namespace bub

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,12 +11,14 @@
 
 #include <bub/channel.hpp>
 #include <bub/envelope.hpp>
+#include <cubepi/core/error.hpp>
 
 namespace bub {
 
 namespace detail {
 class DeliveryRecords;
-}
+struct DeliveryStep;
+}  // namespace detail
 
 /// An accepted message that is not yet finished.
 struct StoredInbound {
@@ -45,15 +48,31 @@ struct Delivery {
     bool waits = false;        ///< no request with it was made (SendProgress)
 };
 
+/// The records of ended processes that this one has to recover.
+struct UnfinishedRecords {
+    std::vector<StoredInbound> inbounds = {};  ///< in order of arrival
+    std::vector<Delivery> answers = {};        ///< oldest first
+};
+
+/// Another process has taken the session of a message, because it took this process for ended, and processes the message.
+class SessionTakenError : public cubepi::Error {
+public:
+    explicit SessionTakenError(const std::string& message)
+        : Error(cubepi::ErrorCode::run_not_claimed, message) {}
+};
+
 /// A record of inbound messages until their turns end and of outbound ones until they are sent (B18): the port through
 /// which a gateway persists them. The manager calls it on its executor. Each call is atomic: after a crash either all
 /// of it or none of it has happened. Calls take effect in the order in which they are made.
+///
+/// A log that several processes share (D205) assigns each session with unfinished messages to one of them. A call about a
+/// message or answer that another process has taken has no effect and throws SessionTakenError.
 class DeliveryLog {
 public:
     virtual ~DeliveryLog() = default;
 
-    /// Stores a message; completes when it is durable. Returns its id, or nothing if a message with the same channel
-    /// and inbound_id was stored before.
+    /// Stores a message; completes when it is durable. Returns its id, or nothing if this process need not process it: a message
+    /// with the same channel and inbound_id was stored before, or another process processes the session.
     virtual Task<std::optional<std::string>> receive(Envelope message) = 0;
     /// Records that a turn begins on these messages. Completes when that is durable.
     virtual Task<> begin(std::vector<std::string> ids) = 0;
@@ -61,15 +80,22 @@ public:
     virtual Task<> put_back(std::vector<std::string> ids) = 0;
     /// Marks these messages as finished.
     virtual Task<> finish(std::vector<std::string> ids) = 0;
-    /// Returns the messages that are not finished, in order of arrival.
+    /// Returns the messages of this process that are not finished, in order of arrival.
     virtual Task<std::vector<StoredInbound>> unfinished() = 0;
     /// Returns the message of a channel with this `inbound_id`, also one of the last that are finished. By default nothing: the log does
     /// not find messages.
     virtual Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id);
 
-    /// Records the intent to send an answer; completes when that is durable and returns the answer's id. `answers`: the
-    /// messages that it answers.
-    virtual Task<std::string> intend(Envelope message, std::vector<std::string> answers) = 0;
+    /// Records all outputs of a turn before the first is sent, so that after a crash the remaining ones are sent without running
+    /// the turn again; completes when that is durable. Outputs of the turn that are left out are not sent after a crash. By
+    /// default nothing is recorded.
+    virtual Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers);
+    /// Records the intent to send an output, and removes it and the earlier outputs of its turn from the plan; completes when
+    /// that is durable and returns the answer's id. `answers`: the messages that it answers.
+    virtual Task<std::string> intend_output(TurnOutput output,
+                                            std::vector<std::string> answers) = 0;
+    /// Does the same for a message that is not an output of a turn.
+    Task<std::string> intend(Envelope message, std::vector<std::string> answers);
     /// Records that the answer waits, i.e. that no request with it was made, or that the first one is about to be made; then it
     /// completes when that is durable. By default nothing is recorded: an answer that is not settled may have been sent.
     virtual Task<> wait(std::string id, bool waits);
@@ -78,35 +104,31 @@ public:
     virtual Task<> sent(std::string id) = 0;
     /// Records that the channel reported a failure, or that the answer is no longer wanted, with the reason.
     virtual Task<> failed(std::string id, std::string reason) = 0;
-    /// Returns deliveries recorded as intended but neither confirmed nor failed, oldest first.
+    /// Returns deliveries of this process recorded as intended but neither confirmed nor failed, oldest first.
     virtual Task<std::vector<Delivery>> unsettled() = 0;
+
+    /// Limits take() to the records of these channels: those of others are left to the processes that serve them. Ignored by a log that
+    /// one process uses alone.
+    virtual void serve(std::vector<std::string> channels) { (void)channels; }
+    /// Returns the records that this process has to recover. A manager calls it when it begins to serve, and then in each
+    /// poll_interval(): for the records of processes that have ended since, and for messages that others have received for
+    /// sessions of this process. By default returns unfinished() and unsettled().
+    virtual Task<UnfinishedRecords> take();
+    /// Returns nothing for a log that one process uses alone.
+    virtual std::optional<std::chrono::nanoseconds> poll_interval() const { return std::nullopt; }
+    /// Leaves all records to the next process that calls take(), which may be this one. Called when a manager has ended.
+    virtual Task<> release();
 };
 
-/// Optional interface of a delivery log: records all outputs of a turn before the first is sent, so that after a crash
-/// the remaining ones are sent without running the turn again.
-class PlansAnswers {
+/// A delivery log as a sequence of records that only this process writes (detail::DeliveryRecords).
+class RecordedDeliveryLog : public DeliveryLog {
 public:
-    virtual ~PlansAnswers() = default;
-    /// Records the outputs of a turn; completes when they are durable. Outputs of the turn that are left out are not sent
-    /// after a crash.
-    virtual Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) = 0;
-    /// Does the same as intend() for an output of a turn, and removes this output and the earlier ones from the plan.
-    virtual Task<std::string> intend_output(TurnOutput output,
-                                            std::vector<std::string> answers) = 0;
-};
-
-/// A delivery log in memory, for programs whose channels end with the process, and for tests.
-class MemoryDeliveryLog final : public DeliveryLog, public PlansAnswers {
-public:
-    MemoryDeliveryLog();
-    ~MemoryDeliveryLog() override;
     Task<std::optional<std::string>> receive(Envelope message) override;
     Task<> begin(std::vector<std::string> ids) override;
     Task<> put_back(std::vector<std::string> ids) override;
     Task<> finish(std::vector<std::string> ids) override;
     Task<std::vector<StoredInbound>> unfinished() override;
     Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id) override;
-    Task<std::string> intend(Envelope message, std::vector<std::string> answers) override;
     Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override;
     Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override;
     Task<> wait(std::string id, bool waits) override;
@@ -115,7 +137,29 @@ public:
     Task<> failed(std::string id, std::string reason) override;
     Task<std::vector<Delivery>> unsettled() override;
 
+protected:
+    /// Executes a step. Steps take effect in the order in which their tasks are started.
+    virtual Task<> perform(std::shared_ptr<detail::DeliveryStep> step) = 0;
+    /// Executes a step whose end no caller awaits.
+    virtual void perform_later(std::shared_ptr<detail::DeliveryStep> step) = 0;
+    /// The time of a new record; may be empty.
+    virtual std::string date() const = 0;
+
 private:
+    Task<> perform_about(const char* what, std::vector<std::string> ids, bool must_last);
+};
+
+/// A delivery log in memory, for programs whose channels end with the process, and for tests.
+class MemoryDeliveryLog final : public RecordedDeliveryLog {
+public:
+    MemoryDeliveryLog();
+    ~MemoryDeliveryLog() override;
+
+private:
+    Task<> perform(std::shared_ptr<detail::DeliveryStep> step) override;
+    void perform_later(std::shared_ptr<detail::DeliveryStep> step) override;
+    std::string date() const override;
+
     std::unique_ptr<detail::DeliveryRecords> records_;
 };
 

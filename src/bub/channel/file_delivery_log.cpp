@@ -15,6 +15,7 @@
 #include <fcntl.h>
 
 #include <bub/channel/delivery/delivery_records.hpp>
+#include <bub/channel/delivery/step_queue.hpp>
 #include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/file/descriptor.hpp>
 #include <bub/tape/file_tape_store.hpp>
@@ -29,38 +30,16 @@
 
 namespace bub::detail {
 
-/// A call of the log that is queued for the file.
-struct DeliveryStep {
-    /// Inspects the records and returns the one to write; nothing if there is none. Its exception is this step's
-    /// failure.
-    std::function<std::optional<JsonObject>(DeliveryRecords& records)> make;
-    bool must_last = false;  ///< must be synced before the call returns
-
-    // Set by the journal.
-    bool over = false;
-    std::exception_ptr failure = {};
-};
-using DeliveryStepPtr = std::shared_ptr<DeliveryStep>;
-
-/// The file of a FileDeliveryLog.Steps take effect in the order of enqueue(); steps that are queued at the same time
-/// are written and synced together.
-class DeliveryJournal {
+/// The file of a FileDeliveryLog.
+class DeliveryJournal final : public StepQueue<DeliveryStep> {
 public:
     explicit DeliveryJournal(FileDeliveryLogOptions options);
 
-    /// Thread-safe.
-    void enqueue(DeliveryStepPtr step);
-    /// Executes the queued steps including `step`, or waits until another thread has. Blocks. Throws the step's
-    /// failure.
-    void complete(const DeliveryStepPtr& step);
-    /// Like complete(), without a step.
-    void flush();
     /// Returns and clears the warnings for the operator.
     std::vector<std::string> take_warnings();
 
 private:
-    std::vector<DeliveryStepPtr> take_queue();
-    void write(const std::vector<DeliveryStepPtr>& steps);
+    void write(const std::vector<DeliveryStepPtr>& steps) override;
     void take_back();
     void open();
     void lock();
@@ -76,11 +55,10 @@ private:
     const FileDeliveryLogOptions options_;
     const std::filesystem::path path_;
 
-    std::mutex queue_mutex_;
-    std::vector<DeliveryStepPtr> queue_;
+    std::mutex warnings_mutex_;
     std::vector<std::string> warnings_;
 
-    std::mutex file_mutex_;  // guards the following members
+    // Used in write().
     Descriptor lock_;
     Descriptor file_;
     std::optional<DeliveryRecords> records_;
@@ -114,37 +92,16 @@ std::optional<JsonObject> read_record(std::string_view line) {
 DeliveryJournal::DeliveryJournal(FileDeliveryLogOptions options)
     : options_(std::move(options)), path_(options_.directory / "deliveries.jsonl") {}
 
-void DeliveryJournal::enqueue(DeliveryStepPtr step) {
-    const std::lock_guard guard(queue_mutex_);
-    queue_.push_back(std::move(step));
-}
-
-std::vector<DeliveryStepPtr> DeliveryJournal::take_queue() {
-    const std::lock_guard guard(queue_mutex_);
-    return std::exchange(queue_, {});
-}
-
 void DeliveryJournal::warn(std::string_view event, std::initializer_list<cubepi::LogField> fields,
                            std::string text) {
     if (options_.log) options_.log->write(cubepi::LogLevel::warning, event, fields);
-    const std::lock_guard guard(queue_mutex_);
+    const std::lock_guard guard(warnings_mutex_);
     warnings_.push_back(std::move(text));
 }
 
 std::vector<std::string> DeliveryJournal::take_warnings() {
-    const std::lock_guard guard(queue_mutex_);
+    const std::lock_guard guard(warnings_mutex_);
     return std::exchange(warnings_, {});
-}
-
-void DeliveryJournal::complete(const DeliveryStepPtr& step) {
-    const std::lock_guard guard(file_mutex_);
-    if (!step->over) write(take_queue());
-    if (step->failure) std::rethrow_exception(step->failure);
-}
-
-void DeliveryJournal::flush() {
-    const std::lock_guard guard(file_mutex_);
-    write(take_queue());
 }
 
 void DeliveryJournal::write(const std::vector<DeliveryStepPtr>& steps) {
@@ -224,7 +181,7 @@ void DeliveryJournal::open() {
 }
 
 void DeliveryJournal::load(std::string_view text) {
-    DeliveryRecords records(options_.remembered);
+    DeliveryRecords records(options_.remembered, options_.max_open);
     std::size_t damaged = 0;
     const std::string_view everything = text;
     while (!text.empty()) {
@@ -289,8 +246,6 @@ void DeliveryJournal::sync_directory() const {
 namespace bub {
 
 using detail::DeliveryJournal;
-using detail::DeliveryRecords;
-using detail::DeliveryStep;
 using detail::DeliveryStepPtr;
 
 namespace {
@@ -301,44 +256,6 @@ FileDeliveryLogOptions completed(FileDeliveryLogOptions options) {
     if (!options.clock) options.clock = cubepi::Runtime::standard()->clock;
     if (!options.log) options.log = cubepi::Runtime::standard()->log;
     return options;
-}
-
-DeliveryStepPtr step_about(std::string what, std::vector<std::string> ids, bool must_last) {
-    auto step = std::make_shared<DeliveryStep>();
-    step->must_last = must_last;
-    step->make = [what = std::move(what), ids = std::move(ids)](DeliveryRecords&) {
-        return std::optional<JsonObject>(DeliveryRecords::about(what, ids));
-    };
-    return step;
-}
-
-DeliveryStepPtr failure_step(std::string id, std::string reason) {
-    auto step = std::make_shared<DeliveryStep>();
-    step->make = [id = std::move(id), reason = std::move(reason)](DeliveryRecords&) {
-        const std::vector<std::string> ids(1, id);
-        JsonObject record = DeliveryRecords::about("failed", ids);
-        record["reason"] = reason;
-        return std::optional<JsonObject>(std::move(record));
-    };
-    return step;
-}
-
-/// The caller no longer waits for an answer to be recorded, so it will not be sent.
-DeliveryStepPtr withdrawal_step(std::shared_ptr<std::string> id) {
-    auto step = std::make_shared<DeliveryStep>();
-    step->make = [id = std::move(id)](DeliveryRecords&) {
-        const std::vector<std::string> ids(1, *id);
-        return std::optional<JsonObject>(DeliveryRecords::about("failed", ids));
-    };
-    return step;
-}
-
-void check_limit(const DeliveryRecords& records, std::size_t max_open) {
-    if (records.open() < max_open) return;
-    throw cubepi::Error(
-        cubepi::ErrorCode::storage_full,
-        "the delivery log holds " + std::to_string(records.open()) +
-            " unfinished messages and answers; release or discard those that are held");
 }
 
 }  // namespace
@@ -354,11 +271,9 @@ struct FileDeliveryLog::State {
         }
     }
 
-    std::string date() const { return tape_date(options.clock->wall()); }
-
-    /// Enqueues the step when the task starts.
-    static Task<> take(std::shared_ptr<State> state, cubepi::WorkerPool& thread,
-                       DeliveryStepPtr step) {
+    /// Enqueues the step when the task starts. Outlives a log that is destroyed meanwhile.
+    static Task<> perform(std::shared_ptr<State> state, cubepi::WorkerPool& thread,
+                          DeliveryStepPtr step) {
         state->journal.enqueue(step);
         auto work = [state, step] { state->journal.complete(step); };
         co_await cubepi::offload(thread, std::move(work));
@@ -375,124 +290,14 @@ FileDeliveryLog::FileDeliveryLog(FileDeliveryLogOptions options)
     : state_(std::make_shared<State>(std::move(options))), thread_(1, "cubepi-deliver") {}
 FileDeliveryLog::~FileDeliveryLog() = default;
 
-Task<> FileDeliveryLog::take(detail::DeliveryStepPtr step) {
-    return State::take(state_, thread_, std::move(step));
+std::string FileDeliveryLog::date() const { return tape_date(state_->options.clock->wall()); }
+
+void FileDeliveryLog::perform_later(detail::DeliveryStepPtr step) {
+    state_->journal.enqueue(std::move(step));
 }
 
-Task<std::optional<std::string>> FileDeliveryLog::receive(Envelope message) {
-    auto id = std::make_shared<std::optional<std::string>>();
-    auto step = std::make_shared<DeliveryStep>();
-    step->must_last = true;
-    step->make = [id, message = std::move(message), date = state_->date(),
-                  most = state_->options.max_open](DeliveryRecords& records) {
-        std::optional<JsonObject> record;
-        if (records.knows(message)) return record;
-        check_limit(records, most);
-        *id = records.next_id();
-        record = records.received(message, date);
-        return record;
-    };
-    co_await take(std::move(step));
-    co_return std::move(*id);
-}
-
-Task<> FileDeliveryLog::begin(std::vector<std::string> ids) {
-    return take(step_about("begun", std::move(ids), true));
-}
-
-Task<> FileDeliveryLog::put_back(std::vector<std::string> ids) {
-    return take(step_about("back", std::move(ids), false));
-}
-
-Task<> FileDeliveryLog::finish(std::vector<std::string> ids) {
-    return take(step_about("done", std::move(ids), false));
-}
-
-Task<std::vector<StoredInbound>> FileDeliveryLog::unfinished() {
-    auto found = std::make_shared<std::vector<StoredInbound>>();
-    auto step = std::make_shared<DeliveryStep>();
-    step->make = [found](DeliveryRecords& records) {
-        *found = records.unfinished();
-        return std::optional<JsonObject>();
-    };
-    co_await take(std::move(step));
-    co_return std::move(*found);
-}
-
-Task<std::optional<KnownInbound>> FileDeliveryLog::find(std::string channel,
-                                                        std::string inbound_id) {
-    auto found = std::make_shared<std::optional<KnownInbound>>();
-    auto step = std::make_shared<DeliveryStep>();
-    step->make = [found, channel = std::move(channel),
-                  id = std::move(inbound_id)](DeliveryRecords& records) {
-        *found = records.find(channel, id);
-        return std::optional<JsonObject>();
-    };
-    co_await take(std::move(step));
-    co_return std::move(*found);
-}
-
-Task<> FileDeliveryLog::plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) {
-    auto step = std::make_shared<DeliveryStep>();
-    step->must_last = true;
-    step->make = [outputs = std::move(outputs), answers = std::move(answers)](DeliveryRecords&) {
-        return std::optional<JsonObject>(DeliveryRecords::planned(outputs, answers));
-    };
-    return take(std::move(step));
-}
-
-Task<std::string> FileDeliveryLog::intend(Envelope message, std::vector<std::string> answers) {
-    TurnOutput output(std::move(message));
-    return intend_output(std::move(output), std::move(answers));
-}
-
-Task<std::string> FileDeliveryLog::intend_output(TurnOutput output,
-                                                 std::vector<std::string> answers) {
-    auto id = std::make_shared<std::string>();
-    auto step = std::make_shared<DeliveryStep>();
-    step->must_last = true;
-    step->make = [id, output = std::move(output), answers = std::move(answers),
-                  date = state_->date(),
-                  most = state_->options.max_open](DeliveryRecords& records) {
-        check_limit(records, most);
-        *id = records.next_id();
-        return std::optional<JsonObject>(records.intended(output, answers, date));
-    };
-    const cubepi::Outcome<> written = co_await cubepi::outcome_of(take(std::move(step)));
-    if (written.cancelled()) state_->journal.enqueue(withdrawal_step(id));
-    written.rethrow();
-    co_return std::move(*id);
-}
-
-Task<> FileDeliveryLog::wait(std::string id, bool waits) {
-    std::vector<std::string> ids(1, std::move(id));
-    // Without the first, the answer would only be marked.
-    return take(step_about(waits ? "waiting" : "trying", std::move(ids), !waits));
-}
-
-Task<> FileDeliveryLog::resend(std::string id) {
-    std::vector<std::string> ids(1, std::move(id));
-    return take(step_about("again", std::move(ids), true));
-}
-
-Task<> FileDeliveryLog::sent(std::string id) {
-    std::vector<std::string> ids(1, std::move(id));
-    return take(step_about("sent", std::move(ids), false));
-}
-
-Task<> FileDeliveryLog::failed(std::string id, std::string reason) {
-    return take(failure_step(std::move(id), std::move(reason)));
-}
-
-Task<std::vector<Delivery>> FileDeliveryLog::unsettled() {
-    auto found = std::make_shared<std::vector<Delivery>>();
-    auto step = std::make_shared<DeliveryStep>();
-    step->make = [found](DeliveryRecords& records) {
-        *found = records.unsettled();
-        return std::optional<JsonObject>();
-    };
-    co_await take(std::move(step));
-    co_return std::move(*found);
+Task<> FileDeliveryLog::perform(detail::DeliveryStepPtr step) {
+    return State::perform(state_, thread_, std::move(step));
 }
 
 }  // namespace bub

@@ -17,10 +17,6 @@
 
 namespace bub {
 
-namespace detail {
-struct DeliveryStep;
-}
-
 /// When records are synced to disk. A killed process loses nothing in either mode.
 enum class DeliverySync : std::uint8_t {
     promises,  ///< before calls that promise durability return: receive, begin, intend, resend
@@ -51,29 +47,16 @@ struct FileDeliveryLogOptions {
 ///
 /// A call whose record cannot be written throws and has no effect: Error(storage_full) if the disk is full,
 /// Error(limit) if too many records are unfinished.
-class FileDeliveryLog final : public DeliveryLog, public PlansAnswers {
+class FileDeliveryLog final : public RecordedDeliveryLog {
 public:
     explicit FileDeliveryLog(FileDeliveryLogOptions options = {});
     ~FileDeliveryLog() override;
 
-    Task<std::optional<std::string>> receive(Envelope message) override;
-    Task<> begin(std::vector<std::string> ids) override;
-    Task<> put_back(std::vector<std::string> ids) override;
-    Task<> finish(std::vector<std::string> ids) override;
-    Task<std::vector<StoredInbound>> unfinished() override;
-    Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id) override;
-    Task<std::string> intend(Envelope message, std::vector<std::string> answers) override;
-    Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override;
-    Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override;
-    Task<> wait(std::string id, bool waits) override;
-    Task<> resend(std::string id) override;
-    Task<> sent(std::string id) override;
-    Task<> failed(std::string id, std::string reason) override;
-    Task<std::vector<Delivery>> unsettled() override;
-
 private:
     struct State;
-    Task<> take(std::shared_ptr<detail::DeliveryStep> step);
+    Task<> perform(std::shared_ptr<detail::DeliveryStep> step) override;
+    void perform_later(std::shared_ptr<detail::DeliveryStep> step) override;
+    std::string date() const override;
 
     std::shared_ptr<State> state_;
     cubepi::WorkerPool thread_;  // tasks on it may still use the state

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <bub/channel/channel_test_support.hpp>
-#include <cubepi/core/cancellation.hpp>
+#include <bub/channel/delivery_log_suite_test.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/testing/memory_log.hpp>
 
@@ -103,64 +103,6 @@ TEST_F(DeliveryFile, IrregularFile_IsRejectedWithoutBlocking) {
     }
 }
 
-TEST_F(DeliveryFile, B18_PromisedDeliveries_SurviveTheProcess) {
-    {
-        const auto log = open();
-        EXPECT_EQ(store(*log, "one"), "1");
-        EXPECT_EQ(store(*log, "two"), "2");
-        cubepi::run(log->begin(Texts(1, "1")));
-        EXPECT_EQ(intend(*log, "re: one", Texts(1, "1")), "3");
-        EXPECT_EQ(intend(*log, "for no message"), "4");
-        cubepi::run(log->resend("4"));
-        cubepi::run(log->finish(Texts(1, "2")));
-    }
-    const auto log = open();
-    const std::vector<StoredInbound> inbounds = cubepi::run(log->unfinished());
-    ASSERT_EQ(inbounds.size(), 1u);
-    EXPECT_EQ(inbounds[0].id, "1");
-    EXPECT_EQ(inbounds[0].begun, 1u);
-    EXPECT_TRUE(inbounds[0].answered);
-    EXPECT_EQ(inbounds[0].date, "2026-01-01T00:00:00+00:00");
-    EXPECT_EQ(inbounds[0].message.content_text(), "one");
-    EXPECT_EQ(inbounds[0].message.inbound_id, "one");
-    EXPECT_TRUE(inbounds[0].message.is_active);
-    const std::vector<Delivery> deliveries = cubepi::run(log->unsettled());
-    ASSERT_EQ(deliveries.size(), 2u);
-    EXPECT_EQ(deliveries[1].resent, 1u);
-    cubepi::run(log->failed("3", "no connection"));
-    EXPECT_FALSE(cubepi::run(log->unfinished()).front().answered);
-    EXPECT_EQ(store(*log, "one"), "known");
-    EXPECT_EQ(store(*log, "two"), "known") << "also when it was dealt with";
-    EXPECT_EQ(store(*log, "three"), "5") << "ids are not used twice";
-}
-
-TEST_F(DeliveryFile, B18_StoredMessage_KeepsAllItsParts) {
-    Envelope message = update("tschüß \xff", "u1");
-    message.session_id = "s";
-    message.output_channel = "elsewhere";
-    message.from_operator = false;
-    message.context["thread_id"] = 7;
-    message.rest["sender"] = "alice";
-    message.rest["answer_to"] = "a member of a plugin, not an answer";
-    MediaItem picture;
-    picture.mime_type = "image/png";
-    picture.url = "https://example.org/a.png";
-    message.media.push_back(picture);
-    cubepi::run(open()->receive(std::move(message)));
-    const auto log = open();
-    const Envelope stored = cubepi::run(log->unfinished()).front().message;
-    EXPECT_EQ(stored.content_text(), "tschüß \uFFFD");
-    EXPECT_EQ(stored.session_id, "s");
-    EXPECT_EQ(stored.output_channel, "elsewhere");
-    EXPECT_EQ(stored.from_operator, false);
-    EXPECT_EQ(stored.context.at("thread_id"), 7);
-    EXPECT_EQ(stored.rest.at("sender"), "alice");
-    EXPECT_TRUE(stored.rest.contains("answer_to"));
-    EXPECT_FALSE(stored.answer);
-    ASSERT_EQ(stored.media.size(), 1u);
-    EXPECT_EQ(stored.media[0].url, picture.url);
-}
-
 TEST_F(DeliveryFile, B18_CutOffLine_IsTakenBackWhereverCut) {
     {
         const auto log = open();
@@ -179,52 +121,6 @@ TEST_F(DeliveryFile, B18_CutOffLine_IsTakenBackWhereverCut) {
         EXPECT_EQ(texts_of(*open()), (Texts{"one", "re: two"})) << size;
     }
     EXPECT_TRUE(warnings.empty());
-}
-
-TEST_F(DeliveryFile, B18_PlannedOutputs_SurviveRewriteOfTheFile) {
-    options.compact_bytes = 1;
-    {
-        const auto log = open();
-        EXPECT_EQ(store(*log, "one"), "1");
-        std::vector<TurnOutput> outputs;
-        outputs.emplace_back(from("chat", "1", "a"), 0, 3);
-        outputs.emplace_back(from("chat", "1", "c"), 2, 3);
-        cubepi::run(log->plan(outputs, Texts(1, "1")));
-        const std::string id = cubepi::run(log->intend_output(outputs.front(), Texts(1, "1")));
-        cubepi::run(log->sent(id));
-    }
-    for (const bool last : {false, true}) {
-        const auto log = open();
-        const std::vector<StoredInbound> inbounds = cubepi::run(log->unfinished());
-        ASSERT_EQ(inbounds.size(), 1u);
-        EXPECT_TRUE(inbounds[0].answered);
-        EXPECT_EQ(inbounds[0].all_sent, last);
-        ASSERT_EQ(inbounds[0].planned.size(), last ? 0u : 1u);
-        if (last) break;
-        EXPECT_EQ(inbounds[0].planned[0].index, 2u);
-        EXPECT_EQ(inbounds[0].planned[0].message.content_text(), "c");
-        EXPECT_EQ(inbounds[0].planned[0].count, 3u);
-        (void)cubepi::run(log->intend_output(inbounds[0].planned[0], Texts(1, "1")));
-    }
-}
-
-TEST_F(DeliveryFile, B18_WaitingAnswer_SurvivesRewriteOfTheFile) {
-    options.compact_bytes = 1;
-    {
-        const auto log = open();
-        for (const char* text : {"new", "waits", "was tried"}) (void)intend(*log, text);
-        for (const char* id : {"2", "3"}) cubepi::run(log->wait(id, true));
-        cubepi::run(log->wait("3", false));
-    }
-    for (int reads = 0; reads < 2; ++reads) {
-        const auto log = open();
-        const std::vector<Delivery> all = cubepi::run(log->unsettled());
-        ASSERT_EQ(all.size(), 3u);
-        EXPECT_FALSE(all[0].waits);
-        EXPECT_TRUE(all[1].waits);
-        EXPECT_FALSE(all[2].waits);
-        (void)store(*log, std::to_string(reads));
-    }
 }
 
 TEST_F(DeliveryFile, B18_Log_IsUsedByOneProcessOnly) {
@@ -387,43 +283,6 @@ TEST_F(DeliveryFile, File_IsForItsOwnerOnly) {
     EXPECT_EQ(info.st_mode & 0777u, 0600u);
 }
 
-Task<> store_named(FileDeliveryLog& log, std::string text, Texts& order) {
-    Envelope message = update(text, text);
-    (void)co_await log.receive(std::move(message));
-    order.push_back(std::move(text));
-}
-
-TEST_F(DeliveryFile, Calls_TakeEffectInTheirOrder) {
-    const auto log = open();
-    Texts expected;
-    Texts order;
-    const auto together = [&]() -> Task<> {
-        std::vector<Task<>> tasks;
-        for (int i = 0; i < 200; ++i) {
-            expected.push_back("message " + std::to_string(i));
-            tasks.push_back(store_named(*log, expected.back(), order));
-        }
-        co_await cubepi::when_all(std::move(tasks));
-    };
-    cubepi::run(together());
-    EXPECT_EQ(order, expected);
-    EXPECT_EQ(texts_of(*log), expected);
-}
-
-Task<> intend_and_cancel(FileDeliveryLog& log) {
-    std::stop_source stop;
-    Envelope message = from("chat", "1", "abandoned");
-    Task<std::string> intending = log.intend(std::move(message), Texts());
-    stop.request_stop();
-    std::exception_ptr failure;
-    try {
-        (void)co_await cubepi::cancel_on(stop.get_token(), std::move(intending));
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    EXPECT_TRUE(cubepi::is_cancellation(failure));
-}
-
 /// The fields of answers as an earlier version has stored them.
 std::vector<JsonObject> older_answers() {
     std::vector<JsonObject> all{
@@ -474,32 +333,39 @@ TEST_F(DeliveryFile, B24_AnswersOfEarlierVersion_AreRead) {
     expect_older_answers(*open());
 }
 
-TEST_F(DeliveryFile, B24_StoredAnswer_IsReadAsItWas) {
-    Envelope message = update("", "7");
-    Answer& answer = message.answer.emplace();
-    answer.action = AnswerAction::deny;
-    answer.question = "0123456789";
-    answer.text = ",approve c1";
-    answer.value = JsonObject{{"decision", "deny"}};
-    answer.choices.emplace().emplace_back(1, 2);
-    answer.user = "ann";
-    answer.place = "chat:1";
-    (void)cubepi::run(open()->receive(message));
-    const Answer read = cubepi::run(open()->unfinished()).at(0).message.answer.value();
-    EXPECT_EQ(read.action, answer.action);
-    EXPECT_EQ(read.question, answer.question);
-    EXPECT_EQ(read.text, answer.text);
-    EXPECT_EQ(read.value, answer.value);
-    EXPECT_EQ(read.choices, answer.choices);
-    EXPECT_EQ(read.user, answer.user);
-    EXPECT_EQ(read.place, answer.place);
+class FileStorage final : public DeliveryStorage {
+public:
+    /// `compact_bytes`: 1 rewrites the file at each call.
+    explicit FileStorage(std::size_t compact_bytes) {
+        std::string name =
+            (std::filesystem::temp_directory_path() / "bub-deliveries-XXXXXX").string();
+        if (!mkdtemp(name.data())) throw std::runtime_error("no directory for temporary files");
+        root_ = name;
+        options_.directory = root_ / "deliveries";
+        options_.sync = DeliverySync::never;
+        options_.compact_bytes = compact_bytes;
+    }
+    ~FileStorage() override {
+        std::error_code ignored;
+        std::filesystem::remove_all(root_, ignored);
+    }
+    std::shared_ptr<DeliveryLog> open() override {
+        return std::make_shared<FileDeliveryLog>(options_);
+    }
+
+private:
+    std::filesystem::path root_;
+    FileDeliveryLogOptions options_;
+};
+
+DeliveryStorageKind files(std::string name, std::size_t compact_bytes) {
+    return {std::move(name),
+            [compact_bytes] { return std::make_unique<FileStorage>(compact_bytes); }};
 }
 
-TEST_F(DeliveryFile, B18_AnswerCancelledBeforeStorage_IsNotUnsettled) {
-    const auto log = open();
-    cubepi::run(intend_and_cancel(*log));
-    EXPECT_TRUE(texts_of(*log).empty());
-}
+INSTANTIATE_TEST_SUITE_P(Files, DeliveryLogSuite,
+                         testing::Values(files("appended", 1 << 20), files("rewritten", 1)),
+                         testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace bub::channel_tests

@@ -3,7 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <exception>
+#include <functional>
+#include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,12 +23,17 @@ Envelope from_stored_form(const JsonObject& form);
 /// The same for an inbound message: one that an earlier version has stored becomes an answer here, if it is one.
 Envelope inbound_from_stored_form(const JsonObject& form);
 
+/// Returns false for an error message or a file, which a turn sends but which is not its answer, nor an output of it.
+bool is_answer(const Envelope& output);
+
 /// The delivery log as a fold of its records. Every change is made by applying a record, whether it was just written or
 /// is read back, so that both have the same result.
 class DeliveryRecords {
 public:
     /// `remembered`: the number of inbound ids remembered per channel, in addition to those of unfinished messages.
-    explicit DeliveryRecords(std::size_t remembered) : remembered_(remembered) {}
+    explicit DeliveryRecords(std::size_t remembered,
+                             std::size_t most_open = std::numeric_limits<std::size_t>::max())
+        : remembered_(remembered), most_open_(most_open) {}
 
     // Records. Those that create an id use the next one.
     JsonObject head() const;
@@ -46,6 +55,8 @@ public:
     std::optional<KnownInbound> find(const std::string& channel,
                                      const std::string& inbound_id) const;
     std::size_t open() const { return inbounds_.size() + outbounds_.size(); }
+    /// Throws Error(storage_full) if no more records may be open.
+    void check_limit() const;
     std::vector<StoredInbound> unfinished() const;
     std::vector<Delivery> unsettled() const;
     /// Returns records that recreate this state in a new object.
@@ -89,10 +100,24 @@ private:
     bool is_being_answered(std::uint64_t id) const;
 
     const std::size_t remembered_;
+    const std::size_t most_open_;
     std::uint64_t next_ = 1;
     std::map<std::uint64_t, Inbound> inbounds_;
     std::map<std::uint64_t, Outbound> outbounds_;
     std::map<std::string, Channel> channels_;
 };
+
+/// A call of a RecordedDeliveryLog.
+struct DeliveryStep {
+    /// Inspects the records and returns the one to write; nothing if there is none. Its exception is this step's
+    /// failure.
+    std::function<std::optional<JsonObject>(DeliveryRecords& records)> make;
+    bool must_last = false;  ///< must be synced before the call returns
+
+    // Set by the queue.
+    bool over = false;
+    std::exception_ptr failure = {};
+};
+using DeliveryStepPtr = std::shared_ptr<DeliveryStep>;
 
 }  // namespace bub::detail

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,6 +16,8 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/json_text.hpp>
 
 namespace bub {
@@ -323,6 +326,7 @@ struct HttpChannel::State {
     Task<HttpServerResponse> stop_turn(HttpMessage message, HttpServerRequest request);
     Task<HttpServerResponse> reply(Envelope to, std::string text, HttpServerRequest request);
     Task<> submit(ExchangePtr exchange, Envelope envelope);
+    Task<> follow(ExchangePtr exchange);
     Task<HttpServerResponse> answer(ExchangePtr exchange, HttpServerRequest request);
     Task<std::optional<JsonObject>> record_of(std::string id) const;
     std::string error_of(const HttpExchange& exchange, const std::exception_ptr& failure) const;
@@ -514,29 +518,42 @@ Task<> HttpChannel::State::submit(ExchangePtr exchange, Envelope envelope) {
     } else if (!accepted) {
         exchanges->refuse(exchange, rejected(accepted.failure(), options.failure_text));
     } else if (!exchange->admitted) {
-        // It is known from before, or the manager has ended after it was stored.
-        const std::string key = exchange->key();
-        Task<std::optional<JsonObject>> reading = record_of(key);
-        Outcome<std::optional<JsonObject>> read = co_await cubepi::outcome_of(std::move(reading));
-        if (read.cancelled()) read.rethrow();
-        if (!read) {
-            exchanges->refuse(exchange, rejected(read.failure(), options.failure_text));
-            co_return;
-        }
-        const std::optional<JsonObject> record = std::move(read).value();
-        const std::string state =
-            record ? std::string(record->at("state").as_string()) : std::string();
-        const bool is_processed = state == "pending" || state == "running";
-        if (is_processed && exchange->chat() == record->at("session").as_string()) {
-            exchange->recorded = true;
+        // It is known from before, another gateway works on its session, or the manager has ended after it was stored.
+        Task<> following = follow(exchange);
+        const Outcome<> followed = co_await cubepi::outcome_of(std::move(following));
+        if (!followed && !followed.cancelled()) {
+            exchanges->refuse(exchange, rejected(followed.failure(), options.failure_text));
+        } else if (exchange->recorded && !exchange->done()) {
             exchange->elsewhere = true;
             exchange->wake();
             exchanges->forget(exchange);
-        } else {
-            exchanges->refuse(
-                exchange, known_before(key, record ? std::string(record->at("session").as_string())
-                                                   : std::string()));
         }
+        if (followed.cancelled()) followed.rethrow();
+    }
+}
+
+/// Waits for the end of a message that this manager does not process, as long as it serves, and ends the exchange.
+Task<> HttpChannel::State::follow(ExchangePtr exchange) {
+    constexpr std::chrono::milliseconds interval{200};
+    for (;;) {
+        Task<std::optional<JsonObject>> reading = record_of(exchange->key());
+        const std::optional<JsonObject> record = co_await std::move(reading);
+        const std::string state = record ? cubepi::detail::text_member(*record, "state") : "";
+        const std::string session = record ? cubepi::detail::text_member(*record, "session") : "";
+        const bool is_processed =
+            (state == "pending" || state == "running") && exchange->chat() == session;
+        if (!is_processed && exchange->recorded && record && !is_open(state)) {
+            exchange->end_elsewhere(*record);
+            exchanges->end_turn(exchange, exchange->error());
+            co_return;
+        }
+        if (!is_processed) {
+            exchanges->refuse(exchange, known_before(exchange->key(), session));
+            co_return;
+        }
+        exchange->recorded = true;
+        if (manager_ends.stop_requested() || draining.stop_requested()) co_return;
+        co_await cubepi::Runtime::standard()->clock->sleep_for(interval);
     }
 }
 

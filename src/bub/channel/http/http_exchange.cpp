@@ -259,6 +259,17 @@ void HttpExchange::end(std::string error) {
     changed_.pulse();
 }
 
+void HttpExchange::end_elsewhere(const JsonObject& record) {
+    using cubepi::detail::text_member;
+    begin();
+    if (const JsonArray* const outputs = cubepi::detail::array_member(record, "outputs"))
+        outputs_ = *outputs;
+    output_bytes_ = boost::json::serialize(outputs_).size();
+    finish_ = text_member(record, "finish");
+    const JsonObject* const error = cubepi::detail::object_member(record, "error");
+    end(error ? text_member(*error, "message") : std::string());
+}
+
 void HttpExchange::refuse(Refusal refusal) {
     error_ = refusal.text;
     refusal_ = std::move(refusal);

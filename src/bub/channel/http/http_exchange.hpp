@@ -66,6 +66,8 @@ public:
     void postpone() { running_ = false; }
     /// The turn has ended. `error`: why it failed; empty if it succeeded.
     void end(std::string error);
+    /// Another gateway has ended the turn: `record` is its reply, as HttpSessions::message() returns it.
+    void end_elsewhere(const JsonObject& record);
 
     /// The message was not accepted.
     void refuse(Refusal refusal);

@@ -13,6 +13,7 @@
 #include <bub/questions.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/timeout.hpp>
 
 namespace bub::detail {
 
@@ -104,6 +105,17 @@ const std::string& turn_of(const StoredInbound& inbound) {
 
 }  // namespace
 
+bool is_session_taken(const std::exception_ptr& failure) noexcept {
+    if (!failure) return false;
+    try {
+        std::rethrow_exception(failure);
+    } catch (const SessionTakenError&) {
+        return true;
+    } catch (...) {
+        return false;
+    }
+}
+
 UnsettledPolicy policy_of(const Channel& channel) {
     if (const auto* settles = dynamic_cast<const SettlesDeliveries*>(&channel))
         return settles->unsettled_policy();
@@ -127,12 +139,14 @@ Task<std::optional<std::string>> Deliveries::receive(Envelope message) {
     return log().receive(std::move(message));
 }
 
-Task<> Deliveries::begin(Receipts receipts) {
-    if (receipts.empty()) co_return;
+Task<bool> Deliveries::begin(Receipts receipts) {
+    if (receipts.empty()) co_return true;
     Task<> writing = write(log(), &DeliveryLog::begin, std::move(receipts));
     const Outcome<> written = co_await outcome_of(std::move(writing));
     if (written.cancelled()) written.rethrow();
+    if (is_session_taken(written.failure())) co_return false;
     if (!written) not_recorded("begin", written.failure(), "could not record the start of a turn");
+    co_return true;
 }
 
 Task<> Deliveries::finish(Receipts receipts) {
@@ -163,8 +177,7 @@ Task<> Deliveries::note_sent(std::string id) {
 
 Task<> Deliveries::plan(std::string session_id, std::vector<TurnOutput> outputs,
                         Receipts answered) {
-    auto* const plans = dynamic_cast<PlansAnswers*>(context_.options.deliveries.get());
-    if (!plans || answered.empty()) co_return;
+    if (!context_.options.deliveries || answered.empty()) co_return;
     std::erase_if(outputs, [&](const TurnOutput& output) {
         const Envelope& message = output.message;
         const std::shared_ptr<Channel> channel = channels_.find_output(message);
@@ -172,7 +185,7 @@ Task<> Deliveries::plan(std::string session_id, std::vector<TurnOutput> outputs,
         return !channel || !records(*channel) || message.session_id != session_id ||
                message.kind == envelope_kind::error;
     });
-    if (!outputs.empty()) co_await plans->plan(std::move(outputs), std::move(answered));
+    if (!outputs.empty()) co_await log().plan(std::move(outputs), std::move(answered));
 }
 
 Task<bool> Deliveries::send(TurnOutput output, Receipts answered) {
@@ -191,7 +204,8 @@ Task<bool> Deliveries::send(TurnOutput output, Receipts answered) {
 
 Task<> Deliveries::send_recorded(std::shared_ptr<Channel> channel, TurnOutput output,
                                  Receipts answered) {
-    std::string id = co_await intend(output, std::move(answered));
+    Task<std::string> writing = log().intend_output(output, std::move(answered));
+    std::string id = co_await std::move(writing);
     Task<> delivering = deliver(channel, std::move(output.message), std::move(id));
     co_await std::move(delivering);
 }
@@ -232,7 +246,7 @@ Task<> Deliveries::post(Envelope notice) {
     if (!channel) co_return;
     std::string id;
     if (records(*channel)) {
-        Task<std::string> writing = intend(TurnOutput(notice), Receipts());
+        Task<std::string> writing = log().intend(notice, Receipts());
         Outcome<std::string> written = co_await outcome_of(std::move(writing));
         if (written.cancelled()) written.rethrow();
         // Storage that fails may be what the notice is about.
@@ -252,13 +266,6 @@ Task<> Deliveries::deliver_notice(std::shared_ptr<Channel> channel, Envelope not
                                                 {{"error", cubepi::logged_error(sent.failure())}});
 }
 
-Task<std::string> Deliveries::intend(TurnOutput output, Receipts answered) {
-    auto* const plans = dynamic_cast<PlansAnswers*>(context_.options.deliveries.get());
-    if (plans && output.count > 0 && !answered.empty())
-        return plans->intend_output(std::move(output), std::move(answered));
-    return log().intend(std::move(output.message), std::move(answered));
-}
-
 Task<> Deliveries::resend(std::shared_ptr<Channel> channel, Delivery delivery) {
     using State = SendProgress::State;
     const State state = delivery.waits ? State::waits : State::may_have_arrived;
@@ -268,6 +275,16 @@ Task<> Deliveries::resend(std::shared_ptr<Channel> channel, Delivery delivery) {
     }
     co_await send_tracked(channel, std::move(delivery.message), delivery.id, state);
     co_await note_sent(std::move(delivery.id));
+}
+
+Task<> Deliveries::release() {
+    if (!context_.options.deliveries) co_return;
+    Task<> releasing = cubepi::with_timeout(context_.clock(), context_.options.stop_limit,
+                                            log().release(), "release of the delivery log");
+    const Outcome<> released = co_await outcome_of(std::move(releasing));
+    if (!released)
+        not_recorded("release", released.failure(),
+                     "other gateways take the remaining messages a little later");
 }
 
 Task<std::optional<KnownInbound>> Deliveries::find(std::string channel, std::string inbound_id) {
@@ -287,7 +304,7 @@ Task<bool> Deliveries::is_being_answered(Receipts receipts) {
 
 Task<HeldMessages> Deliveries::held() {
     HeldMessages held;
-    if (!context_.options.deliveries) co_return held;
+    if (!context_.options.deliveries || held_.empty()) co_return held;
     held.inbounds = co_await log().unfinished();
     held.answers = co_await log().unsettled();
     const auto is_free = [this](const auto& message) { return !held_.contains(message.id); };
@@ -319,11 +336,45 @@ Recovery::Recovery(ManagerContext& context, const ChannelSet& channels, Deliveri
       sessions_(sessions),
       admission_(admission) {}
 
-Task<> Recovery::resume_inbounds() {
-    if (!context_.options.deliveries) co_return;
-    std::vector<StoredInbound> all = co_await context_.options.deliveries->unfinished();
-    std::vector<StoredInbound> others = resume_outputs(std::move(all));
+Task<> Recovery::begin() {
+    const std::shared_ptr<DeliveryLog>& log = context_.options.deliveries;
+    if (!log) co_return;
+    const auto interval = log->poll_interval();
+    log->serve(channels_.names());
+    Task<> recovering = recover();
+    const Outcome<> recovered = co_await outcome_of(std::move(recovering));
+    // A database that cannot be reached yet prevents no start (D90): the records are taken when it can.
+    if (!interval || !recovered.failure() || cause_of(recovered.failure()) != FailureCause::outage)
+        recovered.rethrow();
+    if (recovered.failure()) note_failure(recovered.failure());
+    if (interval) context_.spawn(poll(*interval));
+}
+
+Task<> Recovery::recover() {
+    UnfinishedRecords records = co_await context_.options.deliveries->take();
+    fails_ = false;
+    resume_deliveries(std::move(records.answers));
+    std::vector<StoredInbound> others = resume_outputs(std::move(records.inbounds));
     co_await sort_out(std::move(others));
+}
+
+Task<> Recovery::poll(std::chrono::nanoseconds interval) {
+    const std::shared_ptr<void> alive = context_.keep_alive();
+    for (;;) {
+        co_await context_.clock().sleep_for(interval);
+        Task<> recovering = recover();
+        const Outcome<> recovered = co_await outcome_of(std::move(recovering));
+        if (recovered.cancelled()) recovered.rethrow();
+        if (recovered.failure()) note_failure(recovered.failure());
+    }
+}
+
+void Recovery::note_failure(const std::exception_ptr& failure) {
+    context_.storing_failed = context_.clock().now();
+    if (std::exchange(fails_, true)) return;
+    context_.warn(
+        "recovery.take_failed", {{"error", cubepi::logged_error(failure)}},
+        "the records of messages cannot be read, which is tried again: " + describe(failure));
 }
 
 bool Recovery::is_served(const StoredInbound& inbound) const {
@@ -472,9 +523,7 @@ struct Recovery::Resends {
     const std::shared_ptr<cubepi::AsyncEvent> done = std::make_shared<cubepi::AsyncEvent>();
 };
 
-Task<> Recovery::resume_deliveries() {
-    if (!context_.options.deliveries) co_return;
-    std::vector<Delivery> all = co_await context_.options.deliveries->unsettled();
+void Recovery::resume_deliveries(std::vector<Delivery> all) {
     TruncatedList held;
     std::map<std::shared_ptr<Channel>, std::vector<Resend>> resends;
     std::map<std::string, std::shared_ptr<Resends>> sessions;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -15,6 +16,9 @@ namespace bub::detail {
 
 class AdmissionQueue;
 class SessionScheduler;
+
+/// Returns true for a SessionTakenError.
+bool is_session_taken(const std::exception_ptr& failure) noexcept;
 
 /// Returns the policy of a channel for answers whose delivery state is unknown.
 UnsettledPolicy policy_of(const Channel& channel);
@@ -33,8 +37,8 @@ public:
 
     // The following three report a failure to write to the operator. The last two cannot be cancelled.
 
-    /// Records that a turn begins on these messages.
-    Task<> begin(Receipts receipts);
+    /// Records that a turn begins on these messages. Returns false if another process has taken them.
+    Task<bool> begin(Receipts receipts);
     /// Records that these messages are finished.
     Task<> finish(Receipts receipts);
     /// Records that these messages are to be processed from scratch.
@@ -60,6 +64,8 @@ public:
     /// The operator has decided about it.
     void unhold(const std::string& id) { held_.erase(id); }
     Task<HeldMessages> held();
+    /// Leaves the records to the next process. Reports a failure to the operator.
+    Task<> release();
     Task<> discard_held(std::string id);
 
 private:
@@ -69,7 +75,6 @@ private:
     Task<> send_tracked(std::shared_ptr<Channel> channel, Envelope message, std::string id,
                         SendProgress::State state) const;
     Task<> deliver_notice(std::shared_ptr<Channel> channel, Envelope notice, std::string id);
-    Task<std::string> intend(TurnOutput output, Receipts answered);
     Task<> note_sent(std::string id);
     void not_recorded(std::string_view step, const std::exception_ptr& failure,
                       const std::string& text) const;
@@ -79,17 +84,15 @@ private:
     std::set<std::string> held_;  // ids of the delivery log
 };
 
-/// Recovers the records of an earlier process (B18): each message is delivered again, has its remaining outputs sent, is
-/// held for the operator, or waits for its channel.
+/// Recovers the records of ended processes (B18): each message is delivered again, has its remaining outputs sent, is held for the
+/// operator, or waits for its channel. With a log that processes share, also takes the messages that others have received.
 class Recovery {
 public:
     Recovery(ManagerContext& context, const ChannelSet& channels, Deliveries& deliveries,
              SessionScheduler& sessions, AdmissionQueue& admission);
 
-    /// Decides about the answers whose delivery state is unknown. Those that are sent again come before all other work of their
-    /// sessions; a channel that cannot send them delays no other channel.
-    Task<> resume_deliveries();
-    Task<> resume_inbounds();
+    /// Recovers the records of ended processes, and continues to do so if the log is shared.
+    Task<> begin();
     /// Sends a held answer, or delivers a held message again together with those that formed one prompt with it.
     Task<> release_held(std::string id);
 
@@ -97,6 +100,12 @@ private:
     struct Resends;
     using Resend = std::pair<Delivery, std::shared_ptr<Resends>>;
 
+    Task<> recover();
+    Task<> poll(std::chrono::nanoseconds interval);
+    void note_failure(const std::exception_ptr& failure);
+    /// Decides about the answers whose delivery state is unknown. Those that are sent again come before all other work of their
+    /// sessions; a channel that cannot send them delays no other channel.
+    void resume_deliveries(std::vector<Delivery> all);
     std::vector<StoredInbound> resume_outputs(std::vector<StoredInbound> inbounds);
     bool is_served(const StoredInbound& inbound) const;
     Task<> sort_out(std::vector<StoredInbound> inbounds);
@@ -109,6 +118,7 @@ private:
     Deliveries& deliveries_;
     SessionScheduler& sessions_;
     AdmissionQueue& admission_;
+    bool fails_ = false;  ///< the last attempt to take records has failed
 };
 
 }  // namespace bub::detail

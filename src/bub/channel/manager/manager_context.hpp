@@ -114,6 +114,8 @@ public:
     /// Stops the channels that were started, in reverse order. Problems are reported to the operator.
     Task<> stop();
 
+    /// Returns the names of the channels that are served.
+    std::vector<std::string> names() const;
     /// Returns null if no such channel is served.
     std::shared_ptr<Channel> find(const std::optional<std::string>& name) const;
     /// Returns the channel that receives the answers to `message`; null if it is not served.

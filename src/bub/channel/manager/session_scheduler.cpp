@@ -34,6 +34,11 @@ constexpr std::string_view held_notice =
 constexpr std::string_view incomplete_notice =
     "The answer is incomplete because of a technical problem. What is missing may follow later.";
 
+std::exception_ptr taken_error() {
+    return std::make_exception_ptr(
+        SenderError(cubepi::ErrorCode::unavailable, "Another gateway processes the message."));
+}
+
 std::exception_ptr stopped_error() {
     return std::make_exception_ptr(
         SenderError(cubepi::ErrorCode::unavailable, std::string(stopped_notice)));
@@ -129,7 +134,11 @@ Task<> SessionScheduler::run(SessionPtr session) {
         report(*session, message, is_stopped ? TurnOutcome::cancelled : outcome, begun);
         const bool is_put_back = outcome == TurnOutcome::postponed || outcome == TurnOutcome::held;
         if (!is_put_back) session->retry = {};
-        if (is_put_back) {
+        if (outcome == TurnOutcome::taken) {
+            // The messages that steered the turn find out when their turns begin.
+            session->answered.clear();
+            (void)take_back_steered(*session, true);
+        } else if (is_put_back) {
             co_await put_back(session, std::move(over), std::move(message), outcome);
         } else if (outcome == TurnOutcome::unread) {
             co_await keep_unread(session, std::move(message));
@@ -154,16 +163,21 @@ Task<TurnOutcome> SessionScheduler::run_turn(SessionPtr session, Waiting next) {
     if (!next.queued.message) {
         Task<> finishing = finish_stored(session, std::move(next));
         const cubepi::Outcome<> finished = co_await cubepi::outcome_of(std::move(finishing));
+        if (is_session_taken(finished.failure())) co_return TurnOutcome::taken;
         if (cause_of(finished.failure()) != FailureCause::turn)
             co_return cut_off(finished.failure());
         finished.rethrow();
         co_return TurnOutcome::answered;
     }
-    co_await deliveries_.begin(session->answered);
     const std::shared_ptr<Envelope> message = std::move(next.queued.message);
     message->receipts = session->answered;
     const std::shared_ptr<Channel> channel = channels_.find(message->channel);
     auto* const follower = dynamic_cast<FollowsTurns*>(channel.get());
+    const bool is_ours = co_await deliveries_.begin(session->answered);
+    if (!is_ours) {
+        if (follower) follower->end_turn(*message, taken_error());
+        co_return TurnOutcome::taken;
+    }
     if (follower) follower->begin_turn(*message);
     Task<TurnOutcome> turn = process(session, message);
     cubepi::Outcome<TurnOutcome> ended = co_await cubepi::outcome_of(std::move(turn));
@@ -172,8 +186,12 @@ Task<TurnOutcome> SessionScheduler::run_turn(SessionPtr session, Waiting next) {
     std::optional<TurnOutcome> end;
     if (ended) end = ended.value();
     const std::shared_ptr<Turn> turn_of_message = session->turn;
-    if (cause_of(failure) != FailureCause::turn && !session->answered.empty() &&
-        !turn_of_message->stopped) {
+    if (is_session_taken(failure)) {
+        context_.framework.runtime()->log.write(cubepi::LogLevel::warning, "turn.taken");
+        end = TurnOutcome::taken;
+        failure = taken_error();
+    } else if (cause_of(failure) != FailureCause::turn && !session->answered.empty() &&
+               !turn_of_message->stopped) {
         // A decision is not interrupted: a message that is held must not be processed again.
         co_await cubepi::shield();
         end = co_await after_failure(session, message, failure);
@@ -184,7 +202,8 @@ Task<TurnOutcome> SessionScheduler::run_turn(SessionPtr session, Waiting next) {
             std::make_exception_ptr(SenderError(cubepi::ErrorCode::unavailable, std::string(text)));
     }
     // The record of a stopped turn is finished: nothing repeats it.
-    if (turn_of_message->stopped && end != TurnOutcome::answered && end != TurnOutcome::suspended) {
+    if (turn_of_message->stopped && end != TurnOutcome::answered && end != TurnOutcome::suspended &&
+        end != TurnOutcome::taken) {
         co_await deliveries_.post(notice_to(*message, std::string(stopped_notice), "stopped"));
         failure = stopped_error();
         end.reset();
@@ -311,7 +330,7 @@ Task<> SessionScheduler::put_back(SessionPtr session, std::shared_ptr<Turn> turn
         co_await deliveries_.put_back(message.queued.receipts);
     } else if (!is_command(*message.queued.message)) {
         // A message that was begun twice waits for the operator at the next start as well.
-        co_await deliveries_.begin(message.queued.receipts);
+        (void)co_await deliveries_.begin(message.queued.receipts);
     }
     session->failed = nullptr;
     (void)take_back_steered(*session, true);

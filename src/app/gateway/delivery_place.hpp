@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include <bub/channel/delivery_log.hpp>
+#include <bub/turn_error.hpp>
+#include <cubepi/core/task.hpp>
+
+namespace cubepi::app {
+
+/// Where a gateway stores its messages until they are answered.
+struct DeliveryPlace {
+    std::string database = {};  ///< as TapePlace::database. Empty: files in $BUB_HOME/deliveries
+    std::string account = {};   ///< of the gateways that share the database: `gateway.tape_namespace`
+
+    bool operator==(const DeliveryPlace&) const = default;
+};
+
+/// Returns the place of the configuration, next to the sessions. Throws Error for a configuration that cannot be used.
+DeliveryPlace delivery_place();
+
+/// Opens the log. One in a database receives the unfinished records of the files, which an earlier version or configuration has left. Throws
+/// the failure of a database whose tables are missing, older or newer; one that cannot be reached yet is only reported (D90).
+Task<std::shared_ptr<bub::DeliveryLog>> open_deliveries(DeliveryPlace place,
+                                                        bub::WarningHandler warn);
+
+/// Moves the records of ended processes from one log to another, which leaves them to the next call of its take(). Returns their
+/// number. If it is interrupted, a message without an id of its platform, and an answer, may be in both.
+Task<std::size_t> move_deliveries(std::shared_ptr<bub::DeliveryLog> from,
+                                  std::shared_ptr<bub::DeliveryLog> to);
+
+}  // namespace cubepi::app

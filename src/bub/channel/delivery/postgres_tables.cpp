@@ -1,0 +1,493 @@
+#include <bub/channel/delivery/postgres_tables.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include <bub/channel/delivery/delivery_records.hpp>
+#include <bub/channel/manager/admission_queue.hpp>
+#include <bub/tape/tape_entry.hpp>
+#include <cubepi/agent/claim_owner.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/run.hpp>
+#include <cubepi/core/support/digest.hpp>
+#include <cubepi/schema/python_json.hpp>
+#include <cubepi/sql/support/postgres.hpp>
+
+// Rows of the tables of deliveries, and the transactions of a gateway on them.
+
+namespace bub::detail {
+
+using cubepi::detail::server_write;
+using cubepi::detail::SqlPlan;
+using cubepi::detail::SqlView;
+
+namespace {
+
+/// The number of calls that are written together.
+constexpr std::size_t most_together = 64;
+/// The number of rows that one take() removes because of their age.
+constexpr std::int64_t most_removed = 5'000;
+constexpr std::chrono::minutes removal_interval{10};
+
+/// An SQL condition: the gateway with the channels $3 (all if $4 is not 0) serves this one.
+std::string is_served_sql(const std::string& channel) {
+    return "($4 <> 0 OR " + channel + " = ANY($3::text[]))";
+}
+
+/// An SQL condition: no gateway with this number is alive.
+std::string is_ended_sql(const std::string& owner) {
+    return owner +
+           " NOT IN (SELECT number FROM bub_delivery_gateways WHERE lease_until > "
+           "clock_timestamp())";
+}
+
+constexpr const char* inbound_columns =
+    "i.id, i.fence, i.session, i.message, {epoch i.received_at}, i.begun, i.turn,"
+    " i.answered OR EXISTS (SELECT 1 FROM bub_delivery_outbound AS o WHERE o.session = i.session"
+    " AND o.settled_at IS NULL AND i.id = ANY(o.answers)), i.planned, i.next_output, i.all_sent";
+constexpr const char* outbound_columns =
+    "o.id, o.fence, o.session, o.message, {epoch o.intended_at}, o.resent, o.state = 'waiting'";
+
+JsonObject object_of(std::string_view text) {
+    try {
+        Json json = cubepi::parse_lenient(text);
+        if (JsonObject* const object = json.if_object()) return std::move(*object);
+    } catch (const cubepi::Error&) {
+        // An operator has changed the row.
+        return {};
+    }
+    return {};
+}
+
+std::string date_of(double seconds) {
+    const auto since = std::chrono::duration_cast<std::chrono::system_clock::duration>(
+        std::chrono::duration<double>(seconds));
+    return tape_date(std::chrono::system_clock::time_point(since));
+}
+
+/// The outputs that are left of a plan.
+std::vector<TurnOutput> outputs_of(std::string_view planned, std::size_t next) {
+    std::vector<TurnOutput> outputs;
+    const JsonObject plan = object_of(planned);
+    const Json* const list = plan.if_contains("plan");
+    if (!list || !list->is_array()) return outputs;
+    const JsonArray& all = list->get_array();
+    for (std::size_t at = next; at < all.size(); ++at) {
+        const JsonObject* const message = all[at].if_object();
+        if (message) outputs.emplace_back(from_stored_form(*message), at, all.size());
+    }
+    return outputs;
+}
+
+template <class Record>
+void sort_by_id(std::vector<Record>& records) {
+    std::sort(records.begin(), records.end(), [](const Record& a, const Record& b) {
+        return record_id(a.id)->id < record_id(b.id)->id;
+    });
+}
+
+/// The row of this gateway was removed, because it was frozen for long.
+struct GatewayRemoved {};
+
+}  // namespace
+
+std::string text_of(const RecordId& id) {
+    return std::to_string(id.id) + "." + std::to_string(id.fence);
+}
+
+std::optional<RecordId> record_id(const std::string& text) {
+    RecordId id;
+    const char* const end = text.data() + text.size();
+    const auto [dot, first] = std::from_chars(text.data(), end, id.id);
+    if (first != std::errc() || dot == end || *dot != '.') return std::nullopt;
+    const auto [stop, second] = std::from_chars(dot + 1, end, id.fence);
+    if (second != std::errc() || stop != end) return std::nullopt;
+    return id;
+}
+
+void select_stale(SqlBatch& reads, const char* table, const RecordIds& records) {
+    reads
+        .add("SELECT EXISTS (SELECT 1 FROM " + std::string(table) +
+             " AS r JOIN unnest($1::text[], $2::text[]) AS w (id, fence) ON r.id = w.id::bigint"
+             " WHERE r.fence <> w.fence::bigint)")
+        .texts(records.ids)
+        .texts(records.fences);
+}
+
+void check_fence(const SqlResult& stale) {
+    if (!stale.boolean(0, 0)) return;
+    throw SessionTakenError(
+        "another gateway has taken the session: this one had not renewed its lease in time");
+}
+
+DeliveryTables::DeliveryTables(PostgresDeliveryLogOptions options)
+    : options_(std::move(options)),
+      store_(std::make_shared<cubepi::detail::SqlStore>(
+          options_.database, cubepi::detail::postgres_driver(options_.database),
+          std::make_shared<const DeliverySchema>(options_.lease))) {}
+
+std::string DeliveryTables::session_key(const Envelope& message) const {
+    constexpr std::size_t digits = 32;  // 128 bits
+    std::string name = options_.account;
+    name += '\0';
+    name += lane_key(message);
+    return cubepi::detail::sha256_hex(name).substr(0, digits);
+}
+
+std::string DeliveryTables::message_key(const std::string& channel,
+                                        const std::string& inbound_id) const {
+    if (inbound_id.empty()) return {};
+    // With their lengths, so that no two have the same text.
+    std::string name;
+    for (const std::string* part : {&options_.account, &channel, &inbound_id})
+        name += std::to_string(part->size()) + ":" + *part;
+    return cubepi::detail::sha256_hex(name);
+}
+
+void DeliveryTables::check_limit() const {
+    if (open_ < options_.max_open) return;
+    throw cubepi::Error(
+        cubepi::ErrorCode::storage_full,
+        "the delivery log holds " + std::to_string(open_) +
+            " unfinished messages and answers; release or discard those that are held");
+}
+
+void DeliveryTables::note(const std::string& id, const std::string& session) {
+    const std::lock_guard guard(mutex_);
+    sessions_[id] = session;
+}
+
+void DeliveryTables::forget(const std::vector<std::string>& ids) {
+    const std::lock_guard guard(mutex_);
+    for (const std::string& id : ids) sessions_.erase(id);
+}
+
+DeliveryWritePtr DeliveryTables::write_about(const std::vector<std::string>& ids,
+                                             RecordIds& known) const {
+    auto step = std::make_shared<DeliveryWrite>();
+    std::set<std::string> sessions;
+    const std::lock_guard guard(mutex_);
+    for (const std::string& text : ids) {
+        const std::optional<RecordId> id = record_id(text);
+        const auto found = sessions_.find(text);
+        if (!id || found == sessions_.end()) continue;
+        known.ids.push_back(std::to_string(id->id));
+        known.fences.push_back(std::to_string(id->fence));
+        sessions.insert(found->second);
+    }
+    if (sessions.empty()) return nullptr;
+    step->sessions.assign(sessions.begin(), sessions.end());
+    return step;
+}
+
+void DeliveryTables::enter() {
+    if (number_ != 0) return;
+    SqlPlan plan;
+    plan.reads
+        .add(
+            "SELECT number, host, boot_id, pid, process_start FROM bub_delivery_gateways WHERE"
+            " account = $1 AND lease_until > clock_timestamp()")
+        .text(options_.account);
+    plan.reads.add("SELECT nextval('bub_delivery_ids')");
+    const auto lease = static_cast<double>(options_.lease.count());
+    auto decide = [account = options_.account, lease](const SqlView& view, SqlBatch& writes) {
+        const SqlResult& gateways = view.results[0];
+        for (int row = 0; row < gateways.rows(); ++row) {
+            cubepi::ClaimOwner owner;
+            owner.host = gateways.string(row, 1);
+            owner.boot_id = gateways.string(row, 2);
+            owner.pid = gateways.integer(row, 3);
+            owner.process_start = gateways.integer(row, 4);
+            if (!cubepi::is_dead_owner(owner)) continue;
+            writes
+                .add(
+                    "UPDATE bub_delivery_gateways SET lease_until = clock_timestamp()"
+                    " WHERE number = $1")
+                .integer(gateways.integer(row, 0));
+        }
+        const std::int64_t number = view.results[1].integer(0, 0);
+        const cubepi::ClaimOwner here = cubepi::current_process_owner();
+        writes
+            .add(
+                "INSERT INTO bub_delivery_gateways (number, account, host, boot_id, pid,"
+                " process_start, lease_until) VALUES ($1, $2, $3, $4, $5, $6,"
+                " clock_timestamp() + $7 * interval '1 millisecond')")
+            .integer(number)
+            .text(account)
+            .text(here.host)
+            .text(here.boot_id)
+            .integer(here.pid)
+            .integer(here.process_start)
+            .number(lease);
+        return number;
+    };
+    number_ = cubepi::run(server_write(store_, std::move(plan), std::move(decide)));
+}
+
+void DeliveryTables::write(const std::vector<DeliveryWritePtr>& steps) {
+    for (std::size_t at = 0; at < steps.size(); at += most_together) {
+        const std::size_t end = std::min(steps.size(), at + most_together);
+        const std::vector<DeliveryWritePtr> some(steps.begin() + static_cast<std::ptrdiff_t>(at),
+                                                 steps.begin() + static_cast<std::ptrdiff_t>(end));
+        try {
+            enter();
+            write_together(some);
+        } catch (...) {
+            may_have_lost_ = true;
+            for (const DeliveryWritePtr& step : some) step->failure = std::current_exception();
+        }
+        for (const DeliveryWritePtr& step : some) {
+            if (!step->failure && step->stored) step->stored();
+            step->over = true;
+        }
+    }
+}
+
+void DeliveryTables::write_together(const std::vector<DeliveryWritePtr>& steps) {
+    SqlPlan plan;
+    std::set<std::string> sessions;
+    std::vector<std::string> messages;
+    for (const DeliveryWritePtr& step : steps) {
+        sessions.insert(step->sessions.begin(), step->sessions.end());
+        if (!step->message_key.empty()) messages.push_back(step->message_key);
+    }
+    plan.locks.assign(sessions.begin(), sessions.end());
+    // The same message may arrive at two gateways in different sessions.
+    cubepi::detail::take_advisory_locks(plan.reads, messages);
+    const std::size_t own = plan.reads.size();
+    for (const DeliveryWritePtr& step : steps) plan.reads.add_all(step->reads);
+    auto decide = [steps, own](const SqlView& view, SqlBatch& writes) {
+        std::size_t next = own;
+        std::set<std::string> received;
+        for (const DeliveryWritePtr& step : steps) {
+            StepResults results;
+            for (std::size_t i = 0; i < step->reads.size(); ++i)
+                results.push_back(&view.results[next++]);
+            step->failure = nullptr;
+            // Two calls of this transaction receive the same message.
+            if (!step->message_key.empty() && !received.insert(step->message_key).second) continue;
+            try {
+                step->decide(results, writes);
+            } catch (...) {
+                step->failure = std::current_exception();
+            }
+        }
+    };
+    cubepi::run(store_->write(std::move(plan), std::move(decide)));
+}
+
+struct DeliveryTables::Taken {
+    UnfinishedRecords records;
+    RecordSessions sessions;
+};
+
+UnfinishedRecords DeliveryTables::take() {
+    const bool checks = may_have_lost_.exchange(true);
+    std::optional<Taken> taken;
+    while (!taken) {
+        enter();
+        taken = try_take();
+        if (!taken) number_ = 0;
+    }
+    if (checks) add_lost(*taken);
+    may_have_lost_ = false;
+    const std::lock_guard guard(mutex_);
+    sessions_.merge(taken->sessions);
+    return std::move(taken->records);
+}
+
+/// Adds the records of this gateway that no caller knows of, because the call that stored or took them has failed.
+void DeliveryTables::add_lost(Taken& taken) {
+    SqlBatch reads;
+    select_inbounds(reads);
+    select_answers(reads);
+    const SqlResults results = cubepi::run(store_->read(std::move(reads)));
+    const auto add = [this](auto& all, auto found, const RecordSessions& sessions,
+                            RecordSessions& added) {
+        const std::lock_guard guard(mutex_);
+        for (auto& record : found) {
+            if (sessions_.contains(record.id) || added.contains(record.id)) continue;
+            added[record.id] = sessions.at(record.id);
+            all.push_back(std::move(record));
+        }
+    };
+    RecordSessions sessions;
+    auto inbounds = read_inbounds(results[0], &sessions);
+    auto answers = read_answers(results[1], &sessions);
+    add(taken.records.inbounds, std::move(inbounds), sessions, taken.sessions);
+    add(taken.records.answers, std::move(answers), sessions, taken.sessions);
+    sort_by_id(taken.records.inbounds);
+    sort_by_id(taken.records.answers);
+}
+
+void DeliveryTables::serve(std::vector<std::string> channels) {
+    const std::lock_guard guard(mutex_);
+    channels_ = std::move(channels);
+}
+
+std::optional<DeliveryTables::Taken> DeliveryTables::try_take() {
+    const std::int64_t number = number_;
+    std::vector<std::string> channels;
+    std::int64_t all_channels = 1;
+    {
+        const std::lock_guard guard(mutex_);
+        if (channels_) {
+            channels = *channels_;
+            all_channels = 0;
+        }
+    }
+    SqlPlan plan;
+    plan.reads
+        .add(
+            "UPDATE bub_delivery_gateways SET lease_until = clock_timestamp() + $2 * interval '1 "
+            "millisecond' WHERE number = $1 RETURNING number")
+        .integer(number)
+        .number(static_cast<double>(options_.lease.count()));
+    // Sessions that another gateway locks are left to the next call.
+    plan.reads
+        .add(
+            "UPDATE bub_delivery_sessions AS s SET owner = $2, fence = s.fence + 1 FROM (SELECT key"
+            " FROM bub_delivery_sessions WHERE owner <> $2 AND " +
+            is_ended_sql("owner") +
+            " AND key IN (SELECT session FROM bub_delivery_inbound WHERE account = $1 AND"
+            " finished_at IS NULL AND " +
+            is_ended_sql("owner") + " AND " + is_served_sql("channel") +
+            " UNION SELECT session FROM bub_delivery_outbound WHERE account = $1 AND"
+            " settled_at IS NULL AND " +
+            is_ended_sql("owner") + " AND " + is_served_sql("channel") +
+            ") ORDER BY key FOR UPDATE SKIP LOCKED) AS claimed WHERE s.key = claimed.key")
+        .text(options_.account)
+        .integer(number)
+        .texts(channels)
+        .integer(all_channels);
+    const std::string of_this_gateway =
+        " FROM bub_delivery_sessions AS s WHERE s.owner = $2 AND s.key = ";
+    plan.reads
+        .add("UPDATE bub_delivery_outbound AS o SET owner = $2, fence = o.fence + 1" +
+             of_this_gateway + "o.session AND o.account = $1 AND o.settled_at IS NULL AND " +
+             "o.owner <> $2 AND " + is_ended_sql("o.owner") + " AND " +
+             is_served_sql("o.channel") + " RETURNING " + outbound_columns)
+        .text(options_.account)
+        .integer(number)
+        .texts(channels)
+        .integer(all_channels);
+    plan.reads
+        .add("UPDATE bub_delivery_inbound AS i SET owner = $2, fence = s.fence" + of_this_gateway +
+             "i.session AND i.account = $1 AND i.finished_at IS NULL AND " + "i.owner <> $2 AND " +
+             is_ended_sql("i.owner") + " AND " + is_served_sql("i.channel") + " RETURNING " +
+             inbound_columns)
+        .text(options_.account)
+        .integer(number)
+        .texts(channels)
+        .integer(all_channels);
+    plan.reads
+        .add(
+            "SELECT (SELECT count(*) FROM bub_delivery_inbound WHERE account = $1 AND finished_at"
+            " IS NULL) + (SELECT count(*) FROM bub_delivery_outbound WHERE account = $1 AND"
+            " settled_at IS NULL)")
+        .text(options_.account);
+    auto decide = [this](const SqlView& view, SqlBatch& writes) {
+        if (view.results[0].rows() == 0) throw GatewayRemoved();
+        Taken taken;
+        taken.records.answers = read_answers(view.results[1 + 1], &taken.sessions);
+        taken.records.inbounds = read_inbounds(view.results[1 + 2], &taken.sessions);
+        open_ = static_cast<std::size_t>(view.results[1 + 3].integer(0, 0));
+        add_removals(writes);
+        return taken;
+    };
+    try {
+        return cubepi::run(server_write(store_, std::move(plan), std::move(decide)));
+    } catch (const GatewayRemoved&) {
+        return std::nullopt;
+    }
+}
+
+void DeliveryTables::add_removals(SqlBatch& writes) {
+    writes.add(
+        "DELETE FROM bub_delivery_gateways WHERE lease_until < clock_timestamp() - interval '1 "
+        "hour'");
+    const cubepi::Clock::time_point now = store_->options().runtime->clock->now();
+    if (removed_at_ && now - *removed_at_ < removal_interval) return;
+    removed_at_ = now;
+    const auto hours = static_cast<double>(options_.retention.count());
+    for (const auto& [table, time] : {std::pair("bub_delivery_inbound", "finished_at"),
+                                      std::pair("bub_delivery_outbound", "settled_at")}) {
+        const std::string name = table;
+        writes
+            .add("DELETE FROM " + name + " WHERE id IN (SELECT id FROM " + name +
+                 " WHERE account = $1 AND " + time + " < now() - $2 * interval '1 hour' LIMIT $3)")
+            .text(options_.account)
+            .number(hours)
+            .integer(most_removed);
+    }
+}
+
+void DeliveryTables::release() {
+    const std::int64_t number = number_.exchange(0);
+    if (number == 0) return;
+    SqlPlan plan;
+    auto decide = [number](const SqlView&, SqlBatch& writes) {
+        writes
+            .add(
+                "UPDATE bub_delivery_gateways SET lease_until = clock_timestamp() WHERE number ="
+                " $1")
+            .integer(number);
+    };
+    cubepi::run(server_write(store_, std::move(plan), std::move(decide)));
+}
+
+std::vector<StoredInbound> read_inbounds(const SqlResult& rows, RecordSessions* sessions) {
+    std::vector<StoredInbound> found;
+    for (int row = 0; row < rows.rows(); ++row) {
+        StoredInbound& stored = found.emplace_back();
+        const std::int64_t fence = rows.integer(row, 1);
+        stored.id = text_of({rows.integer(row, 0), fence});
+        if (sessions) (*sessions)[stored.id] = rows.string(row, 2);
+        stored.message = inbound_from_stored_form(object_of(rows.text(row, 3)));
+        stored.date = date_of(rows.number(row, 4));
+        stored.begun = static_cast<std::uint64_t>(rows.integer(row, 5));
+        // The messages of a turn are of one session, and so is their fence.
+        const std::int64_t turn = rows.integer(row, 6);
+        if (turn > 0) stored.turn = text_of({turn, fence});
+        stored.answered = rows.boolean(row, 7);
+        stored.planned =
+            outputs_of(rows.text(row, 8), static_cast<std::size_t>(rows.integer(row, 9)));
+        stored.all_sent = rows.boolean(row, 10);
+    }
+    sort_by_id(found);
+    return found;
+}
+
+std::vector<Delivery> read_answers(const SqlResult& rows, RecordSessions* sessions) {
+    std::vector<Delivery> found;
+    for (int row = 0; row < rows.rows(); ++row) {
+        Delivery& delivery = found.emplace_back();
+        delivery.id = text_of({rows.integer(row, 0), rows.integer(row, 1)});
+        if (sessions) (*sessions)[delivery.id] = rows.string(row, 2);
+        delivery.message = from_stored_form(object_of(rows.text(row, 3)));
+        delivery.date = date_of(rows.number(row, 4));
+        delivery.resent = static_cast<std::uint64_t>(rows.integer(row, 5));
+        delivery.waits = rows.boolean(row, 6);
+    }
+    sort_by_id(found);
+    return found;
+}
+
+void DeliveryTables::select_inbounds(SqlBatch& batch) const {
+    batch
+        .add("SELECT " + std::string(inbound_columns) +
+             " FROM bub_delivery_inbound AS i WHERE i.owner = $1 AND i.finished_at IS NULL")
+        .integer(owner());
+}
+
+void DeliveryTables::select_answers(SqlBatch& batch) const {
+    batch
+        .add("SELECT " + std::string(outbound_columns) +
+             " FROM bub_delivery_outbound AS o WHERE o.owner = $1 AND o.settled_at IS NULL")
+        .integer(owner());
+}
+
+}  // namespace bub::detail

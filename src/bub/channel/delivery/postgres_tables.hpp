@@ -1,0 +1,143 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <bub/channel/delivery/step_queue.hpp>
+#include <bub/channel/postgres_delivery_log.hpp>
+#include <cubepi/sql/support/transaction.hpp>
+
+// The tables of deliveries in a database: their sessions, statements and transactions.
+
+namespace bub::detail {
+
+using cubepi::detail::SqlBatch;
+using cubepi::detail::SqlResult;
+using cubepi::detail::SqlResults;
+
+/// The tables of deliveries. A transaction locks sessions of messages, by their rows.
+class DeliverySchema final : public cubepi::detail::SqlSchema {
+public:
+    /// `lease`: the server ends a transaction that a frozen gateway has left open for so long.
+    explicit DeliverySchema(std::chrono::milliseconds lease) : lease_(lease) {}
+
+    SqlBatch session(const cubepi::detail::SqlDriver& driver) const override;
+    void check(const std::string& where, const SqlResults& results) const override;
+    void lock(SqlBatch& batch, const std::vector<std::string>& sessions) const override;
+    cubepi::detail::SqlWriteIds write_ids() const override;
+    cubepi::detail::SqlRemedy remedy(const cubepi::detail::SqlFailure& failure,
+                                     cubepi::detail::SqlRemedy general) const override;
+
+private:
+    const std::chrono::milliseconds lease_;
+};
+
+/// The id of a message or an answer in a log, as text "ID.FENCE".
+struct RecordId {
+    std::int64_t id = 0;
+    std::int64_t fence = 0;
+};
+std::string text_of(const RecordId& id);
+std::optional<RecordId> record_id(const std::string& text);
+
+/// Records by their ids, as parameters of a statement.
+struct RecordIds {
+    std::vector<std::string> ids = {};
+    std::vector<std::string> fences = {};
+};
+
+/// The results of one step.
+using StepResults = std::vector<const SqlResult*>;
+
+/// A call of a PostgresDeliveryLog that writes.
+struct DeliveryWrite {
+    std::vector<std::string> sessions = {};  ///< keys of the sessions that it locks
+    std::string message_key = {};            ///< of a message that is received
+    SqlBatch reads = {};
+    /// Adds the statements that write. Throws if the call fails, without statements. May be called again.
+    std::function<void(const StepResults& results, SqlBatch& writes)> decide = {};
+    /// Called when that is stored; must not throw. May be empty.
+    std::function<void()> stored = {};
+
+    // Set by the queue.
+    bool over = false;
+    std::exception_ptr failure = {};
+};
+using DeliveryWritePtr = std::shared_ptr<DeliveryWrite>;
+
+/// The records of one gateway. write(), take() and release() are called on the thread of the log, one at a time.
+class DeliveryTables final : public StepQueue<DeliveryWrite> {
+public:
+    explicit DeliveryTables(PostgresDeliveryLogOptions options);
+
+    const PostgresDeliveryLogOptions& options() const noexcept { return options_; }
+    const std::shared_ptr<cubepi::detail::SqlStore>& store() const noexcept { return store_; }
+    /// The number of this gateway; 0: none yet.
+    std::int64_t number() const noexcept { return number_; }
+
+    std::string session_key(const Envelope& message) const;
+    /// Empty if the message has no id of its platform.
+    std::string message_key(const std::string& channel, const std::string& inbound_id) const;
+    /// Throws Error(storage_full) if no more records may be open.
+    void check_limit() const;
+
+    /// Notes the session of a record of this gateway.
+    void note(const std::string& id, const std::string& session);
+    void forget(const std::vector<std::string>& ids);
+    /// Returns a call about those of the records that this gateway has; null if it has none of them.
+    DeliveryWritePtr write_about(const std::vector<std::string>& ids, RecordIds& known) const;
+
+    /// Limits take() to records of these channels, by their stored names.
+    void serve(std::vector<std::string> channels);
+    /// Registers the gateway if it is not; blocks.
+    void enter();
+    UnfinishedRecords take();
+    void release();
+
+    void select_inbounds(SqlBatch& batch) const;
+    void select_answers(SqlBatch& batch) const;
+
+private:
+    /// Returns a number that no row without an owner has.
+    std::int64_t owner() const noexcept { return number_ == 0 ? -1 : number_.load(); }
+    void write(const std::vector<DeliveryWritePtr>& steps) override;
+    void write_together(const std::vector<DeliveryWritePtr>& steps);
+    struct Taken;
+    std::optional<Taken> try_take();
+    void add_lost(Taken& taken);
+    void add_removals(SqlBatch& writes);
+
+    const PostgresDeliveryLogOptions options_;
+    const std::shared_ptr<cubepi::detail::SqlStore> store_;
+    std::atomic<std::int64_t> number_ = 0;
+    std::atomic<std::size_t> open_ = 0;  ///< records, as counted by take()
+    /// A write has failed: records may be stored that no caller knows of.
+    std::atomic<bool> may_have_lost_ = false;
+    std::optional<cubepi::Clock::time_point> removed_at_;
+    mutable std::mutex mutex_;
+    std::optional<std::vector<std::string>> channels_;  ///< absent: all
+    std::map<std::string, std::string> sessions_;  ///< by id of a record of this gateway
+};
+
+/// The sessions of records, by their ids.
+using RecordSessions = std::map<std::string, std::string>;
+
+/// Read the rows of select_inbounds() and select_answers(). `sessions`: may be null.
+std::vector<StoredInbound> read_inbounds(const SqlResult& rows, RecordSessions* sessions);
+std::vector<Delivery> read_answers(const SqlResult& rows, RecordSessions* sessions);
+
+/// Adds the read by which a call knows that another gateway has taken one of the records.
+void select_stale(SqlBatch& reads, const char* table, const RecordIds& records);
+/// Throws SessionTakenError if one was.
+void check_fence(const SqlResult& stale);
+
+}  // namespace bub::detail

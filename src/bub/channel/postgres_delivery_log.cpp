@@ -1,0 +1,396 @@
+#include <bub/channel/postgres_delivery_log.hpp>
+
+#include <utility>
+
+#include <bub/channel/delivery/delivery_records.hpp>
+#include <bub/channel/delivery/postgres_tables.hpp>
+#include <bub/tape/entry/encoding.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/schema/python_json.hpp>
+
+namespace bub {
+
+using namespace detail;
+
+namespace {
+
+constexpr const char* inbound = "bub_delivery_inbound";
+constexpr const char* outbound = "bub_delivery_outbound";
+
+/// Statements about the records $1.
+using Statements = std::vector<std::string>;
+
+std::string json_of(const JsonObject& object) {
+    std::string text;
+    append_json_text(text, object);
+    return text;
+}
+
+std::string json_of(const Envelope& message) { return json_of(stored_form(message)); }
+
+/// Returns the name of a channel as it is stored.
+std::string channel_name(std::string name) {
+    for (char& c : name)
+        if (c < ' ' || c > '~') c = '?';
+    return name;
+}
+
+std::string destination_of(const Envelope& output) {
+    return output.output_channel ? *output.output_channel : output.channel.value_or("");
+}
+
+/// The part of a finished message that find() returns.
+std::string address_of(const Envelope& message) {
+    Envelope address;
+    address.channel = message.channel;
+    address.chat_id = message.chat_id;
+    address.inbound_id = message.inbound_id;
+    return json_of(address);
+}
+
+/// Returns a call that changes these records; null if this gateway has none of them.
+DeliveryWritePtr change(const DeliveryTables& tables, const char* table,
+                        const std::vector<std::string>& ids, Statements statements) {
+    RecordIds known;
+    DeliveryWritePtr step = tables.write_about(ids, known);
+    if (!step) return step;
+    select_stale(step->reads, table, known);
+    step->decide = [known, statements = std::move(statements)](const StepResults& results,
+                                                               SqlBatch& writes) {
+        check_fence(*results[0]);
+        for (const std::string& sql : statements) writes.add(sql).texts(known.ids);
+    };
+    return step;
+}
+
+}  // namespace
+
+PostgresDeliveryLog::PostgresDeliveryLog(PostgresDeliveryLogOptions options)
+    : tables_(std::make_shared<DeliveryTables>(std::move(options))), thread_(1, "cubepi-deliver") {
+    prepare_digests();
+}
+
+PostgresDeliveryLog::~PostgresDeliveryLog() = default;
+
+Task<> PostgresDeliveryLog::open() {
+    SqlBatch nothing;
+    (void)co_await tables_->store()->read(std::move(nothing));
+}
+
+Task<> PostgresDeliveryLog::perform(DeliveryWritePtr write) {
+    const std::shared_ptr<DeliveryTables> tables = tables_;
+    if (!write) co_return;
+    tables->enqueue(write);
+    auto work = [tables, write] { tables->complete(write); };
+    co_await cubepi::offload(thread_, std::move(work));
+}
+
+Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) {
+    const std::shared_ptr<DeliveryTables> tables = tables_;
+    tables->check_limit();
+    auto id = std::make_shared<std::optional<std::string>>();
+    auto step = std::make_shared<DeliveryWrite>();
+    const std::string session = tables->session_key(message);
+    step->sessions = {session};
+    step->message_key =
+        tables->message_key(message.channel.value_or(""), message.inbound_id.value_or(""));
+    step->reads
+        .add(
+            "SELECT nextval('bub_delivery_ids'), owner, fence, EXISTS (SELECT 1 FROM"
+            " bub_delivery_inbound WHERE message_key = $2) FROM bub_delivery_sessions WHERE key ="
+            " $1")
+        .text(session)
+        .text_or_null(step->message_key);
+    step->reads
+        .add(
+            "SELECT DISTINCT owner FROM bub_delivery_inbound WHERE session = $1 AND finished_at IS"
+            " NULL")
+        .text(session);
+    step->decide = [id, tables, session, key = step->message_key, body = json_of(message),
+                    address = address_of(message), channel = channel_name(message.channel.value_or("")),
+                    account = tables->options().account](const StepResults& results,
+                                                         SqlBatch& writes) {
+        id->reset();
+        const SqlResult& row = *results[0];
+        if (row.boolean(0, 3)) return;
+        RecordId record;
+        record.id = row.integer(0, 0);
+        record.fence = row.integer(0, 2);
+        const std::int64_t here = tables->number();
+        // A session in which others have unfinished messages is theirs, or is taken with these, in their order.
+        bool is_ours = true;
+        for (int other = 0; other < results[1]->rows(); ++other)
+            is_ours = is_ours && results[1]->integer(other, 0) == here;
+        if (is_ours && row.integer(0, 1) != here) {
+            ++record.fence;
+            writes.add("UPDATE bub_delivery_sessions SET owner = $2, fence = $3 WHERE key = $1")
+                .text(session)
+                .integer(here)
+                .integer(record.fence);
+        }
+        writes
+            .add(
+                "INSERT INTO bub_delivery_inbound (id, account, channel, session, owner, fence,"
+                " state, message, message_key, address) VALUES ($1, $2, $3, $4, $5, $6, 'waiting',"
+                " $7, $8, $9)")
+            .integer(record.id)
+            .text(account)
+            .text(channel)
+            .text(session)
+            .integer(is_ours ? here : 0)
+            .integer(record.fence)
+            .text(body)
+            .text_or_null(key)
+            .text(address);
+        if (is_ours) *id = text_of(record);
+    };
+    step->stored = [id, tables, session] {
+        if (*id) tables->note(**id, session);
+    };
+    co_await perform(step);
+    co_return *id;
+}
+
+Task<> PostgresDeliveryLog::begin(std::vector<std::string> ids) {
+    const std::optional<RecordId> first = ids.empty() ? std::nullopt : record_id(ids.front());
+    const std::string turn = std::to_string(first ? first->id : 0);
+    Statements statements(1,
+                          "UPDATE bub_delivery_inbound SET state = 'working', begun = begun + 1,"
+                          " turn = " +
+                              turn +
+                              " WHERE id = ANY($1::text[]::bigint[]) AND finished_at IS NULL");
+    return perform(change(*tables_, inbound, ids, std::move(statements)));
+}
+
+Task<> PostgresDeliveryLog::put_back(std::vector<std::string> ids) {
+    Statements statements(1,
+                          "UPDATE bub_delivery_inbound SET state = 'waiting', begun ="
+                          " greatest(begun - 1, 0) WHERE id = ANY($1::text[]::bigint[])"
+                          " AND finished_at IS NULL");
+    return perform(change(*tables_, inbound, ids, std::move(statements)));
+}
+
+Task<> PostgresDeliveryLog::finish(std::vector<std::string> ids) {
+    Statements statements{
+        "UPDATE bub_delivery_inbound SET state = 'done', finished_at = now(), message = NULL,"
+        " planned = NULL WHERE id = ANY($1::text[]::bigint[]) AND finished_at IS NULL",
+        // A session without unfinished messages belongs to no gateway.
+        "UPDATE bub_delivery_sessions AS s SET owner = 0 WHERE key IN (SELECT session FROM"
+        " bub_delivery_inbound WHERE id = ANY($1::text[]::bigint[])) AND NOT EXISTS (SELECT 1 FROM"
+        " bub_delivery_inbound AS i WHERE i.session = s.key AND i.finished_at IS NULL AND i.owner ="
+        " s.owner)"};
+    const std::shared_ptr<DeliveryTables> tables = tables_;
+    co_await perform(change(*tables, inbound, ids, std::move(statements)));
+    tables->forget(ids);
+}
+
+Task<std::vector<StoredInbound>> PostgresDeliveryLog::unfinished() {
+    const std::shared_ptr<DeliveryTables> tables = tables_;
+    SqlBatch reads;
+    tables->select_inbounds(reads);
+    const SqlResults results = co_await tables->store()->read(std::move(reads));
+    co_return read_inbounds(results[0], nullptr);
+}
+
+Task<std::optional<KnownInbound>> PostgresDeliveryLog::find(std::string channel,
+                                                            std::string inbound_id) {
+    const std::shared_ptr<DeliveryTables> tables = tables_;
+    std::optional<KnownInbound> found;
+    SqlBatch reads;
+    reads
+        .add(
+            "SELECT id, fence, coalesce(message, address), finished_at IS NOT NULL FROM"
+            " bub_delivery_inbound WHERE message_key = $1")
+        .text_or_null(tables->message_key(channel, inbound_id));
+    const SqlResults results = co_await tables->store()->read(std::move(reads));
+    const SqlResult& row = results[0];
+    if (row.rows() == 0) co_return found;
+    found.emplace();
+    if (!row.boolean(0, 3)) found->id = text_of({row.integer(0, 0), row.integer(0, 1)});
+    const Json json = cubepi::parse_lenient(row.text(0, 2));
+    if (json.is_object()) found->message = from_stored_form(json.get_object());
+    co_return found;
+}
+
+Task<> PostgresDeliveryLog::plan(std::vector<TurnOutput> outputs,
+                                 std::vector<std::string> answers) {
+    if (answers.size() > 1) answers.resize(1);
+    RecordIds known;
+    DeliveryWritePtr step = tables_->write_about(answers, known);
+    if (step) {
+        select_stale(step->reads, inbound, known);
+        step->decide = [known, plan = json_of(DeliveryRecords::planned(outputs, {}))](
+                           const StepResults& results, SqlBatch& writes) {
+            check_fence(*results[0]);
+            writes
+                .add(
+                    "UPDATE bub_delivery_inbound SET planned = $2, next_output = 0 WHERE id ="
+                    " ANY($1::text[]::bigint[]) AND finished_at IS NULL")
+                .texts(known.ids)
+                .text(plan);
+        };
+    }
+    return perform(std::move(step));
+}
+
+Task<std::string> PostgresDeliveryLog::intend_output(TurnOutput output,
+                                                     std::vector<std::string> answers) {
+    const std::shared_ptr<DeliveryTables> tables = tables_;
+    tables->check_limit();
+    RecordIds known;
+    DeliveryWritePtr step = tables->write_about(answers, known);
+    if (!step) {
+        step = std::make_shared<DeliveryWrite>();
+        step->sessions = {tables->session_key(output.message)};
+    }
+    const std::string session = step->sessions.front();
+    step->reads.add("SELECT nextval('bub_delivery_ids')");
+    select_stale(step->reads, inbound, known);
+    auto id = std::make_shared<std::string>();
+    const bool answers_turn = is_answer(output.message) && !known.ids.empty();
+    step->decide = [id, tables, session, known, answers_turn, body = json_of(output.message),
+                    channel = channel_name(destination_of(output.message)), index = output.index,
+                    count = output.count](const StepResults& results, SqlBatch& writes) {
+        check_fence(*results[1]);
+        RecordId record;
+        record.id = results[0]->integer(0, 0);
+        *id = text_of(record);
+        const std::vector<std::string> none;
+        writes
+            .add(
+                "INSERT INTO bub_delivery_outbound (id, account, channel, session, owner, fence,"
+                " state, message, answers) VALUES ($1, $2, $3, $4, $5, 0, 'intended', $6,"
+                " $7::text[]::bigint[])")
+            .integer(record.id)
+            .text(tables->options().account)
+            .text(channel)
+            .text(session)
+            .integer(tables->number())
+            .text(body)
+            .texts(answers_turn ? known.ids : none);
+        if (!answers_turn || count == 0) return;
+        writes
+            .add(
+                "UPDATE bub_delivery_inbound SET next_output = greatest(next_output, $2), all_sent"
+                " = $3 <> 0 WHERE id = $1::bigint AND finished_at IS NULL")
+            .text(known.ids.front())
+            .integer(static_cast<std::int64_t>(index) + 1)
+            .integer(index + 1 == count ? 1 : 0);
+    };
+    step->stored = [id, tables, session] { tables->note(*id, session); };
+    Task<> writing = perform(step);
+    const cubepi::Outcome<> written = co_await cubepi::outcome_of(std::move(writing));
+    if (written.cancelled()) {
+        // The caller no longer waits for the answer to be recorded, so it will not be sent.
+        auto withdrawal = std::make_shared<DeliveryWrite>();
+        withdrawal->sessions = {session};
+        withdrawal->reads.add("SELECT 1");
+        withdrawal->decide = [id](const StepResults&, SqlBatch& writes) {
+            const std::optional<RecordId> record = record_id(*id);
+            if (!record) return;
+            writes
+                .add(
+                    "UPDATE bub_delivery_outbound SET state = 'failed', settled_at = now(), message"
+                    " = NULL WHERE id = $1 AND settled_at IS NULL")
+                .integer(record->id);
+        };
+        withdrawal->stored = [id, tables] { tables->forget({*id}); };
+        tables->enqueue(withdrawal);
+        thread_.post([tables] { tables->flush(); });
+    }
+    written.rethrow();
+    co_return *id;
+}
+
+Task<> PostgresDeliveryLog::wait(std::string id, bool waits) {
+    Statements statements(1, "UPDATE bub_delivery_outbound SET state = '" +
+                                 std::string(waits ? "waiting" : "intended") +
+                                 "' WHERE id = ANY($1::text[]::bigint[]) AND settled_at IS NULL");
+    const std::vector<std::string> ids(1, std::move(id));
+    return perform(change(*tables_, outbound, ids, std::move(statements)));
+}
+
+Task<> PostgresDeliveryLog::resend(std::string id) {
+    Statements statements(1,
+                          "UPDATE bub_delivery_outbound SET state = 'intended', resent = resent + 1"
+                          " WHERE id = ANY($1::text[]::bigint[]) AND settled_at IS NULL");
+    const std::vector<std::string> ids(1, std::move(id));
+    return perform(change(*tables_, outbound, ids, std::move(statements)));
+}
+
+Task<> PostgresDeliveryLog::sent(std::string id) {
+    Statements statements{
+        "UPDATE bub_delivery_inbound SET answered = true WHERE id IN (SELECT unnest(answers) FROM"
+        " bub_delivery_outbound WHERE id = ANY($1::text[]::bigint[]))",
+        "UPDATE bub_delivery_outbound SET state = 'sent', settled_at = now(), message = NULL"
+        " WHERE id = ANY($1::text[]::bigint[]) AND settled_at IS NULL"};
+    const std::shared_ptr<DeliveryTables> tables = tables_;
+    const std::vector<std::string> ids(1, std::move(id));
+    co_await perform(change(*tables, outbound, ids, std::move(statements)));
+    tables->forget(ids);
+}
+
+Task<> PostgresDeliveryLog::failed(std::string id, std::string reason) {
+    std::string text;
+    append_json_string(text, reason);
+    const std::shared_ptr<DeliveryTables> tables = tables_;
+    const std::vector<std::string> ids(1, std::move(id));
+    RecordIds known;
+    DeliveryWritePtr step = tables->write_about(ids, known);
+    if (step) {
+        select_stale(step->reads, outbound, known);
+        step->decide = [known, text = std::move(text)](const StepResults& results,
+                                                       SqlBatch& writes) {
+            check_fence(*results[0]);
+            // The last part was not sent after all.
+            writes
+                .add(
+                    "UPDATE bub_delivery_inbound SET all_sent = false WHERE id IN (SELECT"
+                    " unnest(answers) FROM bub_delivery_outbound WHERE id ="
+                    " ANY($1::text[]::bigint[]))")
+                .texts(known.ids);
+            writes
+                .add(
+                    "UPDATE bub_delivery_outbound SET state = 'failed', reason = $2, settled_at ="
+                    " now(), message = NULL WHERE id = ANY($1::text[]::bigint[])"
+                    " AND settled_at IS NULL")
+                .texts(known.ids)
+                .text(text);
+        };
+    }
+    co_await perform(std::move(step));
+    tables->forget(ids);
+}
+
+Task<std::vector<Delivery>> PostgresDeliveryLog::unsettled() {
+    const std::shared_ptr<DeliveryTables> tables = tables_;
+    SqlBatch reads;
+    tables->select_answers(reads);
+    const SqlResults results = co_await tables->store()->read(std::move(reads));
+    co_return read_answers(results[0], nullptr);
+}
+
+void PostgresDeliveryLog::serve(std::vector<std::string> channels) {
+    for (std::string& name : channels) name = channel_name(std::move(name));
+    tables_->serve(std::move(channels));
+}
+
+Task<UnfinishedRecords> PostgresDeliveryLog::take() {
+    const std::shared_ptr<DeliveryTables> tables = tables_;
+    auto work = [tables] { return tables->exclusively([tables] { return tables->take(); }); };
+    Task<UnfinishedRecords> taking = cubepi::offload(thread_, std::move(work));
+    UnfinishedRecords records = co_await std::move(taking);
+    co_return records;
+}
+
+std::optional<std::chrono::nanoseconds> PostgresDeliveryLog::poll_interval() const {
+    return tables_->options().poll;
+}
+
+Task<> PostgresDeliveryLog::release() {
+    const std::shared_ptr<DeliveryTables> tables = tables_;
+    auto work = [tables] { tables->exclusively([tables] { tables->release(); }); };
+    co_await cubepi::offload(thread_, std::move(work));
+}
+
+}  // namespace bub

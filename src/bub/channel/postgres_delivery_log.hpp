@@ -1,0 +1,83 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <bub/channel/delivery_log.hpp>
+#include <cubepi/core/offload.hpp>
+#include <cubepi/sql/postgres_options.hpp>
+
+namespace bub {
+
+namespace detail {
+class DeliveryTables;
+struct DeliveryWrite;
+}  // namespace detail
+
+struct PostgresDeliveryLogOptions {
+    cubepi::PostgresOptions database = {};
+    /// Gateways with the same account share their records; those of other accounts do not see them. Ids of messages and sessions
+    /// must have the same meaning for all gateways of an account.
+    std::string account = "gateway";
+    /// The time, by the clock of the server, after which others take the records of a process that does not call take().
+    std::chrono::milliseconds lease{10'000};
+    /// poll_interval(). Must be shorter than the lease.
+    std::chrono::milliseconds poll{1'000};
+    /// For how long finished messages and settled answers are remembered, without their contents.
+    std::chrono::hours retention{24 * 90};
+    /// Limit of unfinished records of the account, inbound and outbound together; further ones are rejected. They are counted by
+    /// take().
+    std::size_t max_open = 10'000;
+};
+
+/// A delivery log in a PostgreSQL database that several gateways share (D205). The tables are those of
+/// apply_postgres_delivery_schema().
+///
+/// A session belongs to one gateway while it has unfinished messages. A message for the session of another gateway is stored,
+/// and that gateway takes it. A gateway that does not call take() for the length of the lease counts as ended, one on this host
+/// also if its process does not exist: the next gateway that calls take() takes its sessions. The fence of a record, a number
+/// that each take increases and that is part of the ids of messages and answers, is checked in every transaction, so that a
+/// gateway that was only slow changes nothing and sends no further answer.
+///
+/// A call that writes takes two round trips; calls at the same time share them. Transactions are those of PostgresTapeStore: one whose
+/// connection breaks is stored once or not at all. They run on a thread of the log. Used on one executor at a time.
+///
+/// Throws, from every call, what PostgresCheckpointer throws; Error(storage_full) if too many records are unfinished.
+class PostgresDeliveryLog final : public DeliveryLog {
+public:
+    explicit PostgresDeliveryLog(PostgresDeliveryLogOptions options);
+    ~PostgresDeliveryLog() override;
+
+    /// Connects now, to detect errors early. Optional.
+    Task<> open();
+
+    Task<std::optional<std::string>> receive(Envelope message) override;
+    Task<> begin(std::vector<std::string> ids) override;
+    Task<> put_back(std::vector<std::string> ids) override;
+    Task<> finish(std::vector<std::string> ids) override;
+    Task<std::vector<StoredInbound>> unfinished() override;
+    Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id) override;
+    Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override;
+    Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override;
+    Task<> wait(std::string id, bool waits) override;
+    Task<> resend(std::string id) override;
+    Task<> sent(std::string id) override;
+    Task<> failed(std::string id, std::string reason) override;
+    Task<std::vector<Delivery>> unsettled() override;
+    void serve(std::vector<std::string> channels) override;
+    Task<UnfinishedRecords> take() override;
+    std::optional<std::chrono::nanoseconds> poll_interval() const override;
+    Task<> release() override;
+
+private:
+    Task<> perform(std::shared_ptr<detail::DeliveryWrite> write);
+
+    std::shared_ptr<detail::DeliveryTables> tables_;
+    cubepi::WorkerPool thread_;  // tasks on it may still use the tables
+};
+
+}  // namespace bub

@@ -1,0 +1,511 @@
+#include <bub/channel/postgres_delivery_log.hpp>
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <bub/channel/channel_test_support.hpp>
+#include <bub/channel/delivery_log_suite_test.hpp>
+#include <bub/channel/postgres_delivery_schema.hpp>
+#include <cubepi/checkpoint/postgres_server_test.hpp>
+#include <cubepi/checkpoint/server_proxy_test.hpp>
+#include <cubepi/core/error.hpp>
+
+namespace bub::channel_tests {
+namespace {
+
+using cubepi::PostgresProxy;
+using cubepi::PostgresServer;
+using cubepi::RawPostgres;
+using cubepi::run;
+using Texts = std::vector<std::string>;
+using LogPtr = std::shared_ptr<PostgresDeliveryLog>;
+
+/// A database with the tables of deliveries.
+class Deliveries {
+public:
+    Deliveries() : server(PostgresServer::shared()), database(server.create_empty_database()) {
+        options.database.connection = server.connection(database);
+        // Only the test ends a lease.
+        options.lease = std::chrono::hours(1);
+        run(apply_postgres_delivery_schema(options.database));
+    }
+    Texts query(const std::string& sql) const {
+        return RawPostgres(server.connection(database)).query(sql);
+    }
+    /// The gateways that have entered so far have not renewed their leases in time.
+    void expire_leases() const {
+        query("UPDATE bub_delivery_gateways SET lease_until = now() - interval '1 minute'");
+    }
+    LogPtr open() const { return std::make_shared<PostgresDeliveryLog>(options); }
+
+    PostgresServer& server;
+    std::string database;
+    PostgresDeliveryLogOptions options;
+};
+
+class DatabaseStorage final : public DeliveryStorage {
+public:
+    std::shared_ptr<DeliveryLog> open() override {
+        deliveries_.expire_leases();
+        return deliveries_.open();
+    }
+
+private:
+    Deliveries deliveries_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Postgres, DeliveryLogSuite,
+                         testing::Values(DeliveryStorageKind{
+                             "database", [] { return std::make_unique<DatabaseStorage>(); }}),
+                         testing::PrintToStringParamName());
+
+class PostgresDeliveries : public testing::Test {
+protected:
+    Deliveries tables;
+};
+
+Envelope update(const std::string& text, const std::string& id) {
+    Envelope message = from("chat", "1", text);
+    message.inbound_id = id;
+    return message;
+}
+
+std::optional<std::string> store(DeliveryLog& log, const std::string& text) {
+    return run(log.receive(update(text, text)));
+}
+
+Texts texts_of(const std::vector<StoredInbound>& inbounds) {
+    Texts texts;
+    for (const StoredInbound& one : inbounds) texts.push_back(one.message.content_text());
+    return texts;
+}
+
+Texts taken_by(DeliveryLog& log) { return texts_of(run(log.take()).inbounds); }
+
+template <class Call>
+cubepi::ErrorCode code_of(Call call) {
+    try {
+        call();
+    } catch (const cubepi::Error& error) {
+        return error.code();
+    }
+    return cubepi::ErrorCode::unknown;
+}
+
+TEST_F(PostgresDeliveries, D205_SameMessageAtTwoGateways_IsReceivedOnce) {
+    const LogPtr logs[] = {tables.open(), tables.open()};
+    constexpr int messages = 50;
+    int received[] = {0, 0};
+    std::vector<std::thread> threads;
+    for (int gateway : {0, 1}) {
+        threads.emplace_back([&, gateway] {
+            for (int i = 0; i < messages; ++i) {
+                Envelope message = update("text", "m" + std::to_string(i));
+                // In one session, or in a session of each gateway.
+                if (i % 2 == 0) message.chat_id = std::to_string(gateway);
+                if (run(logs[gateway]->receive(std::move(message)))) ++received[gateway];
+            }
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+    // Messages that one has stored for the other.
+    for (int gateway : {0, 1})
+        received[gateway] += static_cast<int>(run(logs[gateway]->take()).inbounds.size());
+    EXPECT_EQ(received[0] + received[1], messages);
+    EXPECT_EQ(tables.query("SELECT count(*) FROM bub_delivery_inbound WHERE owner = 0"),
+              Texts{"0"});
+}
+
+TEST_F(PostgresDeliveries, D205_MessageForBusySession_IsTakenByItsGateway) {
+    const LogPtr owner = tables.open();
+    const LogPtr other = tables.open();
+    const auto one = store(*owner, "one");
+    ASSERT_TRUE(one);
+    EXPECT_FALSE(store(*other, "two"));
+    EXPECT_TRUE(run(tables.open()->unfinished()).empty()) << "no gateway has taken it";
+    EXPECT_FALSE(store(*owner, "three")) << "before it has taken an earlier message";
+    EXPECT_EQ(taken_by(*other), Texts{});
+    EXPECT_EQ(taken_by(*owner), (Texts{"two", "three"})) << "in the order of arrival";
+    EXPECT_EQ(taken_by(*owner), Texts{}) << "once";
+    EXPECT_TRUE(store(*owner, "four"));
+    EXPECT_EQ(texts_of(run(owner->unfinished())), (Texts{"one", "two", "three", "four"}));
+    EXPECT_TRUE(run(other->unfinished()).empty());
+}
+
+TEST_F(PostgresDeliveries, D205_IdleSession_MovesToReceivingGateway) {
+    const LogPtr first = tables.open();
+    const LogPtr second = tables.open();
+    for (const LogPtr& log : {first, second, first}) {
+        const auto id = run(log->receive(from("chat", "1", "text")));
+        ASSERT_TRUE(id);
+        run(log->begin({*id}));
+        run(log->finish({*id}));
+    }
+    EXPECT_EQ(tables.query("SELECT fence FROM bub_delivery_sessions"), Texts{"3"});
+}
+
+TEST_F(PostgresDeliveries, D205_EndedGateway_LosesItsSessionAndItsFence) {
+    const LogPtr frozen = tables.open();
+    const std::string one = store(*frozen, "one").value();
+    run(frozen->begin({one}));
+    const std::string answer = run(frozen->intend(from("chat", "1", "re: one"), {one}));
+    const std::string waiting = run(frozen->intend(from("chat", "1", "notice"), {}));
+    run(frozen->wait(waiting, true));
+    tables.expire_leases();
+    const LogPtr next = tables.open();
+    const UnfinishedRecords taken = run(next->take());
+    ASSERT_EQ(texts_of(taken.inbounds), Texts{"one"});
+    EXPECT_EQ(taken.inbounds[0].begun, 1u);
+    EXPECT_TRUE(taken.inbounds[0].answered);
+    ASSERT_EQ(taken.answers.size(), 2u);
+    EXPECT_TRUE(taken.answers[1].waits);
+
+    const Envelope late = from("chat", "1", "late");
+    EXPECT_THROW(run(frozen->begin({one})), SessionTakenError);
+    EXPECT_THROW(run(frozen->put_back({one})), SessionTakenError);
+    EXPECT_THROW(run(frozen->finish({one})), SessionTakenError);
+    EXPECT_THROW(run(frozen->plan({TurnOutput(late)}, {one})), SessionTakenError);
+    EXPECT_THROW(run(frozen->intend(late, {one})), SessionTakenError);
+    EXPECT_THROW(run(frozen->wait(waiting, false)), SessionTakenError);
+    EXPECT_THROW(run(frozen->sent(answer)), SessionTakenError);
+    EXPECT_THROW(run(frozen->failed(answer, "late")), SessionTakenError);
+    EXPECT_TRUE(run(frozen->unfinished()).empty());
+    EXPECT_EQ(taken_by(*frozen), Texts{}) << "it lives again, and the session is of another";
+    const std::vector<StoredInbound> left = run(next->unfinished());
+    ASSERT_EQ(left.size(), 1u);
+    EXPECT_EQ(left[0].begun, 1u);
+    EXPECT_EQ(run(next->unsettled()).size(), 2u);
+    // Back again, under another fence.
+    tables.expire_leases();
+    const UnfinishedRecords back = run(frozen->take());
+    ASSERT_EQ(back.inbounds.size(), 1u);
+    EXPECT_NE(back.inbounds[0].id, one);
+    EXPECT_THROW(run(frozen->begin({one})), SessionTakenError);
+    run(frozen->begin({back.inbounds[0].id}));
+}
+
+TEST_F(PostgresDeliveries, D205_SlowGatewayWithoutSuccessor_Continues) {
+    const LogPtr log = tables.open();
+    const std::string one = store(*log, "one").value();
+    tables.expire_leases();
+    run(log->begin({one}));
+    EXPECT_EQ(taken_by(*log), Texts{});
+    run(log->finish({one}));
+    const LogPtr other = tables.open();
+    EXPECT_EQ(taken_by(*other), Texts{});
+    // A row that has been removed after an hour is written again.
+    const std::string two = store(*log, "two").value();
+    tables.query("DELETE FROM bub_delivery_gateways");
+    EXPECT_EQ(taken_by(*log), Texts{"two"});
+    EXPECT_THROW(run(log->begin({two})), SessionTakenError);
+}
+
+TEST_F(PostgresDeliveries, D205_ReleasedRecords_AreTakenAtOnce) {
+    const LogPtr log = tables.open();
+    (void)store(*log, "one");
+    EXPECT_EQ(taken_by(*tables.open()), Texts{}) << "it lives";
+    run(log->release());
+    EXPECT_EQ(taken_by(*log), Texts{"one"}) << "the next manager of the process";
+    run(log->release());
+    const LogPtr other = tables.open();
+    EXPECT_EQ(taken_by(*other), Texts{"one"});
+}
+
+TEST_F(PostgresDeliveries, D205_KilledProcessOfThisHost_IsReplacedAtOnce) {
+    const LogPtr killed = tables.open();
+    (void)store(*killed, "one");
+    // As if the number of the process were used again.
+    tables.query("UPDATE bub_delivery_gateways SET process_start = process_start - 1");
+    EXPECT_EQ(taken_by(*tables.open()), Texts{"one"});
+}
+
+TEST_F(PostgresDeliveries, D205_OtherAccounts_AreSeparate) {
+    const LogPtr log = tables.open();
+    (void)store(*log, "one");
+    tables.expire_leases();
+    tables.options.account = "another";
+    const LogPtr other = tables.open();
+    EXPECT_EQ(taken_by(*other), Texts{});
+    EXPECT_TRUE(store(*other, "one"));
+    EXPECT_EQ(texts_of(run(log->unfinished())), Texts{"one"});
+}
+
+TEST_F(PostgresDeliveries, D205_OtherChannels_AreLeftToTheirGateways) {
+    const LogPtr log = tables.open();
+    (void)store(*log, "one");
+    (void)run(log->receive(from("other", "1", "two")));
+    (void)run(log->intend(from("other", "1", "re: zero"), {}));
+    (void)run(log->intend(from("chat", "2", "notice"), {}));
+    tables.expire_leases();
+    const LogPtr other = tables.open();
+    other->serve({"other", "third"});
+    const UnfinishedRecords taken = run(other->take());
+    EXPECT_EQ(texts_of(taken.inbounds), Texts{"two"});
+    ASSERT_EQ(taken.answers.size(), 1u);
+    EXPECT_EQ(taken.answers[0].message.content_text(), "re: zero");
+    const LogPtr chat = tables.open();
+    chat->serve({"chat"});
+    const UnfinishedRecords rest = run(chat->take());
+    EXPECT_EQ(texts_of(rest.inbounds), Texts{"one"});
+    EXPECT_EQ(rest.answers.size(), 1u);
+}
+
+TEST_F(PostgresDeliveries, B18_HostileIds_AreDistinct) {
+    const LogPtr log = tables.open();
+    const Texts ids{"\xff",
+                    "\xfe",
+                    "\xef\xbf\xbd",
+                    std::string("\0", 1),
+                    std::string("\0\0", 2),
+                    std::string(1'000'000, 'x')};
+    for (const std::string& id : ids) {
+        EXPECT_TRUE(run(log->receive(update("text", id))));
+        EXPECT_FALSE(run(log->receive(update("text", id))));
+        EXPECT_TRUE(run(log->find("chat", id)));
+    }
+    Envelope strange = update("text", "one");
+    strange.channel = std::string("c\0h\xff", 4);
+    strange.chat_id = std::string("\0\xff", 2);
+    EXPECT_TRUE(run(log->receive(strange)));
+    EXPECT_FALSE(run(log->receive(strange)));
+}
+
+TEST_F(PostgresDeliveries, B14_OldSettledRecords_AreRemoved) {
+    LogPtr log = tables.open();
+    for (const char* text : {"old", "new", "open"}) {
+        const std::string id = store(*log, text).value();
+        run(log->sent(run(log->intend(from("chat", "1", "re"), {id}))));
+        if (text != std::string("open")) run(log->finish({id}));
+    }
+    tables.query(
+        "UPDATE bub_delivery_inbound SET finished_at = now() - interval '91 days' WHERE id ="
+        " (SELECT min(id) FROM bub_delivery_inbound)");
+    tables.query(
+        "UPDATE bub_delivery_outbound SET settled_at = now() - interval '91 days' WHERE id ="
+        " (SELECT min(id) FROM bub_delivery_outbound)");
+    run(log->take());
+    EXPECT_EQ(tables.query("SELECT count(*) FROM bub_delivery_inbound"), Texts{"2"});
+    EXPECT_EQ(tables.query("SELECT count(*) FROM bub_delivery_outbound"), Texts{"2"});
+    EXPECT_EQ(tables.query("SELECT count(*) FROM bub_delivery_outbound WHERE message IS NOT NULL"),
+              Texts{"0"})
+        << "settled records have no contents";
+    EXPECT_FALSE(store(*log, "new"));
+    EXPECT_TRUE(store(*log, "old")) << "it is forgotten";
+}
+
+TEST_F(PostgresDeliveries, B14_TooManyUnfinishedRecords_AreRejected) {
+    tables.options.max_open = 2;
+    const LogPtr log = tables.open();
+    const std::string one = store(*log, "one").value();
+    (void)run(log->intend(from("chat", "1", "held"), {}));
+    run(log->take());
+    EXPECT_EQ(code_of([&] { (void)store(*log, "two"); }), cubepi::ErrorCode::storage_full);
+    run(log->finish({one}));
+    run(log->take());
+    EXPECT_TRUE(store(*log, "two"));
+}
+
+TEST_F(PostgresDeliveries, B18_CallWithCutConnection_IsStoredOnce) {
+    PostgresProxy proxy(tables.server.socket_directory());
+    tables.options.database.connection = proxy.connection(tables.database);
+    const LogPtr log = tables.open();
+    (void)store(*log, "measured first");
+    (void)proxy.take_count(PostgresProxy::Direction::to_server);
+    (void)proxy.take_count(PostgresProxy::Direction::to_client);
+    (void)store(*log, "measured");
+    int stored = 2;
+    for (const auto direction :
+         {PostgresProxy::Direction::to_server, PostgresProxy::Direction::to_client}) {
+        const std::size_t bytes = proxy.take_count(direction);
+        ASSERT_GT(bytes, 200U);
+        for (std::size_t at = 0; at <= bytes; at += 17) {
+            proxy.cut_after(direction, at);
+            EXPECT_TRUE(store(*log, "message " + std::to_string(stored++)));
+        }
+        // The last cut may not have been reached.
+        (void)run(log->unfinished());
+        (void)proxy.take_count(PostgresProxy::Direction::to_client);
+        (void)store(*log, "message " + std::to_string(stored++));
+    }
+    EXPECT_EQ(run(log->unfinished()).size(), static_cast<std::size_t>(stored));
+    EXPECT_EQ(taken_by(*log), Texts{}) << "no call has failed";
+}
+
+TEST_F(PostgresDeliveries, B18_RecordOfFailedCall_IsTakenLater) {
+    const LogPtr log = tables.open();
+    const std::string one = store(*log, "one").value();
+    tables.query("ALTER TABLE bub_delivery_inbound RENAME TO hidden");
+    EXPECT_EQ(code_of([&] { (void)store(*log, "two"); }), cubepi::ErrorCode::schema_mismatch);
+    tables.query("ALTER TABLE hidden RENAME TO bub_delivery_inbound");
+    // As if the call had been stored nevertheless.
+    tables.query(
+        "INSERT INTO bub_delivery_inbound (id, account, channel, session, owner, fence, state,"
+        " message, address) SELECT 99, account, channel, session, owner, fence, state, message,"
+        " address FROM bub_delivery_inbound");
+    const std::vector<StoredInbound> taken = run(log->take()).inbounds;
+    ASSERT_EQ(taken.size(), 1u);
+    EXPECT_EQ(taken[0].id, "99.1");
+    EXPECT_EQ(taken_by(*log), Texts{}) << "once";
+    run(log->finish({one, "99.1"}));
+    EXPECT_TRUE(run(log->unfinished()).empty());
+}
+
+TEST_F(PostgresDeliveries, Tables_MustBeKnown) {
+    const LogPtr other = tables.open();
+    run(other->open());
+    EXPECT_EQ(run(postgres_delivery_status(tables.options.database)), postgres_delivery_version);
+    EXPECT_EQ(run(apply_postgres_delivery_schema(tables.options.database)),
+              postgres_delivery_version);
+    tables.query("INSERT INTO bub_delivery_schema VALUES (2, 1)");
+    run(tables.open()->open());
+    tables.query("INSERT INTO bub_delivery_schema VALUES (3, 2)");
+    try {
+        run(tables.open()->open());
+        FAIL() << "tables that this version cannot read were used";
+    } catch (const cubepi::Error& error) {
+        EXPECT_EQ(error.code(), cubepi::ErrorCode::schema_mismatch);
+        EXPECT_NE(std::string(error.what()).find("update the program"), std::string::npos);
+    }
+    tables.options.database.connection =
+        tables.server.connection(tables.server.create_empty_database());
+    EXPECT_FALSE(run(postgres_delivery_status(tables.options.database)));
+    try {
+        run(tables.open()->open());
+        FAIL() << "tables that are missing were used";
+    } catch (const cubepi::Error& error) {
+        EXPECT_EQ(error.code(), cubepi::ErrorCode::schema_mismatch);
+        EXPECT_NE(std::string(error.what()).find("cubepi db"), std::string::npos);
+    }
+}
+
+/// One of several gateways.
+struct Host {
+    explicit Host(std::shared_ptr<DeliveryLog> log) {
+        Plugin plugin;
+        plugin.name = "model";
+        plugin.run_model = [this](RunModelCall& call) -> Task<std::string> {
+            const std::string text = call.prompt.text();
+            begun.push_back(text);
+            changed.pulse();
+            if (held) co_await held->wait();
+            co_return "re: " + text;
+        };
+        plugin.dispatch_outbound = [this](DispatchOutboundCall& call) -> Task<bool> {
+            TurnOutput output = call.output();
+            const auto router = framework.router();
+            const bool taken = co_await router->dispatch_output(std::move(output));
+            changed.pulse();
+            co_return taken;
+        };
+        plugin.provide_channels = [this](ProvideChannelsCall& call) {
+            handler = call.handler;
+            std::vector<std::shared_ptr<Channel>> all{channel};
+            return all;
+        };
+        framework.add(std::move(plugin));
+        ChannelManagerOptions options;
+        options.deliveries = std::move(log);
+        manager = std::make_unique<ChannelManager>(framework, std::move(options));
+    }
+
+    cubepi::AsyncEvent changed;
+    Framework framework;
+    const std::shared_ptr<TestChannel> channel = std::make_shared<TestChannel>("chat");
+    MessageHandler handler;
+    std::unique_ptr<ChannelManager> manager;
+    Texts begun;
+    std::unique_ptr<cubepi::AsyncEvent> held;  ///< the model waits for it
+};
+
+using Script = std::function<Task<>(Host& first, Host& second)>;
+
+Task<> act_and_stop(Host& first, Host& second, Script script) {
+    co_await first.manager->started();
+    co_await second.manager->started();
+    const cubepi::Outcome<> done = co_await cubepi::outcome_of(script(first, second));
+    for (Host* host : {&first, &second}) {
+        if (host->held) host->held->set();
+        host->manager->request_stop();
+    }
+    done.rethrow();
+}
+
+Task<> serve_both(Host& first, Host& second, Script script) {
+    const cubepi::Executor executor = co_await cubepi::this_executor;
+    cubepi::TaskScope scope(executor);
+    scope.spawn(first.manager->run());
+    scope.spawn(second.manager->run());
+    scope.spawn(act_and_stop(first, second, std::move(script)));
+    co_await scope.join();
+}
+
+Task<> both_idle(Host& first, Host& second) {
+    co_await first.manager->idle();
+    co_await second.manager->idle();
+}
+
+Task<> until_sent(Host& host, std::size_t count) {
+    while (host.channel->sent.size() < count) co_await host.changed.wait();
+}
+
+TEST_F(PostgresDeliveries, D205_SameWebhookAtTwoGateways_IsOneTurn) {
+    tables.options.poll = std::chrono::milliseconds(5);
+    Host first(tables.open());
+    Host second(tables.open());
+    run(serve_both(first, second, [](Host& a, Host& b) -> Task<> {
+        for (int i = 0; i < 10; ++i) {
+            const std::string id = "webhook " + std::to_string(i);
+            std::vector<Task<>> deliveries;
+            for (Host* host : {&a, &b}) deliveries.push_back(host->handler(update(id, id)));
+            co_await cubepi::when_all(std::move(deliveries));
+        }
+        while (a.channel->sent.size() + b.channel->sent.size() < 10) {
+            co_await both_idle(a, b);
+            co_await cubepi::Runtime::standard()->clock->sleep_for(std::chrono::milliseconds(1));
+        }
+        co_await both_idle(a, b);
+    }));
+    Texts all = first.begun;
+    all.insert(all.end(), second.begun.begin(), second.begun.end());
+    std::sort(all.begin(), all.end());
+    EXPECT_EQ(all.size(), 10u);
+    EXPECT_EQ(std::unique(all.begin(), all.end()), all.end());
+    EXPECT_EQ(tables.query("SELECT count(*), count(finished_at) FROM bub_delivery_inbound"),
+              (Texts{"10", "10"}));
+    EXPECT_EQ(tables.query("SELECT count(*), count(settled_at) FROM bub_delivery_outbound"),
+              (Texts{"10", "10"}));
+}
+
+TEST_F(PostgresDeliveries, D205_FrozenGatewayInATurn_SendsNothing) {
+    tables.options.poll = std::chrono::hours(1);
+    Host frozen(tables.open());
+    frozen.held = std::make_unique<cubepi::AsyncEvent>();
+    tables.options.poll = std::chrono::milliseconds(5);
+    Host next(tables.open());
+    run(serve_both(frozen, next, [this](Host& a, Host& b) -> Task<> {
+        co_await a.handler(update("one", "one"));
+        while (a.begun.empty()) co_await a.changed.wait();
+        // Waits in the session that the other one takes.
+        co_await a.handler(update("two", "two"));
+        tables.query(
+            "UPDATE bub_delivery_gateways SET lease_until = now() - interval '1 minute' WHERE"
+            " number = (SELECT max(owner) FROM bub_delivery_sessions)");
+        co_await until_sent(b, 2);
+        a.held->set();
+        co_await both_idle(a, b);
+    }));
+    EXPECT_EQ(next.channel->texts(), (Texts{"re: one", "re: two"}));
+    EXPECT_TRUE(frozen.channel->sent.empty());
+    EXPECT_EQ(frozen.begun, Texts{"one"}) << "no turn begins on a message that was taken";
+    EXPECT_EQ(tables.query("SELECT count(*), count(finished_at) FROM bub_delivery_inbound"),
+              (Texts{"2", "2"}));
+}
+
+}  // namespace
+}  // namespace bub::channel_tests

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <cubepi/core/task.hpp>
+#include <cubepi/sql/postgres_options.hpp>
+
+namespace bub {
+
+/// The version of the tables of deliveries, bub_delivery_*.
+inline constexpr int postgres_delivery_version = 1;
+
+/// Returns the SQL that creates the tables, in one transaction, for an operator who runs it with psql.
+std::string postgres_delivery_sql();
+
+/// Reads the version of the tables; absent if there are none. Throws CheckpointerError like PostgresDeliveryLog.
+cubepi::Task<std::optional<int>> postgres_delivery_status(cubepi::PostgresOptions options);
+
+/// Creates the tables, or migrates those of an older version, and returns the version from before. Several processes may call it at once.
+/// The user needs the right to create tables. Throws CheckpointerError(schema_mismatch) for tables of a newer version.
+cubepi::Task<std::optional<int>> apply_postgres_delivery_schema(cubepi::PostgresOptions options);
+
+}  // namespace bub
