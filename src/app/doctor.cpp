@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <bub/tape/postgres_tape_schema.hpp>
+#include <cubepi/core/format_version.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/net/http_client.hpp>
@@ -418,7 +419,7 @@ Task<bool> check_models(Report report, ModelSources sources, bool offline) {
 Task<bool> check_session_database(Report report, TapePlace place) {
     PostgresOptions options;
     options.connection = std::move(place.database);
-    std::optional<int> version;
+    std::optional<FormatVersion> version;
     try {
         report.plain(postgres_description(options) + source_text(place.by));
         version = co_await bub::postgres_tape_status(std::move(options));
@@ -427,17 +428,16 @@ Task<bool> check_session_database(Report report, TapePlace place) {
         co_return false;
     }
     const std::string command = place.by == config_origin ? "" : " --tapes DATABASE";
-    if (version == bub::postgres_tape_version) co_return true;
+    if (is_usable(version, bub::postgres_tape_version)) co_return true;
     if (!version) {
         report.problem("the tables of sessions are missing", "cubepi db init" + command);
-    } else if (*version < bub::postgres_tape_version) {
-        report.problem("the tables of sessions are of version " + std::to_string(*version),
+    } else if (!version->is_refused_by(bub::postgres_tape_version)) {
+        report.problem("the tables of sessions are of version " + std::to_string(version->version),
                        "cubepi db migrate" + command);
     } else {
-        report.problem("the tables of sessions are of version " + std::to_string(*version) +
-                           ", which is newer than this program knows (" +
-                           std::to_string(bub::postgres_tape_version) + ")",
-                       "Update the program");
+        report.problem(
+            "the tables of sessions are " + refusal_text(*version, bub::postgres_tape_version),
+            "Update the program");
     }
     co_return false;
 }

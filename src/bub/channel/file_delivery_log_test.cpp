@@ -318,6 +318,17 @@ TEST_F(DeliveryFile, FileOfLaterVersion_IsLeftAlone) {
     EXPECT_EQ(bytes(), text);
 }
 
+TEST_F(DeliveryFile, D208_FileOfLaterReadableVersion_IsContinued) {
+    std::filesystem::create_directory(options.directory);
+    set_bytes(R"({"deliveries": 2, "readable_from": 1, "next": 5})"
+              "\n");
+    {
+        const auto log = open();
+        EXPECT_EQ(store(*log, "new"), "5");
+    }
+    EXPECT_EQ(texts_of(*open()), Texts{"new"});
+}
+
 TEST_F(DeliveryFile, B14_File_DoesNotGrowWithSettledRecords) {
     options.compact_bytes = 4096;
     options.remembered = 10;

@@ -311,7 +311,7 @@ TEST_F(PostgresTapes, FirstVersion_IsMigrated) {
         EXPECT_NE(std::string(error.what()).find("cubepi db migrate --tapes"), std::string::npos)
             << error.what();
     }
-    EXPECT_EQ(run(apply_postgres_tape_schema(options)), 1);
+    EXPECT_EQ(run(apply_postgres_tape_schema(options))->version, 1);
     PostgresTapeStore again(options);
     EXPECT_EQ(run(again.position("a__one")).last_id, 1);
     EXPECT_GT(run(again.newest_tapes()).at(0).bytes, 20U);
@@ -354,7 +354,7 @@ TEST_F(PostgresTapes, EveryStatement_UsesAnIndex) {
 }
 
 TEST_F(PostgresTapes, TablesOfNewerVersion_AreRefused) {
-    query("INSERT INTO bub_schema VALUES (7)");
+    query("UPDATE bub_schema SET version = 7");
     for (const bool apply : {false, true}) {
         try {
             if (apply) {
@@ -367,6 +367,22 @@ TEST_F(PostgresTapes, TablesOfNewerVersion_AreRefused) {
             EXPECT_EQ(error.code(), cubepi::ErrorCode::schema_mismatch);
             EXPECT_NE(std::string(error.what()).find("version 7"), std::string::npos);
         }
+    }
+}
+
+TEST_F(PostgresTapes, D208_NewerReadableVersion_IsShared) {
+    query("INSERT INTO bub_schema VALUES (7)");
+    run(PostgresTapeStore(options).append("a__one", one("x"), TapeAppend()));
+    EXPECT_EQ(run(apply_postgres_tape_schema(options)), (cubepi::FormatVersion{7, 2}));
+    EXPECT_EQ(query("SELECT version FROM bub_schema ORDER BY version"),
+              (std::vector<std::string>{"2", "7"}));
+    query("UPDATE bub_schema SET version = 3 WHERE version = 2");
+    try {
+        run(PostgresTapeStore(options).open());
+        FAIL();
+    } catch (const cubepi::CheckpointerError& error) {
+        EXPECT_NE(std::string(error.what()).find("knows version 3"), std::string::npos)
+            << error.what();
     }
 }
 

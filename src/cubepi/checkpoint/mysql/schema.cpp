@@ -206,7 +206,7 @@ void add_native(Statements& list) {
 SqlStatements schema_statements(const SqlSchemaStatus& from) {
     SqlStatements list;
     if (from.version != sql_schema_version) add_shared(list, from.version.value_or(0));
-    if (from.native_version != sql_native_version) add_native(list);
+    if (from.native_version.value_or(0) < sql_native_version) add_native(list);
     return list;
 }
 

@@ -241,21 +241,28 @@ void add_inbox(SqliteDatabase& database) {
     adopt_all_changes(database);
 }
 
+/// The rows of the table are the versions of programs that may use the file (D208).
+std::optional<FormatVersion> native_version(SqliteDatabase& database) {
+    std::optional<FormatVersion> found;
+    if (!exists(database, "cubepi_native_schema")) return found;
+    const auto newest = database.query_integer("SELECT max(version) FROM cubepi_native_schema");
+    const auto oldest = database.query_integer("SELECT min(version) FROM cubepi_native_schema");
+    if (newest && oldest)
+        found = FormatVersion{static_cast<int>(*newest), static_cast<int>(*oldest)};
+    return found;
+}
+
 /// True when nothing is left to do.
 bool is_current(SqliteDatabase& database) {
-    if (!exists(database, "cubepi_native_schema")) return false;
-    const std::int64_t version =
-        database.query_integer("SELECT max(version) FROM cubepi_native_schema").value_or(0);
-    if (version > sqlite_native_version) {
-        throw CheckpointerError(
-            ErrorCode::schema_mismatch,
-            "SQLite database '" + database.options().path +
-                "' was written by a newer version of this program (tables of version " +
-                std::to_string(version) + ", known is " + std::to_string(sqlite_native_version) +
-                "); update the program",
-            std::string(), std::string(), database.options().path);
+    const std::optional<FormatVersion> found = native_version(database);
+    if (found && found->is_refused_by(sqlite_native_version)) {
+        throw CheckpointerError(ErrorCode::schema_mismatch,
+                                "SQLite database '" + database.options().path +
+                                    "': the tables cubepi_native_* are " +
+                                    refusal_text(*found, sqlite_native_version),
+                                std::string(), std::string(), database.options().path);
     }
-    return version == sqlite_native_version;
+    return is_usable(found, sqlite_native_version);
 }
 
 }  // namespace
@@ -557,9 +564,10 @@ SQLiteSchemaStatus sqlite_schema_status(const std::string& path) {
     options.read_only = true;
     detail::SqliteDatabase database(options, detail::SqliteDatabase::Tables::leave);
     status.has_shared_tables = detail::exists(database, "messages");
-    if (!detail::exists(database, "cubepi_native_schema")) return status;
-    const auto version = database.query_integer("SELECT max(version) FROM cubepi_native_schema");
-    if (version) status.native_version = static_cast<int>(*version);
+    if (const std::optional<FormatVersion> found = detail::native_version(database)) {
+        status.native_version = found->version;
+        status.native_readable_from = found->readable_from;
+    }
     return status;
 }
 
