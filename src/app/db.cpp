@@ -18,6 +18,7 @@
 #include <cubepi/core/run.hpp>
 
 #include "config/tape_place.hpp"
+#include "db_check.hpp"
 #include "failure.hpp"
 #include "program.hpp"
 #include "terminal/safe_json.hpp"
@@ -335,11 +336,14 @@ int use_database(const DatabaseArguments& given, std::ostream& out, std::ostream
     const DatabaseArguments arguments = with_default(given);
     TerminalStream err(error_output);
     if (arguments.what == What::sql) return print_sql(arguments, out, err);
+    if (arguments.what == What::check)
+        return show_checks(check_stores(given.target, given.tapes), given.json, out, err);
     const std::unique_ptr<Database> database = open_database(arguments.target, arguments.tapes);
     switch (arguments.what) {
         case What::status: return show_status(*database, arguments.json, out, err);
         case What::init: return init(*database, err);
         case What::migrate: return migrate(*database, err);
+        case What::check:
         case What::sql: break;
     }
     return exit_usage;

@@ -17,6 +17,7 @@
 #include <cubepi/checkpoint/postgres_checkpointer.hpp>
 #include <cubepi/checkpoint/postgres_schema.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
+#include <cubepi/checkpoint/store_check_test.hpp>
 
 #include "old_stores_test.hpp"
 #include "source_tree.hpp"
@@ -62,7 +63,7 @@ TEST(OldDatabases, PostgresThreads_AreListedAndContinued) {
     continue_conversation(store);
 }
 
-TEST(OldDatabases, PostgresQuestion_IsAnsweredAndItsRunCompleted) {
+TEST(OldDatabases, PostgresQuestion_IsAnswered) {
     PostgresCheckpointer store(postgres("postgres-threads.sql"));
     answer_question(store);
 }
@@ -85,6 +86,17 @@ TEST(OldDatabases, D21_CubePisRows_StayAsTheyWere) {
               (Texts{"call-1", "run-2"}));
 }
 
+TEST(OldDatabases, D209_Check_FindsThemSound) {
+    const StoreReport rows = run(check_postgres(postgres("postgres-threads.sql")));
+    EXPECT_EQ(damage_in(rows) + repairs_in(rows), "");
+    const StoreReport tapes = run(bub::check_postgres_tapes(postgres("postgres-tapes.sql")));
+    EXPECT_EQ(damage_in(tapes), "");
+    EXPECT_EQ(repairs_in(tapes),
+              "tape 'open': the process of a turn has ended without closing it\n");
+    const StoreReport mysql_rows = run(check_mysql(mysql()));
+    EXPECT_EQ(damage_in(mysql_rows) + repairs_in(mysql_rows), "");
+}
+
 TEST(OldDatabases, MySqlThreads_AreListedAndContinued) {
     const MySQLOptions options = mysql();
     EXPECT_TRUE(run(mysql_schema_status(options)).is_current());
@@ -92,7 +104,7 @@ TEST(OldDatabases, MySqlThreads_AreListedAndContinued) {
     continue_conversation(store);
 }
 
-TEST(OldDatabases, MySqlQuestion_IsAnsweredAndItsRunCompleted) {
+TEST(OldDatabases, MySqlQuestion_IsAnswered) {
     MySQLCheckpointer store(mysql());
     answer_question(store);
 }
@@ -102,7 +114,7 @@ TEST(OldDatabases, PostgresTapeThreads_AreListedAndContinued) {
     continue_conversation(store);
 }
 
-TEST(OldDatabases, PostgresTapeQuestion_IsAnsweredAndItsRunCompleted) {
+TEST(OldDatabases, PostgresTapeQuestion_IsAnswered) {
     bub::TapeCheckpointer store(postgres_tapes());
     answer_question(store);
 }

@@ -10,9 +10,13 @@
 
 #include <gtest/gtest.h>
 
+#include <bub/channel/delivery_check.hpp>
 #include <bub/channel/file_delivery_log.hpp>
 #include <bub/tape/file_tape_store.hpp>
+#include <bub/tape/tape_check.hpp>
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
+#include <cubepi/checkpoint/sqlite_schema.hpp>
+#include <cubepi/checkpoint/store_check_test.hpp>
 
 #include "old_stores_test.hpp"
 #include "source_tree.hpp"
@@ -80,6 +84,22 @@ TEST_F(OldStores, TapeThreads_AreListedAndContinued) {
 TEST_F(OldStores, TapeQuestion_IsAnsweredAndItsRunCompleted) {
     bub::TapeCheckpointer store(tapes());
     answer_question(store);
+}
+
+TEST_F(OldStores, D209_Check_FindsThemSound) {
+    const StoreReport threads = run(check_sqlite((directory / "threads.sqlite").string()));
+    EXPECT_EQ(damage_in(threads) + repairs_in(threads), "");
+    const StoreReport files = bub::check_tape_files(directory / "tapes");
+    EXPECT_EQ(damage_in(files), "");
+    EXPECT_NE(repairs_in(files).find("tape 'open': the process of turn 't1' has ended"),
+              std::string::npos)
+        << repairs_in(files);
+    EXPECT_NE(repairs_in(files).find("tape 'torn', line 2: the line is not an entry"),
+              std::string::npos)
+        << repairs_in(files);
+    const StoreReport messages = bub::check_delivery_log(directory / "deliveries");
+    EXPECT_EQ(damage_in(messages), "");
+    EXPECT_EQ(messages.repairs(), 1U) << repairs_in(messages);
 }
 
 TEST_F(OldStores, B9_OpenTurn_IsClosedAsInterrupted) {

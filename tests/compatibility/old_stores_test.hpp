@@ -25,7 +25,7 @@ inline ClaimOwner continuer() {
     return owner;
 }
 
-inline MessageList one(std::string text, const std::string& run_id) {
+inline MessageList prompt(std::string text, const std::string& run_id) {
     MessageList list;
     list.push_back(user_message(std::move(text)).with_run_id(SharedString(run_id)));
     return list;
@@ -53,7 +53,7 @@ void continue_conversation(Store& store) {
     run(store.claim_run("done", "run-3", continuer(), ClaimKind::new_run));
     AppendOptions options =
         AppendOptions().expected_position(data.position).claim("run-3", "continuer");
-    run(store.append("done", one("more", "run-3"), std::move(options)));
+    run(store.append("done", prompt("more", "run-3"), std::move(options)));
     run(store.complete_run("done", "run-3", "continuer"));
     EXPECT_EQ(run(store.load("done"))->messages.size(), 3U);
     EXPECT_EQ(run(store.snapshot("done", "run-1")).size(), 2U);
@@ -79,7 +79,7 @@ void answer_question(Store& store) {
     run(store.claim_run("asks", "run-2", continuer(), ClaimKind::continue_run));
     AppendOptions options =
         AppendOptions().claim("run-2", "continuer").settle("run-2", Texts(1, "call-1"));
-    run(store.append("asks", one("instead of the call", "run-2"), std::move(options)));
+    run(store.append("asks", prompt("instead of the call", "run-2"), std::move(options)));
     EXPECT_FALSE(run(store.load_hitl_answer("asks", "run-2", "call-1")));
     run(store.complete_run("asks", "run-2", "continuer"));
     EXPECT_EQ(run(store.load_answer_records("asks")).size(), 1U);

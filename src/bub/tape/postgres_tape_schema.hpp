@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include <cubepi/checkpoint/store_report.hpp>
 #include <cubepi/core/format_version.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/sql/postgres_options.hpp>
@@ -24,5 +25,9 @@ cubepi::Task<std::optional<cubepi::FormatVersion>> postgres_tape_status(
 /// that this library must not use.
 cubepi::Task<std::optional<cubepi::FormatVersion>> apply_postgres_tape_schema(
     cubepi::PostgresOptions options);
+
+/// Checks the tables and what they hold (D209); reads only, in short transactions, while others use the database. Throws
+/// CheckpointerError like PostgresTapeStore.
+cubepi::Task<cubepi::StoreReport> check_postgres_tapes(cubepi::PostgresOptions options);
 
 }  // namespace bub

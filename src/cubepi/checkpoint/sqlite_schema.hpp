@@ -3,7 +3,9 @@
 #include <optional>
 #include <string>
 
+#include <cubepi/checkpoint/store_report.hpp>
 #include <cubepi/core/format_version.hpp>
+#include <cubepi/core/task.hpp>
 
 namespace cubepi {
 
@@ -34,5 +36,9 @@ std::string sqlite_schema_sql();
 /// Reads the tables of a file, and changes nothing. Blocks. A file that does not exist has no tables. Throws CheckpointerError
 /// like SQLiteCheckpointer.
 SQLiteSchemaStatus sqlite_schema_status(const std::string& path);
+
+/// Checks the file and what it holds (D209); reads only, in short transactions, while others use the file. Damage of the file is
+/// reported; throws CheckpointerError like SQLiteCheckpointer for a file that cannot be read at all.
+Task<StoreReport> check_sqlite(std::string path);
 
 }  // namespace cubepi

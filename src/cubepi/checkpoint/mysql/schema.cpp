@@ -343,6 +343,14 @@ Task<SqlSchemaStatus> apply_mysql_schema(MySQLOptions options) {
                                        &detail::schema_statements);
 }
 
+Task<StoreReport> check_mysql(MySQLOptions options) {
+    auto store = std::make_shared<MySQLCheckpointer>(options);
+    auto schema = std::make_shared<const detail::MyThreadSchema>();
+    auto driver = detail::mysql_driver(options);
+    return detail::check_thread_store(std::move(options), std::move(driver), std::move(schema),
+                                      std::move(store));
+}
+
 MySQLCheckpointer::MySQLCheckpointer(std::string connection)
     : MySQLCheckpointer(detail::options_for(std::move(connection))) {}
 

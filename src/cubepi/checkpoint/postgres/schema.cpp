@@ -320,6 +320,14 @@ Task<SqlSchemaStatus> apply_postgres_schema(PostgresOptions options) {
                                        "cubepi_schema_version", &detail::schema_statements);
 }
 
+Task<StoreReport> check_postgres(PostgresOptions options) {
+    auto store = std::make_shared<PostgresCheckpointer>(options);
+    auto schema = std::make_shared<const detail::PgThreadSchema>();
+    auto driver = detail::postgres_driver(options);
+    return detail::check_thread_store(std::move(options), std::move(driver), std::move(schema),
+                                      std::move(store));
+}
+
 PostgresCheckpointer::PostgresCheckpointer(std::string connection)
     : PostgresCheckpointer(detail::options_for(std::move(connection))) {}
 

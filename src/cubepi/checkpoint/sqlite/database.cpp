@@ -419,6 +419,28 @@ std::optional<std::int64_t> SqliteDatabase::query_integer(std::string_view sql) 
     return value;
 }
 
+std::optional<std::vector<std::string>> SqliteDatabase::quick_check(
+    std::chrono::milliseconds limit) {
+    using Clock = std::chrono::steady_clock;
+    Clock::time_point end = Clock::now() + limit;
+    const auto is_late = [](void* until) {
+        return static_cast<int>(Clock::now() > *static_cast<Clock::time_point*>(until));
+    };
+    std::vector<std::string> problems;
+    const auto add = [](void* to, int, char** values, char**) {
+        if (values[0] && std::string_view(values[0]) != "ok")
+            static_cast<std::vector<std::string>*>(to)->emplace_back(values[0]);
+        return 0;
+    };
+    constexpr int steps = 10'000;
+    sqlite3_progress_handler(handle_, steps, is_late, &end);
+    const int result = sqlite3_exec(handle_, "PRAGMA quick_check", add, &problems, nullptr);
+    sqlite3_progress_handler(handle_, 0, nullptr, nullptr);
+    if (result == SQLITE_INTERRUPT) return std::nullopt;
+    if (result != SQLITE_OK) fail(result);
+    return problems;
+}
+
 bool SqliteDatabase::in_transaction() const noexcept {
     return sqlite3_get_autocommit(handle_) == 0;
 }
