@@ -92,9 +92,9 @@ struct SessionsArguments {
 
 /// The arguments of `cubepi db`.
 struct DatabaseArguments {
-    enum class What { status, init, migrate, sql };
+    enum class What { status, check, init, migrate, sql };
     What what = What::status;
-    /// A URL, an SQLite file; sql: also the name of a kind of database. Empty: the database of the sessions (tape_place()).
+    /// A URL, an SQLite file; check: also a directory; sql: also the name of a kind of database. Empty: the database of the sessions (tape_place()).
     std::string target = {};
     int from = 0;        ///< sql, of a kind: the version of CubePi's tables
     bool tapes = false;  ///< the tables of tapes instead of those of threads

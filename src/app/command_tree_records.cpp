@@ -202,6 +202,7 @@ void add_trace_commands(CLI::App& app, CommandLine& line) {
 
 constexpr const char* db_examples = R"(Examples:
   cubepi db status postgres://app@db.example/agents     the versions of the tables
+  cubepi db check                                       whether the sessions can be read, and what would be repaired
   cubepi db init postgres://app@db.example/agents       create them in an empty database
   cubepi db init --tapes postgres://app@db.example/agents
   cubepi db migrate threads.db                          an SQLite file
@@ -214,7 +215,8 @@ or MYSQL_PWD.)";
 void add_db_commands(CLI::App& app, CommandLine& line) {
     using What = DatabaseArguments::What;
     DatabaseArguments& db = line.db;
-    CLI::App* command = app.add_subcommand("db", "Create and migrate the tables of a database");
+    CLI::App* command =
+        app.add_subcommand("db", "Create, check and migrate the tables of a database");
     command->footer(db_examples);
     command->require_subcommand(1);
     const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
@@ -234,6 +236,16 @@ void add_db_commands(CLI::App& app, CommandLine& line) {
     };
     add_on("status", "Show the versions of the tables", What::status)
         .add_flag("--json", db.json, "Print a JSON object");
+    CLI::App& check = add("check",
+                          "Check what a database or a directory holds, and say what would be "
+                          "repaired; changes nothing",
+                          What::check);
+    option(check, "store", db.target,
+           "A database as above, a directory of tapes or of deliveries, or $BUB_HOME (default: the "
+           "sessions, and the messages of the gateway)",
+           value_type::database);
+    add_tapes(check);
+    check.add_flag("--json", db.json, "Print a JSON object");
     add_on("init", "Create the tables in an empty database", What::init);
     add_on("migrate", "Migrate older tables, also those of CubePi", What::migrate);
     CLI::App& sql = add("sql", "Print the SQL that creates or migrates the tables", What::sql);

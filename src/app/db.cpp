@@ -14,10 +14,12 @@
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 #include <cubepi/checkpoint/sqlite_schema.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/format_version.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/run.hpp>
 
 #include "config/tape_place.hpp"
+#include "db_check.hpp"
 #include "failure.hpp"
 #include "program.hpp"
 #include "terminal/safe_json.hpp"
@@ -30,8 +32,10 @@ namespace {
 /// A part of the tables of a database.
 struct TableVersion {
     std::string name = {};
-    std::optional<int> found = {};  ///< absent: there are none
+    std::optional<FormatVersion> found = {};  ///< absent: there are none
     int needed = 0;
+
+    bool is_current() const noexcept { return is_usable(found, needed); }
 };
 
 /// The tables of a database.
@@ -55,6 +59,13 @@ public:
     /// Returns the SQL that migrate() executes. Empty if the tables are current.
     virtual std::string sql() = 0;
 };
+
+/// The version of tables whose row only their own version may use.
+std::optional<FormatVersion> only(std::optional<int> version) {
+    std::optional<FormatVersion> found;
+    if (version) found = FormatVersion{*version, *version};
+    return found;
+}
 
 struct Postgres {
     using Options = PostgresOptions;
@@ -83,8 +94,8 @@ public:
     DatabaseStatus status() override {
         const SqlSchemaStatus found = run(Server::status(options_));
         DatabaseStatus status;
-        status.tables = {{"cubepi_*", found.version, sql_schema_version},
-                         {"cubepi_native_*", found.native_version, sql_native_version}};
+        status.tables = {{"cubepi_*", only(found.version), sql_schema_version},
+                         {"cubepi_native_*", found.native(), sql_native_version}};
         return status;
     }
     void migrate() override { (void)run(Server::apply(options_)); }
@@ -134,9 +145,10 @@ public:
     DatabaseStatus status() override {
         const SQLiteSchemaStatus found = sqlite_schema_status(path_);
         DatabaseStatus status;
-        status.tables = {{"cubepi_native_*", found.native_version, sqlite_native_version}};
+        status.tables = {{"cubepi_native_*", found.native(), sqlite_native_version}};
         // Tables of CubePi alone are to be migrated, not to be created.
-        if (found.has_shared_tables && !found.native_version) status.tables.front().found = 0;
+        if (found.has_shared_tables && !found.native_version)
+            status.tables.front().found = FormatVersion();
         return status;
     }
     void migrate() override {
@@ -165,7 +177,7 @@ bool DatabaseStatus::is_empty() const {
 
 bool DatabaseStatus::is_current() const {
     return std::all_of(tables.begin(), tables.end(),
-                       [](const TableVersion& one) { return one.found == one.needed; });
+                       [](const TableVersion& one) { return one.is_current(); });
 }
 
 /// Returns the database that a URL (postgres://..., mysql://...) or a path of an SQLite file names, with the tables of threads, or with those
@@ -214,8 +226,11 @@ std::optional<std::string> sql_of_kind(const std::string& kind, bool tapes, int 
     return std::nullopt;
 }
 
-std::string version_text(const std::optional<int>& version) {
-    return version ? "version " + std::to_string(*version) : std::string("none");
+std::string version_text(const std::optional<FormatVersion>& found) {
+    if (!found) return "none";
+    const std::string text = "version " + std::to_string(found->version);
+    if (found->readable_from == found->version) return text;
+    return text + ", for programs from version " + std::to_string(found->readable_from);
 }
 
 JsonObject to_json(const Database& database, const DatabaseStatus& status) {
@@ -223,7 +238,8 @@ JsonObject to_json(const Database& database, const DatabaseStatus& status) {
     for (const TableVersion& one : status.tables) {
         JsonObject table;
         table["tables"] = one.name;
-        table["version"] = one.found ? Json(*one.found) : Json();
+        table["version"] = one.found ? Json(one.found->version) : Json();
+        table["readable_from"] = one.found ? Json(one.found->readable_from) : Json();
         table["needed"] = one.needed;
         tables.push_back(std::move(table));
     }
@@ -234,15 +250,13 @@ JsonObject to_json(const Database& database, const DatabaseStatus& status) {
     return object;
 }
 
-/// Names the tables that are newer than this program. They are not to be changed.
+/// Names the tables that this program is too old for. They are not to be changed.
 void refuse_newer(const Database& database, const DatabaseStatus& status) {
     for (const TableVersion& one : status.tables) {
-        if (one.found.value_or(0) <= one.needed) continue;
+        if (!one.found || !one.found->is_refused_by(one.needed)) continue;
         throw CheckpointerError(ErrorCode::schema_mismatch,
-                                database.description() + ": the tables " + one.name + " are of " +
-                                    version_text(one.found) +
-                                    ", which is newer than this program knows (" +
-                                    std::to_string(one.needed) + "); update the program");
+                                database.description() + ": the tables " + one.name + " are " +
+                                    refusal_text(*one.found, one.needed));
     }
 }
 
@@ -255,7 +269,7 @@ int show_status(Database& database, bool json, std::ostream& data, TerminalStrea
         out << for_terminal(database.description()) << "\n";
         for (const TableVersion& one : status.tables) {
             out << "  " << for_terminal(one.name) << "\t" << for_terminal(version_text(one.found));
-            if (one.found != one.needed)
+            if (!one.is_current())
                 out << " (needed: " << for_terminal(std::to_string(one.needed)) << ")";
             out << "\n";
         }
@@ -330,11 +344,14 @@ int use_database(const DatabaseArguments& given, std::ostream& out, std::ostream
     const DatabaseArguments arguments = with_default(given);
     TerminalStream err(error_output);
     if (arguments.what == What::sql) return print_sql(arguments, out, err);
+    if (arguments.what == What::check)
+        return show_checks(check_stores(given.target, given.tapes), given.json, out, err);
     const std::unique_ptr<Database> database = open_database(arguments.target, arguments.tapes);
     switch (arguments.what) {
         case What::status: return show_status(*database, arguments.json, out, err);
         case What::init: return init(*database, err);
         case What::migrate: return migrate(*database, err);
+        case What::check:
         case What::sql: break;
     }
     return exit_usage;

@@ -14,6 +14,7 @@
 
 #include <bub/channel/postgres_delivery_schema.hpp>
 #include <bub/tape/postgres_tape_schema.hpp>
+#include <cubepi/core/format_version.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/net/http_client.hpp>
@@ -431,16 +432,18 @@ Task<bool> check_session_database(Report report, TapePlace place) {
     options.connection = std::move(place.database);
     struct Tables {
         std::string name;
-        std::optional<int> found;
+        std::optional<FormatVersion> found;
         int needed;
     };
     std::vector<Tables> all;
     try {
         report.plain(postgres_description(options) + source_text(place.by));
-        const std::optional<int> tapes = co_await bub::postgres_tape_status(options);
+        const std::optional<FormatVersion> tapes =
+            co_await bub::postgres_tape_status(options);
         all.push_back({"sessions", tapes, bub::postgres_tape_version});
         if (has_gateway()) {
-            const std::optional<int> deliveries = co_await bub::postgres_delivery_status(options);
+            const std::optional<FormatVersion> deliveries =
+                co_await bub::postgres_delivery_status(options);
             all.push_back(
                 {"deliveries of the gateway", deliveries, bub::postgres_delivery_version});
         }
@@ -451,21 +454,18 @@ Task<bool> check_session_database(Report report, TapePlace place) {
     const std::string command = place.by == config_origin ? "" : " --tapes DATABASE";
     bool usable = true;
     for (const Tables& tables : all) {
-        if (tables.found == tables.needed) continue;
+        if (is_usable(tables.found, tables.needed)) continue;
         usable = false;
         const std::string text = "the tables of " + tables.name + " are ";
         if (!tables.found) {
             const bool is_empty = !all.front().found;
             report.problem(text + "missing",
                            (is_empty ? "cubepi db init" : "cubepi db migrate") + command);
-        } else if (*tables.found < tables.needed) {
-            report.problem(text + "of version " + std::to_string(*tables.found),
+        } else if (!tables.found->is_refused_by(tables.needed)) {
+            report.problem(text + "of version " + std::to_string(tables.found->version),
                            "cubepi db migrate" + command);
         } else {
-            report.problem(text + "of version " + std::to_string(*tables.found) +
-                               ", which is newer than this program knows (" +
-                               std::to_string(tables.needed) + ")",
-                           "Update the program");
+            report.problem(text + refusal_text(*tables.found, tables.needed), "Update the program");
         }
     }
     co_return usable;

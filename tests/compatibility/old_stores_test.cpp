@@ -1,6 +1,5 @@
 // Stores that an earlier version wrote (write_stores.cpp): each test continues a copy.
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -11,22 +10,21 @@
 
 #include <gtest/gtest.h>
 
+#include <bub/channel/delivery_check.hpp>
 #include <bub/channel/file_delivery_log.hpp>
 #include <bub/tape/file_tape_store.hpp>
-#include <bub/tape/tape.hpp>
-#include <bub/tape/tape_checkpointer.hpp>
+#include <bub/tape/tape_check.hpp>
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
-#include <cubepi/core/error.hpp>
-#include <cubepi/core/message.hpp>
-#include <cubepi/core/run.hpp>
+#include <cubepi/checkpoint/sqlite_schema.hpp>
+#include <cubepi/checkpoint/store_check_test.hpp>
 
+#include "old_stores_test.hpp"
 #include "source_tree.hpp"
 
 namespace cubepi {
 namespace {
 
 namespace fs = std::filesystem;
-using Texts = std::vector<std::string>;
 
 class OldStores : public ::testing::Test {
 protected:
@@ -58,88 +56,10 @@ protected:
     fs::path directory;
 };
 
-ClaimOwner continuer() {
-    ClaimOwner owner;
-    owner.owner_id = "continuer";
-    return owner;
-}
-
-MessageList one(std::string text, const std::string& run_id) {
-    MessageList list;
-    list.push_back(user_message(std::move(text)).with_run_id(SharedString(run_id)));
-    return list;
-}
-
-Texts listed_threads(ThreadStore& store) {
-    Texts ids;
-    for (const ThreadInfo& thread : run(store.list_threads())) {
-        if (thread.message_count == 2 && (thread.thread_id == "asks" || thread.thread_id == "done"))
-            ids.push_back(thread.thread_id);
-    }
-    std::sort(ids.begin(), ids.end());
-    return ids;
-}
-
-template <class Store>
-void continue_conversation(Store& store) {
-    EXPECT_EQ(listed_threads(store), (Texts{"asks", "done"}));
-    const CheckpointData data = run(store.load("done")).value();
-    ASSERT_EQ(data.messages.size(), 2U);
-    EXPECT_EQ(data.messages[0].text(), "größe?");
-    EXPECT_EQ(data.messages[1].text(), "42");
-    EXPECT_EQ(data.extra.at("title"), "sizes");
-    EXPECT_TRUE(run(store.is_run_complete("done", "run-1")));
-    run(store.claim_run("done", "run-3", continuer(), ClaimKind::new_run));
-    AppendOptions options =
-        AppendOptions().expected_position(data.position).claim("run-3", "continuer");
-    run(store.append("done", one("more", "run-3"), std::move(options)));
-    run(store.complete_run("done", "run-3", "continuer"));
-    EXPECT_EQ(run(store.load("done"))->messages.size(), 3U);
-    EXPECT_EQ(run(store.snapshot("done", "run-1")).size(), 2U);
-}
-
-template <class Store>
-void answer_question(Store& store) {
-    const QuestionPage page = run(store.list_requests(QuestionQuery()));
-    ASSERT_EQ(page.entries.size(), 1U);
-    const QuestionEntry& entry = page.entries[0];
-    EXPECT_EQ(entry.thread_id, "asks");
-    EXPECT_EQ(entry.run_id, "run-2");
-    ASSERT_TRUE(entry.request) << entry.damage;
-    EXPECT_EQ(std::get<ApproveRequest>(entry.request->payload).args.at("path"), "a");
-    AnswerRecord record;
-    record.run_id = "run-2";
-    record.question_id = "call-1";
-    record.answer = true;
-    record.answered_at = entry.created_at + 1;
-    run(store.answer_request("asks", record));
-    EXPECT_TRUE(run(store.list_requests(QuestionQuery())).entries.empty());
-    EXPECT_EQ(run(store.load_hitl_answer("asks", "run-2", "call-1")), Json(true));
-    run(store.claim_run("asks", "run-2", continuer(), ClaimKind::continue_run));
-    AppendOptions options =
-        AppendOptions().claim("run-2", "continuer").settle("run-2", Texts(1, "call-1"));
-    run(store.append("asks", one("instead of the call", "run-2"), std::move(options)));
-    EXPECT_FALSE(run(store.load_hitl_answer("asks", "run-2", "call-1")));
-    run(store.complete_run("asks", "run-2", "continuer"));
-    EXPECT_EQ(run(store.load_answer_records("asks")).size(), 1U);
-}
-
 bub::Envelope repeated(std::string id) {
     bub::Envelope message = bub::Envelope("again").on("chat", "1");
     message.inbound_id = std::move(id);
     return message;
-}
-
-/// The messages of a tape, and the status of its last turn.
-std::string shape(const bub::Tape& tape) {
-    std::string shape;
-    for (const bub::TapeEntry& entry : run(tape.query(bub::TapeQuery()))) {
-        if (entry.kind == "message")
-            shape += std::string(entry.payload.at("content").as_string()) + "|";
-        else if (bub::entry_name(entry) == "turn")
-            shape += std::string(entry.payload.at("data").at("status").as_string()) + "|";
-    }
-    return shape;
 }
 
 TEST_F(OldStores, SqliteThreads_AreListedAndContinued) {
@@ -164,6 +84,22 @@ TEST_F(OldStores, TapeThreads_AreListedAndContinued) {
 TEST_F(OldStores, TapeQuestion_IsAnsweredAndItsRunCompleted) {
     bub::TapeCheckpointer store(tapes());
     answer_question(store);
+}
+
+TEST_F(OldStores, D209_Check_FindsThemSound) {
+    const StoreReport threads = run(check_sqlite((directory / "threads.sqlite").string()));
+    EXPECT_EQ(damage_in(threads) + repairs_in(threads), "");
+    const StoreReport files = bub::check_tape_files(directory / "tapes");
+    EXPECT_EQ(damage_in(files), "");
+    EXPECT_NE(repairs_in(files).find("tape 'open': the process of turn 't1' has ended"),
+              std::string::npos)
+        << repairs_in(files);
+    EXPECT_NE(repairs_in(files).find("tape 'torn', line 2: the line is not an entry"),
+              std::string::npos)
+        << repairs_in(files);
+    const StoreReport messages = bub::check_delivery_log(directory / "deliveries");
+    EXPECT_EQ(damage_in(messages), "");
+    EXPECT_EQ(messages.repairs(), 1U) << repairs_in(messages);
 }
 
 TEST_F(OldStores, B9_OpenTurn_IsClosedAsInterrupted) {

@@ -1,9 +1,11 @@
-// Writes the fixtures of this directory. Compiled by write_stores in a checkout of the version that they are to come from, so it uses
-// only what that version has.
+// Writes the fixtures of this directory: write_stores DIRECTORY POSTGRES_THREADS POSTGRES_TAPES MYSQL_THREADS, the last three being
+// empty databases. Compiled by `generate` in a checkout of the version that they are to come from, so it uses only what that version
+// has.
 
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,8 +13,14 @@
 
 #include <bub/channel/file_delivery_log.hpp>
 #include <bub/tape/file_tape_store.hpp>
+#include <bub/tape/postgres_tape_schema.hpp>
+#include <bub/tape/postgres_tape_store.hpp>
 #include <bub/tape/tape.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
+#include <cubepi/checkpoint/mysql_checkpointer.hpp>
+#include <cubepi/checkpoint/mysql_schema.hpp>
+#include <cubepi/checkpoint/postgres_checkpointer.hpp>
+#include <cubepi/checkpoint/postgres_schema.hpp>
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/message_json.hpp>
@@ -95,6 +103,24 @@ void write_deliveries(bub::FileDeliveryLog& log) {
     run(log.receive(envelope("cut off", "u4")));
 }
 
+/// A turn that is not closed. The result must live until the process ends.
+std::shared_ptr<bub::TapeFork> write_open_turn(const std::shared_ptr<bub::TapeStore>& tapes) {
+    const bub::Tape open(tapes, "open");
+    run(open.append(bub::message_entry("user", "first")));
+    run(open.append(bub::message_entry("user", "second")));
+    bub::TapeForkOptions turn;
+    turn.turn_id = "t1";
+    std::shared_ptr<bub::TapeFork> fork = open.fork(turn);
+    run(open.in(fork).append(bub::message_entry("user", "unclosed")));
+    fork->add_text("half an ans");
+    run(fork->flush());
+    return fork;
+}
+
+void write_text(const std::filesystem::path& path, const std::string& text) {
+    std::ofstream(path) << text;
+}
+
 }  // namespace
 
 int main(int, char** arguments) {
@@ -109,24 +135,39 @@ int main(int, char** arguments) {
     const auto tapes = std::make_shared<bub::FileTapeStore>(directory / "tapes");
     bub::TapeCheckpointer store(tapes);
     write_threads(store);
-    for (const char* name : {"torn", "open"}) {
-        const bub::Tape tape(tapes, name);
-        run(tape.append(bub::message_entry("user", "first")));
-        run(tape.append(bub::message_entry("user", "second")));
-    }
+    const bub::Tape torn(tapes, "torn");
+    run(torn.append(bub::message_entry("user", "first")));
+    run(torn.append(bub::message_entry("user", "second")));
     {
         bub::FileDeliveryLogOptions options;
         options.directory = directory / "deliveries";
         bub::FileDeliveryLog log(options);
         write_deliveries(log);
     }
-    const bub::Tape open(tapes, "open");
-    bub::TapeForkOptions turn;
-    turn.turn_id = "t1";
-    const std::shared_ptr<bub::TapeFork> fork = open.fork(turn);
-    run(open.in(fork).append(bub::message_entry("user", "unclosed")));
-    fork->add_text("half an ans");
-    run(fork->flush());
+    const std::shared_ptr<bub::TapeFork> turn = write_open_turn(tapes);
+
+    cubepi::PostgresOptions postgres;
+    postgres.connection = arguments[2];
+    (void)run(cubepi::apply_postgres_schema(postgres));
+    // The tables of a dump, with 128 partitions, are long: this is what an operator of that version executed.
+    write_text(directory / "postgres-threads.sql", cubepi::postgres_schema_sql());
+    cubepi::PostgresCheckpointer postgres_store(postgres);
+    write_threads(postgres_store);
+
+    cubepi::PostgresOptions database_of_tapes;
+    database_of_tapes.connection = arguments[3];
+    (void)run(bub::apply_postgres_tape_schema(database_of_tapes));
+    write_text(directory / "postgres-tapes.sql", bub::postgres_tape_sql());
+    const auto postgres_tapes = std::make_shared<bub::PostgresTapeStore>(database_of_tapes);
+    bub::TapeCheckpointer postgres_tape_threads(postgres_tapes);
+    write_threads(postgres_tape_threads);
+    const std::shared_ptr<bub::TapeFork> postgres_turn = write_open_turn(postgres_tapes);
+
+    cubepi::MySQLOptions mysql;
+    mysql.connection = arguments[4];
+    (void)run(cubepi::apply_mysql_schema(mysql));
+    cubepi::MySQLCheckpointer mysql_store(mysql);
+    write_threads(mysql_store);
     // Without destructors, like a process that is killed: the turn stays open.
     _exit(0);
 }

@@ -17,10 +17,10 @@
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/agent/tool.hpp>
 #include <cubepi/agent/transcript.hpp>
-#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/provider/faux.hpp>
 
+#include "crash_store.hpp"
 #include "open_calls.hpp"
 #include "worker_process.hpp"
 
@@ -39,13 +39,6 @@ using StepHook = std::function<void()>;
 /// The files of one run, in a directory of its own.
 struct Places {
     std::filesystem::path directory;
-    /// Not synchronised: that protects against a power failure and makes no difference to a killed process.
-    SQLiteOptions database() const {
-        SQLiteOptions options;
-        options.path = (directory / "t.db").string();
-        options.synchronous = SQLiteSynchronous::off;
-        return options;
-    }
     std::filesystem::path effects() const { return directory / "effects"; }
 };
 
@@ -70,54 +63,59 @@ Task<std::string> leave_effect(Places places, StepHook step, std::string call_id
 /// The database, with a step before and after each change.
 class SteppingStore final : public Checkpointer, public RunStore, public MessageIndex {
 public:
-    SteppingStore(SQLiteOptions database, StepHook step)
-        : inner_(std::move(database)), step_(std::move(step)) {}
+    SteppingStore(const Places& places, StepHook step)
+        : inner_(open_crash_store(places.directory)),
+          runs_(dynamic_cast<RunStore&>(*inner_)),
+          index_(dynamic_cast<MessageIndex&>(*inner_)),
+          step_(std::move(step)) {}
 
     Task<std::optional<CheckpointData>> load(std::string thread) override {
-        return inner_.load(std::move(thread));
+        return inner_->load(std::move(thread));
     }
     Task<std::int64_t> append(std::string thread, MessageList messages,
                               AppendOptions options) override {
         step_();
         const std::int64_t position =
-            co_await inner_.append(std::move(thread), std::move(messages), std::move(options));
+            co_await inner_->append(std::move(thread), std::move(messages), std::move(options));
         step_();
         co_return position;
     }
     Task<void> save_extra(std::string thread, JsonObject extra) override {
         step_();
-        co_await inner_.save_extra(std::move(thread), std::move(extra));
+        co_await inner_->save_extra(std::move(thread), std::move(extra));
         step_();
     }
     Task<ClaimResult> claim_run(std::string thread, std::string run_id, ClaimOwner owner,
                                 ClaimKind kind) override {
         step_();
         ClaimResult result =
-            co_await inner_.claim_run(std::move(thread), std::move(run_id), std::move(owner), kind);
+            co_await runs_.claim_run(std::move(thread), std::move(run_id), std::move(owner), kind);
         step_();
         co_return result;
     }
     Task<void> renew_claim(std::string thread, std::string run_id, std::string owner_id) override {
-        return inner_.renew_claim(std::move(thread), std::move(run_id), std::move(owner_id));
+        return runs_.renew_claim(std::move(thread), std::move(run_id), std::move(owner_id));
     }
     Task<void> release_claim(std::string thread, std::string run_id,
                              std::string owner_id) override {
-        return inner_.release_claim(std::move(thread), std::move(run_id), std::move(owner_id));
+        return runs_.release_claim(std::move(thread), std::move(run_id), std::move(owner_id));
     }
     Task<void> mark_run_complete(std::string thread, std::string run_id) override {
         step_();
-        co_await inner_.mark_run_complete(std::move(thread), std::move(run_id));
+        co_await runs_.mark_run_complete(std::move(thread), std::move(run_id));
         step_();
     }
     Task<bool> is_run_complete(std::string thread, std::string run_id) override {
-        return inner_.is_run_complete(std::move(thread), std::move(run_id));
+        return runs_.is_run_complete(std::move(thread), std::move(run_id));
     }
     Task<std::optional<Message>> find_message(std::string thread, std::string message_id) override {
-        return inner_.find_message(std::move(thread), std::move(message_id));
+        return index_.find_message(std::move(thread), std::move(message_id));
     }
 
 private:
-    SQLiteCheckpointer inner_;
+    const std::shared_ptr<Checkpointer> inner_;
+    RunStore& runs_;
+    MessageIndex& index_;
     StepHook step_;
 };
 
@@ -189,7 +187,7 @@ int run_both_tools(const Places& places, std::size_t kill_at, bool fatal) {
     faux.set_responses({FauxStep(call_both), FauxStep(call_both)});
     AgentOptions options;
     options.model = faux.model("offline");
-    options.checkpointer = std::make_shared<SteppingStore>(places.database(), step);
+    options.checkpointer = std::make_shared<SteppingStore>(places, step);
     options.thread_id = thread_id;
     options.tools.push_back(lasting_tool(places, step));
     options.tools.push_back(repeatable_tool(places, step, fatal));
@@ -210,7 +208,7 @@ int run_tool_turns(const Places& places, std::size_t kill_at) {
     faux.set_responses(script());
     AgentOptions options;
     options.model = faux.model("offline");
-    options.checkpointer = std::make_shared<SteppingStore>(places.database(), step);
+    options.checkpointer = std::make_shared<SteppingStore>(places, step);
     options.thread_id = thread_id;
     options.tools.push_back(lasting_tool(places, step));
     Agent agent(std::move(options));
@@ -221,8 +219,8 @@ int run_tool_turns(const Places& places, std::size_t kill_at) {
 }
 
 MessageList stored_messages(const Places& places) {
-    SQLiteCheckpointer store(places.database());
-    const std::optional<CheckpointData> data = run(store.load(thread_id));
+    const auto store = open_crash_store(places.directory);
+    const std::optional<CheckpointData> data = run(store->load(thread_id));
     return data ? data->messages : MessageList();
 }
 
@@ -246,7 +244,7 @@ public:
             return faux_assistant_message("I see");
         })});
         options.model = faux_.model("offline");
-        options.checkpointer = std::make_shared<SQLiteCheckpointer>(places_.database());
+        options.checkpointer = open_crash_store(places_.directory);
         options.thread_id = thread_id;
         options.tools.push_back(lasting_tool(places_, [] {}));
         agent_ = std::make_unique<Agent>(std::move(options));

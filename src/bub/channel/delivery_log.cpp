@@ -129,7 +129,8 @@ void DeliveryRecords::check_limit() const {
 
 bool DeliveryRecords::apply(const JsonObject& record) {
     if (const auto found = number_in(record, "deliveries")) {
-        if (*found != version) {
+        const std::uint64_t least = number_in(record, "readable_from").value_or(*found);
+        if (*found < version || (*found > version && least > version)) {
             throw cubepi::Error(cubepi::ErrorCode::schema_mismatch,
                                 "the delivery log was written by a later version (" +
                                     std::to_string(*found) + "); use that one");

@@ -13,7 +13,10 @@
 #include <vector>
 
 #include <bub/channel/channel_test_support.hpp>
+#include <bub/channel/delivery_check.hpp>
 #include <bub/channel/delivery_log_suite_test.hpp>
+#include <cubepi/checkpoint/store_check_test.hpp>
+#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/testing/memory_log.hpp>
 
@@ -212,6 +215,39 @@ TEST_F(DeliveryFile, FileOfLaterVersion_IsLeftAlone) {
     const auto log = open();
     EXPECT_EQ(code_of([&] { store(*log, "one"); }), cubepi::ErrorCode::schema_mismatch);
     EXPECT_EQ(bytes(), text);
+}
+
+TEST_F(DeliveryFile, D208_FileOfLaterReadableVersion_IsContinued) {
+    std::filesystem::create_directory(options.directory);
+    set_bytes(R"({"deliveries": 2, "readable_from": 1, "next": 5})"
+              "\n");
+    {
+        const auto log = open();
+        EXPECT_EQ(store(*log, "new"), "5");
+    }
+    EXPECT_EQ(texts_of(*open()), Texts{"new"});
+}
+
+TEST_F(DeliveryFile, D209_Check_NamesDamageAndHeldAnswers) {
+    EXPECT_THROW(check_delivery_log(options.directory), cubepi::Error);
+    EXPECT_FALSE(std::filesystem::exists(options.directory)) << "a check only reads";
+    const auto log = open();
+    const std::string first = store(*log, "one");
+    store(*log, "two");
+    cubepi::run(log->begin(Texts{first}));
+    (void)intend(*log, "re: one", Texts{first});
+    const std::string sound = bytes();
+    const cubepi::StoreReport report = check_delivery_log(options.directory);
+    EXPECT_EQ(numbers_in(report), "unfinished messages 2; unsettled answers 1; ");
+    EXPECT_EQ(damage_in(report) + repairs_in(report), "");
+    EXPECT_NE(notes_in(report).find("whether it arrived is not known"), std::string::npos);
+    EXPECT_EQ(bytes(), sound);
+    set_bytes(sound + "{\"in\": 7}\n\xff\x1b[2J\n{\"in\": 8, \"mess");
+    const cubepi::StoreReport damaged = check_delivery_log(options.directory);
+    EXPECT_EQ(damaged.damages(), 2U) << damage_in(damaged);
+    EXPECT_NE(repairs_in(damaged).find("it has no line feed"), std::string::npos);
+    set_bytes("{\"deliveries\": 2}\n");
+    EXPECT_EQ(check_delivery_log(options.directory).damages(), 1U);
 }
 
 TEST_F(DeliveryFile, B14_File_DoesNotGrowWithSettledRecords) {

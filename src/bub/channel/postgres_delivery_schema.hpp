@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include <cubepi/core/format_version.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/sql/postgres_options.hpp>
 
@@ -15,10 +16,13 @@ inline constexpr int postgres_delivery_version = 1;
 std::string postgres_delivery_sql();
 
 /// Reads the version of the tables; absent if there are none. Throws CheckpointerError like PostgresDeliveryLog.
-cubepi::Task<std::optional<int>> postgres_delivery_status(cubepi::PostgresOptions options);
+cubepi::Task<std::optional<cubepi::FormatVersion>> postgres_delivery_status(
+    cubepi::PostgresOptions options);
 
-/// Creates the tables, or migrates those of an older version, and returns the version from before. Several processes may call it at once.
-/// The user needs the right to create tables. Throws CheckpointerError(schema_mismatch) for tables of a newer version.
-cubepi::Task<std::optional<int>> apply_postgres_delivery_schema(cubepi::PostgresOptions options);
+/// Creates the tables, or migrates those of an older version, and returns the version from before. Several processes may call it
+/// at once. The user needs the right to create tables. Throws CheckpointerError(schema_mismatch) for tables of a newer version
+/// that this library must not use.
+cubepi::Task<std::optional<cubepi::FormatVersion>> apply_postgres_delivery_schema(
+    cubepi::PostgresOptions options);
 
 }  // namespace bub

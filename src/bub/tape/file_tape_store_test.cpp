@@ -73,6 +73,39 @@ TEST(FileTapeStore, B9_TornLastLine_HarmsNothing) {
     }
 }
 
+TEST(FileTapeStore, D208_NewerReadableFiles_AreUsed) {
+    const TestDirectory directory;
+    directory.write("version.json", R"({"version": 9, "readable_from": 1})");
+    say(tape_in(directory), "shared");
+    EXPECT_EQ(texts(tape_in(directory)), "1:shared ");
+    EXPECT_EQ(directory.read("version.json"), R"({"version": 9, "readable_from": 1})");
+}
+
+TEST(FileTapeStore, D208_NewerFiles_AreRefusedWithTheRemedy) {
+    for (const char* text :
+         {R"({"version": 9, "readable_from": 8})", R"({"version": 9})", "[]", "{", "",
+          R"({"version": 9, "readable_from": -1})", R"({"version": 1e99, "readable_from": 1})"}) {
+        const TestDirectory directory;
+        directory.write("w__s.jsonl", line(1, "one"));
+        directory.write("version.json", text);
+        const auto store = std::make_shared<FileTapeStore>(directory.options());
+        for (const bool lists : {false, true}) {
+            try {
+                if (lists) {
+                    (void)run(store->all_tapes());
+                } else {
+                    say(Tape(store, "w__s"), "next");
+                }
+                ADD_FAILURE() << text;
+            } catch (const cubepi::CheckpointerError& error) {
+                EXPECT_EQ(error.code(), cubepi::ErrorCode::schema_mismatch) << error.what();
+                EXPECT_NE(std::string(error.what()).find("program"), std::string::npos);
+            }
+        }
+        EXPECT_EQ(directory.read("w__s.jsonl"), line(1, "one"));
+    }
+}
+
 TEST(FileTapeStore, B29_Recovery_IsLogged) {
     const TestDirectory directory;
     const cubepi::testing::MemoryLog log;

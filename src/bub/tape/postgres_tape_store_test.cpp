@@ -1,6 +1,7 @@
 #include <bub/tape/postgres_tape_store.hpp>
 
 #include <atomic>
+#include <memory>
 #include <regex>
 #include <string>
 #include <thread>
@@ -18,6 +19,7 @@
 #include <cubepi/agent/claim_owner.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
 #include <cubepi/checkpoint/server_proxy_test.hpp>
+#include <cubepi/checkpoint/store_check_test.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/testing/store_conformance.hpp>
@@ -311,7 +313,7 @@ TEST_F(PostgresTapes, FirstVersion_IsMigrated) {
         EXPECT_NE(std::string(error.what()).find("cubepi db migrate --tapes"), std::string::npos)
             << error.what();
     }
-    EXPECT_EQ(run(apply_postgres_tape_schema(options)), 1);
+    EXPECT_EQ(run(apply_postgres_tape_schema(options))->version, 1);
     PostgresTapeStore again(options);
     EXPECT_EQ(run(again.position("a__one")).last_id, 1);
     EXPECT_GT(run(again.newest_tapes()).at(0).bytes, 20U);
@@ -354,7 +356,7 @@ TEST_F(PostgresTapes, EveryStatement_UsesAnIndex) {
 }
 
 TEST_F(PostgresTapes, TablesOfNewerVersion_AreRefused) {
-    query("INSERT INTO bub_schema VALUES (7)");
+    query("UPDATE bub_schema SET version = 7");
     for (const bool apply : {false, true}) {
         try {
             if (apply) {
@@ -367,6 +369,71 @@ TEST_F(PostgresTapes, TablesOfNewerVersion_AreRefused) {
             EXPECT_EQ(error.code(), cubepi::ErrorCode::schema_mismatch);
             EXPECT_NE(std::string(error.what()).find("version 7"), std::string::npos);
         }
+    }
+}
+
+TEST_F(PostgresTapes, D209_Check_FindsWhatRowsDisagreeAbout) {
+    const auto store = std::make_shared<PostgresTapeStore>(options);
+    {
+        TapeCheckpointer threads(store);
+        cubepi::write_sound_threads(threads);
+        for (const char* text : {"one", "two", "three"})
+            run(store->append("a__one", one(text), TapeAppend()));
+    }
+    const cubepi::StoreReport sound = run(check_postgres_tapes(options));
+    EXPECT_EQ(damage_in(sound) + repairs_in(sound) + notes_in(sound), "");
+    EXPECT_NE(numbers_in(sound).find("tapes 4; "), std::string::npos) << numbers_in(sound);
+    query("DELETE FROM bub_entries WHERE tape = 'a__one' AND id = 2");
+    query("UPDATE bub_entries SET line = '{' WHERE tape = 'sound' AND id = 1");
+    query("UPDATE bub_tapes SET has_requests = false WHERE tape = 'asks'");
+    query("UPDATE bub_tapes SET state = '[' WHERE tape = 'busy'");
+    const std::string damage = damage_in(run(check_postgres_tapes(options)));
+    for (const char* text :
+         {"tape 'a__one', row id 3: entry 2 is missing", "tape 'sound', row id 1: the line is not",
+          "tape 'asks': it has a pending request that no inbox lists",
+          "tape 'busy': the column state of tape 'busy' in bub_tapes is not a JSON object"}) {
+        EXPECT_NE(damage.find(text), std::string::npos) << text << " in:\n" << damage;
+    }
+}
+
+TEST_F(PostgresTapes, D209_CheckOfOtherTables_NamesTheNextCommand) {
+    PostgresOptions empty = options;
+    empty.connection = server.connection(server.create_empty_database());
+    const cubepi::StoreReport report = run(check_postgres_tapes(empty));
+    ASSERT_EQ(report.findings().size(), 1U);
+    EXPECT_EQ(report.findings()[0].remedy, "create them with 'cubepi db init --tapes'");
+    query("UPDATE bub_schema SET version = 1");
+    EXPECT_EQ(damage_in(run(check_postgres_tapes(options))),
+              "tables bub_*: they are older than this program\n");
+}
+
+TEST_F(PostgresTapes, D209_TurnOfDeadOwner_IsARepair) {
+    const auto store = std::make_shared<PostgresTapeStore>(options);
+    const Tape tape(store, "a__one");
+    TurnTransactionOptions turn;
+    turn.turn_id = "t1";
+    const auto fork = tape.fork(turn);
+    run(tape.in(fork).append(message_entry("user", "in progress")));
+    run(fork->flush());
+    EXPECT_EQ(repairs_in(run(check_postgres_tapes(options))), "");
+    query("UPDATE bub_turns SET owner = 1");
+    EXPECT_EQ(repairs_in(run(check_postgres_tapes(options))),
+              "tape 'a__one': the process of a turn has ended without closing it\n");
+}
+
+TEST_F(PostgresTapes, D208_NewerReadableVersion_IsShared) {
+    query("INSERT INTO bub_schema VALUES (7)");
+    run(PostgresTapeStore(options).append("a__one", one("x"), TapeAppend()));
+    EXPECT_EQ(run(apply_postgres_tape_schema(options)), (cubepi::FormatVersion{7, 2}));
+    EXPECT_EQ(query("SELECT version FROM bub_schema ORDER BY version"),
+              (std::vector<std::string>{"2", "7"}));
+    query("UPDATE bub_schema SET version = 3 WHERE version = 2");
+    try {
+        run(PostgresTapeStore(options).open());
+        FAIL();
+    } catch (const cubepi::CheckpointerError& error) {
+        EXPECT_NE(std::string(error.what()).find("knows version 3"), std::string::npos)
+            << error.what();
     }
 }
 

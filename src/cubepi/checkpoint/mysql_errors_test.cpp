@@ -115,6 +115,7 @@ public:
     std::string hex_of(const std::string& column) const override { return "hex(" + column + ")"; }
     SqlSchemaStatus apply_schema() override { return run(apply_mysql_schema(options())); }
     SqlSchemaStatus schema_status() override { return run(mysql_schema_status(options())); }
+    StoreReport check() override { return run(check_mysql(options())); }
     std::string schema_sql(const SqlSchemaStatus& from) override { return mysql_schema_sql(from); }
     std::string script_arguments() const override { return server_.socket() + " " + database_; }
 

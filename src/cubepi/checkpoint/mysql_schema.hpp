@@ -3,6 +3,7 @@
 #include <string>
 
 #include <cubepi/checkpoint/server_schema.hpp>
+#include <cubepi/checkpoint/store_report.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/sql/mysql_options.hpp>
 
@@ -20,5 +21,9 @@ Task<SqlSchemaStatus> mysql_schema_status(MySQLOptions options);
 /// it at once; if it is interrupted, call it again. The user needs the rights CREATE, ALTER, INDEX, DROP and
 /// TRIGGER. CubePi's rows do not change; the columns run_id and question_id of its tables compare bytes from then on.
 Task<SqlSchemaStatus> apply_mysql_schema(MySQLOptions options);
+
+/// Checks the tables and what they hold (D209); reads only, in short transactions, while others use the database. Throws
+/// CheckpointerError like MySQLCheckpointer.
+Task<StoreReport> check_mysql(MySQLOptions options);
 
 }  // namespace cubepi

@@ -118,6 +118,7 @@ public:
     }
     SqlSchemaStatus apply_schema() override { return run(apply_postgres_schema(options())); }
     SqlSchemaStatus schema_status() override { return run(postgres_schema_status(options())); }
+    StoreReport check() override { return run(check_postgres(options())); }
     std::string schema_sql(const SqlSchemaStatus& from) override {
         return postgres_schema_sql(from);
     }

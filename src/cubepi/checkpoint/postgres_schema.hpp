@@ -3,6 +3,7 @@
 #include <string>
 
 #include <cubepi/checkpoint/server_schema.hpp>
+#include <cubepi/checkpoint/store_report.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/sql/postgres_options.hpp>
 
@@ -18,5 +19,9 @@ Task<SqlSchemaStatus> postgres_schema_status(PostgresOptions options);
 /// Executes postgres_schema_sql() for the tables of the database, and returns the status from before. Several processes may
 /// call it at once. The user needs the right to create tables. CubePi's rows do not change.
 Task<SqlSchemaStatus> apply_postgres_schema(PostgresOptions options);
+
+/// Checks the tables and what they hold (D209); reads only, in short transactions, while others use the database. Throws
+/// CheckpointerError like PostgresCheckpointer.
+Task<StoreReport> check_postgres(PostgresOptions options);
 
 }  // namespace cubepi

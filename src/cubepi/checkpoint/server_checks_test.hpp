@@ -15,6 +15,7 @@
 #include <cubepi/checkpoint/server_checkpointer.hpp>
 #include <cubepi/checkpoint/server_proxy_test.hpp>
 #include <cubepi/checkpoint/server_schema.hpp>
+#include <cubepi/checkpoint/store_report.hpp>
 #include <cubepi/checkpoint/store_values_test.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -70,6 +71,7 @@ public:
     virtual SqlSchemaStatus apply_schema() = 0;
     virtual SqlSchemaStatus schema_status() = 0;
     virtual std::string schema_sql(const SqlSchemaStatus& from) = 0;
+    virtual StoreReport check() = 0;
     /// The database as arguments of tests/conformance/databases_in_cubepi.py.
     virtual std::string script_arguments() const = 0;
 

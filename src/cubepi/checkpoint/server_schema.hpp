@@ -2,6 +2,8 @@
 
 #include <optional>
 
+#include <cubepi/core/format_version.hpp>
+
 namespace cubepi {
 
 /// The version of the tables that CubePi and CubeLoop share with this library.
@@ -13,10 +15,19 @@ inline constexpr int sql_native_version = 1;
 struct SqlSchemaStatus {
     std::optional<int> version = {};         ///< of CubePi's tables; absent if there are none
     std::optional<int> native_version = {};  ///< of this library's tables; absent if there are none
+    /// The oldest version of this library that may use its tables (D208); absent: that of the tables.
+    std::optional<int> native_readable_from = {};
 
+    /// Returns the version of this library's tables; absent if there are none.
+    std::optional<FormatVersion> native() const noexcept {
+        std::optional<FormatVersion> found;
+        if (native_version)
+            found = FormatVersion{*native_version, native_readable_from.value_or(*native_version)};
+        return found;
+    }
     /// Returns true if a store can use the tables.
     bool is_current() const noexcept {
-        return version == sql_schema_version && native_version == sql_native_version;
+        return version == sql_schema_version && is_usable(native(), sql_native_version);
     }
 };
 

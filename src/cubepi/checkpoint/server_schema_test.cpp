@@ -117,6 +117,22 @@ TEST_F(ServerSchema, NewerVersion_IsRefusedByName) {
     EXPECT_THROW(database->schema_sql(newer), CheckpointerError);
 }
 
+TEST_F(ServerSchema, D208_NewerReadableVersion_IsShared) {
+    database->apply_schema();
+    query("INSERT INTO cubepi_native_schema VALUES (7)");
+    run(store()->append("t", one(user("shared", "r1", "id")), AppendOptions()));
+    EXPECT_EQ(run(store()->load("t"))->messages.size(), 1U);
+    EXPECT_EQ(database->apply_schema().native_version, 7);
+    EXPECT_EQ(database->schema_sql(database->schema_status()), "");
+    EXPECT_EQ(query("SELECT version FROM cubepi_native_schema ORDER BY version"),
+              (std::vector<std::string>{"1", "7"}));
+    query("UPDATE cubepi_native_schema SET version = 2 WHERE version = 1");
+    EXPECT_EQ(code_of_open(), ErrorCode::schema_mismatch);
+    EXPECT_NE(text.find("of version 7, which needs a program that knows version 2"),
+              std::string::npos)
+        << text;
+}
+
 TEST_F(ServerSchema, DatabaseWithoutTables_ErrorNamesTheRemedy) {
     EXPECT_EQ(code_of_open(), ErrorCode::schema_mismatch);
     EXPECT_NE(text.find(function_name()), std::string::npos) << text;

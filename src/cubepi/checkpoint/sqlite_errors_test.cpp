@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cubepi/checkpoint/sqlite_schema.hpp>
 #include <cubepi/checkpoint/store_support_test.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/schema/parse_json.hpp>
@@ -260,6 +261,31 @@ TEST(SQLiteErrors, D21_NewerVersion_IsRefused) {
     const Error error = error_of(store.open());
     EXPECT_EQ(error.code(), ErrorCode::schema_mismatch);
     expect_one_line(error);
+}
+
+TEST(SQLiteErrors, D208_NewerReadableVersion_IsShared) {
+    TempDirectory directory;
+    const std::string path = directory.file("sessions.db");
+    run(SQLiteCheckpointer(path).open());
+    RawDatabase raw(path);
+    raw.query("INSERT INTO cubepi_native_schema VALUES (5)");
+    {
+        SQLiteCheckpointer store(path);
+        run(store.append("t", one(user("shared")), AppendOptions()));
+        EXPECT_EQ(run(store.load("t"))->messages.size(), 1U);
+    }
+    EXPECT_TRUE(sqlite_schema_status(path).is_current());
+    EXPECT_EQ(raw.query("SELECT version FROM cubepi_native_schema ORDER BY version"),
+              (std::vector<std::string>{"3", "5"}));
+    raw.query("UPDATE cubepi_native_schema SET version = 4 WHERE version = 3");
+    SQLiteCheckpointer store(path);
+    const Error error = error_of(store.open());
+    EXPECT_EQ(error.code(), ErrorCode::schema_mismatch);
+    EXPECT_NE(std::string(error.what())
+                  .find("of version 5, which needs a program that knows "
+                        "version 4 (it knows 3); update the program"),
+              std::string::npos)
+        << error.what();
 }
 
 TEST(SQLiteErrors, LockedDatabase_IsALockTimeoutWithoutLoss) {

@@ -17,7 +17,7 @@ using cubepi::ErrorCode;
 
 namespace {
 
-using Version = std::optional<int>;
+using Version = std::optional<cubepi::FormatVersion>;
 
 constexpr const char* version_table = "bub_delivery_schema";
 
@@ -33,9 +33,7 @@ std::vector<std::string> schema_statements() {
         " session TEXT COLLATE \"C\" NOT NULL, owner BIGINT NOT NULL, fence BIGINT NOT NULL,"
         " state TEXT NOT NULL, message TEXT, ";
     return {
-        // A program reads tables of a later version whose `readable_from` it knows.
-        "CREATE TABLE IF NOT EXISTS bub_delivery_schema (version INTEGER NOT NULL PRIMARY KEY,"
-        " readable_from INTEGER NOT NULL)",
+        "CREATE TABLE IF NOT EXISTS bub_delivery_schema (version INTEGER NOT NULL PRIMARY KEY)",
         "CREATE SEQUENCE IF NOT EXISTS bub_delivery_ids",
         "CREATE TABLE IF NOT EXISTS bub_delivery_gateways (number BIGINT NOT NULL PRIMARY KEY,"
         " account TEXT NOT NULL, host TEXT NOT NULL, boot_id TEXT NOT NULL, pid BIGINT NOT NULL,"
@@ -63,7 +61,7 @@ std::vector<std::string> schema_statements() {
         "(session) WHERE settled_at IS NULL",
         "CREATE INDEX IF NOT EXISTS bub_delivery_ix_settled ON bub_delivery_outbound (settled_at)"
         " WHERE settled_at IS NOT NULL",
-        "INSERT INTO bub_delivery_schema VALUES (1, 1) ON CONFLICT DO NOTHING",
+        "INSERT INTO bub_delivery_schema VALUES (1) ON CONFLICT DO NOTHING",
     };
 }
 
@@ -80,17 +78,14 @@ SqlBatch DeliverySchema::session(const SqlDriver& driver) const {
     SqlBatch batch = driver.store_session();
     batch.add("SELECT set_config('idle_in_transaction_session_timeout', $1, false)")
         .text(std::to_string(lease_.count()));
-    batch.add(
-        "SELECT {integer max(version)}, {integer max(readable_from)} FROM bub_delivery_schema");
+    select_version(batch, version_table);
     return batch;
 }
 
 void DeliverySchema::check(const std::string& where, const SqlResults& results) const {
     const Version version = version_of(results.back());
-    if (version.value_or(0) >= postgres_delivery_version) {
-        if (results.back().integer(0, 1) > postgres_delivery_version) refuse_newer(where, version);
-        return;
-    }
+    refuse_newer(where, version);
+    if (is_usable(version, postgres_delivery_version)) return;
     const std::string tables = where + ": the tables of deliveries (bub_delivery_*) are ";
     if (!version) {
         throw CheckpointerError(ErrorCode::schema_mismatch,
@@ -100,7 +95,7 @@ void DeliverySchema::check(const std::string& where, const SqlResults& results) 
                                     "apply_postgres_delivery_schema()");
     }
     throw CheckpointerError(ErrorCode::schema_mismatch,
-                            tables + "of version " + std::to_string(*version) + " and not " +
+                            tables + "of version " + std::to_string(version->version) + " and not " +
                                 std::to_string(postgres_delivery_version) +
                                 "; migrate them with 'cubepi db migrate --tapes', or with "
                                 "apply_postgres_delivery_schema()");
@@ -161,6 +156,8 @@ Task<Version> apply_postgres_delivery_schema(cubepi::PostgresOptions options) {
     migration.version_tables = {version_table};
     migration.statements = [where = driver->description()](const SqlVersions& found) {
         refuse_newer(where, found.front());
+        if (found.front() && found.front()->version > postgres_delivery_version)
+            return std::vector<std::string>();
         return schema_statements();
     };
     return only_version(migrate(options, driver, std::move(migration)));

@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <boost/json/parse.hpp>
+
 #include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/fork/turn_journal.hpp>
@@ -21,6 +23,23 @@ namespace {
 
 constexpr std::string_view suffix = ".jsonl";
 
+constexpr std::size_t version_limit = 4096;
+
+[[noreturn]] void refuse_version_file(const fs::path& path, const std::string& why) {
+    throw cubepi::CheckpointerError(
+        cubepi::ErrorCode::schema_mismatch,
+        "the version of the tapes in '" + path.string() + "' cannot be read (" + why +
+            "); use the version of the program that wrote it, or restore the file");
+}
+
+int version_in(const fs::path& path, const JsonObject& object, std::string_view key) {
+    const Json* const value = object.if_contains(key);
+    const std::int64_t* const number = value ? value->if_int64() : nullptr;
+    if (!number || *number < 1 || *number > 1'000'000)
+        refuse_version_file(path, "'" + std::string(key) + "' is not a version");
+    return static_cast<int>(*number);
+}
+
 fs::path with_suffix(const fs::path& tape, std::string_view more) {
     fs::path path = tape;
     path += more;
@@ -28,6 +47,18 @@ fs::path with_suffix(const fs::path& tape, std::string_view more) {
 }
 
 }  // namespace
+
+cubepi::FormatVersion tape_files_version(const fs::path& directory) {
+    const fs::path path = directory / "version.json";
+    const Descriptor file = Descriptor::open(path, O_RDONLY);
+    if (!file) return {tape_files_known, tape_files_known};
+    if (file.size() > version_limit) refuse_version_file(path, "it is too long");
+    boost::system::error_code failed;
+    const Json json = boost::json::parse(file.read_all(), failed);
+    if (failed || !json.is_object()) refuse_version_file(path, "it is not a JSON object");
+    const JsonObject& object = json.get_object();
+    return {version_in(path, object, "version"), version_in(path, object, "readable_from")};
+}
 
 TapePaths::TapePaths(const fs::path& directory, const std::string& name)
     : tape(directory / (name + std::string(suffix))),
@@ -60,6 +91,7 @@ TapeDirectory::TapeDirectory(FileTapeOptions options)
 }
 
 std::vector<std::string> TapeDirectory::names() const {
+    check_version();
     std::vector<std::string> found;
     std::error_code failed;
     for (fs::directory_iterator file(options_.directory, failed), end; !failed && file != end;
@@ -103,10 +135,24 @@ std::vector<ListedTape> TapeDirectory::newest_tapes() const {
 }
 
 std::shared_ptr<TapeDirectory::CachedTape> TapeDirectory::known(const std::string& name) {
+    {
+        const std::lock_guard lock(mutex_);
+        const auto found = tapes_.find(name);
+        if (found != tapes_.end()) return found->second;
+    }
+    check_version();
     const std::lock_guard lock(mutex_);
     std::shared_ptr<CachedTape>& entry = tapes_[name];
     if (!entry) entry = std::make_shared<CachedTape>();
     return entry;
+}
+
+void TapeDirectory::check_version() const {
+    const cubepi::FormatVersion found = tape_files_version(options_.directory);
+    if (!found.is_refused_by(tape_files_known)) return;
+    throw cubepi::CheckpointerError(cubepi::ErrorCode::schema_mismatch,
+                                    "the tapes in '" + options_.directory.string() + "' are " +
+                                        refusal_text(found, tape_files_known));
 }
 
 void TapeDirectory::make_directory() {

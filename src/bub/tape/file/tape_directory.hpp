@@ -16,6 +16,7 @@
 
 #include <bub/tape/file/descriptor.hpp>
 #include <bub/tape/file_tape_store.hpp>
+#include <cubepi/core/format_version.hpp>
 
 // A directory of tapes, and the files next to each tape: its index, the marks of its pending requests, and the journals of its
 // turns in progress.
@@ -186,6 +187,13 @@ struct TapePaths {
     std::filesystem::path journal(const std::string& turn_id) const;
 };
 
+/// The version of the files of a directory that this program knows.
+inline constexpr int tape_files_known = 1;
+
+/// Returns the version of the files in a directory of tapes: `version.json`, an object with "version" and "readable_from"
+/// (D208). A directory without that file, which this version does not write, has version 1. Throws CheckpointerError.
+cubepi::FormatVersion tape_files_version(const std::filesystem::path& directory);
+
 /// Where the tape ended before the commit that a dead process has left.
 std::uint64_t end_before_commit(const TapePaths& paths);
 
@@ -250,6 +258,8 @@ private:
     };
 
     std::shared_ptr<CachedTape> known(const std::string& name);
+    /// Throws CheckpointerError(schema_mismatch) if a later program has written what this one must not use.
+    void check_version() const;
     void make_directory();
     Writing lock(const std::string& name);
     /// lock(), after which the tape is as the last writer meant it to be.

@@ -17,7 +17,7 @@ using cubepi::ErrorCode;
 
 namespace {
 
-using Version = std::optional<int>;
+using Version = std::optional<cubepi::FormatVersion>;
 
 constexpr const char* version_table = "bub_schema";
 
@@ -67,6 +67,7 @@ std::vector<std::string> tape_schema_statements() {
         " REFERENCES bub_turns (tape, turn_key) ON DELETE CASCADE)",
         "CREATE TABLE IF NOT EXISTS bub_open (tape TEXT COLLATE \"C\" NOT NULL,"
         " owner BIGINT NOT NULL, mark BIGINT NOT NULL, PRIMARY KEY (tape, owner, mark))",
+        "DELETE FROM bub_schema WHERE version <> 2",
         "INSERT INTO bub_schema VALUES (2) ON CONFLICT DO NOTHING",
     };
 }
@@ -90,7 +91,7 @@ SqlBatch TapeSchema::session(const SqlDriver& driver) const {
 void TapeSchema::check(const std::string& where, const SqlResults& results) const {
     const Version version = version_of(results.back());
     refuse_newer_tapes(where, version);
-    if (version == postgres_tape_version) return;
+    if (is_usable(version, postgres_tape_version)) return;
     const std::string tables = where + ": the tables of tapes (bub_*) are ";
     if (!version) {
         throw CheckpointerError(ErrorCode::schema_mismatch,
@@ -99,8 +100,8 @@ void TapeSchema::check(const std::string& where, const SqlResults& results) cons
                                     "or with apply_postgres_tape_schema()");
     }
     throw CheckpointerError(ErrorCode::schema_mismatch,
-                            tables + "of version " + std::to_string(*version) + " and not " +
-                                std::to_string(postgres_tape_version) +
+                            tables + "of version " + std::to_string(version->version) +
+                                " and not " + std::to_string(postgres_tape_version) +
                                 "; migrate them with 'cubepi db migrate --tapes', or with "
                                 "apply_postgres_tape_schema()");
 }
@@ -153,6 +154,8 @@ Task<Version> apply_postgres_tape_schema(cubepi::PostgresOptions options) {
     migration.version_tables = {version_table};
     migration.statements = [where = driver->description()](const SqlVersions& found) {
         refuse_newer_tapes(where, found.front());
+        if (found.front() && found.front()->version > postgres_tape_version)
+            return std::vector<std::string>();
         return tape_schema_statements();
     };
     return only_version(migrate(options, driver, std::move(migration)));

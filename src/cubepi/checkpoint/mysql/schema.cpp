@@ -206,7 +206,7 @@ void add_native(Statements& list) {
 SqlStatements schema_statements(const SqlSchemaStatus& from) {
     SqlStatements list;
     if (from.version != sql_schema_version) add_shared(list, from.version.value_or(0));
-    if (from.native_version != sql_native_version) add_native(list);
+    if (from.native_version.value_or(0) < sql_native_version) add_native(list);
     return list;
 }
 
@@ -341,6 +341,14 @@ Task<SqlSchemaStatus> mysql_schema_status(MySQLOptions options) {
 Task<SqlSchemaStatus> apply_mysql_schema(MySQLOptions options) {
     return detail::apply_thread_schema(options, detail::mysql_driver(options), "cubepi",
                                        &detail::schema_statements);
+}
+
+Task<StoreReport> check_mysql(MySQLOptions options) {
+    auto store = std::make_shared<MySQLCheckpointer>(options);
+    auto schema = std::make_shared<const detail::MyThreadSchema>();
+    auto driver = detail::mysql_driver(options);
+    return detail::check_thread_store(std::move(options), std::move(driver), std::move(schema),
+                                      std::move(store));
 }
 
 MySQLCheckpointer::MySQLCheckpointer(std::string connection)

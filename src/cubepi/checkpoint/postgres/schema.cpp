@@ -208,7 +208,7 @@ void add_native(Statements& list) {
 SqlStatements schema_statements(const SqlSchemaStatus& from) {
     SqlStatements list;
     if (from.version != sql_schema_version) add_shared(list, from.version.value_or(0));
-    if (from.native_version != sql_native_version) add_native(list);
+    if (from.native_version.value_or(0) < sql_native_version) add_native(list);
     return list;
 }
 
@@ -318,6 +318,14 @@ Task<SqlSchemaStatus> postgres_schema_status(PostgresOptions options) {
 Task<SqlSchemaStatus> apply_postgres_schema(PostgresOptions options) {
     return detail::apply_thread_schema(options, detail::postgres_driver(options),
                                        "cubepi_schema_version", &detail::schema_statements);
+}
+
+Task<StoreReport> check_postgres(PostgresOptions options) {
+    auto store = std::make_shared<PostgresCheckpointer>(options);
+    auto schema = std::make_shared<const detail::PgThreadSchema>();
+    auto driver = detail::postgres_driver(options);
+    return detail::check_thread_store(std::move(options), std::move(driver), std::move(schema),
+                                      std::move(store));
 }
 
 PostgresCheckpointer::PostgresCheckpointer(std::string connection)

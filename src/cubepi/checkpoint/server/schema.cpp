@@ -18,8 +18,12 @@ std::vector<std::string> version_tables() {
 
 SqlSchemaStatus status_of(const SqlVersions& versions) {
     SqlSchemaStatus status;
-    status.version = versions[0];
-    status.native_version = versions[1];
+    // The rows of CubePi's table are its own: only the largest has a meaning here.
+    if (versions[0]) status.version = versions[0]->version;
+    if (versions[1]) {
+        status.native_version = versions[1]->version;
+        status.native_readable_from = versions[1]->readable_from;
+    }
     return status;
 }
 
@@ -42,9 +46,10 @@ SqlBatch ThreadSchema::checked_session(const SqlDriver& driver, const SqlBatch& 
 }
 
 void ThreadSchema::check(const std::string& where, const SqlResults& results) const {
-    SqlSchemaStatus found;
-    found.version = version_of(results[results.size() - 2]);
-    found.native_version = version_of(results[results.size() - 1]);
+    SqlVersions versions;
+    versions.push_back(version_of(results[results.size() - 2]));
+    versions.push_back(version_of(results[results.size() - 1]));
+    const SqlSchemaStatus found = status_of(versions);
     if (found.is_current()) return;
     refuse_newer_tables(where, found);
     throw CheckpointerError(ErrorCode::schema_mismatch,
@@ -80,8 +85,10 @@ Task<bool> SqlThreadStore::adopt_changes(std::vector<std::string> threads) {
 }
 
 void refuse_newer_tables(const std::string& where, const SqlSchemaStatus& found) {
-    refuse_newer_tables(where, "cubepi_*", found.version, sql_schema_version);
-    refuse_newer_tables(where, "cubepi_native_*", found.native_version, sql_native_version);
+    std::optional<FormatVersion> shared;
+    if (found.version) shared = FormatVersion{*found.version, *found.version};
+    refuse_newer_tables(where, "cubepi_*", shared, sql_schema_version);
+    refuse_newer_tables(where, "cubepi_native_*", found.native(), sql_native_version);
 }
 
 Task<SqlSchemaStatus> thread_schema_status(const SqlOptions& options,

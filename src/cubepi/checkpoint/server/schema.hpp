@@ -7,7 +7,9 @@
 #include <vector>
 
 #include <cubepi/checkpoint/format/stored_json.hpp>
+#include <cubepi/checkpoint/server_checkpointer.hpp>
 #include <cubepi/checkpoint/server_schema.hpp>
+#include <cubepi/checkpoint/store_report.hpp>
 #include <cubepi/checkpoint/tables/thread_tables.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/sql/support/driver.hpp>
@@ -95,5 +97,10 @@ Task<SqlSchemaStatus> thread_schema_status(const SqlOptions& options,
 Task<SqlSchemaStatus> apply_thread_schema(const SqlOptions& options,
                                           std::shared_ptr<const SqlDriver> driver, std::string lock,
                                           SqlStatements (*statements)(const SqlSchemaStatus& from));
+
+/// Checks the tables and what they hold. `store` uses the same database.
+Task<StoreReport> check_thread_store(SqlOptions options, std::shared_ptr<const SqlDriver> driver,
+                                     std::shared_ptr<const ThreadSchema> schema,
+                                     std::shared_ptr<SqlCheckpointer> store);
 
 }  // namespace cubepi::detail

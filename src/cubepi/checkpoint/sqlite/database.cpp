@@ -241,21 +241,28 @@ void add_inbox(SqliteDatabase& database) {
     adopt_all_changes(database);
 }
 
+/// The rows of the table are the versions of programs that may use the file (D208).
+std::optional<FormatVersion> native_version(SqliteDatabase& database) {
+    std::optional<FormatVersion> found;
+    if (!exists(database, "cubepi_native_schema")) return found;
+    const auto newest = database.query_integer("SELECT max(version) FROM cubepi_native_schema");
+    const auto oldest = database.query_integer("SELECT min(version) FROM cubepi_native_schema");
+    if (newest && oldest)
+        found = FormatVersion{static_cast<int>(*newest), static_cast<int>(*oldest)};
+    return found;
+}
+
 /// True when nothing is left to do.
 bool is_current(SqliteDatabase& database) {
-    if (!exists(database, "cubepi_native_schema")) return false;
-    const std::int64_t version =
-        database.query_integer("SELECT max(version) FROM cubepi_native_schema").value_or(0);
-    if (version > sqlite_native_version) {
-        throw CheckpointerError(
-            ErrorCode::schema_mismatch,
-            "SQLite database '" + database.options().path +
-                "' was written by a newer version of this program (tables of version " +
-                std::to_string(version) + ", known is " + std::to_string(sqlite_native_version) +
-                "); update the program",
-            std::string(), std::string(), database.options().path);
+    const std::optional<FormatVersion> found = native_version(database);
+    if (found && found->is_refused_by(sqlite_native_version)) {
+        throw CheckpointerError(ErrorCode::schema_mismatch,
+                                "SQLite database '" + database.options().path +
+                                    "': the tables cubepi_native_* are " +
+                                    refusal_text(*found, sqlite_native_version),
+                                std::string(), std::string(), database.options().path);
     }
-    return version == sqlite_native_version;
+    return is_usable(found, sqlite_native_version);
 }
 
 }  // namespace
@@ -412,6 +419,28 @@ std::optional<std::int64_t> SqliteDatabase::query_integer(std::string_view sql) 
     return value;
 }
 
+std::optional<std::vector<std::string>> SqliteDatabase::quick_check(
+    std::chrono::milliseconds limit) {
+    using Clock = std::chrono::steady_clock;
+    Clock::time_point end = Clock::now() + limit;
+    const auto is_late = [](void* until) {
+        return static_cast<int>(Clock::now() > *static_cast<Clock::time_point*>(until));
+    };
+    std::vector<std::string> problems;
+    const auto add = [](void* to, int, char** values, char**) {
+        if (values[0] && std::string_view(values[0]) != "ok")
+            static_cast<std::vector<std::string>*>(to)->emplace_back(values[0]);
+        return 0;
+    };
+    constexpr int steps = 10'000;
+    sqlite3_progress_handler(handle_, steps, is_late, &end);
+    const int result = sqlite3_exec(handle_, "PRAGMA quick_check", add, &problems, nullptr);
+    sqlite3_progress_handler(handle_, 0, nullptr, nullptr);
+    if (result == SQLITE_INTERRUPT) return std::nullopt;
+    if (result != SQLITE_OK) fail(result);
+    return problems;
+}
+
 bool SqliteDatabase::in_transaction() const noexcept {
     return sqlite3_get_autocommit(handle_) == 0;
 }
@@ -557,9 +586,10 @@ SQLiteSchemaStatus sqlite_schema_status(const std::string& path) {
     options.read_only = true;
     detail::SqliteDatabase database(options, detail::SqliteDatabase::Tables::leave);
     status.has_shared_tables = detail::exists(database, "messages");
-    if (!detail::exists(database, "cubepi_native_schema")) return status;
-    const auto version = database.query_integer("SELECT max(version) FROM cubepi_native_schema");
-    if (version) status.native_version = static_cast<int>(*version);
+    if (const std::optional<FormatVersion> found = detail::native_version(database)) {
+        status.native_version = found->version;
+        status.native_readable_from = found->readable_from;
+    }
     return status;
 }
 

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -90,6 +92,10 @@ public:
     bool is_read_only() const noexcept;
     std::int64_t last_insert_id() const noexcept;
     std::int64_t changes() const noexcept;
+
+    /// Checks the pages and indexes, and returns what is wrong with them. Returns nothing if that takes longer than `limit`: other
+    /// processes cannot write meanwhile unless the file has write-ahead logging.
+    std::optional<std::vector<std::string>> quick_check(std::chrono::milliseconds limit);
 
     StoreName name() const { return sqlite_name(options_); }
     const SQLiteOptions& options() const noexcept { return options_; }

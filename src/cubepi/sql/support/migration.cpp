@@ -78,24 +78,23 @@ Task<SqlVersions> migrate(const SqlOptions& options, std::shared_ptr<const SqlDr
 }
 
 void select_version(SqlBatch& batch, const std::string& version_table) {
-    batch.add("SELECT {integer max(version)} FROM " + version_table);
+    batch.add("SELECT {integer max(version)}, {integer min(version)} FROM " + version_table);
 }
 
-std::optional<int> version_of(const SqlResult& result) {
-    std::optional<int> version;
-    if (result.rows() > 0 && !result.is_null(0, 0))
-        version = static_cast<int>(result.integer(0, 0));
+std::optional<FormatVersion> version_of(const SqlResult& result) {
+    std::optional<FormatVersion> version;
+    if (result.rows() == 0 || result.is_null(0, 0)) return version;
+    version.emplace();
+    version->version = static_cast<int>(result.integer(0, 0));
+    version->readable_from = static_cast<int>(result.integer(0, 1));
     return version;
 }
 
 void refuse_newer_tables(const std::string& where, const std::string& tables,
-                         std::optional<int> found, int known) {
-    if (found.value_or(0) <= known) return;
-    throw CheckpointerError(ErrorCode::schema_mismatch,
-                            where + ": the tables " + tables + " are of version " +
-                                std::to_string(*found) +
-                                ", which is newer than this program knows (" +
-                                std::to_string(known) + "); update the program");
+                         std::optional<FormatVersion> found, int known) {
+    if (!found || !found->is_refused_by(known)) return;
+    throw CheckpointerError(ErrorCode::schema_mismatch, where + ": the tables " + tables + " are " +
+                                                            refusal_text(*found, known));
 }
 
 }  // namespace cubepi::detail

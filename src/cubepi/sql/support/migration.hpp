@@ -7,14 +7,16 @@
 #include <string>
 #include <vector>
 
+#include <cubepi/core/format_version.hpp>
 #include <cubepi/sql/options.hpp>
 #include <cubepi/sql/support/driver.hpp>
 
 namespace cubepi::detail {
 
-/// The versions of sets of tables; absent for a set that does not exist. Each set has a table with a column `version`, whose
-/// largest value is the version.
-using SqlVersions = std::vector<std::optional<int>>;
+/// The versions of sets of tables; absent for a set that does not exist. Each set has a table with a column `version`, which
+/// lists the versions of programs that may use the tables: the largest value is the version of the tables, the smallest
+/// FormatVersion::readable_from (D208). So a migration deletes the rows of programs that it excludes.
+using SqlVersions = std::vector<std::optional<FormatVersion>>;
 
 struct SqlMigration {
     /// The name of the lock that one migration holds at a time.
@@ -37,11 +39,11 @@ Task<SqlVersions> migrate(const SqlOptions& options, std::shared_ptr<const SqlDr
 /// Selects the version of a set that exists.
 void select_version(SqlBatch& batch, const std::string& version_table);
 /// Reads the result of select_version().
-std::optional<int> version_of(const SqlResult& result);
+std::optional<FormatVersion> version_of(const SqlResult& result);
 
-/// Throws CheckpointerError(schema_mismatch) if the tables are newer than this library. `where` names the database, `tables`
-/// is like "cubepi_*".
+/// Throws CheckpointerError(schema_mismatch) if the tables are newer than this library, and it is too old to use them. `where`
+/// names the database, `tables` is like "cubepi_*".
 void refuse_newer_tables(const std::string& where, const std::string& tables,
-                         std::optional<int> found, int known);
+                         std::optional<FormatVersion> found, int known);
 
 }  // namespace cubepi::detail
