@@ -533,7 +533,7 @@ Task<SubagentResult> run_subagent(SubagentPlan plan, ToolContext& caller) {
 }
 
 JsonObject work_json(const SubagentResult& result) {
-    JsonObject work{{"turns", result.turns}};
+    JsonObject work{{"turns", static_cast<std::int64_t>(result.turns)}};
     const Usage& usage = result.usage;
     if (usage.input_tokens || usage.output_tokens) {
         work["input_tokens"] = usage.input_tokens.value_or(0) +
