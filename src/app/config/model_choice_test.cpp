@@ -651,8 +651,7 @@ TEST(Compaction, D111_WindowOfServersList_IsFoundOnce) {
     std::size_t asked = 0;
     const auto lists = std::make_shared<MemoryTransport>([&asked](const HttpRequest&) {
         ++asked;
-        return MemoryResponse(
-            200, R"({"data":[{"id":"other","context_length":7},
+        return MemoryResponse(200, R"({"data":[{"id":"other","context_length":7},
                 {"id":"large-20251101","max_model_len":16384},{"id":"large","context_length":0}]})");
     });
     const ModelChoice choice = run(choose_model(sources, unreachable(), ChooseModel()));

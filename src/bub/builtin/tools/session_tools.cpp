@@ -273,7 +273,7 @@ Task<std::string> compact(std::shared_ptr<BuiltinCore> core, Tape tape, std::str
                                   : std::optional<std::int64_t>();
         co_await memory.save_extra(tape.name(), std::move(changes));
         if (after) {
-            // What the next request will have.
+            // The size of the next request, for the chat.
             JsonObject undone{{"undone", true}, {"after", *after}, {"usage", JsonObject()}};
             std::vector<TapeEntry> entries = compaction_entries(undone);
             (void)co_await tape.append(std::move(entries));

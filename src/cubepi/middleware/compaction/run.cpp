@@ -22,7 +22,7 @@ constexpr double low_saving = 0.1;
 constexpr double shortened_share = 0.75;  // of the limit, below which shortened results suffice
 constexpr std::int64_t fewest_noted_tokens = 2'000;
 constexpr std::int64_t fewest_tokens_to_find = 3'000;  // every window has more
-constexpr std::int64_t most_verbatim = 64'000;  // bytes
+constexpr std::int64_t most_verbatim = 64'000;         // bytes
 constexpr std::size_t never_alike =
     std::numeric_limits<std::int32_t>::max();  // CompactionRecord::alike_from
 constexpr std::int64_t negligible_tokens =
