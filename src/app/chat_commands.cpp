@@ -244,9 +244,11 @@ ChatInput read_command(const Word& word, std::string_view rest, ChatAbilities ch
         return input;
     }
     if (!found->action) {
-        const std::string line = "," + std::string(replaced(comma_names, found->name));
-        return of_kind(ChatInput::Kind::pipeline,
-                       argument.empty() ? line : line + " " + quoted(argument));
+        std::string line = "," + std::string(replaced(comma_names, found->name));
+        // The text of `,compact` is a sentence, in which quotes belong to the text.
+        if (!argument.empty())
+            line += " " + (found->name == "compact" ? std::string(argument) : quoted(argument));
+        return of_kind(ChatInput::Kind::pipeline, std::move(line));
     }
     ChatInput input = of_kind(ChatInput::Kind::action, std::string(argument));
     input.action = *found->action;

@@ -226,6 +226,7 @@ Task<ModelChoice> choose_on_this_machine(ModelSources sources,
     std::vector<LocalServer> servers = co_await find_local_servers(transport);
     if (servers.empty()) throw_no_model(sources);
     LocalServer& server = servers.front();
+    sources.windows->note(server.endpoint, server.models);
     std::string id = uses_session(sources) ? sources.session.id : sources.flags.model;
     if (id.empty()) id = sources.config.model;
     if (id.empty()) {
@@ -278,6 +279,7 @@ ModelChoice choice_of(const ModelSources& sources, Endpoint endpoint) {
         (endpoint.title.empty() ? endpoint.host() : endpoint.title + " (" + endpoint.host() + ")");
     choice.key_variable = endpoint.variable_of_the_key();
     choice.context_window = sources.config.context_window;
+    choice.windows = sources.windows;
     choice.endpoint = std::move(endpoint);
     return choice;
 }
@@ -413,6 +415,8 @@ std::shared_ptr<const Model> shown_spec(const ModelChoice& choice) {
             model_profile(choice.endpoint.type, spec.id, choice.endpoint.base_url).context_window;
     }
     if (!spec.context_window) spec.context_window = choice.context_window;
+    if (!spec.context_window && choice.windows)
+        spec.context_window = choice.windows->find(choice.endpoint);
     return std::make_shared<const Model>(std::move(spec));
 }
 
@@ -422,8 +426,38 @@ void set_subagents(bub::BuiltinOptions& options, const SubagentSettings& setting
     options.max_subagent_steps = settings.max_turns.value_or(0);
 }
 
+namespace {
+
+/// The endpoint of a model of the session: another one than the first may be at another endpoint, which offers it with another window.
+/// Nothing for a provider without a name.
+std::optional<Endpoint> endpoint_of(const ModelSources& sources, const ModelChoice& choice,
+                                    const BoundModel& model) {
+    if (!model.provider()) return std::nullopt;
+    AssistantMessage answer;
+    answer.provider_id = model.provider()->provider_id();
+    answer.model_id = model.spec().id;
+    std::optional<Endpoint> endpoint = endpoint_of_provider(sources, choice, answer);
+    try {
+        const std::string id = answer.provider_id.str() + "/" + answer.model_id.str();
+        if (!endpoint) endpoint = endpoint_for_model(sources, choice.endpoint, id);
+    } catch (const Error&) {
+        return std::nullopt;
+    }
+    return endpoint;
+}
+
+Task<std::optional<std::int64_t>> find_window(std::shared_ptr<ListedWindows> windows,
+                                              std::shared_ptr<HttpTransport> transport,
+                                              std::optional<Endpoint> endpoint) {
+    if (!endpoint) co_return std::nullopt;
+    co_return co_await listed_window(std::move(windows), std::move(transport),
+                                     std::move(*endpoint));
+}
+
+}  // namespace
+
 void set_compaction(bub::BuiltinOptions& options, const ModelSources& sources,
-                    const ModelChoice& choice) {
+                    const ModelChoice& choice, std::shared_ptr<HttpTransport> transport) {
     const ConfigFile& config = sources.config;
     options.compaction.emplace();
     if (config.compact_at) options.compaction->window_share = *config.compact_at;
@@ -445,19 +479,14 @@ void set_compaction(bub::BuiltinOptions& options, const ModelSources& sources,
         if (!model.provider()) return model.spec().context_window;
         ModelChoice other = choice;
         other.model = model;
-        // Another model of the session may be at another endpoint, which offers it with another window.
-        AssistantMessage answer;
-        answer.provider_id = model.provider()->provider_id();
-        answer.model_id = model.spec().id;
-        std::optional<Endpoint> endpoint = endpoint_of_provider(sources, choice, answer);
-        try {
-            const std::string id = answer.provider_id.str() + "/" + answer.model_id.str();
-            if (!endpoint) endpoint = endpoint_for_model(sources, choice.endpoint, id);
+        if (auto endpoint = endpoint_of(sources, choice, model))
             other.endpoint = std::move(*endpoint);
-        } catch (const Error&) {
-            // A provider without a name.
-        }
         return shown_spec(other)->context_window;
+    };
+    if (choice.offline) return;
+    options.find_context_window = [sources, choice,
+                                   transport = std::move(transport)](const BoundModel& model) {
+        return find_window(sources.windows, transport, endpoint_of(sources, choice, model));
     };
 }
 
@@ -479,6 +508,7 @@ Task<ModelChoice> choose_model(ModelSources sources, std::shared_ptr<HttpTranspo
     require_key(endpoint);
     if (endpoint.model.empty()) {
         std::vector<OfferedModel> models = co_await offered_by(endpoint, transport);
+        sources.windows->note(endpoint, models);
         const std::string id = co_await pick(std::move(models), place_of(endpoint),
                                              sources.interactive, std::move(choose));
         endpoint.name_model(id, {});
@@ -620,6 +650,7 @@ Task<SessionModel::Offer> SessionModel::offer() const {
         is_own ? endpoint.provider + " (" + endpoint.host() + ")" : endpoint.host();
     try {
         const std::vector<OfferedModel> models = co_await list_models(transport_, endpoint);
+        sources_.windows->note(endpoint, models);
         for (const OfferedModel& model : models) made.ids.push_back(model.id);
         made.heading = "Models of " + place;
         made.current = endpoint.model;
@@ -655,6 +686,7 @@ Task<> SessionModel::check_listed(Endpoint endpoint, std::string id) const {
     std::string problem;
     try {
         models = co_await list_models(transport_, endpoint);
+        sources_.windows->note(endpoint, models);
     } catch (const Error& error) {
         if (error.code() == ErrorCode::cancelled) throw;
         problem = error.what();

@@ -32,6 +32,7 @@ struct ModelChoice {
     Endpoint endpoint = {};         ///< with the model named; empty for the offline model
     std::optional<std::int64_t> context_window =
         {};  ///< configured, for the case that it is not known
+    std::shared_ptr<const ListedWindows> windows = {};  ///< null: no lists are read
     bool found_locally =
         false;  ///< not configured: announced before the first prompt is sent to it
     bool offline = false;
@@ -86,12 +87,13 @@ BoundModel model_at_endpoint(const ModelSources& sources, const ModelChoice& the
                              const std::string& id);
 
 /// The properties of the model that the screen shows: its spec, with the context window of the profile table where the spec
-/// has none.
+/// has none, else the configured one, else that of its server's list, if that was read.
 std::shared_ptr<const Model> shown_spec(const ModelChoice& choice);
 
-/// Sets how turns compact their conversation: the window of each model, and the settings of the configuration.
+/// Sets how turns compact their conversation: the window of each model, for which its server's list is read if nothing else has it,
+/// and the settings of the configuration.
 void set_compaction(bub::BuiltinOptions& options, const ModelSources& sources,
-                    const ModelChoice& choice);
+                    const ModelChoice& choice, std::shared_ptr<HttpTransport> transport);
 
 /// Sets the limits of the agents that a model starts.
 void set_subagents(bub::BuiltinOptions& options, const SubagentSettings& settings);

@@ -638,11 +638,53 @@ TEST(Compaction, D111_SwitchedModel_HasItsOwnWindow) {
     sources.environment["ANTHROPIC_API_KEY"] = "sk-ant-x";
     const ModelChoice choice = run(choose_model(sources, unreachable(), ChooseModel()));
     bub::BuiltinOptions options;
-    set_compaction(options, sources, choice);
+    set_compaction(options, sources, choice, unreachable());
     EXPECT_FALSE(options.context_window(choice.model));
     const Endpoint other =
         endpoint_for_model(sources, choice.endpoint, "anthropic/claude-sonnet-4-5");
     EXPECT_GT(options.context_window(choice_of(sources, other).model).value_or(0), 100'000);
+}
+
+/// A list of models is asked for once, and not if the configuration has the window.
+TEST(Compaction, D111_WindowOfServersList_IsFoundOnce) {
+    ModelSources sources = two_providers();
+    std::size_t asked = 0;
+    const auto lists = std::make_shared<MemoryTransport>([&asked](const HttpRequest&) {
+        ++asked;
+        return MemoryResponse(200, R"({"data":[{"id":"other","context_length":7},
+                {"id":"large-20251101","max_model_len":16384},{"id":"large","context_length":0}]})");
+    });
+    const ModelChoice choice = run(choose_model(sources, unreachable(), ChooseModel()));
+    ModelChoice large = choice;
+    large.endpoint.model = "large";
+    large.model = large.endpoint.bind("large", CallLimits());
+    bub::BuiltinOptions options;
+    set_compaction(options, sources, large, lists);
+    EXPECT_FALSE(options.context_window(large.model));
+    EXPECT_FALSE(shown_spec(large)->context_window);
+    EXPECT_EQ(run(options.find_context_window(large.model)), 16384);
+    EXPECT_EQ(run(options.find_context_window(large.model)), 16384);
+    EXPECT_EQ(asked, 1u);
+    EXPECT_EQ(options.context_window(large.model), 16384);
+    EXPECT_EQ(shown_spec(large)->context_window, 16384) << "for the screen";
+    sources.config.context_window = 9'000;
+    large.context_window = 9'000;
+    EXPECT_EQ(shown_spec(large)->context_window, 9'000);
+}
+
+TEST(Compaction, D111_ListThatFails_IsNotAskedForAgain) {
+    const ModelSources sources = two_providers();
+    std::size_t asked = 0;
+    const auto fails = std::make_shared<MemoryTransport>([&asked](const HttpRequest&) {
+        ++asked;
+        return MemoryResponse(404, "no such page");
+    });
+    const ModelChoice choice = run(choose_model(sources, unreachable(), ChooseModel()));
+    bub::BuiltinOptions options;
+    set_compaction(options, sources, choice, fails);
+    EXPECT_FALSE(run(options.find_context_window(choice.model)));
+    EXPECT_FALSE(run(options.find_context_window(choice.model)));
+    EXPECT_EQ(asked, 1u);
 }
 
 TEST(Compaction, D113_UnknownSummaryModel_IsNamed) {
@@ -651,7 +693,7 @@ TEST(Compaction, D113_UnknownSummaryModel_IsNamed) {
     const ModelChoice choice = run(choose_model(sources, unreachable(), ChooseModel()));
     bub::BuiltinOptions options;
     try {
-        set_compaction(options, sources, choice);
+        set_compaction(options, sources, choice, unreachable());
         ADD_FAILURE() << "there is no key";
     } catch (const NoModelError& error) {
         EXPECT_TRUE(std::string(error.what()).starts_with("compact_model: ")) << error.what();

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "../command_line.hpp"
 #include "config_file.hpp"
 #include "endpoint.hpp"
+#include "listed_windows.hpp"
 
 namespace cubepi::app {
 
@@ -50,6 +52,8 @@ struct ModelSources {
     Environment environment = {};
     bub::Settings bub = {};
     bool interactive = false;  ///< the user can choose
+    /// From the lists of models that were read; copies share it.
+    std::shared_ptr<ListedWindows> windows = std::make_shared<ListedWindows>();
 };
 
 ModelSources model_sources(const ModelFlags& flags, const ConfigFile& config, bool interactive);

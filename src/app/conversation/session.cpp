@@ -592,8 +592,9 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     session.model = co_await choose_model(sources, transport_of(*runtime), std::move(choose));
     if (!suspended.id.empty()) (void)choice_to_continue(sources, session.model, suspended);
     sources.session = StoredModel();
-    session.set_compaction = [sources, choice = session.model](bub::BuiltinOptions& options) {
-        set_compaction(options, sources, choice);
+    session.set_compaction = [sources, choice = session.model,
+                              transport = transport_of(*runtime)](bub::BuiltinOptions& options) {
+        set_compaction(options, sources, choice, transport);
     };
     session.models =
         std::make_shared<SessionModel>(std::move(sources), transport_of(*runtime), session.model);

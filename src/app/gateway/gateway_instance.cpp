@@ -619,7 +619,7 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
     options.questions = sender_policy(settings_, config_, confinement, mcp_servers_);
     options.failure_text = failure_text();
     options.files = settings_.files;
-    set_compaction(options, sources_, model_);
+    set_compaction(options, sources_, model_, transport_of(*Runtime::standard()));
     options.with_todos = config_.todos;
     set_subagents(options, config_.subagents);
     options.deliver_results = [results = results_.get()](bub::Envelope message) {

@@ -234,6 +234,7 @@ void LiveRenderer::begin(const Pipeline& pipeline) {
     greet(pipeline);
     const SessionPlan& plan = pipeline.plan();
     view_.introduce(plan.model.model.spec().id, plan.name, shown_spec(plan.model));
+    models_ = plan.models;
     plan.models->on_change([this](const ModelChoice& model) {
         view_.show_model(model.model.spec().id, shown_spec(model));
     });
@@ -277,6 +278,9 @@ void LiveRenderer::show_event(const AgentEvent& event) {
 
 void LiveRenderer::end_turn(const TurnEnd& end) {
     view_.end_turn();
+    // The turn may have found the window of the model.
+    if (models_)
+        view_.show_model(models_->current().model.spec().id, shown_spec(models_->current()));
     if (end.stopped) {
         view_.note("stopped.");
     } else if (end.failure.exit_code != exit_ok) {

@@ -139,6 +139,7 @@ private:
 
     std::shared_ptr<Console> console_;
     ChatView view_;
+    std::shared_ptr<const SessionModel> models_ = {};  ///< null before begin()
 };
 
 }  // namespace cubepi::app

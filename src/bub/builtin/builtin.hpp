@@ -198,6 +198,10 @@ struct BuiltinOptions {
     std::optional<cubepi::CompactionOptions> compaction = cubepi::CompactionOptions();
     /// Returns the context window of the model of a turn, in tokens, or nothing if it is unknown. Null: that of the model.
     std::function<std::optional<std::int64_t>(const cubepi::BoundModel& model)> context_window = {};
+    /// Finds the window of a model for which `context_window` returns nothing; see CompactionOptions::find_window. Null: it stays
+    /// unknown.
+    std::function<Task<std::optional<std::int64_t>>(const cubepi::BoundModel& model)>
+        find_context_window = {};
     /// Offers the tool `write_todos` to the model, and the command `,todo` (cubepi/middleware/todo_list.hpp). Each session has its
     /// own list; subagents have none.
     bool with_todos = true;

@@ -170,9 +170,12 @@ TEST_F(Compacts, D113_CommandWithInstructions_CompactsAndUndoes) {
     EXPECT_TRUE(output.starts_with("compacted the conversation")) << output;
     EXPECT_NE(asked[3].texts[0].find("What matters to the user: the ports matter"),
               std::string::npos);
+    const std::int64_t compacted = compaction_event().at("after").as_int64();
     (void)ask("and now?");
     EXPECT_NE(asked[4].texts[0].find("Ports: 4711."), std::string::npos);
     EXPECT_EQ(say(",compact undo").model_output, "The next request has the whole conversation.");
+    EXPECT_EQ(compaction_event().at("undone"), Json(true));
+    EXPECT_GT(compaction_event().at("after").as_int64(), compacted);
     (void)ask("all of it?");
     EXPECT_GT(asked[5].texts.size(), 8u);
     EXPECT_EQ(asked[5].texts[0].find("Ports: 4711."), std::string::npos);

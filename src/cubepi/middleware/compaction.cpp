@@ -6,6 +6,8 @@
 #include <utility>
 
 #include <cubepi/core/message_json.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/timeout.hpp>
 #include <cubepi/middleware/compaction/recall_tool.hpp>
 #include <cubepi/middleware/compaction/run.hpp>
 #include <cubepi/provider/capability.hpp>
@@ -102,14 +104,19 @@ struct CompactionMiddleware::State {
         made->account = context.account;
         made->run = std::make_shared<CompactionRun>(options);
         made->run->set_model(model_id, model_window);
+        made->run->set_found_window(found_window);
         return runs.emplace_back(std::move(made));
     }
     static Task<std::optional<MessageStream>> call_again(std::shared_ptr<Entry> entry,
                                                          ModelRequest request, ModelCallNext next,
                                                          AssistantMessage refusal,
                                                          std::deque<Notice>& notices);
+    static Task<> find_window(std::shared_ptr<State> state, std::shared_ptr<CompactionRun> run,
+                              std::shared_ptr<const Runtime> runtime);
     void set_model(Entry& entry, const Model& model) {
         const std::lock_guard lock(mutex);
+        if (!model_id.empty() && model.id != model_id) found_window.reset();
+        entry.run->set_found_window(found_window);
         model_id = model.id;
         model_window = model.context_window;
         entry.run->set_model(model_id, model_window);
@@ -123,6 +130,7 @@ private:
     // Of the last call, for the first request of the next run.
     std::string model_id = {};
     std::optional<std::int64_t> model_window = {};
+    std::optional<std::int64_t> found_window = {};
 };
 
 CompactionMiddleware::CompactionMiddleware(CompactionOptions options)
@@ -149,6 +157,10 @@ Task<MessageList> CompactionMiddleware::transform_context(MessageList messages,
     entry->notices.clear();
     const std::optional<std::int64_t> cut =
         run->follow(context.messages, std::move(messages), context.extra);
+    if (run->begin_finding()) {
+        Task<> finding = State::find_window(state_, run, context.runtime);
+        co_await std::move(finding);
+    }
     if (cut) {
         run->learn_window(*cut, {}, context.extra);
         Notice notice;
@@ -167,6 +179,32 @@ Task<MessageList> CompactionMiddleware::transform_context(MessageList messages,
         if (report.compacted || report.usage != Usage()) entry->notices.push_back(report.notice());
     }
     co_return run->messages();
+}
+
+namespace {
+
+/// So long a request waits for CompactionOptions::find_window.
+constexpr std::chrono::seconds time_to_find{5};
+
+Task<std::optional<std::int64_t>> find_with(std::shared_ptr<const CompactionOptions> options) {
+    Task<std::optional<std::int64_t>> finding = options->find_window();
+    const std::optional<std::int64_t> found = co_await std::move(finding);
+    co_return found;
+}
+
+}  // namespace
+
+Task<> CompactionMiddleware::State::find_window(std::shared_ptr<State> state,
+                                                std::shared_ptr<CompactionRun> run,
+                                                std::shared_ptr<const Runtime> runtime) {
+    Task<std::optional<std::int64_t>> in_time =
+        with_timeout(*runtime->clock, time_to_find, find_with(state->options));
+    Outcome<std::optional<std::int64_t>> found = co_await outcome_of(std::move(in_time));
+    if (found.cancelled()) found.rethrow();
+    if (!found.ok() || found.value().value_or(0) <= 0) co_return;
+    run->set_found_window(found.value());
+    const std::lock_guard lock(state->mutex);
+    state->found_window = found.value();
 }
 
 /// A suspended run continues with a call, before any request.

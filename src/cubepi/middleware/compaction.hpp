@@ -58,6 +58,10 @@ struct CompactionOptions {
     double provider_share = 0.0;
     /// Tokens. Absent: the window is that of the model, known from its first call on, or from the first request that is refused.
     std::optional<std::int64_t> context_window = {};
+    /// Finds the window of the agent's model if neither of the two has it, for example in the list of its server. Called at most once
+    /// in a run, before a request of several thousand tokens, which waits five seconds for it at most. Absent, or a failure: it stays
+    /// unknown.
+    std::function<Task<std::optional<std::int64_t>>()> find_window = {};
     /// The messages at the end of the history that stay unchanged, in tokens; at most half of the limit above.
     std::int64_t keep_tail_tokens = 8'000;
     /// The limit of a summary, in tokens. Absent: 15 % of what it replaces, 1,024 at least and 4,096 at most.

@@ -6,7 +6,9 @@
 #include <set>
 #include <string_view>
 
+#include <cubepi/middleware/deferred_tools.hpp>
 #include <cubepi/middleware/goal.hpp>
+#include <cubepi/middleware/subagents.hpp>
 #include <cubepi/middleware/todo_list.hpp>
 #include <cubepi/provider/faux.hpp>
 
@@ -267,28 +269,92 @@ std::string bytes_text(const ModelRequest& request) {
     return text;
 }
 
-/// Measures a session of 100 prompts, of which every tenth writes to-dos or sets a goal if there is such middleware.
-PrefixBytes measure(std::int64_t limit, bool with_todos, bool with_goal) {
+/// The middleware of a measured session, and whether its user steers.
+struct Features {
+    bool todos = false;
+    bool goal = false;
+    bool deferred = false;
+    bool subagents = false;
+    bool steering = false;
+};
+
+DeferredToolGroup deferred_group() {
+    DeferredToolGroup group;
+    group.group_id = "files";
+    group.description = "More about files.";
+    group.tool_names = {"stat"};
+    group.loader = []() -> Task<std::vector<AgentTool>> {
+        std::vector<AgentTool> tools;
+        tools.push_back(tool("stat", "Describes a file.", Json({{"type", "object"}}),
+                             [](JsonObject) { return std::string("a file"); }));
+        co_return tools;
+    };
+    return group;
+}
+
+/// Returns the calls of the model at every tenth prompt.
+AssistantMessage calls_of(const Features& with, std::size_t prompt) {
+    AssistantMessage answer;
+    const auto add = [&](std::string_view name, JsonObject arguments) {
+        ToolCall call;
+        call.id = std::string(name) + std::to_string(prompt);
+        call.name = SharedString(name);
+        call.arguments = std::move(arguments);
+        answer.content.emplace_back(std::move(call));
+    };
+    if (with.todos) {
+        JsonObject todo{{"content", "step " + std::to_string(prompt)}, {"status", "in_progress"}};
+        add("write_todos", {{"todos", JsonArray{todo}}});
+    }
+    if (with.deferred && prompt == 10) add("load_tools", {{"group_id", "files"}});
+    if (with.deferred && prompt > 10)
+        add("deferred_tool_call", {{"tool_name", "stat"}, {"arguments", JsonObject()}});
+    if (with.subagents)
+        add("subagent", {{"prompt", "do it"}, {"run_in_background", prompt % 20 == 0}});
+    if (answer.content.empty()) return says(words("answer", 200));
+    answer.stop_reason = stop_reason::shared(stop_reason::tool_use);
+    return answer;
+}
+
+std::vector<Middleware> middleware_of(const Features& with, Server& judge, Server& child) {
+    std::vector<Middleware> made;
+    if (with.todos) made.emplace_back(TodoListMiddleware({.require_finished = false}));
+    if (with.goal) made.emplace_back(GoalMiddleware(GoalOptions{.evaluator = judge.model()}));
+    if (with.deferred) made.emplace_back(DeferredToolsMiddleware({deferred_group()}));
+    if (with.subagents) {
+        SubagentOptions options;
+        options.default_model = child.model();
+        options.limits.max_background = 4;
+        made.emplace_back(SubagentMiddleware(std::move(options)));
+    }
+    return made;
+}
+
+/// Measures a session of 100 prompts. Every tenth uses the features: the model makes their calls, or the prompt is a goal, or the user
+/// steers.
+PrefixBytes measure(std::int64_t limit, const Features& with) {
     Session session;
     session.limit = limit;
     Server judge(
         [](const ModelRequest&) { return says(R"({"achieved": true, "reason": "it is done"})"); });
+    Server child([](const ModelRequest&) { return says("done"); });
+    std::unique_ptr<Agent> agent;
     session.main = Server([&](const ModelRequest& request) {
-        if (!with_todos || request.messages.back().tool_result() || ++session.prompts % 10 != 0)
-            return says(words("answer", 200));
-        JsonObject todo{{"content", "step " + std::to_string(session.prompts)},
-                        {"status", "in_progress"}};
-        return calls("write_todos", JsonObject{{"todos", JsonArray{todo}}},
-                     "t" + std::to_string(session.prompts));
+        const Message& last = request.messages.back();
+        const bool is_prompt =
+            last.user() && !is_synthetic_message(last) && !last.text().starts_with("steered");
+        if (!is_prompt || ++session.prompts % 10 != 0) return says(words("answer", 200));
+        if (with.steering) (void)agent->steer(user_message(words("steered", 100)));
+        return calls_of(with, session.prompts);
     });
-    std::vector<Middleware> more;
-    if (with_todos) more.emplace_back(TodoListMiddleware({.require_finished = false}));
-    if (with_goal) more.emplace_back(GoalMiddleware(GoalOptions{.evaluator = judge.model()}));
-    auto agent = session.open(session.store, std::move(more));
+    agent = session.open(session.store, middleware_of(with, judge, child));
     for (int i = 0; i < 100; ++i) {
-        const std::string prefix = with_goal && i % 10 == 9 ? "/goal " : "";
+        const std::string prefix = with.goal && i % 10 == 9 ? "/goal " : "";
         EXPECT_TRUE(run(agent->prompt(prefix + words("note", 150) + fact(session.facts++))));
     }
+    for (const Message& message : agent->state().messages)
+        EXPECT_FALSE(message.tool_result() && message.tool_result()->is_error) << message.text();
+    EXPECT_EQ(child.seen.size(), with.subagents ? 10u : 0u);
     PrefixBytes measured;
     measured.compactions = session.helper.seen.size();
     PrefixGuard guard;
@@ -317,13 +383,14 @@ TEST(CompactionSession, D110_PrefixBytes_BreakOncePerCompaction) {
     struct Row {
         const char* name;
         std::int64_t limit;
-        bool todos;
-        bool goal;
+        Features with;
     };
-    for (const Row& row : {Row{"nothing", never, false, false}, Row{"todos", never, true, false},
-                           Row{"goal", never, false, true}, Row{"compaction", 2'500, false, false},
-                           Row{"all", 2'500, true, true}}) {
-        const PrefixBytes measured = measure(row.limit, row.todos, row.goal);
+    for (const Row& row :
+         {Row{"nothing", never, {}}, Row{"todos", never, {.todos = true}},
+          Row{"goal", never, {.goal = true}}, Row{"deferred", never, {.deferred = true}},
+          Row{"subagents", never, {.subagents = true}}, Row{"steering", never, {.steering = true}},
+          Row{"compaction", 2'500, {}}, Row{"all", 2'500, {true, true, true, true, true}}}) {
+        const PrefixBytes measured = measure(row.limit, row.with);
         EXPECT_EQ(measured.breaks, measured.compactions) << row.name;
         EXPECT_EQ(measured.compactions > 0, row.limit != never) << row.name;
         EXPECT_GT(measured.share, row.limit == never ? 0.97 : 0.75) << row.name;

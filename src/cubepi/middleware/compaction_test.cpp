@@ -40,6 +40,7 @@ struct Chat {
                           [this](JsonObject) { return file; })};
         how.checkpointer = store;
         how.thread_id = "t";
+        how.runtime = runtime;
         agent = std::make_unique<Agent>(std::move(how));
         notices = std::make_unique<Notices>(*agent);
     }
@@ -66,6 +67,7 @@ struct Chat {
     std::string file = words("file", 3'000);
     std::string system_prompt = {};
     std::vector<Middleware> more = {};
+    std::shared_ptr<const Runtime> runtime = Runtime::standard();
     std::shared_ptr<MemoryCheckpointer> store = std::make_shared<MemoryCheckpointer>();
     std::unique_ptr<Agent> agent;
     std::unique_ptr<Notices> notices;
@@ -376,6 +378,99 @@ TEST(Compaction, D111_UnknownWindow_IsLearnedFromARefusal) {
     // The next process knows it.
     chat.open();
     EXPECT_EQ(chat.fill().details.at("reason"), Json("limit"));
+}
+
+/// Each process asks once it is worth it; a request waits for the answer.
+TEST(Compaction, D111_WindowOfServersList_IsTheTrigger) {
+    CompactionOptions options;
+    options.max_tokens_before_compact = 1'000'000;
+    std::size_t asked = 0;
+    options.find_window = [&asked]() -> Task<std::optional<std::int64_t>> {
+        ++asked;
+        co_await yield_now();
+        co_return 5'000;
+    };
+    Chat chat(std::move(options));
+    chat.main.fixed = 500;
+    EXPECT_TRUE(chat.prompt("short"));
+    EXPECT_EQ(asked, 0u) << "any window has so much";
+    const Notice notice = chat.fill();
+    EXPECT_EQ(notice.details.at("reason"), Json("limit"));
+    EXPECT_GE(notice.details.at("before").to_number<int>(), 4'000);
+    EXPECT_EQ(asked, 1u);
+    // That of the model is better.
+    chat.main.known_window = 100'000;
+    chat.open();
+    for (int i = 0; i < 60; ++i) EXPECT_TRUE(chat.prompt(words("item", 400)));
+    EXPECT_TRUE(chat.notices->with("compaction").empty());
+    EXPECT_LE(asked, 2u);
+}
+
+TEST(Compaction, D111_WindowThatIsNotFound_StaysUnknown) {
+    struct Case {
+        const char* name;
+        std::function<Task<std::optional<std::int64_t>>()> find;
+    };
+    const auto fails = []() -> Task<std::optional<std::int64_t>> {
+        co_await yield_now();
+        throw Error(ErrorCode::connect, "refused");
+    };
+    const auto throws = []() -> Task<std::optional<std::int64_t>> {
+        throw std::runtime_error("no list");
+    };
+    const auto lists_none = []() -> Task<std::optional<std::int64_t>> { co_return std::nullopt; };
+    const auto lists_zero = []() -> Task<std::optional<std::int64_t>> { co_return 0; };
+    for (const Case& one : {Case{"fails", fails}, Case{"throws", throws}, Case{"none", lists_none},
+                            Case{"zero", lists_zero}}) {
+        CompactionOptions options;
+        options.max_tokens_before_compact = 1'000'000;
+        options.find_window = one.find;
+        Chat chat(std::move(options));
+        for (int i = 0; i < 20; ++i) EXPECT_TRUE(chat.prompt(words("item", 1'000))) << one.name;
+        EXPECT_TRUE(chat.notices->all.empty()) << one.name;
+    }
+}
+
+/// A server that does not answer delays a request for five seconds, once in a run.
+TEST(Compaction, D111_ListThatHangs_IsNotWaitedForAgain) {
+    const auto clock = std::make_shared<ManualClock>();
+    CompactionOptions options;
+    options.max_tokens_before_compact = 1'000'000;
+    std::size_t asked = 0;
+    options.find_window = [clock, &asked]() -> Task<std::optional<std::int64_t>> {
+        ++asked;
+        clock->advance(std::chrono::seconds(5));
+        co_await clock->sleep_until(clock->now() + std::chrono::hours(1));
+        co_return 5'000;
+    };
+    Chat chat(std::move(options));
+    chat.runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock));
+    chat.file = words("file", 9'000);
+    std::size_t number = 0;
+    chat.main = Server([&number](const ModelRequest&) {
+        return ++number < 5 ? calls("read", {}, "c" + std::to_string(number)) : says("done");
+    });
+    EXPECT_TRUE(chat.prompt("read"));
+    EXPECT_EQ(number, 5u);
+    EXPECT_EQ(asked, 1u);
+}
+
+/// An abort while the list is awaited ends the run.
+TEST(Compaction, D111_AbortDuringTheSearch_EndsTheRun) {
+    CompactionOptions options;
+    options.max_tokens_before_compact = 1'000'000;
+    Agent* agent = nullptr;
+    AsyncEvent never;
+    options.find_window = [&agent, &never]() -> Task<std::optional<std::int64_t>> {
+        agent->abort();
+        co_await never.wait();
+        co_return 5'000;
+    };
+    Chat chat(std::move(options));
+    chat.open();
+    agent = chat.agent.get();
+    EXPECT_EQ(chat.prompt(words("item", 20'000)).outcome, RunOutcome::aborted);
+    EXPECT_TRUE(chat.main.seen.empty());
 }
 
 TEST(Compaction, D111_ServerCutsSilently_IsNoticed) {

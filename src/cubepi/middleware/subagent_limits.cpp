@@ -1,21 +1,23 @@
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
-#include <cubepi/agent/call_notes.hpp>
-#include <cubepi/agent/hitl_channel.hpp>
+#include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/middleware/detail/subagent_run.hpp>
-#include <cubepi/schema/json_text.hpp>
 
-// The limits of all sub-agents together: what they have used, and the part of it that is stored with a run (D134).
+// The limits of all sub-agents together: what they have used, in this process and by the history of their parent (D204).
 
 namespace cubepi::detail {
 
 namespace {
 
-/// The record is data of a store, which may be damaged.
-constexpr std::int64_t most_ended = 1'000'000;
+using Call = SubagentCounts::Call;
+using State = SubagentCounts::State;
+
+/// The stored number may be damaged.
+constexpr std::int64_t most_nested = 1'000'000;
 
 [[noreturn]] void throw_limit(std::string text) { throw Error(ErrorCode::limit, std::move(text)); }
 
@@ -23,72 +25,98 @@ std::optional<double> sum_of(std::optional<double> a, std::optional<double> b) {
     return a && b ? std::optional(*a + *b) : std::nullopt;
 }
 
-/// Returns the channel that stores the notes of the caller's run; null if none does.
-CallNotes* notes_of(const ToolContext& caller) {
-    if (!caller.account() || caller.run().run_id.empty()) return nullptr;
-    auto* const notes = dynamic_cast<CallNotes*>(caller.account()->channel().get());
-    return notes && notes->can_store_notes() ? notes : nullptr;
+/// Returns an amount of the history, which may be damaged.
+std::optional<double> amount_in(const JsonObject& object, std::string_view key) {
+    const Json* const found = object.if_contains(key);
+    const double usd = found && found->is_number() ? found->to_number<double>() : -1.0;
+    return std::isfinite(usd) && usd >= 0 ? std::optional(usd) : std::nullopt;
 }
 
-/// An endpoint, which chooses the ids of questions, does not know the id of the run.
-std::string note_id(const ToolContext& caller) {
-    return caller.run().run_id.str() + std::string(subagent_note_end);
-}
-
-/// Returns the counts of a note; nothing if it is damaged.
-std::optional<SubagentCounts::OfRun> counts_in(const std::string& note, std::string run_id) {
-    boost::system::error_code failed;
-    const Json value = boost::json::parse(note, failed);
-    const JsonObject* const record = failed ? nullptr : value.if_object();
-    const std::optional<std::int64_t> ended =
-        record ? integer_member(*record, "ended") : std::nullopt;
-    if (!ended) return std::nullopt;
-    SubagentCounts::OfRun found;
-    found.run_id = std::move(run_id);
-    found.ended = static_cast<std::size_t>(std::clamp<std::int64_t>(*ended, 0, most_ended));
-    const Json* const cost = record->if_contains("cost");
-    const double usd = cost && cost->is_number() ? cost->to_number<double>() : -1.0;
-    found.cost.reset();
-    if (std::isfinite(usd) && usd >= 0) found.cost = usd;
-    return found;
-}
-
-/// Adds what other processes have counted of the run.
-void add_counts(SubagentCounts& counts, const SubagentCounts::OfRun& stored) {
-    if (stored.ended <= counts.run.ended) return;
-    // The calls without a result are in `stored`, or their cost is stored with the runs of their sub-agents.
-    for (const auto& [key, cost] : counts.left) {
-        --counts.started;
-        if (counts.spent.cost && cost) *counts.spent.cost -= *cost;
+/// Returns the index of the first message that belongs to the last prompt of a user: a run that continues another one, or that
+/// receives results of sub-agents, has no such prompt of its own.
+std::size_t begin_of_prompt(const MessageList& history) {
+    for (std::size_t i = history.size(); i > 0; --i) {
+        const Message& message = history[i - 1];
+        if (!message.user() || is_synthetic_message(message)) continue;
+        // A message that was added to a run in progress begins nothing.
+        if (i == 1 || history[i - 2].run_id() != message.run_id()) return i - 1;
     }
-    counts.left.clear();
-    counts.started += stored.ended - counts.run.ended;
-    if (!stored.cost || !counts.run.cost) {
-        counts.spent.cost.reset();
-    } else if (counts.spent.cost) {
-        *counts.spent.cost += std::max(0.0, *stored.cost - *counts.run.cost);
+    return 0;
+}
+
+/// The sub-agents in a part of a history.
+struct Recorded {
+    std::map<std::string, Call> calls = {};         ///< by their keys
+    std::map<std::string, std::string> tasks = {};  ///< the key of the call that has started it
+};
+
+void read_result(Recorded& recorded, const Message& message) {
+    const JsonObject* const details = message.tool_result()->details.if_object();
+    const JsonObject* const call = details ? object_member(*details, counted_call_key) : nullptr;
+    const std::string key = call ? text_member(*call, "key") : std::string();
+    if (key.empty()) return;
+    const std::int64_t nested = integer_member(*call, "nested").value_or(0);
+    recorded.calls[key] =
+        Call{State::ended, amount_in(*call, "cost"),
+             static_cast<std::size_t>(std::clamp<std::int64_t>(nested, 0, most_nested))};
+    const std::string task = text_member(*details, "subagent_task_id");
+    if (!task.empty()) recorded.tasks[task] = key;
+}
+
+Recorded read_history(const MessageList& history, std::size_t begin) {
+    Recorded recorded;
+    for (std::size_t i = begin; i < history.size(); ++i) {
+        const ToolResultMessage* const result = history[i].tool_result();
+        if (result && result->tool_name == subagent_tool_name) read_result(recorded, history[i]);
     }
-    counts.run = stored;
+    if (recorded.tasks.empty()) return recorded;
+    // The result of a task says what it has cost. Until then, and of one that was interrupted, all that it may spend counts.
+    for (std::size_t i = begin; i < history.size(); ++i) {
+        const Message& message = history[i];
+        const std::string_view id = message.id();
+        if (!message.user() || !id.starts_with(task_message_prefix)) continue;
+        const auto task = recorded.tasks.find(std::string(id.substr(task_message_prefix.size())));
+        const Json* const work = message.metadata().find("subagent");
+        if (task == recorded.tasks.end() || !work || !work->is_object()) continue;
+        const std::optional<double> cost = amount_in(work->get_object(), "cost");
+        if (cost) recorded.calls[task->second].cost = cost;
+    }
+    return recorded;
+}
+
+/// Adds a call that has ended in another process. Returns the number of sub-agents that were not counted.
+std::size_t add_call(SubagentCounts& counts, const std::string& key, const Call& ended) {
+    const auto [found, is_new] = counts.calls.try_emplace(key);
+    Call& call = found->second;
+    if (!is_new && call.state != State::left) return 0;
+    std::size_t missing = is_new ? 1 : 0;
+    if (ended.nested > call.nested) missing += ended.nested - call.nested;
+    counts.started += missing;
+    std::optional<double> cost;
+    if (ended.cost && call.cost) cost = std::max(0.0, *ended.cost - *call.cost);
+    counts.spent.cost = sum_of(counts.spent.cost, cost);
+    call = ended;
+    return missing;
 }
 
 }  // namespace
 
 SubagentPlace::SubagentPlace(std::shared_ptr<SubagentCounts> counts, const AgentLimits& own,
-                             std::string call_key, bool is_nested)
+                             std::string call_key, std::string parent_key)
     : counts_(std::move(counts)),
       limits_(own),
       call_key_(std::move(call_key)),
-      is_nested_(is_nested) {
+      parent_key_(std::move(parent_key)) {
     const SubagentLimits& limits = counts_->limits;
-    const auto left = counts_->left.find(call_key_);
-    continues_ = left != counts_->left.end();
-    if (continues_) counted_ = left->second;
+    const auto known = counts_->calls.find(call_key_);
+    const bool continues = known != counts_->calls.end() && known->second.state == State::left;
+    if (continues) counted_ = known->second.cost;
     if (limits.max_running != 0 && counts_->running >= limits.max_running)
         throw_limit(std::to_string(limits.max_running) +
                     " sub-agents run already (max_running); wait for one to end");
-    if (limits.max_total != 0 && !continues_ && counts_->started >= limits.max_total)
+    if (limits.max_total != 0 && !continues && counts_->started >= limits.max_total)
         throw_limit(std::to_string(limits.max_total) + " sub-agents were started (max_total)");
-    if (limits.max_spend > 0 && !is_nested_) {
+    if (limits.max_spend > 0 && parent_key_.empty()) {
         // The limit of this one is for all its attempts.
         const double counted = counted_.value_or(0.0);
         const double most = limits.max_spend - counts_->spent.cost.value_or(limits.max_spend) -
@@ -101,10 +129,10 @@ SubagentPlace::SubagentPlace(std::shared_ptr<SubagentCounts> counts, const Agent
         reserved_ = std::max(0.0, limits_.max_spend - counted);
     }
     ++counts_->running;
-    if (continues_) {
-        counts_->left.erase(left);
-    } else {
-        ++counts_->started;
+    if (!continues) ++counts_->started;
+    if (!call_key_.empty()) {
+        Call& call = counts_->calls[call_key_];
+        call = Call{State::running, counted_, continues ? call.nested : 0};
     }
     counts_->reserved += reserved_;
 }
@@ -117,7 +145,7 @@ SubagentPlace::~SubagentPlace() {
 void SubagentPlace::spend(const SubagentResult& result, std::optional<double> earlier,
                           bool is_left) {
     std::optional<double> total = 0.0;
-    if (!is_nested_) {
+    if (parent_key_.empty()) {
         std::optional<double> missing;
         if (earlier && counted_) missing = std::max(0.0, *earlier - *counted_);
         Spending& spent = counts_->spent;
@@ -125,39 +153,55 @@ void SubagentPlace::spend(const SubagentResult& result, std::optional<double> ea
         spent.cost = sum_of(spent.cost, sum_of(result.cost, missing));
         total = sum_of(result.cost, sum_of(missing, counted_));
     }
-    if (is_left) {
-        counts_->left[call_key_] = total;
-        return;
-    }
-    ++counts_->run.ended;
-    counts_->run.cost = sum_of(counts_->run.cost, total);
+    if (call_key_.empty()) return;
+    Call& call = counts_->calls[call_key_];
+    call.state = is_left ? State::left : State::ended;
+    call.cost = total;
+    if (!is_left && !parent_key_.empty()) counts_->calls[parent_key_].nested += 1 + call.nested;
 }
 
-Task<> load_counts(std::shared_ptr<SubagentCounts> counts, const ToolContext& caller) {
-    const std::string run_id = caller.run().run_id.str();
-    if (counts->run.run_id != run_id) {
-        counts->run = SubagentCounts::OfRun();
-        counts->run.run_id = run_id;
-        counts->left.clear();
+void count_history(SubagentCounts& counts, const MessageList& history, const std::string& run_id) {
+    const bool is_other = counts.run_id != run_id || history.size() < counts.read_until;
+    const std::size_t begin = is_other ? begin_of_prompt(history) : counts.read_until;
+    const Recorded recorded = read_history(history, begin);
+    if (is_other) {
+        std::erase_if(counts.calls, [&recorded](const auto& one) {
+            return one.second.state != State::running && !recorded.calls.contains(one.first);
+        });
     }
-    CallNotes* const notes = notes_of(caller);
-    if (!notes) co_return;
-    Task<std::optional<std::string>> loading = notes->load_note(note_id(caller));
-    const std::optional<std::string> note = co_await std::move(loading);
-    if (!note) co_return;
-    const std::optional<SubagentCounts::OfRun> stored = counts_in(*note, run_id);
-    if (stored && counts->run.run_id == run_id) add_counts(*counts, *stored);
+    for (const auto& [key, call] : recorded.calls) (void)add_call(counts, key, call);
+    counts.run_id = run_id;
+    counts.read_until = history.size();
 }
 
-Task<> save_counts(std::shared_ptr<SubagentCounts> counts, const ToolContext& caller) {
-    CallNotes* const notes = notes_of(caller);
-    const SubagentCounts::OfRun& run = counts->run;
-    if (!notes || run.run_id != caller.run().run_id.str()) co_return;
-    JsonObject record;
-    record["ended"] = static_cast<std::int64_t>(run.ended);
-    record["cost"] = run.cost ? Json(*run.cost) : Json();
-    Task<> saving = notes->save_note(note_id(caller), json_text(record));
-    co_await std::move(saving);
+void count_nested(SubagentCounts& counts, const MessageList& history, const std::string& key) {
+    std::size_t missing = 0;
+    for (auto& [nested, call] : read_history(history, 0).calls) {
+        // Its money is part of its parent's.
+        call.cost = 0.0;
+        missing += add_call(counts, nested, call);
+    }
+    counts.calls[key].nested += missing;
+}
+
+namespace {
+
+JsonObject call_json(const std::string& key, const Call& call) {
+    JsonObject made{{"key", key}, {"cost", call.cost ? Json(*call.cost) : Json()}};
+    if (call.nested > 0) made["nested"] = static_cast<std::int64_t>(call.nested);
+    return made;
+}
+
+}  // namespace
+
+JsonObject counted_call(const SubagentCounts& counts, const std::string& key) {
+    const auto found = counts.calls.find(key);
+    return key.empty() || found == counts.calls.end() ? JsonObject()
+                                                      : call_json(key, found->second);
+}
+
+JsonObject started_call(const std::string& key, double most) {
+    return call_json(key, Call{State::running, most});
 }
 
 }  // namespace cubepi::detail

@@ -1,10 +1,12 @@
 #include <cubepi/middleware/subagents_test_support.hpp>
 
+#include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include <cubepi/agent/transcript.hpp>
 
-// The limits of all sub-agents together hold when the run of their parent is suspended, and another process continues it (D134).
+// The limits of all sub-agents together hold when another process continues the run of their parent, which was suspended (D134) or whose process was killed (D204).
 
 namespace cubepi {
 namespace {
@@ -148,28 +150,177 @@ TEST_F(SubagentLimitsOfRun, D166_CostDuringQuestion_CountsInResultAndLimit) {
     EXPECT_EQ(family.removed, std::vector<std::string>{"/a"}) << "it was approved";
 }
 
-TEST_F(SubagentLimitsOfRun, D134_DamagedNote_DoesNotStopTheRun) {
-    const std::vector<Json> damaged{Json(),     Json("x"),
-                                    Json("[]"), Json(R"({"ended":-1,"cost":"x"})"),
-                                    Json(12),   Json(R"({"ended":2000000000000})")};
-    for (const Json& note : damaged) {
+/// Details are data of a store, which may be damaged.
+TEST_F(SubagentLimitsOfRun, D204_DamagedDetails_DoNotStopTheRun) {
+    const std::vector<Json> damaged{
+        Json(),
+        Json("x"),
+        Json(JsonArray()),
+        boost::json::parse(R"({"key":"","cost":1})"),
+        boost::json::parse(R"({"key":7,"cost":"x"})"),
+        boost::json::parse(R"({"key":"k","cost":-1,"nested":-9000000000000000000})")};
+    for (const Json& counted : damaged) {
         store = std::make_shared<MemoryCheckpointer>();
-        delegate(2);
-        ASSERT_EQ(Process(store, family, true).suspended().outcome, RunOutcome::suspended);
-        RunResult result = Process(store, family, true).respond(approve());
-        ASSERT_EQ(result.outcome, RunOutcome::suspended);
-        HitlAnswer answer;
-        answer.run_id = result.run_id;
-        answer.question_id = result.run_id + ".subagents";
-        answer.answer = note;
-        ASSERT_TRUE(run(store->load_hitl_answer("t", answer.run_id, answer.question_id)));
-        run(store->save_hitl_answer("t", std::move(answer)));
-        result = Process(store, family, true).respond(approve());
-        EXPECT_EQ(result.outcome, RunOutcome::completed);
+        ToolCall call = faux_tool_call("subagent", {{"prompt", "do it"}}, "c1");
+        ToolResultMessage result;
+        result.tool_call_id = "c1";
+        result.tool_name = SharedString("subagent");
+        result.content.emplace_back(TextContent{"done"});
+        result.details = JsonObject{{"subagent_call", counted}};
+        run(store->append(
+            "t",
+            MessageList{user_message("go", "u"),
+                        Message(faux_assistant_message(AssistantContent(std::move(call)),
+                                                       stop_reason::tool_use)),
+                        Message(std::move(result))},
+            AppendOptions()));
+        delegate(1);
+        Process process(store, family, true);
+        RunResult ended = process.suspended("u");
+        ASSERT_EQ(ended.outcome, RunOutcome::suspended);
+        ended = process.respond(approve());
+        EXPECT_EQ(ended.outcome, RunOutcome::completed);
         EXPECT_TRUE(is_legal_transcript(run(store->load("t")).value().messages));
-        EXPECT_FALSE(
-            run(store->load_hitl_answer("t", result.run_id, result.run_id + ".subagents")));
     }
+}
+
+/// A store whose process is killed after a write that satisfies a condition: nothing is stored from then on.
+class KilledStore final : public Checkpointer {
+public:
+    using IsLast = std::function<bool(const Message&)>;
+    KilledStore(std::shared_ptr<Checkpointer> inner, IsLast is_last)
+        : inner_(std::move(inner)), is_last_(std::move(is_last)) {}
+    Task<std::optional<CheckpointData>> load(std::string thread_id) override {
+        return inner_->load(std::move(thread_id));
+    }
+    Task<std::int64_t> append(std::string thread_id, MessageList messages,
+                              AppendOptions options) override {
+        require_alive();
+        const bool is_last = std::any_of(messages.begin(), messages.end(), is_last_);
+        Task<std::int64_t> appending =
+            inner_->append(std::move(thread_id), std::move(messages), std::move(options));
+        const std::int64_t position = co_await std::move(appending);
+        is_killed_ = is_last;
+        co_return position;
+    }
+    Task<void> save_extra(std::string thread_id, JsonObject extra) override {
+        require_alive();
+        co_await inner_->save_extra(std::move(thread_id), std::move(extra));
+    }
+
+private:
+    void require_alive() const {
+        if (is_killed_) throw CheckpointerError(ErrorCode::io, "killed");
+    }
+    std::shared_ptr<Checkpointer> inner_;
+    IsLast is_last_;
+    bool is_killed_ = false;
+};
+
+/// Sub-agents without questions, of a parent without a channel.
+struct KilledRuns : SubagentLimitsOfRun {
+    std::size_t delegated = 0;  ///< calls of the parent
+    std::size_t worked = 0;     ///< calls of sub-agents' models
+    std::size_t most = 8;  ///< so many times the parent delegates; an answer after a kill is lost
+
+    KilledRuns() {
+        family.parent.set_responses(
+            std::vector<FauxStep>(60, FauxStep([this](const ModelRequest&) {
+                                      return delegated < most ? (++delegated, delegating())
+                                                              : faux_assistant_message("ok");
+                                  })));
+        family.child.set_responses(std::vector<FauxStep>(60, FauxStep([this](const ModelRequest&) {
+                                                             ++worked;
+                                                             return faux_assistant_message("done");
+                                                         })));
+    }
+    /// Runs the prompt, or what is left of it, in a process that is killed when the n-th result is stored; 0: never.
+    void run_process(std::size_t killed_at) {
+        std::size_t results = 0;
+        auto killed = std::make_shared<KilledStore>(store, [&](const Message& message) {
+            return message.tool_result() && ++results == killed_at;
+        });
+        SubagentOptions subagents = family.subagents;
+        subagents.checkpointer = store;
+        AgentOptions options = family.options;
+        options.checkpointer = killed;
+        options.thread_id = "t";
+        options.middleware.emplace_back(SubagentMiddleware(std::move(subagents)));
+        Agent agent(std::move(options));
+        try {
+            (void)run(agent.prompt(user_message("go").with_id("u")));
+        } catch (const CheckpointerError&) {
+            return;
+        }
+        EXPECT_EQ(killed_at, 0u) << "it was not killed";
+    }
+    std::size_t results_with(std::string_view text) {
+        std::size_t count = 0;
+        for (const Message& message : run(store->load("t"))->messages) {
+            if (message.tool_result() && message.text().find(text) != std::string::npos) ++count;
+        }
+        return count;
+    }
+};
+
+TEST_F(KilledRuns, D204_MaxTotal_HoldsAfterKills) {
+    family.subagents.limits.max_total = 3;
+    run_process(1);
+    run_process(1);
+    run_process(0);
+    EXPECT_EQ(worked, 3u);
+    EXPECT_GT(results_with("max_total"), 0u);
+    // The next prompt has its own.
+    most += 4;
+    AgentOptions options = family.options;
+    options.checkpointer = store;
+    options.thread_id = "t";
+    options.middleware.emplace_back(SubagentMiddleware(family.subagents));
+    EXPECT_TRUE(run(Agent(std::move(options)).prompt("again")));
+    EXPECT_EQ(worked, 6u);
+}
+
+TEST_F(KilledRuns, D204_MaxSpend_HoldsAfterKills) {
+    set_prices(0.0);
+    most = 1;
+    run_process(0);
+    const double one = cost();
+    ASSERT_GT(one, 0.0);
+    store = std::make_shared<MemoryCheckpointer>();
+    costs.clear();
+    delegated = 0;
+    most = 12;
+    const double limit = 3.5 * one;
+    set_prices(limit);
+    for (int i = 0; i < 3; ++i) run_process(1);
+    run_process(0);
+    EXPECT_LE(cost(), limit);
+    EXPECT_GT(cost(), one);
+    EXPECT_GT(results_with("max_spend"), 0u);
+}
+
+/// A task in the background counts from its start, and in full if it was interrupted.
+TEST_F(KilledRuns, D204_TaskInTheBackground_CountsAfterKills) {
+    family.subagents.limits.max_background = 4;
+    family.subagents.limits.max_total = 2;
+    AsyncEvent never;
+    family.child.set_responses(
+        std::vector<FauxStep>(9, FauxStep([&](const ModelRequest&) -> Task<AssistantMessage> {
+                                  ++worked;
+                                  co_await never.wait();
+                                  co_return faux_assistant_message("done");
+                              })));
+    family.parent.set_responses(std::vector<FauxStep>(
+        60, FauxStep([this](const ModelRequest&) {
+            return delegated < most ? (++delegated, delegating({{"run_in_background", true}}))
+                                    : faux_assistant_message("ok");
+        })));
+    run_process(1);
+    run_process(1);
+    run_process(0);
+    EXPECT_EQ(results_with("Started task"), 2u);
+    EXPECT_GT(results_with("max_total"), 0u);
+    EXPECT_LE(worked, 2u);
 }
 
 }  // namespace

@@ -207,11 +207,15 @@ public:
 
 private:
     bool is_stored() const noexcept { return !thread_id_.empty(); }
+    const Model& model_spec() const {
+        return (type_.model ? type_.model : shared_->options.default_model).spec();
+    }
     AgentOptions options(const ToolContext& caller);
     std::shared_ptr<HitlChannel> channel(const ToolContext& caller);
     PromptOptions prompt_options() const;
     Task<RunResult> run_with_questions(TaskScope& scope);
     Task<RunResult> run_agent();
+    void count_earlier_attempts();
     Task<> forward_questions(TaskScope& scope);
     Task<> forward(HitlRequest request);
     Task<> note(AgentEvent event);
@@ -221,9 +225,9 @@ private:
     const SubagentPlan plan_;
     const std::shared_ptr<SubagentShared>& shared_ = plan_.shared;
     const SubagentSpec& type_;
+    const std::string call_key_;
     SubagentPlace place_;
     const std::string name_;
-    const std::string call_key_;
     ToolContext* caller_;  ///< null in the background
     std::shared_ptr<RunAccount> account_;
     PromptOptions origin_;
@@ -240,21 +244,23 @@ private:
     std::size_t event_bytes_ = 0;
     bool leaving_ = false;
     std::optional<double> earlier_cost_ = 0.0;  ///< USD, before this attempt; absent: unknown
+    bool has_counted_earlier_ = false;
 };
 
 SubagentRun::SubagentRun(SubagentPlan plan, ToolContext& caller)
     : plan_(std::move(plan)),
       type_(*shared_->find(plan_.type)),
-      place_(shared_, type_.limits, caller.call_key(), plan_.depth > 1),
-      name_(shown_name(plan_.request.name.value_or(""), plan_.type)),
       call_key_(caller.call_key().empty() ? caller.shared_runtime()->ids->next()
                                           : caller.call_key()),
+      place_(shared_, type_.limits, call_key_, plan_.parent_key),
+      name_(shown_name(plan_.request.name.value_or(""), plan_.type)),
       caller_(plan_.task ? nullptr : &caller),
       account_(caller.account()),
       origin_(origin_of(caller, plan_.task.get())),
       stop_(plan_.task ? plan_.task->stop.get_token() : caller.stop_token()),
       meter_(result_, plan_.task) {
     result_.agent_id = "subagent:" + caller.tool_call_id().str();
+    if (plan_.task) plan_.task->most = place_.reserved();
     const std::string& parent_thread = caller.run().thread_id.str();
     const bool can_store = shared_->options.checkpointer && !plan_.task && !parent_thread.empty() &&
                            !caller.call_key().empty();
@@ -276,7 +282,7 @@ AgentOptions SubagentRun::options(const ToolContext& caller) {
     made.system_prompt = type_.system_prompt;
     std::vector<AgentTool> tools = tools_of(shared_->options, type_);
     if (plan_.depth < std::max<std::size_t>(shared_->options.limits.max_depth, 1))
-        tools.push_back(subagent_tool(shared_, nullptr, plan_.depth));
+        tools.push_back(subagent_tool(shared_, nullptr, plan_.depth, call_key_));
     made.tools = std::move(tools);
     for (const Middleware& one : shared_->options.inherited_middleware)
         made.middleware.push_back(one);
@@ -323,10 +329,26 @@ Task<RunResult> SubagentRun::run_agent() {
     RunResult result = co_await agent_->prompt(std::move(prompt), prompt_options());
     // Suspended by an earlier process: its questions are asked again, and find the answers of the parent.
     if (result.outcome == RunOutcome::suspended && !leaving_) {
+        count_earlier_attempts();
         earlier_cost_ = suspended_cost(agent_->state().extra);
         result = co_await agent_->resume(prompt_options());
     }
+    // One that had ended has begun no run.
+    count_earlier_attempts();
     co_return result;
+}
+
+/// Counts what a sub-agent whose call is repeated has done before. Called before it continues.
+void SubagentRun::count_earlier_attempts() {
+    if (std::exchange(has_counted_earlier_, true) || !caller_ || !caller_->is_repeated()) return;
+    const MessageList& messages = agent_->state().messages;
+    count_nested(*shared_, messages, call_key_);
+    for (const Message& message : messages) {
+        const AssistantMessage* const answer = message.assistant();
+        const std::optional<double> cost = answer ? cost_of(*answer, model_spec()) : 0.0;
+        earlier_cost_ =
+            earlier_cost_ && cost ? std::optional(*earlier_cost_ + *cost) : std::nullopt;
+    }
 }
 
 /// Runs the agent, and passes its stored questions on to the parent.
@@ -367,8 +389,8 @@ Task<> SubagentRun::forward(HitlRequest request) {
 }
 
 Task<> SubagentRun::note(AgentEvent event) {
-    const BoundModel& model = type_.model ? type_.model : shared_->options.default_model;
-    (void)meter_.note(event, model.spec());
+    if (event.get_if<AgentStartEvent>()) count_earlier_attempts();
+    (void)meter_.note(event, model_spec());
     const SubagentOptions& chosen = shared_->options;
     if (shared_->closed) co_return;
     if (chosen.on_event) chosen.on_event(event);
@@ -533,7 +555,7 @@ Task<SubagentResult> run_subagent(SubagentPlan plan, ToolContext& caller) {
 }
 
 JsonObject work_json(const SubagentResult& result) {
-    JsonObject work{{"turns", result.turns}};
+    JsonObject work{{"turns", static_cast<std::int64_t>(result.turns)}};
     const Usage& usage = result.usage;
     if (usage.input_tokens || usage.output_tokens) {
         work["input_tokens"] = usage.input_tokens.value_or(0) +
@@ -545,7 +567,7 @@ JsonObject work_json(const SubagentResult& result) {
     return work;
 }
 
-AgentToolResult result_of(SubagentResult ended) {
+AgentToolResult result_of(SubagentResult ended, JsonObject counted) {
     std::string text = std::move(ended.text);
     if (!ended.error.empty()) {
         if (!text.empty()) text += "\n";
@@ -558,6 +580,7 @@ AgentToolResult result_of(SubagentResult ended) {
     JsonObject details;
     details["subagent_events"] = std::move(ended.events);
     details["subagent_run_id"] = std::move(ended.run_id);
+    if (!counted.empty()) details[counted_call_key] = std::move(counted);
     result.details = std::move(details);
     return result;
 }

@@ -30,7 +30,6 @@ namespace {
 /// id.
 constexpr std::string_view record_key = "subagent_tasks";
 constexpr std::string_view message_source = "subagent_task";
-constexpr std::string_view message_prefix = "subagent-task/";
 /// The record is data of a store, which may be damaged.
 constexpr std::size_t most_recorded = 1000;
 constexpr std::size_t longest_recorded = 200;
@@ -63,7 +62,7 @@ Message message_of(const SubagentTask& task) {
     const Message message = synthetic_user_message(text_of(task), message_source);
     UserMessage made = *message.user();
     made.metadata["subagent"] = work_json(task.result);
-    return Message(std::move(made)).with_id(std::string(message_prefix) + task.id);
+    return Message(std::move(made)).with_id(std::string(task_message_prefix) + task.id);
 }
 
 Task<> run_task(std::shared_ptr<SubagentTasks> shared, std::shared_ptr<BackgroundTask> task,
@@ -85,7 +84,7 @@ Task<> run_task(std::shared_ptr<SubagentTasks> shared, std::shared_ptr<Backgroun
 }
 
 bool has_message(const MessageList& messages, std::string_view task_id) {
-    const std::string id = std::string(message_prefix) + std::string(task_id);
+    const std::string id = std::string(task_message_prefix) + std::string(task_id);
     for (std::size_t i = messages.size(); i > 0; --i) {
         if (messages[i - 1].id() == id) return true;
     }
@@ -231,7 +230,8 @@ AgentToolResult start_subagent_task(SubagentOwner& owner, Executor executor,
     ++shared.running_in_background;
     AgentToolResult result("Started task " + title_of(*task) +
                            " in the background. Its result arrives as a message.");
-    result.details = JsonObject{{"subagent_task_id", task->id}};
+    result.details = JsonObject{{"subagent_task_id", task->id},
+                                {counted_call_key, started_call(caller.call_key(), task->most)}};
     owner.scope->spawn(run_task(owner.shared, std::move(task), std::move(running)));
     return result;
 }

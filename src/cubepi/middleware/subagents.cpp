@@ -62,19 +62,18 @@ std::string description_of(const SubagentShared& shared) {
 
 Task<AgentToolResult> call_subagent(std::shared_ptr<SubagentShared> shared,
                                     std::shared_ptr<SubagentOwner> owner, std::size_t depth,
-                                    JsonObject arguments, ToolContext* caller) {
+                                    std::string parent_key, JsonObject arguments,
+                                    ToolContext* caller) {
     SubagentPlan plan;
     plan.request = from_json<SubagentRequest>(Json(std::move(arguments)));
     plan.type = plan.request.subagent_type.value_or(std::string(general_purpose));
     plan.depth = depth + 1;
+    plan.parent_key = std::move(parent_key);
     if (plan.request.prompt.empty()) co_return AgentToolResult::error("the prompt is empty");
     if (!shared->find(plan.type)) {
         co_return AgentToolResult::error("there is no type of sub-agents '" + plan.type +
                                          "'; the types are " + shared->type_names());
     }
-    // A nested one is part of the sub-agent that has started it.
-    const bool is_counted = depth == 0;
-    if (is_counted) co_await load_counts(shared, *caller);
     plan.shared = shared;
     if (plan.request.run_in_background.value_or(false)) {
         if (!owner || owner->shared->limits.max_background == 0)
@@ -89,8 +88,7 @@ Task<AgentToolResult> call_subagent(std::shared_ptr<SubagentShared> shared,
                                       [&] { return run_subagent(std::move(plan), *caller); });
     }
     SubagentResult ended = co_await run_subagent(std::move(plan), *caller);
-    if (is_counted) co_await save_counts(shared, *caller);
-    co_return result_of(std::move(ended));
+    co_return result_of(std::move(ended), counted_call(*shared, caller->call_key()));
 }
 
 }  // namespace
@@ -127,7 +125,8 @@ ReplayPolicy subagent_replay_policy(const JsonObject& arguments) {
 }
 
 AgentTool subagent_tool(std::shared_ptr<SubagentShared> shared,
-                        std::shared_ptr<SubagentOwner> owner, std::size_t depth) {
+                        std::shared_ptr<SubagentOwner> owner, std::size_t depth,
+                        std::string call_key) {
     Json schema = json_schema_of<SubagentRequest>();
     describe(schema, "name", "A short name, for the user.");
     describe(schema, "role", "What the agent is, in a few words, for the user.");
@@ -140,8 +139,9 @@ AgentTool subagent_tool(std::shared_ptr<SubagentShared> shared,
         schema.as_object().at("properties").as_object().erase("run_in_background");
     }
     std::string description = description_of(*shared);
-    const auto call = [shared, owner, depth](JsonObject arguments, ToolContext& caller) {
-        return call_subagent(shared, owner, depth, std::move(arguments), &caller);
+    const auto call = [shared, owner, depth, call_key = std::move(call_key)](JsonObject arguments,
+                                                                             ToolContext& caller) {
+        return call_subagent(shared, owner, depth, call_key, std::move(arguments), &caller);
     };
     AgentTool made =
         tool(std::string(subagent_tool_name), std::move(description), std::move(schema), call)
@@ -165,5 +165,12 @@ SubagentMiddleware::SubagentMiddleware(std::shared_ptr<detail::SubagentOwner> ow
     : owner_(std::move(owner)) {}
 
 Spending SubagentMiddleware::spending() const { return owner_->shared->spent; }
+
+/// Before the first sub-agent of a run that another process has begun.
+std::optional<ToolCall> SubagentMiddleware::resolve_tool_call(ToolCall call, HookContext& ctx) {
+    if (call.name == detail::subagent_tool_name)
+        detail::count_history(*owner_->counts, ctx.messages, ctx.run_id);
+    return std::nullopt;
+}
 
 }  // namespace cubepi

@@ -165,6 +165,7 @@ public:
     Spending spending() const;
 
     // Hooks.
+    std::optional<ToolCall> resolve_tool_call(ToolCall call, HookContext& ctx);
     std::optional<AfterToolCallResult> after_tool_call(AfterToolCallContext& call);
     std::optional<TurnAction> after_model_response(AssistantMessage response, HookContext& ctx);
     MessageList on_run_end(HookContext& ctx);

@@ -1,5 +1,8 @@
 #include <cubepi/middleware/subagents_test_support.hpp>
 
+#include <cubepi/core/support/json_member.hpp>
+#include <cubepi/middleware/detail/subagent_run.hpp>
+
 namespace cubepi {
 namespace {
 
@@ -31,6 +34,13 @@ TEST_F(Subagents, Subagent_DoesATaskInItsOwnContext) {
     ASSERT_EQ(seen[0].messages.size(), 1u);
     EXPECT_EQ(seen[0].messages[0].text(), "do it");
     EXPECT_EQ(seen[0].tools->size(), 1u);
+}
+
+/// Those who show the work read integers, also before the message was stored.
+TEST(SubagentWork, Turns_AreAnInteger) {
+    SubagentResult result;
+    result.turns = 2;
+    EXPECT_EQ(detail::integer_member(detail::work_json(result), "turns"), 2);
 }
 
 TEST_F(Subagents, UnknownType_IsAnErrorNamingTheTypes) {

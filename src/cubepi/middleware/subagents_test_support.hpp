@@ -117,8 +117,12 @@ struct Process {
         options.middleware.emplace_back(SubagentMiddleware(std::move(subagents)));
         agent = std::make_unique<Agent>(std::move(options));
     }
-    /// Suspends the run at its first question.
-    RunResult suspended() { return run(with_detach(agent->prompt("go"))); }
+    /// Suspends the run at its first question. `id`: of the prompt; empty: a new one.
+    RunResult suspended(std::string id = {}) {
+        Message prompt = user_message("go");
+        if (!id.empty()) prompt = std::move(prompt).with_id(std::move(id));
+        return run(with_detach(agent->prompt(std::move(prompt))));
+    }
     RunResult respond(Json answer) {
         return run(with_detach(agent->respond("", std::move(answer))));
     }

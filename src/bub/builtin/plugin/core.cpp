@@ -229,6 +229,8 @@ std::optional<cubepi::CompactionOptions> BuiltinCore::compaction(
     if (!how->summary_model) return std::nullopt;
     if (!how->context_window && options_.context_window)
         how->context_window = options_.context_window(model);
+    if (!how->find_window && options_.find_context_window)
+        how->find_window = [find = options_.find_context_window, model] { return find(model); };
     // A reference to each message would make every record on the tape longer.
     how->all_message_refs = false;
     return how;

@@ -73,6 +73,9 @@ struct EffortArgs {
     std::optional<std::string> reasoning_effort;
 };
 
+/// The key of the record of this library in the state of a thread that was compacted.
+constexpr std::string_view compaction_view = "compaction_view";
+
 constexpr std::size_t longest_anchor_name = 200;
 
 /// Begins what tape_search answers.
@@ -265,7 +268,16 @@ Task<std::string> compact(std::shared_ptr<BuiltinCore> core, Tape tape, std::str
     if (!data) co_return std::string("There is nothing to compact.");
     if (args.undo.value_or(false)) {
         JsonObject changes = cubepi::CompactionMiddleware::undo(data->messages, data->extra);
+        const JsonObject* const record = cubepi::detail::object_member(changes, compaction_view);
+        const auto after = record ? cubepi::detail::integer_member(*record, "tokens")
+                                  : std::optional<std::int64_t>();
         co_await memory.save_extra(tape.name(), std::move(changes));
+        if (after) {
+            // The size of the next request, for the chat.
+            JsonObject undone{{"undone", true}, {"after", *after}, {"usage", JsonObject()}};
+            std::vector<TapeEntry> entries = compaction_entries(undone);
+            (void)co_await tape.append(std::move(entries));
+        }
         co_return std::string("The next request has the whole conversation.");
     }
     std::optional<cubepi::CompactionOptions> options = core->compaction(core->model(*state));

@@ -19,6 +19,7 @@
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/provider/cost.hpp>
 #include <cubepi/schema/json_convert.hpp>
 #include <cubepi/schema/json_schema.hpp>
 
@@ -74,8 +75,10 @@ cubepi::AgentLimits share_of(const AgentsOfSession& agents, const std::string& c
     cubepi::AgentLimits limits;
     const cubepi::detail::SubagentCounts& counts = *agents.prompt;
     const double most = agents.limits.max_spend;
-    const auto left = counts.left.find(call_key);
-    const double counted = left == counts.left.end() ? 0.0 : left->second.value_or(0.0);
+    const auto known = counts.calls.find(call_key);
+    const bool is_left = known != counts.calls.end() &&
+                         known->second.state == cubepi::detail::SubagentCounts::State::left;
+    const double counted = is_left ? known->second.cost.value_or(0.0) : 0.0;
     if (agents.limits.max_background != 0 && most > 0) {
         limits.max_spend =
             (most - counts.spent.cost.value_or(most) - counts.reserved + counted) / 2;
@@ -110,7 +113,7 @@ public:
     ~Subagent();
 
     Task<SubagentResult> run();
-    JsonObject work_done() const;
+    JsonObject work_of(const SubagentResult& result) const;
 
 private:
     void choose_session();
@@ -121,6 +124,7 @@ private:
     Task<> note(cubepi::AgentEvent event, std::shared_ptr<const cubepi::Model> model);
     void note_call(const cubepi::ToolExecutionStartEvent& call);
     Task<> note_questions(const TurnState& state);
+    Task<> count_earlier_attempts(std::string tape);
     Task<> shorten();
     Task<Answer> ask(cubepi::HitlRequest request);
 
@@ -140,6 +144,7 @@ private:
     AgentTurnPlan plan_;
     SubagentResult result_;
     cubepi::detail::SubagentMeter meter_;
+    std::shared_ptr<const cubepi::Model> model_;  ///< of its last run; null: it has not run yet
     std::int64_t calls_ = 0;
     JsonObject call_;                        ///< the last one, for those who watch
     std::vector<cubepi::HitlRequest> open_;  ///< the questions of its last turn
@@ -166,6 +171,7 @@ Subagent::Subagent(std::shared_ptr<BuiltinCore> core, const TurnState& parent,
       budget_(agents_->prompt, share_of(*agents_, caller.call_key()), caller.call_key()),
       meter_(result_, task_) {
     result_.agent_id = "subagent:" + caller.tool_call_id().str();
+    if (task_) task_->most = budget_.reserved();
     plan_.is_subagent = true;
     plan_.in_background = task_ != nullptr;
     if (task_ && running_) plan_.asks_in = running_->results_message;
@@ -245,9 +251,9 @@ TurnState Subagent::child_state() const {
     return state;
 }
 
-/// Returns how much it has done.
-JsonObject Subagent::work_done() const {
-    JsonObject work = cubepi::detail::work_json(result_);
+/// Returns how much it has done. `result` is its own, or that of run().
+JsonObject Subagent::work_of(const SubagentResult& result) const {
+    JsonObject work = cubepi::detail::work_json(result);
     if (calls_ > 0) work["calls"] = calls_;
     return work;
 }
@@ -272,12 +278,13 @@ void Subagent::note_call(const cubepi::ToolExecutionStartEvent& call) {
 /// Shows the progress to those who watch the call, or the tasks of the session.
 Task<> Subagent::note(cubepi::AgentEvent event, std::shared_ptr<const cubepi::Model> model) {
     if (event.run) result_.run_id = event.run->run_id;
+    model_ = model;
     const auto* const call = event.get_if<cubepi::ToolExecutionStartEvent>();
     if (call) note_call(*call);
     const bool has_more_work = meter_.note(event, *model);
     if (!has_more_work && !call) co_return;
     if (caller_) {
-        JsonObject shown = work_done();
+        JsonObject shown = work_of(result_);
         if (!call_.empty()) shown["call"] = call_;
         Json progress = JsonObject{{"subagent", std::move(shown)}};
         co_await caller_->update(std::move(progress));
@@ -326,6 +333,8 @@ Task<> Subagent::note_questions(const TurnState& state) {
     const Tape tape = co_await core_->tape(plan_.session_id, state);
     if (!open) {
         if (running_) running_->ended_tapes.push_back(tape.name());
+        const bool was_killed = caller_ && caller_->is_repeated() && earlier_cost_ == 0.0;
+        if (was_killed) co_await count_earlier_attempts(tape.name());
         co_return;
     }
     open_ = open->requests;
@@ -340,6 +349,23 @@ Task<> Subagent::note_questions(const TurnState& state) {
         const cubepi::AssistantMessage* const answer = message.assistant();
         if (answer && answer->has_tool_calls()) asking_message_ = message.id();
     }
+}
+
+/// Counts what the answers on the tape of a call that is repeated have cost before.
+Task<> Subagent::count_earlier_attempts(std::string tape) {
+    std::shared_ptr<TapeStore> store = co_await core_->store();
+    TapeCheckpointer memory(std::move(store));
+    const std::optional<cubepi::CheckpointData> stored = co_await memory.load(std::move(tape));
+    if (!stored) co_return;
+    if (!model_) model_ = core_->model(child_state()).shared_spec();
+    std::optional<double> all = 0.0;
+    for (const cubepi::Message& message : stored->messages) {
+        const cubepi::AssistantMessage* const answer = message.assistant();
+        const std::optional<double> cost = answer ? cubepi::cost_of(*answer, *model_) : 0.0;
+        all = all && cost ? std::optional(*all + *cost) : std::nullopt;
+    }
+    earlier_cost_.reset();
+    if (all && result_.cost) earlier_cost_ = std::max(0.0, *all - *result_.cost);
 }
 
 /// Asks a question of the sub-agent on the channel of the caller. Its id there names the message of the sub-agent, too: an id
@@ -432,7 +458,6 @@ Task<AgentToolResult> start_in_background(std::shared_ptr<BuiltinCore> core, Tur
         co_return AgentToolResult::error("a sub-agent cannot run in the background here");
     const cubepi::Executor executor = co_await cubepi::this_executor;
     const std::shared_ptr<AgentsOfSession> agents = core->agents(session_id);
-    co_await cubepi::detail::load_counts(agents->prompt, *caller);
     auto task = std::make_shared<BackgroundTask>();
     task->name = args.name.value_or("");
     task->type = "agent";
@@ -467,12 +492,11 @@ Task<AgentToolResult> call_subagent(std::shared_ptr<BuiltinCore> core, TurnState
                                                std::move(args), caller);
     }
     const std::shared_ptr<cubepi::detail::SubagentCounts> counts = core->agents(session_id)->prompt;
-    co_await cubepi::detail::load_counts(counts, *caller);
     Subagent agent(std::move(core), *parent, session_id, std::move(args), *caller, nullptr);
     SubagentResult ended = co_await agent.run();
-    co_await cubepi::detail::save_counts(counts, *caller);
-    JsonObject work = agent.work_done();
-    AgentToolResult result = cubepi::detail::result_of(std::move(ended));
+    JsonObject work = agent.work_of(ended);
+    JsonObject counted = cubepi::detail::counted_call(*counts, caller->call_key());
+    AgentToolResult result = cubepi::detail::result_of(std::move(ended), std::move(counted));
     result.details.as_object()["subagent"] = std::move(work);
     co_return result;
 }
@@ -492,6 +516,8 @@ void AgentsOfSession::begin_prompt() {
     cubepi::SubagentLimits of_prompt = limits;
     of_prompt.max_running = 0;
     prompt = std::make_shared<cubepi::detail::SubagentCounts>(of_prompt);
+    // The history of its turns says what processes that were killed have used.
+    owner->counts = prompt;
 }
 
 std::vector<cubepi::HitlRequest> AgentsOfSession::take_new_questions() {

@@ -512,7 +512,7 @@ Task<> AgentTurn::start_agent() {
         options.model = cubepi::BoundModel(options.provider.get(), options.model.shared_spec());
     std::vector<cubepi::AgentTool> tools(options.tools.begin(), options.tools.end());
     if (!plan_.is_subagent) add_plans(options, tools);
-    if (has_tasks()) add_tasks(options, tools);
+    if (!plan_.is_subagent) add_tasks(options, tools);
     keep_allowed(tools, plan_);
     if (is_branch && !plan_.allowed_tools) tools = like_parent(tools, running->tools);
     if (running && !plan_.is_subagent) running->tools = tools;

@@ -30,9 +30,13 @@ bool AgentTurn::has_tasks() const {
            !is_temporary(plan_.session_id);
 }
 
-/// Adds the sub-agents in the background, whose results this run receives.
+/// Adds the sub-agents of the session: their limits, and those in the background, whose results this run receives.
 void AgentTurn::add_tasks(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools) {
     const std::shared_ptr<AgentsOfSession> agents = core_->agents(plan_.session_id);
+    if (!has_tasks()) {
+        options.middleware.emplace_back(agents->middleware);
+        return;
+    }
     // `configure` may have removed the tool.
     if (std::any_of(tools.begin(), tools.end(),
                     [](const auto& tool) { return tool.name == "subagent"; }))

@@ -33,7 +33,7 @@ void note_session(JsonObject& side_state, const TapeSession& session) {
 
 namespace {
 
-/// Returns true for a note of a call (D176) or of sub-agents (D134). They remain if a run is killed.
+/// Returns true for a note of a call (D176), or of sub-agents, which earlier versions have stored. They remain if a run is killed.
 bool is_note(const Json& answer) {
     const std::string_view id = cubepi::detail::string_member(answer.get_object(), "question_id");
     return id.ends_with(cubepi::detail::call_note_end) || id.ends_with(".subagents");

@@ -21,7 +21,8 @@ constexpr std::size_t worthwhile_advance = 8;  // messages, after low savings
 constexpr double low_saving = 0.1;
 constexpr double shortened_share = 0.75;  // of the limit, below which shortened results suffice
 constexpr std::int64_t fewest_noted_tokens = 2'000;
-constexpr std::int64_t most_verbatim = 64'000;  // bytes
+constexpr std::int64_t fewest_tokens_to_find = 3'000;  // every window has more
+constexpr std::int64_t most_verbatim = 64'000;         // bytes
 constexpr std::size_t never_alike =
     std::numeric_limits<std::int32_t>::max();  // CompactionRecord::alike_from
 constexpr std::int64_t negligible_tokens =
@@ -217,10 +218,17 @@ void CompactionRun::restart() {
 std::optional<std::int64_t> CompactionRun::window() const {
     std::optional<std::int64_t> window = options_->context_window;
     if (!window) window = model_window_;
+    if (!window) window = found_window_;
     const bool is_learned =
         record_.window > 0 && (model_id_.empty() || model_id_ == record_.window_model);
     if (is_learned && (!window || record_.window < *window)) window = record_.window;
     return window;
+}
+
+bool CompactionRun::begin_finding() {
+    if (!options_->find_window || window() || estimate_.tokens() < fewest_tokens_to_find)
+        return false;
+    return !std::exchange(has_tried_to_find_, true);
 }
 
 /// Returns the tokens of a request from which on the history is compacted; zero: there is no limit.

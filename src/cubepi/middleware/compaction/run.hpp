@@ -55,6 +55,10 @@ public:
 
     /// The model of the run's calls, for its window; absent: unknown.
     void set_model(std::string id, std::optional<std::int64_t> window);
+    /// Returns true, once, if CompactionOptions::find_window is to be called before the next request.
+    bool begin_finding();
+    /// The window that it has found, for a model without one.
+    void set_found_window(std::optional<std::int64_t> tokens) { found_window_ = tokens; }
     /// Records that the server has this window. `model` is empty for the one that has answered last.
     void learn_window(std::int64_t tokens, std::string model, JsonObject& extra);
     /// Called for each request before it is sent.
@@ -111,6 +115,8 @@ private:
     RequestEstimate estimate_;
     PrefixGuard prompt_;  ///< sees requests without their messages
     std::optional<std::int64_t> model_window_ = {};
+    std::optional<std::int64_t> found_window_ = {};
+    bool has_tried_to_find_ = false;
     std::string model_id_ = {};
     // The view of a history that hooks leave unchanged, which grows with it.
     MessageList seen_;

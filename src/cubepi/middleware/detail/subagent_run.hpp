@@ -16,14 +16,14 @@
 
 namespace cubepi::detail {
 
+/// The beginning of the id of the message with the result of a task; the id of the task follows.
+inline constexpr std::string_view task_message_prefix = "subagent-task/";
 /// Names of the tools.
 inline constexpr std::string_view subagent_tool_name = "subagent";
 inline constexpr std::string_view subagent_tasks_tool_name = "subagent_tasks";
 /// The task of a call in the background outlives the call, so its call must not be made again (D115). All others continue
 /// the run of their sub-agent.
 ReplayPolicy subagent_replay_policy(const JsonObject& arguments);
-/// The end of the id of the note that a run has of its sub-agents (load_counts()).
-inline constexpr std::string_view subagent_note_end = ".subagents";
 /// Describes the argument `run_in_background`.
 inline constexpr std::string_view background_text =
     "Return at once. The result arrives as a message; subagent_tasks lists, reads and cancels.";
@@ -57,6 +57,7 @@ struct BackgroundTask : SubagentTask {
     std::uint32_t turn = 0;      ///< of that run
     /// Charged to the run that receives the result, because the one that started it may be over. Null: nothing is charged.
     std::shared_ptr<RunAccount> account = {};
+    double most = 0;  ///< USD that it may spend of the money of all; zero: no limit
 };
 
 /// Returns the origin of the run of a sub-agent, which shares the budget of the calling run. `task`: in the background, where the run
@@ -67,11 +68,16 @@ PromptOptions origin_of(const ToolContext& caller, BackgroundTask* task);
 struct SubagentCounts {
     explicit SubagentCounts(const SubagentLimits& chosen = {}) : limits(chosen) {}
 
-    /// The part of the counts that is of one run, which may continue in another process (D134).
-    struct OfRun {
-        std::string run_id = {};
-        std::size_t ended = 0;
-        std::optional<double> cost = 0.0;  ///< USD, of those that have ended; absent: unknown
+    enum class State : std::uint8_t {
+        running,
+        left,  ///< its call has no result: it continues when the call is repeated
+        ended,
+    };
+    /// The call of a sub-agent.
+    struct Call {
+        State state = State::running;
+        std::optional<double> cost = 0.0;  ///< USD, as counted; absent: unknown
+        std::size_t nested = 0;            ///< those below it that have ended
     };
 
     const SubagentLimits limits;
@@ -79,9 +85,10 @@ struct SubagentCounts {
     std::size_t started = 0;
     double reserved = 0;  ///< USD, by those that run
     Spending spent = {};
-    OfRun run = {};
-    /// The cost of those whose calls were left without a result, by the key of the call: they continue when it is repeated.
-    std::map<std::string, std::optional<double>> left = {};
+    // Of the history (count_history()):
+    std::map<std::string, Call> calls = {};  ///< those that were counted, by their keys
+    std::string run_id = {};                 ///< whose history was read
+    std::size_t read_until = 0;              ///< so many messages of it
 };
 
 /// The state of all sub-agents of one middleware, or of one session of the pipeline. Sub-agents that run share it; it does not own
@@ -116,8 +123,9 @@ struct SubagentOwner {
     SubagentOwner& operator=(const SubagentOwner&) = delete;
 
     const std::shared_ptr<SubagentTasks> shared;
-    std::unique_ptr<BackgroundScope> scope = {};  ///< null until the first one starts
-    std::optional<Executor> executor = {};        ///< of the scope
+    std::shared_ptr<SubagentCounts> counts = shared;  ///< to which the history of a run adds
+    std::unique_ptr<BackgroundScope> scope = {};      ///< null until the first one starts
+    std::optional<Executor> executor = {};            ///< of the scope
 };
 
 // subagent_limits.cpp:
@@ -125,16 +133,19 @@ struct SubagentOwner {
 /// A place among the sub-agents, and its share of their money. Throws Error(limit) if a limit has been reached.
 class SubagentPlace {
 public:
-    /// `own`: the limits of this sub-agent. `call_key`: of its call; one that was left without a result is not counted again. The
-    /// money of a nested one is part of its parent's, whose budget it shares (D120).
+    /// `own`: the limits of this sub-agent. `call_key`: of its call; one that was left without a result is not counted again; empty:
+    /// it is not in a history. `parent_key`: of the call of the sub-agent that has started a nested one, whose money is part of its
+    /// parent's, whose budget it shares (D120).
     SubagentPlace(std::shared_ptr<SubagentCounts> counts, const AgentLimits& own,
-                  std::string call_key = {}, bool is_nested = false);
+                  std::string call_key = {}, std::string parent_key = {});
     ~SubagentPlace();
     SubagentPlace(const SubagentPlace&) = delete;
     SubagentPlace& operator=(const SubagentPlace&) = delete;
 
     /// Returns the limits of the sub-agent.
     const AgentLimits& limits() const noexcept { return limits_; }
+    /// Returns the USD that it may spend of the money of all; zero: that has no limit.
+    double reserved() const noexcept { return reserved_; }
     /// Counts the cost of the sub-agent. `earlier`: in USD, of the attempts before this one, as stored with its run; absent: unknown.
     /// `is_left`: its call has no result, and may be repeated.
     void spend(const SubagentResult& result, std::optional<double> earlier, bool is_left);
@@ -143,17 +154,22 @@ private:
     std::shared_ptr<SubagentCounts> counts_;
     AgentLimits limits_;
     const std::string call_key_;
-    const bool is_nested_;
-    bool continues_ = false;
+    const std::string parent_key_;
     std::optional<double> counted_ = 0.0;  ///< of earlier attempts, in the counts
     double reserved_ = 0;
 };
 
-/// Adds to the counts what other processes have stored of the run of the caller, so that the limits hold across suspensions (D134).
-/// Called before each sub-agent of a run. Does nothing if the channel of the run stores no notes.
-Task<> load_counts(std::shared_ptr<SubagentCounts> counts, const ToolContext& caller);
-/// Stores what the run of the caller has used, after each of its sub-agents. `caller` must outlive the task.
-Task<> save_counts(std::shared_ptr<SubagentCounts> counts, const ToolContext& caller);
+/// Adds to the counts what the history has of sub-agents since the last prompt of the user, and they do not have: those of processes
+/// that were killed, or that have suspended the run (D204). Reads what was added to the history of this run since the last call.
+void count_history(SubagentCounts& counts, const MessageList& history, const std::string& run_id);
+/// Adds those that a sub-agent has started in earlier attempts. `key`: of its call.
+void count_nested(SubagentCounts& counts, const MessageList& history, const std::string& key);
+/// The member of the details of a result from which count_history() counts the sub-agent.
+inline constexpr std::string_view counted_call_key = "subagent_call";
+/// Returns that member, for a call that has ended. `key`: of the call.
+JsonObject counted_call(const SubagentCounts& counts, const std::string& key);
+/// Returns it for a call that has started a task, which may spend `most` USD.
+JsonObject started_call(const std::string& key, double most);
 
 /// Counts the work of a sub-agent from its events.
 class SubagentMeter {
@@ -179,7 +195,8 @@ struct SubagentPlan {
     std::shared_ptr<SubagentShared> shared = {};
     SubagentRequest request = {};
     std::string type = {};
-    std::size_t depth = 1;                      ///< of the sub-agent
+    std::size_t depth = 1;        ///< of the sub-agent
+    std::string parent_key = {};  ///< of the call of a parent that is a sub-agent, too
     std::shared_ptr<BackgroundTask> task = {};  ///< in the background; else null
 };
 
@@ -189,8 +206,10 @@ struct SubagentPlan {
 Task<SubagentResult> run_subagent(SubagentPlan plan, ToolContext& caller);
 
 /// Returns the tool `subagent` of an agent at this depth; 0 is the root. `owner` may start tasks in the background; null: none.
+/// `call_key`: of the call of that agent; empty: it is the root.
 AgentTool subagent_tool(std::shared_ptr<SubagentShared> shared,
-                        std::shared_ptr<SubagentOwner> owner, std::size_t depth);
+                        std::shared_ptr<SubagentOwner> owner, std::size_t depth,
+                        std::string call_key = {});
 AgentTool subagent_tasks_tool(std::shared_ptr<SubagentTasks> shared);
 
 /// Starts a sub-agent in the background. `task` has its name, type and description; `make` returns its run. Returns the result of the
@@ -215,7 +234,7 @@ Task<std::string> limited_result(std::shared_ptr<const Runtime> runtime,
 /// Returns how much a sub-agent has done, for those who show it; see is_subagent_task_result().
 JsonObject work_json(const SubagentResult& result);
 
-/// Returns the result of a call.
-AgentToolResult result_of(SubagentResult ended);
+/// Returns the result of a call, with counted_call().
+AgentToolResult result_of(SubagentResult ended, JsonObject counted);
 
 }  // namespace cubepi::detail
