@@ -153,7 +153,7 @@ struct GatewayArguments {
     };
     What what = What::run;
     std::vector<std::string> channels = {};  ///< --enable-channel
-    std::string id = {};  ///< of a held message or answer, of a session, or of a login
+    std::string id = {};    ///< of a held message or answer, of a session, or of a login
     std::string name = {};  ///< of the user of the console; empty: that of the system
     bool viewer = false;
     bool json = false;

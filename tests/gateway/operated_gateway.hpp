@@ -28,8 +28,7 @@ protected:
                        more + "}");
     }
     void start(std::vector<std::string> flags, std::vector<std::string> environment = {}) {
-        gateway =
-            std::make_unique<GatewayProcess>(home, std::move(flags), std::move(environment));
+        gateway = std::make_unique<GatewayProcess>(home, std::move(flags), std::move(environment));
         wait_until_running();
     }
     /// Reads the ports of the parts, by their names.

@@ -264,12 +264,10 @@ std::vector<std::unique_ptr<HttpRoutes>> console_routes(HttpServer& server, Gate
         return GatewayCaller{session.role, session.name, request.client, session.id};
     };
     const auto add_page = [&](const char* path, std::string_view name, bool is_download) {
-        session->add("GET", path,
-                     [&api, caller_of, name, is_download](HttpServerRequest request) {
-                         GatewayCaller caller = caller_of(request);
-                         return made_page(&api, name, std::move(caller), std::move(request),
-                                          is_download);
-                     });
+        session->add("GET", path, [&api, caller_of, name, is_download](HttpServerRequest request) {
+            GatewayCaller caller = caller_of(request);
+            return made_page(&api, name, std::move(caller), std::move(request), is_download);
+        });
     };
     add_page("/console/pages/sessions/{id}", "export", true);
     add_page("/console/pages/traces/{id}", "trace", false);
@@ -280,7 +278,8 @@ std::vector<std::unique_ptr<HttpRoutes>> console_routes(HttpServer& server, Gate
     operations.secure = [](HttpServerResponse response) { return secured(std::move(response)); };
     operations.takes_files = false;
     add_operations(*session, api, caller_of, operations);
-    auto messages = std::make_unique<HttpRoutes>(server, "console-messages", message_options(login));
+    auto messages =
+        std::make_unique<HttpRoutes>(server, "console-messages", message_options(login));
     operations.takes_files = true;
     add_operations(*messages, api, caller_of, operations);
 

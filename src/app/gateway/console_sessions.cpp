@@ -97,8 +97,9 @@ std::vector<ConsoleLogin> ConsoleSessions::logins() const {
             all.push_back(std::move(login));
         }
     }
-    std::sort(all.begin(), all.end(),
-              [](const auto& a, const auto& b) { return std::tie(a.since, a.id) < std::tie(b.since, b.id); });
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+        return std::tie(a.since, a.id) < std::tie(b.since, b.id);
+    });
     return all;
 }
 

@@ -91,8 +91,7 @@ constexpr GatewayRole viewer = GatewayRole::viewer;
 constexpr GatewayRole operator_ = GatewayRole::operator_;
 
 constexpr GatewayOperation read(std::string_view name, std::string_view path,
-                                std::string_view required,
-                                decltype(GatewayOperation::call) call) {
+                                std::string_view required, decltype(GatewayOperation::call) call) {
     return {name, viewer, "GET", path, required, "", "", false, call};
 }
 constexpr GatewayOperation change(std::string_view name, std::string_view path,
@@ -268,7 +267,8 @@ Task<ConsoleLink> GatewayApi::console_link(LinkArguments whose) {
 Task<ConsoleLogins> GatewayApi::logins(NoArguments, GatewayCaller caller) {
     ConsoleLogins all;
     all.logins = gateway_.instance()->console_sessions().logins();
-    for (ConsoleLogin& one : all.logins) one.current = !caller.login.empty() && one.id == caller.login;
+    for (ConsoleLogin& one : all.logins)
+        one.current = !caller.login.empty() && one.id == caller.login;
     co_return all;
 }
 

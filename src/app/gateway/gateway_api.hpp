@@ -73,9 +73,9 @@ struct LinkArguments {
 struct MessageArguments {
     std::string id = {};  ///< of the session
     std::string text = {};
-    bool steer = false;                    ///< a running turn takes the message, if it can
-    std::string key = {};                  ///< of the message, which is accepted once; empty: a new one
-    std::vector<JsonObject> files = {};    ///< {name, type, content}; see bub::message_files()
+    bool steer = false;    ///< a running turn takes the message, if it can
+    std::string key = {};  ///< of the message, which is accepted once; empty: a new one
+    std::vector<JsonObject> files = {};  ///< {name, type, content}; see bub::message_files()
 };
 struct StoredArguments {
     std::size_t limit = 50;   ///< at most 200
@@ -125,7 +125,7 @@ struct HistoryCall {
         {};  ///< JSON, its beginning; not for clients of channels
 };
 struct HistoryMessage {
-    std::string role = {};                    ///< "user", "assistant", "tool", or "command": an output
+    std::string role = {};  ///< "user", "assistant", "tool", or "command": an output
     std::optional<std::string> message = {};  ///< the id of the client of its channel
     std::optional<std::string> from = {};     ///< the sender; not for clients of channels
     std::optional<std::string> call = {};     ///< of a tool's result, with its `name`
@@ -164,10 +164,10 @@ struct SessionHistory {
 };
 struct StoredSession {
     std::string session = {};
-    std::string title = {};         ///< or the first line of its first prompt
-    std::string forked_from = {};   ///< a session; empty: none
-    std::string state = {};         ///< "running", "pending" or "idle"
-    double used = 0;                ///< Unix seconds
+    std::string title = {};        ///< or the first line of its first prompt
+    std::string forked_from = {};  ///< a session; empty: none
+    std::string state = {};        ///< "running", "pending" or "idle"
+    double used = 0;               ///< Unix seconds
     std::int64_t messages = 0;
 };
 struct StoredSessions {
@@ -234,11 +234,11 @@ struct ConsoleLink {
 };
 struct ConsoleLogin {
     std::string id = {};
-    std::string name = {};              ///< of the user
-    std::string role = {};              ///< "operator" or "viewer"
-    double since = 0;                   ///< Unix seconds
-    std::optional<double> used = {};    ///< Unix seconds; nothing: a link that was not opened yet
-    bool current = false;               ///< that of the caller
+    std::string name = {};            ///< of the user
+    std::string role = {};            ///< "operator" or "viewer"
+    double since = 0;                 ///< Unix seconds
+    std::optional<double> used = {};  ///< Unix seconds; nothing: a link that was not opened yet
+    bool current = false;             ///< that of the caller
 };
 struct ConsoleLogins {
     std::vector<ConsoleLogin> logins = {};  ///< oldest first

@@ -196,11 +196,10 @@ void print_held(const HeldList& held) {
 }
 
 void print_logins(const ConsoleLogins& all) {
-    if (all.logins.empty()) err() << "Nobody is logged in to the web console.\n";
+    if (all.logins.empty()) err() << "No browser is logged in to the web console.\n";
     for (const ConsoleLogin& one : all.logins)
         out() << for_terminal(one.id) << "\t" << for_terminal(one.role) << "\t"
-              << for_terminal(one.name) << "\tsince " << for_terminal(local_time(one.since))
-              << "\t"
+              << for_terminal(one.name) << "\tsince " << for_terminal(local_time(one.since)) << "\t"
               << for_terminal(one.used ? "used " + local_time(*one.used) : "link, not opened")
               << "\n";
 }

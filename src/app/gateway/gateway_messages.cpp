@@ -20,7 +20,7 @@
 #include "gateway_api.hpp"
 #include "gateway_instance.hpp"
 
-// What operators write into sessions.
+// Messages that operators write into sessions.
 
 namespace cubepi::app {
 
@@ -30,9 +30,9 @@ constexpr std::size_t longest_key = 64;
 constexpr std::size_t longest_session = 200;
 
 Error unknown_session(const std::string& session) {
-    return Error(ErrorCode::not_found,
-                 "no session '" + session + "' is known to this gateway; a new one is begun with " +
-                     "POST /v1/admin/sessions");
+    return Error(ErrorCode::not_found, "no session '" + session +
+                                           "' is known to this gateway; a new one is begun with " +
+                                           "POST /v1/admin/sessions");
 }
 
 void check_key(const std::string& key) {
@@ -41,9 +41,9 @@ void check_key(const std::string& key) {
                c == '-';
     });
     if (is_word && key.size() <= longest_key) return;
-    throw Error(ErrorCode::invalid_argument, "'key' must have at most " +
-                                                 std::to_string(longest_key) +
-                                                 " letters, digits and '-'");
+    throw Error(
+        ErrorCode::invalid_argument,
+        "'key' must have at most " + std::to_string(longest_key) + " letters, digits and '-'");
 }
 
 std::vector<bub::MediaItem> files_of(std::vector<JsonObject> files) {

@@ -292,8 +292,7 @@ Task<std::optional<SessionHistory>> GatewaySessions::history(std::string session
     const bool is_busy = turn.is_running || turn.pending_count > 0;
     const auto& console = instance_.console_channel();
     std::vector<SessionNotice> notices;
-    if (console && detail == HistoryDetail::all && before == 0)
-        notices = console->notices(session);
+    if (console && detail == HistoryDetail::all && before == 0) notices = console->notices(session);
     if (page.messages.empty() && open.empty() && notices.empty() && !is_busy && before == 0)
         co_return found;
     found.emplace();

@@ -72,11 +72,10 @@ std::size_t position_after(const std::vector<bub::ListedTape>& tapes, const std:
         throw Error(ErrorCode::invalid_argument, "'after' must be 'next' of an earlier page");
     const std::int64_t time = std::stoll(digits);
     const std::string name = cursor.substr(blank + 1);
-    const auto found =
-        std::find_if(tapes.begin(), tapes.end(), [&](const bub::ListedTape& one) {
-            const std::int64_t modified = microseconds(one.modified);
-            return modified < time || (modified == time && one.name > name);
-        });
+    const auto found = std::find_if(tapes.begin(), tapes.end(), [&](const bub::ListedTape& one) {
+        const std::int64_t modified = microseconds(one.modified);
+        return modified < time || (modified == time && one.name > name);
+    });
     return static_cast<std::size_t>(found - tapes.begin());
 }
 

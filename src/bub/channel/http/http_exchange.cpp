@@ -346,7 +346,8 @@ std::vector<MediaItem> message_files(const JsonObject& message) {
     const Json* const given = message.if_contains("files");
     if (!given) return files;
     if (!given->is_array() || given->get_array().size() > detail::most_files)
-        detail::refuse("'files' must be a list of at most " + std::to_string(detail::most_files) + " files");
+        detail::refuse("'files' must be a list of at most " + std::to_string(detail::most_files) +
+                       " files");
     for (const Json& one : given->get_array()) files.push_back(detail::file_of(one));
     return files;
 }
