@@ -146,12 +146,14 @@ struct GatewayArguments {
         reload,
         drain,
         console,
+        logins,
+        logout,
         install,
         uninstall
     };
     What what = What::run;
     std::vector<std::string> channels = {};  ///< --enable-channel
-    std::string id = {};                     ///< of a held message or answer, or of a session
+    std::string id = {};    ///< of a held message or answer, of a session, or of a login
     std::string name = {};  ///< of the user of the console; empty: that of the system
     bool viewer = false;
     bool json = false;

@@ -466,6 +466,12 @@ void add_gateway_commands(CLI::App& app, CommandLine& line) {
     console.add_flag("--viewer", gateway.viewer, "Without the right to change anything");
     option(console, "--name", gateway.name,
            "Who uses the link, for the log (default: your login name)", "NAME");
+    add_list("logins", "List who is logged in to the web console, and links that were not opened",
+             What::logins);
+    add("logout", "End a login of the web console, or a link that was not opened", What::logout)
+        .add_option("id", gateway.id, "The id that 'cubepi gateway logins' shows")
+        ->required()
+        ->type_name("ID");
     add("install", "Install the gateway as a service of systemd", What::install);
     add("uninstall", "Remove the service", What::uninstall);
 }

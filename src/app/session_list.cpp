@@ -84,6 +84,10 @@ Task<> set_session_title(std::shared_ptr<bub::TapeStore> tapes, std::string tape
     co_await tapes->edit_state(std::move(tape), std::move(edit));
 }
 
+std::string forked_from(const JsonObject& side_state) {
+    return detail::text_member(side_state, fork_key);
+}
+
 Task<> note_fork(std::shared_ptr<bub::TapeStore> tapes, std::string tape, std::string forked_from) {
     std::function<Json(JsonObject&)> edit = [name = std::move(forked_from)](JsonObject& state) {
         state[fork_key] = name;
@@ -131,7 +135,7 @@ Task<ListedSession> load_facts(std::shared_ptr<bub::SessionTapeStore> tapes, Lis
         listed.name = session_name_of(session->id);
         listed.workspace = session->workspace;
         listed.title = session_title(state);
-        listed.forked_from = detail::string_member(state, fork_key);
+        listed.forked_from = forked_from(state);
         if (listed.name.empty()) co_return listed;
         const bub::TapePosition end = co_await tapes->position(listed.tape);
         listed.messages = end.messages;

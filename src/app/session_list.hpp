@@ -42,6 +42,8 @@ std::string clean_title(std::string_view title);
 Task<> set_session_title(std::shared_ptr<bub::TapeStore> tapes, std::string tape,
                          std::string title);
 
+/// Returns the session of which the session of a tape is a fork; empty: none.
+std::string forked_from(const JsonObject& side_state);
 /// Stores the name of the session of which the tape's is a fork.
 Task<> note_fork(std::shared_ptr<bub::TapeStore> tapes, std::string tape, std::string forked_from);
 

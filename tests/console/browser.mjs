@@ -13,7 +13,7 @@ const [program, shots] = process.argv.slice(2);
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const home = mkdtempSync(join(tmpdir(), "cubepi-console-"));
 const token = "0123456789abcdef0123";
-const env = { HOME: home, PATH: "/usr/bin:/bin", LANG: "C.UTF-8", CUBEPI_HTTP_TOKEN: token, CUBEPI_LOCAL_SERVERS: "off" };
+const env = { HOME: home, PATH: "/usr/bin:/bin", LANG: "C.UTF-8", CUBEPI_HTTP_TOKEN: token, CUBEPI_LOCAL_SERVERS: "off", CUBEPI_TRACE: join(home, "traces") };
 const failures = [];
 
 function check(what, holds, detail = "") {
@@ -62,7 +62,7 @@ writeFileSync(
       slow,
       call("c9", "ask_user", { questions: [{ key: "constructor", prompt: "Which key?", options: [{ label: "First", value: "1" }, { label: "Second", value: "2" }] }] }),
       call("c10", "write", { path: "long.txt", content: long }),
-      ...Array(10).fill("Done."),
+      ...Array(30).fill("Done."),
     ],
   }),
 );
@@ -152,7 +152,7 @@ try {
   check("the link is not in the address", !page.url().includes("login"), page.url());
   check("every open question is shown", (await page.locator("article").count()) === 7);
 
-  for (const [name, hash, part] of [["questions", "#/questions", "article"], ["sessions", "#/sessions", ".list li"], ["session", "#/session/http%3As1", ".message"], ["gateway", "#/gateway", ".card"]]) {
+  for (const [name, hash, part] of [["questions", "#/questions", "article"], ["sessions", "#/sessions", ".list li"], ["session", "#/session/http%3As1", ".message"], ["gateway", "#/gateway", ".card"], ["new", "#/new", ".composer"], ["logins", "#/logins", ".list li"]]) {
     await go(page, hash);
     await page.waitForSelector(part);
     for (const width of [1200, 768, 360]) {
@@ -199,7 +199,7 @@ try {
   check("hostile text makes no element", made === 0, `${made}`);
   check("hostile text runs no script", (await page.evaluate(() => window.hacked)) === undefined);
   const addresses = await page.evaluate(() => [...document.querySelectorAll("#app main a")].map((one) => one.getAttribute("href")));
-  check("links have safe addresses", addresses.every((one) => one.startsWith("#/") || one.startsWith("https://example.org")), `${addresses}`);
+  check("links have safe addresses", addresses.every((one) => one.startsWith("#/") || one.startsWith("pages/") || one.startsWith("https://example.org")), `${addresses}`);
   check("characters that reorder text are visible", (await page.locator(".odd", { hasText: "U+202E" }).count()) > 0);
   const refused = await page.evaluate(() => {
     try {
@@ -277,9 +277,62 @@ try {
   await page.getByText("not on a Friday").first().waitFor();
   check("the model reads the reason", true);
 
+  await go(page, "#/sessions");
+  await page.getByRole("button", { name: "New session" }).click();
+  await page.getByLabel(/^Message/).fill("Hello <b>there</b>");
+  await page.locator("input[type=file]").setInputFiles([
+    { name: "<img src=x>.txt", mimeType: "text/plain", buffer: Buffer.from("plain") },
+    { name: "dot.png", mimeType: "image/png", buffer: Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", "base64") },
+  ]);
+  await page.getByText("<img src=x>.txt").waitFor();
+  await page.getByRole("button", { name: "Send", exact: true }).click();
+  await page.locator(".message.assistant", { hasText: "Done." }).waitFor();
+  const begun = page.url();
+  check("a session is begun in the page, with files", begun.includes("#/session/console%3A"), begun);
+  check("the history names who has written", (await page.locator(".message.user .facts", { hasText: "olga" }).count()) === 1);
+  await page.getByLabel(/^Message/).fill(",help");
+  await page.keyboard.press("Control+Enter");
+  await page.getByText("Commands begin with a comma:").waitFor();
+  check("a command of an operator runs, by keyboard", true);
+  if (shots) await page.screenshot({ path: join(shots, "chat-1200.png") });
+  await page.locator("summary", { hasText: "Traces" }).click();
+  const [trace] = await Promise.all([page.context().waitForEvent("page"), page.locator('a[href^="pages/traces/"]').first().click()]);
+  await trace.waitForLoadState();
+  const shownTrace = await trace.evaluate(() => ({ origin: self.origin, rows: document.body.innerText.length }));
+  check("a trace is shown, and cannot use the login", shownTrace.origin === "null" && shownTrace.rows > 100, JSON.stringify(shownTrace));
+  if (shots) await trace.screenshot({ path: join(shots, "trace-1200.png") });
+  await trace.close();
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Export" }).click()]);
+  const exported = readFileSync(await download.path(), "utf8");
+  check("a session is exported as a page, without its markup", exported.includes("Hello &lt;b&gt;there"), exported.slice(0, 300));
+  await page.getByRole("button", { name: "Fork" }).click();
+  await page.waitForFunction((before) => location.href !== before, begun);
+  await page.locator(".message.assistant", { hasText: "Done." }).waitFor();
+  await page.getByLabel(/^Message/).fill("And on");
+  await page.getByRole("button", { name: "Send", exact: true }).click();
+  await page.locator(".message.assistant", { hasText: "Done." }).nth(1).waitFor();
+  check("a fork continues", true);
+  await go(page, "#/sessions");
+  await page.getByRole("searchbox").fill("hello");
+  await page.waitForFunction(() => document.querySelectorAll(".list li").length === 2);
+  check("sessions are found by their first words", true);
+  if (shots) await page.screenshot({ path: join(shots, "search-1200.png") });
+
+  await go(page, "#/logins");
+  const ofOtto = page.locator(".list li", { hasText: "otto" });
+  await ofOtto.getByRole("button", { name: "End" }).click();
+  await ofOtto.getByRole("button", { name: "End" }).click();
+  await ofOtto.waitFor({ state: "detached" });
+  await other.reload();
+  await other.getByText("cubepi gateway console").waitFor();
+  check("one login is ended", true);
+
   const viewer = await open(link("--viewer", "--name", "vera"));
   await viewer.waitForSelector("article");
   check("a viewer has no buttons to answer", (await viewer.locator(".actions button").count()) === 0);
+  await go(viewer, "#/session/http%3As1");
+  await viewer.waitForSelector(".message");
+  check("a viewer cannot write", (await viewer.locator("textarea").count()) === 0);
 
   const proxy = await startProxy();
   const outside = `http://127.0.0.1:${proxy.address().port}/agents/console/`;

@@ -5,8 +5,6 @@
 #include <atomic>
 #include <future>
 #include <map>
-#include <memory>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,10 +17,8 @@
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/net/http_server.hpp>
 
-#include "echo_model.hpp"
 #include "gateway/control_server.hpp"
-#include "gateway/gateway_api.hpp"
-#include "gateway_process.hpp"
+#include "operated_gateway.hpp"
 
 namespace cubepi::gateway_tests {
 namespace {
@@ -39,36 +35,15 @@ std::uint16_t free_port() {
     return server.port();
 }
 
-class AdminTest : public ::testing::Test {
+class AdminTest : public OperatedGatewayTest {
 protected:
     AdminTest() { configure(admin); }
 
-    void configure(const std::string& more) const {
-        home.configure(R"({http: {listen: "127.0.0.1:0", operators: [olga]}, drain_timeout: 60)" +
-                       more + "}");
-    }
     void start(std::vector<std::string> flags) {
-        gateway = std::make_unique<GatewayProcess>(
-            home, std::move(flags),
-            std::vector<std::string>{std::string("VIEWER=") + viewer,
-                                     std::string("OPERATOR=") + olga});
-        wait_until_running();
+        OperatedGatewayTest::start(
+            std::move(flags), {std::string("VIEWER=") + viewer, std::string("OPERATOR=") + olga});
     }
     void start() { start(model.flags()); }
-    void wait_until_running() {
-        (void)gateway->wait_for("gateway.running");
-        ports.clear();
-        std::istringstream lines(gateway->output());
-        for (std::string line; std::getline(lines, line);) {
-            boost::system::error_code failed;
-            const Json record = boost::json::parse(line, failed);
-            if (failed || !record.is_object()) continue;
-            const JsonObject& object = record.get_object();
-            if (detail::string_member(object, "event") != "http_server.listening") continue;
-            ports[detail::text_member(object, "name")] =
-                static_cast<std::uint16_t>(object.at("port").as_int64());
-        }
-    }
     HttpReply call(const std::string& method, const std::string& path, const std::string& token,
                    const std::string& body = {}) const {
         return run(call_with_token(ports.at("admin"), method, "/v1/admin/" + path, token, body));
@@ -93,18 +68,10 @@ protected:
         const JsonObject* const error = detail::object_member(all, "error");
         return error ? detail::text_member(*error, "message") : std::string();
     }
-    /// The path of an operation, with this value of each placeholder.
     static std::string path_of(const app::GatewayOperation& operation, const std::string& value) {
-        std::string path(operation.path.substr(std::string_view("/v1/admin/").size()));
-        for (std::size_t at = 0; (at = path.find('{')) != std::string::npos;)
-            path.replace(at, path.find('}') - at + 1, value);
-        return path;
+        return OperatedGatewayTest::path_of(operation, value)
+            .substr(std::string_view("v1/admin/").size());
     }
-
-    const GatewayHome home;
-    EchoModel model;
-    std::unique_ptr<GatewayProcess> gateway;
-    std::map<std::string, std::uint16_t> ports;
 };
 
 TEST_F(AdminTest, D108_Tokens_DecideWhoMayDoWhat) {

@@ -1,6 +1,8 @@
 // The routes of the gateway. All addresses are relative to the page, which a proxy may serve below a prefix.
 
 export interface User {
+  /** Of the login. */
+  id: string;
   role: "viewer" | "operator";
   name: string;
   csrf: string;
@@ -84,8 +86,11 @@ export interface Live {
 }
 
 export interface Message {
-  role: "user" | "assistant" | "tool";
+  role: "user" | "assistant" | "tool" | "command";
   text: string;
+  /** The id that its sender gave it. */
+  message?: string;
+  from?: string;
   call?: string;
   name?: string;
   is_error?: boolean;
@@ -97,6 +102,59 @@ export interface Message {
   date: string;
 }
 
+/** What the console's channel was told and the history does not have. */
+export interface Notice {
+  text: string;
+  is_error: boolean;
+  date: string;
+}
+
+export interface StoredSession {
+  session: string;
+  title: string;
+  forked_from: string;
+  state: "running" | "pending" | "idle";
+  used: number;
+  messages: number;
+}
+
+export interface StoredPage {
+  sessions: StoredSession[];
+  next?: string;
+}
+
+export interface Spending {
+  calls: number;
+  tokens_in: number;
+  tokens_out: number;
+  cost: number;
+  unpriced: number;
+}
+
+export interface Trace {
+  id: string;
+  status: string;
+  facts: string;
+  input: string;
+  start: number;
+}
+
+export interface Login {
+  id: string;
+  name: string;
+  role: string;
+  since: number;
+  /** Missing: a link that was not opened yet. */
+  used?: number;
+  current: boolean;
+}
+
+export interface Sent {
+  session: string;
+  message: string;
+  channel: string;
+}
+
 export interface History {
   session: string;
   state: "running" | "waiting" | "pending" | "idle";
@@ -104,6 +162,7 @@ export interface History {
   questions: { request_id?: string }[];
   messages: Message[];
   live?: Live;
+  notices?: Notice[];
   before?: number;
 }
 
@@ -171,11 +230,11 @@ export async function get<T>(path: string): Promise<T> {
   return (await send("GET", `v1/admin/${path}`)) as T;
 }
 
-async function change(path: string, body?: unknown): Promise<void> {
+async function change(path: string, body?: unknown): Promise<unknown> {
   const before = csrf;
   const earlier = who;
   try {
-    await send("POST", path, body);
+    return await send("POST", path, body);
   } catch (error) {
     if (!(error instanceof ApiError) || error.status !== 403) throw error;
     // Another tab may have logged in meanwhile, so that this one has the token of a session that has ended.
@@ -185,12 +244,22 @@ async function change(path: string, body?: unknown): Promise<void> {
       location.reload();
       throw new ApiError(403, "another user has logged in in this browser; nothing was changed");
     }
-    await send("POST", path, body);
+    return await send("POST", path, body);
   }
 }
 
-export async function post(path: string, body: unknown = {}): Promise<void> {
-  await change(`v1/admin/${path}`, body);
+export async function post<T = unknown>(path: string, body: unknown = {}): Promise<T> {
+  return (await change(`v1/admin/${path}`, body)) as T;
+}
+
+/** The path of a session below the routes of operators. */
+export function sessionPath(id: string): string {
+  return `sessions/${encodeURIComponent(id)}`;
+}
+
+/** The address of a session in this page. */
+export function sessionAddress(id: string): string {
+  return `#/session/${encodeURIComponent(id)}`;
 }
 
 /** Reads a list with all of its pages. */

@@ -4,7 +4,9 @@ import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, type Question, type User, currentUser, list, logIn, logOut, textOf } from "./api";
 import "./app.css";
+import { NewSessionPage } from "./chat";
 import { GatewayPage } from "./gateway";
+import { LoginsPage } from "./logins";
 import { Problem, Visible } from "./parts";
 import { QuestionsPage } from "./questions";
 import { SessionPage, SessionsPage } from "./sessions";
@@ -101,7 +103,8 @@ function Console({ user, onLogout }: { user: User; onLogout: () => void }) {
     }
   };
   const session = /^#\/session\/(.+)$/.exec(address)?.[1];
-  const page = session ? "session" : address === "#/sessions" ? "sessions" : address === "#/gateway" ? "gateway" : "questions";
+  const named = /^#\/(sessions|gateway|new|logins)$/.exec(address)?.[1];
+  const page = session ? "session" : (named ?? "questions");
   useCount(page !== "questions", setCount);
   useEffect(() => {
     document.title = (count > 0 ? `(${count}) ` : "") + "CubePi console";
@@ -127,8 +130,9 @@ function Console({ user, onLogout }: { user: User; onLogout: () => void }) {
         <span class="brand">CubePi</span>
         <nav aria-label="Pages">
           {tab("questions", count > 0 ? `Questions (${count})` : "Questions", page === "questions")}
-          {tab("sessions", "Sessions", page === "sessions" || page === "session")}
+          {tab("sessions", "Sessions", ["sessions", "session", "new"].includes(page))}
           {tab("gateway", "Gateway", page === "gateway")}
+          {user.role === "operator" ? tab("logins", "Logins", page === "logins") : null}
         </nav>
         <span class="who">
           <span class="dim">
@@ -142,8 +146,10 @@ function Console({ user, onLogout }: { user: User; onLogout: () => void }) {
       <main id="content" tabIndex={-1}>
         <Problem text={problem} />
         {page === "questions" ? <QuestionsPage user={user} onLogout={onLogout} onCount={setCount} /> : null}
-        {page === "sessions" ? <SessionsPage onLogout={onLogout} /> : null}
+        {page === "sessions" ? <SessionsPage user={user} onLogout={onLogout} /> : null}
         {page === "session" ? <SessionPage id={decoded(session ?? "")} user={user} onLogout={onLogout} /> : null}
+        {page === "new" ? <NewSessionPage user={user} /> : null}
+        {page === "logins" ? <LoginsPage onLogout={onLogout} /> : null}
         {page === "gateway" ? <GatewayPage user={user} onLogout={onLogout} /> : null}
       </main>
     </>

@@ -57,6 +57,24 @@ export function Code({ text, label }: { text: string; label: string }) {
   );
 }
 
+/** Longer texts are shown whole on demand, so that one of them cannot make the page slow for all others. */
+const mostLines = 200;
+const mostCharacters = 20000;
+
+export function isLong(text: string): boolean {
+  return text.length > mostCharacters || text.split("\n", mostLines + 1).length > mostLines;
+}
+
+export function beginningOf(text: string): string {
+  if (!isLong(text)) return text;
+  const lines = text.slice(0, mostCharacters).split("\n");
+  return lines.slice(0, mostLines).join("\n");
+}
+
+export function asText(value: unknown): string {
+  return typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? "");
+}
+
 export function Problem({ text }: { text: string }) {
   return text ? (
     <p class="problem" role="alert">

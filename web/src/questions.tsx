@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError, type Part, type Payload, type Question, type User, list, post, textOf } from "./api";
-import { Age, Code, ConfirmButton, Guard, Problem, Visible, useLoaded } from "./parts";
+import { Age, Code, ConfirmButton, Guard, Problem, Visible, asText, beginningOf, isLong, useLoaded } from "./parts";
 
 type Approval = Extract<Payload, { kind: "approve" }>;
 
@@ -11,25 +11,7 @@ function textArgument(args: Record<string, unknown>, name: string): string | und
   return typeof value === "string" ? value : undefined;
 }
 
-/** Longer texts are shown whole on demand, so that a call cannot make the page slow for all others. */
-const mostLines = 200;
-const mostCharacters = 20000;
-
-function isLong(text: string): boolean {
-  return text.length > mostCharacters || text.split("\n", mostLines + 1).length > mostLines;
-}
-
 type Shorten = (text: string) => string;
-
-function beginningOf(text: string): string {
-  if (!isLong(text)) return text;
-  const lines = text.slice(0, mostCharacters).split("\n");
-  return lines.slice(0, mostLines).join("\n");
-}
-
-function asText(value: unknown): string {
-  return typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? "");
-}
 
 function Lines({ sign, text, kind }: { sign: string; text: string; kind: string }) {
   const signed = text.replace(/\n$/, "").replace(/^/gm, `${sign} `);
@@ -89,7 +71,7 @@ function Call({ call, shorten }: { call: Approval; shorten: Shorten }) {
 }
 
 /** What the host says about a call. Its own approvals have a text with remarks, whose first line repeats the call. */
-function Details({ details }: { details: unknown }) {
+function Details({ details, shorten }: { details: unknown; shorten: Shorten }) {
   if (details === null || details === undefined) return null;
   const { question, ...rest } = typeof details === "object" ? (details as Record<string, unknown>) : { question: details };
   const remarks = typeof question === "string" ? question : JSON.stringify(question);
@@ -97,10 +79,10 @@ function Details({ details }: { details: unknown }) {
     <>
       {remarks ? (
         <p class="plain dim">
-          <Visible text={remarks} />
+          <Visible text={shorten(remarks)} />
         </p>
       ) : null}
-      {Object.keys(rest).length > 0 ? <Code text={JSON.stringify(rest, null, 2)} label="Details" /> : null}
+      {Object.keys(rest).length > 0 ? <Code text={shorten(asText(rest))} label="Details" /> : null}
     </>
   );
 }
@@ -108,9 +90,10 @@ function Details({ details }: { details: unknown }) {
 /** By keys that a model has chosen, so that no object will do. */
 type Values = Map<string, string[]>;
 
-function PartField({ id, part, values, other, onChange, onOther }: {
+function PartField({ id, part, shorten, values, other, onChange, onOther }: {
   id: string;
   part: Part;
+  shorten: Shorten;
   values: string[];
   other: string;
   onChange: (values: string[]) => void;
@@ -120,7 +103,7 @@ function PartField({ id, part, values, other, onChange, onOther }: {
   if (options.length === 0)
     return (
       <label class="field">
-        <Visible text={part.prompt} />
+        <Visible text={shorten(part.prompt)} />
         <textarea rows={2} value={other} required={part.required !== false} onInput={(event) => onOther(event.currentTarget.value)} />
       </label>
     );
@@ -131,7 +114,7 @@ function PartField({ id, part, values, other, onChange, onOther }: {
   return (
     <fieldset>
       <legend>
-        <Visible text={part.prompt} />
+        <Visible text={shorten(part.prompt)} />
       </legend>
       {options.map((option) => {
         const on = values.includes(option.value);
@@ -145,11 +128,11 @@ function PartField({ id, part, values, other, onChange, onOther }: {
                 onChange={(event) => pick(option.value, event.currentTarget.checked)}
               />
               <span>
-                <Visible text={option.label} />
+                <Visible text={shorten(option.label)} />
                 {option.description ? (
                   <span class="dim">
                     {" "}
-                    <Visible text={option.description} />
+                    <Visible text={shorten(option.description)} />
                   </span>
                 ) : null}
               </span>
@@ -186,6 +169,19 @@ function answerOf(parts: Part[], values: Values, others: Map<string, string>): s
   return JSON.stringify(Object.fromEntries(answer));
 }
 
+/** The texts of a question that are shown at length. */
+function textsOf(payload: Payload): string[] {
+  if (payload.kind === "ask")
+    return payload.questions.flatMap((part) => [
+      part.prompt,
+      ...(part.options ?? []).flatMap((option) => [option.label, option.description ?? ""]),
+    ]);
+  const details = payload.details as Record<string, unknown> | string | null | undefined;
+  const remarks = typeof details === "object" && details !== null ? Object.values(details) : [details];
+  const own = payload.kind === "approve" ? Object.values(payload.args) : [payload.prompt];
+  return [...own, ...remarks].map(asText);
+}
+
 function kindOf(payload: Payload): string {
   if (payload.kind === "approve") return `Approve ${payload.tool_name}?`;
   return payload.kind === "confirm" ? "Confirm?" : "Question";
@@ -203,13 +199,11 @@ export function QuestionCard({ question, user, onAnswered }: {
   const [busy, setBusy] = useState(false);
   const [isWhole, setIsWhole] = useState(false);
   const { payload } = question.request;
-  const isHidden = useMemo(
-    () => payload.kind === "approve" && Object.values(payload.args).some((value) => isLong(asText(value))),
-    [question.id],
-  ) && !isWhole;
+  const isHidden = useMemo(() => textsOf(payload).some(isLong), [question.id]) && !isWhole;
+  const shorten: Shorten = isHidden ? beginningOf : (text) => text;
   // The page reads the question every two seconds, and it does not change.
   const call = useMemo(
-    () => (payload.kind === "approve" ? <Call call={payload} shorten={isHidden ? beginningOf : (text) => text} /> : null),
+    () => (payload.kind === "approve" ? <Call call={payload} shorten={shorten} /> : null),
     [question.id, isHidden],
   );
   const title = kindOf(payload);
@@ -268,10 +262,10 @@ export function QuestionCard({ question, user, onAnswered }: {
       ) : null}
       {payload.kind === "confirm" ? (
         <p class="plain">
-          <Visible text={payload.prompt} />
+          <Visible text={shorten(payload.prompt)} />
         </p>
       ) : null}
-      {payload.kind !== "ask" ? <Details details={payload.details} /> : null}
+      {payload.kind !== "ask" ? <Details details={payload.details} shorten={shorten} /> : null}
       {payload.kind === "ask" ? (
         <form onSubmit={submit} id={`${id}-form`}>
           {payload.questions.map((part) => (
@@ -279,6 +273,7 @@ export function QuestionCard({ question, user, onAnswered }: {
               key={part.key}
               id={id}
               part={part}
+              shorten={shorten}
               values={values.get(part.key) ?? []}
               other={others.get(part.key) ?? ""}
               onChange={(chosen) => setValues(new Map(values).set(part.key, chosen))}
@@ -290,7 +285,7 @@ export function QuestionCard({ question, user, onAnswered }: {
       {user.role === "operator" ? (
         <div class="actions">
           {payload.kind === "ask" ? (
-            <button type="submit" form={`${id}-form`} class="primary" disabled={busy}>
+            <button type="submit" form={`${id}-form`} class="primary" disabled={busy || isHidden}>
               Send answer
             </button>
           ) : (

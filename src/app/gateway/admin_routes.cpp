@@ -73,29 +73,6 @@ JsonObject arguments_of(const HttpServerRequest& request) {
     return arguments;
 }
 
-HttpServerResponse failure_response(const std::exception_ptr& failure) {
-    unsigned status = 500;
-    try {
-        std::rethrow_exception(failure);
-    } catch (const Error& error) {
-        switch (error.code()) {
-            case ErrorCode::invalid_argument:
-            case ErrorCode::validation:
-            case ErrorCode::bad_answer: status = 400; break;
-            case ErrorCode::permission_denied: status = 403; break;
-            case ErrorCode::not_found: status = 404; break;
-            case ErrorCode::invalid_state:
-            case ErrorCode::busy: status = 409; break;
-            case ErrorCode::limit: status = 429; break;
-            case ErrorCode::unavailable: status = 503; break;
-            default: break;
-        }
-    } catch (...) {
-        // Of another library.
-    }
-    return HttpServerResponse::error(status, explain(failure).text);
-}
-
 Task<JsonObject> perform_request(GatewayApi* api, const GatewayOperation* operation,
                                  GatewayCaller caller, HttpServerRequest request) {
     // The body of a caller who may not is not read.
@@ -128,6 +105,29 @@ Task<HttpServerResponse> answer(GatewayApi* api, const GatewayOperation* operati
 
 }  // namespace
 
+HttpServerResponse failure_response(const std::exception_ptr& failure) {
+    unsigned status = 500;
+    try {
+        std::rethrow_exception(failure);
+    } catch (const Error& error) {
+        switch (error.code()) {
+            case ErrorCode::invalid_argument:
+            case ErrorCode::validation:
+            case ErrorCode::bad_answer: status = 400; break;
+            case ErrorCode::permission_denied: status = 403; break;
+            case ErrorCode::not_found: status = 404; break;
+            case ErrorCode::invalid_state:
+            case ErrorCode::busy: status = 409; break;
+            case ErrorCode::limit: status = 429; break;
+            case ErrorCode::unavailable: status = 503; break;
+            default: break;
+        }
+    } catch (...) {
+        // Of another library.
+    }
+    return HttpServerResponse::error(status, explain(failure).text);
+}
+
 AdminTokens admin_tokens(const GatewaySettings& settings) {
     AdminTokens tokens;
     if (!settings.admin) return tokens;
@@ -154,6 +154,7 @@ void add_operations(HttpRoutes& routes, GatewayApi& api, const CallerOf& caller_
                     const OperationOptions& options) {
     for (const GatewayOperation& operation : gateway_operations()) {
         if (operation.name == options.omitted) continue;
+        if (options.takes_files.value_or(operation.takes_files) != operation.takes_files) continue;
         HttpRoutes::Handler handler = [&api, &operation, caller_of,
                                        secure = options.secure](HttpServerRequest request) {
             GatewayCaller caller = caller_of(request);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -29,11 +30,16 @@ AdminTokens admin_tokens(const GatewaySettings& settings);
 using CallerOf = std::function<GatewayCaller(const HttpServerRequest& request)>;
 
 struct OperationOptions {
-    std::string prefix = {};        ///< of the paths
+    std::string prefix = {};  ///< of the paths
+    /// Selects the operations whose arguments may have files; the others if false. Nothing: all of them.
+    std::optional<bool> takes_files = {};
     std::string_view omitted = {};  ///< the name of an operation without a route
     std::function<HttpServerResponse(HttpServerResponse)> secure =
         {};  ///< adds headers to each response
 };
+
+/// Returns the response to a request whose operation has failed.
+HttpServerResponse failure_response(const std::exception_ptr& failure);
 
 /// Adds a route for each of gateway_operations(). The arguments of a GET request are in its query, those of a POST request in its
 /// body, a JSON object. `api` must outlive the routes and their requests.

@@ -5,6 +5,9 @@
 #include <string_view>
 #include <utility>
 
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/json_member.hpp>
+
 #include "admin_routes.hpp"
 #include "console_page.hpp"
 
@@ -21,6 +24,13 @@ constexpr const char* content_policy =
 
 /// The secret of a link is in a header, so that a stranger cannot occupy the route with bodies that never end.
 constexpr const char* link_header = "x-console-link";
+
+/// A page that another part of the program has made, with text of a model in it, runs as if it came from another host: it cannot use the
+/// login. Its own policy says which script may run (D220).
+constexpr const char* sandbox_policy = "sandbox allow-scripts; frame-ancestors 'none'";
+
+/// Of a message with its files in base64.
+constexpr std::size_t max_message_bytes = std::size_t{12} << 20U;
 
 HttpServerResponse secured(HttpServerResponse response) {
     HttpHeaders& headers = response.headers;
@@ -102,7 +112,8 @@ std::optional<HttpServerResponse> refuse_cross_site(const HttpServerRequest& req
 }
 
 JsonObject session_json(const ConsoleSession& session) {
-    return JsonObject{{"role", session.role == GatewayRole::operator_ ? "operator" : "viewer"},
+    return JsonObject{{"id", session.id},
+                      {"role", session.role == GatewayRole::operator_ ? "operator" : "viewer"},
                       {"name", session.name},
                       {"csrf", session.csrf_token}};
 }
@@ -189,6 +200,39 @@ HttpRouteOptions session_options(const std::shared_ptr<const Login>& login) {
     return options;
 }
 
+/// Messages may have files, whose body is not received from a viewer.
+HttpRouteOptions message_options(const std::shared_ptr<const Login>& login) {
+    HttpRouteOptions options;
+    options.max_body_bytes = max_message_bytes;
+    options.max_requests = 4;
+    options.authentication =
+        [login](const HttpServerRequest& request) -> std::optional<HttpServerResponse> {
+        if (auto stranger = login->refuse_stranger(request)) return stranger;
+        const std::optional<ConsoleSession> session = login->session_of(request);
+        if (session && session->role == GatewayRole::operator_) return std::nullopt;
+        return refuse(403, "messages are written by operators");
+    };
+    return options;
+}
+
+/// Returns the page of an operation's result. A download does not run at all.
+Task<HttpServerResponse> made_page(GatewayApi* api, std::string_view name, GatewayCaller caller,
+                                   HttpServerRequest request, bool is_download) {
+    JsonObject arguments{{"id", request.parameter("id")}};
+    Task<JsonObject> performing =
+        perform(api, &gateway_operation(name), std::move(caller), std::move(arguments));
+    Outcome<JsonObject> done = co_await outcome_of(std::move(performing));
+    if (done.cancelled()) done.rethrow();
+    if (!done) co_return secured(failure_response(done.failure()));
+    HttpServerResponse response(200, detail::text_member(done.value(), "html"),
+                                "text/html; charset=utf-8");
+    response = secured(std::move(response));
+    response.headers.set("content-security-policy", sandbox_policy);
+    if (is_download)
+        response.headers.set("content-disposition", "attachment; filename=\"session.html\"");
+    co_return response;
+}
+
 }  // namespace
 
 std::string console_link_path(const std::string& secret) { return "/console/#login=" + secret; }
@@ -217,19 +261,33 @@ std::vector<std::unique_ptr<HttpRoutes>> console_routes(HttpServer& server, Gate
                  [login](HttpServerRequest request) { return log_out(login, std::move(request)); });
     CallerOf caller_of = [login](const HttpServerRequest& request) {
         const ConsoleSession session = login->session_of(request).value_or(ConsoleSession());
-        return GatewayCaller{session.role, session.name, request.client};
+        return GatewayCaller{session.role, session.name, request.client, session.id};
     };
+    const auto add_page = [&](const char* path, std::string_view name, bool is_download) {
+        session->add("GET", path, [&api, caller_of, name, is_download](HttpServerRequest request) {
+            GatewayCaller caller = caller_of(request);
+            return made_page(&api, name, std::move(caller), std::move(request), is_download);
+        });
+    };
+    add_page("/console/pages/sessions/{id}", "export", true);
+    add_page("/console/pages/traces/{id}", "trace", false);
     OperationOptions operations;
     operations.prefix = "/console";
     // A link for another name would make records that blame another user, and outlive the session.
     operations.omitted = "console";
     operations.secure = [](HttpServerResponse response) { return secured(std::move(response)); };
-    add_operations(*session, api, std::move(caller_of), std::move(operations));
+    operations.takes_files = false;
+    add_operations(*session, api, caller_of, operations);
+    auto messages =
+        std::make_unique<HttpRoutes>(server, "console-messages", message_options(login));
+    operations.takes_files = true;
+    add_operations(*messages, api, caller_of, operations);
 
     std::vector<std::unique_ptr<HttpRoutes>> all;
     all.push_back(std::move(page));
     all.push_back(std::move(entrance));
     all.push_back(std::move(session));
+    all.push_back(std::move(messages));
     return all;
 }
 

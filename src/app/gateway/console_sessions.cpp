@@ -1,6 +1,7 @@
 #include "console_sessions.hpp"
 
 #include <array>
+#include <tuple>
 
 #include <openssl/rand.h>
 
@@ -10,6 +11,8 @@
 namespace cubepi::app {
 
 namespace {
+
+constexpr std::size_t id_size = 12;
 
 std::string new_secret() {
     std::array<unsigned char, 32> bytes = {};
@@ -33,8 +36,14 @@ std::string ConsoleSessions::insert(Entries& entries, std::size_t most, Entry en
             [](const auto& a, const auto& b) { return a.second.ends() < b.second.ends(); }));
     }
     std::string secret = new_secret();
+    entry.session.id = new_secret().substr(0, id_size);
+    entry.since = unix_now();
     entries.emplace(detail::sha256_hex(secret), std::move(entry));
     return secret;
+}
+
+double ConsoleSessions::unix_now() const {
+    return std::chrono::duration<double>(clock_->wall().time_since_epoch()).count();
 }
 
 std::string ConsoleSessions::make_link(GatewayRole role, std::string name) {
@@ -56,6 +65,7 @@ std::optional<std::string> ConsoleSessions::log_in(std::string_view link) {
     session.session.csrf_token = new_secret();
     session.end = clock_->now() + longest_lifetime;
     session.idle_end = clock_->now() + idle_lifetime;
+    session.used = unix_now();
     return insert(sessions_, max_sessions, std::move(session));
 }
 
@@ -64,11 +74,38 @@ std::optional<ConsoleSession> ConsoleSessions::find(std::string_view secret) {
     const auto found = sessions_.find(detail::sha256_hex(secret));
     if (found == sessions_.end()) return std::nullopt;
     found->second.idle_end = clock_->now() + idle_lifetime;
+    found->second.used = unix_now();
     return found->second.session;
 }
 
 void ConsoleSessions::log_out(std::string_view secret) {
     sessions_.erase(detail::sha256_hex(secret));
+}
+
+std::vector<ConsoleLogin> ConsoleSessions::logins() const {
+    const Clock::time_point now = clock_->now();
+    std::vector<ConsoleLogin> all;
+    for (const Entries* entries : {&links_, &sessions_}) {
+        for (const auto& [digest, entry] : *entries) {
+            if (entry.ends() <= now) continue;
+            ConsoleLogin login;
+            login.id = entry.session.id;
+            login.name = entry.session.name;
+            login.role = entry.session.role == GatewayRole::operator_ ? "operator" : "viewer";
+            login.since = entry.since;
+            if (entry.used > 0) login.used = entry.used;
+            all.push_back(std::move(login));
+        }
+    }
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+        return std::tie(a.since, a.id) < std::tie(b.since, b.id);
+    });
+    return all;
+}
+
+bool ConsoleSessions::end(std::string_view id) {
+    const auto has_id = [id](const auto& one) { return one.second.session.id == id; };
+    return std::erase_if(links_, has_id) + std::erase_if(sessions_, has_id) > 0;
 }
 
 void ConsoleSessions::end_all() {

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <cubepi/core/clock.hpp>
 
@@ -18,6 +19,7 @@ namespace cubepi::app {
 
 /// A browser that is logged in to the web console.
 struct ConsoleSession {
+    std::string id = {};  ///< names the login, and is not secret
     GatewayRole role = GatewayRole::viewer;
     std::string name = {};        ///< of the user, in the log
     std::string csrf_token = {};  ///< which requests that change something must have as well
@@ -43,6 +45,10 @@ public:
     /// Returns the session of a secret; nothing if it is unknown or has ended. A session ends when it was not used for `idle_lifetime`.
     std::optional<ConsoleSession> find(std::string_view secret);
     void log_out(std::string_view secret);
+    /// Returns the links that can be used and the sessions, oldest first.
+    std::vector<ConsoleLogin> logins() const;
+    /// Ends a link or a session (D219). Returns false if there is none with this id.
+    bool end(std::string_view id);
     /// Ends all links and sessions.
     void end_all();
 
@@ -51,6 +57,8 @@ private:
         ConsoleSession session;
         Clock::time_point idle_end;
         Clock::time_point end;
+        double since = 0;  // Unix seconds
+        double used = 0;   // 0: a link
         Clock::time_point ends() const { return std::min(idle_end, end); }
     };
     /// By the digest of the secret: the time of a search does not tell how much of a guess is right.
@@ -58,6 +66,7 @@ private:
 
     std::string insert(Entries& entries, std::size_t most, Entry entry) const;
     void erase_ended(Entries& entries) const;
+    double unix_now() const;
 
     const std::shared_ptr<Clock> clock_;
     Entries links_;

@@ -60,13 +60,28 @@ void check_name(const JsonObject& arguments, std::string_view key) {
 template <auto function>
 struct Call;
 
+template <class In>
+In read_arguments(JsonObject arguments) {
+    ReadOptions options;
+    options.require_fields = false;
+    return from_json<In>(Json(std::move(arguments)), options);
+}
+
 template <class In, class Out, Task<Out> (GatewayApi::*function)(In)>
 struct Call<function> {
-    static Task<JsonObject> json(GatewayApi* api, JsonObject arguments) {
-        ReadOptions options;
-        options.require_fields = false;
-        In in = from_json<In>(Json(std::move(arguments)), options);
+    static Task<JsonObject> json(GatewayApi* api, GatewayCaller, JsonObject arguments) {
+        In in = read_arguments<In>(std::move(arguments));
         Task<Out> calling = (api->*function)(std::move(in));
+        const Out out = co_await std::move(calling);
+        co_return to_json(out);
+    }
+};
+
+template <class In, class Out, Task<Out> (GatewayApi::*function)(In, GatewayCaller)>
+struct Call<function> {
+    static Task<JsonObject> json(GatewayApi* api, GatewayCaller caller, JsonObject arguments) {
+        In in = read_arguments<In>(std::move(arguments));
+        Task<Out> calling = (api->*function)(std::move(in), std::move(caller));
         const Out out = co_await std::move(calling);
         co_return to_json(out);
     }
@@ -75,26 +90,56 @@ struct Call<function> {
 constexpr GatewayRole viewer = GatewayRole::viewer;
 constexpr GatewayRole operator_ = GatewayRole::operator_;
 
+constexpr GatewayOperation read(std::string_view name, std::string_view path,
+                                std::string_view required, decltype(GatewayOperation::call) call) {
+    return {name, viewer, "GET", path, required, "", "", false, call};
+}
+constexpr GatewayOperation change(std::string_view name, std::string_view path,
+                                  std::string_view required,
+                                  decltype(GatewayOperation::call) call) {
+    return {name, operator_, "POST", path, required, required, "", false, call};
+}
+
 constexpr GatewayOperation operations[] = {
-    {"status", viewer, "GET", "/v1/admin/status", "", Call<&GatewayApi::status>::json},
-    {"sessions", viewer, "GET", "/v1/admin/sessions", "", Call<&GatewayApi::sessions>::json},
-    {"history", viewer, "GET", "/v1/admin/sessions/{id}", "id", Call<&GatewayApi::history>::json},
-    {"stop", operator_, "POST", "/v1/admin/sessions/{id}/stop", "id",
-     Call<&GatewayApi::stop>::json},
-    {"held", viewer, "GET", "/v1/admin/held", "", Call<&GatewayApi::held>::json},
-    {"release", operator_, "POST", "/v1/admin/held/{id}/release", "id",
-     Call<&GatewayApi::release>::json},
-    {"discard", operator_, "POST", "/v1/admin/held/{id}/discard", "id",
-     Call<&GatewayApi::discard>::json},
-    {"questions", viewer, "GET", "/v1/admin/questions", "", Call<&GatewayApi::questions>::json},
-    {"question", viewer, "GET", "/v1/admin/questions/{question}", "question",
-     Call<&GatewayApi::question>::json},
-    {"answer", operator_, "POST", "/v1/admin/questions/{question}/{action}", "question",
-     Call<&GatewayApi::answer>::json},
-    {"reload", operator_, "POST", "/v1/admin/reload", "", Call<&GatewayApi::reload>::json},
-    {"drain", operator_, "POST", "/v1/admin/drain", "", Call<&GatewayApi::drain>::json},
-    {"console", operator_, "POST", "/v1/admin/console", "", Call<&GatewayApi::console_link>::json},
+    read("status", "/v1/admin/status", "", Call<&GatewayApi::status>::json),
+    read("sessions", "/v1/admin/sessions", "", Call<&GatewayApi::sessions>::json),
+    {"begin", operator_, "POST", "/v1/admin/sessions", "", "session", "", true,
+     Call<&GatewayApi::begin>::json},
+    read("stored", "/v1/admin/stored-sessions", "", Call<&GatewayApi::stored>::json),
+    read("history", "/v1/admin/sessions/{id}", "id", Call<&GatewayApi::history>::json),
+    {"send", operator_, "POST", "/v1/admin/sessions/{id}/messages", "id", "id", "", true,
+     Call<&GatewayApi::send>::json},
+    change("stop", "/v1/admin/sessions/{id}/stop", "id", Call<&GatewayApi::stop>::json),
+    read("spending", "/v1/admin/sessions/{id}/spending", "id", Call<&GatewayApi::spending>::json),
+    {"fork", operator_, "POST", "/v1/admin/sessions/{id}/fork", "id", "id", "session", false,
+     Call<&GatewayApi::fork>::json},
+    read("export", "/v1/admin/sessions/{id}/page", "id", Call<&GatewayApi::export_page>::json),
+    read("traces", "/v1/admin/sessions/{id}/traces", "id", Call<&GatewayApi::traces>::json),
+    read("trace", "/v1/admin/traces/{id}", "id", Call<&GatewayApi::trace>::json),
+    read("held", "/v1/admin/held", "", Call<&GatewayApi::held>::json),
+    change("release", "/v1/admin/held/{id}/release", "id", Call<&GatewayApi::release>::json),
+    change("discard", "/v1/admin/held/{id}/discard", "id", Call<&GatewayApi::discard>::json),
+    read("questions", "/v1/admin/questions", "", Call<&GatewayApi::questions>::json),
+    read("question", "/v1/admin/questions/{question}", "question",
+         Call<&GatewayApi::question>::json),
+    {"answer", operator_, "POST", "/v1/admin/questions/{question}/{action}", "question", "question",
+     "action", false, Call<&GatewayApi::answer>::json},
+    change("reload", "/v1/admin/reload", "", Call<&GatewayApi::reload>::json),
+    change("drain", "/v1/admin/drain", "", Call<&GatewayApi::drain>::json),
+    {"console", operator_, "POST", "/v1/admin/console", "", "name", "role", false,
+     Call<&GatewayApi::console_link>::json},
+    {"logins", operator_, "GET", "/v1/admin/logins", "", "", "", false,
+     Call<&GatewayApi::logins>::json},
+    change("logout", "/v1/admin/logins/{id}/end", "id", Call<&GatewayApi::end_login>::json),
 };
+
+/// Returns the text for the log: of the result, which may be missing, or else of the arguments.
+std::string logged_member(Outcome<JsonObject>& result, const JsonObject& arguments,
+                          std::string_view key) {
+    if (key.empty()) return {};
+    std::string text = result ? detail::text_member(result.value(), key) : std::string();
+    return text.empty() ? detail::text_member(arguments, key) : text;
+}
 
 }  // namespace
 
@@ -225,37 +270,54 @@ Task<ConsoleLink> GatewayApi::console_link(LinkArguments whose) {
     co_return link;
 }
 
+Task<ConsoleLogins> GatewayApi::logins(NoArguments, GatewayCaller caller) {
+    ConsoleLogins all;
+    all.logins = gateway_.instance()->console_sessions().logins();
+    for (ConsoleLogin& one : all.logins)
+        one.current = !caller.login.empty() && one.id == caller.login;
+    co_return all;
+}
+
+Task<Done> GatewayApi::end_login(NamedArguments which) {
+    if (!gateway_.instance()->console_sessions().end(which.id))
+        throw Error(ErrorCode::not_found,
+                    "no login '" + which.id +
+                        "' of the web console; list them with: cubepi gateway logins");
+    co_return Done();
+}
+
 std::span<const GatewayOperation> gateway_operations() { return operations; }
+
+const GatewayOperation& gateway_operation(std::string_view name) {
+    return *std::find_if(std::begin(operations), std::end(operations),
+                         [name](const GatewayOperation& one) { return one.name == name; });
+}
 
 Task<JsonObject> perform(GatewayApi* api, const GatewayOperation* operation, GatewayCaller caller,
                          JsonObject arguments) {
-    const bool is_logged = operation->role == GatewayRole::operator_;
-    if (is_logged && caller.role != GatewayRole::operator_)
+    if (operation->role == GatewayRole::operator_ && caller.role != GatewayRole::operator_)
         throw Error(ErrorCode::permission_denied,
                     std::string(operation->name) + " is an operation of operators");
-    for (const char* const key : {"id", "question", "after", "name", "action"})
+    for (const char* const key : {"id", "question", "after", "name", "action", "search", "key"})
         check_name(arguments, key);
-    const bool has_target = !operation->required.empty();
-    std::string target = detail::text_member(arguments, operation->required);
-    if (target.empty() && has_target)
+    const std::string_view required = operation->required;
+    if (!required.empty() && detail::text_member(arguments, required).empty())
         throw Error(ErrorCode::invalid_argument,
-                    "the request has no '" + std::string(operation->required) + "'");
-    std::string action = detail::text_member(arguments, "action");
-    Task<JsonObject> calling = operation->call(api, std::move(arguments));
+                    "the request has no '" + std::string(required) + "'");
+    // For the log; the others may be large.
+    JsonObject named;
+    for (const std::string_view key : {operation->target, operation->action})
+        if (!key.empty()) named[key] = detail::text_member(arguments, key);
+    Task<JsonObject> calling = operation->call(api, caller, std::move(arguments));
     Outcome<JsonObject> result = co_await outcome_of(std::move(calling));
-    if (result && operation->name == "console") {
-        // A link is for a name and a role.
-        target = detail::text_member(result.value(), "name");
-        action = detail::text_member(result.value(), "role");
-    }
-    if (is_logged) {
+    if (operation->changes()) {
         Runtime::standard()->log.write(
             LogLevel::info, "gateway.operated",
             {{"by", caller.name},
              {"address", caller.address},
              {"operation", operation->name},
-             {"action", action},
-             {"target", target},
+             {"action", logged_member(result, named, operation->action)},
+             {"target", logged_member(result, named, operation->target)},
              {"outcome", result ? "ok" : logged_error(result.failure())}});
     }
     co_return std::move(result).value();

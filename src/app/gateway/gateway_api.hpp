@@ -14,6 +14,10 @@
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/task.hpp>
 
+namespace bub {
+class Tape;
+}
+
 namespace cubepi::app {
 
 class GatewayInstance;
@@ -66,8 +70,30 @@ struct LinkArguments {
     std::string name = {};  ///< of the user, in the log; empty: "console"
 };
 
+struct MessageArguments {
+    std::string id = {};  ///< of the session
+    std::string text = {};
+    bool steer = false;    ///< a running turn takes the message, if it can
+    std::string key = {};  ///< of the message, which is accepted once; empty: a new one
+    std::vector<JsonObject> files = {};  ///< {name, type, content}; see bub::message_files()
+};
+struct StoredArguments {
+    std::size_t limit = 50;   ///< at most 200
+    std::string after = {};   ///< `next` of the page before
+    std::string search = {};  ///< in the ids, titles and first prompts
+};
+struct ForkArguments {
+    std::string id = {};     ///< of the session
+    std::string after = {};  ///< the id of a complete run; empty: the last one
+};
+
 struct Done {
     bool ok = true;
+};
+struct SentMessage {
+    std::string session = {};
+    std::string message = {};  ///< its id
+    std::string channel = {};  ///< that receives the answer
 };
 struct GatewayStatus {
     std::string state = {};
@@ -99,8 +125,9 @@ struct HistoryCall {
         {};  ///< JSON, its beginning; not for clients of channels
 };
 struct HistoryMessage {
-    std::string role = {};
-    std::optional<std::string> message = {};  ///< the id of the client of the channel http
+    std::string role = {};  ///< "user", "assistant", "tool", or "command": an output
+    std::optional<std::string> message = {};  ///< the id of the client of its channel
+    std::optional<std::string> from = {};     ///< the sender; not for clients of channels
     std::optional<std::string> call = {};     ///< of a tool's result, with its `name`
     std::optional<std::string> name = {};
     std::optional<bool> is_error = {};
@@ -119,6 +146,12 @@ struct LiveAnswer {
     bool truncated = false;               ///< the beginning of a text is missing
     std::vector<HistoryCall> calls = {};  ///< in progress
 };
+/// A message to the channel of a session that no tape has.
+struct SessionNotice {
+    std::string text = {};
+    bool is_error = false;
+    std::string date = {};
+};
 struct SessionHistory {
     std::string session = {};
     std::string state = {};  ///< "running", "waiting" (for an answer), "pending" or "idle"
@@ -126,7 +159,46 @@ struct SessionHistory {
     std::vector<JsonObject> questions = {};     ///< as to_json(HitlRequest) returns them
     std::vector<HistoryMessage> messages = {};  ///< oldest first
     std::optional<LiveAnswer> live = {};        ///< after `messages`; not for clients of channels
-    std::optional<std::int64_t> before = {};    ///< for the earlier page
+    std::optional<std::vector<SessionNotice>> notices = {};  ///< of the channel console
+    std::optional<std::int64_t> before = {};                 ///< for the earlier page
+};
+struct StoredSession {
+    std::string session = {};
+    std::string title = {};        ///< or the first line of its first prompt
+    std::string forked_from = {};  ///< a session; empty: none
+    std::string state = {};        ///< "running", "pending" or "idle"
+    double used = 0;               ///< Unix seconds
+    std::int64_t messages = 0;
+};
+struct StoredSessions {
+    std::vector<StoredSession> sessions = {};  ///< most recently used first
+    std::optional<std::string> next = {};      ///< for the following page
+};
+/// The usage of a session by models.
+struct SessionSpending {
+    std::size_t calls = 0;
+    std::int64_t tokens_in = 0;
+    std::int64_t tokens_out = 0;
+    double cost = 0;           ///< USD, of the calls whose price is known
+    std::size_t unpriced = 0;  ///< calls whose price is not known
+};
+struct NewSession {
+    std::string session = {};
+};
+struct ExportedPage {
+    std::string title = {};
+    std::string html = {};  ///< complete in one file
+};
+struct ListedTurn {
+    std::string id = {};  ///< of its trace
+    std::string status = {};
+    std::string facts = {};  ///< one line
+    std::string input = {};  ///< its beginning; empty: not recorded
+    double start = 0;        ///< Unix seconds
+    double seconds = 0;
+};
+struct SessionTraces {
+    std::vector<ListedTurn> traces = {};  ///< newest first, at most 50
 };
 struct HeldMessage {
     std::string id = {};
@@ -160,6 +232,27 @@ struct ConsoleLink {
     std::string role = {};
     std::int64_t seconds = 0;  ///< for which it is valid
 };
+struct ConsoleLogin {
+    std::string id = {};
+    std::string name = {};            ///< of the user
+    std::string role = {};            ///< "operator" or "viewer"
+    double since = 0;                 ///< Unix seconds
+    std::optional<double> used = {};  ///< Unix seconds; nothing: a link that was not opened yet
+    bool current = false;             ///< that of the caller
+};
+struct ConsoleLogins {
+    std::vector<ConsoleLogin> logins = {};  ///< oldest first
+};
+
+/// The role of a caller; an operator may also do what a viewer may.
+enum class GatewayRole : std::uint8_t { viewer, operator_ };
+
+struct GatewayCaller {
+    GatewayRole role = GatewayRole::viewer;
+    std::string name = {};  ///< in the log
+    std::string address = {};
+    std::string login = {};  ///< the id of the login of the web console; empty: another skin
+};
 
 /// The operations on a running gateway. The control socket and the routes of `gateway.admin` only translate: both call them through
 /// gateway_operations(). An operation throws Error: not_found, invalid_argument, invalid_state. Used on the executor of the gateway.
@@ -188,24 +281,38 @@ public:
     Task<AnsweredQuestion> answer(AnswerArguments which);
     /// Returns a link that logs a browser in to the web console, once.
     Task<ConsoleLink> console_link(LinkArguments whose);
+    /// Returns who is logged in to the web console, and the links that were not opened yet.
+    Task<ConsoleLogins> logins(NoArguments none, GatewayCaller caller);
+    Task<Done> end_login(NamedArguments which);
+
+    /// Sends a message as an operator: to a new session of the channel console, or to any session that is known. The answer goes to the
+    /// session's channel, if it is served (D218).
+    Task<SentMessage> begin(MessageArguments first, GatewayCaller caller);
+    Task<SentMessage> send(MessageArguments message, GatewayCaller caller);
+    /// Returns a page of all sessions, also those that do nothing, without reading a history. A page may be empty and have a next one.
+    Task<StoredSessions> stored(StoredArguments page);
+    /// Reads the history of a session to add up what its models have used.
+    Task<SessionSpending> spending(NamedArguments which);
+    /// Continues a session in a new one of the channel console, with the conversation up to a complete run.
+    Task<NewSession> fork(ForkArguments which);
+    /// Returns the page that `cubepi sessions export --html` writes.
+    Task<ExportedPage> export_page(NamedArguments which);
+    /// Returns the traces of a session that this gateway has written to files.
+    Task<SessionTraces> traces(NamedArguments which);
+    /// Returns the page that `cubepi trace view --html` writes.
+    Task<ExportedPage> trace(NamedArguments which);
 
 private:
     Task<Done> decide(std::string id, bool release);
+    Task<SentMessage> deliver(MessageArguments message, GatewayCaller caller);
+    Task<bool> knows_session(std::string session);
+    Task<bub::Tape> stored_tape(std::string session);
     Task<> claim_answer(std::string question, std::string channel);
 
     OperatedGateway& gateway_;
     std::set<std::string> decided_;  ///< ids of calls of decide() in progress
     /// The ids of the messages with the last answers, by question; an empty one while the answer is sent.
     std::map<std::string, std::string> answers_;
-};
-
-/// The role of a caller; an operator may also do what a viewer may.
-enum class GatewayRole : std::uint8_t { viewer, operator_ };
-
-struct GatewayCaller {
-    GatewayRole role = GatewayRole::viewer;
-    std::string name = {};  ///< in the log
-    std::string address = {};
 };
 
 /// An operation by its name: a row of the table from which both skins are made.
@@ -215,13 +322,22 @@ struct GatewayOperation {
     std::string_view method;
     std::string_view path;      ///< of the route, whose placeholders are arguments
     std::string_view required;  ///< the argument that must not be empty; empty: none
-    Task<JsonObject> (*call)(GatewayApi* api, JsonObject arguments);
+    /// The members of the result, or else of the arguments, that name what was changed, and how, in the log; empty: none.
+    std::string_view target;
+    std::string_view action;
+    bool takes_files = false;  ///< the arguments may be large
+    Task<JsonObject> (*call)(GatewayApi* api, GatewayCaller caller, JsonObject arguments);
+
+    /// Returns true for an operation that changes something, and is therefore logged.
+    bool changes() const { return method == "POST"; }
 };
 
 std::span<const GatewayOperation> gateway_operations();
+/// Returns the operation of this name, which must exist.
+const GatewayOperation& gateway_operation(std::string_view name);
 
 /// Calls an operation with JSON arguments. Throws Error(permission_denied) if the caller may not, Error(invalid_argument) or
-/// Error(validation) for arguments that it does not accept, and what the operation throws. What operators call is logged.
+/// Error(validation) for arguments that it does not accept, and what the operation throws. What changes something is logged.
 Task<JsonObject> perform(GatewayApi* api, const GatewayOperation* operation, GatewayCaller caller,
                          JsonObject arguments);
 

@@ -195,6 +195,15 @@ void print_held(const HeldList& held) {
     print_held(held.answers, "answer");
 }
 
+void print_logins(const ConsoleLogins& all) {
+    if (all.logins.empty()) err() << "No browser is logged in to the web console.\n";
+    for (const ConsoleLogin& one : all.logins)
+        out() << for_terminal(one.id) << "\t" << for_terminal(one.role) << "\t"
+              << for_terminal(one.name) << "\tsince " << for_terminal(local_time(one.since)) << "\t"
+              << for_terminal(one.used ? "used " + local_time(*one.used) : "link, not opened")
+              << "\n";
+}
+
 int print(const JsonObject& answer, const GatewayArguments& arguments) {
     if (arguments.json) {
         data_output(safe_json(answer) + "\n");
@@ -204,6 +213,7 @@ int print(const JsonObject& answer, const GatewayArguments& arguments) {
         case What::status: print_status(read<GatewayStatus>(answer)); break;
         case What::sessions: print_sessions(read<BusySessions>(answer)); break;
         case What::held: print_held(read<HeldList>(answer)); break;
+        case What::logins: print_logins(read<ConsoleLogins>(answer)); break;
         default: break;
     }
     return exit_ok;
@@ -275,6 +285,10 @@ int change(const GatewayArguments& arguments) {
         case What::stop:
             (void)call("stop", arguments.id);
             err() << "Stopped the turn of " << for_terminal(arguments.id) << ".\n";
+            break;
+        case What::logout:
+            (void)call("logout", arguments.id);
+            err() << "Ended the login " << for_terminal(arguments.id) << ".\n";
             break;
         case What::reload:
             (void)call("reload");
@@ -392,8 +406,10 @@ int gateway_command(const CommandLine& line) {
         case What::release:
         case What::discard:
         case What::stop:
+        case What::logout:
         case What::reload:
         case What::drain: return change(line.gateway);
+        case What::logins: return print(call("logins"), line.gateway);
         case What::console: return print_console_link(line.gateway);
         case What::install: return install_unit(line.gateway.channels);
         case What::uninstall: return uninstall_unit();

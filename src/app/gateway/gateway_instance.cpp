@@ -43,6 +43,7 @@
 #include "../mcp/mcp_tool_rule.hpp"
 #include "../program.hpp"
 #include "../project/project.hpp"
+#include "console_channel.hpp"
 #include "console_routes.hpp"
 #include "gateway_findings.hpp"
 #include "gateway_mcp.hpp"
@@ -187,6 +188,16 @@ Task<std::optional<JsonObject>> place_session(SessionPlace place, bub::LoadState
     co_return std::nullopt;
 }
 
+/// Passes a message of the web console to the running turn of its session, whatever channel the session has.
+std::optional<bub::AdmitDecision> admit_steering(const bub::AdmitMessageCall& call) {
+    std::optional<bub::AdmitDecision> decision;
+    const bub::Envelope& message = call.message;
+    const bool steers = call.turn.is_running && message.is_operator() &&
+                        detail::flag_member(message.rest, ConsoleChannel::steer_key);
+    if (steers) decision.emplace().action = bub::AdmitAction::steer;
+    return decision;
+}
+
 std::filesystem::path make_root(const GatewaySettings& settings) {
     std::filesystem::path root = workspaces_root(settings);
     std::error_code failed;
@@ -222,6 +233,8 @@ bub::ChannelManagerOptions manager_options(const GatewaySettings& settings,
                                            const GatewayInstance::Parts& parts) {
     bub::ChannelManagerOptions options;
     options.channels = selected_channels(settings, parts);
+    // Channels that are named are those of other users.
+    if (settings.console) options.channels.emplace_back(ConsoleChannel::channel_name);
     options.stream_output = settings.stream;
     options.debounce = sources.bub.debounce_options();
     options.max_waiting = settings.max_waiting;
@@ -266,6 +279,7 @@ std::vector<std::shared_ptr<bub::Channel>> GatewayInstance::channels(
     for (const ChannelSettings& one : settings_.configured) {
         if (has(one.kind())) made.push_back(one.kind().make(one, *this, call));
     }
+    if (console_channel_) made.push_back(console_channel_);
     return made;
 }
 
@@ -328,12 +342,21 @@ std::shared_ptr<HttpServer> GatewayInstance::server(const std::string& key) cons
     return found == listening_.end() ? nullptr : found->second.server;
 }
 
-std::string GatewayInstance::console_link(GatewayRole role, std::string name) const {
-    const std::shared_ptr<HttpServer> at = server(console_key);
-    if (console_.empty() || !at)
+ConsoleSessions& GatewayInstance::console_sessions() const {
+    if (console_.empty())
         throw Error(ErrorCode::invalid_state,
                     "this gateway has no web console; set gateway.console to true in " +
                         config_path().string() + ", and run: cubepi gateway reload");
+    return *parts_.console;
+}
+
+std::filesystem::path GatewayInstance::trace_directory() const {
+    return trace_settings(config_.trace).directory;
+}
+
+std::string GatewayInstance::console_link(GatewayRole role, std::string name) const {
+    ConsoleSessions& sessions = console_sessions();
+    const std::shared_ptr<HttpServer> at = server(console_key);
     ListenAddress address = *settings_.console;
     address.port = at->port();
     if (address.host == "0.0.0.0") address.host = "127.0.0.1";
@@ -342,7 +365,7 @@ std::string GatewayInstance::console_link(GatewayRole role, std::string name) co
         listening_.begin(), listening_.end(),
         [&at](const auto& one) { return one.second.server == at && one.second.certificate; });
     return (is_secure ? "https://" : "http://") + address.text() + settings_.base_path +
-           console_link_path(parts_.console->make_link(role, std::move(name)));
+           console_link_path(sessions.make_link(role, std::move(name)));
 }
 
 void GatewayInstance::open_routes() const {
@@ -434,6 +457,7 @@ bub::Plugin gateway_sessions(bub::Framework& framework, const GatewaySettings& s
     bub::Plugin plugin;
     plugin.name = "gateway-sessions";
     plugin.load_state = [place](bub::LoadStateCall& call) { return place_session(place, call); };
+    plugin.admit_message = [](bub::AdmitMessageCall& call) { return admit_steering(call); };
     return plugin;
 }
 
@@ -489,6 +513,9 @@ GatewayInstance::GatewayInstance(ConfigFile config, GatewaySettings settings, Mo
       tapes_(configured_tapes()),
       results_(std::make_unique<TaskResults>(executor, parts_.on_warning)),
       live_(settings_.console || settings_.admin ? std::make_shared<LiveAnswers>() : nullptr),
+      console_channel_(settings_.console && parts_.api && parts_.console
+                           ? std::make_shared<ConsoleChannel>()
+                           : nullptr),
       executor_(std::move(executor)),
       framework_(make_framework(true)) {
     for (const ChannelSettings& one : settings_.configured) {

@@ -24,6 +24,7 @@
 #include "../conversation/telemetry.hpp"
 #include "../mcp/mcp_settings.hpp"
 #include "admin_routes.hpp"
+#include "console_channel.hpp"
 #include "console_sessions.hpp"
 #include "gateway_http.hpp"
 #include "live_answers.hpp"
@@ -110,6 +111,14 @@ public:
     std::shared_ptr<HttpServer> server(const std::string& key) const;
     /// Returns a link that logs in to the web console, once. Throws Error(invalid_state) if the console is not configured.
     std::string console_link(GatewayRole role, std::string name) const;
+    /// Throws Error(invalid_state) if the console is not configured.
+    ConsoleSessions& console_sessions() const;
+    /// Null: the console is not configured.
+    const std::shared_ptr<ConsoleChannel>& console_channel() const noexcept {
+        return console_channel_;
+    }
+    /// Returns the directory of the files with traces; empty: none are written.
+    std::filesystem::path trace_directory() const;
     /// Applies the certificates and the settings for proxies to the servers, and serves the status and operators. The channels serve
     /// their routes when they start.
     void open_routes() const;
@@ -150,6 +159,7 @@ private:
     std::shared_ptr<bub::TapeStore> tapes_;
     const std::unique_ptr<TaskResults> results_;
     const std::shared_ptr<LiveAnswers> live_;  ///< null: nothing is followed
+    const std::shared_ptr<ConsoleChannel> console_channel_;
     const Executor executor_;
     std::unique_ptr<bub::Framework> framework_;
     std::shared_ptr<bub::TurnShards> shards_;  ///< null: turns run on the executor of the manager

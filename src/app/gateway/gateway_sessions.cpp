@@ -110,6 +110,46 @@ HistoryCall history_call(const ToolCall& call, HistoryDetail detail) {
     return made;
 }
 
+/// Returns the id that the client of a channel has given the message; empty: none. Clients of the channel http see only their own.
+std::string client_id_of(const Message& message, HistoryDetail detail) {
+    const std::string& id = message.id();
+    const std::size_t colon = id.find(':');
+    if (colon == std::string::npos) return {};
+    const bool is_shown = detail == HistoryDetail::all || id.substr(0, colon) == channel;
+    return is_shown ? id.substr(colon + 1) : std::string();
+}
+
+/// Returns the sender in the lines before a prompt (D106); empty: none.
+std::string sender_in(std::string_view context) {
+    constexpr std::string_view key = "sender_id=";
+    std::size_t at = context.find(key);
+    // Not the end of another key.
+    while (at != std::string_view::npos && at > 0 && context[at - 1] != '|')
+        at = context.find(key, at + 1);
+    if (at == std::string_view::npos) return {};
+    context.remove_prefix(at + key.size());
+    return std::string(context.substr(0, context.find_first_of("|\n")));
+}
+
+/// Returns a command of an operator and its output, newest first; empty for another event.
+std::vector<HistoryMessage> command_messages(const bub::TapeEntry& entry) {
+    std::vector<HistoryMessage> made;
+    const JsonObject* const data = detail::object_member(entry.payload, "data");
+    if (!data || detail::string_member(entry.payload, "name") != "command") return made;
+    HistoryMessage& output = made.emplace_back();
+    output.role = "command";
+    output.name = detail::text_member(*data, "name");
+    if (detail::string_member(*data, "status") != "ok") output.is_error = true;
+    set_text(output, detail::text_member(*data, "output"), longest_text);
+    HistoryMessage& command = made.emplace_back();
+    command.role = "user";
+    const std::string input = detail::text_member(*data, "input");
+    if (const std::size_t colon = input.find(':'); colon != std::string::npos)
+        command.message = input.substr(colon + 1);
+    set_text(command, detail::text_member(*data, "raw"), longest_text);
+    return made;
+}
+
 HistoryMessage history_message(const Message& message, HistoryDetail detail) {
     const bool with_details = detail != HistoryDetail::plain;
     HistoryMessage made;
@@ -135,10 +175,14 @@ HistoryMessage history_message(const Message& message, HistoryDetail detail) {
         set_text(made, message.text(), longest_result);
     } else if (message.user()) {
         made.role = "user";
-        constexpr std::string_view prefix = "http:";
-        const std::string& id = message.id();
-        if (id.starts_with(prefix)) made.message = id.substr(prefix.size());
-        set_text(made, std::string(bub::without_context(message.text())), longest_text);
+        if (std::string id = client_id_of(message, detail); !id.empty())
+            made.message = std::move(id);
+        const std::string text = message.text();
+        const std::string_view shown = bub::without_context(text);
+        const std::string sender =
+            sender_in(std::string_view(text).substr(0, text.size() - shown.size()));
+        if (detail == HistoryDetail::all && !sender.empty()) made.from = sender;
+        set_text(made, std::string(shown), longest_text);
     }
     return made;
 }
@@ -160,6 +204,11 @@ Task<HistoryPage> read_page(bub::Tape tape, std::size_t limit, std::int64_t befo
         if (page->has_more) return false;
         ++searched;
         page->last_entry = entry.id;
+        for (HistoryMessage& made : command_messages(entry)) {
+            made.entry = entry.id;
+            made.date = entry.date;
+            page->messages.push_back(std::move(made));
+        }
         const MessageList messages = bub::agent_messages({entry});
         for (std::size_t at = messages.size(); at > 0; --at) {
             HistoryMessage made = history_message(messages[at - 1], detail);
@@ -173,6 +222,8 @@ Task<HistoryPage> read_page(bub::Tape tape, std::size_t limit, std::int64_t befo
     for (const std::string_view kind :
          {bub::entry_kind::message, bub::entry_kind::tool_call, bub::entry_kind::tool_result})
         kinds.emplace_back(kind);
+    // The outputs of commands, which clients of channels receive as replies.
+    if (detail == HistoryDetail::all) kinds.emplace_back(bub::entry_kind::event);
     bub::TapeQuery query = bub::TapeQuery().kinds(std::move(kinds)).newest_first();
     co_await tape.store()->visit(tape.name(), std::move(query), std::move(take));
     co_return std::move(*page);
@@ -239,7 +290,11 @@ Task<std::optional<SessionHistory>> GatewaySessions::history(std::string session
     HistoryPage page = co_await read_page(tape, limit, before, detail);
     const std::vector<PendingRequest> open = co_await open_requests(tape);
     const bool is_busy = turn.is_running || turn.pending_count > 0;
-    if (page.messages.empty() && open.empty() && !is_busy && before == 0) co_return found;
+    const auto& console = instance_.console_channel();
+    std::vector<SessionNotice> notices;
+    if (console && detail == HistoryDetail::all && before == 0) notices = console->notices(session);
+    if (page.messages.empty() && open.empty() && notices.empty() && !is_busy && before == 0)
+        co_return found;
     found.emplace();
     found->session = std::move(session);
     found->state = turn.is_running ? "running"
@@ -255,6 +310,7 @@ Task<std::optional<SessionHistory>> GatewaySessions::history(std::string session
     found->messages.assign(std::move_iterator(page.messages.rbegin()),
                            std::move_iterator(page.messages.rend()));
     found->live = std::move(live);
+    if (!notices.empty()) found->notices = std::move(notices);
     if (page.has_more) found->before = page.last_entry;
     co_return found;
 }

@@ -36,6 +36,10 @@ public:
     virtual Task<StopOutcome> stop(Envelope by) = 0;
 };
 
+/// Returns the attachments in the member `files` of a client's message: a list of at most ten objects {name, type, content}, whose content
+/// is base64. Throws Error(parse).
+std::vector<MediaItem> message_files(const JsonObject& message);
+
 /// The error of a reply whose turn was stopped.
 inline constexpr std::string_view stopped_text = "The turn was stopped.";
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <initializer_list>
 
+#include <bub/channel/http_channel.hpp>
 #include <bub/questions.hpp>
 #include <bub/turn_span.hpp>
 #include <bub/turn_usage.hpp>
@@ -112,16 +113,6 @@ MediaItem file_of(const Json& value) {
     return item;
 }
 
-std::vector<MediaItem> files_of(const JsonObject& body) {
-    std::vector<MediaItem> files;
-    const Json* const given = body.if_contains("files");
-    if (!given) return files;
-    if (!given->is_array() || given->get_array().size() > most_files)
-        refuse("'files' must be a list of at most " + std::to_string(most_files) + " files");
-    for (const Json& one : given->get_array()) files.push_back(file_of(one));
-    return files;
-}
-
 }  // namespace
 
 void check_id(std::string_view what, std::string_view id) {
@@ -202,7 +193,7 @@ HttpMessage read_message(const cubepi::HttpServerRequest& request, const HttpAcc
         envelope.answer->text = envelope.content_text();
         if (const Json* answer = body.if_contains("answer")) envelope.answer->value = *answer;
     } else {
-        envelope.media = files_of(body);
+        envelope.media = message_files(body);
         if (envelope.content_text().empty() && envelope.media.empty())
             refuse("the message has no 'text'");
     }
@@ -366,3 +357,18 @@ void HttpExchanges::wake_all() {
 }
 
 }  // namespace bub::detail
+
+namespace bub {
+
+std::vector<MediaItem> message_files(const JsonObject& message) {
+    std::vector<MediaItem> files;
+    const Json* const given = message.if_contains("files");
+    if (!given) return files;
+    if (!given->is_array() || given->get_array().size() > detail::most_files)
+        detail::refuse("'files' must be a list of at most " + std::to_string(detail::most_files) +
+                       " files");
+    for (const Json& one : given->get_array()) files.push_back(detail::file_of(one));
+    return files;
+}
+
+}  // namespace bub

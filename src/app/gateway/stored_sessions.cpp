@@ -1,0 +1,310 @@
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <bub/channel/channel_manager.hpp>
+#include <bub/tape/session_tape_store.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
+#include <bub/tape/tape_session.hpp>
+#include <cubepi/agent/checkpointer.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/offload.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/digest.hpp>
+#include <cubepi/core/support/lower_case.hpp>
+
+#include "../session_list.hpp"
+#include "../session_page.hpp"
+#include "../trace/trace_views.hpp"
+#include "../transcript.hpp"
+#include "console_channel.hpp"
+#include "gateway_api.hpp"
+#include "gateway_instance.hpp"
+
+// The sessions that a gateway has stored: their list, what they have used, and what is made of them.
+
+namespace cubepi::app {
+
+namespace {
+
+constexpr std::size_t longest_page = 200;
+/// The tapes that a call looks at; a search that finds nothing continues with the next page.
+constexpr std::size_t most_read = 1'000;
+constexpr std::int64_t longest_session = 5'000;  // messages
+constexpr std::size_t most_traces = 50;
+
+std::shared_ptr<bub::SessionTapeStore> listed_tapes(const GatewayInstance& instance) {
+    auto tapes = std::dynamic_pointer_cast<bub::SessionTapeStore>(instance.tapes());
+    if (!tapes)
+        throw Error(ErrorCode::unsupported, "the store of this gateway cannot list its sessions");
+    return tapes;
+}
+
+bool is_of_agent(std::string_view session) {
+    return session.find("/agent/") != std::string_view::npos ||
+           session.find("/call/") != std::string_view::npos;
+}
+
+std::int64_t microseconds(std::chrono::system_clock::time_point time) {
+    return std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()).count();
+}
+
+/// The position of a tape in the list: "MICROSECONDS TAPE". Tapes that are written meanwhile move before it.
+std::string cursor_of(const bub::ListedTape& tape) {
+    return std::to_string(microseconds(tape.modified)) + " " + tape.name;
+}
+
+/// Returns the first tape after a cursor.
+std::size_t position_after(const std::vector<bub::ListedTape>& tapes, const std::string& cursor) {
+    if (cursor.empty()) return 0;
+    const std::size_t blank = cursor.find(' ');
+    const std::string digits = cursor.substr(0, blank);
+    const bool is_number = !digits.empty() && digits.size() < 19 &&
+                           digits.find_first_not_of("0123456789") == std::string::npos;
+    if (blank == std::string::npos || !is_number)
+        throw Error(ErrorCode::invalid_argument, "'after' must be 'next' of an earlier page");
+    const std::int64_t time = std::stoll(digits);
+    const std::string name = cursor.substr(blank + 1);
+    const auto found = std::find_if(tapes.begin(), tapes.end(), [&](const bub::ListedTape& one) {
+        const std::int64_t modified = microseconds(one.modified);
+        return modified < time || (modified == time && one.name > name);
+    });
+    return static_cast<std::size_t>(found - tapes.begin());
+}
+
+/// Reads the facts of a tape; nothing if it is not a session of the gateway.
+Task<std::optional<StoredSession>> read_facts(std::shared_ptr<GatewayInstance> instance,
+                                              std::shared_ptr<bub::SessionTapeStore> tapes,
+                                              const bub::ListedTape& tape) {
+    std::optional<StoredSession> found;
+    JsonObject state;
+    if (tape.state) state = *tape.state;
+    if (!tape.state) state = co_await tapes->read_state(tape.name);
+    const std::optional<bub::TapeSession> session = bub::session_of(state);
+    if (!session || is_of_agent(session->id)) co_return found;
+    const bool is_own = co_await instance->owns_tape(tape.name, session->id);
+    if (!is_own) co_return found;
+    found.emplace();
+    found->session = session->id;
+    found->forked_from = forked_from(state);
+    found->used = std::chrono::duration<double>(tape.modified.time_since_epoch()).count();
+    const bub::TurnSnapshot turn = instance->manager().snapshot(session->id);
+    found->state = turn.is_running ? "running" : turn.pending_count > 0 ? "pending" : "idle";
+    const bub::TapePosition end = co_await tapes->position(tape.name);
+    found->messages = end.messages;
+    found->title = session_title(state);
+    if (found->title.empty()) {
+        const MessageList first = co_await read_beginning(tapes, tape.name, 1);
+        found->title = title_of(first);
+    }
+    co_return found;
+}
+
+bool matches(const StoredSession& session, const std::string& pattern) {
+    return pattern.empty() ||
+           detail::lower_case(session.session).find(pattern) != std::string::npos ||
+           detail::lower_case(session.title).find(pattern) != std::string::npos;
+}
+
+/// Returns the newest complete run of a tape; empty: none.
+Task<std::string> last_complete_run(std::shared_ptr<bub::TapeStore> tapes, std::string tape) {
+    constexpr std::size_t entries = 500;
+    bub::TapeCheckpointer memory(tapes);
+    const MessageList newest = co_await read_end(tapes, tape, entries);
+    std::string last;
+    for (std::size_t at = newest.size(); at > 0; --at) {
+        const std::string run = newest[at - 1].run_id().str();
+        if (run.empty() || run == last) continue;
+        last = run;
+        const bool is_complete = co_await memory.is_run_complete(tape, run);
+        if (is_complete) co_return run;
+    }
+    co_return std::string();
+}
+
+ListedTurn listed_turn(const TraceSummary& summary) {
+    ListedTurn turn;
+    turn.id = summary.id;
+    turn.status = status_name(summary.status);
+    turn.facts = facts_text(summary);
+    turn.input = summary.input;
+    turn.start = static_cast<double>(summary.start) / 1e6;
+    turn.seconds = static_cast<double>(summary.duration()) / 1e6;
+    return turn;
+}
+
+/// Throws Error(invalid_state) if traces are not recorded.
+std::filesystem::path traces_of(const GatewayInstance& instance) {
+    std::filesystem::path directory = instance.trace_directory();
+    if (directory.empty())
+        throw Error(ErrorCode::invalid_state,
+                    "this gateway records no traces in files; set trace.directory in the "
+                    "configuration file, or CUBEPI_TRACE");
+    return directory;
+}
+
+SessionTraces read_session_traces(const std::filesystem::path& directory, std::string session) {
+    SessionTraces all;
+    std::error_code failed;
+    // It is created with the first trace.
+    if (!std::filesystem::is_directory(directory, failed)) return all;
+    TraceFilter filter;
+    filter.session = std::move(session);
+    const TraceListing listing = list_traces(directory, filter, most_traces);
+    for (const ListedTrace& one : listing.traces) all.traces.push_back(listed_turn(one.summary));
+    return all;
+}
+
+struct ReadTrace {
+    std::string session = {};
+    ExportedPage page = {};
+};
+
+ReadTrace read_trace(const std::filesystem::path& directory, const std::string& id) {
+    const TraceSet set = find_trace(directory, id);
+    ReadTrace read;
+    if (set.traces.empty()) return read;
+    const Trace& trace = set.traces.front();
+    read.session = trace.summary.session;
+    read.page.title = "Trace " + trace.summary.id;
+    read.page.html = trace_page(set, trace);
+    return read;
+}
+
+Error unknown_session(const std::string& session) {
+    return Error(ErrorCode::not_found, "no session '" + session + "' is known to this gateway");
+}
+
+}  // namespace
+
+Task<StoredSessions> GatewayApi::stored(StoredArguments page) {
+    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
+    const std::shared_ptr<bub::SessionTapeStore> tapes = listed_tapes(*instance);
+    const std::size_t limit = std::clamp<std::size_t>(page.limit, 1, longest_page);
+    const std::string pattern = detail::lower_case(page.search);
+    const std::vector<bub::ListedTape> all = co_await tapes->newest_tapes();
+    StoredSessions result;
+    std::size_t at = position_after(all, page.after);
+    const std::size_t end = std::min(all.size(), at + most_read);
+    for (; at < end && result.sessions.size() < limit; ++at) {
+        Task<std::optional<StoredSession>> reading = read_facts(instance, tapes, all[at]);
+        Outcome<std::optional<StoredSession>> read = co_await outcome_of(std::move(reading));
+        if (read.cancelled()) read.rethrow();
+        // A damaged tape does not hide the others; an attempt to open its session reports the error.
+        if (!read || !read.value() || !matches(*read.value(), pattern)) continue;
+        result.sessions.push_back(std::move(*read.value()));
+    }
+    if (at > 0 && at < all.size()) result.next = cursor_of(all[at - 1]);
+    co_return result;
+}
+
+Task<SessionSpending> GatewayApi::spending(NamedArguments which) {
+    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
+    const bub::Tape tape = co_await stored_tape(which.id);
+    Task<SessionUsage> reading =
+        read_usage(tape.store(), tape.name(), instance->model().model.spec());
+    const SessionUsage used = co_await std::move(reading);
+    SessionSpending spent;
+    spent.calls = used.calls;
+    spent.tokens_in = used.tokens_in;
+    spent.tokens_out = used.tokens_out;
+    spent.cost = used.cost;
+    spent.unpriced = used.unpriced;
+    co_return spent;
+}
+
+/// Returns the tape of a session that has entries. Throws Error(not_found), and Error(too_large) for a long session.
+Task<bub::Tape> GatewayApi::stored_tape(std::string session) {
+    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
+    bub::Tape tape = co_await instance->tape_of(session);
+    const bub::TapePosition end = co_await tape.store()->position(tape.name());
+    if (end.last_id == 0) throw unknown_session(session);
+    if (end.messages > longest_session)
+        throw Error(ErrorCode::invalid_state,
+                    "the session '" + session + "' has more than " +
+                        std::to_string(longest_session) +
+                        " messages; read it with: cubepi tape show --session");
+    co_return tape;
+}
+
+Task<NewSession> GatewayApi::fork(ForkArguments which) {
+    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
+    const bub::Tape source = co_await stored_tape(which.id);
+    std::string after = std::move(which.after);
+    if (after.empty()) after = co_await last_complete_run(source.store(), source.name());
+    if (after.empty())
+        throw Error(ErrorCode::invalid_state,
+                    "there is no complete answer yet from which to continue");
+    NewSession made;
+    made.session = std::string(ConsoleChannel::channel_name) + ":" +
+                   detail::sha256_hex(Runtime::standard()->ids->next()).substr(0, 16);
+    const bub::Tape target = co_await instance->tape_of(made.session);
+    bub::TapeCheckpointer memory(source.store());
+    Task<> forking = memory.fork(source.name(), target.name(), std::move(after), std::nullopt);
+    const Outcome<> forked = co_await outcome_of(std::move(forking));
+    if (forked.cancelled()) forked.rethrow();
+    if (!forked) throw Error(ErrorCode::invalid_state, exception_text(forked.failure()));
+    bub::TapeSession session;
+    session.id = made.session;
+    const std::filesystem::path root = instance->framework().workspace();
+    session.workspace = instance->settings().shared_workspace
+                            ? root.string()
+                            : session_workspace(root, made.session).directory.string();
+    std::function<Json(JsonObject&)> note = [session](JsonObject& state) {
+        bub::note_session(state, session);
+        return Json();
+    };
+    (void)co_await source.store()->edit_state(target.name(), std::move(note));
+    co_await note_fork(source.store(), target.name(), which.id);
+    co_return made;
+}
+
+Task<ExportedPage> GatewayApi::export_page(NamedArguments which) {
+    const bub::Tape tape = co_await stored_tape(which.id);
+    const MessageList messages = co_await read_conversation(tape.store(), tape.name());
+    SessionPageHead head;
+    head.title = which.id;
+    head.facts = std::to_string(messages.size()) + " messages";
+    ExportedPage page;
+    page.title = which.id;
+    page.html = session_page(messages, head);
+    co_return page;
+}
+
+Task<SessionTraces> GatewayApi::traces(NamedArguments which) {
+    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
+    const bool is_known = co_await knows_session(which.id);
+    if (!is_known) throw unknown_session(which.id);
+    auto reading = [directory = traces_of(*instance), session = std::move(which.id)] {
+        return read_session_traces(directory, session);
+    };
+    Task<SessionTraces> read = offload(*Runtime::standard()->workers, std::move(reading));
+    SessionTraces all = co_await std::move(read);
+    co_return all;
+}
+
+Task<ExportedPage> GatewayApi::trace(NamedArguments which) {
+    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
+    const Error unknown(ErrorCode::not_found,
+                        "no trace '" + which.id + "' of a session of this gateway");
+    // Other names are paths.
+    if (!is_trace_id(which.id)) throw unknown;
+    auto reading = [directory = traces_of(*instance), id = which.id] {
+        return read_trace(directory, id);
+    };
+    Task<ReadTrace> read = offload(*Runtime::standard()->workers, std::move(reading));
+    ReadTrace found = co_await std::move(read);
+    // The directory may have traces of other programs.
+    const bool is_own = !found.session.empty() && co_await knows_session(found.session);
+    if (!is_own) throw unknown;
+    co_return std::move(found.page);
+}
+
+}  // namespace cubepi::app

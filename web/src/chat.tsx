@@ -1,0 +1,194 @@
+// Writing into a session: text, files, and what a running turn does with them.
+
+import { useRef, useState } from "preact/hooks";
+import { type Sent, type User, post, sessionAddress, sessionPath, textOf } from "./api";
+import { Problem, Visible } from "./parts";
+
+/** In bytes, of all files of a message; the gateway takes a little more. */
+const mostBytes = 8 * 1024 * 1024;
+const mostFiles = 10;
+
+interface Attached {
+  name: string;
+  type: string;
+  content: string;
+  size: number;
+}
+
+/** A message that was sent and is not in the history yet. */
+export interface Waiting {
+  key: string;
+  text: string;
+  files: string[];
+}
+
+function newKey(): string {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+async function base64(file: File): Promise<string> {
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  const parts: string[] = [];
+  for (let at = 0; at < bytes.length; at += 32768) parts.push(String.fromCharCode(...bytes.subarray(at, at + 32768)));
+  return btoa(parts.join(""));
+}
+
+async function attach(files: Iterable<File>, before: Attached[]): Promise<Attached[]> {
+  const all = [...before];
+  for (const file of files) {
+    const size = all.reduce((sum, one) => sum + one.size, file.size);
+    if (all.length === mostFiles || size > mostBytes)
+      throw new Error(`A message has at most ${mostFiles} files and ${mostBytes / 1024 / 1024} MB.`);
+    const type = /^[\w.+-]+\/[\w.+-]+$/.test(file.type) ? file.type : "application/octet-stream";
+    all.push({ name: file.name.slice(0, 100) || "file", type, content: await base64(file), size: file.size });
+  }
+  return all;
+}
+
+/** Without a session, the message begins a new one. */
+export function Composer({ session, isRunning, onSent }: {
+  session?: string;
+  isRunning: boolean;
+  onSent: (sent: Sent, waiting: Waiting) => void;
+}) {
+  const [text, setText] = useState("");
+  const [files, setFiles] = useState<Attached[]>([]);
+  const [problem, setProblem] = useState("");
+  const [busy, setBusy] = useState(false);
+  const picker = useRef<HTMLInputElement>(null);
+  const field = useRef<HTMLTextAreaElement>(null);
+  // A message that is sent again after a failure is the same one.
+  const key = useRef(newKey());
+  const isCommand = /^\s*,/.test(text);
+  const isEmpty = text.trim() === "" && files.length === 0;
+  const canSteer = isRunning && files.length === 0 && !isCommand;
+
+  const add = async (picked: Iterable<File>) => {
+    setProblem("");
+    try {
+      setFiles(await attach(picked, files));
+      key.current = newKey();
+    } catch (error) {
+      setProblem(textOf(error));
+    }
+  };
+  const send = async (steer: boolean) => {
+    if (isEmpty || busy) return;
+    setBusy(true);
+    setProblem("");
+    const message = {
+      text,
+      steer,
+      key: key.current,
+      files: files.map(({ name, type, content }) => ({ name, type, content })),
+    };
+    try {
+      const sent = await post<Sent>(session ? `${sessionPath(session)}/messages` : "sessions", message);
+      setText("");
+      setFiles([]);
+      onSent(sent, { key: sent.message, text, files: files.map((one) => one.name) });
+      key.current = newKey();
+    } catch (error) {
+      setProblem(textOf(error));
+    } finally {
+      setBusy(false);
+      field.current?.focus();
+    }
+  };
+  return (
+    <form
+      class="composer"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void send(canSteer);
+      }}
+    >
+      <label class="field">
+        <span class="dim">Message; a command begins with a comma: ,help</span>
+        <textarea
+          ref={field}
+          rows={3}
+          value={text}
+          onInput={(event) => {
+            setText(event.currentTarget.value);
+            key.current = newKey();
+          }}
+          onKeyDown={(event) => {
+            if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+            event.preventDefault();
+            void send(canSteer);
+          }}
+          onPaste={(event) => {
+            const pasted = event.clipboardData?.files;
+            if (!pasted || pasted.length === 0) return;
+            event.preventDefault();
+            void add(pasted);
+          }}
+        />
+      </label>
+      {files.length > 0 ? (
+        <ul class="files" aria-label="Files of the message">
+          {files.map((file, at) => (
+            <li>
+              <Visible text={file.name} /> <span class="dim">{Math.ceil(file.size / 1024)} KB</span>
+              <button
+                type="button"
+                aria-label={`Remove ${file.name}`}
+                onClick={() => setFiles(files.filter((_, index) => index !== at))}
+              >
+                Remove
+              </button>
+            </li>
+          ))}
+        </ul>
+      ) : null}
+      <div class="actions">
+        <button type="submit" class="primary" disabled={busy || isEmpty} title="Ctrl+Enter">
+          {canSteer ? "Steer the running turn" : "Send"}
+        </button>
+        {canSteer ? (
+          <button type="button" disabled={busy || isEmpty} onClick={() => void send(false)}>
+            Send after the turn
+          </button>
+        ) : null}
+        <button type="button" onClick={() => picker.current?.click()}>
+          Add files
+        </button>
+        <input
+          ref={picker}
+          type="file"
+          multiple
+          hidden
+          aria-label="Files"
+          onChange={(event) => {
+            const picked = [...(event.currentTarget.files ?? [])];
+            event.currentTarget.value = "";
+            void add(picked);
+          }}
+        />
+      </div>
+      <Problem text={problem} />
+    </form>
+  );
+}
+
+export function NewSessionPage({ user }: { user: User }) {
+  return (
+    <>
+      <p>
+        <a href="#/sessions">All sessions</a>
+      </p>
+      <h1>New session</h1>
+      {user.role === "operator" ? (
+        <Composer
+          isRunning={false}
+          onSent={(sent) => {
+            location.hash = sessionAddress(sent.session);
+          }}
+        />
+      ) : (
+        <p class="dim">You are logged in as a viewer, who cannot write.</p>
+      )}
+    </>
+  );
+}
