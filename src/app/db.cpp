@@ -127,9 +127,7 @@ public:
     }
     std::string sql() override { return status().is_current() ? std::string() : new_sql(); }
     /// Returns the SQL that creates or migrates the tables.
-    static std::string new_sql() {
-        return bub::postgres_tape_sql() + bub::postgres_delivery_sql();
-    }
+    static std::string new_sql() { return bub::postgres_tape_sql() + bub::postgres_delivery_sql(); }
 
 private:
     const PostgresOptions options_;

@@ -105,10 +105,9 @@ TEST_F(DatabaseDeliveryCrash, B18_TwoKills_LoseNothing) {
 
 int main(int argc, char** argv) {
     using namespace cubepi::crash_tests;
-    return tests_or_worker(argc, argv,
-                           {{"--deliveries", [](const std::vector<std::string>& arguments) {
-                                 return run_delivery_worker(log_of(arguments.at(0)),
-                                                            arguments.at(0),
-                                                            std::stoul(arguments.at(1)), {});
-                             }}});
+    return tests_or_worker(
+        argc, argv, {{"--deliveries", [](const std::vector<std::string>& arguments) {
+                          return run_delivery_worker(log_of(arguments.at(0)), arguments.at(0),
+                                                     std::stoul(arguments.at(1)), {});
+                      }}});
 }

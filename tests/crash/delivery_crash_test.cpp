@@ -81,7 +81,8 @@ int main(int argc, char** argv) {
     return tests_or_worker(argc, argv,
                            {{"--deliveries", [](const std::vector<std::string>& arguments) {
                                  return run_delivery_worker(
-                                     deliveries_in(arguments.at(0)), arguments.at(0), std::stoul(arguments.at(1)),
+                                     deliveries_in(arguments.at(0)), arguments.at(0),
+                                     std::stoul(arguments.at(1)),
                                      arguments.size() > 2 ? arguments[2] : std::string());
                              }}});
 }

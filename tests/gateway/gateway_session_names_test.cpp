@@ -14,6 +14,7 @@
 
 #include "config/tape_place.hpp"
 #include "echo_model.hpp"
+#include "gateway/control_server.hpp"
 #include "gateway/gateway_instance.hpp"
 
 namespace cubepi::gateway_tests {
@@ -102,6 +103,13 @@ TEST(GatewaySessions, D100_HostsWithOneDatabase_ShareSessions) {
     EXPECT_TRUE(has(shown.output, "re: one")) << shown.output;
 }
 
+/// Waits until the gateway works on no session, which another one may process then.
+void wait_until_idle(const GatewayHome& home) {
+    const JsonObject request{{"command", "sessions"}};
+    while (!app::call_gateway(home.socket(), request).at("sessions").as_array().empty()) {
+    }
+}
+
 TEST(GatewaySessions, D100_EarlierSessionOfOneHost_IsShared) {
     const GatewayHome first;
     const GatewayHome second;
@@ -114,8 +122,11 @@ TEST(GatewaySessions, D100_EarlierSessionOfOneHost_IsShared) {
     GatewayProcess two(second, model.flags());
     const std::uint16_t at_second = two.wait_until_running();
     // The second host cannot know of it before the first host has used it.
+    const std::uint16_t at_first = one.wait_until_running();
     EXPECT_EQ(post(at_second, "early").text(), "re: early");
-    EXPECT_EQ(post(one.wait_until_running(), "one").text(), "re: one");
+    wait_until_idle(second);
+    EXPECT_EQ(post(at_first, "one").text(), "re: one");
+    wait_until_idle(first);
     EXPECT_TRUE(has(model.wait_for("one"), "the earliest"));
     EXPECT_EQ(post(at_second, "two").text(), "re: two");
     EXPECT_TRUE(has(model.wait_for("two"), "the earliest"));

@@ -48,29 +48,36 @@ Task<> mark_answered(LogPtr to, bub::StoredInbound inbound, std::string id) {
     nothing.session_id = inbound.message.session_id;
     bub::TurnOutput output(std::move(nothing));
     output.count = inbound.all_sent ? 1 : 0;
-    std::string answer = co_await to->intend_output(std::move(output), {id});
+    Ids answered(1, std::move(id));
+    Task<std::string> intending = to->intend_output(std::move(output), std::move(answered));
+    std::string answer = co_await std::move(intending);
     co_await to->sent(std::move(answer));
 }
 
 Task<> move_inbound(LogPtr from, LogPtr to, bub::StoredInbound inbound,
                     std::map<std::string, Ids>& turns) {
     std::optional<std::string> id = co_await to->receive(inbound.message);
-    const std::string old = inbound.id;
+    Ids old(1, inbound.id);
     if (id) {
         const std::string turn = inbound.turn.empty() ? inbound.id : inbound.turn;
         turns[turn].push_back(*id);
-        for (std::uint64_t begun = 0; begun < inbound.begun; ++begun) co_await to->begin(turns[turn]);
-        if (!inbound.planned.empty()) co_await to->plan(inbound.planned, {*id});
+        const Ids merged = turns[turn];
+        for (std::uint64_t begun = 0; begun < inbound.begun; ++begun) co_await to->begin(merged);
+        Ids planned(1, *id);
+        if (!inbound.planned.empty())
+            co_await to->plan(std::move(inbound.planned), std::move(planned));
         if (inbound.answered) co_await mark_answered(to, std::move(inbound), std::move(*id));
     }
-    co_await from->finish({old});
+    co_await from->finish(std::move(old));
 }
 
 Task<> move_answer(LogPtr from, LogPtr to, bub::Delivery delivery) {
-    const std::string id = co_await to->intend(std::move(delivery.message), {});
+    Ids none;
+    const std::string id = co_await to->intend(std::move(delivery.message), std::move(none));
     for (std::uint64_t times = 0; times < delivery.resent; ++times) co_await to->resend(id);
     if (delivery.waits) co_await to->wait(id, true);
-    co_await from->failed(std::move(delivery.id), "moved to the database");
+    std::string reason = "moved to the database";
+    co_await from->failed(std::move(delivery.id), std::move(reason));
 }
 
 }  // namespace
@@ -80,8 +87,7 @@ Task<std::size_t> move_deliveries(LogPtr from, LogPtr to) {
     std::map<std::string, Ids> turns;
     for (bub::StoredInbound& inbound : records.inbounds)
         co_await move_inbound(from, to, std::move(inbound), turns);
-    for (bub::Delivery& answer : records.answers)
-        co_await move_answer(from, to, std::move(answer));
+    for (bub::Delivery& answer : records.answers) co_await move_answer(from, to, std::move(answer));
     co_await to->release();
     co_return records.inbounds.size() + records.answers.size();
 }

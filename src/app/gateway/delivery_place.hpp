@@ -13,7 +13,8 @@ namespace cubepi::app {
 /// Where a gateway stores its messages until they are answered.
 struct DeliveryPlace {
     std::string database = {};  ///< as TapePlace::database. Empty: files in $BUB_HOME/deliveries
-    std::string account = {};   ///< of the gateways that share the database: `gateway.tape_namespace`
+    std::string account =
+        {};  ///< of the gateways that share the database: `gateway.tape_namespace`
 
     bool operator==(const DeliveryPlace&) const = default;
 };

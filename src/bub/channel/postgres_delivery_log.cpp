@@ -107,7 +107,8 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
             " NULL")
         .text(session);
     step->decide = [id, tables, session, key = step->message_key, body = json_of(message),
-                    address = address_of(message), channel = channel_name(message.channel.value_or("")),
+                    address = address_of(message),
+                    channel = channel_name(message.channel.value_or("")),
                     account = tables->options().account](const StepResults& results,
                                                          SqlBatch& writes) {
         id->reset();

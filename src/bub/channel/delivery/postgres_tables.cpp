@@ -368,8 +368,8 @@ std::optional<DeliveryTables::Taken> DeliveryTables::try_take() {
     plan.reads
         .add("UPDATE bub_delivery_outbound AS o SET owner = $2, fence = o.fence + 1" +
              of_this_gateway + "o.session AND o.account = $1 AND o.settled_at IS NULL AND " +
-             "o.owner <> $2 AND " + is_ended_sql("o.owner") + " AND " +
-             is_served_sql("o.channel") + " RETURNING " + outbound_columns)
+             "o.owner <> $2 AND " + is_ended_sql("o.owner") + " AND " + is_served_sql("o.channel") +
+             " RETURNING " + outbound_columns)
         .text(options_.account)
         .integer(number)
         .texts(channels)

@@ -125,7 +125,7 @@ private:
     std::optional<cubepi::Clock::time_point> removed_at_;
     mutable std::mutex mutex_;
     std::optional<std::vector<std::string>> channels_;  ///< absent: all
-    std::map<std::string, std::string> sessions_;  ///< by id of a record of this gateway
+    std::map<std::string, std::string> sessions_;       ///< by id of a record of this gateway
 };
 
 /// The sessions of records, by their ids.

@@ -523,7 +523,7 @@ Task<> HttpChannel::State::submit(ExchangePtr exchange, Envelope envelope) {
         const Outcome<> followed = co_await cubepi::outcome_of(std::move(following));
         if (!followed && !followed.cancelled()) {
             exchanges->refuse(exchange, rejected(followed.failure(), options.failure_text));
-        } else if (exchange->recorded && !exchange->done()) {
+        } else if (exchange->recorded && !exchange->admitted && !exchange->done()) {
             exchange->elsewhere = true;
             exchange->wake();
             exchanges->forget(exchange);
@@ -554,6 +554,8 @@ Task<> HttpChannel::State::follow(ExchangePtr exchange) {
         exchange->recorded = true;
         if (manager_ends.stop_requested() || draining.stop_requested()) co_return;
         co_await cubepi::Runtime::standard()->clock->sleep_for(interval);
+        // The other gateway has left the message to this one.
+        if (exchange->admitted) co_return;
     }
 }
 

@@ -107,7 +107,8 @@ Task<> AdmissionQueue::receive(Envelope message) {
         if (!stored && !stored.cancelled() && context_.open)
             context_.storing_failed = context_.clock().now();
         std::optional<std::string> receipt = std::move(stored).value();
-        // The platform delivered a message again that is already stored.
+        // The platform delivered a message again that is already stored, or another process works on its session.
+        if (!receipt) context_.left.pulse();
         if (!receipt) co_return;
         message.receipts.push_back(std::move(*receipt));
         // The manager has ended meanwhile, and the next one processes the stored message.

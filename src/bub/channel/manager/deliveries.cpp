@@ -360,8 +360,14 @@ Task<> Recovery::recover() {
 
 Task<> Recovery::poll(std::chrono::nanoseconds interval) {
     const std::shared_ptr<void> alive = context_.keep_alive();
+    // A session that is busy elsewhere may be free a moment later.
+    const std::chrono::nanoseconds soon = interval / 20;
     for (;;) {
-        co_await context_.clock().sleep_for(interval);
+        Task<> leaving = context_.left.wait();
+        const auto next = cubepi::deadline_after(context_.clock().now(), interval);
+        const bool was_left =
+            co_await cubepi::detail::run_until(context_.clock(), next, std::move(leaving));
+        if (was_left) co_await context_.clock().sleep_for(soon);
         Task<> recovering = recover();
         const Outcome<> recovered = co_await outcome_of(std::move(recovering));
         if (recovered.cancelled()) recovered.rethrow();

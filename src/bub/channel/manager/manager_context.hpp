@@ -89,6 +89,7 @@ struct ManagerContext {
     std::unique_ptr<cubepi::BackgroundScope> work;
     cubepi::AsyncEvent ready;    ///< all channels have started: turns may begin
     cubepi::AsyncEvent changed;  ///< pulsed when a queue becomes idle
+    cubepi::AsyncEvent left;  ///< pulsed when a message was stored that another process may process
     std::uint64_t arrivals = 0;
     std::size_t waiting = 0;  ///< in all queues
     bool open = false;        ///< messages are accepted
