@@ -10,6 +10,7 @@
 
 #include <bub/channel/debounce.hpp>
 #include <bub/channel/http/http_exchange.hpp>
+#include <bub/channel/manager/stop_of_message.hpp>
 #include <bub/turn_error.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
@@ -613,6 +614,7 @@ Task<> HttpChannel::stop_message(std::string key) {
     by.chat_id = exchange->chat();
     by.is_active = true;
     by.from_operator = true;
+    by.rest[detail::stopped_message_key] = key;
     Task<StopOutcome> stopping = state_->options.sessions->stop(std::move(by));
     (void)co_await std::move(stopping);
 }

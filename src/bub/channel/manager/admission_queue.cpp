@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <bub/channel/manager/stop_of_message.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
@@ -131,7 +132,8 @@ Task<StopOutcome> AdmissionQueue::stop(Envelope by) {
     by.session_id = session_id;
     StopOutcome outcome = co_await sessions_.stop(session_id, by);
     bool was_collected = false;
-    if (outcome == StopOutcome::idle) was_collected = co_await drop_collected(key, by);
+    const bool drops = outcome == StopOutcome::idle && !by.rest.contains(stopped_message_key);
+    if (drops) was_collected = co_await drop_collected(key, by);
     if (was_collected) outcome = StopOutcome::stopped;
     if (outcome == StopOutcome::refused) {
         announce_rejection(std::move(by), stop_refusal);

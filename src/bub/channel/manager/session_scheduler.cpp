@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include <bub/channel/manager/stop_of_message.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
@@ -43,6 +44,12 @@ bool may_stop(const Envelope& by, const Envelope& running) {
     const Json* const alone = by.context.if_contains("private_chat");
     return by.is_operator() || (alone && *alone == Json(true)) ||
            (by.channel == running.channel && sender_of(by) == sender_of(running));
+}
+
+/// Returns false if the stop is for the turn of another message.
+bool concerns(const Envelope& by, const Envelope& running) {
+    const auto only = by.rest.find(stopped_message_key);
+    return only == by.rest.end() || only->value() == Json(running.inbound_id.value_or(""));
 }
 
 /// Returns the delay after this many failures. Sessions that have failed together do not try again together.
@@ -442,7 +449,7 @@ Task<StopOutcome> SessionScheduler::stop(std::string session_id, Envelope by) {
     std::shared_ptr<const Envelope> message;
     if (turn) message = turn->message;
     if (waits) message = session->waiting.front().queued.message;
-    if (!message) co_return StopOutcome::idle;
+    if (!message || !concerns(by, *message)) co_return StopOutcome::idle;
     if (!may_stop(by, *message)) co_return StopOutcome::refused;
     Receipts receipts = turn ? turn->receipts : session->waiting.front().queued.receipts;
     if (waits) {
