@@ -89,6 +89,11 @@ private:
               for (std::size_t served = 0;; ++served) {
                   const std::string request = connection.read_request();
                   if (request.empty()) return;
+                  if (request.starts_with("GET ")) {
+                      // It has no list of models, and a request for one is not a call.
+                      if (!connection.send(unknown_model())) return;
+                      continue;
+                  }
                   if (closes_reused && served > 0) {
                       (void)record(request);
                       return;

@@ -27,6 +27,8 @@ public:
               for (;;) {
                   const std::string request = connection.read_request();
                   if (request.empty()) return;
+                  // It has no list of models.
+                  if (request.starts_with("GET ")) return;
                   const std::string answer =
                       answer_to(request.substr(request.find("\r\n\r\n") + 4));
                   if (!connection.send(wire::ok(answer, "Content-Type: text/event-stream\r\n")))

@@ -14,6 +14,8 @@
 
 namespace cubepi::app {
 
+class SessionModel;
+
 /// Prints the events of a prompt to standard output, one JSON object per line (docs/schema/agent-event.schema.json), and
 /// everything else to standard error. `agent_start` names model and session; `agent_end` also has status, error, usage and
 /// cost.

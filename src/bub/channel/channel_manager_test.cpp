@@ -315,6 +315,35 @@ TEST(ChannelManager, D7_CancelledTurn_LeavesTheRestAlone) {
     EXPECT_EQ(gateway.done, (Texts{"two", "other"}));
 }
 
+/// The turn may have ended, and the next one begun, before the stop is carried out.
+TEST(ChannelManager, D96_StopOfOneMessage_LeavesOtherTurnsAlone) {
+    Gateway gateway;
+    gateway.hold("b");
+    gateway.run([](Gateway& gateway) -> Task<> {
+        Envelope message = from("chat", "1", "b");
+        message.inbound_id = "second";
+        co_await gateway.handler(std::move(message));
+        co_await gateway.until_begun(1);
+        Envelope by = from("chat", "1", "/stop");
+        by.from_operator = true;
+        by.rest[only_message_key] = "first";
+        StopOutcome outcome = co_await gateway.manager->stop_turn(by);
+        EXPECT_EQ(outcome, StopOutcome::idle);
+        gateway.release("b");
+        co_await gateway.manager->idle();
+        EXPECT_EQ(gateway.done, std::vector<std::string>{"b"});
+        gateway.hold("c");
+        message = from("chat", "1", "c");
+        message.inbound_id = "third";
+        co_await gateway.handler(std::move(message));
+        co_await gateway.until_begun(2);
+        by.rest[only_message_key] = "third";
+        outcome = co_await gateway.manager->stop_turn(by);
+        EXPECT_EQ(outcome, StopOutcome::stopped);
+    });
+    EXPECT_EQ(gateway.done, std::vector<std::string>{"b"});
+}
+
 TEST(ChannelManager, D7_AbortedSession_DropsItsWaitingMessages) {
     Gateway gateway;
     gateway.hold("one");
