@@ -23,6 +23,7 @@
 #include "conversation/conversation.hpp"
 #include "conversation/session.hpp"
 #include "failure.hpp"
+#include "mcp/mcp_resource.hpp"
 #include "process.hpp"
 #include "program.hpp"
 #include "render/renderers.hpp"
@@ -41,7 +42,8 @@ namespace {
 struct NextInput {
     std::optional<std::string> text = {};
     bool pasted = false;
-    int ended_by = 0;  ///< the signal that ended the input; 0: none
+    bool names_resources = false;  ///< typed by the user, or on the command line
+    int ended_by = 0;              ///< the signal that ended the input; 0: none
 };
 
 Task<NextInput> next_input(LinePrompter& prompter, const Style& style) {
@@ -101,9 +103,20 @@ Task<int> handle(Conversation& conversation, Renderer& renderer, NextInput next,
     }
     // The text of a template is never a command.
     const bool from_operator = abilities.trusted && !input.argument;
+    Attachments attached;
+    if (input.kind == ChatInput::Kind::prompt && next.names_resources) {
+        Task<Attachments> reading = attach_mcp_resources(
+            Attachments(), input.argument.value_or(input.text), conversation.plan().servers);
+        attached = co_await until_signal(std::move(reading));
+        if (!attached.remark.empty()) renderer.note("Attached: " + attached.remark);
+    }
+    input.text += attached.text;
     bub::Envelope message = conversation.pipeline().message(std::move(input.text), from_operator);
     if (next.pasted) message.rest[bub::pasted_key] = true;
-    if (input.kind == ChatInput::Kind::prompt) message.media = std::exchange(pictures, {}).media;
+    if (input.kind == ChatInput::Kind::prompt) {
+        message.media = std::exchange(pictures, {}).media;
+        message.media.insert(message.media.end(), attached.media.begin(), attached.media.end());
+    }
     for (;;) {
         status = co_await conversation.run_turn(std::move(message));
         out() << "\n";
@@ -149,8 +162,10 @@ Task<int> answer_inputs(Conversation& conversation, Renderer& renderer, LineProm
         if (first.empty()) {
             next = co_await next_input(prompter, renderer.style());
             typed = terminal;
+            next.names_resources = terminal && !next.pasted;
         } else {
             next.text = std::exchange(first, {});
+            next.names_resources = true;
         }
         if (next.ended_by != 0) co_return 128 + next.ended_by;
         if (!next.text || leaves(*next.text, terminal)) break;

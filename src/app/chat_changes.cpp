@@ -14,6 +14,7 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 
+#include "conversation/attachments.hpp"
 #include "saved_sessions.hpp"
 #include "session_list.hpp"
 #include "shell_quoting.hpp"
@@ -76,11 +77,6 @@ std::string base_name(const std::string& name) {
     const bool numbered = dash != std::string::npos && dash > 0 && dash + 1 < name.size() &&
                           name.find_first_not_of("0123456789", dash + 1) == std::string::npos;
     return numbered ? name.substr(0, dash) : name;
-}
-
-/// Without the files that were attached to it, which its text names.
-std::string without_attachments(const std::string& prompt) {
-    return prompt.substr(0, prompt.find("\n\n<file-1 name=\""));
 }
 
 Choice choice(char key, TerminalView label) {

@@ -31,6 +31,7 @@
 #include "conversation/tool_approval.hpp"
 #include "mcp/mcp_hub.hpp"
 #include "mcp/mcp_prompt.hpp"
+#include "mcp/mcp_resource.hpp"
 #include "session_list.hpp"
 #include "session_page.hpp"
 #include "shell_quoting.hpp"
@@ -591,6 +592,8 @@ Task<> ChatActions::show_servers(std::string argument) {
     }
     constexpr auto prompts_wait = std::chrono::seconds(3);
     const std::vector<McpPromptName> prompts = co_await list_mcp_prompts(servers, prompts_wait);
+    const std::vector<McpResourceOffer> resources =
+        co_await list_mcp_resources(servers, prompts_wait);
     const std::vector<AgentTool> tools = servers->tools();
     std::string text;
     for (const McpServerStatus& one : servers->status()) {
@@ -615,6 +618,14 @@ Task<> ChatActions::show_servers(std::string argument) {
             if (prompt.server == one.name) names.push_back(prompt.text);
         }
         if (!names.empty()) text += row("", "prompts: " + list_of(names));
+        names.clear();
+        for (const McpResourceOffer& resource : resources) {
+            if (resource.server != one.name) continue;
+            const bool is_template = !resource.uri_template.empty();
+            names.push_back(is_template ? "@" + one.name + ":" + resource.uri_template
+                                        : resource.text);
+        }
+        if (!names.empty()) text += row("", "resources: " + list_of(names));
     }
     renderer_.print(text);
 }

@@ -105,13 +105,14 @@ struct DatabaseArguments {
 struct McpArguments {
     enum class What : std::uint8_t { list, add, remove, check, call, login, logout, serve };
     What what = What::list;
-    std::string server = {};                ///< its name; empty: all (check)
-    std::vector<std::string> command = {};  ///< add: a command with its arguments, or a URL
-    std::vector<std::string> env = {};      ///< add: NAME=VALUE
-    std::vector<std::string> headers = {};  ///< add: "NAME: VALUE"
-    std::string cwd = {};                   ///< add: the directory of the command
-    std::string tool = {};                  ///< call: as the server names it
-    std::string arguments = {};             ///< call: a JSON object; empty: none
+    std::string server = {};                        ///< its name; empty: all (check)
+    std::vector<std::string> command = {};          ///< add: a command with its arguments, or a URL
+    std::vector<std::string> env = {};              ///< add: NAME=VALUE
+    std::vector<std::string> headers = {};          ///< add: "NAME: VALUE"
+    std::vector<std::string> header_commands = {};  ///< add: "NAME: COMMAND"
+    std::string cwd = {};                           ///< add: the directory of the command
+    std::string tool = {};                          ///< call: as the server names it
+    std::string arguments = {};                     ///< call: a JSON object; empty: none
     bool json = false;
     bool yes = false;         ///< serve: all calls are allowed
     std::string listen = {};  ///< serve: HOST:PORT, over HTTP; empty: over standard streams

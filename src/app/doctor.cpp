@@ -276,12 +276,21 @@ void show_hooks(const Report& report, const ConfigFile& config) {
     }
 }
 
+/// "; Authorization by a command, every 300 s"
+std::string header_note(const McpServerSettings& server) {
+    std::string names;
+    for (const auto& [name, command] : server.header_commands)
+        names += (names.empty() ? "; " : ", ") + name;
+    if (names.empty()) return names;
+    return names + " by a command, every " + std::to_string(server.header_max_age.count()) + " s";
+}
+
 /// Lists the MCP servers; `cubepi mcp check` connects to them.
 void show_mcp_servers(const Report& report) {
     try {
         for (const McpServerSettings& server : configured_mcp_servers(config_path()))
             report.plain("MCP server " + server.name + ": " + server.place() +
-                         (server.disabled ? " (disabled)" : ""));
+                         (server.disabled ? " (disabled)" : "") + header_note(server));
     } catch (const Error& error) {
         report.problem(error.what(), "");
     }

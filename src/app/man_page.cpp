@@ -103,6 +103,9 @@ Calls of a tool with the same arguments and result that end a prompt; 10. The mo
 .B max_listed_mcp_tools
 Tools of MCP servers in each request; 40. If there are more, the model finds and loads them when it needs them. false: any number.
 .TP
+.B mcp_start_wait
+Seconds that the first prompt waits for MCP servers; 3. The tools of others follow when they answer.
+.TP
 .B notifications, theme, window_title
 Of a chat: off, bell or osc9 when an answer or a question waits and the window is not in front (bell); auto, dark or light; false does not
 name the session in the title of the window.

@@ -25,6 +25,7 @@
 #include "conversation/conversation.hpp"
 #include "conversation/session.hpp"
 #include "failure.hpp"
+#include "mcp/mcp_resource.hpp"
 #include "process.hpp"
 #include "program.hpp"
 #include "render/renderers.hpp"
@@ -92,6 +93,23 @@ std::string prompt_with_input(const CommandLine& line) {
     const std::string piped = input_is_piped() ? read_input(line.run.input_limit) : std::string();
     if (!piped.empty()) prompt += (prompt.empty() ? "" : "\n\n") + piped;
     return prompt;
+}
+
+/// The part of the prompt that may name resources: standard input may be of others (D188).
+std::string naming_part(const CommandLine& line) {
+    const bool reads_input = line.words.size() == 1 && line.words.front() == "-";
+    return reads_input ? std::string() : prompt_of(line.words);
+}
+
+/// Adds the resources of MCP servers that the command line names to `text`, and the remark about them to the notes of the plan.
+Task<std::vector<bub::MediaItem>> attach_named(const CommandLine* line, std::string* text,
+                                               SessionPlan* plan) {
+    Task<Attachments> reading =
+        attach_mcp_resources(Attachments(), naming_part(*line), plan->servers);
+    Attachments attached = co_await until_signal(std::move(reading));
+    *text += attached.text;
+    if (!attached.remark.empty()) plan->notes.push_back("Attached: " + attached.remark);
+    co_return std::move(attached.media);
 }
 
 bool can_ask(const CommandLine& line) {
@@ -261,6 +279,10 @@ Task<int> run_message(CommandLine line, std::string text, std::optional<bub::Ans
     plan.shell.background_note = "it ends with this answer, because cubepi run exits then";
     plan.wanted = std::move(wanted);
     plan.waits_for_tasks = true;
+    if (!from_operator && !line.run.json_input) {
+        std::vector<bub::MediaItem> named = co_await attach_named(&line, &text, &plan);
+        pictures.insert(pictures.end(), named.begin(), named.end());
+    }
     Conversation::Parts parts;
     parts.plugins = line.plugins;
     parts.on_end = [file = line.run.answer_file](const TurnEnd& end) { write_answer(file, end); };

@@ -1,13 +1,20 @@
 // The tools of MCP servers in turns of the gateway: the rules for the sender decide about them, also in sub-agents, and a server that
 // does not start harms nothing.
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +39,8 @@ constexpr const char* has_echo_called =
         "name": "subagent", "arguments": {"prompt": "call it"}}]}, {"stop_reason": "tool_use", "content": [{"type": "tool_call",
         "id": "c2", "name": "mcp__fake__echo", "arguments": {"text": "hello"}}]}, "Called.", "Done."]})";
 
+constexpr const char* continues = R"({"tokens_per_second": 100000, "answers": ["Done."]})";
+
 std::filesystem::path requests_file(const GatewayHome& home) { return home.path() / "requests"; }
 
 constexpr const char* dispatches_echo =
@@ -41,7 +50,8 @@ constexpr const char* dispatches_echo =
 
 /// Configures a server that cannot be started, and one whose requests are copied to a file.
 void configure(const GatewayHome& home, const std::string& rules,
-               const std::string& mode = "modern", bool is_shared = false) {
+               const std::string& mode = "modern", bool is_shared = false,
+               const std::string& start_wait = "60") {
     // tee writes to its standard output first, which is the file here: a request is in it before the server reads it.
     const std::string command = "tee /dev/fd/3 3>&1 >> '" + requests_file(home).string() +
                                 "' | python3 '" +
@@ -50,7 +60,7 @@ void configure(const GatewayHome& home, const std::string& rules,
                    R"(http: {listen: "127.0.0.1:0", operators: [olga]}, rules: [)" + rules +
                    "]}\nmcp:\n  broken: {command: no-such-mcp-server}\n  fake: {command: sh, "
                    "args: [-c, \"" +
-                   command + "\"]}");
+                   command + "\"]}\nmcp_start_wait: " + start_wait);
 }
 
 HttpReply post(std::uint16_t port, JsonObject message) {
@@ -96,10 +106,28 @@ TEST(GatewayMcp, D164_DeferredTool_IsAskedAboutAndCalled) {
     EXPECT_TRUE(was_called(home));
 }
 
+/// The turn of the answer does not begin before the server of the call has started, however long others may wait for theirs.
+TEST(GatewayMcp, D139_ApprovedCall_WaitsForItsServer) {
+    const GatewayHome home;
+    configure(home, "");
+    {
+        GatewayProcess gateway(home, {"--script", home.script(calls_echo)});
+        const HttpReply asked =
+            post(gateway.wait_until_running(), {{"text", "call it"}, {"user", "ann"}});
+        EXPECT_EQ(asked.json().at("outputs").at(0).at("kind"), "question") << asked.body;
+        gateway.kill();
+    }
+    configure(home, "", "modern,slow", false, "0.001");
+    GatewayProcess gateway(home, {"--script", home.script(continues)});
+    const HttpReply answered =
+        post(gateway.wait_until_running(), {{"text", ",approve c1"}, {"user", "olga"}});
+    EXPECT_EQ(answered.text(), "Done.") << answered.body;
+    EXPECT_TRUE(was_called(home));
+}
+
 constexpr const char* calls_ask =
     R"({"tokens_per_second": 100000, "answers": [{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1",
         "name": "mcp__fake__ask", "arguments": {}}]}]})";
-constexpr const char* continues = R"({"tokens_per_second": 100000, "answers": ["Done."]})";
 
 std::size_t calls_in(const std::string& text) {
     std::size_t count = 0;
@@ -182,6 +210,102 @@ TEST(GatewayMcp, D130_SessionsQuestionAfterRestart_StatesTheLoss) {
     const std::string text = requests_in(home);
     EXPECT_EQ(calls_in(text), 1U) << text;
     EXPECT_EQ(text.find(R"("action":"accept")"), std::string::npos) << text;
+}
+
+/// A process of the fake server over HTTP, which is killed with its object.
+class WebServerProcess {
+public:
+    explicit WebServerProcess(const std::string& mode) {
+        std::array<int, 2> ends = {};
+        EXPECT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+        const std::string script = testing::source_path("src/cubepi/mcp/fake_server.py");
+        pid_ = ::fork();
+        if (pid_ == 0) {
+            ::dup2(ends[1], STDOUT_FILENO);
+            ::execlp("python3", "python3", script.c_str(), mode.c_str(), nullptr);
+            ::_exit(127);
+        }
+        ::close(ends[1]);
+        for (char c = 0; ::read(ends[0], &c, 1) == 1 && c != '\n';) port_ += c;
+        ::close(ends[0]);
+    }
+    ~WebServerProcess() {
+        ::kill(pid_, SIGKILL);
+        ::waitpid(pid_, nullptr, 0);
+    }
+    WebServerProcess(const WebServerProcess&) = delete;
+    WebServerProcess& operator=(const WebServerProcess&) = delete;
+    std::string url() const { return "http://127.0.0.1:" + port_ + "/mcp"; }
+
+private:
+    pid_t pid_ = -1;
+    std::string port_;
+};
+
+TEST(GatewayMcp, D130_SessionsQuestionOverHttp_IsAnsweredByLaterMessage) {
+    const GatewayHome home;
+    const WebServerProcess server("2025-11-25,http,log=" + requests_file(home).string());
+    home.configure(
+        R"({http: {listen: "127.0.0.1:0"}, rules: [{user: ann, allow: ["mcp__fake__ask: *"]}]})"
+        "\nmcp_start_wait: 60\nmcp:\n  fake: {url: \"" +
+        server.url() + "\"}");
+    GatewayProcess gateway(home, {"--script", home.script(calls_ask_and_ends)});
+    const std::uint16_t port = gateway.wait_until_running();
+    const Json question = first_question(port);
+    const HttpReply answered = answer(port, question);
+    EXPECT_EQ(answered.text(), "Done.") << answered.body;
+    const std::string calls = requests_in(home);
+    EXPECT_EQ(std::count(calls.begin(), calls.end(), '\n'), 1) << calls;
+}
+
+/// The ways in which the gateway, or its configuration, ends while a server waits on its connection.
+class WaitingCall : public ::testing::Test {
+protected:
+    WaitingCall() {
+        configure(home, R"({user: ann, allow: ["mcp__fake__ask: *"]})", "2025-11-25");
+        gateway = std::make_unique<GatewayProcess>(
+            home, std::vector<std::string>{"--script", home.script(calls_ask)});
+        port = gateway->wait_until_running();
+        question = first_question(port);
+    }
+    void restart() {
+        gateway = std::make_unique<GatewayProcess>(
+            home, std::vector<std::string>{"--script", home.script(continues)});
+        port = gateway->wait_until_running();
+    }
+    /// The question is open, its answer ends the run, and neither the answer nor the call is sent again.
+    void expect_stated_loss() {
+        const HttpReply answered = answer(port, question);
+        EXPECT_EQ(answered.text(), "Done.") << answered.body;
+        const std::string text = requests_in(home);
+        EXPECT_EQ(calls_in(text), 1U) << text;
+        EXPECT_EQ(text.find(R"("action":"accept")"), std::string::npos) << text;
+    }
+
+    GatewayHome home;
+    std::unique_ptr<GatewayProcess> gateway;
+    std::uint16_t port = 0;
+    Json question;
+};
+
+TEST_F(WaitingCall, D130_Reload_EndsItAndStatesTheLoss) {
+    (void)home.script(continues);
+    EXPECT_EQ(run_command(home, {"gateway", "reload"}).status, 0);
+    expect_stated_loss();
+}
+
+TEST_F(WaitingCall, D130_Drain_DoesNotWaitForIt) {
+    EXPECT_EQ(run_command(home, {"gateway", "drain"}).status, 0);
+    EXPECT_EQ(gateway->wait(), 0) << gateway->output();
+    restart();
+    expect_stated_loss();
+}
+
+TEST_F(WaitingCall, D130_Stop_StatesTheLoss) {
+    gateway->send(SIGTERM);
+    EXPECT_EQ(gateway->wait(), 0) << gateway->output();
+    restart();
+    expect_stated_loss();
 }
 
 constexpr const char* calls_task =
@@ -281,7 +405,7 @@ TEST(GatewayMcp, D148_RuleForDefinition_HoldsForThatOnly) {
     const auto configure_rule = [&](const std::string& rules) {
         home.configure(R"({http: {listen: "127.0.0.1:0", operators: [olga]}, rules: [)" + rules +
                        "]}\nmcp:\n  fake: {command: python3, args: [server.py], cwd: '" +
-                       place.string() + "'}");
+                       place.string() + "'}\nmcp_start_wait: 60");
     };
     configure_rule("");
     const std::string rule = rule_of(place / ".config/cubepi/config.yaml");

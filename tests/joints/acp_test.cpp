@@ -12,6 +12,7 @@
 #include "editor_process.hpp"
 #include "model_server.hpp"
 #include "program.hpp"
+#include "source_tree.hpp"
 
 namespace cubepi::joint_tests {
 namespace {
@@ -124,6 +125,25 @@ TEST_F(AgentOfEditor, Modes_DecideWhatIsAsked) {
     editor.call("session/set_mode", {{"sessionId", editor.session}, {"modeId", "plan"}});
     EXPECT_EQ(stop_of(editor.prompt("write more")), "end_turn");
     EXPECT_FALSE(has("b.txt"));
+}
+
+/// Files that the editor embeds may have the words of others.
+TEST_F(AgentOfEditor, D188_TypedResource_IsPartOfThePrompt) {
+    configure(home, "mcp_start_wait: 60\nmcp: {docs: {command: python3, args: [\"" +
+                        testing::source_path("src/cubepi/mcp/fake_server.py") +
+                        "\", \"modern,docs\"]}}\n");
+    ModelServer server({chat_answer("Friday."), chat_answer("Unknown.")});
+    EditorProcess editor(home, flags_of(server));
+    editor.open();
+    EXPECT_EQ(stop_of(editor.prompt("When? @docs:docs://notes")), "end_turn");
+    EXPECT_EQ(editor.text_of("agent_thought_chunk"), "Attached: docs:docs://notes 50 bytes\n\n");
+    EXPECT_NE(server.requests().at(0).find("The meeting is on Friday."), std::string::npos);
+    boost::json::object params = editor.prompt_params("And this?");
+    params["prompt"].as_array().push_back(
+        {{"type", "resource"},
+         {"resource", {{"uri", "file:///a"}, {"text", "@docs:docs://large"}}}});
+    EXPECT_EQ(stop_of(editor.call("session/prompt", params)), "end_turn");
+    EXPECT_EQ(server.requests().at(1).find("xxxxx"), std::string::npos);
 }
 
 TEST_F(AgentOfEditor, Sandbox_ConfinesCommands) {

@@ -36,7 +36,8 @@ protected:
                    const std::string& of_file = {}) const {
         write_file(home.config(), "mcp:\n  fake: {command: python3, args: [\"" +
                                       testing::source_path("src/cubepi/mcp/fake_server.py") +
-                                      "\", \"" + mode + "\"]" + of_server + "}\n" + of_file);
+                                      "\", \"" + mode + "\"]" + of_server + "}\n" +
+                                      "mcp_start_wait: 60\n" + of_file);
     }
     std::vector<std::string> chat_arguments(const ModelServer& server) const {
         return {"chat",       "--no-save",  "--provider", "openai",
@@ -96,6 +97,47 @@ TEST_F(McpConversation, D164_SuspendedDispatch_ContinuesInAnotherProcess) {
                          "--base-url", server.url(), "--model", "local"});
     EXPECT_EQ(second.out, "Done.\n") << second.err;
     EXPECT_NE(server.requests().at(1).find("echo: hi"), std::string::npos);
+}
+
+/// The words of a prompt on the command line name resources, those of standard input do not.
+TEST_F(McpConversation, D188_NamedResource_IsPartOfThePrompt) {
+    configure("modern,docs");
+    ModelServer server({chat_answer("Friday."), chat_answer("Unknown.")});
+    const Piped named = run_at(
+        home, server, {"--no-save", "When do we meet? @fake:docs://notes @fake:docs://logo"});
+    EXPECT_EQ(named.out, "Friday.\n");
+    EXPECT_NE(named.err.find("Attached: fake:docs://notes 50 bytes, fake:docs://logo 8 bytes"),
+              std::string::npos)
+        << named.err;
+    const std::string request = server.requests().at(0);
+    EXPECT_NE(request.find("from=\\\"the MCP server fake\\\""), std::string::npos) << request;
+    EXPECT_NE(request.find("The meeting is on Friday."), std::string::npos);
+    EXPECT_NE(request.find("data:image/png;base64,iVBORw0KGgo="), std::string::npos);
+    const boost::json::value body = server.bodies().at(0);
+    const auto& messages = body.at("messages").as_array();
+    EXPECT_EQ(boost::json::serialize(messages.at(0)).find("Friday"), std::string::npos)
+        << "never in the system prompt";
+    const Piped piped = run_piped(home,
+                                  {"run", "--no-save", "--provider", "openai", "--base-url",
+                                   server.url(), "-m", "local", "-"},
+                                  "see @fake:docs://notes");
+    EXPECT_EQ(piped.out, "Unknown.\n") << piped.err;
+    EXPECT_EQ(server.requests().at(1).find("The meeting"), std::string::npos);
+}
+
+TEST_F(McpConversation, D188_PopupCompletesAResource_TheChatSendsIt) {
+    configure("2025-11-25,docs");
+    ModelServer server({chat_answer("On Friday.")});
+    Terminal chat(home, chat_arguments(server));
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "see @notes")) << chat.shown();
+    ASSERT_TRUE(chat.answer_on_screen("❯ @fake:docs://notes", "\t")) << chat.shown();
+    chat.type("@fake:docs://days/tu");
+    ASSERT_TRUE(chat.answer_on_screen("@fake:docs://days/tuesday/log", "\t")) << chat.shown();
+    chat.type("\r");
+    ASSERT_TRUE(chat.expect_on_screen("fake:docs://notes 50 bytes")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("On Friday.", "/mcp\r")) << chat.screen().text();
+    EXPECT_NE(server.requests().at(0).find("Log of tuesday"), std::string::npos);
+    ASSERT_TRUE(chat.expect_on_screen("resources: @fake:docs://notes")) << chat.screen().text();
 }
 
 TEST_F(McpConversation, D176_ServersQuestion_IsAnsweredInAnotherProcess) {
@@ -194,6 +236,22 @@ TEST_F(McpConversation, D164_Subagent_LoadsToolsToo) {
     EXPECT_EQ(run.out, "Done.\n") << run.err;
     ASSERT_EQ(server.bodies().size(), 4U);
     EXPECT_NE(server.requests()[2].find("echo: hi"), std::string::npos);
+}
+
+/// The chat asks on the connection on which the server waits, and the turn continues with the answer.
+TEST_F(McpConversation, D130_ChatAnswersSessionsQuestion_OnItsConnection) {
+    const std::filesystem::path log = home.work().parent_path() / "calls";
+    configure("2025-11-25,one question,log=" + log.string(), "",
+              "allow: [\"mcp__fake__ask: *\"]\n");
+    ModelServer server({chat_answer("", {{"mcp__fake__ask", "{}"}}), chat_answer("Done.")});
+    Terminal chat(home, chat_arguments(server));
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "go\r")) << chat.shown();
+    ASSERT_TRUE(chat.expect_on_screen("Who are you?")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("answer >", "Ann\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_on_screen("Done.")) << chat.screen().text();
+    EXPECT_NE(server.requests().at(1).find("Ann"), std::string::npos) << server.requests().at(1);
+    const std::string calls = read_file(log);
+    EXPECT_EQ(std::count(calls.begin(), calls.end(), '\n'), 1) << calls;
 }
 
 TEST_F(McpConversation, D163_ChatAllowsSampling_TheModelAnswersTheServer) {

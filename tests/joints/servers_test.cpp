@@ -62,11 +62,15 @@ const SentCall to_touch{"mcp__fake__touch", "{}"};
 
 class Servers : public ::testing::Test {
 protected:
-    Servers() { write_file(home.root() / "server.py", server_program); }
+    Servers() {
+        write_file(home.root() / "server.py", server_program);
+        write_file(home.config(), "mcp_start_wait: 60\n");
+    }
 
-    std::string server(const std::string& arguments) const {
-        return "mcp: {fake: {command: python3, args: [" + (home.root() / "server.py").string() +
-               arguments + "], cwd: '" + home.work().string() + "'}}\n";
+    std::string server(const std::string& arguments, const std::string& start_wait = "60") const {
+        return "mcp_start_wait: " + start_wait + "\nmcp: {fake: {command: python3, args: [" +
+               (home.root() / "server.py").string() + arguments + "], cwd: '" +
+               home.work().string() + "'}}\n";
     }
     std::size_t calls() const {
         std::error_code none;
@@ -99,7 +103,7 @@ TEST_F(Servers, D139_ApprovedCall_WaitsForItsServer) {
     ModelServer model({chat_answer("", {to_touch}), chat_answer("All done.")});
     EXPECT_EQ(run_at(home, model, {"-s", "s1", "go"}).status, 7);
     EXPECT_EQ(calls(), 0u);
-    write_file(home.config(), server(", wait"));
+    write_file(home.config(), server(", wait", "0.001"));
     ASSERT_EQ(::mkfifo((home.work() / "go").c_str(), 0600), 0);
     Terminal answering(home, {"inbox", "approve", "call_0", "--session", "s1", "--provider",
                               "openai", "--base-url", model.url(), "-m", "local"});

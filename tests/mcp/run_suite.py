@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Runs the conformance suite for tools/check-mcp: run_suite.py DIRECTORY_OF_PROGRAMS DIRECTORY_OF_THE_SUITE [--changed].
 
-The suite's own exit code is not used: it also fails for scenarios of features that do not exist yet. tests/mcp/passing.txt lists
-those that must pass. Others that pass are printed: some pass because the server refuses what it does not have.
+All scenarios that the suite requires for a revision must pass, and those of tests/mcp/passing.txt, which also has others: of extensions,
+and of scenarios that are newer than the revision. Nothing is expected to fail. The suite's own exit code is not used, because it does
+not count a scenario without a check as a failure. Others that pass are printed.
 """
 import pathlib
 import re
@@ -28,6 +29,16 @@ def results(suite, arguments, revision):
         if mark == "✓" and int(passed) + int(failed) == 0:
             print(f"{revision} {arguments[0]} {name}: the suite checks nothing")
     return {name: mark == "✓" and int(passed) > 0 for mark, name, passed, _ in found}
+
+
+def required(suite, revision, side):
+    """The scenarios that the suite requires of the `client` or `server`: a list in its file of the revision."""
+    text = (suite / f"node_modules/@modelcontextprotocol/conformance/requirements/{revision}.yaml").read_text()
+    section = re.search(rf"^{side}:\n((?:(?:[ #].*)?\n)+)", text, re.MULTILINE)
+    names = re.findall(r"^  - (\S+)$", section.group(1), re.MULTILINE) if section else []
+    if not names:
+        sys.exit(f"the suite has no requirements for the {side} of {revision}")
+    return {f"{revision} {side} {name}" for name in names}
 
 
 def known_pass(suite):
@@ -59,7 +70,10 @@ def main():
                 found = results(suite, arguments, revision)
                 names = {f"{revision} {side} {name}" for name, good in found.items() if good}
                 passed |= names
-                counts.append(f"{revision} {side}: {len(names)} of {len(found)} scenarios pass")
+                needed = required(suite, revision, side)
+                wanted |= needed
+                counts.append(f"{revision} {side}: {len(needed & names)} of {len(needed)} required scenarios pass, "
+                              f"{len(names)} of {len(found)} in all")
     finally:
         server.kill()
         server.wait()

@@ -5,12 +5,14 @@
 #include <utility>
 
 #include <bub/tape/prompt_context.hpp>
+#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/hitl/in_memory_channel.hpp>
 #include <cubepi/schema/json_convert.hpp>
 
 #include "../failure.hpp"
+#include "../mcp/mcp_resource.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "../transcript.hpp"
 
@@ -143,8 +145,26 @@ void EditorSession::show(const AgentEvent& event, const Model* model) {
     for (JsonObject& update : updates_->of(event, model)) send(std::move(update));
 }
 
+/// Adds the resources of MCP servers that the user has named, and tells the user what was added. Afterwards the prompt names none.
+Task<AcpPrompt> EditorSession::with_resources(AcpPrompt prompt) {
+    Task<Attachments> reading = attach_mcp_resources(Attachments(), std::exchange(prompt.typed, {}),
+                                                     pipeline_.plan().servers);
+    Attachments attached = co_await std::move(reading);
+    prompt.text += attached.text;
+    for (bub::MediaItem& one : attached.media) {
+        ImageContent image;
+        image.media_type = SharedString(one.mime_type);
+        image.source = one.url.substr(one.url.find(',') + 1);
+        prompt.images.push_back(std::move(image));
+    }
+    if (!attached.remark.empty())
+        send(acp_text_update("agent_thought_chunk", "Attached: " + attached.remark + "\n\n"));
+    co_return prompt;
+}
+
 Task<AcpStop> EditorSession::prompt(AcpPrompt prompt) {
     prompt.text = expanded(templates_, std::move(prompt.text));
+    if (is_running_) prompt = co_await with_resources(std::move(prompt));
     while (is_running_) {
         ContentList<Content> blocks;
         for (const ImageContent& image : prompt.images) blocks.emplace_back(image);
@@ -189,6 +209,13 @@ Task<AcpStop> EditorSession::run(AcpPrompt prompt) {
     co_await use_wanted_model();
     if (!std::exchange(has_title_, true))
         send(acp_title_update(std::string_view(prompt.text).substr(0, prompt.text.find('\n'))));
+    reading_.emplace();
+    Task<AcpPrompt> reading = with_resources(std::move(prompt));
+    Task<AcpPrompt> stoppable = cancel_on(reading_->get_token(), std::move(reading));
+    Outcome<AcpPrompt> read = co_await outcome_of(std::move(stoppable));
+    reading_.reset();
+    if (!read && is_cancelled_) co_return AcpStop::cancelled;
+    prompt = std::move(read).value();
     // The text of an editor is never a command (B11).
     bub::Envelope message = pipeline_.message(std::move(prompt.text), false);
     for (ImageContent& image : prompt.images) message.media.push_back(picture_of(std::move(image)));
@@ -212,6 +239,7 @@ Task<AcpStop> EditorSession::run(AcpPrompt prompt) {
 void EditorSession::cancel() noexcept {
     if (!is_running_) return;
     is_cancelled_ = true;
+    if (reading_) reading_->request_stop();
     pipeline_.stop();
 }
 

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,7 @@ private:
     Pipeline::Parts pipeline_parts();
     AcpQuestions::Options question_options() const;
     Task<AcpStop> run(AcpPrompt prompt);
+    Task<AcpPrompt> with_resources(AcpPrompt prompt);
     Task<> use_wanted_model();
     std::string model() const;
     void show(const AgentEvent& event, const Model* model);
@@ -55,7 +57,8 @@ private:
     std::string wanted_model_;  ///< from the next prompt on; empty: the current one
     bool has_title_;
     bool is_running_ = false;
-    bool is_cancelled_ = false;  ///< the prompt that runs
+    bool is_cancelled_ = false;                ///< the prompt that runs
+    std::optional<std::stop_source> reading_;  ///< resources of the prompt that runs
     AcpStop last_ = AcpStop::cancelled;
     AsyncEvent ended_;
 };

@@ -30,7 +30,7 @@ std::string variable(const char* name) {
     return value ? value : "";
 }
 
-constexpr std::array<std::string_view, 38> known_keys{"provider",
+constexpr std::array<std::string_view, 39> known_keys{"provider",
                                                       "model",
                                                       "base_url",
                                                       "api_key",
@@ -63,6 +63,7 @@ constexpr std::array<std::string_view, 38> known_keys{"provider",
                                                       "hooks",
                                                       "mcp",
                                                       "max_listed_mcp_tools",
+                                                      "mcp_start_wait",
                                                       "subagents",
                                                       "todos",
                                                       "ask",
@@ -486,6 +487,7 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
         is_off(path, node, "max_listed_mcp_tools")
             ? std::numeric_limits<std::size_t>::max()
             : whole_number<std::size_t>(path, node, "max_listed_mcp_tools");
+    config.mcp_start_wait = seconds(path, node, "mcp_start_wait");
     config.subagents = read_subagents(path, node["subagents"]);
     config.terminal = read_terminal(path, node);
     if (const YAML::Node memory = node["memory"];

@@ -103,6 +103,7 @@ inline constexpr std::string_view compacted_by_provider = "provider";
 ///     database: postgres://me@db.example/agents   # sessions are stored there instead of in files
 ///     mcp: {git: {command: uvx, args: [mcp-server-git]}}   # MCP servers (McpServerSettings)
 ///     max_listed_mcp_tools: 40       # with more of them, the model loads their definitions when it needs them; false: any number
+///     mcp_start_wait: 3              # seconds that the first prompt waits for MCP servers
 ///     gateway: {threads: 4}          # settings of `cubepi gateway` (GatewaySettings)
 ///     plugins: {name: ...}           # settings of plugins
 struct ConfigFile {
@@ -121,6 +122,7 @@ struct ConfigFile {
     std::optional<std::size_t> max_turns = {};
     std::optional<std::size_t> max_repeated_calls = {};
     std::optional<std::size_t> max_listed_mcp_tools = {};
+    std::optional<std::chrono::milliseconds> mcp_start_wait = {};
     std::optional<std::int64_t> max_tokens = {};
     bool memory = false;  ///< the tool `memory`
     TerminalSettings terminal = {};

@@ -200,7 +200,7 @@ TEST_F(ConfigFileTest, LimitsAndFallbacks_AreReadAndChecked) {
     write(
         "fallback_models: [anthropic/a, b]\nmodel_timeout: 2.5\nfirst_byte_timeout: "
         "600\nidle_timeout: 0.5\nescape_timeout: 0.2\nmax_turns: 7\nmax_tokens: 900\n"
-        "max_repeated_calls: 4\nmax_listed_mcp_tools: 9\n"
+        "max_repeated_calls: 4\nmax_listed_mcp_tools: 9\nmcp_start_wait: 1.5\n"
         "compact_at: 0.5\ncompact_model: small\ncontext_window: 32768\n"
         "plugins: {ours: {any: [thing]}}\n");
     const ConfigFile config = read_config(path());
@@ -216,6 +216,7 @@ TEST_F(ConfigFileTest, LimitsAndFallbacks_AreReadAndChecked) {
     EXPECT_EQ(config.max_tokens, 900);
     EXPECT_EQ(config.max_repeated_calls, 4u);
     EXPECT_EQ(config.max_listed_mcp_tools, 9u);
+    EXPECT_EQ(config.mcp_start_wait, std::chrono::milliseconds(1500));
     EXPECT_FALSE(config.memory);
     write("max_listed_mcp_tools: false");
     EXPECT_GT(read_config(path()).max_listed_mcp_tools, 100'000u);

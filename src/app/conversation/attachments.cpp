@@ -25,7 +25,6 @@ constexpr std::size_t mebibyte = std::size_t{1} << 20;
 /// The largest file that is sent as a picture; servers take less.
 constexpr std::size_t max_picture_bytes = 50 * mebibyte;
 constexpr std::size_t max_text = 256 * 1024;
-constexpr std::size_t max_files = 20;
 /// As much as decides whether data is binary.
 constexpr std::size_t decisive = 8192;
 
@@ -51,15 +50,10 @@ bool is_file(const std::string& name) {
 
 /// Returns the name of the file at the beginning of `text`, which follows an `@`; empty: it does not name one.
 std::string file_at(std::string_view text) {
-    if (text.starts_with('"')) {
-        const std::size_t end = text.find('"', 1);
-        std::string name(end == std::string_view::npos ? "" : text.substr(1, end - 1));
-        return is_file(name) ? name : std::string();
-    }
-    std::string name(text.substr(0, text.find_first_of(" \t\r\n")));
-    // A sentence may end after the name.
+    std::string name(name_after_at(text));
+    if (text.starts_with('"')) return is_file(name) ? name : std::string();
     while (!name.empty() && !is_file(name)) {
-        if (std::string_view(".,;:!?)]}'\"").find(name.back()) == std::string_view::npos) return {};
+        if (!ends_sentence(name.back())) return {};
         name.pop_back();
     }
     return name;
@@ -68,23 +62,23 @@ std::string file_at(std::string_view text) {
 /// The names after `@` at the beginnings of words, each once.
 std::vector<std::string> named_files(std::string_view prompt) {
     std::vector<std::string> names;
-    for (std::size_t at = prompt.find('@'); at != std::string_view::npos;
-         at = prompt.find('@', at + 1)) {
-        const bool begins =
-            at == 0 || std::string_view(" \t\n(\"'").find(prompt[at - 1]) != std::string_view::npos;
-        std::string name = begins ? file_at(prompt.substr(at + 1)) : std::string();
+    for (const std::string_view rest : after_at_signs(prompt)) {
+        std::string name = file_at(rest);
         if (name.empty() || std::find(names.begin(), names.end(), name) != names.end()) continue;
         names.push_back(std::move(name));
-        if (names.size() == max_files) break;
+        if (names.size() == max_attached) break;
     }
     return names;
 }
 
 /// The content between two lines that the content itself does not have, so that it cannot end before its end.
-std::string enclosed(const std::string& name, const std::string& note, std::string content) {
-    std::size_t number = 1;
-    while (content.find("</file-" + std::to_string(number)) != std::string::npos) ++number;
-    const std::string tag = "file-" + std::to_string(number);
+std::string enclosed(std::string_view kind, const std::string& name, const std::string& note,
+                     std::string content) {
+    std::string tag;
+    for (std::size_t number = 1;; ++number) {
+        tag = std::string(kind) + "-" + std::to_string(number);
+        if (content.find("</" + tag) == std::string::npos) break;
+    }
     if (!content.ends_with('\n')) content += '\n';
     return "\n\n<" + tag + " name=\"" + visible(name) + "\"" + note + ">\n" + content + "</" + tag +
            ">";
@@ -98,38 +92,86 @@ std::string beginning_of(const std::string& path) {
     return bytes;
 }
 
-void attach(Attachments& made, const std::string& name, std::size_t& text_bytes) {
+void attach(Attachments& made, const std::string& name) {
     const std::string path = path_of(name).string();
     const std::string start = beginning_of(path);
-    std::string size;
     if (!detail::image_type(start).empty()) {
         try {
-            made.media.push_back(picture_in(path));
+            bub::MediaItem picture = picture_in(path);
             std::error_code failed;
-            size = size_of(std::filesystem::file_size(path, failed));
+            made.add_picture(name, std::move(picture), std::filesystem::file_size(path, failed));
         } catch (const Error& error) {
-            size = "was not attached: " + std::string(error.what());
+            made.add_remark(name, "was not attached: " + std::string(error.what()));
         }
     } else if (detail::looks_binary(start)) {
-        size = "is not a text or a picture, not attached";
+        made.add_remark(name, "is not a text or a picture, not attached");
     } else {
-        const std::size_t left = max_text - text_bytes;
         std::ifstream file(path, std::ios::binary);
-        std::string content(left + 1, '\0');
+        std::string content(made.text_left() + 1, '\0');
         file.read(content.data(), static_cast<std::streamsize>(content.size()));
         content.resize(static_cast<std::size_t>(file.gcount()));
-        const bool cut = content.size() > left;
-        if (cut) content.resize(left);
-        text_bytes += content.size();
-        size = size_of(content.size());
-        if (cut) size = "the first " + size;
-        made.text += enclosed(name, cut ? " only the beginning" : "",
-                              is_utf8(content) ? content : replace_broken_utf8(content));
+        made.add_text("file", name, {}, std::move(content));
     }
-    made.remark += (made.remark.empty() ? "" : ", ") + visible(name) + " " + size;
 }
 
 }  // namespace
+
+std::vector<std::string_view> after_at_signs(std::string_view prompt) {
+    std::vector<std::string_view> rests;
+    for (std::size_t at = prompt.find('@'); at != std::string_view::npos;
+         at = prompt.find('@', at + 1)) {
+        if (at == 0 || std::string_view(" \t\n(\"'").find(prompt[at - 1]) != std::string_view::npos)
+            rests.push_back(prompt.substr(at + 1));
+    }
+    return rests;
+}
+
+std::string_view name_after_at(std::string_view rest) {
+    if (!rest.starts_with('"')) return rest.substr(0, rest.find_first_of(" \t\r\n"));
+    const std::size_t end = rest.find('"', 1);
+    return end == std::string_view::npos ? std::string_view() : rest.substr(1, end - 1);
+}
+
+bool ends_sentence(char c) noexcept {
+    return std::string_view(".,;:!?)]}'\"").find(c) != std::string_view::npos;
+}
+
+std::size_t Attachments::text_left() const noexcept { return max_text - text_bytes; }
+
+void Attachments::add_text(std::string_view tag, const std::string& name, std::string_view note,
+                           std::string content) {
+    const bool cut = content.size() > text_left();
+    if (cut) content.resize(text_left());
+    text_bytes += content.size();
+    add_remark(name, (cut ? "the first " : "") + size_of(content.size()));
+    if (!is_utf8(content)) content = replace_broken_utf8(content);
+    text += enclosed(tag, name, std::string(note) + (cut ? " only the beginning" : ""),
+                     std::move(content));
+}
+
+void Attachments::add_picture(const std::string& name, bub::MediaItem picture, std::size_t bytes) {
+    media.push_back(std::move(picture));
+    add_remark(name, size_of(bytes));
+}
+
+void Attachments::add_remark(const std::string& name, const std::string& about) {
+    remark += (remark.empty() ? "" : ", ") + visible(name) + " " + about;
+}
+
+std::string without_attachments(const std::string& prompt) {
+    for (std::size_t at = prompt.find("\n\n<"); at != std::string::npos;
+         at = prompt.find("\n\n<", at + 1)) {
+        std::string_view rest = std::string_view(prompt).substr(at + 3);
+        for (const std::string_view kind : {"file-", "resource-"}) {
+            if (!rest.starts_with(kind)) continue;
+            rest.remove_prefix(kind.size());
+            const std::size_t digits = rest.find_first_not_of("0123456789");
+            if (digits != 0 && digits != rest.npos && rest.substr(digits).starts_with(" name=\""))
+                return prompt.substr(0, at);
+        }
+    }
+    return prompt;
+}
 
 std::string read_whole(const std::string& path, std::size_t limit) {
     std::ifstream file(path, std::ios::binary);
@@ -182,11 +224,10 @@ std::string picture_word(const std::string& pasted) {
 Attachments attach_pictures(const std::vector<std::string>& paths) {
     Attachments made;
     for (const std::string& path : paths) {
-        made.media.push_back(picture_in(path));
+        bub::MediaItem picture = picture_in(path);
+        const std::string name = picture.filename;
         std::error_code failed;
-        const std::string size = size_of(std::filesystem::file_size(path, failed));
-        made.remark +=
-            (made.remark.empty() ? "" : ", ") + visible(made.media.back().filename) + " " + size;
+        made.add_picture(name, std::move(picture), std::filesystem::file_size(path, failed));
     }
     return made;
 }
@@ -194,8 +235,7 @@ Attachments attach_pictures(const std::vector<std::string>& paths) {
 Attachments attach_files(const std::string& prompt) {
     Attachments made;
     made.text = prompt;
-    std::size_t text_bytes = 0;
-    for (const std::string& name : named_files(prompt)) attach(made, name, text_bytes);
+    for (const std::string& name : named_files(prompt)) attach(made, name);
     return made;
 }
 

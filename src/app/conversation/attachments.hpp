@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <bub/envelope.hpp>
@@ -20,13 +21,36 @@ bub::MediaItem picture_in(const std::string& path);
 /// dropped on them: plain, quoted, with backslashes, or as a file URL. Empty: it is not. Reads a few bytes of the file.
 std::string picture_word(const std::string& pasted);
 
-/// A prompt with the files that it names.
+/// A prompt with the files and the resources of MCP servers that it names.
 struct Attachments {
-    std::string text = {};                   ///< the prompt, then the contents of text files
+    std::string text = {};                   ///< the prompt, then the contents of texts
     std::vector<bub::MediaItem> media = {};  ///< pictures
-    /// What was attached, and why a file was not: "notes.md 1.2 KB, logo.png 20 KB". Empty: the prompt names no file.
+    /// What was attached, and why something was not: "notes.md 1.2 KB, logo.png 20 KB". Empty: the prompt names nothing.
     std::string remark = {};
+    std::size_t text_bytes = 0;  ///< of the contents in `text`
+
+    /// Appends a text between two lines that it does not contain, and remarks its size. The text is cut to what is left of the limit
+    /// for a prompt. `tag` is the kind of the text, `note` states more about it to the model; empty: nothing.
+    void add_text(std::string_view tag, const std::string& name, std::string_view note,
+                  std::string content);
+    void add_picture(const std::string& name, bub::MediaItem picture, std::size_t bytes);
+    void add_remark(const std::string& name, const std::string& text);
+    /// Returns how many bytes of text can still be added.
+    std::size_t text_left() const noexcept;
 };
+
+/// The most files, and the most resources, that one prompt attaches.
+inline constexpr std::size_t max_attached = 20;
+
+/// Returns the rests of `prompt` that follow an `@` at the beginning of a word.
+std::vector<std::string_view> after_at_signs(std::string_view prompt);
+/// Returns the name at the beginning of such a rest: up to a blank, or between quotation marks.
+std::string_view name_after_at(std::string_view rest);
+/// Returns true for a character that may end a sentence after a name.
+bool ends_sentence(char c) noexcept;
+
+/// Returns a stored prompt without what was attached to it.
+std::string without_attachments(const std::string& prompt);
 
 /// Returns the pictures and what they are, without a text. Throws Error(invalid_argument) as picture_in() does. Blocks.
 Attachments attach_pictures(const std::vector<std::string>& paths);

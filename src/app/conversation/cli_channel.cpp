@@ -79,7 +79,10 @@ CliChannel::CliChannel(Parts parts)
       console_(*parts_.console),
       view_(*parts_.view),
       conversation_(*parts_.conversation),
-      templates_(load_templates(conversation_.pipeline().plan().project.prompts)) {
+      templates_(load_templates(conversation_.pipeline().plan().project.prompts)),
+      resources_(conversation_.plan().servers, [this](std::vector<Command> entries) {
+          console_.set_resources(std::move(entries));
+      }) {
     set_up_prompt();
 }
 
@@ -91,14 +94,18 @@ void CliChannel::set_up_prompt() {
     PopupSources sources;
     sources.commands = chat_completions(abilities());
     sources.want_files = [this] { want_files(); };
+    sources.want_resources = [this](const std::string& word) {
+        if (work_) work_->spawn(resources_.complete(word));
+    };
     console_.set_sources(std::move(sources));
     console_.set_picture_test(picture_word);
 }
 
-/// Lists the files again; until then the popup has those of the last time.
+/// Lists the files and resources again; until then the popup has those of the last time.
 void CliChannel::want_files() {
-    if (!work_ || std::exchange(listing_files_, true)) return;
-    work_->spawn(list_files());
+    if (!work_) return;
+    work_->spawn(resources_.list());
+    if (!std::exchange(listing_files_, true)) work_->spawn(list_files());
 }
 
 Task<> CliChannel::list_files() {
@@ -181,6 +188,7 @@ Task<> CliChannel::start(std::stop_token) {
     work_->spawn(listen());
     work_->spawn(list_skills());
     work_->spawn(list_server_prompts());
+    work_->spawn(resources_.list());
 }
 
 Task<> CliChannel::stop() {
@@ -202,6 +210,8 @@ Task<> CliChannel::listen() {
         first.text = parts_.first_prompt;
         first.typed = std::move(parts_.first_prompt);
         first.trusted = false;
+        // The model opens files itself.
+        co_await attach_resources_to(first, Attachments());
         enter(std::move(first));
     }
     for (;;) {
@@ -385,7 +395,17 @@ Task<> CliChannel::attach_files_to(Pending& pending) {
     if (typed.find('@') == std::string::npos) co_return;
     auto work = [typed] { return attach_files(typed); };
     Attachments attached = co_await offload(*Runtime::standard()->workers, std::move(work));
-    pending.text += attached.text.substr(typed.size());
+    attached.text.erase(0, typed.size());
+    co_await attach_resources_to(pending, std::move(attached));
+}
+
+/// Adds `attached`, whose text is without that of the prompt, and the resources that the prompt names.
+Task<> CliChannel::attach_resources_to(Pending& pending, Attachments attached) {
+    std::string typed = pending.argument.value_or(pending.text);
+    Task<Attachments> reading =
+        attach_mcp_resources(std::move(attached), std::move(typed), conversation_.plan().servers);
+    attached = co_await std::move(reading);
+    pending.text += attached.text;
     pending.media = std::move(attached.media);
     pending.remark = std::move(attached.remark);
 }

@@ -15,6 +15,7 @@
 #include <cubepi/core/task_scope.hpp>
 
 #include "../chat_commands.hpp"
+#include "../mcp/mcp_resource_offers.hpp"
 #include "../terminal/chat_view.hpp"
 #include "../terminal/console.hpp"
 #include "attachments.hpp"
@@ -93,6 +94,7 @@ private:
     Task<> on_line(ConsoleInput line);
     Task<bool> fill_in_prompt(Pending& pending);
     Task<> attach_files_to(Pending& pending);
+    Task<> attach_resources_to(Pending& pending, Attachments attached);
     void echo(const Pending& pending);
     Task<> on_action(ChatAction action, std::string argument);
     void set_up_prompt();
@@ -125,6 +127,7 @@ private:
     ChatView& view_;
     Conversation& conversation_;
     PromptTemplates templates_;
+    McpResourceOffers resources_;
     std::unique_ptr<BackgroundScope> work_;
     std::deque<Pending> pending_;
     bool running_ = false;

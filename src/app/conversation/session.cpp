@@ -42,6 +42,7 @@
 #include "../config/model_sources.hpp"
 #include "../config/paths.hpp"
 #include "../mcp/mcp_hub.hpp"
+#include "../mcp/open_mcp_calls.hpp"
 #include "../project/git_state.hpp"
 #include "../project/open_project.hpp"
 #include "../saved_sessions.hpp"
@@ -196,7 +197,7 @@ void add_tools(AgentOptions& options, const bub::TurnContext& turn, const Toolbo
     for (AgentTool& tool : standard_tools(box.workspace, std::move(standard), std::move(commands)))
         tools.push_back(std::move(tool));
     if (box.servers) {
-        for (AgentTool& tool : box.servers->tools()) tools.push_back(std::move(tool));
+        for (AgentTool& tool : box.servers->tools(box.spill)) tools.push_back(std::move(tool));
     }
     options.spill = box.spill;
     if (stores_requests && options.checkpointer) {
@@ -273,13 +274,12 @@ std::shared_ptr<FileSpillSink> make_spill(SessionPlan& session) {
     return std::make_shared<FileSpillSink>();
 }
 
-/// Starts the connections to the configured MCP servers, and waits a moment for those that answer at once. Null: there are none.
+/// Starts the connections to the configured MCP servers, and waits `start_wait` for those that answer at once; for those that a run
+/// calls first when it continues, as long as these take to start. Null: there are none.
 Task<std::shared_ptr<McpHub>> connect_to_servers(SessionPlan& session,
                                                  std::vector<McpServerSettings> servers,
                                                  std::vector<std::string> more_directories,
-                                                 bool continues) {
-    // A run that continues begins with the calls that were approved: their tools must be there.
-    const auto longest_wait = std::chrono::seconds(continues ? 30 : 3);
+                                                 std::chrono::nanoseconds start_wait) {
     if (servers.empty()) co_return nullptr;
     McpHost host;
     // A process whose run is suspended ends.
@@ -292,7 +292,13 @@ Task<std::shared_ptr<McpHub>> connect_to_servers(SessionPlan& session,
         host.roots.push_back(std::filesystem::absolute(more));
     auto hub = std::make_shared<McpHub>(std::move(servers), session.environment,
                                         Runtime::standard(), host);
-    co_await hub->start(longest_wait);
+    co_await hub->start(start_wait);
+    if (std::vector<std::string> missing = hub->without_tools(); !missing.empty()) {
+        Task<std::vector<std::string>> finding =
+            servers_of_suspended_run(session.tapes, tape_of(session), std::move(missing));
+        std::vector<std::string> called = co_await std::move(finding);
+        co_await hub->wait_for(std::move(called));
+    }
     for (std::string& problem : hub->take_problems())
         session.warnings.push_back(std::move(problem));
     session.take_warnings = [hub] { return hub->take_problems(); };
@@ -598,7 +604,6 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     };
     session.models =
         std::make_shared<SessionModel>(std::move(sources), transport_of(*runtime), session.model);
-    const bool continues = !suspended.id.empty();
     session.models->set_suspended(std::move(suspended));
     for (const std::string& warning : session.model.warnings) session.warnings.push_back(warning);
 
@@ -649,8 +654,9 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     session.telemetry = std::make_shared<Telemetry>(trace_settings(config.trace));
     if (tools && parts.with_servers) {
         std::vector<McpServerSettings> servers = all_servers(parts, session.project);
+        const auto start_wait = config.mcp_start_wait.value_or(default_mcp_start_wait);
         session.servers = co_await connect_to_servers(session, std::move(servers),
-                                                      flags.more_directories, continues);
+                                                      flags.more_directories, start_wait);
         session.max_listed_mcp_tools =
             config.max_listed_mcp_tools.value_or(default_max_listed_mcp_tools);
         tools->servers = session.servers;

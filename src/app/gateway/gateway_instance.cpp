@@ -590,8 +590,12 @@ std::unique_ptr<bub::Framework> GatewayInstance::make_framework(bool with_channe
                 std::vector<AgentTool>& tools) { return defer_mcp_tools(tools, most); };
     }
     framework->add(bub::builtin_plugin(*framework, std::move(options)));
+    if (servers) {
+        framework->add(mcp_servers_plugin(*framework, std::move(servers),
+                                          config_.mcp_start_wait.value_or(default_mcp_start_wait),
+                                          parts_.on_warning));
+    }
     framework->add(gateway_sessions(*framework, settings_));
-    if (servers) framework->add(mcp_servers_plugin(std::move(servers), parts_.on_warning));
     add_plugins(*framework, parts_.plugins);
     return framework;
 }

@@ -42,6 +42,9 @@ void add_mcp_commands(CLI::App& app, CommandLine& line) {
     option(add_one, "--header", mcp.headers, "A header for the URL; ${NAME} as above",
            "NAME: VALUE")
         ->allow_extra_args(false);
+    option(add_one, "--header-command", mcp.header_commands,
+           "A command that prints the value of a header, for keys that expire", "NAME: COMMAND")
+        ->allow_extra_args(false);
     option(add_one, "--cwd", mcp.cwd, "The directory in which the command runs", "DIR");
     CLI::App& remove = add("remove", "Remove a server from the configuration file", What::remove);
     option(remove, "server", mcp.server, "Its name", "SERVER")->required();

@@ -83,8 +83,9 @@ JsonObject split_all(const std::vector<std::string>& texts, char separator, cons
     for (const std::string& text : texts) {
         const std::size_t end = text.find(separator);
         if (end == std::string::npos || end == 0)
-            throw Error(ErrorCode::invalid_argument,
-                        "a value of --env or --header is not " + std::string(form));
+            throw Error(
+                ErrorCode::invalid_argument,
+                "a value of --env, --header or --header-command is not " + std::string(form));
         std::string value = text.substr(end + 1);
         value.erase(0, std::min(value.find_first_not_of(' '), value.size()));
         members[text.substr(0, end)] = std::move(value);
@@ -98,8 +99,9 @@ int add_server(const McpArguments& arguments, std::ostream& data) {
     if (is_url &&
         (arguments.command.size() > 1 || !arguments.env.empty() || !arguments.cwd.empty()))
         throw Error(ErrorCode::invalid_argument, "a URL has neither arguments nor --env or --cwd");
-    if (!is_url && !arguments.headers.empty())
-        throw Error(ErrorCode::invalid_argument, "--header is for URLs; a command has --env");
+    if (!is_url && (!arguments.headers.empty() || !arguments.header_commands.empty()))
+        throw Error(ErrorCode::invalid_argument,
+                    "--header and --header-command are for URLs; a command has --env");
     JsonObject server;
     server[is_url ? "url" : "command"] = first;
     JsonArray rest;
@@ -109,6 +111,8 @@ int add_server(const McpArguments& arguments, std::ostream& data) {
     if (!arguments.env.empty()) server["env"] = split_all(arguments.env, '=', "NAME=VALUE");
     if (!arguments.headers.empty())
         server["headers"] = split_all(arguments.headers, ':', "'NAME: VALUE'");
+    if (!arguments.header_commands.empty())
+        server["header_commands"] = split_all(arguments.header_commands, ':', "'NAME: COMMAND'");
     if (!arguments.cwd.empty()) server["cwd"] = arguments.cwd;
     const std::filesystem::path path = config_path();
     const JsonObject before = config_values(path);

@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <filesystem>
 #include <optional>
 #include <set>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include <cubepi/core/clock.hpp>
@@ -16,6 +18,7 @@
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/mcp/tools.hpp>
+#include <cubepi/workspace/spill.hpp>
 
 namespace cubepi::app {
 
@@ -173,7 +176,58 @@ Task<> McpHub::start(std::chrono::nanoseconds limit) {
     }
 }
 
-std::vector<AgentTool> McpHub::tools() {
+std::vector<std::string> McpHub::without_tools() const {
+    std::vector<std::string> names;
+    for (const State::MemberPtr& member : state_->members) {
+        const bool waits = member->is_listing || member->next_try;
+        if (member->client && member->tools.empty() && waits) names.push_back(member->name);
+    }
+    return names;
+}
+
+Task<> McpHub::wait_for(std::vector<std::string> names) {
+    const std::shared_ptr<State> state = state_;
+    std::vector<State::MemberPtr> chosen;
+    for (const State::MemberPtr& member : state->members) {
+        if (member->client && std::ranges::find(names, member->name) != names.end())
+            chosen.push_back(member);
+    }
+    for (const State::MemberPtr& member : chosen) {
+        if (member->is_listing || !member->next_try || !state->scope) continue;
+        member->is_listing = true;
+        state->scope->spawn(State::list_tools(state, member));
+    }
+    for (const State::MemberPtr& member : chosen) co_await State::until_answered(state, member);
+}
+
+namespace {
+
+/// Stores data of a result next to long texts, whose limits hold for it. Returns a sentence that states where.
+std::string store_data(FileSpillSink& files, const std::string& tool, const std::string& bytes) {
+    const std::shared_ptr<SpillFile> file = files.create(tool);
+    file->append(bytes);
+    std::error_code failed;
+    // A part of a sound is not a sound.
+    if (std::filesystem::file_size(file->path(), failed) != bytes.size() || failed)
+        throw Error(ErrorCode::storage_full, "there is no space for the data of a result");
+    return "It is in the file " + file->path() +
+           ", whatever the end of that name; no tool shows it.";
+}
+
+void bind_spill(std::vector<AgentTool>& tools, const std::shared_ptr<SpillSink>& spill) {
+    const auto files = std::dynamic_pointer_cast<FileSpillSink>(spill);
+    if (!files) return;
+    for (AgentTool& tool : tools) {
+        store_mcp_data(
+            tool, [files](const std::string& name, const std::string&, const std::string& bytes) {
+                return store_data(*files, name, bytes);
+            });
+    }
+}
+
+}  // namespace
+
+std::vector<AgentTool> McpHub::tools(const std::shared_ptr<SpillSink>& spill) {
     std::vector<AgentTool> tools;
     std::set<std::string_view> names;
     for (const State::MemberPtr& member : state_->members) {
@@ -187,6 +241,7 @@ std::vector<AgentTool> McpHub::tools() {
             }
         }
     }
+    bind_spill(tools, spill);
     // Afterwards: a list that is not sent again replaces the tools at once.
     for (const State::MemberPtr& member : state_->members) {
         if (state_->scope && state_->is_due(*member))

@@ -25,6 +25,9 @@ struct McpServerStatus {
     std::string problem = {};  ///< of the last attempt; empty: none
 };
 
+/// How long the first turn waits for servers, unless the key `mcp_start_wait` of the configuration states it.
+inline constexpr std::chrono::seconds default_mcp_start_wait(3);
+
 /// The MCP servers of a conversation. They are connected in the background: one that is slow, broken or gone delays the start by the
 /// limit of start() at most, no turn at all, is reported once, and is tried again after a delay. Used on one executor.
 ///
@@ -41,9 +44,15 @@ public:
 
     /// Starts to connect to all servers, and waits until they have answered or failed, but not longer than `limit`.
     Task<> start(std::chrono::nanoseconds limit);
+    /// Returns the servers that have not answered yet, or have failed, and have no tools therefore.
+    std::vector<std::string> without_tools() const;
+    /// Waits until each of these servers has answered or failed, for which their clients have limits of time; one that has failed is
+    /// tried again first. For calls that the user has allowed already.
+    Task<> wait_for(std::vector<std::string> names);
     /// Returns the tools of the servers that have answered, in the order of the configuration, without repeated names. Lists again
-    /// the tools of servers that have reported a change, or failed some time ago, for later calls of this function.
-    std::vector<AgentTool> tools();
+    /// the tools of servers that have reported a change, or failed some time ago, for later calls of this function. `spill`: of the agent
+    /// that gets the tools; if it stores files, sounds and other data of results are stored there (D203).
+    std::vector<AgentTool> tools(const std::shared_ptr<SpillSink>& spill = nullptr);
     /// Returns the servers, in the order of the configuration.
     std::vector<McpServerStatus> status() const;
     /// Returns the client of a server; null if there is none of this name.

@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <iterator>
 #include <utility>
 
 #include <cubepi/core/error.hpp>
-#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/trimmed.hpp>
-#include <cubepi/core/task_scope.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/mcp/tools.hpp>
+
+#include "all_servers.hpp"
 
 namespace cubepi::app {
 
@@ -86,19 +85,10 @@ std::map<std::string, std::string> mcp_prompt_arguments(const McpPrompt& prompt,
 
 namespace {
 
-using Listed = std::shared_ptr<const McpPromptList>;
-
-Task<Listed> prompts_of(std::shared_ptr<McpClient> client) { co_return co_await client->prompts(); }
-
-/// A server without prompts, or one that fails, has none.
-Task<> add_prompts(std::vector<McpPromptName>* made, std::string server,
-                   std::shared_ptr<McpClient> client, std::chrono::nanoseconds limit) {
-    Task<Listed> listing =
-        with_timeout(*Runtime::standard()->clock, limit, prompts_of(std::move(client)), "prompts");
-    Outcome<Listed> listed = co_await outcome_of(std::move(listing));
-    if (!listed && listed.cancelled()) listed.rethrow();
-    if (!listed) co_return;
-    for (const McpPrompt& prompt : listed.value()->prompts) {
+Task<std::vector<McpPromptName>> prompts_of(std::string server, std::shared_ptr<McpClient> client) {
+    const std::shared_ptr<const McpPromptList> listed = co_await client->prompts();
+    std::vector<McpPromptName> made;
+    for (const McpPrompt& prompt : listed->prompts) {
         McpPromptName one;
         one.server = server;
         one.text = "/" + server + ":" + prompt.name;
@@ -107,30 +97,18 @@ Task<> add_prompts(std::vector<McpPromptName>* made, std::string server,
         one.takes_arguments = !prompt.arguments.empty();
         one.needs_arguments =
             std::ranges::any_of(prompt.arguments, &McpPromptArgument::is_required);
-        made->push_back(std::move(one));
+        made.push_back(std::move(one));
     }
+    co_return made;
 }
 
 }  // namespace
 
 Task<std::vector<McpPromptName>> list_mcp_prompts(std::shared_ptr<McpHub> servers,
                                                   std::chrono::nanoseconds limit) {
-    // All at once, so that the limit holds for all.
-    const std::vector<McpServerStatus> status = servers->status();
-    std::vector<std::vector<McpPromptName>> found(status.size());
-    std::vector<Task<>> listing;
-    for (std::size_t i = 0; i < status.size(); ++i) {
-        std::shared_ptr<McpClient> client = servers->client(status[i].name);
-        if (client && !status[i].program.empty())
-            listing.push_back(add_prompts(&found[i], status[i].name, std::move(client), limit));
-    }
-    Task<> all = when_all(std::move(listing));
-    co_await std::move(all);
-    std::vector<McpPromptName> made;
-    for (std::vector<McpPromptName>& one : found)
-        made.insert(made.end(), std::make_move_iterator(one.begin()),
-                    std::make_move_iterator(one.end()));
-    co_return made;
+    Task<std::vector<McpPromptName>> listing =
+        list_all_servers<McpPromptName>(std::move(servers), prompts_of, limit);
+    co_return co_await std::move(listing);
 }
 
 Task<std::string> fill_in_mcp_prompt(std::shared_ptr<McpHub> servers, McpPromptInput input) {

@@ -18,14 +18,15 @@
 #include "../config/config_file.hpp"
 #include "../config/paths.hpp"
 #include "credential_file.hpp"
+#include "header_commands.hpp"
 
 namespace cubepi::app {
 
 namespace {
 
-constexpr std::array<std::string_view, 11> server_keys = {
-    "command", "args",     "env",  "cwd",      "url",  "headers",
-    "oauth",   "disabled", "type", "sampling", "roots"};
+constexpr std::array<std::string_view, 13> server_keys = {
+    "command", "args",     "env",  "cwd",      "url",   "headers",       "header_commands",
+    "oauth",   "disabled", "type", "sampling", "roots", "header_max_age"};
 constexpr std::array<std::string_view, 8> oauth_keys = {
     "client_id", "client_secret", "private_key",     "issuer",
     "scope",     "grant",         "client_metadata", "redirect_uri"};
@@ -100,6 +101,15 @@ McpServerSettings server_of(const std::string& name, const Json& value,
         if (key == "env") server.env = texts_of(name, key, entry.value());
         if (key == "oauth") server.oauth = texts_of(name, key, entry.value());
         if (key == "headers") server.headers = texts_of(name, key, entry.value());
+        // They run without a question, so they are the user's.
+        if (key == "header_commands" && !accepts_other_keys)
+            server.header_commands = texts_of(name, key, entry.value());
+        if (key == "header_max_age" && !accepts_other_keys) {
+            const Json& value = entry.value();
+            if (!value.is_int64() || value.get_int64() < 1 || value.get_int64() > 30L * 86'400)
+                refuse(name, "header_max_age must be seconds, from 1 to 2592000");
+            server.header_max_age = std::chrono::seconds(value.get_int64());
+        }
         if (key == "disabled") {
             if (!entry.value().is_bool()) refuse(name, "disabled must be true or false");
             server.disabled = entry.value().get_bool();
@@ -122,6 +132,8 @@ McpServerSettings server_of(const std::string& name, const Json& value,
     }
     if (server.command.empty() == server.url.empty())
         refuse(name, "it needs either a command or a url");
+    if (!server.header_commands.empty() && server.url.empty())
+        refuse(name, "header_commands are for a server with a url");
     check_oauth(server);
     return server;
 }
@@ -213,9 +225,11 @@ std::shared_ptr<McpOAuthSession> mcp_session(const McpServerSettings& server,
                                              std::shared_ptr<McpLoginUi> ui,
                                              const EnvironmentPolicy& environment,
                                              std::shared_ptr<const Runtime> runtime) {
-    const bool has_token = std::ranges::any_of(server.headers, [](const auto& header) {
+    const auto is_token = [](const auto& header) {
         return detail::lower_case(header.first) == "authorization";
-    });
+    };
+    const bool has_token = std::ranges::any_of(server.headers, is_token) ||
+                           std::ranges::any_of(server.header_commands, is_token);
     if (server.url.empty() || has_token) return nullptr;
     const auto setting = [&](const std::string& key) {
         const auto found = server.oauth.find(key);
@@ -307,6 +321,7 @@ std::shared_ptr<McpClient> mcp_client(const McpServerSettings& server,
         http.url = server.url;
         for (const auto& [name, value] : server.headers)
             http.headers.add(name, expanded(server, environment, value));
+        http.fresh_headers = header_commands(server, environment, runtime);
         http.authorizer = mcp_session(server, nullptr, environment, runtime);
         transport = mcp_http_transport(std::move(http), runtime);
     } else {

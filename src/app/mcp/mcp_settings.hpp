@@ -17,12 +17,15 @@
 
 namespace cubepi::app {
 
+inline constexpr std::chrono::seconds default_header_max_age(300);
+
 /// A server of the key `mcp` of the configuration file, in the shape that other clients use:
 ///
 ///     mcp:
 ///       git: {command: uvx, args: [mcp-server-git], env: {LOG: "1"}, cwd: ~/project}
 ///       issues: {url: "https://mcp.example.com/mcp", headers: {Authorization: "Bearer ${ISSUES_TOKEN}"}}
 ///       wiki: {url: "https://wiki.example.com/mcp", oauth: {client_id: cubepi, issuer: "https://login.example.com"}}
+///       team: {url: "https://team.example.com/mcp", header_commands: {Authorization: "team-token --bearer"}, header_max_age: 600}
 ///       old: {command: old-server, disabled: true, sampling: ask, roots: false}
 ///
 /// `${NAME}` in values of `env`, `headers` and `oauth` is a variable of this process.
@@ -34,6 +37,10 @@ struct McpServerSettings {
     std::string cwd = {};
     std::string url = {};
     std::map<std::string, std::string> headers = {};
+    /// Commands of the shell that print the values of headers, by the names of the headers (D202). Not for servers of a project.
+    std::map<std::string, std::string> header_commands = {};
+    /// After this time, and after a refusal (401), the commands run again.
+    std::chrono::seconds header_max_age = default_header_max_age;
     /// By name: client_id, client_secret, private_key (a PEM file), issuer, scope, grant ("client_credentials"), client_metadata,
     /// redirect_uri.
     std::map<std::string, std::string> oauth = {};

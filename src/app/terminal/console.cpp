@@ -414,6 +414,11 @@ void Console::set_files(std::shared_ptr<const std::vector<std::string>> files) {
     state_->schedule();
 }
 
+void Console::set_resources(std::vector<Command> resources) {
+    state_->prompt.set_resources(std::move(resources));
+    state_->schedule();
+}
+
 void Console::set_picture_test(std::function<std::string(const std::string& pasted)> picture) {
     state_->prompt.set_picture_test(std::move(picture));
 }

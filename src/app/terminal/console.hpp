@@ -100,6 +100,7 @@ public:
     void set_commands(std::vector<Command> commands);
     void set_skills(std::vector<Command> skills);
     void set_files(std::shared_ptr<const std::vector<std::string>> files);
+    void set_resources(std::vector<Command> resources);
     /// As Prompt::set_picture_test().
     void set_picture_test(std::function<std::string(const std::string& pasted)> picture);
     /// The text of the prompt, with its pastes.

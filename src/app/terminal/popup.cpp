@@ -1,6 +1,9 @@
 #include "popup.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <utility>
 
 #include "fuzzy.hpp"
 #include "text_layout.hpp"
@@ -56,6 +59,8 @@ void Popup::update(const std::string& text, std::size_t cursor) {
         asked_ = true;
         sources_.want_files();
     }
+    if (sign == '@' && sources_.want_resources && word.find(':') != std::string::npos)
+        sources_.want_resources(word);
     find(word);
 }
 
@@ -68,14 +73,34 @@ void Popup::find(const std::string& word) {
         case '$': entries_ = matching(sources_.skills, word); return;
         default: break;
     }
-    if (!sources_.files) return;
+    find_files(word);
+}
+
+/// Files and resources, the best matches first. Resources do not hide all files, nor files all resources.
+void Popup::find_files(const std::string& word) {
+    constexpr std::size_t most_resources = most_entries / 2;
     std::string wanted = word.substr(1);
     if (wanted.starts_with('"')) wanted.erase(0, 1);
-    for (const std::size_t index : fuzzy_matches(wanted, *sources_.files, most_entries, true)) {
-        Command entry;
-        entry.name = file_word((*sources_.files)[index]);
-        entries_.push_back(std::move(entry));
+    // Sorted by score, equal ones in their order.
+    std::multimap<int, Command, std::greater<>> found;
+    const auto add = [&](Command entry, const std::string& matched) {
+        found.emplace(fuzzy_score(wanted, matched).value_or(0), std::move(entry));
+    };
+    std::vector<std::string> names;
+    for (const Command& resource : sources_.resources)
+        names.push_back(resource.name.substr(1) + " " + resource.help);
+    const std::vector<std::size_t> resources = fuzzy_matches(wanted, names, most_resources, false);
+    if (sources_.files) {
+        const std::vector<std::string>& files = *sources_.files;
+        for (const std::size_t index :
+             fuzzy_matches(wanted, files, most_entries - resources.size(), true)) {
+            Command entry;
+            entry.name = file_word(files[index]);
+            add(std::move(entry), files[index]);
+        }
     }
+    for (const std::size_t index : resources) add(sources_.resources[index], names[index]);
+    for (auto& [score, entry] : found) entries_.push_back(std::move(entry));
 }
 
 void Popup::refresh() {
@@ -115,7 +140,9 @@ Popup::Outcome Popup::press(const Key& key) {
 
 std::string Popup::chosen_word() const {
     std::string word = entries_[marked_].name;
-    if (!word.ends_with(' ') && !word.ends_with('=')) word += ' ';
+    // The rest of an entry that needs an argument is typed next to it, unless it ends with a blank.
+    const bool is_begun = entries_[marked_].needs_argument && word.starts_with('@');
+    if (!word.ends_with(' ') && !word.ends_with('=') && !is_begun) word += ' ';
     return word;
 }
 

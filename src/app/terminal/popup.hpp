@@ -25,6 +25,9 @@ struct PopupSources {
     std::vector<Command> skills = {};                            ///< "$review"
     std::shared_ptr<const std::vector<std::string>> files = {};  ///< null: not known yet
     std::function<void()> want_files = {};  ///< called when an `@` was typed; null: there are none
+    std::vector<Command> resources = {};    ///< "@docs:file:///notes.md"
+    /// Called with each word that begins with `@` and has a colon; null: resources need no completion.
+    std::function<void(const std::string& word)> want_resources = {};
 };
 
 /// The list below the prompt while a word that begins with `/`, `,`, `@` or `$` is typed, with the entries that match it. Without
@@ -38,7 +41,7 @@ public:
 
     /// The text was edited by typing.
     void update(const std::string& text, std::size_t cursor);
-    /// The files of the sources have changed.
+    /// The files or the resources of the sources have changed.
     void refresh();
     /// Hides the entries. `until_next`: also for the rest of the word.
     void close(bool until_next = false);
@@ -61,6 +64,7 @@ public:
 
 private:
     void find(const std::string& word);
+    void find_files(const std::string& word);
 
     Style style_;
     PopupSources sources_;

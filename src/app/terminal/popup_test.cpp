@@ -44,6 +44,7 @@ protected:
         sources.commands = {{"/copy", "copies"}, {"/cost", "costs"}, {"/later ", "later", true}};
         sources.skills = {{"$review", "reviews"}};
         sources.want_files = [this] { ++wanted; };
+        sources.want_resources = [this](const std::string& word) { words.push_back(word); };
         prompt.set_sources(std::move(sources));
     }
     void set_files(Names names) {
@@ -63,6 +64,7 @@ protected:
 
     Prompt prompt;
     int wanted = 0;
+    Names words;  // whose ends are asked for
 };
 
 TEST_F(PromptWithPopup, Enter_RunsTheMarkedCommand) {
@@ -108,6 +110,33 @@ TEST_F(PromptWithPopup, Files_AreAskedForOnce) {
     EXPECT_EQ(press(KeyCode::enter), Prompt::Outcome::none);
     EXPECT_EQ(press(KeyCode::enter), Prompt::Outcome::entered);
     EXPECT_EQ(prompt.take(), "see @\"src/my main.cpp\" and @README.md ");
+}
+
+TEST_F(PromptWithPopup, Resources_AreOfferedNextToFiles) {
+    set_files({"notes.md"});
+    prompt.set_resources({{"@docs:a://notes", "About notes"}, {"@docs:a://other", "Others"}});
+    (void)type("see @not");
+    EXPECT_EQ(menu(), "❯ @notes.md\n  @docs:a://notes  About notes\n");
+    (void)press(KeyCode::down);
+    (void)press(KeyCode::tab);
+    EXPECT_EQ(prompt.text(), "see @docs:a://notes ");
+    set_files({"notes.md", "notes.txt"});
+    EXPECT_EQ(menu(), "") << "the word is complete";
+    EXPECT_TRUE(words.empty());
+}
+
+TEST_F(PromptWithPopup, TemplateOfResources_IsCompleted) {
+    prompt.set_resources({{"@docs:log://", "log://{day}", true}});
+    (void)type("@log");
+    (void)press(KeyCode::tab);
+    EXPECT_EQ(prompt.text(), "@docs:log://") << "the variable follows";
+    EXPECT_EQ(words, Names({"@docs:log://"}));
+    (void)type("mo");
+    EXPECT_EQ(words.back(), "@docs:log://mo");
+    prompt.set_resources({{"@docs:log://monday", ""}, {"@docs:log://", "log://{day}", true}});
+    EXPECT_EQ(menu().find("❯ @docs:log://monday\n"), 0u) << menu();
+    (void)press(KeyCode::tab);
+    EXPECT_EQ(prompt.text(), "@docs:log://monday ");
 }
 
 TEST_F(PromptWithPopup, WholeWord_IsSent) {

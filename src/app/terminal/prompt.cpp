@@ -222,6 +222,11 @@ void Prompt::set_files(std::shared_ptr<const std::vector<std::string>> files) {
     popup_.refresh();
 }
 
+void Prompt::set_resources(std::vector<Command> resources) {
+    popup_.sources().resources = std::move(resources);
+    popup_.refresh();
+}
+
 Prompt::Outcome Prompt::press(const Key& key, bool more_follows) {
     if (searching_ && search(key)) return Outcome::none;
     if (vi_ && !vi_->is_normal() && key.code == KeyCode::escape) {
@@ -276,7 +281,10 @@ void Prompt::take_marked() {
     if (word.ends_with(' ') && rest.starts_with(' ')) rest.erase(0, 1);
     const std::string text = buffer_.text().substr(0, popup_.word_begin()) + word;
     buffer_.replace(text + rest, text.size());
-    popup_.close();
+    // Files that are known later do not open it again.
+    popup_.reset();
+    // The beginning of a resource, whose end the popup offers next.
+    if (word.starts_with('@') && !word.ends_with(' ')) popup_.update(text + rest, text.size());
     if (vi_) vi_->forget_insert();
 }
 

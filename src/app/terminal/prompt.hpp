@@ -90,6 +90,7 @@ public:
     }
     void set_skills(std::vector<Command> skills) { popup_.sources().skills = std::move(skills); }
     void set_files(std::shared_ptr<const std::vector<std::string>> files);
+    void set_resources(std::vector<Command> resources);
     /// Returns the path of a picture if a pasted text is one; it is then inserted as `@PATH`, as if it had been typed. Null: no
     /// paste is.
     void set_picture_test(std::function<std::string(const std::string& pasted)> picture) {

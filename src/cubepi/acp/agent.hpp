@@ -28,6 +28,7 @@ std::string_view to_string(AcpStop stop) noexcept;
 struct AcpPrompt {
     std::string text = {};
     std::vector<ImageContent> images = {};
+    std::string typed = {};  ///< the part of `text` that the user has typed
 };
 
 /// An MCP server that the editor passes on.

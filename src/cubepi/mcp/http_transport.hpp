@@ -1,11 +1,13 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include <cubepi/core/http_transport.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/core/task.hpp>
 #include <cubepi/mcp/authorizer.hpp>
 #include <cubepi/mcp/protocol.hpp>
 #include <cubepi/mcp/transport.hpp>
@@ -17,6 +19,10 @@ struct McpHttpOptions {
     std::string server = {};   ///< its name in errors and in the log
     std::string url = {};      ///< http or https, with the path of the endpoint
     HttpHeaders headers = {};  ///< sent with each request: a token. Never sent to another origin
+    /// Returns further headers of a request, such as keys that expire; they replace those of `headers` with the same names, and are sent
+    /// to the origin of the URL only. Awaited before each request, for several at once. `is_refused`: the server has answered status
+    /// 401 to those of before; the request, which was not executed, is sent once again. Throws Error: the request fails. Empty: none.
+    std::function<Task<HttpHeaders>(bool is_refused)> fresh_headers = {};
     /// The source of tokens, unless `headers` has an Authorization. Null: none.
     std::shared_ptr<McpAuthorizer> authorizer = {};
     std::chrono::nanoseconds connect_timeout = std::chrono::seconds(10);

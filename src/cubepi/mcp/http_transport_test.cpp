@@ -130,6 +130,76 @@ MemoryResponse refusal(int status, std::string challenge) {
     return MemoryResponse(status).with_header("WWW-Authenticate", std::move(challenge));
 }
 
+/// Counts the times that headers are asked for, and for which reason.
+struct ExpiringKeys {
+    int made = 0;
+    int refusals = 0;
+
+    Task<HttpHeaders> headers(bool is_refused) {
+        if (is_refused) ++refusals;
+        if (is_refused || made == 0) ++made;
+        HttpHeaders headers;
+        headers.add("X-Key", "k" + std::to_string(made));
+        co_return headers;
+    }
+};
+
+void use(WebServer& server, ExpiringKeys& keys) {
+    server.options.fresh_headers = [&keys](bool is_refused) { return keys.headers(is_refused); };
+}
+
+TEST(McpHttp, D202_ExpiredHeader_IsRenewedOnce) {
+    WebServer server;
+    server.be_modern();
+    ExpiringKeys keys;
+    use(server, keys);
+    server.replies["tools/call"] = [](const HttpRequest& request, const Json& id) {
+        if (request.headers.get("x-key") == "k1") return MemoryResponse(401);
+        return WebServer::json(id, hello);
+    };
+    const auto client = server.client();
+    EXPECT_EQ(text_of(server.go(client->call(McpCall("echo", {})))), "hello");
+    EXPECT_EQ(keys.refusals, 1);
+    EXPECT_EQ(server.requests.back().headers.get("x-key"), "k2");
+    EXPECT_EQ(server.requests.back().headers.get("authorization"), "Bearer token");
+    EXPECT_EQ(text_of(server.go(client->call(McpCall("echo", {})))), "hello");
+    EXPECT_EQ(keys.refusals, 1);
+}
+
+TEST(McpHttp, D202_ServerThatRefusesEachKey_IsNotAskedForever) {
+    WebServer server;
+    server.be_modern();
+    ExpiringKeys keys;
+    use(server, keys);
+    server.replies["tools/call"] = [](const HttpRequest&, const Json&) {
+        return MemoryResponse(401);
+    };
+    const auto client = server.client();
+    (void)server.go(client->connect());
+    const std::size_t before = server.requests.size();
+    EXPECT_THROW((void)server.go(client->call(McpCall("echo", {}))), Error);
+    EXPECT_EQ(keys.refusals, 1);
+    EXPECT_EQ(server.requests.size(), before + 2);
+}
+
+TEST(McpHttp, D202_InvalidHeader_FailsTheRequestWithoutItsValue) {
+    WebServer server;
+    server.be_modern();
+    server.options.fresh_headers = [](bool) -> Task<HttpHeaders> {
+        HttpHeaders headers;
+        headers.add("X-Key", "secret\r\nX-Other: 1");
+        co_return headers;
+    };
+    try {
+        (void)server.go(server.client()->connect());
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_THAT(error.what(), HasSubstr("X-Key"));
+        EXPECT_EQ(std::string(error.what()).find("secret"), std::string::npos);
+    }
+    EXPECT_TRUE(server.requests.empty());
+}
+
 TEST(McpHttp, D143_RefusedRequest_IsSentWithAnotherToken) {
     WebServer server;
     server.be_modern();

@@ -16,6 +16,7 @@
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/mcp/elicitation.hpp>
 #include <cubepi/mcp/sampling.hpp>
+#include <cubepi/mcp/tools/result_data.hpp>
 #include <cubepi/mcp/tools/suspended_call.hpp>
 #include <cubepi/provider/stream_options.hpp>
 #include <cubepi/schema/json_text.hpp>
@@ -160,7 +161,8 @@ Task<> report_progress(std::shared_ptr<ProgressQueue> queue, ToolContext* ctx) {
 }
 
 Task<AgentToolResult> call_tool(std::shared_ptr<McpClient> client, std::string tool,
-                                std::string digest, JsonObject arguments, ToolContext* ctx) {
+                                std::string digest, std::shared_ptr<const McpDataStore> store,
+                                JsonObject arguments, ToolContext* ctx) {
     std::shared_ptr<HitlChannel> channel = channel_of(*ctx);
     std::shared_ptr<detail::McpSuspendedCall> suspended;
     if (channel && channel->is_durable()) {
@@ -190,12 +192,30 @@ Task<AgentToolResult> call_tool(std::shared_ptr<McpClient> client, std::string t
         if (error.code() == ErrorCode::cancelled) throw;
         co_return AgentToolResult::error(error.what());
     }
+    if (store) {
+        detail::McpDataPlace place{store, ctx->tool_name().str(), ctx->shared_runtime()};
+        Task<> storing = detail::store_data_of(&result, std::move(place));
+        co_await std::move(storing);
+    }
     AgentToolResult converted =
         mcp_tool_result(client->server(), result, client->limits().max_result_bytes);
     if (suspended && suspended->was_refused())
         converted.content.emplace_back(TextContent{std::string(refused_notice)});
     co_return converted;
 }
+
+/// The callback of a tool.
+struct ToolBody {
+    std::shared_ptr<McpClient> client;
+    std::string called;
+    std::string digest;
+    std::shared_ptr<const McpDataStore> store = {};  ///< null: none
+
+    MaybeTask<AgentToolResult> operator()(JsonObject arguments, ToolContext& ctx) const {
+        return MaybeTask<AgentToolResult>(
+            call_tool(client, called, digest, store, std::move(arguments), &ctx));
+    }
+};
 
 bool has(std::string_view text, std::string_view part) {
     return text.find(part) != std::string_view::npos;
@@ -219,17 +239,18 @@ AgentTool agent_tool(const std::shared_ptr<McpClient>& client, const McpTool& to
     const bool is_destructive = detail::flag_member(tool.annotations, "destructiveHint");
     made.risk_level =
         is_destructive ? std::max(options.risk, ToolRisk::irreversible) : options.risk;
-    made.execute = [client, called = tool.name, digest = tool.digest](JsonObject arguments,
-                                                                      ToolContext& ctx) {
-        return MaybeTask<AgentToolResult>(
-            call_tool(client, called, digest, std::move(arguments), &ctx));
-    };
+    made.execute = ToolBody{client, tool.name, tool.digest};
     // So that a call may wait for its user in a suspended run. The body does not repeat what the server may have executed.
     made.replay_policy = ReplayPolicy::idempotent;
     return made;
 }
 
 }  // namespace
+
+void store_mcp_data(AgentTool& tool, McpDataStore store) {
+    auto* const body = tool.execute.target<ToolBody>();
+    if (body) body->store = std::make_shared<const McpDataStore>(std::move(store));
+}
 
 std::string mcp_tool_name(std::string_view prefix, std::string_view server, std::string_view tool) {
     const std::string wanted = std::string(prefix) + std::string(server) + "__" + std::string(tool);

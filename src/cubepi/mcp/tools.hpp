@@ -37,6 +37,14 @@ struct McpTools {
 Task<McpTools> mcp_tools(std::shared_ptr<McpClient> client,
                          McpToolOptions options = McpToolOptions());
 
+/// Stores data of a result that models do not take, such as a sound, and returns a sentence for the model that states where it is. Called
+/// on a worker thread. What it throws leaves the data out.
+using McpDataStore = std::function<std::string(
+    const std::string& tool_name, const std::string& mime_type, const std::string& bytes)>;
+
+/// Has a tool of mcp_tools() store such data (D203). Without a store it is described only. Other tools stay as they are.
+void store_mcp_data(AgentTool& tool, McpDataStore store);
+
 /// Returns the name of a tool for models: `prefix`, server and tool, where other characters than letters, digits, `_` and `-` are
 /// replaced by `_`. A name that was changed, cut to 64 characters, or does not show where the server's name ends (`__` in a part)
 /// ends with a part of its hash, so that different tools have different names.
@@ -46,7 +54,7 @@ std::string mcp_tool_name(std::string_view prefix, std::string_view server, std:
 std::string mcp_server_of(const AgentTool& tool);
 
 /// Converts the result of `tools/call`. Text, images and embedded text are content; sounds, other data and links are described in
-/// text; `structuredContent` is in `details`, and content if there is no other. Content beyond `max_bytes` is left out, with a
+/// text (but see store_mcp_data()); `structuredContent` is in `details`, and content if there is no other. Content beyond `max_bytes` is left out, with a
 /// notice.
 AgentToolResult mcp_tool_result(std::string_view server, const JsonObject& result,
                                 std::size_t max_bytes);

@@ -139,6 +139,7 @@ AcpPrompt read_prompt(const JsonObject& params, bool images) {
         const std::string_view type = string_member(*block, "type");
         if (type == "text") {
             prompt.text += string_member(*block, "text");
+            prompt.typed += string_member(*block, "text");
         } else if (type == "image") {
             add_image(prompt, *block, required_text(*block, "data"), images);
         } else if (type == "resource_link") {

@@ -42,6 +42,20 @@ Task<> post_answer(McpEndpointPtr self, RpcMessage request, std::optional<std::i
     (void)co_await std::move(sending);
 }
 
+/// Sets the headers that expire.
+Task<> refresh_headers(McpEndpointPtr self, HttpRequest* request, bool is_refused) {
+    Task<HttpHeaders> asking = self->options.fresh_headers(is_refused);
+    const HttpHeaders fresh = co_await std::move(asking);
+    for (const HttpHeader& header : fresh) {
+        if (!is_http_token(header.name) || !is_http_field_value(header.value)) {
+            throw Error(ErrorCode::invalid_argument, "The header " + shown_mcp_text(header.name) +
+                                                         " of the MCP server " +
+                                                         self->options.server + " is invalid.");
+        }
+        request->headers.set(header.name, header.value);
+    }
+}
+
 bool is_redirect(int status) {
     return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
 }
@@ -79,9 +93,17 @@ Task<HttpResponse> exchange(McpEndpointPtr self, HttpRequest request, std::strin
         if (!token.empty()) request.headers.set("Authorization", "Bearer " + token);
         if (used_token) *used_token = token;
     }
+    bool can_refresh = static_cast<bool>(self->options.fresh_headers);
+    if (can_refresh) co_await refresh_headers(self, &request, false);
     for (int redirects = 0;; ++redirects) {
         HttpRequest copy = request;
         HttpResponse response = co_await self->transport->send(std::move(copy));
+        if (response.status == 401 && can_refresh) {
+            can_refresh = false;
+            co_await refresh_headers(self, &request, true);
+            HttpRequest again = request;
+            response = co_await self->transport->send(std::move(again));
+        }
         if (!is_redirect(response.status)) co_return response;
         const std::string location(response.headers.get("location"));
         const std::optional<std::string> target = same_origin_url(request.url, location);
