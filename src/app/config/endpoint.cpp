@@ -4,7 +4,7 @@
 #include <utility>
 
 #include <cubepi/core/error.hpp>
-#include <cubepi/net/curl/request_url.hpp>
+#include <cubepi/net/curl/request_route.hpp>
 #include <cubepi/provider/error_classification.hpp>
 
 namespace cubepi::app {

@@ -1,11 +1,9 @@
-#include "languages.hpp"
+#include "highlighter.hpp"
 
 #include <algorithm>
 #include <string>
 
 #include <cubepi/core/support/lower_case.hpp>
-
-#include "highlighter.hpp"
 
 namespace cubepi::app {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include <cubepi/net/utf8.hpp>
-#include <cubepi/schema/json/json_escape.hpp>
+#include <cubepi/schema/json/write_json.hpp>
 #include <cubepi/schema/json_text.hpp>
 
 #include "terminal_text.hpp"

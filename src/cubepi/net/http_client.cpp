@@ -8,8 +8,7 @@
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/curl/curl_engine.hpp>
 #include <cubepi/net/curl/curl_transfer.hpp>
-#include <cubepi/net/curl/name_cache.hpp>
-#include <cubepi/net/curl/request_url.hpp>
+#include <cubepi/net/curl/request_route.hpp>
 #include <cubepi/net/network_error.hpp>
 
 #include <algorithm>

@@ -108,4 +108,10 @@ bool is_metadata_address(std::string_view address) {
            starts_with(*six, {0xfd, 0x00, 0x0e, 0xc2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x02, 0x54});
 }
 
+bool detail::is_ip_address(const std::string& host) noexcept {
+    in6_addr unused{};
+    return ::inet_pton(AF_INET, host.c_str(), &unused) == 1 ||
+           ::inet_pton(AF_INET6, host.c_str(), &unused) == 1;
+}
+
 }  // namespace cubepi

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace cubepi {
@@ -12,5 +13,10 @@ bool is_public_address(std::string_view address);
 /// True for a link-local address (text), at which clouds have the service that hands out their credentials, and for such services
 /// at other addresses. No program has a reason to let another party name one. False for a text that is not an address.
 bool is_metadata_address(std::string_view address);
+
+namespace detail {
+/// Returns true if the host is an IPv4 or IPv6 address, which needs no resolution.
+bool is_ip_address(const std::string& host) noexcept;
+}  // namespace detail
 
 }  // namespace cubepi

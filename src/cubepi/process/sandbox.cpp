@@ -3,10 +3,8 @@
 #include <algorithm>
 
 #include <cubepi/core/error.hpp>
-#include <cubepi/process/sandbox/landlock.hpp>
+#include <cubepi/process/sandbox/kernel_rules.hpp>
 #include <cubepi/process/sandbox/sandbox_plan.hpp>
-#include <cubepi/process/sandbox/shared_namespaces.hpp>
-#include <cubepi/process/sandbox/system_call_filter.hpp>
 
 namespace cubepi {
 

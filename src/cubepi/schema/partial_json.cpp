@@ -4,8 +4,8 @@
 #include <optional>
 #include <utility>
 
-#include <cubepi/schema/json/json_escape.hpp>
 #include <cubepi/schema/json/utf8.hpp>
+#include <cubepi/schema/json/write_json.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace cubepi {

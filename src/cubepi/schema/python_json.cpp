@@ -8,7 +8,6 @@
 #include <cstdlib>
 
 #include <cubepi/core/error.hpp>
-#include <cubepi/schema/json/json_escape.hpp>
 #include <cubepi/schema/json/utf8.hpp>
 #include <cubepi/schema/json/write_json.hpp>
 #include <cubepi/schema/parse_json.hpp>

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include <cubepi/core/task_scope.hpp>
-#include <cubepi/testing/stores/generated_messages.hpp>
 #include <cubepi/testing/stores/store_probe.hpp>
 
 namespace cubepi::testing::detail {

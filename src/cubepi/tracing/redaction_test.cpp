@@ -19,7 +19,7 @@
 #include <cubepi/provider/openai.hpp>
 #include <cubepi/schema/json_text.hpp>
 #include <cubepi/testing/memory_transport.hpp>
-#include <cubepi/tracing/recorder/redactions.hpp>
+#include <cubepi/tracing/recorder/content.hpp>
 #include <cubepi/tracing/traced_test.hpp>
 
 namespace cubepi {

@@ -89,8 +89,7 @@ CommandRule CommandRule::parse(std::string_view text) {
             ErrorCode::invalid_argument,
             "\"" + std::string(text) +
                 "\" is not a rule for commands. A rule consists of a directory and a command, such "
-                "as cd /src/app && make test, without ; & | < > $ or backticks in the "
-                "command.");
+                "as cd /src/app && make test, without ; & | < > $ or backticks in the command.");
     }
     rule.words = std::move(*words);
     return rule;
@@ -104,8 +103,7 @@ std::string CommandRule::problem() const {
     exact.directory = directory.empty() ? "/DIRECTORY" : directory;
     if (!listed) {
         return "it does not name a command of the list of harmless commands. Allow the exact "
-               "command "
-               "in its directory: shell: " +
+               "command in its directory: shell: " +
                exact.text();
     }
     if (listed->needs_directory && directory.empty()) {

@@ -1,4 +1,3 @@
-#include <cubepi/core/support/base64.hpp>
 #include <cubepi/workspace/fetch_tool.hpp>
 
 #include <algorithm>
@@ -12,10 +11,13 @@
 
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/offload.hpp>
+#include <cubepi/core/support/base64.hpp>
+#include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/net/public_address.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/schema/json/utf8.hpp>
 #include <cubepi/workspace/files/content.hpp>
 #include <cubepi/workspace/standard_tools.hpp>
 
@@ -25,22 +27,14 @@ namespace {
 
 using OptionsPtr = std::shared_ptr<const FetchOptions>;
 
-std::string lower(std::string_view text) {
-    std::string out(text);
-    for (char& c : out) {
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    }
-    return out;
-}
-
 std::string origin_of(const boost::urls::url_view& url) {
     const bool https = url.scheme_id() == boost::urls::scheme::https;
     if (!https && url.scheme_id() != boost::urls::scheme::http) return {};
     if (url.has_userinfo()) return {};
     // Decoded and normalized: %65xample.org is example.org.
     const bool ip6 = url.host_type() == boost::urls::host_type::ipv6;
-    const std::string host =
-        ip6 ? "[" + std::string(url.host_ipv6_address().to_string()) + "]" : lower(url.host_name());
+    const std::string host = ip6 ? "[" + std::string(url.host_ipv6_address().to_string()) + "]"
+                                 : detail::lower_case(url.host_name());
     if (!ip6 && host.empty() && url.host_type() != boost::urls::host_type::ipv4) return {};
     const std::string name = url.host_type() == boost::urls::host_type::ipv4
                                  ? std::string(url.host_ipv4_address().to_string())
@@ -155,7 +149,7 @@ std::string private_address_text(const std::string& host, const std::string& add
 /// Returns the address of a host that is a number, in each form that a resolver accepts ("0x7f.1"), or that always means this
 /// machine (RFC 6761, 6.3). Empty for a name. Sends nothing.
 std::string address_of(const std::string& host) {
-    std::string name = lower(host);
+    std::string name = detail::lower_case(host);
     while (name.ends_with('.')) name.pop_back();
     if (name == "localhost" || name.ends_with(".localhost")) return "127.0.0.1";
     addrinfo hints{};
@@ -252,15 +246,7 @@ Task<bool> read_body(HttpResponse* response, std::size_t max_bytes, std::string*
 /// Converts ISO 8859-1 to UTF-8; also the part of Windows-1252 that is identical.
 std::string from_latin1(std::string_view bytes) {
     std::string out;
-    for (const char c : bytes) {
-        const auto byte = static_cast<unsigned char>(c);
-        if (byte < 0x80) {
-            out += c;
-        } else {
-            out += static_cast<char>(0xC0 | byte >> 6);
-            out += static_cast<char>(0x80 | (byte & 63));
-        }
-    }
+    for (const char c : bytes) detail::append_utf8(out, static_cast<unsigned char>(c));
     return out;
 }
 
@@ -272,7 +258,7 @@ std::string as_utf8(std::string_view bytes, const std::string& content_type) {
 
 AgentToolResult present(const HttpResponse& response, const Target& target, const std::string& body,
                         bool complete, const FetchArgs& args) {
-    const std::string content_type = lower(response.headers.get("content-type"));
+    const std::string content_type = detail::lower_case(response.headers.get("content-type"));
     const std::string type = content_type.substr(0, content_type.find_first_of("; "));
     std::string text = "HTTP " + std::to_string(response.status) + ", " +
                        (type.empty() ? "no content type" : type) + ", " +
@@ -401,7 +387,7 @@ namespace {
 /// Returns a host in the one spelling in which hosts are compared.
 std::string comparable_host(std::string host) {
     while (host.ends_with('.')) host.pop_back();
-    host = lower(host);
+    host = detail::lower_case(host);
     const std::string address = address_of(host);
     if (!address.empty()) host = address;
     constexpr std::string_view mapped = "::ffff:";

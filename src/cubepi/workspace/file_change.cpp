@@ -41,8 +41,8 @@ void check_version(const std::string& path, std::uint64_t version,
     if (!expected || *expected == version) return;
     throw Error(ErrorCode::invalid_state,
                 path +
-                    " has changed since this call was approved, so nothing was written. Read "
-                    "the file again and retry the call.");
+                    " has changed since this call was approved, so nothing was written. Read the "
+                    "file again and retry the call.");
 }
 
 void compare(FileChange& change, const std::string& before, const std::string& after,
@@ -244,8 +244,7 @@ std::string nearest(std::string_view text, std::string_view old_text) {
     if (best == 2.0) {
         return where +
                ", which equals the first line of old_text except for spaces or the text after it: "
-               "compare the "
-               "indentation and the lines after it.";
+               "compare the indentation and the lines after it.";
     }
     return where + ": " + std::string(lines[best_line - 1].substr(0, 200));
 }

@@ -159,10 +159,10 @@ AgentToolResult read_file(Workspace& workspace, const FileToolOptions& options,
         return read_image(*file, std::string(piece), type, options);
     }
     if (detail::looks_binary(piece)) {
-        return AgentToolResult::error(
-            args.path + " is a binary file of " + std::to_string(file->info().size) +
-            " bytes and cannot be shown as text. Shell commands such as file, xxd or strings "
-            "may help to inspect it.");
+        return AgentToolResult::error(args.path + " is a binary file of " +
+                                      std::to_string(file->info().size) +
+                                      " bytes and cannot be shown as text. Shell commands such as "
+                                      "file, xxd or strings may help to inspect it.");
     }
     if (args.start_line.value_or(1) < 1 || args.start_byte.value_or(1) < 1 ||
         args.line_count.value_or(1) < 1) {
@@ -272,11 +272,9 @@ std::vector<AgentTool> standard_tools(std::shared_ptr<Workspace> workspace,
 AgentTool read_tool(std::shared_ptr<Workspace> workspace, FileToolOptions options) {
     return blocking_tool<ReadArgs>(
                "read",
-               "Read a file. Each line of text is preceded by its number and a tab, "
-               "which are not part of the file; images "
-               "(png, jpeg, gif, webp) are shown. A long file is read in "
-               "parts: the end of the result states how to read "
-               "on.",
+               "Read a file. Each line of text is preceded by its number and a tab, which are not "
+               "part of the file; images (png, jpeg, gif, webp) are shown. A long file is read in "
+               "parts: the end of the result states how to read on.",
                [workspace = std::move(workspace), options = std::move(options)](
                    ReadArgs args, ToolContext& context) {
                    return read_file(*workspace, options, args, context.stop_token());
@@ -293,9 +291,8 @@ AgentTool read_tool(std::shared_ptr<Workspace> workspace, FileToolOptions option
 AgentTool write_tool(std::shared_ptr<Workspace> workspace, FileToolOptions options) {
     return blocking_tool<detail::WriteArgs>(
                "write",
-               "Create a file with this content, or replace its whole "
-               "content. Missing directories are created. To change "
-               "a part of a file, use edit.",
+               "Create a file with this content, or replace its whole content. Missing directories "
+               "are created. To change a part of a file, use edit.",
                [workspace = std::move(workspace), options = std::move(options)](
                    detail::WriteArgs args, ToolContext& context) {
                    return written(detail::write_file(*workspace, limits_of(options), args,
@@ -313,11 +310,8 @@ AgentTool edit_tool(std::shared_ptr<Workspace> workspace, FileToolOptions option
     return blocking_tool<detail::EditArgs>(
                "edit",
                "Replace one piece of text in a file. old_text must occur exactly once: include "
-               "enough "
-               "surrounding lines, "
-               "copied exactly from the file, without line numbers. The line endings of the file "
-               "are "
-               "preserved.",
+               "enough surrounding lines, copied exactly from the file, without line numbers. The "
+               "line endings of the file are preserved.",
                [workspace = std::move(workspace), options = std::move(options)](
                    detail::EditArgs args, ToolContext& context) {
                    return edited(detail::edit_file(*workspace, limits_of(options), args,

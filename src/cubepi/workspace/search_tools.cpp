@@ -60,8 +60,8 @@ AgentToolResult list_files(Workspace& workspace, const FileToolOptions& options,
         text = glob ? "(no name matches " + *args.pattern + ")" : "(the directory is empty)";
         if (!args.hidden || !args.ignored) {
             text +=
-                "\n[hidden files and files that .gitignore excludes are not shown; set hidden "
-                "or ignored]";
+                "\n[hidden files and files that .gitignore excludes are not shown; set hidden or "
+                "ignored]";
         }
     }
     if (more) {
@@ -277,21 +277,19 @@ AgentToolResult grep_files(Workspace& workspace, const FileToolOptions& options,
 }  // namespace
 
 AgentTool list_tool(std::shared_ptr<Workspace> workspace, FileToolOptions options) {
-    return blocking_tool<ListArgs>("list",
-                                   "List the files in a directory, or find files by a pattern of "
-                                   "their names. Directories end in /, symbolic "
-                                   "links in @. Hidden files and files that .gitignore excludes "
-                                   "are not listed unless requested.",
-                                   [workspace = std::move(workspace), options = std::move(options)](
-                                       ListArgs args, ToolContext& context) {
-                                       return list_files(*workspace, options, args,
-                                                         context.stop_token());
-                                   })
+    return blocking_tool<ListArgs>(
+               "list",
+               "List the files in a directory, or find files by a pattern of their names. "
+               "Directories end in /, symbolic links in @. Hidden files and files that .gitignore "
+               "excludes are not listed unless requested.",
+               [workspace = std::move(workspace), options = std::move(options)](
+                   ListArgs args, ToolContext& context) {
+                   return list_files(*workspace, options, args, context.stop_token());
+               })
         .describe("path", "The directory, relative to the workspace's root.")
         .describe("pattern",
                   "A pattern such as *.cpp or src/**/test_*.py: without a slash it is matched "
-                  "against names at any "
-                  "depth, with one against paths from the directory.")
+                  "against names at any depth, with one against paths from the directory.")
         .describe("depth",
                   "The depth of the search; 1 is the directory itself. Default: 1; with a pattern, "
                   "unlimited.")
@@ -301,16 +299,15 @@ AgentTool list_tool(std::shared_ptr<Workspace> workspace, FileToolOptions option
 }
 
 AgentTool grep_tool(std::shared_ptr<Workspace> workspace, FileToolOptions options) {
-    return blocking_tool<GrepArgs>(
-               "grep",
-               "Find lines in files by a regular expression (Perl syntax). Returns path:line: "
-               "text. "
-               "Binary files are skipped, and so are hidden and ignored files (.gitignore) "
-               "unless requested.",
-               [workspace = std::move(workspace), options = std::move(options)](
-                   GrepArgs args, ToolContext& context) {
-                   return grep_files(*workspace, options, args, context.stop_token());
-               })
+    return blocking_tool<GrepArgs>("grep",
+                                   "Find lines in files by a regular expression (Perl syntax). "
+                                   "Returns path:line: text. Binary files are skipped, and so are "
+                                   "hidden and ignored files (.gitignore) unless requested.",
+                                   [workspace = std::move(workspace), options = std::move(options)](
+                                       GrepArgs args, ToolContext& context) {
+                                       return grep_files(*workspace, options, args,
+                                                         context.stop_token());
+                                   })
         .describe("pattern", "The regular expression; it is matched within a line.")
         .describe("path", "A directory or a file, relative to the workspace's root.")
         .describe("glob", "Only files whose names match, e.g. *.{cpp,hpp}.")

@@ -223,11 +223,9 @@ struct ShellSessions::State {
     void bind(const Executor& current) {
         if (scope && executor == current) return;
         if (scope && scope->live() > 0) {
-            throw Error(
-                ErrorCode::invalid_state,
-                "These shell tools have commands running on another event loop. Create separate "
-                "tools for "
-                "each agent.");
+            throw Error(ErrorCode::invalid_state,
+                        "These shell tools have commands running on another event loop. Create "
+                        "separate tools for each agent.");
         }
         // A failure of a command ends its output; no caller waits for the coroutines themselves.
         scope.emplace(current, [](std::exception_ptr) {});

@@ -401,8 +401,7 @@ AgentTool shell_output_tool(std::shared_ptr<ShellSessions> sessions) {
     return tool<OutputArgs>(
                "shell_output",
                "Read the new output of a background command since the last call, and its status. "
-               "Without an "
-               "id, list the background commands.",
+               "Without an id, list the background commands.",
                [sessions = std::move(sessions)](OutputArgs args, ToolContext& context) {
                    return show_output(sessions, std::move(args), &context);
                })

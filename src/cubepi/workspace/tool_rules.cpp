@@ -16,7 +16,7 @@
 #include <cubepi/workspace/files/content.hpp>
 #include <cubepi/workspace/files/file_access.hpp>
 #include <cubepi/workspace/files/path_pattern.hpp>
-#include <cubepi/workspace/shell/named_commands.hpp>
+#include <cubepi/workspace/shell/shell_commands.hpp>
 #include <cubepi/workspace/workspace.hpp>
 
 namespace cubepi {
@@ -253,11 +253,10 @@ void require_supported(const ApprovalRule& rule, RuleEffect effect) {
     if (restricts && rule.tool == "fetch" && rule.match != "*" &&
         (detail::rule_origin(rule.match).empty() ||
          rule.match.find('*', rule.match.starts_with("*.") ? 1 : 0) != std::string::npos)) {
-        throw Error(
-            ErrorCode::invalid_argument,
-            "The rule " + rule.text() +
-                " names neither an origin such as https://example.org nor a host, which may "
-                "begin with *. and have no other *.");
+        throw Error(ErrorCode::invalid_argument,
+                    "The rule " + rule.text() +
+                        " names neither an origin such as https://example.org nor a host, which "
+                        "may begin with *. and have no other *.");
     }
     if (restricts && is_path_rule(rule)) return;
     if (rule.tool == "shell") {
@@ -293,8 +292,8 @@ ApprovalRule ApprovalRule::parse(std::string_view text, RuleEffect effect) {
     if (rule.tool.empty() || rule.match.empty()) {
         throw Error(ErrorCode::invalid_argument,
                     "\"" + std::string(text) +
-                        "\" is not an approval rule. Examples: shell: cd * && git status *, "
-                        "fetch: example.org, write: *.");
+                        "\" is not an approval rule. Examples: shell: cd * && git status *, fetch: "
+                        "example.org, write: *.");
     }
     require_supported(rule, effect);
     return rule;
@@ -365,12 +364,11 @@ void ToolRules::apply_restrictions(RuleDecision& decision, std::string_view tool
     decision.always.reset();
     if (decision.question.empty()) decision.question = describe(tool, risk, arguments);
     decision.question += "\nAlways needs approval: ";
-    decision.question += asks ? "the rule '" + shown(asks->text()) + "'."
-                              : (tool == "shell" ? "this command computes what it runs, so that "
-                                                   "the rule '"
-                                                 : "below this directory may be files of the rule, "
-                                                   "so that '") +
-                                    shown(unknown->text()) + "' cannot be checked.";
+    decision.question +=
+        asks ? "the rule '" + shown(asks->text()) + "'."
+             : (tool == "shell" ? "this command computes what it runs, so that the rule '"
+                                : "below this directory may be files of the rule, so that '") +
+                   shown(unknown->text()) + "' cannot be checked.";
 }
 
 bool ToolRules::has(std::string_view tool, std::string_view match) const {

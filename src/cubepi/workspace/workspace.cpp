@@ -227,11 +227,10 @@ struct LocalWorkspace::State {
 
     [[noreturn]] void fail(const char* action, const std::string& path, int code) const {
         if (code == EXDEV) {
-            throw Error(
-                ErrorCode::permission_denied,
-                path + " leads out of the workspace " + main.spellings.front() +
-                    " (through \"..\" or a symbolic link), which is not allowed. Use a path that "
-                    "stays inside.");
+            throw Error(ErrorCode::permission_denied,
+                        path + " leads out of the workspace " + main.spellings.front() +
+                            " (through \"..\" or a symbolic link), which is not allowed. Use a "
+                            "path that stays inside.");
         }
         if (code == ELOOP && !policy.follow_links) {
             throw Error(ErrorCode::permission_denied,

@@ -8,7 +8,6 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/net/utf8.hpp>
-#include <cubepi/schema/json/json_escape.hpp>
 #include <cubepi/schema/json/write_json.hpp>
 
 namespace bub::detail {

@@ -6,7 +6,6 @@
 #include <cubepi/checkpoint/format/message_fields.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/message_json.hpp>
-#include <cubepi/schema/json/padded_text.hpp>
 #include <cubepi/schema/json/simdjson_walk.hpp>
 #include <cubepi/schema/python_json.hpp>
 

@@ -15,7 +15,7 @@
 #include <curl/curl.h>
 
 #include <cubepi/core/task.hpp>
-#include <cubepi/net/curl/name_cache.hpp>
+#include <cubepi/net/curl/request_route.hpp>
 
 namespace cubepi::detail {
 

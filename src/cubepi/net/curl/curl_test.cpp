@@ -10,8 +10,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/net/curl/curl_engine.hpp>
-#include <cubepi/net/curl/name_cache.hpp>
-#include <cubepi/net/curl/request_url.hpp>
+#include <cubepi/net/curl/request_route.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 
 namespace cubepi::detail {

@@ -1,4 +1,4 @@
-#include <cubepi/net/server/request_origin.hpp>
+#include <cubepi/net/server/server_core.hpp>
 
 #include <algorithm>
 #include <charconv>

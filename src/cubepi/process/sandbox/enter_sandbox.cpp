@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include <cubepi/core/support/posix_file.hpp>
-#include <cubepi/process/sandbox/landlock.hpp>
+#include <cubepi/process/sandbox/kernel_rules.hpp>
 
 namespace cubepi::detail {
 

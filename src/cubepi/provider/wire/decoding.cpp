@@ -3,28 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include <cubepi/schema/json/utf8.hpp>
+
 namespace cubepi::detail {
 
 namespace {
 
 constexpr std::string_view replacement = "\xef\xbf\xbd";
-
-unsigned hex_value(std::string_view digits) {
-    unsigned value = 0;
-    for (const char c : digits) {
-        value *= 16;
-        if (c >= '0' && c <= '9') value += static_cast<unsigned>(c - '0');
-        if (c >= 'a' && c <= 'f') value += static_cast<unsigned>(c - 'a' + 10);
-        if (c >= 'A' && c <= 'F') value += static_cast<unsigned>(c - 'A' + 10);
-    }
-    return value;
-}
-
-/// The escape that `text` begins with is a whole one, \u and four digits.
-bool is_unicode_escape(std::string_view text) {
-    return text.size() >= 6 && text.starts_with("\\u") &&
-           text.substr(2, 4).find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
-}
 
 char escaped_char(char c) {
     switch (c) {
@@ -34,27 +19,6 @@ char escaped_char(char c) {
         case 'r': return '\r';
         case 't': return '\t';
         default: return c;
-    }
-}
-
-void append_utf8(std::string& out, unsigned code) {
-    const auto byte = [&out](unsigned value) {
-        out.push_back(static_cast<char>(static_cast<unsigned char>(value)));
-    };
-    if (code < 0x80) {
-        byte(code);
-    } else if (code < 0x800) {
-        byte(0xc0 | (code >> 6));
-        byte(0x80 | (code & 0x3f));
-    } else if (code < 0x10000) {
-        byte(0xe0 | (code >> 12));
-        byte(0x80 | ((code >> 6) & 0x3f));
-        byte(0x80 | (code & 0x3f));
-    } else {
-        byte(0xf0 | (code >> 18));
-        byte(0x80 | ((code >> 12) & 0x3f));
-        byte(0x80 | ((code >> 6) & 0x3f));
-        byte(0x80 | (code & 0x3f));
     }
 }
 
@@ -102,8 +66,10 @@ std::string_view SplitText::unescape(std::string_view token) {
     const std::size_t end = token.rfind('"');
     for (std::size_t i = begin; i < end; ++i) {
         // Not every parser looks at the digits: four other bytes may be half of a UTF-8 sequence.
-        if (is_unicode_escape(token.substr(i, end - i))) {
-            unit(hex_value(token.substr(i + 2, 4)));
+        const std::string_view rest = token.substr(i, end - i);
+        const int code = rest.starts_with("\\u") ? hex4(rest, 2) : -1;
+        if (code >= 0) {
+            unit(static_cast<unsigned>(code));
             i += 5;
             continue;
         }

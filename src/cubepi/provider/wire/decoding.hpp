@@ -11,7 +11,6 @@
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/usage.hpp>
 #include <cubepi/net/utf8.hpp>
-#include <cubepi/schema/json/padded_text.hpp>
 #include <cubepi/schema/json/simdjson_walk.hpp>
 
 // Shared by the decoders of all vendors: the JSON of events, text and JSON that arrive in pieces, counts of tokens.

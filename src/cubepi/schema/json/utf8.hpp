@@ -43,6 +43,25 @@ inline Utf8Char utf8_char(std::string_view text, std::size_t at) {
     return bad;
 }
 
+/// Appends a character in UTF-8. `code` is at most U+10FFFF.
+inline void append_utf8(std::string& out, std::uint32_t code) {
+    if (code < 0x80U) {
+        out += static_cast<char>(code);
+    } else if (code < 0x800U) {
+        out += static_cast<char>(0xC0U | code >> 6U);
+        out += static_cast<char>(0x80U | (code & 0x3FU));
+    } else if (code < 0x10000U) {
+        out += static_cast<char>(0xE0U | code >> 12U);
+        out += static_cast<char>(0x80U | (code >> 6U & 0x3FU));
+        out += static_cast<char>(0x80U | (code & 0x3FU));
+    } else {
+        out += static_cast<char>(0xF0U | code >> 18U);
+        out += static_cast<char>(0x80U | (code >> 12U & 0x3FU));
+        out += static_cast<char>(0x80U | (code >> 6U & 0x3FU));
+        out += static_cast<char>(0x80U | (code & 0x3FU));
+    }
+}
+
 /// Returns the value of four hexadecimal digits at `at`, or -1 if there are none.
 inline int hex4(std::string_view text, std::size_t at) {
     if (at + 4 > text.size()) return -1;

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include <cubepi/core/error.hpp>
-#include <cubepi/net/support/ip_address.hpp>
+#include <cubepi/net/public_address.hpp>
 #include <cubepi/sql/support/mysql.hpp>
 
 namespace cubepi::detail {

@@ -9,7 +9,7 @@
 #include <libpq-fe.h>
 
 #include <cubepi/core/error.hpp>
-#include <cubepi/net/support/ip_address.hpp>
+#include <cubepi/net/public_address.hpp>
 #include <cubepi/sql/support/postgres.hpp>
 
 namespace cubepi::detail {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -11,6 +13,7 @@
 #include <cubepi/agent/batch_store.hpp>
 #include <cubepi/agent/question_store.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/message_list.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/testing/store_conformance.hpp>
 
@@ -114,5 +117,8 @@ Message user_of_run(std::string text, std::string run_id, std::string id = {});
 Message answer_of_run(std::string text, std::string run_id);
 MessageList list_of(Message message);
 Task<CheckpointData> load_or_empty(Checkpointer& store, std::string thread_id);
+/// Returns messages of all roles with all fields, texts that are difficult for formats, and numbers at the limits of
+/// their types. Deterministic for a given `seed`.
+MessageList generated_messages(std::uint64_t seed, std::size_t count);
 
 }  // namespace cubepi::testing::detail

@@ -1,4 +1,3 @@
-#include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/workspace/files/content.hpp>
 
 #include <algorithm>
@@ -6,7 +5,9 @@
 #include <cstdint>
 #include <utility>
 
+#include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/schema/json/utf8.hpp>
 
 namespace cubepi::detail {
 
@@ -20,25 +21,6 @@ bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && 
 template <std::size_t n>
 bool is_one_of(std::string_view name, const std::array<std::string_view, n>& names) {
     return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-void append_utf8(std::string& out, std::uint32_t code) {
-    if (code == 0 || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) code = 0xFFFD;
-    if (code < 0x80) {
-        out += static_cast<char>(code);
-    } else if (code < 0x800) {
-        out += static_cast<char>(0xC0 | code >> 6);
-        out += static_cast<char>(0x80 | (code & 63));
-    } else if (code < 0x10000) {
-        out += static_cast<char>(0xE0 | code >> 12);
-        out += static_cast<char>(0x80 | (code >> 6 & 63));
-        out += static_cast<char>(0x80 | (code & 63));
-    } else {
-        out += static_cast<char>(0xF0 | code >> 18);
-        out += static_cast<char>(0x80 | (code >> 12 & 63));
-        out += static_cast<char>(0x80 | (code >> 6 & 63));
-        out += static_cast<char>(0x80 | (code & 63));
-    }
 }
 
 constexpr std::array<std::pair<std::string_view, std::uint32_t>, 30> named = {{
@@ -71,7 +53,8 @@ std::uint32_t entity(std::string_view name) {
         if (digit >= (hex ? 16u : 10u)) return 0;
         code = std::min<std::uint32_t>(code * (hex ? 16 : 10) + digit, 0x110000);
     }
-    return code == 0 ? 0xFFFD : code;
+    const bool is_valid = code != 0 && code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF);
+    return is_valid ? code : 0xFFFD;
 }
 
 struct Tag {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,6 +21,19 @@ std::string quote_shell_word(std::string_view word);
 /// Returns the known destructive or publishing effect of a command, by the names in it: "rm deletes files". An empty result
 /// means little: a script, a build or another program may do worse.
 std::string known_effect(std::string_view command);
+
+/// The relation of a command to the words of a rule that restricts commands.
+enum class NamedCommand : std::uint8_t {
+    no,
+    /// The command computes the name of a program, or runs text as commands: its own text does not say.
+    unknown,
+    yes,
+};
+
+/// Returns `yes` if one of the parts of a command has the words of the rule in this order, others between them: "git -C x push" has
+/// "git push". The first word may be a path, or follow another program ("sudo rm"); quotes and backslashes are ignored. So it
+/// finds too much rather than too little, but a script or another program can do what no text names.
+NamedCommand find_named_command(std::string_view command, const std::vector<std::string>& words);
 
 /// A command whose words are all on the list of harmless commands.
 struct ListedCommand {

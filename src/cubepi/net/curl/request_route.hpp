@@ -1,10 +1,20 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include <cubepi/core/clock.hpp>
+#include <cubepi/net/name_resolver.hpp>
+
+// The way of a request: its URL, its proxy, and the addresses of their names.
 
 namespace cubepi::detail {
 
@@ -56,5 +66,42 @@ bool no_proxy_matches(std::string_view list, const std::string& host, bool is_ad
 
 /// Returns "1.2.3.4", "[::1]".
 std::string bracketed(const std::string& host);
+
+/// The last addresses of names. Thread-safe.
+///
+/// An entry is fresh for ten seconds. For five more minutes it is still returned, and the caller is told to refresh it
+/// in the background: a request on a pooled connection should not wait for a name that it does not need.
+class NameCache {
+public:
+    NameCache(std::shared_ptr<Clock> clock, Resolver resolver);
+
+    struct Answer {
+        std::vector<std::string> addresses;  ///< empty: resolve now
+        bool refresh = false;                ///< call resolve() soon
+    };
+    Answer find(const std::string& host);
+
+    /// Resolves on the calling thread, which may take long, and caches the result. Rethrows exceptions of the resolver.
+    std::vector<std::string> resolve(const std::string& host);
+
+    /// Reports that no connection could be established: the next request resolves again and starts with another
+    /// address.
+    void failed(const std::string& host);
+
+private:
+    struct Entry {
+        std::vector<std::string> addresses;
+        Clock::time_point since;
+        bool refreshing = false;
+        std::size_t first = 0;
+    };
+
+    bool fresh_locked(const Entry& entry) const;
+
+    const std::shared_ptr<Clock> clock_;
+    const Resolver resolver_;
+    std::mutex mutex_;
+    std::map<std::string, Entry> entries_;
+};
 
 }  // namespace cubepi::detail
