@@ -186,6 +186,32 @@ TEST_F(GatewayOpenAI, D194_DisconnectedClient_EndsItsTurnOnly) {
     EXPECT_EQ(get("/v1/sessions/a").body.find("re: a"), std::string::npos);
 }
 
+TEST_F(GatewayOpenAI, D216_Compaction_IsASession) {
+    start(model.flags());
+    const auto compact = [&](JsonObject body) {
+        body["model"] = "cubepi";
+        return call("POST", "/v1/responses/compact", body);
+    };
+    const HttpReply first = respond("one");
+    const HttpReply of_session = compact({{"previous_response_id", first.json().at("id")}});
+    ASSERT_EQ(of_session.status, 200) << of_session.body;
+    EXPECT_EQ(of_session.json().at("usage").at("total_tokens"), Json(0));
+    JsonArray input = of_session.json().at("output").as_array();
+    input.push_back(user("two").at(0));
+    EXPECT_EQ(text_of(respond(input).json()), "re: two");
+    EXPECT_NE(model.wait_for("two").find("re: one"), std::string::npos);
+    const HttpReply of_input = compact({{"input", user("three")}});
+    ASSERT_EQ(of_input.status, 200) << of_input.body;
+    input = of_input.json().at("output").as_array();
+    input.push_back(user("four").at(0));
+    EXPECT_EQ(text_of(respond(input).json()), "re: four");
+    EXPECT_NE(model.wait_for("four").find("three"), std::string::npos);
+    input[0].as_object()["encrypted_content"] = "resp_1";
+    EXPECT_EQ(respond(input).status, 400);
+    EXPECT_EQ(compact({{"previous_response_id", "resp_1"}}).status, 400);
+    EXPECT_EQ(compact({}).status, 400);
+}
+
 TEST_F(GatewayOpenAI, D215_RepeatedStreams_ShareTheirTurn) {
     model.hold("a");
     model.hold("b");

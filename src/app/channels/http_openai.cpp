@@ -25,6 +25,7 @@ namespace cubepi::app {
 namespace {
 
 using detail::OpenAIAnswerHead;
+using detail::OpenAIClientMessage;
 using detail::OpenAIClientRequest;
 using detail::OpenAIResponseStatus;
 using ReplyPtr = std::shared_ptr<bub::HttpReply>;
@@ -32,6 +33,11 @@ using RunPtr = std::shared_ptr<OpenAIRun>;
 
 /// The key of `metadata` that names the session of a request.
 constexpr std::string_view session_key = "session";
+
+/// The message of a session that is a compaction.
+constexpr std::string_view summary_request =
+    "Summarize the conversation above in a few paragraphs, so that it can be continued with the "
+    "summary: what was asked, decided and found, and what is open.";
 
 /// A response of the channel http in the form of this interface.
 HttpServerResponse refusal_of(const HttpServerResponse& refused) {
@@ -110,6 +116,7 @@ public:
     Task<HttpServerResponse> read_model(HttpServerRequest request);
     Task<HttpServerResponse> complete_chat(HttpServerRequest request);
     Task<HttpServerResponse> create_response(HttpServerRequest request);
+    Task<HttpServerResponse> compact(HttpServerRequest request);
     Task<HttpServerResponse> read_response(HttpServerRequest request);
     Task<HttpServerResponse> cancel_response(HttpServerRequest request);
 
@@ -404,10 +411,23 @@ JsonObject repeated(const OpenAIClientRequest& request) {
                                    {"strict", false}});
     }
     members["tools"] = std::move(tools);
+    if (!request.user.empty()) members["safety_identifier"] = request.user;
     if (!request.instructions.empty()) members["instructions"] = request.instructions;
     if (!request.previous_response.empty())
         members["previous_response_id"] = request.previous_response;
     return members;
+}
+
+/// Returns the id of the response or the compaction that a request continues; empty: none.
+const std::string& earlier_of(const OpenAIClientRequest& request) {
+    return request.previous_response.empty() ? request.compaction : request.previous_response;
+}
+
+HttpServerResponse unknown_previous(const OpenAIClientRequest& request) {
+    if (request.previous_response.empty())
+        return openai_failure(400, "The compaction is not one of this gateway.", {}, "input");
+    return openai_failure(400, "Previous response not found.", "previous_response_not_found",
+                          "previous_response_id");
 }
 
 Task<HttpServerResponse> OpenAIInterface::create_response(HttpServerRequest request) {
@@ -415,12 +435,9 @@ Task<HttpServerResponse> OpenAIInterface::create_response(HttpServerRequest requ
     if (read.refusal) co_return *read.refusal;
     const OpenAIClientRequest& asked = read.request;
     std::string session = detail::text_member(asked.metadata, session_key);
-    if (!asked.previous_response.empty()) {
-        const std::optional<OpenAIResponseName> previous = names_.read(asked.previous_response);
-        if (!previous) {
-            co_return openai_failure(400, "Previous response not found.",
-                                     "previous_response_not_found", "previous_response_id");
-        }
+    if (const std::string& earlier = earlier_of(asked); !earlier.empty()) {
+        const std::optional<OpenAIResponseName> previous = names_.read(earlier);
+        if (!previous) co_return unknown_previous(asked);
         session = previous->session;
     } else if (asked.approval) {
         co_return openai_failure(400, "an approval needs the 'previous_response_id' of its request",
@@ -458,6 +475,60 @@ Task<HttpServerResponse> OpenAIInterface::create_response(HttpServerRequest requ
     Task<HttpServerResponse> awaiting = await_response(std::move(run), false, request.closed);
     HttpServerResponse response = co_await std::move(awaiting);
     co_return response;
+}
+
+/// A compaction is a session that has the conversation (D216).
+Task<HttpServerResponse> OpenAIInterface::compact(HttpServerRequest request) {
+    ReadRequest read = read_request(request, detail::read_openai_compact_request);
+    if (read.refusal) co_return *read.refusal;
+    OpenAIClientRequest& asked = read.request;
+    std::string session;
+    OpenAIResponseName name;
+    if (const std::string& earlier = earlier_of(asked); !earlier.empty()) {
+        const std::optional<OpenAIResponseName> previous = names_.read(earlier);
+        if (!previous) co_return unknown_previous(asked);
+        session = previous->session;
+        name = *previous;
+    }
+    JsonObject made;
+    made["object"] = "response.compaction";
+    made["created_at"] = seconds_now();
+    if (asked.messages.empty()) {
+        // The session shortens what the model receives of it when that is necessary.
+        detail::OpenAIResponsesWriter writer({}, {});
+        writer.set_usage(detail::OpenAIAnswerUsage());
+        made["usage"] = writer.response().at("usage");
+    } else {
+        OpenAIClientMessage summarize;
+        summarize.text = std::string(summary_request);
+        asked.messages.push_back(std::move(summarize));
+        asked.tools.clear();
+        Task<bub::HttpSubmission> submitting =
+            submit(request, asked, std::move(session), "compact", true);
+        const bub::HttpSubmission submitted = co_await std::move(submitting);
+        if (!submitted.reply) co_return submitted.refusal;
+        name.message = submitted.reply->id();
+        name.session = submitted.reply->session();
+        name.created = seconds_now();
+        const RunPtr run = std::make_shared<OpenAIResponseRun>(
+            submitted.reply, call_ids(name.session), OpenAIAnswerHead(), JsonObject());
+        Task<HttpServerResponse> awaiting = await_response(run, false, request.closed);
+        const HttpServerResponse response = co_await std::move(awaiting);
+        const Json body = boost::json::parse(response.body);
+        if (response.status >= 400) co_return response;
+        if (body.at("status") != Json("completed"))
+            co_return openai_failure(500, "the conversation was not compacted");
+        made["usage"] = body.at("usage");
+    }
+    const std::string id = names_.id_of(name);
+    JsonObject item;
+    item["type"] = "compaction";
+    item["id"] = "cmp_" + id;
+    item["encrypted_content"] = id;
+    made["id"] = id;
+    made["output"] = JsonArray();
+    made["output"].as_array().push_back(std::move(item));
+    co_return HttpServerResponse::json(200, made);
 }
 
 /// Returns a response from the records of its message.
@@ -553,6 +624,7 @@ void add_openai_interface(HttpRoutes& routes, bub::HttpChannel& channel, std::st
     add("GET", "/v1/models/{model}", &OpenAIInterface::read_model);
     add("POST", "/v1/chat/completions", &OpenAIInterface::complete_chat);
     add("POST", "/v1/responses", &OpenAIInterface::create_response);
+    add("POST", "/v1/responses/compact", &OpenAIInterface::compact);
     add("GET", "/v1/responses/{id}", &OpenAIInterface::read_response);
     add("POST", "/v1/responses/{id}/cancel", &OpenAIInterface::cancel_response);
 }

@@ -2,11 +2,13 @@
 
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <new>
 #include <utility>
 
 #include <openssl/hmac.h>
 
+#include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/schema/json_text.hpp>
 
@@ -157,6 +159,12 @@ void OpenAIResponseRun::call(std::string_view question, const bub::ClientCall& c
 
 void OpenAIResponseRun::end(const OpenAIAnswerEnd& end) {
     if (end.usage) writer_.set_usage(*end.usage);
+    // The records do not have it.
+    if (reply() && end.status == OpenAIResponseStatus::completed) {
+        writer_.set_completed(std::chrono::duration_cast<std::chrono::seconds>(
+                                  Runtime::standard()->clock->wall().time_since_epoch())
+                                  .count());
+    }
     writer_.finish(end.status, end.reason, events_);
 }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include <bub/envelope.hpp>
 #include <cubepi/agent/tool.hpp>
 #include <cubepi/core/hitl_request.hpp>
 #include <cubepi/core/model.hpp>

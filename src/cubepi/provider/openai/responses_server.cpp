@@ -35,6 +35,14 @@ void read_item(const Json& value, const std::string& path, OpenAIClientRequest& 
     }
     // Items of earlier answers that a client returns: the session has them.
     if (type == "reasoning" || type == "mcp_approval_request") return;
+    if (type == "compaction") {
+        // It stands for all that precedes it.
+        request.messages.clear();
+        request.compaction = client_text(item, "encrypted_content", path, longest_id);
+        if (request.compaction.empty())
+            throw OpenAIRequestError(path + ".encrypted_content", "is required");
+        return;
+    }
     if (type == "function_call") {
         OpenAIClientMessage message;
         message.is_answer = true;
@@ -105,25 +113,32 @@ JsonObject settings() {
     JsonObject text;
     text["format"] = std::move(format);
     JsonObject made;
-    made["instructions"] = nullptr;
-    made["max_output_tokens"] = nullptr;
+    for (const char* const name :
+         {"completed_at", "instructions", "max_output_tokens", "max_tool_calls",
+          "previous_response_id", "prompt_cache_key", "reasoning", "safety_identifier", "usage"})
+        made[name] = nullptr;
+    // Settings of the model have the values of a request without them; none of these may be null.
+    made["temperature"] = 1;
+    made["top_p"] = 1;
+    for (const char* const name : {"frequency_penalty", "presence_penalty", "top_logprobs"})
+        made[name] = 0;
+    made["service_tier"] = "default";
+    made["truncation"] = "disabled";
     made["parallel_tool_calls"] = true;
-    made["previous_response_id"] = nullptr;
-    made["temperature"] = nullptr;
     made["text"] = std::move(text);
     made["tool_choice"] = "auto";
     made["tools"] = JsonArray();
-    made["top_p"] = nullptr;
-    made["truncation"] = "disabled";
-    made["usage"] = nullptr;
     made["metadata"] = JsonObject();
+    made["background"] = false;
+    made["store"] = true;
     return made;
 }
 
 }  // namespace
 
-OpenAIClientRequest read_openai_responses_request(std::string_view text) {
-    const JsonObject body = read_client_body(text);
+namespace {
+
+OpenAIClientRequest read_request(const JsonObject& body, bool is_compact) {
     OpenAIClientRequest request = read_client_settings(body);
     for (const char* const name : {"conversation", "prompt", "context_management"})
         refuse_client_member(body, name);
@@ -146,10 +161,24 @@ OpenAIClientRequest read_openai_responses_request(std::string_view text) {
     } else if (input && input->is_array() && input->get_array().size() <= most_client_messages) {
         for (std::size_t i = 0; i < input->get_array().size(); ++i)
             read_item(input->get_array()[i], "input[" + std::to_string(i) + "]", request);
-    } else {
+    } else if (!is_compact || (input && !input->is_null())) {
         throw OpenAIRequestError("input", "must be a string or a list of at most 4000 items");
     }
-    check_last_message(request, "input");
+    if (!is_compact) check_last_message(request, "input");
+    return request;
+}
+
+}  // namespace
+
+OpenAIClientRequest read_openai_responses_request(std::string_view body) {
+    return read_request(read_client_body(body), false);
+}
+
+OpenAIClientRequest read_openai_compact_request(std::string_view body) {
+    OpenAIClientRequest request = read_request(read_client_body(body), true);
+    if (request.approval) throw OpenAIRequestError("input", "has an answer to a question");
+    if (request.messages.empty() && request.previous_response.empty() && request.compaction.empty())
+        throw OpenAIRequestError("input", "is required without a previous response");
     return request;
 }
 
@@ -170,6 +199,7 @@ JsonObject OpenAIResponsesWriter::response() const {
     body["incomplete_details"] = nullptr;
     body["output"] = output_;
     if (usage_) body["usage"] = usage_json(*usage_);
+    if (completed_ > 0) body["completed_at"] = completed_;
     if (status_ == OpenAIResponseStatus::failed) {
         JsonObject error;
         error["code"] = "server_error";

@@ -93,6 +93,7 @@ struct OpenAIClientRequest {
     bool in_background = false;
     bool stores = true;
     std::string previous_response = {};
+    std::string compaction = {};  ///< `encrypted_content` of the conversation before `messages`
 };
 
 /// The limits of a request, in addition to that of its body.
@@ -107,6 +108,8 @@ inline constexpr std::size_t most_client_call_id = 512;  ///< bytes of the id of
 OpenAIClientRequest read_openai_chat_request(std::string_view body);
 /// Reads the body of POST /responses in the same way.
 OpenAIClientRequest read_openai_responses_request(std::string_view body);
+/// Reads the body of POST /responses/compact: the conversation may end with any message, and may be that of the previous response only.
+OpenAIClientRequest read_openai_compact_request(std::string_view body);
 
 /// Returns the body of a response with an error. Empty `code` and `member`: null.
 JsonObject openai_error(unsigned status, std::string_view message, std::string_view code = {},
@@ -191,6 +194,8 @@ public:
     void add_call(const OpenAIClientCall& call, std::vector<std::string>& out);
     /// Sets the usage of the response before its end.
     void set_usage(const OpenAIAnswerUsage& usage) { usage_ = usage; }
+    /// Sets the time of the end of the response, in Unix seconds.
+    void set_completed(std::int64_t seconds) { completed_ = seconds; }
     /// Ends the response. `reason`: why it is incomplete ("max_output_tokens"), or the text of its failure.
     void finish(OpenAIResponseStatus status, std::string_view reason,
                 std::vector<std::string>& out);
@@ -216,6 +221,7 @@ private:
     std::string text_;
     std::string reason_;
     std::int64_t sequence_ = 0;
+    std::int64_t completed_ = 0;  // not known
     bool is_open_ = false;
 };
 

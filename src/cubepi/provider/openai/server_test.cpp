@@ -265,6 +265,27 @@ TEST(OpenAIServer, ResponsesRequest_IsRead) {
     EXPECT_EQ(approval.approval->reason, "no");
 }
 
+TEST(OpenAIServer, D216_CompactRequest_IsRead) {
+    const OpenAIClientRequest read = read_openai_compact_request(
+        responses(R"([{"role":"user","content":"Hi"},{"role":"assistant","content":"Hello"}])"));
+    EXPECT_EQ(read.messages.size(), 2u);
+    EXPECT_EQ(read_openai_compact_request(R"({"model":"m","previous_response_id":"resp_1"})")
+                  .previous_response,
+              "resp_1");
+    const Reader compact = read_openai_compact_request;
+    EXPECT_EQ(refused(compact, R"({"model":"m"})"), "input");
+    EXPECT_EQ(refused(compact, responses("7")), "input");
+    const OpenAIClientRequest next =
+        read_openai_responses_request(responses(R"([{"role":"user","content":"dropped"},
+                      {"type":"compaction","id":"cmp_1","encrypted_content":"resp_1"},
+                      {"role":"user","content":"And now?"}])"));
+    EXPECT_EQ(next.compaction, "resp_1");
+    ASSERT_EQ(next.messages.size(), 1u);
+    EXPECT_EQ(next.messages[0].text, "And now?");
+    EXPECT_EQ(refused(read_openai_responses_request, responses(R"([{"type":"compaction"}])")),
+              "input[0].encrypted_content");
+}
+
 TEST(OpenAIServer, UnsupportedResponsesRequest_NamesTheMember) {
     const Reader read = read_openai_responses_request;
     EXPECT_EQ(refused(read, responses("\"Hi\"")), "accepted");
