@@ -36,6 +36,7 @@
 #include "session_page.hpp"
 #include "shell_quoting.hpp"
 #include "terminal/event_text.hpp"
+#include "terminal/key_bindings.hpp"
 #include "terminal/terminal_stream.hpp"
 #include "transcript.hpp"
 
@@ -52,7 +53,7 @@ struct ChatCommand {
     bool for_pipes = false;  ///< also accepted from a pipe
 };
 
-constexpr std::array<ChatCommand, 29> commands{{
+constexpr std::array<ChatCommand, 30> commands{{
     {"new", "", "start a new session; the current one stays saved", ChatAction::new_session},
     {"resume", "[NAME]", "open another saved session; without NAME pick one", ChatAction::resume,
      true},
@@ -72,11 +73,12 @@ constexpr std::array<ChatCommand, 29> commands{{
     {"export", "[FILE]", "write the conversation to a file: Markdown, or HTML",
      ChatAction::export_file},
     {"later", "TEXT", "send TEXT when the answer is complete", ChatAction::later, true},
-    {"details", "", "show tool results in full, or fold them (Ctrl-O: all)", ChatAction::details,
-     true},
+    {"details", "", "show tool results in full, or fold them", ChatAction::details, true},
     {"compact", "[TEXT]", "summarize the older messages for the model; TEXT matters", std::nullopt},
     {"permissions", "[remove N]", "what tools may do without asking; withdraw a rule",
      ChatAction::permissions},
+    {"theme", "[NAME]", "colors: auto, dark or light; without NAME pick one", ChatAction::theme,
+     true},
     {"mode", "[NAME]", "what tools may do: ask, accept-edits, plan, all", ChatAction::mode},
     {"skills", "", "list the skills ($NAME in a prompt names one)", std::nullopt},
     {"hooks", "", "list your commands that run around calls and prompts", std::nullopt},
@@ -388,10 +390,12 @@ std::string chat_help(ChatAbilities chat) {
     }
     if (chat.live) {
         text +=
-            "  Text entered while an answer arrives steers it.\n"
-            "  One key answers a question. Shift-Tab changes the mode of the tools.\n"
-            "  Alt-Enter begins another line, Tab completes commands and file names, Ctrl-R "
-            "searches the history.\n";
+            "  Text entered while an answer arrives steers it. One key answers a question.\n"
+            "Keys; `keys` in the configuration changes those with a name in parentheses\n"
+            "  Esc, Ctrl-C       stop the answer; Esc twice: return to an earlier prompt\n"
+            "  Ctrl-D            leave, at the empty prompt\n"
+            "  Tab               complete a command or the name of a file\n" +
+            KeyBindings::current().help();
     } else {
         text += "  Ctrl-C          stop the answer; at the prompt, twice: leave\n";
     }
@@ -474,6 +478,7 @@ Task<> ChatActions::act(ChatAction action, std::string argument) {
         case ChatAction::context: co_return co_await show_context();
         case ChatAction::rename: co_return co_await rename(std::move(argument));
         case ChatAction::resume:
+        case ChatAction::theme:
         case ChatAction::pick_model:
         case ChatAction::pick_effort:
         case ChatAction::undo:
@@ -655,7 +660,8 @@ void ChatActions::show_modes() {
     std::string text;
     for (const ApprovalMode mode : approval_modes)
         text += (mode == approval->mode() ? "* " : "  ") + mode_text(mode) + "\n";
-    renderer_.print(text + "To change it: /mode NAME, or Shift-Tab\n");
+    renderer_.print(text + "To change it: /mode NAME, or " +
+                    KeyBindings::hint(KeyCode::back_tab, "a key for mode") + "\n");
 }
 
 void ChatActions::set_mode(const std::string& name) {

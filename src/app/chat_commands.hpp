@@ -35,6 +35,7 @@ enum class ChatAction : std::uint8_t {
     resume,
     pick_model,
     pick_effort,
+    theme,
     undo,
     redo,
     rewind,

@@ -113,6 +113,9 @@ name the session in the title of the window.
 .B editing_mode
 vi edits the prompt of a chat with the keys of vi; emacs by default.
 .TP
+.B keys
+Keys of a chat with what they do: {f5: /status, ctrl-e: editor, ctrl-o: none}; /help lists the actions.
+.TP
 .B memory
 true adds the tool memory, with which a model keeps notes for later conversations: below ~/.bub/memory, for each workspace, and in a
 gateway for each session. false by default.

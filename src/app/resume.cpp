@@ -52,6 +52,32 @@ Task<std::string> conversation_text(std::shared_ptr<bub::SessionTapeStore> tapes
     co_return text;
 }
 
+/// Stores what the user has decided. The picker shows a failure.
+Task<> make_change(std::shared_ptr<SessionPicker> picker, SessionPicker::Wanted wanted,
+                   SavedSessions saved) {
+    std::string problem;
+    try {
+        if (wanted.kind == SessionPicker::Wanted::Kind::title) {
+            co_await set_session_title(saved.tapes(), wanted.session.tape, wanted.title);
+        } else {
+            // A session that older versions have stored has no directory.
+            SavedSessions of_session =
+                wanted.session.workspace.empty()
+                    ? saved
+                    : SavedSessions(saved.tapes(), saved.database(), wanted.session.workspace);
+            const RemovedSession removed = co_await of_session.remove(wanted.session.name);
+            if (removed.not_read) problem = exception_text(removed.not_read);
+        }
+    } catch (const Error& error) {
+        problem = error.what();
+    }
+    if (wanted.kind == SessionPicker::Wanted::Kind::title) {
+        picker->set_title(wanted.index, std::move(wanted.title), problem);
+    } else {
+        picker->set_removed(wanted.index, problem);
+    }
+}
+
 /// Does what the picker wants. A session that cannot be searched has no match.
 Task<> do_work(std::shared_ptr<SessionPicker> picker, SessionPicker::Wanted wanted,
                std::shared_ptr<bub::SessionTapeStore> tapes) {
@@ -91,19 +117,31 @@ Task<> unless_closed(std::shared_ptr<SessionPicker> picker, Task<> work) {
 }  // namespace
 
 Task<std::optional<ListedSession>> pick_session(std::shared_ptr<Console> console,
-                                                SavedSessions saved, bool all) {
+                                                SavedSessions saved, bool all,
+                                                std::string current) {
     Task<std::vector<ListedSession>> listing = list_sessions(saved);
     std::optional<std::vector<ListedSession>> sessions =
         co_await unless_interrupted(console, std::move(listing));
     if (!sessions) co_return std::nullopt;
+    SessionPicker::Options options;
+    options.now = unix_now();
+    options.all = all;
+    options.current = std::move(current);
     const auto picker =
-        std::make_shared<SessionPicker>(std::move(*sessions), console->style(), unix_now(), all);
+        std::make_shared<SessionPicker>(std::move(*sessions), console->style(), std::move(options));
     console->open_screen(picker);
     while (!picker->is_closed()) {
         SessionPicker::Wanted wanted = picker->wanted();
         console->redraw();
-        if (wanted.kind == SessionPicker::Wanted::Kind::nothing) {
+        using Kind = SessionPicker::Wanted::Kind;
+        if (wanted.kind == Kind::nothing) {
             co_await picker->change();
+        } else if (wanted.kind == Kind::title || wanted.kind == Kind::removal) {
+            // Not half of it, whatever the user does meanwhile.
+            co_await shield();
+            Task<> change = make_change(picker, std::move(wanted), saved);
+            co_await std::move(change);
+            co_await unshield();
         } else {
             Task<> work = do_work(picker, std::move(wanted), saved.tapes());
             co_await unless_closed(picker, std::move(work));

@@ -56,13 +56,15 @@ public:
         environment_.set["GIT_CONFIG_COUNT"] = std::to_string(settings_);
     }
 
+    void set_timeout(std::chrono::seconds timeout) { timeout_ = timeout; }
+
     Task<GitOutput> run(std::vector<std::string> arguments) {
         ProcessOptions options("git");
         options.arguments = std::move(arguments);
         options.directory = directory_;
         options.environment = child_environment(environment_);
         options.input = false;
-        options.timeout = longest_git;
+        options.timeout = timeout_;
         const std::shared_ptr<ProcessLauncher> launcher = launcher_of(*Runtime::standard());
         const std::shared_ptr<Process> process = co_await launcher->start(std::move(options));
         GitOutput output;
@@ -89,6 +91,7 @@ private:
     std::string directory_;
     EnvironmentPolicy environment_;
     std::size_t settings_ = 0;
+    std::chrono::seconds timeout_ = longest_git;
 };
 
 bool is_in_repository(std::filesystem::path directory) {
@@ -261,6 +264,73 @@ Task<std::optional<std::vector<PagerItem>>> git_changes(std::filesystem::path di
         items->back().text += "[the rest is not shown: the diff is too long]\n";
     add_untracked(*items, untracked.text, directory);
     co_return items;
+}
+
+namespace {
+
+/// A name of a directory and of a branch, on one level.
+void check_work_tree_name(const std::string& name) {
+    constexpr std::size_t longest = 64;
+    const auto is_plain = [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+               c == '-' || c == '_' || c == '.';
+    };
+    const bool fits = !name.empty() && name.size() <= longest && name.front() != '-' &&
+                      name.front() != '.' && name.back() != '.' && !name.ends_with(".lock") &&
+                      name.find("..") == std::string::npos &&
+                      std::all_of(name.begin(), name.end(), is_plain);
+    if (!fits)
+        throw Error(ErrorCode::invalid_argument,
+                    "'" + name +
+                        "' is not a name of a work tree: letters, digits, -, _ and . (at most 64)");
+}
+
+[[noreturn]] void git_failed(const GitOutput& output) {
+    const std::string reason(cubepi::detail::trimmed(output.errors));
+    throw Error(ErrorCode::io, reason.empty() ? "git worktree failed" : reason);
+}
+
+}  // namespace
+
+Task<WorkTree> open_work_tree(std::filesystem::path directory, std::string name,
+                              EnvironmentPolicy environment) {
+    constexpr std::chrono::minutes longest_checkout(10);
+    check_work_tree_name(name);
+    Git git(directory.string(), std::move(environment));
+    git.set_timeout(longest_checkout);
+    co_await disarm_filters(git);
+    std::vector<std::string> question = {"rev-parse", "--path-format=absolute", "--git-common-dir"};
+    const GitOutput common = co_await git.run(std::move(question));
+    if (!common.ok)
+        throw Error(ErrorCode::invalid_argument,
+                    directory.string() + " is not in a git repository, so it has no work trees");
+    // Without its `.git`; a repository without files has none.
+    std::filesystem::path root(cubepi::detail::trimmed(common.text));
+    if (root.filename() == ".git") root = root.parent_path();
+    WorkTree tree;
+    tree.directory = root.parent_path() / (root.filename().string() + "-" + name);
+    std::error_code failed;
+    tree.is_new = !std::filesystem::exists(tree.directory, failed);
+    std::vector<std::string> arguments = {"worktree", "list", "--porcelain"};
+    if (!tree.is_new) {
+        const GitOutput list = co_await git.run(std::move(arguments));
+        const std::vector<std::string_view> lines = parts_of(list.text, '\n');
+        const std::string wanted = "worktree " + tree.directory.string();
+        if (std::find(lines.begin(), lines.end(), wanted) == lines.end())
+            throw Error(ErrorCode::invalid_argument, tree.directory.string() +
+                                                         " exists and is not a work tree of " +
+                                                         root.string() + "; choose another name");
+        co_return tree;
+    }
+    arguments = {"show-ref", "--verify", "--quiet", "refs/heads/" + name};
+    const GitOutput branch = co_await git.run(std::move(arguments));
+    arguments = {"worktree", "add", "--quiet"};
+    if (!branch.ok) arguments.insert(arguments.end(), {"-b", name});
+    arguments.push_back(tree.directory.string());
+    if (branch.ok) arguments.push_back(name);
+    const GitOutput added = co_await git.run(std::move(arguments));
+    if (!added.ok) git_failed(added);
+    co_return tree;
 }
 
 std::vector<PagerItem> changes_since(const std::vector<EarlierFile>& files, Workspace& workspace) {

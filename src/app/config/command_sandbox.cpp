@@ -131,6 +131,24 @@ std::vector<fs::path> protected_files(const fs::path& workspace) {
     return all;
 }
 
+/// Returns the directory of the repository of a linked work tree, which git writes there; nothing for other workspaces. The file `.git`
+/// may be of others: the repository must name the work tree, too.
+std::optional<fs::path> repository_of_work_tree(const fs::path& workspace) {
+    const fs::path git = workspace / ".git";
+    std::error_code failed;
+    if (!fs::is_regular_file(fs::symlink_status(git, failed))) return std::nullopt;
+    const std::string named = line_of(git, "gitdir: ");
+    const fs::path directory = (workspace / named).lexically_normal();
+    const std::string back = line_of(directory / "gitdir", "");
+    const std::string common = line_of(directory / "commondir", "");
+    if (named.empty() || back.empty() || common.empty()) return std::nullopt;
+    if (!fs::equivalent(back, git, failed) || failed) return std::nullopt;
+    fs::path repository = (directory / common).lexically_normal();
+    if (repository.filename().empty()) repository = repository.parent_path();
+    if (directory.parent_path() != repository / "worktrees") return std::nullopt;
+    return repository;
+}
+
 /// Returns a writable directory and its subdirectories that have a repository. Those further below are not looked for: that could take
 /// seconds before the first command.
 std::vector<fs::path> repositories_in(const fs::path& directory) {
@@ -213,6 +231,9 @@ std::shared_ptr<const SandboxProfile> CommandSandboxes::profile(
     made.unix_sockets = settings_.unix_sockets;
     if (settings_.mode == SandboxSettings::Mode::workspace) {
         made.writable = {workspace};
+        if (std::optional<fs::path> repository =
+                repository_of_work_tree(bub::project_root(workspace)))
+            made.writable.push_back(std::move(*repository));
         for (fs::path& directory : temporary_directories())
             made.writable.push_back(std::move(directory));
         made.writable.insert(made.writable.end(), settings_.writable.begin(),

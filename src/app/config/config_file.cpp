@@ -57,6 +57,7 @@ constexpr std::array<std::string_view, 39> known_keys{"provider",
                                                       "theme",
                                                       "window_title",
                                                       "editing_mode",
+                                                      "keys",
                                                       "context_window",
                                                       "compact_at",
                                                       "compact_model",
@@ -418,7 +419,24 @@ std::vector<std::string> read_trust(const std::filesystem::path& path, const YAM
     return directories;
 }
 
-/// notifications, theme, window_title and editing_mode.
+/// Of the prompt and its pager.
+KeyBindings read_keys(const std::filesystem::path& path, const YAML::Node& node) {
+    KeyBindings bindings;
+    if (!node || node.IsNull()) return bindings;
+    if (!node.IsMap()) refuse(path, node.Mark().line, "keys must map keys to actions");
+    for (const auto& entry : node) {
+        if (!entry.second.IsScalar())
+            refuse(path, entry.first.Mark().line, "keys must map keys to actions");
+        try {
+            bindings.set(entry.first.Scalar(), entry.second.Scalar());
+        } catch (const Error& error) {
+            refuse(path, entry.first.Mark().line, error.what());
+        }
+    }
+    return bindings;
+}
+
+/// notifications, theme, window_title, editing_mode and keys.
 TerminalSettings read_terminal(const std::filesystem::path& path, const YAML::Node& node) {
     TerminalSettings settings;
     const auto choose = [&](const char* key, const auto& choices, auto& value) {
@@ -441,14 +459,13 @@ TerminalSettings read_terminal(const std::filesystem::path& path, const YAML::No
                          {"bell", NotificationKind::bell},
                          {"osc9", NotificationKind::osc9}};
     choose("notifications", kinds, settings.notifications);
-    const std::vector<std::pair<std::string, ThemeKind>> themes = {
-        {"auto", ThemeKind::automatic}, {"dark", ThemeKind::dark}, {"light", ThemeKind::light}};
-    choose("theme", themes, settings.theme);
+    choose("theme", theme_names, settings.theme);
     const std::vector<std::pair<std::string, bool>> editing = {{"emacs", false}, {"vi", true}};
     choose("editing_mode", editing, settings.vi_keys);
     if (const YAML::Node title = node["window_title"];
         title && !YAML::convert<bool>::decode(title, settings.title))
         refuse(path, title.Mark().line, "window_title must be true or false");
+    settings.keys = read_keys(path, node["keys"]);
     return settings;
 }
 

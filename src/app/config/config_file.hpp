@@ -89,6 +89,7 @@ inline constexpr std::string_view compacted_by_provider = "provider";
 ///     theme: light                   # of a chat: auto, dark or light
 ///     window_title: false            # the title of the window does not name the session
 ///     editing_mode: vi               # the keys of the prompt: emacs or vi
+///     keys: {f5: /status, ctrl-e: editor, ctrl-o: none}   # other keys of the console (KeyBindings)
 ///     memory: true                   # the tool memory, with notes for later conversations
 ///     todos: false                   # the model does not write to-do lists
 ///     subagents: {max_background: 4, max_turns: 20, max_spend: 0.50}   # agents that the model starts (SubagentSettings)

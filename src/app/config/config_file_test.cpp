@@ -51,6 +51,18 @@ TEST_F(ConfigFileTest, Read_ReturnsAllKeys) {
     EXPECT_FALSE(config.too_open);
 }
 
+TEST_F(ConfigFileTest, Keys_AreReadAndChecked) {
+    write("keys:\n  f5: /status\n  ctrl-e: editor\n");
+    EXPECT_EQ(read_config(path()).terminal.keys.key_of(KeyCode::cancel).str(), "Ctrl-E");
+    write("keys:\n  f5: /status\n  ctrl-c: editor\n");
+    EXPECT_NE(refusal().find(":3: 'ctrl-c' is not a key that can be changed"), std::string::npos)
+        << refusal();
+    write("keys:\n  f5: statu\n");
+    EXPECT_NE(refusal().find(":2: 'statu' is not an action of keys"), std::string::npos);
+    write("keys: [f5]\n");
+    EXPECT_NE(refusal().find("keys must map keys to actions"), std::string::npos);
+}
+
 TEST_F(ConfigFileTest, RepeatedKey_IsNamedWithItsLine) {
     write("provider: openai\nmodel: a\n# a comment\nmodel: b\n");
     EXPECT_NE(refusal().find(":4: the key 'model' occurs twice"), std::string::npos) << refusal();

@@ -10,6 +10,7 @@
 #include <cubepi/schema/json_convert.hpp>
 #include <cubepi/schema/validate.hpp>
 
+#include "../terminal/key_bindings.hpp"
 #include "../terminal/safe_json.hpp"
 #include "../terminal/text_layout.hpp"
 
@@ -39,6 +40,8 @@ const EditedArgument* edited_argument(const std::string& tool, const JsonObject&
     }
     return nullptr;
 }
+
+TerminalText mode_key() { return for_terminal(KeyBindings::hint(KeyCode::back_tab, "/mode")); }
 
 Choice choice(char key, TerminalView label, bool takes_text = false) {
     Choice made;
@@ -149,7 +152,7 @@ Task<std::optional<ApproveAnswer>> ApprovalDialog::ask(HitlRequest request) {
         // The mode may have changed while the question was on the screen.
         const bool allows = chosen->key == 'y' || chosen->key == 'a' || chosen->key == 'e';
         if (allows && approval_.refuses_in_plan(call.tool)) {
-            explain("The mode is plan: change it with Shift-Tab, or answer n.");
+            explain("The mode is plan: change it with " + mode_key() + ", or answer n.");
             continue;
         }
         switch (chosen->key) {
@@ -166,7 +169,7 @@ Task<std::optional<ApproveAnswer>> ApprovalDialog::ask(HitlRequest request) {
                     note_accepted(call.change);
                     co_return ApproveAnswer();
                 }
-                explain("The mode is plan now: change it with Shift-Tab, or answer n.");
+                explain("The mode is plan now: change it with " + mode_key() + ", or answer n.");
                 break;
             case 'e': {
                 std::optional<FileChange> change;
@@ -177,8 +180,8 @@ Task<std::optional<ApproveAnswer>> ApprovalDialog::ask(HitlRequest request) {
                 }
                 if (edited)
                     explain(
-                        "The mode is plan now, and your change is dropped: change the mode with "
-                        "Shift-Tab and edit again, or answer n.");
+                        "The mode is plan now, and your change is dropped: change the mode with " +
+                        mode_key() + " and edit again, or answer n.");
                 break;
             }
             case 'v': prompter_.say(view.next_page()); break;

@@ -22,8 +22,13 @@ public:
           media_(dynamic_cast<bub::TapeMediaStore*>(original_.get())) {}
 
     Task<> copy(std::string tape) {
-        std::vector<bub::TapeEntry> entries =
-            co_await original_->fetch(tape, bub::ContextStart::last_anchor().query());
+        std::vector<bub::TapeEntry> entries;
+        try {
+            entries = co_await original_->fetch(tape, bub::ContextStart::last_anchor().query());
+        } catch (const Error& error) {
+            // Before the first prompt there is no entry.
+            if (error.code() != ErrorCode::not_found) throw;
+        }
         // The state of middleware may be older than the context.
         for (const std::string_view name :
              {bub::detail::extra_event, bub::detail::extra_changes_event}) {

@@ -19,6 +19,8 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/net/utf8.hpp>
 
+#include "../config/config_file.hpp"
+#include "../config/paths.hpp"
 #include "../failure.hpp"
 #include "../mcp/mcp_prompt.hpp"
 #include "../resume.hpp"
@@ -429,6 +431,7 @@ Task<> CliChannel::on_action(ChatAction action, std::string argument) {
         case ChatAction::resume: co_return co_await resume(std::move(argument));
         case ChatAction::pick_model: co_return co_await pick_model();
         case ChatAction::pick_effort: co_return co_await pick_effort();
+        case ChatAction::theme: co_return co_await choose_theme(std::move(argument));
         case ChatAction::rewind: co_return start_rewind(std::move(argument));
         case ChatAction::undo:
         case ChatAction::redo:
@@ -478,6 +481,16 @@ Task<> CliChannel::rewind(std::string argument) {
     if (!prompt.empty()) console_.hand_back(prompt, true, true);
 }
 
+/// The list of sessions may have changed the title of this one.
+Task<> CliChannel::show_title() {
+    const SessionPlan& plan = conversation_.plan();
+    if (plan.name.empty()) co_return;
+    const std::string title = session_title(co_await plan.tapes->read_state(tape_of(plan)));
+    if (title.empty()) co_return;
+    view_.name_session(title);
+    console_.attention().set_title(title);
+}
+
 /// Opens another session in place of this one. Without a name the user picks it.
 Task<> CliChannel::resume(std::string wanted) {
     if (running_ || !pending_.empty())
@@ -489,7 +502,8 @@ Task<> CliChannel::resume(std::string wanted) {
     try {
         if (wanted.empty()) {
             std::optional<ListedSession> chosen =
-                co_await pick_session(parts_.console, saved, false);
+                co_await pick_session(parts_.console, saved, false, tape_of(conversation_.plan()));
+            co_await show_title();
             if (chosen) picked = std::move(*chosen);
         } else {
             Task<std::string> finding = find_session_named(saved, std::move(wanted));
@@ -561,15 +575,57 @@ Task<> CliChannel::pick_effort() {
     co_await std::move(picking);
 }
 
-/// Lets the user pick the argument of a command, and enters the command.
-Task<> CliChannel::pick_argument(std::string command, PickList list) {
+/// Changes the colors, also for later chats. Without a name the user picks it.
+Task<> CliChannel::choose_theme(std::string name) {
+    Attention& window = console_.attention();
+    if (name.empty()) {
+        PickList list;
+        list.heading = "Colors of the chat";
+        for (const auto& [word, theme] : theme_names) {
+            PickList::Row row;
+            row.text = word;
+            row.is_current = theme == window.theme();
+            if (theme == ThemeKind::automatic) row.facts = "by the background of the terminal";
+            list.rows.push_back(std::move(row));
+        }
+        Task<std::string> picking = picked_text(std::move(list));
+        name = co_await std::move(picking);
+        if (name.empty()) co_return;
+    }
+    const auto* const found = std::find_if(theme_names.begin(), theme_names.end(),
+                                           [&](const auto& one) { return one.first == name; });
+    if (found == theme_names.end())
+        co_return view_.problem("'" + visible(name) + "' is not a theme; use auto, dark or light");
+    window.set_theme(found->second);
+    try {
+        const JsonObject before = config_values(config_path());
+        JsonObject wanted = before;
+        wanted["theme"] = name;
+        save_config(config_path(), before, wanted);
+        view_.note("Theme " + name + ", saved in " + config_path().string() + ".");
+    } catch (const Error& error) {
+        view_.note("Theme " + name + " for this chat; it is not saved: " + error.what());
+    }
+}
+
+/// Lets the user pick a row. Empty: none, or the current one.
+Task<std::string> CliChannel::picked_text(PickList list) {
     const PickList shown = list;
     Task<std::optional<std::size_t>> picking = console_.pick(std::move(list));
     const std::optional<std::optional<std::size_t>> ended =
         co_await unless_interrupted(parts_.console, std::move(picking));
     const std::optional<std::size_t> picked = ended.value_or(std::nullopt);
-    if (!picked || shown.rows[*picked].is_current) co_return;
-    command += shown.rows[*picked].text;
+    std::string text;
+    if (picked && !shown.rows[*picked].is_current) text = shown.rows[*picked].text;
+    co_return text;
+}
+
+/// Lets the user pick the argument of a command, and enters the command.
+Task<> CliChannel::pick_argument(std::string command, PickList list) {
+    Task<std::string> picking = picked_text(std::move(list));
+    const std::string picked = co_await std::move(picking);
+    if (picked.empty()) co_return;
+    command += picked;
     const ChatInput input = read_chat_input(command, abilities());
     if (input.kind != ChatInput::Kind::pipeline) co_return;
     Pending pending;

@@ -105,9 +105,12 @@ private:
     Task<> edit_elsewhere();
     Task<> ask_aside(std::string question);
     ChatAbilities abilities() const;
+    Task<> show_title();
     Task<> resume(std::string wanted);
     Task<> pick_model();
     Task<> pick_effort();
+    Task<> choose_theme(std::string name);
+    Task<std::string> picked_text(PickList list);
     Task<> pick_argument(std::string command, PickList list);
     void show_failure(const std::exception_ptr& failure);
     void enter_later(std::string argument, const ConsoleInput& line);

@@ -20,6 +20,7 @@
 #include "../failure.hpp"
 #include "../process.hpp"
 #include "../session_list.hpp"
+#include "../terminal/key_bindings.hpp"
 #include "../terminal/text_layout.hpp"
 #include "../transcript.hpp"
 #include "aside.hpp"
@@ -159,7 +160,8 @@ void Conversation::next_mode() {
     renderer_.show_mode(approval->mode());
     if (approval->mode() != ApprovalMode::all || std::exchange(explained_all_, true)) return;
     renderer_.note("Mode " + std::string(name_of(ApprovalMode::all).str()) + ": " +
-                   std::string(effect_of(ApprovalMode::all).str()) + ". Shift-Tab leaves it.");
+                   std::string(effect_of(ApprovalMode::all).str()) + ". " +
+                   KeyBindings::hint(KeyCode::back_tab, "/mode") + " leaves it.");
 }
 
 Task<std::optional<std::string>> Conversation::ask_to_carry_out() {
@@ -275,7 +277,8 @@ void Conversation::show(const bub::StreamEvent& event, const bub::Envelope& mess
     renderer_.count_work(event.data);
     // Renderers separate the steps of a turn themselves.
     if (delta.find_first_not_of(" \n") == std::string_view::npos) return;
-    if (message.kind == bub::envelope_kind::command) return renderer_.show_output(delta);
+    if (message.kind == bub::envelope_kind::command)
+        return renderer_.show_output(delta, event.data);
     renderer_.show_text(delta);
 }
 

@@ -39,6 +39,18 @@ Task<std::ptrdiff_t> changed_files(std::filesystem::path directory,
     co_return std::count(output.begin(), output.end(), '\n');
 }
 
+/// The file `.git` of a linked work tree names its directory.
+std::filesystem::path git_directory_in(const std::filesystem::path& directory) {
+    constexpr std::string_view beginning = "gitdir: ";
+    std::filesystem::path git = directory / ".git";
+    std::error_code failed;
+    std::string line;
+    if (!std::filesystem::is_regular_file(git, failed)) return git;
+    if (std::ifstream file(git); std::getline(file, line) && line.starts_with(beginning))
+        return directory / line.substr(beginning.size());
+    return git;
+}
+
 }  // namespace
 
 std::string git_branch(std::filesystem::path directory) {
@@ -47,7 +59,7 @@ std::string git_branch(std::filesystem::path directory) {
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/-";
     for (int i = 0; i < 32; ++i) {
         std::string head;
-        if (std::ifstream file(directory / ".git" / "HEAD"); std::getline(file, head)) {
+        if (std::ifstream file(git_directory_in(directory) / "HEAD"); std::getline(file, head)) {
             const std::string branch =
                 head.starts_with(reference) ? head.substr(reference.size()) : std::string();
             const bool is_plain =

@@ -79,8 +79,8 @@ public:
     virtual void show_event(const AgentEvent& event) = 0;
     /// Shows a piece of an answer that comes from no agent.
     virtual void show_text(std::string_view delta) = 0;
-    /// Shows the output of a comma command.
-    virtual void show_output(std::string_view text) = 0;
+    /// Shows the output of a comma command. `details`: of its event.
+    virtual void show_output(std::string_view text, const JsonObject& details) = 0;
     /// Shows an error that the turn reports while it runs; it is also the failure of end_turn().
     virtual void show_error(std::string_view) {}
     virtual void end_turn(const TurnEnd& end) = 0;

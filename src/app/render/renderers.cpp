@@ -200,7 +200,7 @@ void PlainRenderer::show_text(std::string_view delta) {
     if (!wants_value_) screen_.on_text(delta);
 }
 
-void PlainRenderer::show_output(std::string_view text) {
+void PlainRenderer::show_output(std::string_view text, const JsonObject&) {
     screen_.pause();
     out() << for_terminal(text) << "\n";
 }
@@ -241,6 +241,7 @@ void LiveRenderer::begin(const Pipeline& pipeline) {
     view_.show_place(plan.place);
     if (plan.approval) view_.show_mode(plan.approval->mode());
     console_->attention().begin(plan.terminal);
+    console_->set_key_bindings(plan.terminal.keys);
     if (plan.terminal.vi_keys) console_->use_vi_keys();
     show_title(plan.name);
     view_.count_commands([&pipeline] {

@@ -24,7 +24,7 @@ public:
     void begin(const Pipeline& pipeline) override;
     void show_event(const AgentEvent& event) override;
     void show_text(std::string_view) override {}
-    void show_output(std::string_view) override {}
+    void show_output(std::string_view, const JsonObject&) override {}
     void end_turn(const TurnEnd& end) override;
     void print(std::string_view text) override;
     void note(std::string_view text) override;
@@ -75,7 +75,7 @@ public:
     void show_prompt(std::string_view text) override;
     void show_event(const AgentEvent& event) override;
     void show_text(std::string_view delta) override;
-    void show_output(std::string_view text) override;
+    void show_output(std::string_view text, const JsonObject& details) override;
     void end_turn(const TurnEnd& end) override;
     void note_accepted(std::string_view path, std::string_view diff) override {
         screen_.note_accepted(path, diff);
@@ -122,7 +122,9 @@ public:
     void show_mode(ApprovalMode mode) override { view_.show_mode(mode); }
     void show_event(const AgentEvent& event) override;
     void show_text(std::string_view delta) override { view_.add_text(delta); }
-    void show_output(std::string_view text) override { view_.show_output(text); }
+    void show_output(std::string_view text, const JsonObject& details) override {
+        view_.show_output(text, details);
+    }
     void show_error(std::string_view text) override { view_.problem(text); }
     void end_turn(const TurnEnd& end) override;
     void pause() override { view_.end_text(); }

@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 #include <optional>
+#include <utility>
 
 #include "raw_mode.hpp"
 
@@ -39,12 +40,19 @@ void Attention::begin(TerminalSettings settings) {
     if (begun_ && settings == settings_) return;
     settings_ = settings;
     RawMode::set_focus_reports(settings.notifications != NotificationKind::off);
-    if (settings.theme != ThemeKind::automatic)
-        Style::set_light(settings.theme == ThemeKind::light);
-    if (begun_) return;
+    if (begun_) return set_theme(settings.theme);
     begun_ = true;
     if (settings.title) write_("\x1b[22;2t");
-    if (settings.theme == ThemeKind::automatic) write_("\x1b]11;?\x1b\\");
+    set_theme(settings.theme);
+}
+
+void Attention::set_theme(ThemeKind theme) {
+    settings_.theme = theme;
+    if (theme == ThemeKind::automatic) {
+        if (begun_) write_("\x1b]11;?\x1b\\");
+    } else {
+        Style::set_light(theme == ThemeKind::light);
+    }
 }
 
 void Attention::end() {
@@ -55,9 +63,24 @@ void Attention::end() {
 }
 
 void Attention::set_title(std::string_view title) {
+    title_ = title;
+    write_title();
+}
+
+void Attention::set_working(bool working) {
+    if (std::exchange(working_, working) != working) write_title();
+}
+
+void Attention::set_asking(bool asking) {
+    if (std::exchange(asking_, asking) != asking) write_title();
+}
+
+void Attention::write_title() {
     if (!begun_ || !settings_.title) return;
-    TerminalText text("\x1b]2;cubepi");
-    if (!title.empty()) text += " · " + line_for_terminal(visible(title), longest_title);
+    TerminalText text("\x1b]2;");
+    text += asking_ ? TerminalView("? ") : working_ ? TerminalView("* ") : TerminalView();
+    text += "cubepi";
+    if (!title_.empty()) text += " · " + line_for_terminal(visible(title_), longest_title);
     write_(text + "\x07");
 }
 

@@ -1,9 +1,13 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
+#include <utility>
 
+#include "key_bindings.hpp"
 #include "terminal_stream.hpp"
 
 namespace cubepi::app {
@@ -22,12 +26,17 @@ enum class ThemeKind : std::uint8_t {
     light,
 };
 
+/// The names of the themes in the configuration.
+constexpr std::array<std::pair<std::string_view, ThemeKind>, 3> theme_names{
+    {{"auto", ThemeKind::automatic}, {"dark", ThemeKind::dark}, {"light", ThemeKind::light}}};
+
 /// Settings of the terminal of a chat.
 struct TerminalSettings {
     NotificationKind notifications = NotificationKind::bell;
     ThemeKind theme = ThemeKind::automatic;
     bool title = true;     ///< the window's title names the session
     bool vi_keys = false;  ///< of the prompt
+    KeyBindings keys = {};
 
     friend bool operator==(const TerminalSettings&, const TerminalSettings&) = default;
 };
@@ -45,6 +54,12 @@ public:
     /// Restores the title.
     void end();
     void set_title(std::string_view title);
+    /// The title begins with a sign while the chat works (`*`), and while a question waits (`?`).
+    void set_working(bool working);
+    void set_asking(bool asking);
+    ThemeKind theme() const noexcept { return settings_.theme; }
+    /// Changes the theme for what is printed from now on.
+    void set_theme(ThemeKind theme);
     void set_focus(bool in_front) noexcept { in_front_ = in_front; }
     /// Handles a report of the terminal, of which only that of the background is known.
     static void take_report(std::string_view report, ThemeKind theme);
@@ -53,8 +68,13 @@ public:
     void notify(TerminalView text);
 
 private:
+    void write_title();
+
     std::function<void(TerminalView sequence)> write_;
     TerminalSettings settings_;
+    std::string title_;
+    bool working_ = false;
+    bool asking_ = false;
     bool begun_ = false;
     bool in_front_ = true;
 };

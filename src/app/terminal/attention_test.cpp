@@ -62,6 +62,33 @@ TEST_F(AttentionOfAChat, Title_IsSanitized) {
     EXPECT_EQ(written, "\x1b[23;2t");
 }
 
+TEST_F(AttentionOfAChat, Activity_IsInTheTitle) {
+    begin(NotificationKind::off);
+    attention.set_title("plan");
+    written.clear();
+    attention.set_working(true);
+    EXPECT_EQ(written, "\x1b]2;* cubepi · plan\x07");
+    written.clear();
+    attention.set_asking(true);
+    EXPECT_EQ(written, "\x1b]2;? cubepi · plan\x07");
+    attention.set_asking(false);
+    written.clear();
+    attention.set_working(false);
+    attention.set_working(false);
+    EXPECT_EQ(written, "\x1b]2;cubepi · plan\x07");
+}
+
+TEST_F(AttentionOfAChat, AutomaticTheme_AsksTheTerminalAgain) {
+    begin(NotificationKind::off);
+    attention.set_theme(ThemeKind::light);
+    EXPECT_EQ(written, "");
+    EXPECT_EQ(yellow(), "\x1b[35m");
+    attention.set_theme(ThemeKind::automatic);
+    EXPECT_EQ(written, "\x1b]11;?\x1b\\");
+    attention.take_report("11;rgb:0/0/0");
+    EXPECT_EQ(yellow(), "\x1b[33m");
+}
+
 TEST_F(AttentionOfAChat, Background_ChoosesTheTheme) {
     const std::string dark = yellow();
     begin(NotificationKind::off);

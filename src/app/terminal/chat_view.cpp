@@ -157,6 +157,7 @@ void ChatView::begin_turn() {
     turn_begun_ = clock_.now();
     if (waited_) waited_before_ = waited_();
     console_.set_busy(true);
+    console_.attention().set_working(true);
     wait_for("waiting for the model");
     tick();
 }
@@ -170,6 +171,7 @@ void ChatView::end_turn() {
     print_stopped_cards();
     accepted_.clear();
     console_.set_busy(false);
+    console_.attention().set_working(false);
     console_.attention().notify("cubepi has answered");
     tick();
 }
@@ -507,6 +509,7 @@ void ChatView::add_to_pager(const Card& card, const ToolExecutionEndEvent& event
                 : !card.answers.empty() ? card.answers
                 : !card.todos.empty()   ? todo_text(card.todos)
                                         : card.arguments + event.result.text();
+    item.file = whole_output_file(event);
     items_.add(std::move(item));
 }
 
@@ -559,16 +562,22 @@ void ChatView::remember_thinking(std::string text) {
 
 void ChatView::open_pager() {
     if (items_.all().empty()) return note("There are no results of tools in this session yet.");
-    console_.open_screen(std::make_shared<Pager>(items_.all(), style_));
+    console_.open_screen(std::make_shared<Pager>(items_.whole().all(), style_));
 }
 
-void ChatView::show_output(std::string_view text) {
-    const CommandOutput output = last_output_lines(text, output_end);
+void ChatView::show_output(std::string_view text, const JsonObject& details) {
+    CommandOutput output = last_output_lines(text, output_end);
     const auto lines = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+    if (const Json* const printed = details.if_contains("output_lines");
+        printed && printed->is_number()) {
+        const auto all = printed->to_number<std::size_t>();
+        output.earlier = std::max(output.earlier, all - std::min(all, output_end));
+    }
     if (lines > 1) {
         PagerItem item;
         item.title = TerminalView("output of a command");
         item.text = text;
+        item.file = detail::string_member(details, "output_file");
         items_.add(std::move(item));
     }
     if (lines <= whole_output) {
@@ -639,8 +648,9 @@ TerminalText ChatView::earlier_text(std::size_t lines) const {
     if (lines == 0) return {};
     return "    " + style_.dim() + "… " +
            for_terminal(count_text(static_cast<std::int64_t>(lines))) +
-           (lines == 1 ? TerminalView(" earlier line") : TerminalView(" earlier lines")) +
-           " (Ctrl-O)" + style_.off() + "\n";
+           (lines == 1 ? TerminalView(" earlier line") : TerminalView(" earlier lines")) + " (" +
+           for_terminal(KeyBindings::hint(KeyCode::unfold, "/help: pager")) + ")" + style_.off() +
+           "\n";
 }
 
 /// Prints the last lines of the output of a command.
@@ -673,7 +683,8 @@ void ChatView::toggle_details() {
     details_ = !details_;
     end_text();
     note(details_ ? "Tool results are shown in full (/details folds them)."
-                  : "Tool results are folded (/details shows them, Ctrl-O all of them).");
+                  : "Tool results are folded (/details shows them, " +
+                        KeyBindings::hint(KeyCode::unfold, "a key for pager") + " all of them).");
     if (details_ && !finished_.empty()) print_card(finished_.back(), true);
 }
 

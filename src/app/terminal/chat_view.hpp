@@ -78,8 +78,9 @@ public:
     void set_waiting(std::vector<std::string> texts);
     /// Switches between full and folded tool cards and thinking, beginning with the last one.
     void toggle_details();
-    /// Prints the output of a command of the user. Of a very long one only the end is printed; the pager has all of it.
-    void show_output(std::string_view text);
+    /// Prints the output of a command of the user. Of a very long one only the end is printed; the pager has all of it. `details`: of
+    /// the event.
+    void show_output(std::string_view text, const JsonObject& details);
     /// The turn is that of a command, not of the model.
     void wait_for_command() { wait_for("running the command"); }
 

@@ -387,6 +387,11 @@ void Console::redraw() { state_->schedule(); }
 
 Attention& Console::attention() noexcept { return state_->attention; }
 
+void Console::set_key_bindings(KeyBindings bindings) {
+    KeyBindings::set_current(std::move(bindings));
+    state_->decoder.set_bindings(&KeyBindings::current());
+}
+
 void Console::use_vi_keys() {
     state_->prompt.use_vi_keys();
     state_->decoder.set_alt_letters(false);

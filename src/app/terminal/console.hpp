@@ -93,6 +93,8 @@ public:
     Attention& attention() noexcept;
     /// Edits the prompt with the keys of vi.
     void use_vi_keys();
+    /// Sets the keys that the user has changed, for all consoles.
+    void set_key_bindings(KeyBindings bindings);
     /// The columns of the status line, without what the console puts at its beginning.
     std::size_t status_columns() const;
     /// Sets what the popup of the prompt offers.

@@ -128,6 +128,12 @@ void Console::State::press(const Key& key, bool more_follows) {
         default: break;
     }
     if (question_shows()) return press_in_question(key);
+    if (key.code == KeyCode::command) {
+        if (use == ConsoleUse::question || hold == Hold::new_question) return;
+        ConsoleInput line;
+        line.text = key.text;
+        return push(std::move(line));
+    }
     if (use == ConsoleUse::question) return;
     if (hold == Hold::new_question) return press_in_hold(key);
     if (answer_tail.takes(key, clock.now())) return;
@@ -203,6 +209,7 @@ void Console::State::end_question() {
 void Console::State::hold_question() {
     question_timer->cancel();
     hold = Hold::none;
+    attention.set_asking(!questions.empty() && !questions.front()->list);
     if (questions.empty()) return;
     const auto pause = clock.now() - typed_last;
     const bool typing = !prompt.text().empty() && pause < typing_pause;

@@ -88,7 +88,9 @@ std::string command_text(const ToolExecutionEndEvent& event, const std::string& 
         lines.pop_back();
     if (lines.empty() || lines.front() == "(no output)") return ending;
     if (failed) return ending + ": " + std::string(lines.back());
-    return ending + ", " + lines_text(static_cast<std::int64_t>(lines.size())) + " of output";
+    const auto printed = static_cast<std::int64_t>(lines.size());
+    return ending + ", " + lines_text(number_of(event, "output_lines").value_or(printed)) +
+           " of output";
 }
 
 /// "HTTP 200, text/plain, 27 bytes, http://host/": the address is the last one after redirects.
@@ -280,7 +282,17 @@ CommandOutput command_output(const ToolExecutionEndEvent& event, std::size_t max
     if (last.starts_with('[') && last.ends_with(']'))
         output = output.substr(0, feed == std::string::npos ? 0 : feed);
     if (output == "(no output)") output = {};
-    return last_output_lines(output, max_lines);
+    CommandOutput end = last_output_lines(output, max_lines);
+    const auto shown =
+        static_cast<std::int64_t>(std::count(end.tail.begin(), end.tail.end(), '\n'));
+    if (const auto printed = number_of(event, "output_lines"); printed && *printed > shown)
+        end.earlier = static_cast<std::size_t>(*printed - shown);
+    return end;
+}
+
+std::string whole_output_file(const ToolExecutionEndEvent& event) {
+    const Json* const file = detail_of(event, "output_file");
+    return file && file->is_string() ? std::string(file->get_string()) : std::string();
 }
 
 TerminalText todo_view(const std::vector<Todo>& todos, const Style& style, std::size_t columns,

@@ -61,6 +61,9 @@ constexpr std::size_t shown_todos = 10;  ///< items of a list that is not shown 
 TerminalText todo_view(const std::vector<Todo>& todos, const Style& style, std::size_t columns,
                        std::size_t max_items);
 
+/// The path of the file with the whole output of a command, of which the result has only a part; empty: it has all of it.
+std::string whole_output_file(const ToolExecutionEndEvent& event);
+
 /// The diff in a result's details, which must outlive it; empty: none.
 DiffSource diff_source_of(const ToolExecutionEndEvent& event);
 

@@ -76,6 +76,9 @@ TEST(OutcomeText, FinishedCommand_SaysHowItEnded) {
     EXPECT_EQ(outcome("shell", "(no output)", JsonObject{{"exit_code", 0}}), "exit status 0");
     EXPECT_EQ(outcome("shell", "a\nb\n", JsonObject{{"exit_code", 0}}),
               "exit status 0, 2 lines of output");
+    EXPECT_EQ(outcome("shell", "a\n[... 90 bytes omitted ...]\nb\n",
+                      JsonObject{{"exit_code", 0}, {"output_lines", 300}, {"output_file", "/x"}}),
+              "exit status 0, 300 lines of output");
     EXPECT_EQ(outcome("shell", "(no output)\n[exit code 1]", JsonObject{{"exit_code", 1}}, true),
               "exit status 1");
     EXPECT_EQ(outcome("shell", "make: entering\nmake: *** [all] Error 2\n[exit code 2]",

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "key_bindings.hpp"
 #include "terminal_text.hpp"
 
 namespace cubepi::app {
@@ -136,6 +137,13 @@ bool KeyDecoder::take(std::vector<Key>& keys) {
 }
 
 bool KeyDecoder::take_key(std::vector<Key>& keys) {
+    if (bindings_) {
+        if (const auto bound = bindings_->find(held_, alt_letters_)) {
+            if (bound->key.code != KeyCode::none) keys.push_back(bound->key);
+            held_.erase(0, bound->size);
+            return true;
+        }
+    }
     const char first = held_.front();
     if (first == '\x1b') return take_escape(keys);
     const auto byte = static_cast<unsigned char>(first);

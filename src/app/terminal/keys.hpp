@@ -41,6 +41,8 @@ enum class KeyCode : std::uint8_t {
     search,        ///< Ctrl-R
     cancel,        ///< Ctrl-G
     suspend,       ///< Ctrl-Z
+    command,       ///< a key that the user has bound to a command, in Key::text
+    none,          ///< one that the user has turned off
     // No keys: what a terminal reports because the program has asked.
     focus_in,   ///< the window is in front
     focus_out,  ///< it is not
@@ -56,6 +58,8 @@ struct Key {
     KeyCode code = KeyCode::text;
     std::string text = {};
 };
+
+class KeyBindings;
 
 /// Decodes keys from the bytes of a terminal, which may arrive in any pieces. Reports of a terminal (control strings, mouse,
 /// unknown sequences) are not keys. Input that does not end is bounded (D95): the caller ends it with flush() after a silence,
@@ -75,6 +79,8 @@ public:
     /// Sets whether Esc and a letter that follow each other at once are Alt and the letter, which they are by default. Where Esc is
     /// a command, as in vi, they are two keys.
     void set_alt_letters(bool used) noexcept { alt_letters_ = used; }
+    /// Sets the keys that the user has changed, which must outlive the use; null: none.
+    void set_bindings(const KeyBindings* bindings) noexcept { bindings_ = bindings; }
     Pending pending() const noexcept;
     /// Ends the pending input, because nothing follows: an Esc is the key, a paste consists of the bytes that have arrived, and
     /// anything else is dropped.
@@ -106,6 +112,7 @@ private:
     std::size_t searched_ = 0;  // of a paste: its end mark is not in these bytes
     Inside inside_ = Inside::keys;
     bool alt_letters_ = true;
+    const KeyBindings* bindings_ = nullptr;
 };
 
 }  // namespace cubepi::app

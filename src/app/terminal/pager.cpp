@@ -1,9 +1,12 @@
 #include "pager.hpp"
 
 #include <algorithm>
+#include <fstream>
+#include <optional>
 #include <utility>
 
 #include <cubepi/core/support/lower_case.hpp>
+#include <cubepi/core/support/posix_file.hpp>
 
 #include "diff_view.hpp"
 #include "text_layout.hpp"
@@ -46,6 +49,20 @@ void add_text(std::vector<TerminalText>& rows, std::string_view text, std::size_
     }
 }
 
+/// Returns the last bytes of a regular file; nothing if it cannot be read.
+std::optional<std::string> file_end(const std::string& path, std::size_t bytes) {
+    if (path.empty() || !cubepi::detail::kind_if_not_regular(path).empty()) return std::nullopt;
+    std::ifstream file(path, std::ios::binary | std::ios::ate);
+    const std::streamoff size = file.tellg();
+    if (size <= 0) return std::nullopt;
+    const std::streamoff from = std::max<std::streamoff>(0, size - std::streamoff(bytes));
+    std::string text(static_cast<std::size_t>(size - from), '\0');
+    file.seekg(from);
+    file.read(text.data(), static_cast<std::streamsize>(text.size()));
+    if (!file) return std::nullopt;
+    return text;
+}
+
 }  // namespace
 
 void PagerItems::add(PagerItem item) {
@@ -56,6 +73,16 @@ void PagerItems::add(PagerItem item) {
         bytes_ -= items_.front().text.size();
         items_.pop_front();
     }
+}
+
+PagerItems PagerItems::whole() const {
+    PagerItems whole;
+    for (PagerItem item : items_) {
+        if (const std::optional<std::string> text = file_end(item.file, max_bytes / 2 + 1))
+            item.text = *text;
+        whole.add(std::move(item));
+    }
+    return whole;
 }
 
 void PagerItems::clear() {

@@ -19,6 +19,8 @@ struct PagerItem {
     bool is_diff = false;   ///< `text` is a unified diff
     bool is_prose = false;  ///< its lines are broken at spaces
     std::string path = {};  ///< of the file of a diff, untrusted
+    std::string file =
+        {};  ///< with the whole output of a command, of which `text` has a part; empty: `text` has all
 };
 
 /// The newest items of a session, bounded by the size of their texts.
@@ -30,6 +32,9 @@ public:
     void add(PagerItem item);
     void clear();
     const std::deque<PagerItem>& all() const noexcept { return items_; }
+    /// Returns the items with the texts of their files, as far as the limit allows. Blocks for some milliseconds. A file that cannot be
+    /// read leaves the text as it is.
+    PagerItems whole() const;
 
 private:
     std::deque<PagerItem> items_;

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <string>
 #include <vector>
+
+#include <cubepi/core/scoped_test_directory.hpp>
 
 #include "pager.hpp"
 
@@ -52,6 +55,22 @@ TEST_F(PagerOnAScreen, FirstScreen_BeginsWithLastItem) {
     EXPECT_EQ(rows[0], "second");
     EXPECT_EQ(rows[1], "  line 101");
     EXPECT_TRUE(rows[5].starts_with("2 of 2 · row 37 of 63")) << rows[5];
+}
+
+TEST_F(PagerOnAScreen, OutputInAFile_IsShownInFull) {
+    const ScopedTestDirectory directory;
+    const std::string path = directory.path() / "output.txt";
+    std::ofstream(path) << lines(1, 500);
+    PagerItem part = item("command", "line 1\n[... 9 bytes omitted ...]\nline 500\n");
+    part.file = path;
+    items.add(part);
+    part.file = directory.path() / "removed.txt";
+    items.add(part);
+    const PagerItems whole = items.whole();
+    ASSERT_EQ(whole.all().size(), 4u);
+    EXPECT_EQ(whole.all()[2].text, lines(1, 500));
+    EXPECT_EQ(whole.all()[3].text, part.text) << "a file that is gone";
+    EXPECT_EQ(items.all()[2].text, part.text);
 }
 
 TEST_F(PagerOnAScreen, Prose_BreaksAtSpaces) {

@@ -7,6 +7,7 @@
 #include <cubepi/core/support/lower_case.hpp>
 
 #include "event_text.hpp"
+#include "key_bindings.hpp"
 #include "text_layout.hpp"
 
 namespace cubepi::app {
@@ -23,8 +24,8 @@ std::string messages_text(std::int64_t count) {
 
 }  // namespace
 
-SessionPicker::SessionPicker(std::vector<ListedSession> sessions, Style style, double now, bool all)
-    : style_(style), now_(now), all_(all) {
+SessionPicker::SessionPicker(std::vector<ListedSession> sessions, Style style, Options options)
+    : style_(style), options_(std::move(options)) {
     for (ListedSession& session : sessions) {
         Row row;
         row.session = std::move(session);
@@ -35,7 +36,7 @@ SessionPicker::SessionPicker(std::vector<ListedSession> sessions, Style style, d
 }
 
 bool SessionPicker::is_candidate(const Row& row) const {
-    if (!all_ && !row.session.is_here) return false;
+    if (row.is_removed || (!options_.all && !row.session.is_here)) return false;
     return !row.session.is_loaded || !row.session.name.empty() || !row.session.problem.empty();
 }
 
@@ -91,18 +92,76 @@ bool SessionPicker::press(const Key& key) {
         changed_.pulse();
         return true;
     }
-    asked_.reset();
-    if (key.code == KeyCode::unfold) {
-        const bool has_one =
-            marked_ < rows_.size() && rows_[marked_].shows && !rows_[marked_].session.tape.empty();
-        if (has_one) asked_ = marked_;
+    if (question_ != Question::none) {
+        press_in_question(key);
         changed_.pulse();
         return true;
     }
-    if (key.code != KeyCode::tab) return FilteredList::press(key);
-    all_ = !all_;
+    asked_.reset();
+    notice_.clear();
+    const bool has_one =
+        marked_ < rows_.size() && rows_[marked_].shows && rows_[marked_].session.is_loaded;
+    switch (key.code) {
+        case KeyCode::unfold:
+            if (has_one && !rows_[marked_].session.tape.empty()) asked_ = marked_;
+            changed_.pulse();
+            return true;
+        case KeyCode::search:
+            if (has_one) ask(Question::title);
+            changed_.pulse();
+            return true;
+        case KeyCode::erase:
+        case KeyCode::end_of_input:
+            if (has_one) ask(Question::removal);
+            changed_.pulse();
+            return true;
+        case KeyCode::tab: break;
+        default: return FilteredList::press(key);
+    }
+    options_.all = !options_.all;
     change_filter(filter_);
     return true;
+}
+
+void SessionPicker::ask(Question question) {
+    const ListedSession& session = rows_[marked_].session;
+    // One that cannot be read, or that is in the database of older versions, has no title to set.
+    if (session.name.empty() || (question == Question::title && session.tape.empty())) return;
+    if (question == Question::removal && session.tape == options_.current &&
+        !session.tape.empty()) {
+        notice_ = "this session is open; /new leaves it";
+        return;
+    }
+    question_ = question;
+    subject_ = marked_;
+    title_ = session.title;
+}
+
+void SessionPicker::press_in_question(const Key& key) {
+    if (question_ == Question::removal) {
+        question_ = Question::none;
+        if (key.code == KeyCode::text && (key.text == "y" || key.text == "Y")) {
+            decide(Wanted::Kind::removal, {});
+        } else {
+            notice_ = "not deleted";
+        }
+        return;
+    }
+    switch (key.code) {
+        case KeyCode::enter: question_ = Question::none; return decide(Wanted::Kind::title, title_);
+        case KeyCode::escape:
+        case KeyCode::interrupt: question_ = Question::none; return;
+        default: break;
+    }
+    if (std::optional<std::string> text = edited(title_, key)) title_ = std::move(*text);
+}
+
+void SessionPicker::decide(Wanted::Kind kind, std::string title) {
+    change_ = std::make_unique<Wanted>();
+    change_->kind = kind;
+    change_->index = subject_;
+    change_->session = rows_[subject_].session;
+    change_->title = clean_title(title);
 }
 
 bool SessionPicker::pick() {
@@ -127,6 +186,7 @@ SessionPicker::Wanted SessionPicker::wanted() {
         next.session = rows_[index].session;
         return next;
     };
+    if (change_) return std::move(*std::exchange(change_, nullptr));
     if (asked_) {
         next.kind = Wanted::Kind::conversation;
         next.index = *asked_;
@@ -184,6 +244,26 @@ void SessionPicker::set_match(std::size_t index, const MessageSearch& search,
     if (read_ == index) ++read_;
 }
 
+void SessionPicker::set_title(std::size_t index, std::string title, const std::string& problem) {
+    notice_ = problem;
+    if (!problem.empty()) return;
+    ListedSession changed = rows_[index].session;
+    changed.title = std::move(title);
+    set_facts(index, std::move(changed));
+}
+
+/// The row stays in its place, where what is being read has its index.
+void SessionPicker::set_removed(std::size_t index, const std::string& problem) {
+    notice_ = problem.empty() ? "deleted" : problem;
+    if (!problem.empty()) return;
+    rows_[index].is_removed = true;
+    if (marked_ == index) move(1);
+    if (marked_ == index) move(-1);
+    apply_filter(rows_[index]);
+    if (asked_ == index) asked_.reset();
+    mark_a_shown_row();
+}
+
 void SessionPicker::set_conversation(std::size_t index, std::string text) {
     if (asked_ != index) return;
     asked_.reset();
@@ -202,7 +282,7 @@ void SessionPicker::add_row(std::vector<TerminalText>& rows, const Row& row, boo
     const std::size_t width = columns > 4 ? columns - 3 : 1;
     const std::string heading = !session.is_loaded ? "…" : session.heading();
     TerminalText facts = for_terminal(
-        age_text(std::chrono::seconds(static_cast<std::int64_t>(now_ - session.used_at))));
+        age_text(std::chrono::seconds(static_cast<std::int64_t>(options_.now - session.used_at))));
     if (session.is_loaded) facts += " · " + for_terminal(messages_text(session.messages));
     // Its first line is that of the other session.
     if (!session.forked_from.empty())
@@ -236,12 +316,38 @@ TerminalText SessionPicker::footer(std::size_t columns, TerminalView note) const
     if (!filter_.empty() && read_ < rows_.size())
         text += "searching " + TerminalText::number(read_) + " of " +
                 TerminalText::number(rows_.size()) + " · ";
+    if (!notice_.empty()) text += spelled_out(notice_) + " · ";
     if (!note.empty()) text += TerminalText(note) + " · ";
     text += "Enter opens · Esc ";
     text += filter_.empty() ? TerminalView("closes") : TerminalView("clears");
-    text += " · Ctrl-O shows · Tab ";
-    text += all_ ? TerminalView("this directory") : TerminalView("all directories");
+    text += " · " + for_terminal(KeyBindings::hint(KeyCode::unfold, "pager")) + " shows · " +
+            for_terminal(KeyBindings::hint(KeyCode::search, "search")) +
+            " title · Del deletes · Tab ";
+    text += options_.all ? TerminalView("here") : TerminalView("all");
     return style_.dim() + shortened(text, columns > 1 ? columns - 1 : 1) + style_.off();
+}
+
+/// The filter, or the question.
+TerminalText SessionPicker::input_row(std::size_t columns) const {
+    const std::size_t width = columns > 4 ? columns - 3 : 1;
+    switch (question_) {
+        case Question::title: {
+            const TerminalView prompt = "title > ";
+            const std::size_t left = width > prompt.str().size() ? width - prompt.str().size() : 1;
+            return style_.bold() + prompt + style_.off() + line_for_terminal(visible(title_), left);
+        }
+        case Question::removal: {
+            const ListedSession& session = rows_[subject_].session;
+            const TerminalText text = "Delete permanently? y deletes · '" +
+                                      line_for_terminal(session.heading(), longest_heading) +
+                                      "' (" + for_terminal(messages_text(session.messages)) + ")";
+            return style_.bold() + shortened(text, width) + style_.off();
+        }
+        case Question::none: break;
+    }
+    if (filter_.empty())
+        return "> " + style_.dim() + "type to search titles and messages" + style_.off();
+    return "> " + line_for_terminal(visible(filter_), width);
 }
 
 std::vector<TerminalText> SessionPicker::screen(std::size_t columns, std::size_t rows,
@@ -251,12 +357,10 @@ std::vector<TerminalText> SessionPicker::screen(std::size_t columns, std::size_t
     const std::size_t height = rows >= 16 ? 2 : 1;
     const std::vector<std::size_t> visible_rows = shown();
     made.push_back(style_.bold() +
-                   (all_ ? TerminalView("Sessions of all directories")
-                         : TerminalView("Sessions of this directory")) +
+                   (options_.all ? TerminalView("Sessions of all directories")
+                                 : TerminalView("Sessions of this directory")) +
                    style_.off());
-    made.push_back(filter_.empty()
-                       ? "> " + style_.dim() + "type to search titles and messages" + style_.off()
-                       : "> " + line_for_terminal(visible(filter_), columns > 4 ? columns - 3 : 1));
+    made.push_back(input_row(columns));
     if (rows > 8) made.emplace_back();
     const std::size_t left = rows > made.size() + 1 ? rows - made.size() - 1 : 0;
     const std::size_t page_before = page_;

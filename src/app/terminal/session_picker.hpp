@@ -17,23 +17,30 @@
 namespace cubepi::app {
 
 /// The list of saved sessions on the whole screen: arrows mark one, typed text filters by titles, first lines and messages, Enter
-/// opens, Ctrl-O shows the conversation in a pager, Esc closes. Without I/O: wanted() names the next thing to read, which the caller does and reports. Used on one executor.
+/// opens, Ctrl-O shows the conversation in a pager, Ctrl-R sets the title, Del deletes after a question, Esc closes. Without I/O:
+/// wanted() names the next thing to read or to change, which the caller does and reports. Used on one executor.
 class SessionPicker final : public FilteredList {
 public:
-    /// `now`: Unix seconds. `all`: sessions of other directories are shown from the beginning.
-    SessionPicker(std::vector<ListedSession> sessions, Style style, double now, bool all);
+    struct Options {
+        double now = 0;    ///< Unix seconds
+        bool all = false;  ///< sessions of other directories are shown from the beginning
+        std::string current =
+            {};  ///< the tape of the session that is open, which is not deleted; empty: none
+    };
+    SessionPicker(std::vector<ListedSession> sessions, Style style, Options options);
 
     bool press(const Key& key) override;
     std::vector<TerminalText> screen(std::size_t columns, std::size_t rows,
                                      TerminalView note) override;
     void closed() override;
 
-    /// The next thing to read.
+    /// The next thing to read, or the change that the user has decided.
     struct Wanted {
-        enum class Kind : std::uint8_t { nothing, facts, messages, conversation };
+        enum class Kind : std::uint8_t { nothing, facts, messages, conversation, title, removal };
         Kind kind = Kind::nothing;
         std::size_t index = 0;
         ListedSession session = {};
+        std::string title = {};                      ///< the new one; empty: removes it
         std::shared_ptr<MessageSearch> search = {};  ///< messages: stopped when the filter changes
     };
     Wanted wanted();
@@ -41,6 +48,11 @@ public:
     /// Reports the end of a search that was not stopped.
     void set_match(std::size_t index, const MessageSearch& search,
                    std::optional<std::string> snippet);
+
+    /// Reports that the title is stored; `problem`: why not.
+    void set_title(std::size_t index, std::string title, const std::string& problem);
+    /// Reports that the session is deleted; `problem`: why not.
+    void set_removed(std::size_t index, const std::string& problem);
 
     /// Reports the text of a conversation, untrusted. It is shown unless the user has pressed another key meanwhile.
     void set_conversation(std::size_t index, std::string text);
@@ -60,7 +72,10 @@ private:
         std::string words = {};     ///< title, first line and name in lower case
         bool heading_matches = false;
         bool shows = false;
+        bool is_removed = false;
     };
+    /// The question in the row below the heading.
+    enum class Question : std::uint8_t { none, title, removal };
 
     bool is_candidate(const Row& row) const;
     /// Applies the filter to a row whose facts or match have changed.
@@ -70,20 +85,28 @@ private:
     void mark_a_shown_row();
     void move(std::ptrdiff_t by) override;
     bool pick() override;
+    void ask(Question question);
+    void press_in_question(const Key& key);
+    void decide(Wanted::Kind kind, std::string title);
+    TerminalText input_row(std::size_t columns) const;
     void add_row(std::vector<TerminalText>& rows, const Row& row, bool marked, std::size_t columns,
                  std::size_t height) const;
     TerminalText footer(std::size_t columns, TerminalView note) const;
 
     std::vector<Row> rows_;
     Style style_;
-    double now_ = 0;
-    bool all_ = false;
+    Options options_;
     std::size_t marked_ = 0;  // an index of rows_
     std::size_t top_ = 0;     // an index of shown()
     std::shared_ptr<MessageSearch> search_;
-    std::size_t read_ = 0;              // the filter was applied to the rows before this one
-    std::optional<std::size_t> asked_;  // the row whose conversation is to be shown
-    std::unique_ptr<Pager> preview_;    // in place of the list; null: none
+    std::size_t read_ = 0;                // the filter was applied to the rows before this one
+    std::optional<std::size_t> asked_;    // the row whose conversation is to be shown
+    std::unique_ptr<Pager> preview_;      // in place of the list; null: none
+    Question question_ = Question::none;  // about the row subject_
+    std::size_t subject_ = 0;
+    std::string title_;               // under editing
+    std::unique_ptr<Wanted> change_;  // decided, and not begun; null: none
+    std::string notice_;              // in the footer, until the next key
     bool closed_ = false;
     std::optional<ListedSession> chosen_;
     AsyncEvent changed_;

@@ -72,7 +72,7 @@ protected:
 };
 
 TEST_F(Picker, Fork_ShowsItsNameAndSource) {
-    SessionPicker picker(sessions(1), Style(), 1000, false);
+    SessionPicker picker(sessions(1), Style(), {.now = 1000});
     set_fork(picker);
     const std::string text = screen(picker);
     EXPECT_TRUE(has(text, "❯ make a plan")) << text;
@@ -80,7 +80,7 @@ TEST_F(Picker, Fork_ShowsItsNameAndSource) {
 }
 
 TEST_F(Picker, ManySessions_OnlyThoseOnScreenAreRead) {
-    SessionPicker picker(sessions(10'000), Style(), 4600, false);
+    SessionPicker picker(sessions(10'000), Style(), {.now = 4600});
     (void)screen(picker);
     EXPECT_LE(read(picker), 12u);
     const std::string text = screen(picker);
@@ -93,7 +93,7 @@ TEST_F(Picker, ManySessions_OnlyThoseOnScreenAreRead) {
 }
 
 TEST_F(Picker, Enter_OpensTheMarkedSession) {
-    SessionPicker picker(sessions(3), Style(), 4600, false);
+    SessionPicker picker(sessions(3), Style(), {.now = 4600});
     (void)screen(picker);
     (void)read(picker);
     EXPECT_TRUE(picker.press(key(KeyCode::down)));
@@ -103,13 +103,13 @@ TEST_F(Picker, Enter_OpensTheMarkedSession) {
 }
 
 TEST_F(Picker, EnterBeforeFactsAreRead_OpensNothing) {
-    SessionPicker picker(sessions(3), Style(), 4600, false);
+    SessionPicker picker(sessions(3), Style(), {.now = 4600});
     EXPECT_TRUE(picker.press(key(KeyCode::enter)));
     EXPECT_FALSE(picker.chosen());
 }
 
 TEST_F(Picker, Filter_ShowsHeadingsThenMessages) {
-    SessionPicker picker(sessions(3), Style(), 4600, false);
+    SessionPicker picker(sessions(3), Style(), {.now = 4600});
     (void)screen(picker);
     (void)read(picker);
     type(picker, "LINE 2");
@@ -124,7 +124,7 @@ TEST_F(Picker, Filter_ShowsHeadingsThenMessages) {
 }
 
 TEST_F(Picker, ChangedFilter_StopsTheSearch) {
-    SessionPicker picker(sessions(2), Style(), 4600, false);
+    SessionPicker picker(sessions(2), Style(), {.now = 4600});
     (void)screen(picker);
     (void)read(picker);
     type(picker, "xy");
@@ -143,7 +143,7 @@ TEST_F(Picker, ChangedFilter_StopsTheSearch) {
 TEST_F(Picker, OtherDirectories_AreShownByTab) {
     std::vector<ListedSession> all = sessions(1);
     all.push_back(listed("far", false));
-    SessionPicker picker(std::move(all), Style(), 4600, false);
+    SessionPicker picker(std::move(all), Style(), {.now = 4600});
     (void)screen(picker);
     (void)read(picker);
     EXPECT_FALSE(has(screen(picker), "first line far")) << screen(picker);
@@ -152,8 +152,61 @@ TEST_F(Picker, OtherDirectories_AreShownByTab) {
     EXPECT_TRUE(has(screen(picker), "first line far")) << screen(picker);
 }
 
+TEST_F(Picker, Deletion_AsksFirst) {
+    SessionPicker picker(sessions(2), Style(), {.now = 4600});
+    (void)screen(picker);
+    (void)read(picker);
+    (void)picker.press(key(KeyCode::erase));
+    EXPECT_TRUE(has(screen(picker), "y deletes · 'first line 0' (2 messages)")) << screen(picker);
+    (void)picker.press(key(KeyCode::enter));
+    EXPECT_TRUE(has(screen(picker), "not deleted")) << screen(picker);
+    EXPECT_EQ(picker.wanted().kind, Kind::nothing);
+    EXPECT_FALSE(picker.chosen());
+    (void)picker.press(key(KeyCode::end_of_input));
+    (void)picker.press(key(KeyCode::text, "y"));
+    const SessionPicker::Wanted wanted = picker.wanted();
+    ASSERT_EQ(wanted.kind, Kind::removal);
+    EXPECT_EQ(wanted.session.name, "name-0");
+    EXPECT_EQ(picker.wanted().kind, Kind::nothing) << "once";
+    picker.set_removed(wanted.index, "the disk is full");
+    EXPECT_TRUE(has(screen(picker), "❯ first line 0")) << screen(picker);
+    EXPECT_TRUE(has(screen(picker), "the disk is full")) << screen(picker);
+    picker.set_removed(wanted.index, {});
+    EXPECT_FALSE(has(screen(picker), "first line 0")) << screen(picker);
+    EXPECT_TRUE(has(screen(picker), "❯ first line 1")) << screen(picker);
+}
+
+TEST_F(Picker, OpenSession_IsNotDeleted) {
+    SessionPicker picker(sessions(1), Style(), {.now = 4600, .current = "0"});
+    (void)screen(picker);
+    (void)read(picker);
+    (void)picker.press(key(KeyCode::erase));
+    (void)picker.press(key(KeyCode::text, "y"));
+    EXPECT_EQ(picker.wanted().kind, Kind::nothing) << "the letter is the filter";
+}
+
+TEST_F(Picker, Title_IsEditedAndStored) {
+    SessionPicker picker(sessions(2), Style(), {.now = 4600});
+    (void)screen(picker);
+    (void)read(picker);
+    (void)picker.press(key(KeyCode::search));
+    type(picker, "The new pla");
+    (void)picker.press(key(KeyCode::text, "n"));
+    EXPECT_TRUE(has(screen(picker), "title > The new plan")) << screen(picker);
+    (void)picker.press(key(KeyCode::enter));
+    const SessionPicker::Wanted wanted = picker.wanted();
+    ASSERT_EQ(wanted.kind, Kind::title);
+    EXPECT_EQ(wanted.title, "The new plan");
+    picker.set_title(wanted.index, wanted.title, {});
+    EXPECT_TRUE(has(screen(picker), "❯ The new plan")) << screen(picker);
+    (void)picker.press(key(KeyCode::search));
+    (void)picker.press(key(KeyCode::escape));
+    EXPECT_EQ(picker.wanted().kind, Kind::nothing);
+    EXPECT_TRUE(has(screen(picker), "❯ The new plan")) << screen(picker);
+}
+
 TEST_F(Picker, Escape_ClearsTheFilterThenCloses) {
-    SessionPicker picker(sessions(1), Style(), 4600, false);
+    SessionPicker picker(sessions(1), Style(), {.now = 4600});
     type(picker, "no such");
     EXPECT_TRUE(picker.press(key(KeyCode::escape)));
     EXPECT_FALSE(picker.press(key(KeyCode::escape)));
@@ -161,7 +214,7 @@ TEST_F(Picker, Escape_ClearsTheFilterThenCloses) {
 }
 
 TEST_F(Picker, SmallScreen_HasOneRowPerSession) {
-    SessionPicker picker(sessions(30), Style(), 4600, false);
+    SessionPicker picker(sessions(30), Style(), {.now = 4600});
     (void)screen(picker, 40, 12);
     (void)read(picker);
     const std::vector<TerminalText> rows = picker.screen(40, 12, {});

@@ -158,14 +158,14 @@ std::shared_ptr<detail::PendingCommand> command_of(const RunModelCall& call) {
     return command && text && *text == command->line ? command : nullptr;
 }
 
-/// `work`: of a sub-agent that a command has called; null: none.
-EventStream answer_at_once(std::string text, bool ok, Json work = nullptr) {
+/// `details`: CommandOutput::details.
+EventStream answer_at_once(std::string text, bool ok, const JsonObject& details = {}) {
     JsonObject end;
     end["ok"] = ok;
     end["text"] = text;
     std::vector<StreamEvent> events;
     events.push_back(StreamEvent::text(text));
-    if (!work.is_null()) events.back().data["subagent"] = std::move(work);
+    for (const auto& [key, value] : details) events.back().data[key] = value;
     events.emplace_back(event_kind::final, std::move(end));
     return EventStream::of(std::move(events));
 }
@@ -180,7 +180,7 @@ Task<EventStream> answer(CorePtr core, RunModelCall& call) {
         pending.input_id = input_id_of(call.message);
         detail::CommandOutput output =
             co_await detail::run_command(core, std::move(pending), call.session_id, call.state);
-        co_return answer_at_once(std::move(output.text), true, std::move(output.work));
+        co_return answer_at_once(std::move(output.text), true, output.details);
     }
     detail::AgentTurnPlan plan;
     plan.session_id = call.session_id;

@@ -33,7 +33,8 @@ struct ShellSessions::Command::State {
     detail::OutputBuffer output;
     std::shared_ptr<SpillFile> file;
     bool sandboxed = false;
-    std::string unwritten;  ///< output for the spill file
+    std::uint64_t lines = 0;  ///< line feeds of the output
+    std::string unwritten;    ///< output for the spill file
     bool writing = false;
     Clock::time_point started;
     Clock::time_point ended;
@@ -57,6 +58,7 @@ struct ShellSessions::Command::State {
         }
         if (file) unwritten += text;
         output.append(text);
+        lines += static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n'));
         if (!text.empty()) changed.pulse();
     }
 
@@ -172,6 +174,11 @@ std::string ShellSessions::Command::output(std::uint64_t from) const {
 }
 
 std::uint64_t ShellSessions::Command::output_size() const noexcept { return state_->output.size(); }
+std::uint64_t ShellSessions::Command::output_lines() const noexcept { return state_->lines; }
+
+std::string ShellSessions::Command::output_file() const {
+    return state_->file ? state_->file->path() : std::string();
+}
 
 std::string ShellSessions::Command::last_output(std::size_t bytes) const {
     return std::string(state_->output.last(bytes));

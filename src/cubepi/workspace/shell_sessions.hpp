@@ -113,6 +113,10 @@ public:
     /// Returns the output from a byte offset on, at most head_bytes + tail_bytes of it and a notice.
     std::string output(std::uint64_t from) const;
     std::uint64_t output_size() const noexcept;
+    /// The number of line feeds in the output.
+    std::uint64_t output_lines() const noexcept;
+    /// The path of the file with the complete output; empty while output() returns all of it, or without ShellOptions::spill.
+    std::string output_file() const;
     std::string last_output(std::size_t bytes) const;
 
     /// The byte offset at which the next shell_output call starts reading.

@@ -62,6 +62,11 @@ AgentToolResult result_of(const CommandPtr& command, std::string text, bool is_e
         if (command->status().code) details["exit_code"] = *command->status().code;
         if (command->status().signal) details["signal"] = *command->status().signal;
     }
+    // The text has only a part of the output.
+    if (std::string file = command->output_file(); !file.empty()) {
+        details["output_file"] = std::move(file);
+        details["output_lines"] = command->output_lines();
+    }
     details["seconds"] = std::chrono::duration<double>(command->elapsed()).count();
     result.details = std::move(details);
     if (is_error) result.is_error = true;

@@ -140,13 +140,18 @@ TEST_F(ShellToolsTest, B12_FloodOfOutput_IsBoundedAndSpilled) {
     options.tail_bytes = 200;
     const auto spill = options.spill;
     use(std::move(options));
-    const auto text = shell("head -c 3000000 /dev/zero | tr '\\0' x; echo END").text();
+    const AgentToolResult result = shell("head -c 3000000 /dev/zero | tr '\\0' x; echo END");
+    const std::string text = result.text();
     EXPECT_LT(text.size(), 600u);
     EXPECT_THAT(text, StartsWith("xxxx"));
     EXPECT_THAT(text, HasSubstr("[... 2999704 bytes omitted; the whole output is in " +
                                 spill->directory().string()));
     EXPECT_THAT(text, EndsWith("xEND\n"));
     std::uintmax_t size = 0;
+    const JsonObject& details = result.details.as_object();
+    EXPECT_EQ(details.at("output_lines"), Json(1));
+    EXPECT_THAT(std::string(details.at("output_file").as_string()),
+                HasSubstr(spill->directory().string()));
     for (const auto& entry : std::filesystem::directory_iterator(spill->directory()))
         size += entry.file_size();
     EXPECT_EQ(size, 3000004u);

@@ -193,8 +193,8 @@ public:
 
     /// Returns the user message of a `,!` command; empty for other commands and before the command has ended.
     const std::string& for_model() const noexcept { return for_model_; }
-    /// Returns the work of a sub-agent that the command has called, also if it failed; null: none.
-    const Json& work() const noexcept { return work_; }
+    /// Returns CommandOutput::details, also if the command has failed.
+    const JsonObject& details() const noexcept { return details_; }
 
 private:
     std::string help() const {
@@ -254,13 +254,19 @@ private:
     Task<std::string> call(AgentTool tool, JsonObject arguments) {
         const cubepi::AgentToolResult result =
             co_await result_of(std::move(tool), std::move(arguments));
-        const cubepi::JsonObject* const details = result.details.if_object();
-        if (const Json* const work = details ? details->if_contains("subagent") : nullptr)
-            work_ = *work;
+        note_details(result);
         if (result.is_error.value_or(false)) {
             throw cubepi::Error(ErrorCode::unknown, result.text());
         }
         co_return text_of(result);
+    }
+
+    void note_details(const cubepi::AgentToolResult& result) {
+        const cubepi::JsonObject* const details = result.details.if_object();
+        for (const std::string_view key : {"subagent", "output_file", "output_lines"}) {
+            if (const Json* const value = details ? details->if_contains(key) : nullptr)
+                details_[key] = *value;
+        }
     }
 
     static std::string text_of(const cubepi::AgentToolResult& result) {
@@ -310,6 +316,7 @@ private:
         arguments["command"] = line;
         arguments["timeout_seconds"] = shell_for_model_seconds;
         const cubepi::AgentToolResult result = co_await result_of(*tool, std::move(arguments));
+        note_details(result);
         std::string output = shortened_middle(text_of(result), shell_for_model_bytes);
         for_model_ = "I ran a command in the shell:\n$ " + std::move(line) + "\n" + output;
         co_return output;
@@ -326,7 +333,7 @@ private:
     TurnState& state_;
     bool pasted_ = false;
     std::string for_model_;
-    Json work_;
+    JsonObject details_;
     std::filesystem::path directory_;
     std::vector<AgentTool> tools_;
 };
@@ -338,7 +345,7 @@ struct EndedCommand {
     std::string output = {};
     std::string for_model = {};  ///< the user message of a `,!` command
     std::string input_id = {};   ///< of the message with the command; empty: none
-    Json work = nullptr;         ///< of a sub-agent; null: none
+    JsonObject details = {};     ///< CommandOutput::details
     std::exception_ptr failure = {};
 };
 
@@ -352,7 +359,7 @@ Task<EndedCommand> try_command(std::shared_ptr<BuiltinCore> core, Tape tape, std
     cubepi::Outcome<std::string> outcome = co_await cubepi::outcome_of(std::move(running));
     ended.line = std::move(pending.line);
     ended.failure = outcome.failure();
-    ended.work = command.work();
+    ended.details = command.details();
     if (outcome) {
         ended.output = std::move(outcome).value();
         ended.for_model = command.for_model();
@@ -371,7 +378,7 @@ std::vector<TapeEntry> entries_of(EndedCommand& command, const cubepi::Clock& cl
     data["output"] = command.failure ? describe(command.failure) : command.output;
     data["date"] = tape_date(clock.wall());
     if (!command.input_id.empty()) data["input"] = command.input_id;
-    if (!command.work.is_null()) data["subagent"] = command.work;
+    if (const Json* const work = command.details.if_contains("subagent")) data["subagent"] = *work;
     std::vector<TapeEntry> entries;
     entries.push_back(event_entry("command", std::move(data)));
     if (!command.for_model.empty())
@@ -428,7 +435,7 @@ Task<CommandOutput> run_command(std::shared_ptr<BuiltinCore> core, PendingComman
     if (ended.failure) std::rethrow_exception(ended.failure);
     CommandOutput output;
     output.text = std::move(ended.output);
-    output.work = std::move(ended.work);
+    output.details = std::move(ended.details);
     co_return output;
 }
 

@@ -19,8 +19,9 @@ struct PendingCommand {
 /// The end of a command that has not failed.
 struct CommandOutput {
     std::string text = {};
-    /// The work of a sub-agent that the command has called, as the details of its result; null: none.
-    Json work = nullptr;
+    /// Facts for views, from the details of the result: `subagent` (the work of one that the command has called),
+    /// `output_file` and `output_lines` (of an output of which the text has a part).
+    JsonObject details = {};
 };
 
 /// Runs the command. Records the event `command` on the tape, even if the command throws; `,!`
