@@ -241,8 +241,8 @@ void add_db_commands(CLI::App& app, CommandLine& line) {
                           "repaired; changes nothing",
                           What::check);
     option(check, "store", db.target,
-           "A database as above, a directory of tapes or of deliveries, or $BUB_HOME (default: the "
-           "sessions, and the messages of the gateway)",
+           "postgres://..., mysql://..., an SQLite file, a directory of tapes or of deliveries, or "
+           "$BUB_HOME (default: the sessions, and the messages of the gateway)",
            value_type::database);
     add_tapes(check);
     check.add_flag("--json", db.json, "Print a JSON object");

@@ -82,7 +82,7 @@ MessageList prompt(std::string text) {
     return list;
 }
 
-TEST_F(DbCheck, D209_SQLiteFile_IsCheckedByTextAndJson) {
+TEST_F(DbCheck, D209_SQLiteFile_IsChecked) {
     const std::string file = path("threads.db").string();
     {
         SQLiteCheckpointer store(file);

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <initializer_list>
 #include <memory>
 #include <regex>
 #include <string>
@@ -224,6 +225,23 @@ TEST_F(Tables, D98_MissingTables_GatewayDoesNotStart) {
     EXPECT_EQ(run_command(home, {"db", "init"}).status, 0);
     GatewayProcess gateway(home);
     EXPECT_EQ(post(gateway.wait_until_running(), "hello").text(), "re: hello");
+}
+
+/// Of the database, and of the files of another gateway.
+TEST_F(Tables, D209_StoresInUse_AreChecked) {
+    EXPECT_EQ(run_command(home, {"db", "init"}).status, 0);
+    GatewayHome files;
+    files.configure("{http: {listen: \"127.0.0.1:0\"}}");
+    for (const GatewayHome* const one : std::initializer_list<const GatewayHome*>{&home, &files}) {
+        GatewayProcess gateway(*one);
+        const std::uint16_t port = gateway.wait_until_running();
+        EXPECT_EQ(post(port, "hello").text(), "re: hello");
+        const CommandResult checked = run_command(*one, {"db", "check", "--json"});
+        EXPECT_EQ(checked.status, 0) << checked.output;
+        EXPECT_NE(checked.output.find("\"tapes\":1,"), std::string::npos) << checked.output;
+        EXPECT_NE(checked.output.find("\"unsettled answers\":"), std::string::npos);
+        EXPECT_EQ(post(port, "again").text(), "re: again");
+    }
 }
 
 TEST_F(Tables, D98_TablesOfOtherVersions_GatewayDoesNotStart) {
