@@ -122,7 +122,7 @@ TEST_F(PostgresDeliveries, D205_SameMessageAtTwoGateways_IsReceivedOnce) {
               Texts{"0"});
 }
 
-TEST_F(PostgresDeliveries, D205_MessageForBusySession_IsTakenByItsGateway) {
+TEST_F(PostgresDeliveries, D205_MessageForBusySession_ReachesItsGateway) {
     const LogPtr owner = tables.open();
     const LogPtr other = tables.open();
     const auto one = store(*owner, "one");
@@ -217,7 +217,7 @@ TEST_F(PostgresDeliveries, D205_ReleasedRecords_AreTakenAtOnce) {
     EXPECT_EQ(taken_by(*other), Texts{"one"});
 }
 
-TEST_F(PostgresDeliveries, D205_KilledProcessOfThisHost_IsReplacedAtOnce) {
+TEST_F(PostgresDeliveries, D205_KilledProcessOfHost_IsReplacedAtOnce) {
     const LogPtr killed = tables.open();
     (void)store(*killed, "one");
     // As if the number of the process were used again.
