@@ -242,7 +242,7 @@ private:
     std::string port_;
 };
 
-TEST(GatewayMcp, D130_SessionsQuestionOverHttp_IsAnsweredByLaterMessage) {
+TEST(GatewayMcp, D130_QuestionOverHttp_IsAnsweredByLaterMessage) {
     const GatewayHome home;
     const WebServerProcess server("2025-11-25,http,log=" + requests_file(home).string());
     home.configure(

@@ -166,7 +166,7 @@ TEST(McpHttp, D202_ExpiredHeader_IsRenewedOnce) {
     EXPECT_EQ(keys.refusals, 1);
 }
 
-TEST(McpHttp, D202_ServerThatRefusesEachKey_IsNotAskedForever) {
+TEST(McpHttp, D202_KeysThatAreRefused_EndTheRequest) {
     WebServer server;
     server.be_modern();
     ExpiringKeys keys;
