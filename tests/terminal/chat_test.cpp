@@ -71,10 +71,13 @@ TEST(Chat, Message_IsAnsweredAndQuitLeaves) {
     Terminal chat(home, {"chat", "--offline"});
     ASSERT_TRUE(chat.expect("talks to")) << chat.shown();
     ASSERT_TRUE(chat.answer("> ", "hello there\r")) << chat.shown();
-    ASSERT_TRUE(chat.expect("You wrote: hello there")) << chat.shown();
-    ASSERT_TRUE(chat.answer("> ", "/help\r")) << chat.shown();
-    ASSERT_TRUE(chat.expect("/quit"));
-    ASSERT_TRUE(chat.answer("> ", "/quit\r")) << chat.shown();
+    ASSERT_TRUE(chat.expect_on_screen("You wrote: hello there")) << chat.shown();
+    ASSERT_TRUE(chat.expect_gone("Esc stops ·")) << chat.shown();
+    chat.type("/help\r");
+    ASSERT_TRUE(chat.expect_on_screen("leave (also exit")) << chat.shown();
+    ASSERT_TRUE(chat.answer_on_screen("q closes", "q")) << chat.shown();
+    ASSERT_TRUE(chat.expect_gone("q closes")) << chat.shown();
+    chat.type("/quit\r");
     EXPECT_EQ(chat.wait(), 0) << chat.shown();
     const std::string history = read_file(home.root() / "home/.local/state/cubepi/history");
     EXPECT_NE(history.find("hello"), std::string::npos) << history;
@@ -105,11 +108,15 @@ TEST(Chat, Line_CanBeEditedAndRepeated) {
     const Home home;
     Terminal chat(home, {"chat", "--offline"});
     ASSERT_TRUE(chat.answer("> ", "öne twi\x7f\x7fwo\x01\x1b[C\x7fo\r")) << chat.shown();
-    ASSERT_TRUE(chat.expect("You wrote: one two")) << chat.shown();
-    ASSERT_TRUE(chat.answer("> ", "\x1b[A\r")) << chat.shown();
-    ASSERT_TRUE(chat.expect("You wrote: one two")) << chat.shown();
-    ASSERT_TRUE(chat.answer("> ", "/quit\r")) << chat.shown();
+    ASSERT_TRUE(chat.expect_on_screen("You wrote: one two")) << chat.shown();
+    ASSERT_TRUE(chat.expect_gone("Esc stops ·")) << chat.shown();
+    chat.type("\x1b[A");
+    ASSERT_TRUE(chat.expect_on_screen("> one two\nmode")) << chat.screen().text();
+    chat.type("\r");
+    ASSERT_TRUE(chat.expect_gone("> one two\nmode")) << chat.screen().text();
+    chat.type("/quit\r");
     EXPECT_EQ(chat.wait(), 0);
+    EXPECT_EQ(count_of(chat.screen().text(), "> one two"), 2u) << chat.screen().text();
 }
 
 TEST(Chat, PastedBlock_IsOneInput) {

@@ -398,7 +398,9 @@ TEST(LiveChat, CompletionAndHistorySearch_FillThePrompt) {
     Terminal chat(home, {"chat", "--offline"});
     ASSERT_TRUE(chat.answer_on_screen("talks to", "/he\t")) << chat.screen().text();
     ASSERT_TRUE(chat.answer_on_screen("> /help", "\r")) << chat.screen().text();
-    ASSERT_TRUE(chat.answer_on_screen("Alt-Enter", "what is in ligh\t")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("q closes", "q")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_gone("q closes")) << chat.screen().text();
+    chat.type("what is in ligh\t");
     ASSERT_TRUE(chat.answer_on_screen("> what is in lighthouse.md", "\x15"))
         << chat.screen().text();
     chat.type("first thing\r");

@@ -17,19 +17,19 @@ constexpr std::array<KeyAction, 21> known_actions{{
     {"search", KeyCode::search, "ctrl-r", "search the history of inputs"},
     {"new-line", KeyCode::new_line, "alt-enter", "begin another line"},
     {"undo", KeyCode::undo, "ctrl-_", "undo an edit"},
-    {"line-start", KeyCode::home, "ctrl-a", "go to the beginning of the line"},
-    {"line-end", KeyCode::end, "ctrl-e", "go to its end"},
-    {"left", KeyCode::left, "ctrl-b", "as the arrow"},
-    {"right", KeyCode::right, "ctrl-f", "as the arrow"},
-    {"up", KeyCode::up, "ctrl-p", "as the arrow"},
-    {"down", KeyCode::down, "ctrl-n", "as the arrow"},
-    {"word-left", KeyCode::word_left, "alt-b", "go to the word before"},
-    {"word-right", KeyCode::word_right, "alt-f", "go to the word after"},
-    {"delete-word", KeyCode::erase_word, "ctrl-w", "delete the word before"},
-    {"delete-next-word", KeyCode::erase_next_word, "alt-d", "delete the word after"},
-    {"delete-to-start", KeyCode::erase_to_start, "ctrl-u", "delete to the beginning of the line"},
-    {"delete-to-end", KeyCode::erase_to_end, "ctrl-k", "delete to its end"},
-    {"insert-deleted", KeyCode::yank, "ctrl-y", "insert what was deleted"},
+    {"line-start", KeyCode::home, "ctrl-a", {}},
+    {"line-end", KeyCode::end, "ctrl-e", {}},
+    {"left", KeyCode::left, "ctrl-b", {}},
+    {"right", KeyCode::right, "ctrl-f", {}},
+    {"up", KeyCode::up, "ctrl-p", {}},
+    {"down", KeyCode::down, "ctrl-n", {}},
+    {"word-left", KeyCode::word_left, "alt-b", {}},
+    {"word-right", KeyCode::word_right, "alt-f", {}},
+    {"delete-word", KeyCode::erase_word, "ctrl-w", {}},
+    {"delete-next-word", KeyCode::erase_next_word, "alt-d", {}},
+    {"delete-to-start", KeyCode::erase_to_start, "ctrl-u", {}},
+    {"delete-to-end", KeyCode::erase_to_end, "ctrl-k", {}},
+    {"insert-deleted", KeyCode::yank, "ctrl-y", {}},
     {"clear-screen", KeyCode::clear_screen, "ctrl-l", "clear the screen"},
     {"suspend", KeyCode::suspend, "ctrl-z", "suspend the program"},
 }};
@@ -175,11 +175,28 @@ std::string KeyBindings::help() const {
         row.resize(std::max(row.size() + 1, width + 2), ' ');
         text += row + std::string(what) + "\n";
     };
-    for (const KeyAction& action : known_actions) {
+    const auto key_text = [&](const KeyAction& action) {
         const TerminalText key = key_of(action.code);
-        add(key.empty() ? "(no key)" : key.str(),
-            std::string(action.help) + " (" + std::string(action.name) + ")");
+        return key.empty() ? std::string("(no key)") : key.str();
+    };
+    for (const KeyAction& action : known_actions) {
+        if (!action.help.empty())
+            add(key_text(action), std::string(action.help) + " (" + std::string(action.name) + ")");
     }
+    // Their names say what they do.
+    constexpr std::size_t longest_row = 78;
+    std::string row = "  Editing:";
+    for (const KeyAction& action : known_actions) {
+        if (!action.help.empty()) continue;
+        const std::string one = " " + key_text(action) + " " + std::string(action.name);
+        if (row.size() + one.size() > longest_row) {
+            text += row + "\n";
+            row = "   ";
+        }
+        row += one + ",";
+    }
+    row.pop_back();
+    text += row + "\n";
     for (const Changed& one : changed_) {
         if (one.key.code == KeyCode::command) add(shown_name(one.name), one.key.text);
     }

@@ -70,6 +70,7 @@ TEST(KeyBindings, Help_NamesTheKeyInUse) {
     const std::string help = bindings.help();
     EXPECT_NE(help.find("  F2                results"), std::string::npos) << help;
     EXPECT_NE(help.find("  F3                /cost\n"), std::string::npos) << help;
+    EXPECT_NE(help.find("  Editing: Ctrl-A line-start, "), std::string::npos) << help;
 }
 
 }  // namespace
