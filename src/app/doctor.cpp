@@ -447,8 +447,7 @@ Task<bool> check_session_database(Report report, TapePlace place) {
     std::vector<Tables> all;
     try {
         report.plain(postgres_description(options) + source_text(place.by));
-        const std::optional<FormatVersion> tapes =
-            co_await bub::postgres_tape_status(options);
+        const std::optional<FormatVersion> tapes = co_await bub::postgres_tape_status(options);
         all.push_back({"sessions", tapes, bub::postgres_tape_version});
         if (has_gateway()) {
             const std::optional<FormatVersion> deliveries =

@@ -95,8 +95,8 @@ void DeliverySchema::check(const std::string& where, const SqlResults& results) 
                                     "apply_postgres_delivery_schema()");
     }
     throw CheckpointerError(ErrorCode::schema_mismatch,
-                            tables + "of version " + std::to_string(version->version) + " and not " +
-                                std::to_string(postgres_delivery_version) +
+                            tables + "of version " + std::to_string(version->version) +
+                                " and not " + std::to_string(postgres_delivery_version) +
                                 "; migrate them with 'cubepi db migrate --tapes', or with "
                                 "apply_postgres_delivery_schema()");
 }
