@@ -321,6 +321,15 @@ TEST_F(KilledRuns, D204_TaskInTheBackground_CountsAfterKills) {
     EXPECT_EQ(results_with("Started task"), 2u);
     EXPECT_GT(results_with("max_total"), 0u);
     EXPECT_LE(worked, 2u);
+    // Its cost is unknown.
+    store = std::make_shared<MemoryCheckpointer>();
+    delegated = 0;
+    family.subagents.limits.max_total = 0;
+    set_prices(1.0);
+    run_process(1);
+    run_process(0);
+    EXPECT_EQ(results_with("Started task"), 1u);
+    EXPECT_GT(results_with("max_spend"), 0u);
 }
 
 }  // namespace

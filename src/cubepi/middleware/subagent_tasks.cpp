@@ -312,6 +312,7 @@ std::vector<SubagentTask> SubagentMiddleware::tasks_in(const JsonObject& extra,
         task.type = detail::text_member(fields, "type").substr(0, detail::longest_recorded);
         task.state = SubagentTaskState::interrupted;
         task.result.error = detail::interrupted_text;
+        task.result.cost.reset();
         tasks.push_back(std::move(task));
     }
     return tasks;
