@@ -186,6 +186,42 @@ TEST_F(GatewayOpenAI, D194_DisconnectedClient_EndsItsTurnOnly) {
     EXPECT_EQ(get("/v1/sessions/a").body.find("re: a"), std::string::npos);
 }
 
+TEST_F(GatewayOpenAI, D217_Key_HasItsSessionsAndLimit) {
+    home.configure(
+        R"({http: {listen: "127.0.0.1:0", openai: true, keys: ["ann=ANN_TOKEN", "bob=BOB_TOKEN"], key_turns: 1}})");
+    start(model.flags(),
+          {"ANN_TOKEN=token-of-ann-0123456789", "BOB_TOKEN=token-of-bob-0123456789"});
+    const auto ask = [&](const std::string& user, JsonObject body) {
+        body["model"] = "cubepi";
+        return run(call_with_token(port, "POST", "/v1/responses",
+                                   "token-of-" + user + "-0123456789",
+                                   boost::json::serialize(body)));
+    };
+    const JsonObject named{{"session", "s1"}};
+    const HttpReply first = ask("ann", {{"input", "one"}, {"metadata", named}});
+    ASSERT_EQ(first.status, 200) << first.body;
+    // The same name is a session of its own for another key, and an id is bound to its key.
+    EXPECT_EQ(ask("bob", {{"input", "two"}, {"metadata", named}}).status, 200);
+    EXPECT_EQ(model.wait_for("two").find("re: one"), std::string::npos);
+    EXPECT_EQ(session_state("ann:s1"), "idle");
+    const JsonObject next{{"input", "three"}, {"previous_response_id", first.json().at("id")}};
+    EXPECT_EQ(ask("bob", next).status, 400);
+    EXPECT_EQ(text_of(ask("ann", next).json()), "re: three");
+    // A key opens no other route of the channel, and names no other user.
+    const HttpReply other =
+        run(call_with_token(port, "GET", "/v1/sessions/ann:s1", "token-of-ann-0123456789"));
+    EXPECT_EQ(other.status, 401);
+    EXPECT_EQ(run(call_with_token(port, "GET", "/v1/models", "token-of-eve-0123456789")).status,
+              401);
+    EXPECT_EQ(get("/v1/models").status, 200);
+    model.hold("slow");
+    EXPECT_EQ(ask("ann", {{"input", "slow"}, {"background", true}}).status, 200);
+    const HttpReply limited = ask("ann", {{"input", "four"}});
+    EXPECT_EQ(limited.status, 429) << limited.body;
+    EXPECT_EQ(text_of(ask("bob", {{"input", "five"}}).json()), "re: five");
+    model.release();
+}
+
 TEST_F(GatewayOpenAI, D216_Compaction_IsASession) {
     start(model.flags());
     const auto compact = [&](JsonObject body) {

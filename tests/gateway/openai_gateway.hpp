@@ -81,8 +81,9 @@ inline std::string text_of(const JsonObject& response) {
 class OpenAIGateway : public ::testing::Test {
 protected:
     OpenAIGateway() { home.configure(with_openai); }
-    void start(std::vector<std::string> arguments) {
-        gateway = std::make_unique<GatewayProcess>(home, std::move(arguments));
+    void start(std::vector<std::string> arguments, std::vector<std::string> environment = {}) {
+        gateway =
+            std::make_unique<GatewayProcess>(home, std::move(arguments), std::move(environment));
         port = gateway->wait_until_running();
     }
     HttpReply call(const std::string& method, const std::string& path, const JsonObject& body) {

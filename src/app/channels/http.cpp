@@ -1,7 +1,11 @@
 #include <array>
+#include <cstdlib>
 #include <memory>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include <bub/channel/http_channel.hpp>
 #include <cubepi/core/error.hpp>
@@ -31,10 +35,47 @@ constexpr std::array keys{
     ChannelKey{"openai", KeyType::flag, "false",
                "Offers the agent at /v1/responses and /v1/chat/completions of the same address to "
                "OpenAI's SDKs."},
+    ChannelKey{
+        "keys", KeyType::list, "",
+        "Further tokens for OpenAI's SDKs, each of a user with sessions of its own: the name "
+        "and the variable of each, \"ann=ANN_TOKEN\".",
+        "names with variables"},
+    ChannelKey{"key_turns", KeyType::number, "8",
+               "The turns of such a token that are in progress at a time."},
     ChannelKey{"certificate", KeyType::file, "", "PEM files, for TLS."},
     ChannelKey{"key", KeyType::file}};
 
+/// A further token: the name of its user, and the variable that has it.
+struct NamedKey {
+    std::string name = {};
+    std::string variable = {};
+};
+
+/// Returns an empty name for a text that is not in the form NAME=VARIABLE.
+NamedKey named_key(const std::string& text) {
+    constexpr std::string_view letters =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+    constexpr std::size_t longest_name = 64;
+    const std::size_t middle = text.find('=');
+    NamedKey key;
+    if (middle == 0 || middle > longest_name || middle + 1 >= text.size()) return key;
+    key.name = text.substr(0, middle);
+    key.variable = text.substr(middle + 1);
+    const bool is_valid = key.name.find_first_not_of(std::string(letters) + "-.@") == text.npos &&
+                          key.variable.find_first_not_of(letters) == text.npos;
+    return is_valid ? key : NamedKey();
+}
+
 void check(const ChannelSettings& settings) {
+    std::set<std::string> names;
+    for (const std::string& text : settings.list("keys")) {
+        const NamedKey key = named_key(text);
+        if (key.name.empty() || !names.insert(key.name).second)
+            settings.refuse("keys", "different names with variables, such as \"ann=ANN_TOKEN\"");
+    }
+    if (!settings.list("keys").empty() && !settings.flag("openai"))
+        settings.refuse("keys", "set together with 'openai: true'");
+
     if (settings.number("max_body_mb") > most_body_mb)
         settings.refuse("max_body_mb", "at most " + std::to_string(most_body_mb));
     if (settings.text("certificate").empty() != settings.text("key").empty())
@@ -43,6 +84,33 @@ void check(const ChannelSettings& settings) {
 
 std::string token_command(const ChannelSettings& settings) {
     return "export " + settings.text("token_env") + "=$(openssl rand -hex 16)";
+}
+
+/// Returns the tokens of OpenAI's interface: that of the channel first. Throws Error(invalid_argument) for one that is missing or not
+/// its own.
+std::vector<OpenAIKey> openai_keys(const ChannelSettings& settings, const std::string& token) {
+    std::vector<OpenAIKey> keys(1);
+    keys.front().token = token;
+    for (const std::string& text : settings.list("keys")) {
+        const NamedKey named = named_key(text);
+        const char* const value = std::getenv(named.variable.c_str());
+        OpenAIKey key;
+        key.name = named.name;
+        key.token = value ? value : "";
+        key.most_turns = settings.number("key_turns");
+        std::string problem = key.token.empty() ? named.variable + " is not set"
+                                                : token_problem(named.variable, key.token);
+        for (const OpenAIKey& other : keys)
+            if (problem.empty() && other.token == key.token)
+                problem = named.variable + " has the token of another key";
+        if (!problem.empty()) {
+            throw Error(ErrorCode::invalid_argument,
+                        "channel http: the key '" + named.name + "': " + problem +
+                            ".\n  To make a token: openssl rand -hex 16");
+        }
+        keys.push_back(std::move(key));
+    }
+    return keys;
 }
 
 std::shared_ptr<bub::Channel> make(const ChannelSettings& settings, const GatewayInstance& gateway,
@@ -61,12 +129,18 @@ std::shared_ptr<bub::Channel> make(const ChannelSettings& settings, const Gatewa
                     "channel http: " + problem + ".\n  To make one: " + token_command(settings));
     // Names that a proxy sends are checked by the server.
     const bool is_local = gateway.settings().allowed_hosts.empty();
-    options.add_routes = [is_local, token = options.token, has_mcp = settings.flag("mcp"),
-                          has_openai = settings.flag("openai")](HttpRoutes& routes,
-                                                                bub::HttpChannel& channel) {
+    options.add_routes = [is_local, has_mcp = settings.flag("mcp")](HttpRoutes& routes,
+                                                                    bub::HttpChannel& channel) {
         if (has_mcp) add_mcp_interface(routes, channel, is_local);
-        if (has_openai) add_openai_interface(routes, channel, token);
     };
+    if (settings.flag("openai")) {
+        std::vector<OpenAIKey> keys = openai_keys(settings, options.token);
+        options.key_authentication = openai_authentication(keys);
+        options.add_keyed_routes = [keys = std::move(keys)](HttpRoutes& routes,
+                                                            bub::HttpChannel& channel) {
+            add_openai_interface(routes, channel, keys);
+        };
+    }
     return std::make_shared<bub::HttpChannel>(std::move(options), call.handler);
 }
 

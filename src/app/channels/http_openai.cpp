@@ -109,8 +109,12 @@ private:
 /// The routes of the interface, and what they share.
 class OpenAIInterface {
 public:
-    OpenAIInterface(bub::HttpChannel& channel, std::string token)
-        : channel_(&channel), names_(std::move(token)), created_(seconds_now()) {}
+    OpenAIInterface(bub::HttpChannel& channel, OpenAIKey key)
+        : channel_(&channel),
+          names_(std::move(key.token)),
+          user_(std::move(key.name)),
+          most_turns_(key.most_turns),
+          created_(seconds_now()) {}
 
     Task<HttpServerResponse> list_models(HttpServerRequest request);
     Task<HttpServerResponse> read_model(HttpServerRequest request);
@@ -122,6 +126,8 @@ public:
 
 private:
     JsonObject model() const;
+    /// Returns the session that a request names; empty: none.
+    std::string session_of(const OpenAIClientRequest& request) const;
     /// Submits the messages of a request. `session`: named by the request, or of its previous response.
     Task<bub::HttpSubmission> submit(HttpServerRequest from, OpenAIClientRequest request,
                                      std::string session, std::string_view protocol,
@@ -151,9 +157,16 @@ private:
 
     bub::HttpChannel* channel_;
     OpenAIResponseNames names_;
+    const std::string user_;  // of all messages; empty: the requests name users
+    const std::size_t most_turns_;
     OpenAIRuns runs_;
     std::int64_t created_;
 };
+
+std::string OpenAIInterface::session_of(const OpenAIClientRequest& request) const {
+    std::string session = detail::text_member(request.metadata, session_key);
+    return session.empty() || user_.empty() ? session : user_ + ":" + session;
+}
 
 JsonObject OpenAIInterface::model() const {
     return JsonObject{{"id", gateway_agent_name},
@@ -289,9 +302,15 @@ Task<bub::HttpSubmission> OpenAIInterface::submit(HttpServerRequest from,
                                                   OpenAIClientRequest request, std::string session,
                                                   std::string_view protocol, bool with_earlier) {
     bub::HttpSubmission submitted;
+    if (!user_.empty()) request.user = user_;
     OpenAIDestination destination = destination_of(request, std::move(session), names_);
     std::optional<HttpServerResponse> refusal = destination.refusal;
-    const std::string key = message_key(from, protocol);
+    const std::string key = message_key(from, std::string(protocol) + " " + user_);
+    if (!refusal && most_turns_ > 0 && runs_.in_progress() >= most_turns_ && !runs_.find(key)) {
+        refusal = openai_failure(
+            429, "this key has " + std::to_string(most_turns_) + " turns in progress, its limit");
+        refusal->headers.set("retry-after", "5");
+    }
     if (!refusal) {
         const bool is_repeated = !from.headers.get("idempotency-key").empty();
         refusal =
@@ -314,7 +333,7 @@ Task<bub::HttpSubmission> OpenAIInterface::submit(HttpServerRequest from,
 Task<HttpServerResponse> OpenAIInterface::complete_chat(HttpServerRequest request) {
     const ReadRequest read = read_request(request, detail::read_openai_chat_request);
     if (read.refusal) co_return *read.refusal;
-    const std::string session = detail::text_member(read.request.metadata, session_key);
+    const std::string session = session_of(read.request);
     Task<bub::HttpSubmission> submitting =
         submit(request, read.request, session, "chat", session.empty());
     const bub::HttpSubmission submitted = co_await std::move(submitting);
@@ -434,7 +453,7 @@ Task<HttpServerResponse> OpenAIInterface::create_response(HttpServerRequest requ
     const ReadRequest read = read_request(request, detail::read_openai_responses_request);
     if (read.refusal) co_return *read.refusal;
     const OpenAIClientRequest& asked = read.request;
-    std::string session = detail::text_member(asked.metadata, session_key);
+    std::string session = session_of(asked);
     if (const std::string& earlier = earlier_of(asked); !earlier.empty()) {
         const std::optional<OpenAIResponseName> previous = names_.read(earlier);
         if (!previous) co_return unknown_previous(asked);
@@ -612,12 +631,40 @@ Task<HttpServerResponse> OpenAIInterface::cancel_response(HttpServerRequest requ
 
 }  // namespace
 
-void add_openai_interface(HttpRoutes& routes, bub::HttpChannel& channel, std::string token) {
-    auto interface = std::make_shared<OpenAIInterface>(channel, std::move(token));
+HttpAuthentication openai_authentication(const std::vector<OpenAIKey>& keys) {
+    std::vector<HttpAuthentication> each;
+    for (const OpenAIKey& key : keys) each.push_back(bearer_authentication(key.token));
+    return [each = std::move(each)](const HttpServerRequest& request) {
+        std::optional<HttpServerResponse> refusal;
+        for (const HttpAuthentication& authentication : each) {
+            refusal = authentication(request);
+            if (!refusal) break;
+        }
+        return refusal;
+    };
+}
+
+void add_openai_interface(HttpRoutes& routes, bub::HttpChannel& channel,
+                          std::vector<OpenAIKey> keys) {
+    struct Keyed {
+        std::string token;
+        std::shared_ptr<OpenAIInterface> interface;
+    };
+    auto all = std::make_shared<std::vector<Keyed>>();
+    for (OpenAIKey& key : keys) {
+        std::string token = key.token;
+        all->push_back(
+            {std::move(token), std::make_shared<OpenAIInterface>(channel, std::move(key))});
+    }
     using Member = Task<HttpServerResponse> (OpenAIInterface::*)(HttpServerRequest);
     const auto add = [&](const char* method, const char* pattern, Member member) {
-        routes.add(method, pattern, [interface, member](HttpServerRequest request) {
-            return ((*interface).*member)(std::move(request));
+        routes.add(method, pattern, [all, member](HttpServerRequest request) {
+            // The authentication has accepted one of them.
+            OpenAIInterface* interface = all->front().interface.get();
+            for (const Keyed& one : *all)
+                if (equal_secrets(request.bearer_token(), one.token))
+                    interface = one.interface.get();
+            return (interface->*member)(std::move(request));
         });
     };
     add("GET", "/v1/models", &OpenAIInterface::list_models);

@@ -1,5 +1,6 @@
 #include "openai_runs.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <chrono>
@@ -226,6 +227,13 @@ void OpenAIRuns::add(const std::string& message, const std::shared_ptr<OpenAIRun
 std::shared_ptr<OpenAIRun> OpenAIRuns::find(const std::string& message) const {
     const auto found = made_.find(message);
     return found == made_.end() ? nullptr : found->second.lock();
+}
+
+std::size_t OpenAIRuns::in_progress() const {
+    return static_cast<std::size_t>(std::count_if(made_.begin(), made_.end(), [](const auto& one) {
+        const std::shared_ptr<OpenAIRun> run = one.second.lock();
+        return run && run->reply() && !run->reply()->done() && !run->reply()->lost();
+    }));
 }
 
 void OpenAIRuns::shrink() {

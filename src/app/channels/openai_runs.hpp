@@ -155,6 +155,8 @@ public:
     void add(const std::string& message, const std::shared_ptr<OpenAIRun>& run, bool keeps);
     /// Returns null if there is none.
     std::shared_ptr<OpenAIRun> find(const std::string& message) const;
+    /// Returns the number of answers that are being made.
+    std::size_t in_progress() const;
 
 private:
     void shrink();

@@ -122,6 +122,9 @@ struct HttpChannelOptions {
     /// Adds routes of another interface to the ones of the channel, with their token and limits. Called by the constructor of the channel,
     /// which outlives them. Empty: none.
     std::function<void(cubepi::HttpRoutes& routes, HttpChannel& channel)> add_routes = {};
+    /// Adds routes with an authentication of their own, and the limits of the channel. Called after `add_routes`. Empty: none.
+    std::function<void(cubepi::HttpRoutes& routes, HttpChannel& channel)> add_keyed_routes = {};
+    cubepi::HttpAuthentication key_authentication = {};  ///< of these routes
 };
 
 /// A channel for programs: `POST /v1/messages` sends a message to a session and returns the answer of its turn, as JSON or as

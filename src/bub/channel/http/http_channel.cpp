@@ -337,6 +337,7 @@ struct HttpChannel::State {
     const MessageHandler handler;
     const std::shared_ptr<HttpExchanges> exchanges;
     cubepi::HttpRoutes routes;
+    std::optional<cubepi::HttpRoutes> keyed;  // with an authentication of their own
     std::stop_source draining;
     std::stop_source stopping;
     std::stop_token manager_ends;
@@ -582,6 +583,12 @@ Task<HttpServerResponse> HttpChannel::State::answer(ExchangePtr exchange,
 HttpChannel::HttpChannel(HttpChannelOptions options, MessageHandler handler)
     : state_(std::make_unique<State>(completed(std::move(options)), std::move(handler))) {
     if (const auto& add = state_->options.add_routes) add(state_->routes, *this);
+    if (const auto& add = state_->options.add_keyed_routes) {
+        cubepi::HttpRouteOptions limits = route_options(state_->options);
+        limits.authentication = state_->options.key_authentication;
+        state_->keyed.emplace(*state_->options.server, "http-keys", std::move(limits));
+        add(*state_->keyed, *this);
+    }
 }
 
 HttpChannel::~HttpChannel() = default;
@@ -649,12 +656,14 @@ std::uint16_t HttpChannel::port() const noexcept { return state_->routes.port();
 Task<> HttpChannel::start(std::stop_token stopping) {
     state_->manager_ends = std::move(stopping);
     state_->routes.serve();
+    if (state_->keyed) state_->keyed->serve();
     co_return;
 }
 
 Task<> HttpChannel::stop() {
     state_->stopping.request_stop();
     state_->exchanges->wake_all();
+    if (state_->keyed) co_await state_->keyed->stop(std::chrono::seconds(5));
     co_await state_->routes.stop(std::chrono::seconds(5));
 }
 
