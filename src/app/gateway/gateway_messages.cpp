@@ -85,8 +85,8 @@ bool serves(const std::vector<std::shared_ptr<bub::Channel>>& channels, std::str
 
 /// Addresses the message to a session: through its channel, whose users then read the answer. If the channel is not served, the answer
 /// is only in the history.
-Task<> address(std::shared_ptr<GatewayInstance> instance, bub::Envelope& message,
-               const std::string& session, const std::string& user) {
+Task<bub::Envelope> address(std::shared_ptr<GatewayInstance> instance, bub::Envelope message,
+                            std::string session, std::string user) {
     const auto channels = co_await instance->manager().enabled_channels();
     if (!serves(channels, ConsoleChannel::channel_name))
         throw Error(ErrorCode::invalid_state,
@@ -100,16 +100,17 @@ Task<> address(std::shared_ptr<GatewayInstance> instance, bub::Envelope& message
     message.chat_id = chat;
     message.context["sender_id"] = user;
     if (channel == ConsoleChannel::channel_name || chat.empty() || !serves(channels, channel))
-        co_return;
+        co_return message;
     auto of_channel = std::make_shared<bub::Envelope>();
     of_channel->channel = channel;
     of_channel->chat_id = chat;
     const std::string resolved = co_await instance->framework().resolve_session(of_channel);
     // A hook names the sessions of this channel, so that the chat is unknown.
-    if (resolved != session) co_return;
+    if (resolved != session) co_return message;
     message.channel = channel;
     // Rules for a user of the channel must not hold for an operator of that name.
     message.context["sender_id"] = user + " (console)";
+    co_return message;
 }
 
 }  // namespace
@@ -143,9 +144,9 @@ Task<SentMessage> GatewayApi::deliver(MessageArguments given, GatewayCaller call
     const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
     SentMessage sent;
     sent.session = given.id;
-    bub::Envelope message = envelope_of(std::move(given));
-    Task<> addressing = address(instance, message, sent.session, caller.name);
-    co_await std::move(addressing);
+    Task<bub::Envelope> addressing =
+        address(instance, envelope_of(std::move(given)), sent.session, caller.name);
+    bub::Envelope message = co_await std::move(addressing);
     sent.message = *message.inbound_id;
     sent.channel = *message.channel;
     Task<> receiving = instance->manager().receive(std::move(message));

@@ -82,7 +82,7 @@ std::size_t position_after(const std::vector<bub::ListedTape>& tapes, const std:
 /// Reads the facts of a tape; nothing if it is not a session of the gateway.
 Task<std::optional<StoredSession>> read_facts(std::shared_ptr<GatewayInstance> instance,
                                               std::shared_ptr<bub::SessionTapeStore> tapes,
-                                              const bub::ListedTape& tape) {
+                                              bub::ListedTape tape) {
     std::optional<StoredSession> found;
     JsonObject state;
     if (tape.state) state = *tape.state;
@@ -302,7 +302,8 @@ Task<ExportedPage> GatewayApi::trace(NamedArguments which) {
     Task<ReadTrace> read = offload(*Runtime::standard()->workers, std::move(reading));
     ReadTrace found = co_await std::move(read);
     // The directory may have traces of other programs.
-    const bool is_own = !found.session.empty() && co_await knows_session(found.session);
+    if (found.session.empty()) throw unknown;
+    const bool is_own = co_await knows_session(found.session);
     if (!is_own) throw unknown;
     co_return std::move(found.page);
 }
