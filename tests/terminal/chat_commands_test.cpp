@@ -59,7 +59,8 @@ TEST_P(ChatCommand, UnknownCommand_IsRefusedAndNotSent) {
 
 TEST_P(ChatCommand, LoneWords_LeaveOrHelp) {
     for (const char* word : {"exit", "quit", ",quit"}) {
-        Terminal chat(home, {"chat", "--no-save", "--script", answers()});
+        // Tall enough for the help.
+        Terminal chat(home, {"chat", "--no-save", "--script", answers()}, 110, 90);
         ASSERT_TRUE(chat.answer("talks to", "?\r")) << chat.shown();
         ASSERT_TRUE(chat.expect("start a new session")) << chat.shown();
         chat.type(std::string(word) + "\r");

@@ -49,6 +49,27 @@ TEST_F(Resume, CtrlO_ShowsTheConversation) {
     EXPECT_TRUE(chat.expect_on_screen("Session: first.")) << chat.screen().text();
 }
 
+TEST_F(Resume, Picker_RenamesAndDeletes) {
+    Terminal chat(home, {"resume", "--offline"}, 80, 24);
+    ASSERT_TRUE(chat.answer_on_screen("❯ write a song", "\x12")) << chat.shown();
+    ASSERT_TRUE(chat.answer_on_screen("title >", "The song\r")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("❯ The song", down)) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("❯ paint it blue", "\x1b[3~")) << chat.screen().text();
+    ASSERT_TRUE(chat.answer_on_screen("Delete permanently?", "y")) << chat.screen().text();
+    ASSERT_TRUE(chat.expect_gone("paint it blue")) << chat.screen().text();
+    chat.type("\x1b");
+    EXPECT_EQ(chat.wait(), 0);
+    const std::string list = run_piped(home, {"sessions", "list"}).out;
+    EXPECT_TRUE(has(list, "The song")) << list;
+    EXPECT_FALSE(has(list, "first")) << list;
+}
+
+TEST_F(Resume, Context_IsKnownBeforeTheFirstPrompt) {
+    Terminal chat(home, {"chat", "--offline", "--no-save"}, 80, 24);
+    ASSERT_TRUE(chat.answer_on_screen("talks to", "/context\r")) << chat.shown();
+    EXPECT_TRUE(chat.expect_on_screen("system prompt")) << chat.screen().text();
+}
+
 TEST_F(Resume, Escape_LeavesWithoutChat) {
     Terminal chat(home, {"resume", "--offline"}, 80, 24);
     ASSERT_TRUE(chat.answer_on_screen("❯ write a song", "\x1b")) << chat.shown();
