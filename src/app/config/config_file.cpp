@@ -30,7 +30,7 @@ std::string variable(const char* name) {
     return value ? value : "";
 }
 
-constexpr std::array<std::string_view, 39> known_keys{"provider",
+constexpr std::array<std::string_view, 40> known_keys{"provider",
                                                       "model",
                                                       "base_url",
                                                       "api_key",
