@@ -61,7 +61,7 @@ struct CodeSpan {
 /// Beyond these code has no colors.
 struct HighlightLimits {
     std::size_t bytes = std::size_t{64} << 10;   ///< of one text
-    std::chrono::microseconds time{100'000};     ///< for each call of add(); 0: unlimited
+    std::chrono::microseconds time{300'000};     ///< for each call of add(); 0: unlimited
     std::chrono::microseconds total{1'000'000};  ///< for all calls; 0: unlimited
 };
 
