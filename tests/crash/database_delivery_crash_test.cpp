@@ -83,7 +83,8 @@ TEST_F(DatabaseDeliveryCrash, B18_Kill_LosesNothingAndMarksRepeatedAnswers) {
         again += count.again;
     };
     const std::size_t steps = kill_at_each_step("--deliveries", check, kill_stride);
-    EXPECT_GT(steps, 100u);
+    // Calls at the same time share a transaction, so their number differs.
+    EXPECT_GT(steps, 40u);
     EXPECT_GT(again, 4u / kill_stride);
 }
 

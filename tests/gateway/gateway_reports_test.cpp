@@ -239,7 +239,9 @@ TEST_F(Tables, D209_StoresInUse_AreChecked) {
         const CommandResult checked = run_command(*one, {"db", "check", "--json"});
         EXPECT_EQ(checked.status, 0) << checked.output;
         EXPECT_NE(checked.output.find("\"tapes\":1,"), std::string::npos) << checked.output;
-        EXPECT_NE(checked.output.find("\"unsettled answers\":"), std::string::npos);
+        // The messages of the other one are in tables.
+        const bool has_log = checked.output.find("\"unsettled answers\":") != std::string::npos;
+        EXPECT_EQ(has_log, one == &files) << checked.output;
         EXPECT_EQ(post(port, "again").text(), "re: again");
     }
 }

@@ -113,7 +113,8 @@ TEST(WebPage, NoAnswer_IsNamedWithItsStatus) {
             const std::string page =
                 "HTTP/1.1 " + std::string(status) + "\r\nContent-Type: " + type +
                 "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
-            const ModelServer server({page});
+            ModelServer server({page});
+            server.answers_lists = true;
             const std::string expected = "answered with a web page instead of the API (HTTP " +
                                          std::string(status).substr(0, 3) + ").";
             const Piped run = run_at(home, server, {"hello"});

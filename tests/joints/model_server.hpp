@@ -89,7 +89,7 @@ private:
               for (std::size_t served = 0;; ++served) {
                   const std::string request = connection.read_request();
                   if (request.empty()) return;
-                  if (request.starts_with("GET ")) {
+                  if (request.starts_with("GET ") && !answers_lists) {
                       // It has no list of models, and a request for one is not a call.
                       if (!connection.send(unknown_model())) return;
                       continue;
@@ -124,6 +124,8 @@ public:
 
     /// Closes each connection after it has read a second request on it, without an answer.
     std::atomic<bool> closes_reused = false;
+    /// A request for a list of models gets an answer of the script, too.
+    std::atomic<bool> answers_lists = false;
     /// After so many requests, the model is not known any more.
     std::atomic<std::size_t> known_requests = std::numeric_limits<std::size_t>::max();
 

@@ -164,7 +164,11 @@ Task<AcpPrompt> EditorSession::with_resources(AcpPrompt prompt) {
 
 Task<AcpStop> EditorSession::prompt(AcpPrompt prompt) {
     prompt.text = expanded(templates_, std::move(prompt.text));
-    if (is_running_) prompt = co_await with_resources(std::move(prompt));
+    if (is_running_) {
+        const std::uint64_t cancels = cancels_;
+        prompt = co_await with_resources(std::move(prompt));
+        if (cancels_ != cancels) co_return AcpStop::cancelled;
+    }
     while (is_running_) {
         ContentList<Content> blocks;
         for (const ImageContent& image : prompt.images) blocks.emplace_back(image);
@@ -214,7 +218,7 @@ Task<AcpStop> EditorSession::run(AcpPrompt prompt) {
     Task<AcpPrompt> stoppable = cancel_on(reading_->get_token(), std::move(reading));
     Outcome<AcpPrompt> read = co_await outcome_of(std::move(stoppable));
     reading_.reset();
-    if (!read && is_cancelled_) co_return AcpStop::cancelled;
+    if (is_cancelled_) co_return AcpStop::cancelled;
     prompt = std::move(read).value();
     // The text of an editor is never a command (B11).
     bub::Envelope message = pipeline_.message(std::move(prompt.text), false);
@@ -237,6 +241,7 @@ Task<AcpStop> EditorSession::run(AcpPrompt prompt) {
 }
 
 void EditorSession::cancel() noexcept {
+    ++cancels_;
     if (!is_running_) return;
     is_cancelled_ = true;
     if (reading_) reading_->request_stop();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -58,6 +59,7 @@ private:
     bool has_title_;
     bool is_running_ = false;
     bool is_cancelled_ = false;                ///< the prompt that runs
+    std::uint64_t cancels_ = 0;                ///< number of calls of cancel()
     std::optional<std::stop_source> reading_;  ///< resources of the prompt that runs
     AcpStop last_ = AcpStop::cancelled;
     AsyncEvent ended_;

@@ -106,6 +106,18 @@ private:
     RunPtr run_;
 };
 
+/// One more, until its end.
+class Counted {
+public:
+    explicit Counted(std::size_t& count) : count_(count) { ++count_; }
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+    ~Counted() { --count_; }
+
+private:
+    std::size_t& count_;
+};
+
 /// The routes of the interface, and what they share.
 class OpenAIInterface {
 public:
@@ -147,8 +159,8 @@ private:
     /// Ends the turn of a message that no client waits for any longer.
     Task<> abandon(RunPtr run);
     /// `keeps_running`: a client that disconnects does not end the turn.
-    Task<> write_events(RunPtr run, std::size_t from, bool keeps_running, std::stop_token closed,
-                        ResponseStream* out);
+    Task<> write_events(std::shared_ptr<Reader> reader, RunPtr run, std::size_t from,
+                        bool keeps_running, std::stop_token closed, ResponseStream* out);
     HttpServerResponse events_of(RunPtr run, std::size_t from, bool keeps_running,
                                  std::stop_token closed);
     Task<HttpServerResponse> await_response(RunPtr run, bool keeps_running, std::stop_token closed);
@@ -160,6 +172,7 @@ private:
     const std::string user_;  // of all messages; empty: the requests name users
     const std::size_t most_turns_;
     OpenAIRuns runs_;
+    std::size_t submitting_ = 0;  // requests whose run is not in runs_ yet
     std::int64_t created_;
 };
 
@@ -306,11 +319,14 @@ Task<bub::HttpSubmission> OpenAIInterface::submit(HttpServerRequest from,
     OpenAIDestination destination = destination_of(request, std::move(session), names_);
     std::optional<HttpServerResponse> refusal = destination.refusal;
     const std::string key = message_key(from, std::string(protocol) + " " + user_);
-    if (!refusal && most_turns_ > 0 && runs_.in_progress() >= most_turns_ && !runs_.find(key)) {
+    if (!refusal && most_turns_ > 0 && runs_.in_progress() + submitting_ >= most_turns_ &&
+        !runs_.find(key)) {
         refusal = openai_failure(
             429, "this key has " + std::to_string(most_turns_) + " turns in progress, its limit");
         refusal->headers.set("retry-after", "5");
     }
+    // The caller adds the run before it awaits anything.
+    const Counted submitting_one(submitting_);
     if (!refusal) {
         const bool is_repeated = !from.headers.get("idempotency-key").empty();
         refusal =
@@ -355,9 +371,9 @@ Task<HttpServerResponse> OpenAIInterface::complete_chat(HttpServerRequest reques
     co_return response;
 }
 
-Task<> OpenAIInterface::write_events(RunPtr run, std::size_t from, bool keeps_running,
-                                     std::stop_token closed, ResponseStream* out) {
-    Reader reader(run);
+Task<> OpenAIInterface::write_events(std::shared_ptr<Reader> reader, RunPtr run, std::size_t from,
+                                     bool keeps_running, std::stop_token closed,
+                                     ResponseStream* out) {
     for (;;) {
         run->advance();
         if (from < run->events().size()) {
@@ -369,6 +385,7 @@ Task<> OpenAIInterface::write_events(RunPtr run, std::size_t from, bool keeps_ru
         } else if (run->ended()) {
             std::string last;
             if (run->is_postponed()) last = run->last_event(static_cast<std::int64_t>(from));
+            reader->leave();
             if (!last.empty()) co_await out->write(std::move(last));
             co_return;
         } else if (closed.stop_requested()) {
@@ -377,7 +394,7 @@ Task<> OpenAIInterface::write_events(RunPtr run, std::size_t from, bool keeps_ru
             co_await run->reply()->wait(closed);
         }
     }
-    reader.leave();
+    reader->leave();
     if (keeps_running) co_return;
     Task<> ending = abandon(run);
     co_await std::move(ending);
@@ -385,8 +402,11 @@ Task<> OpenAIInterface::write_events(RunPtr run, std::size_t from, bool keeps_ru
 
 HttpServerResponse OpenAIInterface::events_of(RunPtr run, std::size_t from, bool keeps_running,
                                               std::stop_token closed) {
-    auto write = [this, run = std::move(run), from, keeps_running, closed](ResponseStream& out) {
-        return write_events(run, from, keeps_running, closed, &out);
+    // It waits from now on, and not from the first event: another client may leave meanwhile.
+    auto reader = std::make_shared<Reader>(run);
+    auto write = [this, reader = std::move(reader), run = std::move(run), from, keeps_running,
+                  closed](ResponseStream& out) {
+        return write_events(reader, run, from, keeps_running, closed, &out);
     };
     return HttpServerResponse::events(std::move(write));
 }
@@ -529,8 +549,12 @@ Task<HttpServerResponse> OpenAIInterface::compact(HttpServerRequest request) {
         name.message = submitted.reply->id();
         name.session = submitted.reply->session();
         name.created = seconds_now();
-        const RunPtr run = std::make_shared<OpenAIResponseRun>(
-            submitted.reply, call_ids(name.session), OpenAIAnswerHead(), JsonObject());
+        RunPtr run = runs_.find(name.message);
+        if (!run) {
+            run = std::make_shared<OpenAIResponseRun>(submitted.reply, call_ids(name.session),
+                                                      OpenAIAnswerHead(), JsonObject());
+            runs_.add(name.message, run, false);
+        }
         Task<HttpServerResponse> awaiting = await_response(run, false, request.closed);
         const HttpServerResponse response = co_await std::move(awaiting);
         const Json body = boost::json::parse(response.body);

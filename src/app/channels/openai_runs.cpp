@@ -215,9 +215,20 @@ HttpServerResponse OpenAIChatRun::response() const {
     return HttpServerResponse::json(200, writer_.completion(whole_, end_.finish));
 }
 
+namespace {
+
+/// Its turn may go on when the last client has gone.
+bool is_in_progress(const OpenAIRun& run) {
+    return run.reply() && !run.reply()->done() && !run.reply()->lost();
+}
+
+}  // namespace
+
 void OpenAIRuns::add(const std::string& message, const std::shared_ptr<OpenAIRun>& run,
                      bool keeps) {
-    std::erase_if(made_, [](const auto& one) { return one.second.expired(); });
+    std::erase_if(made_, [](const auto& one) {
+        return one.second.use_count() == 1 && !is_in_progress(*one.second);
+    });
     made_[message] = run;
     if (!keeps || !held_.emplace(message, run).second) return;
     order_.push_back(message);
@@ -226,14 +237,12 @@ void OpenAIRuns::add(const std::string& message, const std::shared_ptr<OpenAIRun
 
 std::shared_ptr<OpenAIRun> OpenAIRuns::find(const std::string& message) const {
     const auto found = made_.find(message);
-    return found == made_.end() ? nullptr : found->second.lock();
+    return found == made_.end() ? nullptr : found->second;
 }
 
 std::size_t OpenAIRuns::in_progress() const {
-    return static_cast<std::size_t>(std::count_if(made_.begin(), made_.end(), [](const auto& one) {
-        const std::shared_ptr<OpenAIRun> run = one.second.lock();
-        return run && run->reply() && !run->reply()->done() && !run->reply()->lost();
-    }));
+    return static_cast<std::size_t>(std::count_if(
+        made_.begin(), made_.end(), [](const auto& one) { return is_in_progress(*one.second); }));
 }
 
 void OpenAIRuns::shrink() {

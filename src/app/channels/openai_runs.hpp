@@ -162,7 +162,7 @@ private:
     void shrink();
 
     std::map<std::string, std::shared_ptr<OpenAIRun>, std::less<>> held_;
-    std::map<std::string, std::weak_ptr<OpenAIRun>, std::less<>> made_;
+    std::map<std::string, std::shared_ptr<OpenAIRun>, std::less<>> made_;
     std::deque<std::string> order_;  // of held_
 };
 

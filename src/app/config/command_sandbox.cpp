@@ -69,11 +69,16 @@ void make_own_directories(const std::vector<fs::path>& own, const std::vector<fs
     }
 }
 
-/// The first line of a small file, without what precedes its value.
+/// The first line of a small file, without what precedes its value. The workspace names the file: it may be a pipe, or endless.
 std::string line_of(const fs::path& file, std::string_view before) {
+    std::error_code failed;
+    if (!fs::is_regular_file(file, failed)) return {};
     std::ifstream stream(file);
-    std::string line;
-    std::getline(stream, line);
+    constexpr std::size_t longest = 4096;
+    std::string line(longest, '\0');
+    stream.read(line.data(), static_cast<std::streamsize>(line.size()));
+    line.resize(static_cast<std::size_t>(stream.gcount()));
+    line.erase(std::min(line.find('\n'), line.size()));
     return line.starts_with(before) ? line.substr(before.size()) : std::string();
 }
 
@@ -142,11 +147,28 @@ std::optional<fs::path> repository_of_work_tree(const fs::path& workspace) {
     const std::string back = line_of(directory / "gitdir", "");
     const std::string common = line_of(directory / "commondir", "");
     if (named.empty() || back.empty() || common.empty()) return std::nullopt;
-    if (!fs::equivalent(back, git, failed) || failed) return std::nullopt;
-    fs::path repository = (directory / common).lexically_normal();
-    if (repository.filename().empty()) repository = repository.parent_path();
-    if (directory.parent_path() != repository / "worktrees") return std::nullopt;
+    // Relative to the directory, as for git.
+    if (!fs::equivalent(directory / back, git, failed) || failed) return std::nullopt;
+    const fs::path place = fs::canonical(directory, failed);
+    if (failed) return std::nullopt;
+    fs::path repository = fs::canonical(directory / common, failed);
+    if (failed || place.parent_path() != repository / "worktrees") return std::nullopt;
+    // A directory of git, and not any directory that has one named `worktrees`.
+    const bool is_repository =
+        fs::is_regular_file(fs::symlink_status(repository / "HEAD", failed)) &&
+        fs::is_directory(fs::symlink_status(repository / "objects", failed));
+    if (!is_repository) return std::nullopt;
     return repository;
+}
+
+/// Adds the repository of a linked work tree. One in a directory that is writable anyway is not added: a command could replace it by a
+/// link to another directory, which the next command could then write.
+void add_repository(std::vector<fs::path>& writable, const fs::path& workspace) {
+    std::optional<fs::path> repository = repository_of_work_tree(bub::project_root(workspace));
+    if (!repository) return;
+    const auto contains = [&](const fs::path& one) { return is_below(*repository, one); };
+    if (std::none_of(writable.begin(), writable.end(), contains))
+        writable.push_back(std::move(*repository));
 }
 
 /// Returns a writable directory and its subdirectories that have a repository. Those further below are not looked for: that could take
@@ -231,13 +253,11 @@ std::shared_ptr<const SandboxProfile> CommandSandboxes::profile(
     made.unix_sockets = settings_.unix_sockets;
     if (settings_.mode == SandboxSettings::Mode::workspace) {
         made.writable = {workspace};
-        if (std::optional<fs::path> repository =
-                repository_of_work_tree(bub::project_root(workspace)))
-            made.writable.push_back(std::move(*repository));
         for (fs::path& directory : temporary_directories())
             made.writable.push_back(std::move(directory));
         made.writable.insert(made.writable.end(), settings_.writable.begin(),
                              settings_.writable.end());
+        add_repository(made.writable, workspace);
         std::vector<fs::path> places{workspace};
         places.insert(places.end(), settings_.writable.begin(), settings_.writable.end());
         for (const fs::path& place : places) {

@@ -4,13 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <string>
-
-#include <cubepi/core/scoped_test_directory.hpp>
+#include <system_error>
+#include <vector>
 
 #include "../project/git_state.hpp"
 
@@ -27,15 +30,35 @@ protected:
         home_ = before ? before : "";
         setenv("HOME", (root / "home").c_str(), 1);
         fs::create_directories(root / "home");
+        put(root / "project" / ".git" / "HEAD", "ref: refs/heads/main\n");
+        fs::create_directories(root / "project" / ".git" / "objects");
         put(linked / "commondir", "../..\n");
         put(linked / "gitdir", (tree / ".git").string() + "\n");
         put(linked / "HEAD", "ref: refs/heads/roof\n");
         put(tree / ".git", "gitdir: " + linked.string() + "\n");
     }
-    ~LinkedWorkTree() override { setenv("HOME", home_.c_str(), 1); }
+    ~LinkedWorkTree() override {
+        setenv("HOME", home_.c_str(), 1);
+        std::error_code ignored;
+        fs::remove_all(root, ignored);
+    }
+    /// Not a temporary directory: those are writable for commands.
+    static fs::path new_root() {
+        const fs::path cache = fs::path(std::getenv("HOME")) / ".cache";
+        fs::create_directories(cache);
+        std::string name = (cache / "cubepi-test-XXXXXX").string();
+        if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no directory");
+        return fs::canonical(name);
+    }
     static void put(const fs::path& path, const std::string& text) {
         fs::create_directories(path.parent_path());
         std::ofstream(path) << text;
+    }
+    std::vector<fs::path> writable_in(const fs::path& workspace) const {
+        SandboxSettings settings;
+        settings.mode = SandboxSettings::Mode::workspace;
+        const auto profile = CommandSandboxes(settings, {}).profile(workspace);
+        return profile ? profile->writable : std::vector<fs::path>();
     }
     bool repository_is_writable() const {
         SandboxSettings settings;
@@ -50,8 +73,7 @@ protected:
         return writable;
     }
 
-    ScopedTestDirectory temporary;
-    const fs::path root = fs::canonical(temporary.path());
+    const fs::path root = new_root();
     const fs::path linked = root / "project" / ".git" / "worktrees" / "roof";
     const fs::path tree = root / "roof";
     mutable bool supported = true;
@@ -71,6 +93,36 @@ TEST_F(LinkedWorkTree, D212_Repository_IsWritableIfItNamesTheTree) {
 
 TEST_F(LinkedWorkTree, D212_CommonDirectoryElsewhere_IsNotWritable) {
     put(linked / "commondir", (root / "home").string() + "\n");
+    EXPECT_FALSE(repository_is_writable());
+}
+
+/// The directory above is that of a downloaded workspace, and no repository.
+TEST_F(LinkedWorkTree, D212_DirectoryNamedWorktrees_IsNotARepository) {
+    const fs::path workspace = root / "worktrees";
+    put(workspace / ".git", "gitdir: w\n");
+    put(workspace / "w" / "HEAD", "ref: refs/heads/main\n");
+    put(workspace / "w" / "gitdir", "../.git\n");
+    put(workspace / "w" / "commondir", "../..\n");
+    const std::vector<fs::path> writable = writable_in(workspace);
+    EXPECT_EQ(std::find(writable.begin(), writable.end(), root), writable.end());
+}
+
+/// A command could replace it by a link.
+TEST_F(LinkedWorkTree, D212_RepositoryInTheWorkspace_IsNotAdded) {
+    const fs::path inner = tree / "a";
+    put(tree / ".git", "gitdir: a/worktrees/w\n");
+    put(inner / "HEAD", "ref: refs/heads/main\n");
+    fs::create_directories(inner / "objects");
+    put(inner / "worktrees" / "w" / "HEAD", "ref: refs/heads/main\n");
+    put(inner / "worktrees" / "w" / "gitdir", (tree / ".git").string() + "\n");
+    put(inner / "worktrees" / "w" / "commondir", "../..\n");
+    const std::vector<fs::path> writable = writable_in(tree);
+    EXPECT_EQ(std::find(writable.begin(), writable.end(), inner), writable.end());
+}
+
+TEST_F(LinkedWorkTree, D212_PipeInsteadOfAFile_DoesNotBlock) {
+    fs::remove(linked / "gitdir");
+    ASSERT_EQ(::mkfifo((linked / "gitdir").c_str(), 0600), 0);
     EXPECT_FALSE(repository_is_writable());
 }
 

@@ -137,14 +137,13 @@ AdminTokens admin_tokens(const GatewaySettings& settings) {
         throw Error(ErrorCode::invalid_argument,
                     "gateway.admin: the tokens of viewers and operators must differ");
     for (const ChannelSettings& channel : settings.configured) {
-        for (const ChannelKey& key : channel.kind().keys) {
-            if (key.type != KeyType::variable || !channel.has(key.path)) continue;
-            const char* const value = std::getenv(channel.text(key.path).c_str());
+        for (const std::string& variable : secret_variables(channel)) {
+            const char* const value = std::getenv(variable.c_str());
             const std::string secret = value ? value : "";
             if (!secret.empty() && (secret == tokens.viewer || secret == tokens.operator_))
                 throw Error(ErrorCode::invalid_argument,
-                            "gateway.admin: its tokens must differ from that in " +
-                                channel.text(key.path) + ", which clients of a channel have");
+                            "gateway.admin: its tokens must differ from that in " + variable +
+                                ", which clients of a channel have");
         }
     }
     return tokens;

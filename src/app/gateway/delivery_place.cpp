@@ -23,6 +23,7 @@ namespace cubepi::app {
 namespace {
 
 using LogPtr = std::shared_ptr<bub::DeliveryLog>;
+using TablesPtr = std::shared_ptr<bub::PostgresDeliveryLog>;
 using Ids = std::vector<std::string>;
 
 LogPtr open_files(const bub::WarningHandler& warn) {
@@ -40,38 +41,17 @@ bool has_files() {
     return std::filesystem::exists(files_directory() / "deliveries.jsonl", unknown);
 }
 
-/// Records that a message was answered, as its record in the other log says.
-Task<> mark_answered(LogPtr to, bub::StoredInbound inbound, std::string id) {
-    bub::Envelope nothing;
-    nothing.channel = inbound.message.channel;
-    nothing.chat_id = inbound.message.chat_id;
-    nothing.session_id = inbound.message.session_id;
-    bub::TurnOutput output(std::move(nothing));
-    output.count = inbound.all_sent ? 1 : 0;
-    Ids answered(1, std::move(id));
-    Task<std::string> intending = to->intend_output(std::move(output), std::move(answered));
-    std::string answer = co_await std::move(intending);
-    co_await to->sent(std::move(answer));
-}
-
-Task<> move_inbound(LogPtr from, LogPtr to, bub::StoredInbound inbound,
-                    std::map<std::string, Ids>& turns) {
-    std::optional<std::string> id = co_await to->receive(inbound.message);
+Task<> move_inbound(LogPtr from, TablesPtr to, bub::StoredInbound inbound,
+                    std::map<std::string, std::string>& turns) {
     Ids old(1, inbound.id);
-    if (id) {
-        const std::string turn = inbound.turn.empty() ? inbound.id : inbound.turn;
-        turns[turn].push_back(*id);
-        const Ids merged = turns[turn];
-        for (std::uint64_t begun = 0; begun < inbound.begun; ++begun) co_await to->begin(merged);
-        Ids planned(1, *id);
-        if (!inbound.planned.empty())
-            co_await to->plan(std::move(inbound.planned), std::move(planned));
-        if (inbound.answered) co_await mark_answered(to, std::move(inbound), std::move(*id));
-    }
+    std::string& first = turns[inbound.turn.empty() ? inbound.id : inbound.turn];
+    std::string turn = first;
+    const std::string id = co_await to->adopt(std::move(inbound), std::move(turn));
+    if (first.empty()) first = id;
     co_await from->finish(std::move(old));
 }
 
-Task<> move_answer(LogPtr from, LogPtr to, bub::Delivery delivery) {
+Task<> move_answer(LogPtr from, TablesPtr to, bub::Delivery delivery) {
     Ids none;
     const std::string id = co_await to->intend(std::move(delivery.message), std::move(none));
     for (std::uint64_t times = 0; times < delivery.resent; ++times) co_await to->resend(id);
@@ -80,17 +60,15 @@ Task<> move_answer(LogPtr from, LogPtr to, bub::Delivery delivery) {
     co_await from->failed(std::move(delivery.id), std::move(reason));
 }
 
-}  // namespace
-
-Task<std::size_t> move_deliveries(LogPtr from, LogPtr to) {
+Task<> move_records(LogPtr from, TablesPtr to) {
     bub::UnfinishedRecords records = co_await from->take();
-    std::map<std::string, Ids> turns;
+    std::map<std::string, std::string> turns;
     for (bub::StoredInbound& inbound : records.inbounds)
         co_await move_inbound(from, to, std::move(inbound), turns);
     for (bub::Delivery& answer : records.answers) co_await move_answer(from, to, std::move(answer));
-    co_await to->release();
-    co_return records.inbounds.size() + records.answers.size();
 }
+
+}  // namespace
 
 DeliveryPlace delivery_place() {
     DeliveryPlace place;
@@ -111,8 +89,11 @@ Task<LogPtr> open_deliveries(DeliveryPlace place, bub::WarningHandler warn) {
     Task<> opening = log->open();
     Outcome<> opened = co_await outcome_of(std::move(opening));
     if (opened && files) {
-        Task<std::size_t> moving = move_deliveries(files, log);
-        Outcome<std::size_t> done = co_await outcome_of(std::move(moving));
+        Task<> moving = move_records(files, log);
+        const Outcome<> done = co_await outcome_of(std::move(moving));
+        // Also after a failure: what was moved is for the manager that takes it.
+        Task<> releasing = log->release();
+        (void)co_await outcome_of(std::move(releasing));
         if (done.cancelled()) done.rethrow();
         if (!done)
             warn("the messages and answers in " + files_directory().string() +

@@ -22,14 +22,10 @@ struct DeliveryPlace {
 /// Returns the place of the configuration, next to the sessions. Throws Error for a configuration that cannot be used.
 DeliveryPlace delivery_place();
 
-/// Opens the log. One in a database receives the unfinished records of the files, which an earlier version or configuration has left. Throws
+/// Opens the log. One in a database receives the unfinished records of the files, which an earlier version or configuration has left; if that
+/// is interrupted, a message without an id of its platform, and an answer, may be in both. Throws
 /// the failure of a database whose tables are missing, older or newer; one that cannot be reached yet is only reported (D90).
 Task<std::shared_ptr<bub::DeliveryLog>> open_deliveries(DeliveryPlace place,
                                                         bub::WarningHandler warn);
-
-/// Moves the records of ended processes from one log to another, which leaves them to the next call of its take(). Returns their
-/// number. If it is interrupted, a message without an id of its platform, and an answer, may be in both.
-Task<std::size_t> move_deliveries(std::shared_ptr<bub::DeliveryLog> from,
-                                  std::shared_ptr<bub::DeliveryLog> to);
 
 }  // namespace cubepi::app

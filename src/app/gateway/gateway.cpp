@@ -161,7 +161,11 @@ void Gateway::enter(State state) {
 
 Task<std::unique_ptr<GatewayInstance>> Gateway::make_instance() {
     const DeliveryPlace place = delivery_place();
-    if (!deliveries_ || place != deliveries_at_) {
+    // Messages that are processed now are in the other place.
+    if (deliveries_ && place != deliveries_at_)
+        throw Error(ErrorCode::invalid_argument,
+                    "a change of 'database' or of 'gateway.tape_namespace' needs a restart");
+    if (!deliveries_) {
         Task<std::shared_ptr<bub::DeliveryLog>> opening =
             open_deliveries(place, [this](const std::string& text) { warn(text); });
         deliveries_ = co_await std::move(opening);

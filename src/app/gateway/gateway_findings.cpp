@@ -230,13 +230,23 @@ std::vector<GatewayFinding> gateway_findings(const GatewaySettings& settings,
     return findings.take();
 }
 
+std::vector<std::string> secret_variables(const ChannelSettings& channel) {
+    std::vector<std::string> names;
+    for (const ChannelKey& key : channel.kind().keys) {
+        if (!channel.has(key.path)) continue;
+        if (key.type == KeyType::variable) names.push_back(channel.text(key.path));
+        if (key.path != "keys") continue;
+        // NAME=VARIABLE
+        for (const std::string& one : channel.list(key.path))
+            names.push_back(one.substr(one.find('=') + 1));
+    }
+    return names;
+}
+
 std::vector<std::string> secret_variables(const GatewaySettings& settings) {
     std::vector<std::string> names;
     for (const ChannelSettings& channel : settings.configured) {
-        for (const ChannelKey& key : channel.kind().keys) {
-            if (key.type == KeyType::variable && channel.has(key.path))
-                names.push_back(channel.text(key.path));
-        }
+        for (std::string& name : secret_variables(channel)) names.push_back(std::move(name));
     }
     if (settings.admin) {
         names.push_back(settings.admin->viewer_token_env);

@@ -43,7 +43,9 @@ std::string token_problem(const std::string& variable, const std::string& token)
 std::vector<GatewayFinding> gateway_findings(const GatewaySettings& settings,
                                              const Environment& environment);
 
-/// Returns the names of the variables that have tokens and other secrets of channels and operators.
+/// Returns the names of the variables that have tokens and other secrets of a channel.
+std::vector<std::string> secret_variables(const ChannelSettings& channel);
+/// Those of all channels, and of operators.
 std::vector<std::string> secret_variables(const GatewaySettings& settings);
 
 /// Returns those variables with tokens of the channels that are set in this process or in the environment file of the service.

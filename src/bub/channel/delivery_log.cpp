@@ -428,22 +428,39 @@ Task<UnfinishedRecords> DeliveryLog::take() {
 
 Task<> DeliveryLog::release() { co_return; }
 
+namespace {
+
+bool is_taken(const std::exception_ptr& failure) {
+    if (!failure) return false;
+    try {
+        std::rethrow_exception(failure);
+    } catch (const SessionTakenError&) {
+        return true;
+    } catch (...) {
+        return false;
+    }
+}
+
+}  // namespace
+
 Task<> SendProgress::wait() {
     if (state_ != State::fresh) co_return;
     Task<> writing = log_->wait(id_, true);
     const cubepi::Outcome<> written = co_await cubepi::outcome_of(std::move(writing));
-    if (written.cancelled()) written.rethrow();
+    if (written.cancelled() || is_taken(written.failure())) written.rethrow();
     // Otherwise the answer counts as one that may have arrived.
     if (written) state_ = State::waits;
 }
 
 Task<bool> SendProgress::begin() {
-    if (state_ == State::waits) {
+    // While it waited, another process may have taken the answer.
+    const bool may_be_taken = std::exchange(was_begun_, log_->poll_interval().has_value());
+    if (state_ == State::waits || may_be_taken) {
         Task<> writing = log_->wait(id_, false);
         const cubepi::Outcome<> written = co_await cubepi::outcome_of(std::move(writing));
-        if (written.cancelled()) written.rethrow();
+        if (written.cancelled() || is_taken(written.failure())) written.rethrow();
         if (!written) co_return false;
-        state_ = State::fresh;
+        if (state_ == State::waits) state_ = State::fresh;
     }
     before_ = std::exchange(state_, State::may_have_arrived);
     co_return true;

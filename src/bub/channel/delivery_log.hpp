@@ -174,7 +174,8 @@ public:
 
     /// The answer is about to wait. Without effect if a request with a part of it was made.
     Task<> wait();
-    /// A request is about to be made. Returns false if that could not be recorded: then none may be made yet.
+    /// A request is about to be made. Returns false if that could not be recorded: then none may be made yet. Both throw
+    /// SessionTakenError if another process has taken the answer.
     Task<bool> begin();
     /// The request of the last begin() has certainly not had an effect.
     void was_not_sent() noexcept { state_ = before_; }
@@ -184,6 +185,7 @@ private:
     const std::string id_;
     State state_;
     State before_ = State::fresh;
+    bool was_begun_ = false;  ///< with a log that processes share
 };
 
 /// Optional interface of a channel whose messages may have to wait.

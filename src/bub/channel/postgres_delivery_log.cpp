@@ -152,6 +152,65 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
     co_return *id;
 }
 
+Task<std::string> PostgresDeliveryLog::adopt(StoredInbound record, std::string turn) {
+    const std::shared_ptr<DeliveryTables> tables = tables_;
+    auto id = std::make_shared<std::string>();
+    auto step = std::make_shared<DeliveryWrite>();
+    const Envelope& message = record.message;
+    const std::string session = tables->session_key(message);
+    step->sessions = {session};
+    step->message_key =
+        tables->message_key(message.channel.value_or(""), message.inbound_id.value_or(""));
+    step->reads
+        .add(
+            "SELECT nextval('bub_delivery_ids'), fence, (SELECT id FROM bub_delivery_inbound WHERE"
+            " message_key = $2) FROM bub_delivery_sessions WHERE key = $1")
+        .text(session)
+        .text_or_null(step->message_key);
+    std::string planned;
+    if (!record.planned.empty()) planned = json_of(DeliveryRecords::planned(record.planned, {}));
+    const std::string state = record.begun > 0 ? "working" : "waiting";
+    step->decide = [id, session, key = step->message_key, body = json_of(message),
+                    address = address_of(message),
+                    channel = channel_name(message.channel.value_or("")),
+                    account = tables->options().account, planned, state, turn = std::move(turn),
+                    begun = static_cast<std::int64_t>(record.begun),
+                    answered = std::int64_t{record.answered},
+                    all_sent = std::int64_t{record.all_sent}](const StepResults& results,
+                                                              SqlBatch& writes) {
+        const SqlResult& row = *results[0];
+        const bool is_known = !row.is_null(0, 2);
+        const std::int64_t number = row.integer(0, is_known ? 2 : 0);
+        *id = std::to_string(number);
+        if (is_known) return;
+        const std::optional<RecordId> first = record_id(turn + ".0");
+        // It belongs to no gateway: the next one that takes the session takes it.
+        writes
+            .add(
+                "INSERT INTO bub_delivery_inbound (id, account, channel, session, owner, fence,"
+                " state, message, message_key, address, begun, turn, answered, planned, all_sent)"
+                " VALUES ($1, $2, $3, $4, 0, $5, $6, $7, $8, $9, $10, $11, $12 = 1, $13, $14 = 1)")
+            .integer(number)
+            .text(account)
+            .text(channel)
+            .text(session)
+            .integer(row.integer(0, 1))
+            .text(state)
+            .text(body)
+            .text_or_null(key)
+            .text(address)
+            .integer(begun)
+            .integer(begun == 0 ? 0
+                     : first    ? first->id
+                                : number)
+            .integer(answered)
+            .text_or_null(planned)
+            .integer(all_sent);
+    };
+    co_await perform(step);
+    co_return *id;
+}
+
 Task<> PostgresDeliveryLog::begin(std::vector<std::string> ids) {
     const std::optional<RecordId> first = ids.empty() ? std::nullopt : record_id(ids.front());
     const std::string turn = std::to_string(first ? first->id : 0);

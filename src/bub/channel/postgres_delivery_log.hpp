@@ -55,6 +55,11 @@ public:
     /// Connects now, to detect errors early. Optional.
     Task<> open();
 
+    /// Stores an unfinished message of another log with all that was recorded about it, at once, unless it is known. The next gateway
+    /// that takes its session gets it. Returns its number, which is `turn` for further messages of the same turn; empty for the
+    /// first.
+    Task<std::string> adopt(StoredInbound record, std::string turn);
+
     Task<std::optional<std::string>> receive(Envelope message) override;
     Task<> begin(std::vector<std::string> ids) override;
     Task<> put_back(std::vector<std::string> ids) override;

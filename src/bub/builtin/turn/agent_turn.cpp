@@ -348,8 +348,17 @@ Task<std::vector<cubepi::AgentTool>> AgentTurn::client_tools(std::vector<cubepi:
         throw SenderError(cubepi::ErrorCode::unsupported,
                           "Tools of the client need a session that is stored.");
     }
-    if (!suspends_ || (made.empty() && !plan_.answer && run_id_.empty())) co_return made;
+    // A new run has no calls.
+    if (!suspends_ || (!plan_.answer && run_id_.empty())) co_return made;
     std::vector<cubepi::HitlRequest> asked = co_await open_questions(true);
+    for (const cubepi::HitlRequest& request : asked) {
+        const std::optional<cubepi::AgentTool> tool = client_tool_of(request);
+        if (!tool || !is_in(own, tool->name)) continue;
+        // The client may have executed the call.
+        throw SenderError(cubepi::ErrorCode::invalid_argument,
+                          "Since its call, the agent has a tool '" + tool->name.str() +
+                              "' itself; withdraw the question.");
+    }
     TapeCheckpointer memory(fork_);
     const std::vector<cubepi::AnswerRecord> answered =
         co_await memory.load_answer_records(tape_->name());

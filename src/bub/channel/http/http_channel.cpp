@@ -663,8 +663,10 @@ Task<> HttpChannel::start(std::stop_token stopping) {
 Task<> HttpChannel::stop() {
     state_->stopping.request_stop();
     state_->exchanges->wake_all();
-    if (state_->keyed) co_await state_->keyed->stop(std::chrono::seconds(5));
-    co_await state_->routes.stop(std::chrono::seconds(5));
+    // Together less than ChannelManagerOptions::stop_limit.
+    constexpr std::chrono::seconds limit{4};
+    if (state_->keyed) co_await state_->keyed->stop(limit);
+    co_await state_->routes.stop(limit);
 }
 
 Task<> HttpChannel::send(Envelope message) {

@@ -141,12 +141,18 @@ Task<std::optional<std::string>> Deliveries::receive(Envelope message) {
 
 Task<bool> Deliveries::begin(Receipts receipts) {
     if (receipts.empty()) co_return true;
-    Task<> writing = write(log(), &DeliveryLog::begin, std::move(receipts));
-    const Outcome<> written = co_await outcome_of(std::move(writing));
-    if (written.cancelled()) written.rethrow();
-    if (is_session_taken(written.failure())) co_return false;
-    if (!written) not_recorded("begin", written.failure(), "could not record the start of a turn");
-    co_return true;
+    for (;;) {
+        Receipts messages = receipts;
+        Task<> writing = write(log(), &DeliveryLog::begin, std::move(messages));
+        const Outcome<> written = co_await outcome_of(std::move(writing));
+        if (written.cancelled()) written.rethrow();
+        if (is_session_taken(written.failure())) co_return false;
+        if (written) co_return true;
+        not_recorded("begin", written.failure(), "could not record the start of a turn");
+        // Of a log that processes share, another one may have taken the messages meanwhile.
+        if (!log().poll_interval()) co_return true;
+        co_await context_.clock().sleep_for(std::chrono::seconds(1));
+    }
 }
 
 Task<> Deliveries::finish(Receipts receipts) {

@@ -409,8 +409,12 @@ Task<bool> Connection<Stream>::send(HttpServerResponse response) {
         }
     }
     if (!response.stream && !is_head_) text += response.body;
-    co_await write_bytes(std::move(text));
-    if (!response.stream || is_head_) co_return keep_alive;
+    Task<> writing = write_bytes(std::move(text));
+    const Outcome<> written = co_await outcome_of(std::move(writing));
+    const bool has_stream = response.stream && !is_head_;
+    // A stream learns from its own writes that the client has gone, and ends its work.
+    if (!written && (written.cancelled() || !has_stream)) written.rethrow();
+    if (!has_stream) co_return keep_alive;
     co_await response.stream(*this);
     if (chunked_) {
         std::string last = "0\r\n\r\n";
