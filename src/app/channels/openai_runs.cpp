@@ -217,18 +217,21 @@ HttpServerResponse OpenAIChatRun::response() const {
 
 namespace {
 
-/// Its turn may go on when the last client has gone.
+/// Its turn may continue when the last client has gone.
 bool is_in_progress(const OpenAIRun& run) {
     return run.reply() && !run.reply()->done() && !run.reply()->lost();
+}
+
+/// `run` is that of the map: no client reads it.
+bool is_forgotten(const std::shared_ptr<OpenAIRun>& run) {
+    return run.use_count() == 1 && !is_in_progress(*run);
 }
 
 }  // namespace
 
 void OpenAIRuns::add(const std::string& message, const std::shared_ptr<OpenAIRun>& run,
                      bool keeps) {
-    std::erase_if(made_, [](const auto& one) {
-        return one.second.use_count() == 1 && !is_in_progress(*one.second);
-    });
+    std::erase_if(made_, [](const auto& one) { return is_forgotten(one.second); });
     made_[message] = run;
     if (!keeps || !held_.emplace(message, run).second) return;
     order_.push_back(message);
@@ -237,7 +240,7 @@ void OpenAIRuns::add(const std::string& message, const std::shared_ptr<OpenAIRun
 
 std::shared_ptr<OpenAIRun> OpenAIRuns::find(const std::string& message) const {
     const auto found = made_.find(message);
-    return found == made_.end() ? nullptr : found->second;
+    return found == made_.end() || is_forgotten(found->second) ? nullptr : found->second;
 }
 
 std::size_t OpenAIRuns::in_progress() const {
