@@ -226,7 +226,7 @@ std::optional<std::string> sql_of_kind(const std::string& kind, bool tapes, int 
 
 std::string version_text(const std::optional<FormatVersion>& found) {
     if (!found) return "none";
-    const std::string text = "version " + std::to_string(found->version);
+    std::string text = "version " + std::to_string(found->version);
     if (found->readable_from == found->version) return text;
     return text + ", for programs from version " + std::to_string(found->readable_from);
 }
