@@ -256,7 +256,8 @@ struct KilledRuns : SubagentLimitsOfRun {
     }
     std::size_t results_with(std::string_view text) {
         std::size_t count = 0;
-        for (const Message& message : run(store->load("t"))->messages) {
+        const std::optional<CheckpointData> stored = run(store->load("t"));
+        for (const Message& message : stored->messages) {
             if (message.tool_result() && message.text().find(text) != std::string::npos) ++count;
         }
         return count;
