@@ -49,6 +49,7 @@ struct ConversationFlags {
     std::string sandbox = {};    ///< the mode of the sandbox; empty: that of the configuration
     double max_cost = 0;         ///< USD per prompt; 0: no limit
     std::string directory = {};  ///< the one to work in; empty: the current one
+    std::string work_tree = {};  ///< name of the git work tree to work in; empty: none
     std::vector<std::string> more_directories = {};  ///< in which the file tools may work, too
 };
 

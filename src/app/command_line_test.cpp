@@ -225,6 +225,9 @@ TEST(CommandLine, NoCommandAtTerminal_StartsChat) {
     EXPECT_EQ(options.conversation.model.model, "x");
     EXPECT_TRUE(options.conversation.no_save);
     EXPECT_TRUE(parse({"--continue"}, {}, true).line.conversation.continue_last);
+    const CommandLine tree = parse({"-w", "fix", "explain this"}, {}, true).line;
+    EXPECT_EQ(tree.conversation.work_tree, "fix");
+    EXPECT_EQ(prompt_of(tree.words), "explain this");
     EXPECT_EQ(parse({"这个项目是做什么的？"}, {}, true).line.verb, Verb::chat)
         << "a prompt of a language that is written without blanks";
 }

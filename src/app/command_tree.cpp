@@ -118,6 +118,12 @@ void add_directory_option(CLI::App& command, std::string& directory) {
     option(command, "-C,--directory", directory, "Work in this directory", value_type::directory);
 }
 
+void add_work_tree_option(CLI::App& command, std::string& name) {
+    option(command, "-w,--worktree", name,
+           "Work in a git work tree and branch of this name, created next to the repository",
+           "NAME");
+}
+
 void add_more_directories_option(CLI::App& command, ConversationFlags& flags) {
     option(command, "--add-dir", flags.more_directories,
            "The file tools may also read and write in this directory (repeatable)",
@@ -156,6 +162,7 @@ constexpr const char* chat_examples = R"(Examples:
   cubepi chat --session plan           start or resume a session by name
   cubepi chat --continue               resume the last session of this directory
   cubepi chat --no-save                do not save the session
+  cubepi -w fix-login                  in a git work tree and branch of its own
   cubepi chat --base-url http://localhost:11434/v1 --model llama3.2
   cubepi chat --offline                try it out: no network, no key
 
@@ -200,6 +207,7 @@ void add_talking_commands(CLI::App& app, CommandLine& line) {
     CLI::App* run = app.add_subcommand("run", "Answer one prompt and exit");
     add_conversation_flags(*run, line.conversation);
     add_directory_option(*run, line.conversation.directory);
+    add_work_tree_option(*run, line.conversation.work_tree);
     add_more_directories_option(*run, line.conversation);
     add_log_flags(*run, line.log);
     add_db_option(*run, line.database);
@@ -218,6 +226,7 @@ void add_talking_commands(CLI::App& app, CommandLine& line) {
         "chat", "Chat with an agent that has tools for the files of this directory");
     add_conversation_flags(*chat, line.conversation);
     add_directory_option(*chat, line.conversation.directory);
+    add_work_tree_option(*chat, line.conversation.work_tree);
     add_more_directories_option(*chat, line.conversation);
     add_log_flags(*chat, line.log);
     add_db_option(*chat, line.database);
@@ -344,6 +353,7 @@ void add_resume_command(CLI::App& app, CommandLine& line) {
     CLI::App* resume = app.add_subcommand("resume", "Resume a saved session in a chat");
     add_model_flags(*resume, line.conversation.model);
     add_directory_option(*resume, line.conversation.directory);
+    add_work_tree_option(*resume, line.conversation.work_tree);
     add_log_flags(*resume, line.log);
     add_db_option(*resume, line.database);
     resume->add_flag("--all", line.all, "Show the sessions of all directories");

@@ -18,6 +18,8 @@
 #include "failure.hpp"
 #include "log_setup.hpp"
 #include "process.hpp"
+#include "project/work_tree.hpp"
+#include "shell_quoting.hpp"
 #include "terminal/terminal_stream.hpp"
 
 // `cubepi hooks`: what each plugin implements, in the order in which a turn asks, and which are broken and why (B16).
@@ -104,6 +106,23 @@ struct PluginHost {
     PluginCommands found;
 };
 
+/// Opens the work tree of -w. Returns its directory.
+std::string work_tree_of_user(std::string name) {
+    const auto opening = [](std::string wanted) -> Task<WorkTree> {
+        std::filesystem::path here = std::filesystem::current_path();
+        Task<WorkTree> work = open_work_tree(std::move(here), std::move(wanted), {});
+        co_return co_await until_signal(std::move(work));
+    };
+    const WorkTree tree = run(opening(std::move(name)));
+    const std::string directory = tree.directory.string();
+    if (tree.is_new)
+        err() << "cubepi: created the work tree " << for_terminal(visible(directory))
+              << " on the branch " << for_terminal(tree.branch)
+              << ".\n  To remove it: git worktree remove " << for_terminal(shell_word(directory))
+              << "\n";
+    return directory;
+}
+
 PluginCommands sort_commands(std::vector<bub::CliCommand> commands) {
     PluginCommands sorted;
     const std::vector<std::string> own = own_command_names();
@@ -179,7 +198,8 @@ void enter_directory(CommandLine& line) {
             refuse(more, reason ? reason : std::make_error_code(std::errc::not_a_directory));
     }
     std::string& directory = line.conversation.directory;
-    if (directory.empty()) return;
+    std::string work_tree = std::exchange(line.conversation.work_tree, {});
+    if (directory.empty() && work_tree.empty()) return;
     std::error_code failed;
     const auto absolute = [&failed](std::string& path) {
         if (!path.empty()) path = std::filesystem::absolute(path, failed).string();
@@ -189,8 +209,13 @@ void enter_directory(CommandLine& line) {
         absolute(*path);
     for (std::string& image : line.run.images) absolute(image);
     for (std::string& more : line.conversation.more_directories) absolute(more);
-    std::filesystem::current_path(directory, failed);
+    if (!directory.empty()) std::filesystem::current_path(directory, failed);
     if (failed) refuse(directory, failed);
+    if (!work_tree.empty()) {
+        directory = work_tree_of_user(std::move(work_tree));
+        std::filesystem::current_path(directory, failed);
+        if (failed) refuse(directory, failed);
+    }
 }
 
 PluginCommands plugin_commands(bub::Framework& framework) {

@@ -31,8 +31,8 @@ void add_plugins(bub::Framework& framework, const AddPlugins& plugins);
 void load_plugins(bub::Framework& framework, const AddPlugins& plugins,
                   bub::BuiltinOptions options = {});
 
-/// Changes to the directory of -C, if it was named. The files of other options are relative to the one before. Throws
-/// Error(invalid_argument) if that is not possible.
+/// Changes to the directory of -C and then to the work tree of -w, if they were named. The files of other options are relative to the
+/// directory before. Throws Error(invalid_argument) if that is not possible, and the errors of open_work_tree().
 void enter_directory(CommandLine& line);
 
 // One function per command; each returns the exit status. They throw exceptions that the command could not handle.

@@ -410,19 +410,37 @@ Task<bool> SavedSessions::remove_from_database(std::string name) {
     co_return known;
 }
 
+/// Returns true if the tape has messages, or cannot be read: it would not be filled from the database.
+Task<bool> SavedSessions::has_messages(std::string tape) {
+    bool has = true;
+    try {
+        const bub::TapePosition end = co_await tapes_->position(std::move(tape));
+        has = end.messages > 0;
+    } catch (const CheckpointerError&) {
+    }
+    co_return has;
+}
+
 Task<RemovedSession> SavedSessions::remove(std::string name) {
     RemovedSession removed;
     const std::string tape = tape_of(name);
     const std::optional<SavedSession> copy = co_await tape_with_copy(name);
     const std::vector<std::string> tapes = co_await tapes_->all_tapes();
-    if (std::find(tapes.begin(), tapes.end(), tape) != tapes.end()) {
+    const bool is_on_tape = std::find(tapes.begin(), tapes.end(), tape) != tapes.end();
+    // A session of the database that was never copied has only its name in common with one on a tape.
+    bool is_in_database = copy ? copy->tape == tape : !is_on_tape;
+    if (is_on_tape && !copy) {
+        const bool is_filled = co_await has_messages(tape);
+        is_in_database = !is_filled;
+    }
+    if (is_on_tape) {
         co_await tapes_->remove_tape(tape);
         removed.parts.push_back("its tape " + tape);
         std::error_code failed;
         if (std::filesystem::remove_all(checkpoint_directory(*tapes_, tape), failed) > 0 && !failed)
             removed.parts.push_back("its copies of changed files");
     }
-    if (!has_database() || (copy && copy->tape != tape)) co_return removed;
+    if (!has_database() || !is_in_database) co_return removed;
     try {
         if (co_await remove_from_database(std::move(name)))
             removed.parts.push_back("its messages in " + database_.string());

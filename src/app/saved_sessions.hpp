@@ -102,8 +102,8 @@ public:
     /// Copies the session from the database to its tape in this directory, unless it has a tape already. Throws the
     /// errors of the database if it is needed.
     Task<BroughtToTape> bring_to_tape(std::string name);
-    /// Removes this directory's tape of the session, and its messages in the database, unless they were copied to a
-    /// tape of another directory.
+    /// Removes this directory's tape of the session, and its messages in the database: those that were copied to this tape, or those
+    /// of a session without messages on a tape here.
     Task<RemovedSession> remove(std::string name);
 
 private:
@@ -114,6 +114,7 @@ private:
     Task<bool> is_taken(std::string name);
     Task<bool> was_copied_to(std::string tape);
     Task<bool> is_settled(std::string name);
+    Task<bool> has_messages(std::string tape);
     Task<bool> remove_from_database(std::string name);
 
     std::shared_ptr<bub::SessionTapeStore> tapes_;

@@ -108,6 +108,40 @@ TEST_F(OldSession, D75_UnclosedSessionOnFullDisk_IsDeleted) {
     EXPECT_TRUE(run(saved.on_tapes_here()).empty());
 }
 
+/// The tape had messages before an older version stored a session of the same name.
+TEST_F(OldSession, D20_OtherSessionOfTheName_IsNotDeleted) {
+    SavedSessions saved = in_directory("here");
+    EXPECT_EQ(run(saved.create_named("notes")), "notes-2") << "only by an older version";
+    bub::TapeSession session;
+    session.id = session_id_of("notes");
+    session.workspace = (root_ / "here").string();
+    const auto note = [session](JsonObject& state) {
+        bub::note_session(state, session);
+        return Json();
+    };
+    const std::string tape = saved.tape_of("notes");
+    (void)run(saved.tapes()->edit_state(tape, note));
+    std::vector<bub::TapeEntry> entries = {bub::message_entry("user", "another conversation")};
+    (void)run(saved.tapes()->append(tape, std::move(entries), bub::TapeAppend()));
+    const RemovedSession first = run(saved.remove("notes"));
+    ASSERT_EQ(first.parts.size(), 1U);
+    EXPECT_EQ(first.parts[0], "its tape " + tape);
+    const std::vector<SavedSession> left = run(saved.in_database());
+    ASSERT_EQ(left.size(), 1U);
+    EXPECT_EQ(left[0].name, "notes");
+    const RemovedSession second = run(saved.remove("notes"));
+    ASSERT_EQ(second.parts.size(), 1U);
+    EXPECT_EQ(second.parts[0], "its messages in " + database().string());
+    EXPECT_TRUE(run(saved.in_database()).empty());
+}
+
+TEST_F(OldSession, D20_CopiedSession_IsDeletedInBothPlaces) {
+    SavedSessions saved = in_directory("here");
+    EXPECT_EQ(run(saved.bring_to_tape("notes")).copied, 1U);
+    EXPECT_EQ(run(saved.remove("notes")).parts.size(), 2U);
+    EXPECT_TRUE(run(saved.in_database()).empty());
+}
+
 TEST_F(OldSession, D20_ProcessDeathAfterCopy_CopiesNothingAgain) {
     SavedSessions first = in_directory("first");
     EXPECT_EQ(run(first.bring_to_tape("notes")).copied, 1u);

@@ -315,6 +315,20 @@ TEST_F(ConsoleAtATerminal, PasteAtQuestion_GoesToThePrompt) {
     EXPECT_EQ(console_->prompt_text(), "in the hold, y\nmore\ntext");
 }
 
+TEST_F(ConsoleAtATerminal, LongPasteAsAnswer_IsFolded) {
+    open();
+    ASSERT_TRUE(until_shown(">"));
+    ask("answer > ");
+    ASSERT_TRUE(until_asked("answer >"));
+    std::string lines;
+    for (int i = 0; i < 12; ++i) lines += "line " + std::to_string(i) + "\n";
+    type("\x1b[200~" + lines + "\x1b[201~");
+    EXPECT_TRUE(until_shown("answer > [pasted 12 lines]")) << screen_.text();
+    type("\r");
+    ASSERT_TRUE(until([&] { return answer_.has_value(); }));
+    EXPECT_EQ(*answer_, lines);
+}
+
 TEST_F(ConsoleAtATerminal, Interrupt_NamesTheQuestionOnTheScreen) {
     open();
     ASSERT_TRUE(until_shown(">"));

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <system_error>
 
 #include <bub/builtin/builtin.hpp>
@@ -13,6 +11,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
+#include "../project/work_tree.hpp"
 #include "paths.hpp"
 
 namespace cubepi::app {
@@ -69,19 +68,6 @@ void make_own_directories(const std::vector<fs::path>& own, const std::vector<fs
     }
 }
 
-/// The first line of a small file, without what precedes its value. The workspace names the file: it may be a pipe, or endless.
-std::string line_of(const fs::path& file, std::string_view before) {
-    std::error_code failed;
-    if (!fs::is_regular_file(file, failed)) return {};
-    std::ifstream stream(file);
-    constexpr std::size_t longest = 4096;
-    std::string line(longest, '\0');
-    stream.read(line.data(), static_cast<std::streamsize>(line.size()));
-    line.resize(static_cast<std::size_t>(stream.gcount()));
-    line.erase(std::min(line.find('\n'), line.size()));
-    return line.starts_with(before) ? line.substr(before.size()) : std::string();
-}
-
 void add_git_directory(std::vector<fs::path>& all, const fs::path& git, int depth);
 
 /// The directories of git of submodules and of worktrees, in a group such as `modules`. A name of a submodule may contain "/".
@@ -127,38 +113,13 @@ std::vector<fs::path> protected_files(const fs::path& workspace) {
     }
     // The file of a worktree or a submodule names the directory.
     all.push_back(git);
-    const std::string named = line_of(git, "gitdir: ");
+    const std::string named = git_file_line(git, "gitdir: ");
     if (named.empty()) return all;
     const fs::path directory = (workspace / named).lexically_normal();
     add_git_directory(all, directory, 0);
-    const std::string common = line_of(directory / "commondir", "");
+    const std::string common = git_file_line(directory / "commondir", "");
     if (!common.empty()) add_git_directory(all, (directory / common).lexically_normal(), 0);
     return all;
-}
-
-/// Returns the directory of the repository of a linked work tree, which git writes there; nothing for other workspaces. The file `.git`
-/// may be of others: the repository must name the work tree, too.
-std::optional<fs::path> repository_of_work_tree(const fs::path& workspace) {
-    const fs::path git = workspace / ".git";
-    std::error_code failed;
-    if (!fs::is_regular_file(fs::symlink_status(git, failed))) return std::nullopt;
-    const std::string named = line_of(git, "gitdir: ");
-    const fs::path directory = (workspace / named).lexically_normal();
-    const std::string back = line_of(directory / "gitdir", "");
-    const std::string common = line_of(directory / "commondir", "");
-    if (named.empty() || back.empty() || common.empty()) return std::nullopt;
-    // Relative to the directory, as for git.
-    if (!fs::equivalent(directory / back, git, failed) || failed) return std::nullopt;
-    const fs::path place = fs::canonical(directory, failed);
-    if (failed) return std::nullopt;
-    fs::path repository = fs::canonical(directory / common, failed);
-    if (failed || place.parent_path() != repository / "worktrees") return std::nullopt;
-    // A directory of git, and not any directory that has one named `worktrees`.
-    const bool is_repository =
-        fs::is_regular_file(fs::symlink_status(repository / "HEAD", failed)) &&
-        fs::is_directory(fs::symlink_status(repository / "objects", failed));
-    if (!is_repository) return std::nullopt;
-    return repository;
 }
 
 /// Adds the repository of a linked work tree. One in a directory that is writable anyway is not added: a command could replace it by a

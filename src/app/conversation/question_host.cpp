@@ -52,7 +52,9 @@ bool allows_input(const std::vector<HitlOption>& options) {
 }
 
 TypedAnswer not_an_option(std::string_view text, const std::vector<HitlOption>& options) {
-    return {nullptr, "'" + std::string(text) + "' is not an option; enter a number from 1 to " +
+    constexpr std::size_t shown_width = 40;
+    return {nullptr, "'" + one_line(text, shown_width) +
+                         "' is not an option; enter a number from 1 to " +
                          std::to_string(options.size()) + ", or the text of an option"};
 }
 
@@ -237,7 +239,8 @@ Task<std::optional<Json>> AskDialog::ask_one(const HitlQuestion& question) {
             result = std::move(answer.value);
             co_return result;
         }
-        prompter_.say(framed(answer.problem, prompter_.size().columns, Frame{"  ", "  ┊ "}));
+        const std::size_t columns = std::max<std::size_t>(prompter_.size().columns, 20);
+        prompter_.say(framed(wrapped(answer.problem, columns - 4), columns, Frame{"  ", "  "}));
     }
 }
 

@@ -16,6 +16,7 @@
 #include "../config/config_file.hpp"
 #include "../config/paths.hpp"
 #include "trust_records.hpp"
+#include "work_tree.hpp"
 
 namespace cubepi::app {
 
@@ -103,6 +104,32 @@ bool is_in_settings(const std::filesystem::path& directory, const TrustSettings&
         return !unknown && is_below(canonical, trusted);
     });
 }
+
+/// The records that hold for a project: its own, and for a linked work tree that of its repository (D244).
+struct ProjectRecords {
+    explicit ProjectRecords(const std::filesystem::path& root) {
+        for (const std::filesystem::path& place : {root, main_tree_of(root)}) {
+            if (place.empty()) continue;
+            places.push_back(place);
+            if (std::optional<TrustRecord> record = find_trust(place))
+                records.push_back(std::move(*record));
+        }
+    }
+    bool trust_directory(const TrustSettings& settings) const {
+        return !records.empty() || std::any_of(places.begin(), places.end(), [&](const auto& one) {
+            return is_in_settings(one, settings);
+        });
+    }
+    bool have(const BoundFile& file) const {
+        return std::any_of(records.begin(), records.end(), [&](const TrustRecord& record) {
+            const auto found = record.files.find(file.name);
+            return found != record.files.end() && found->second == file.digest;
+        });
+    }
+
+    std::vector<std::filesystem::path> places = {};
+    std::vector<TrustRecord> records = {};
+};
 
 bool is_prompt(const BoundFile& file) {
     return file.name.starts_with(std::string(project_prompts) + "/");
@@ -192,24 +219,18 @@ Project find_project(const std::filesystem::path& directory, const TrustSettings
     Project project;
     project.root = bub::project_root(directory);
     std::vector<BoundFile> files = read_files(project);
-    const bool in_settings = is_in_settings(project.root, settings);
-    const std::optional<TrustRecord> record = find_trust(project.root);
-    project.is_trusted = in_settings || record;
+    const ProjectRecords records(project.root);
+    project.is_trusted = records.trust_directory(settings);
     for (BoundFile& file : files) {
         // A directory of the configuration has not been read by its user, as it will be: its files that run programs are not bound.
-        bool is_same = settings.this_run;
-        if (!is_same && record) {
-            const auto found = record->files.find(file.name);
-            is_same = found != record->files.end() && found->second == file.digest;
-        }
+        const bool is_same = settings.this_run || records.have(file);
         (is_same ? project.trusted : project.untrusted).push_back(std::move(file));
     }
     return project;
 }
 
 bool is_trusted(const std::filesystem::path& directory, const TrustSettings& settings) {
-    const std::filesystem::path root = bub::project_root(directory);
-    return is_in_settings(root, settings) || find_trust(root);
+    return ProjectRecords(bub::project_root(directory)).trust_directory(settings);
 }
 
 void record_trust(const Project& project) {

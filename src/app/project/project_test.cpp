@@ -150,6 +150,37 @@ TEST_F(ProjectTrust, D155_Repository_IsTrustedAsAWhole) {
     EXPECT_FALSE(is_trusted(work / "src/deep", TrustSettings()));
 }
 
+/// A linked work tree of `work`, made of the files that git makes.
+TEST_F(ProjectTrust, D244_WorkTree_IsTrustedWithItsRepository) {
+    const std::filesystem::path tree = place.path() / "tree";
+    const std::filesystem::path linked = work / ".git/worktrees/tree";
+    put(work / ".git/HEAD", "ref: refs/heads/main\n");
+    std::filesystem::create_directories(work / ".git/objects");
+    put(linked / "HEAD", "ref: refs/heads/tree\n");
+    put(linked / "commondir", "../..\n");
+    put(linked / "gitdir", (tree / ".git").string() + "\n");
+    put(tree / ".git", "gitdir: " + linked.string() + "\n");
+    for (const std::filesystem::path& one : {work, tree}) put(one / ".cubepi/prompts/a.md", "One.");
+    put(tree / ".mcp.json", R"({"mcpServers": {}})");
+    EXPECT_FALSE(is_trusted(tree, TrustSettings()));
+    record_trust(find());
+    Project project = find_project(tree, TrustSettings());
+    EXPECT_TRUE(project.is_trusted);
+    EXPECT_THAT(names(project.trusted), ElementsAre(".cubepi/prompts/a.md"));
+    EXPECT_THAT(names(project.untrusted), ElementsAre(".mcp.json")) << "by content";
+    record_trust(project);
+    EXPECT_THAT(names(find_project(tree, TrustSettings()).untrusted), IsEmpty());
+    EXPECT_TRUE(remove_trust(project.root));
+    EXPECT_TRUE(is_trusted(tree, TrustSettings()));
+    // A repository that does not name the directory.
+    put(linked / "gitdir", (place.path() / "other/.git").string() + "\n");
+    EXPECT_FALSE(is_trusted(tree, TrustSettings()));
+    put(linked / "gitdir", (tree / ".git").string() + "\n");
+    EXPECT_TRUE(remove_trust(find().root));
+    EXPECT_FALSE(is_trusted(tree, TrustSettings()));
+    EXPECT_TRUE(is_trusted(tree, {{work.string()}})) << "the setting names the repository";
+}
+
 TEST_F(ProjectTrust, D155_DirectoryWithoutRepository_IsTrustedAlone) {
     std::filesystem::create_directories(work / "below");
     record_trust(find());

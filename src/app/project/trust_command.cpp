@@ -8,11 +8,13 @@
 #include "../config/paths.hpp"
 #include "../failure.hpp"
 #include "../program.hpp"
+#include "../shell_quoting.hpp"
 #include "../terminal/safe_json.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "open_project.hpp"
 #include "project.hpp"
 #include "trust_records.hpp"
+#include "work_tree.hpp"
 
 // `cubepi trust`: which projects are trusted.
 
@@ -79,10 +81,18 @@ int remove(const TrustArguments& arguments) {
     const std::filesystem::path directory = directory_of(arguments);
     const std::filesystem::path root = bub::project_root(directory);
     // A directory that is gone has the name under which it was recorded.
-    if (!remove_trust(root) && !remove_trust(directory.lexically_normal()))
+    if (!remove_trust(root) && !remove_trust(directory.lexically_normal())) {
+        const std::filesystem::path repository = main_tree_of(root);
+        if (!repository.empty() && find_trust(repository))
+            throw Error(ErrorCode::invalid_argument,
+                        "'" + visible(root.string()) +
+                            "' is a work tree, and trusted with its repository; withdraw that "
+                            "trust: cubepi trust remove " +
+                            shell_word(repository.string()));
         throw Error(ErrorCode::invalid_argument, "'" + visible(root.string()) +
                                                      "' is not recorded as trusted; list what "
                                                      "is: cubepi trust list");
+    }
     out() << "Not trusted any more: " << for_terminal(visible(root.string())) << "\n";
     return exit_ok;
 }

@@ -13,12 +13,18 @@ TerminalText ConsoleQuestion::row() const { return choices ? choices->prompt(mar
 ConsoleQuestion::Outcome ConsoleQuestion::press(const Key& key) {
     if (choices) return press_choice(key);
     switch (key.code) {
-        case KeyCode::enter: answer = buffer.text(); return Outcome::ended;
+        case KeyCode::enter: answer = folds.unfold(buffer.text()); return Outcome::ended;
         case KeyCode::end_of_input:
             if (buffer.empty()) return Outcome::ended;
             (void)buffer.apply(Key{KeyCode::erase, {}});
             return Outcome::open;
         case KeyCode::escape: return ends_at_escape ? Outcome::ended : Outcome::interrupted;
+        case KeyCode::paste: {
+            Key shown = key;
+            shown.text = folds.fold(key.text);
+            (void)buffer.apply(shown);
+            return Outcome::open;
+        }
         default: (void)buffer.apply(key); return Outcome::open;
     }
 }

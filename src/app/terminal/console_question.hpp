@@ -14,6 +14,7 @@
 #include "full_screen.hpp"
 #include "input_field.hpp"
 #include "keys.hpp"
+#include "paste_folds.hpp"
 #include "prompter.hpp"
 
 namespace cubepi::app {
@@ -31,6 +32,7 @@ struct ConsoleQuestion {
     TerminalText prompt = {};
     std::function<TerminalText(ScreenSize)> text = {};  ///< may be empty
     EditBuffer buffer = {};
+    PasteFolds folds = {};                ///< of the buffer
     std::optional<Choices> choices = {};  ///< answered by single keys
     bool ends_at_escape = false;          ///< Esc ends it without an answer
     std::shared_ptr<FullScreen> list =

@@ -8,7 +8,6 @@
 
 #include <cubepi/core/support/posix_file.hpp>
 
-#include "event_text.hpp"
 #include "text_layout.hpp"
 
 namespace cubepi::app {
@@ -17,9 +16,6 @@ namespace {
 
 constexpr std::string_view header = "_HiStOrY_V2_";
 constexpr std::size_t max_entries = 1000;
-// Longer pastes are folded.
-constexpr std::int64_t unfolded_lines = 10;
-constexpr std::size_t unfolded_bytes = 4000;
 
 /// Encodes an entry for the file: blanks, backslashes and control characters as three octal digits.
 std::string encoded(std::string_view text) {
@@ -365,7 +361,7 @@ Prompt::Outcome Prompt::edit(const Key& key, bool more_follows) {
             shown.code = KeyCode::text;
             shown.text = picture + " ";
         } else {
-            shown.text = folded(key.text);
+            shown.text = folds_.fold(key.text);
         }
     }
     note_paste(shown);
@@ -386,8 +382,8 @@ bool Prompt::continues_line() const {
 
 Prompt::Outcome Prompt::enter() {
     popup_.reset();
-    entered_ = unfolded(buffer_.text());
-    if (vi_) vi_->change_texts([this](const std::string& text) { return unfolded(text); });
+    entered_ = folds_.unfold(buffer_.text());
+    if (vi_) vi_->change_texts([this](const std::string& text) { return folds_.unfold(text); });
     folds_.clear();
     entered_pasted_ = std::exchange(pasted_, false);
     entered_has_paste_ = std::exchange(has_paste_, false);
@@ -397,33 +393,6 @@ Prompt::Outcome Prompt::enter() {
     show_returned();
     return entered_.find_first_not_of(" \t\n") == std::string::npos ? Outcome::none
                                                                     : Outcome::entered;
-}
-
-std::string Prompt::folded(const std::string& pasted) {
-    const auto feeds = std::count(pasted.begin(), pasted.end(), '\n');
-    const auto lines = feeds + (pasted.ends_with('\n') ? 0 : 1);
-    if (lines <= unfolded_lines && pasted.size() <= unfolded_bytes) return pasted;
-    const std::string size = lines > 1
-                                 ? count_text(lines) + " lines"
-                                 : count_text(static_cast<std::int64_t>(pasted.size())) + " bytes";
-    std::string mark = "[pasted " + size + "]";
-    for (int number = 2; folds_.contains(mark) && folds_[mark] != pasted; ++number)
-        mark = "[pasted " + size + ", " + std::to_string(number) + "]";
-    folds_[mark] = pasted;
-    return mark;
-}
-
-/// Replaces each mark once; texts that were pasted are not searched for marks.
-std::string Prompt::unfolded(const std::string& text) const {
-    std::string whole;
-    for (std::size_t at = 0; at < text.size();) {
-        const auto here = std::find_if(folds_.begin(), folds_.end(), [&](const auto& fold) {
-            return text.compare(at, fold.first.size(), fold.first) == 0;
-        });
-        whole += here == folds_.end() ? text.substr(at, 1) : here->second;
-        at += here == folds_.end() ? 1 : here->first.size();
-    }
-    return whole;
 }
 
 /// Text that is pasted after typed text does not change the kind of the line.

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +12,7 @@
 
 #include "input_field.hpp"
 #include "keys.hpp"
+#include "paste_folds.hpp"
 #include "popup.hpp"
 #include "terminal_stream.hpp"
 #include "vi_keys.hpp"
@@ -104,7 +104,7 @@ public:
 
     const std::string& text() const noexcept { return buffer_.text(); }
     /// Returns the text with its pastes.
-    std::string whole_text() const { return unfolded(buffer_.text()); }
+    std::string whole_text() const { return folds_.unfold(buffer_.text()); }
     /// Replaces the text, which can be undone.
     void replace_text(const std::string& text);
     FieldRows field(std::size_t columns, std::size_t max_rows) const;
@@ -123,8 +123,6 @@ private:
     Outcome enter();
     void show_returned();
     void note_paste(const Key& key);
-    std::string folded(const std::string& pasted);
-    std::string unfolded(const std::string& text) const;
     Outcome edit(const Key& key, bool more_follows);
     bool edit_with_vi(const Key& key);
     void begin_search();
@@ -145,7 +143,7 @@ private:
     bool has_paste_ = false;
     bool entered_pasted_ = false;
     bool entered_has_paste_ = false;
-    std::map<std::string, std::string> folds_;  // "[pasted 12 lines]" in the buffer, and its text
+    PasteFolds folds_;
     std::deque<Returned> returned_;
     std::optional<ViKeys> vi_;
 

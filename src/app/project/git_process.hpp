@@ -1,0 +1,46 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cubepi/core/task.hpp>
+#include <cubepi/process/environment.hpp>
+
+namespace cubepi::app {
+
+struct GitOutput {
+    std::string text = {};
+    std::string errors = {};
+    bool ok = false;
+    bool cut = false;  ///< `text` is only the beginning, of whole lines
+};
+
+/// Git in one directory. Settings of the repository that run programs do not apply: its author need not be the user.
+class GitProcess {
+public:
+    GitProcess(std::string directory, EnvironmentPolicy environment);
+
+    /// Overrides a setting for the following calls.
+    void set(std::string key, std::string value);
+    void set_timeout(std::chrono::seconds timeout) { timeout_ = timeout; }
+
+    /// Throws Error(not_found) if git is not installed. A failure of git is in the output.
+    Task<GitOutput> run(std::vector<std::string> arguments);
+
+private:
+    std::string directory_;
+    EnvironmentPolicy environment_;
+    std::size_t settings_ = 0;
+    std::chrono::seconds timeout_ = std::chrono::seconds(20);
+};
+
+/// Overrides the programs that the repository's own configuration runs on the contents of files. `git` must outlive the task.
+Task<> disarm_filters(GitProcess& git);
+
+/// Splits the output of git at each `end`.
+std::vector<std::string_view> parts_of(std::string_view text, char end);
+
+}  // namespace cubepi::app

@@ -1,0 +1,205 @@
+#include "work_tree.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <fstream>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <bub/builtin/project_files.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/support/trimmed.hpp>
+
+#include "../shell_quoting.hpp"
+#include "../terminal/terminal_stream.hpp"
+#include "git_process.hpp"
+
+namespace cubepi::app {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
+
+/// A name of a directory and of a branch, on one level.
+void check_name(const std::string& name) {
+    constexpr std::size_t longest = 64;
+    const auto is_plain = [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+               c == '-' || c == '_' || c == '.';
+    };
+    const bool fits = !name.empty() && name.size() <= longest && name.front() != '-' &&
+                      name.front() != '.' && name.back() != '.' && !name.ends_with(".lock") &&
+                      name.find("..") == std::string::npos &&
+                      std::all_of(name.begin(), name.end(), is_plain);
+    if (!fits)
+        refuse("'" + visible(name) +
+               "' is not a name of a work tree; use at most 64 letters, digits, '-', '_' and '.', "
+               "such as: -w fix-login");
+}
+
+/// Returns the repository's own directory of git, or that of a linked work tree. Throws for any other: its files may name the
+/// repository of another project, which a downloaded directory must not make writable.
+fs::path repository_at(const fs::path& root) {
+    const fs::path git = root / ".git";
+    std::error_code failed;
+    const fs::file_status status = fs::symlink_status(git, failed);
+    if (!fs::exists(status))
+        refuse(visible(root.string()) +
+               " is not in a git repository, so it has no work trees.\n  Make one with a commit: "
+               "git init");
+    std::optional<fs::path> repository;
+    if (fs::is_regular_file(status)) {
+        repository = repository_of_work_tree(root);
+    } else if (fs::is_directory(status) &&
+               !fs::exists(fs::symlink_status(git / "commondir", failed))) {
+        repository = fs::canonical(git, failed);
+    }
+    if (!repository || repository->empty())
+        refuse("the repository of " + visible(root.string()) +
+               " is in another place, as that of a submodule.\n  Make a work tree yourself, and "
+               "work there: git worktree add DIR; cubepi -C DIR");
+    return *std::move(repository);
+}
+
+/// Removes ".git", which the directory of git is named or ends with.
+fs::path without_git(const fs::path& repository) {
+    if (repository.filename() == ".git") return repository.parent_path();
+    return repository.extension() == ".git" ? fs::path(repository).replace_extension() : repository;
+}
+
+struct ListedTree {
+    fs::path directory = {};
+    std::string branch = {};  ///< empty: none is checked out
+};
+
+/// Parses the output of `git worktree list --porcelain -z`.
+std::vector<ListedTree> listed_trees(std::string_view text) {
+    constexpr std::string_view directory = "worktree ";
+    constexpr std::string_view branch = "branch refs/heads/";
+    std::vector<ListedTree> trees;
+    for (const std::string_view line : parts_of(text, '\0')) {
+        if (line.starts_with(directory)) {
+            trees.emplace_back().directory = line.substr(directory.size());
+        } else if (line.starts_with(branch) && !trees.empty()) {
+            trees.back().branch = line.substr(branch.size());
+        }
+    }
+    return trees;
+}
+
+[[noreturn]] void git_failed(const std::string& what, const GitOutput& output) {
+    constexpr std::size_t longest = 500;
+    const std::string reason(cubepi::detail::trimmed(output.errors));
+    throw Error(ErrorCode::io, "git cannot " + what + ": " +
+                                   (reason.empty() ? "it was stopped" : reason.substr(0, longest)));
+}
+
+}  // namespace
+
+std::string git_file_line(const fs::path& file, std::string_view before) {
+    std::error_code failed;
+    if (!fs::is_regular_file(file, failed)) return {};
+    std::ifstream stream(file);
+    constexpr std::size_t longest = 4096;
+    std::string line(longest, '\0');
+    stream.read(line.data(), static_cast<std::streamsize>(line.size()));
+    line.resize(static_cast<std::size_t>(stream.gcount()));
+    line.erase(std::min(line.find('\n'), line.size()));
+    return line.starts_with(before) ? line.substr(before.size()) : std::string();
+}
+
+std::optional<fs::path> repository_of_work_tree(const fs::path& root) {
+    const fs::path git = root / ".git";
+    std::error_code failed;
+    if (!fs::is_regular_file(fs::symlink_status(git, failed))) return std::nullopt;
+    const std::string named = git_file_line(git, "gitdir: ");
+    const fs::path directory = (root / named).lexically_normal();
+    const std::string back = git_file_line(directory / "gitdir", "");
+    const std::string common = git_file_line(directory / "commondir", "");
+    if (named.empty() || back.empty() || common.empty()) return std::nullopt;
+    // Relative to the directory, as for git.
+    if (!fs::equivalent(directory / back, git, failed) || failed) return std::nullopt;
+    const fs::path place = fs::canonical(directory, failed);
+    if (failed) return std::nullopt;
+    fs::path repository = fs::canonical(directory / common, failed);
+    if (failed || place.parent_path() != repository / "worktrees") return std::nullopt;
+    // A directory of git, and not any directory that has one named `worktrees`.
+    const bool is_repository =
+        fs::is_regular_file(fs::symlink_status(repository / "HEAD", failed)) &&
+        fs::is_directory(fs::symlink_status(repository / "objects", failed));
+    if (!is_repository) return std::nullopt;
+    return repository;
+}
+
+fs::path main_tree_of(const fs::path& root) {
+    const std::optional<fs::path> repository = repository_of_work_tree(root);
+    return repository ? without_git(*repository) : fs::path();
+}
+
+Task<WorkTree> open_work_tree(fs::path directory, std::string name, EnvironmentPolicy environment) {
+    constexpr std::chrono::minutes longest_checkout(10);
+    check_name(name);
+    const fs::path root = bub::project_root(directory);
+    const fs::path repository = repository_at(root);
+    GitProcess git(root.string(), std::move(environment));
+    git.set_timeout(longest_checkout);
+    co_await disarm_filters(git);
+    std::vector<std::string> arguments = {"rev-parse", "--path-format=absolute",
+                                          "--git-common-dir"};
+    const GitOutput common = co_await git.run(std::move(arguments));
+    if (!common.ok) git_failed("use " + visible(root.string()), common);
+    // The environment may name another one.
+    std::error_code failed;
+    const fs::path used = fs::canonical(fs::path(cubepi::detail::trimmed(common.text)), failed);
+    if (failed || used != repository)
+        refuse("git uses the repository " + visible(used.string()) + " in " +
+               visible(root.string()) + "; unset GIT_DIR and similar variables");
+
+    const std::string place = without_git(repository).string() + "-" + name;
+    WorkTree tree;
+    tree.directory = place;
+    arguments = {"worktree", "list", "--porcelain", "-z"};
+    const GitOutput list = co_await git.run(std::move(arguments));
+    const std::vector<ListedTree> trees = listed_trees(list.text);
+    const bool is_listed = std::any_of(trees.begin(), trees.end(), [&](const ListedTree& one) {
+        return one.directory == tree.directory;
+    });
+    if (fs::exists(fs::symlink_status(tree.directory, failed))) {
+        if (!is_listed || repository_of_work_tree(tree.directory) != repository)
+            refuse(visible(place) + " exists and is not a work tree of " +
+                   visible(repository.string()) + "; choose another name");
+        co_return tree;
+    }
+    for (const ListedTree& one : trees) {
+        if (one.branch == name && one.directory != tree.directory)
+            refuse("the branch '" + name + "' is checked out in " +
+                   visible(one.directory.string()) +
+                   ".\n  Choose another name, or work there: cubepi -C " +
+                   shell_word(one.directory.string()));
+    }
+    arguments = {"rev-parse", "--verify", "--quiet", "HEAD"};
+    const GitOutput commit = co_await git.run(std::move(arguments));
+    if (!commit.ok) refuse(visible(root.string()) + " has no commit yet, which a work tree needs");
+    arguments = {"show-ref", "--verify", "--quiet", "refs/heads/" + name};
+    const GitOutput branch = co_await git.run(std::move(arguments));
+    arguments = {"worktree", "add", "--quiet"};
+    // Its directory was removed without git.
+    if (is_listed) arguments.emplace_back("--force");
+    if (!branch.ok) arguments.insert(arguments.end(), {"-b", name});
+    arguments.push_back(place);
+    if (branch.ok) arguments.push_back(name);
+    const GitOutput added = co_await git.run(std::move(arguments));
+    if (!added.ok) git_failed("create the work tree " + visible(place), added);
+    if (repository_of_work_tree(tree.directory) != repository)
+        throw Error(ErrorCode::io, visible(place) + " was created, but is not a work tree of " +
+                                       visible(repository.string()));
+    tree.branch = std::move(name);
+    tree.is_new = true;
+    co_return tree;
+}
+
+}  // namespace cubepi::app
