@@ -58,7 +58,7 @@ protected:
     const fs::path app = root / "app";
 };
 
-TEST_F(OpenWorkTree, D244_NewName_IsTreeAndBranchNextToRepository) {
+TEST_F(OpenWorkTree, D244_NewName_IsTreeAndBranch) {
     fs::create_directories(app / "src");
     const WorkTree made = open(app / "src", "fix-1");
     EXPECT_TRUE(made.is_new);
