@@ -9,8 +9,8 @@
 
 #include <cubepi/core/task.hpp>
 
+#include "../chat_actions.hpp"
 #include "../chat_changes.hpp"
-#include "../chat_commands.hpp"
 #include "../render/renderer.hpp"
 #include "../terminal/prompter.hpp"
 #include "pipeline.hpp"

@@ -74,18 +74,22 @@ fs::path without_git(const fs::path& repository) {
 struct ListedTree {
     fs::path directory = {};
     std::string branch = {};  ///< empty: none is checked out
+    bool is_complete = true;  ///< false: git creates it, or was stopped while it did
 };
 
 /// Parses the output of `git worktree list --porcelain -z`.
 std::vector<ListedTree> listed_trees(std::string_view text) {
     constexpr std::string_view directory = "worktree ";
     constexpr std::string_view branch = "branch refs/heads/";
+    constexpr std::string_view unfinished = "locked initializing";
     std::vector<ListedTree> trees;
     for (const std::string_view line : parts_of(text, '\0')) {
         if (line.starts_with(directory)) {
             trees.emplace_back().directory = line.substr(directory.size());
         } else if (line.starts_with(branch) && !trees.empty()) {
             trees.back().branch = line.substr(branch.size());
+        } else if (line == unfinished && !trees.empty()) {
+            trees.back().is_complete = false;
         }
     }
     return trees;
@@ -165,9 +169,15 @@ Task<WorkTree> open_work_tree(fs::path directory, std::string name, EnvironmentP
     arguments = {"worktree", "list", "--porcelain", "-z"};
     const GitOutput list = co_await git.run(std::move(arguments));
     const std::vector<ListedTree> trees = listed_trees(list.text);
-    const bool is_listed = std::any_of(trees.begin(), trees.end(), [&](const ListedTree& one) {
+    const auto listed = std::find_if(trees.begin(), trees.end(), [&](const ListedTree& one) {
         return one.directory == tree.directory;
     });
+    const bool is_listed = listed != trees.end();
+    if (is_listed && !listed->is_complete)
+        refuse("the work tree " + visible(place) +
+               " is being created, or its creation was stopped.\n  To remove what there is: git "
+               "worktree remove -f -f " +
+               shell_word(place));
     if (fs::exists(fs::symlink_status(tree.directory, failed))) {
         if (!is_listed || repository_of_work_tree(tree.directory) != repository)
             refuse(visible(place) + " exists and is not a work tree of " +

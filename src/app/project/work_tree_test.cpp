@@ -99,6 +99,15 @@ TEST_F(OpenWorkTree, D244_UsedBranchOrDirectory_IsNamed) {
     EXPECT_THAT(refusal(app, "fix"), HasSubstr("exists and is not a work tree of"));
 }
 
+TEST_F(OpenWorkTree, D244_UnfinishedTree_IsNotUsed) {
+    (void)open(app, "fix");
+    // The mark of git while it creates the work tree, which stays after a kill.
+    put(app / ".git/worktrees/app-fix/locked", "initializing");
+    EXPECT_THAT(refusal(app, "fix"), HasSubstr("its creation was stopped"));
+    git(app, "worktree remove -f -f '" + (root / "app-fix").string() + "'");
+    EXPECT_TRUE(open(app, "fix").is_new);
+}
+
 TEST_F(OpenWorkTree, D244_NoRepositoryOrCommit_IsNamed) {
     const fs::path plain = root / "plain";
     fs::create_directories(plain);
