@@ -8,7 +8,7 @@
 #include <cubepi/core/message_list.hpp>
 #include <cubepi/core/model.hpp>
 
-// What a history has of a prompt, for the limits of runs that continue it after their process was killed (D204, D222).
+// The record that a history has of a prompt, for the limits of runs that continue it after their process was killed (D204, D222).
 
 namespace cubepi::detail {
 
@@ -24,7 +24,7 @@ std::optional<double> cost_in_history(const Message& message, const Model& model
 /// Returns the message with this cost as the recorded one: all that its run has spent since the message before. Empty: unknown.
 Message with_recorded_cost(const Message& message, std::optional<double> usd);
 
-/// What the runs of a prompt have used of its limits.
+/// The parts of the limits of a prompt that its runs have used.
 struct PromptWork {
     std::uint32_t turns = 0;           ///< answers of the model
     std::optional<double> cost = 0.0;  ///< USD; absent: unknown
