@@ -1,6 +1,4 @@
 #include <gtest/gtest.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <set>
@@ -59,20 +57,6 @@ TEST(SQLiteApprovalCrash, D105_TwoProcessesApproveACall_OneRunsIt) {
 }
 
 }  // namespace cubepi::crash_tests
-
-// Adds the writes of SQLite to the steps of worker_process.hpp: it writes pages with pwrite64. A half-written page is not tested:
-// after a kill at the next step the whole page and its transaction are rolled back alike.
-
-using cubepi::crash_tests::step;
-
-extern "C" ssize_t pwrite64(int fd, const void* bytes, std::size_t size, off64_t offset) {
-    step();
-    return syscall(SYS_pwrite64, fd, bytes, size, offset);
-}
-
-extern "C" ssize_t pwrite(int fd, const void* bytes, std::size_t size, off_t offset) {
-    return pwrite64(fd, bytes, size, offset);
-}
 
 int main(int argc, char** argv) {
     using namespace cubepi::crash_tests;

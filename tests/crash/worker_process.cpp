@@ -108,6 +108,7 @@ namespace {
 std::atomic<bool> armed = false;
 std::atomic<std::size_t> steps = 0;
 std::atomic<std::size_t> last_step = 0;
+std::function<void(std::size_t)> at_each_step;  // set before it is armed
 
 bool is_file(int fd) {
     struct stat info = {};
@@ -127,10 +128,25 @@ void arm(std::size_t kill_at) {
     armed = true;
 }
 
+void arm(std::function<void(std::size_t step)> at_step) {
+    at_each_step = std::move(at_step);
+    armed = true;
+}
+
 void disarm() { armed = false; }
 
 void step() {
-    if (armed && ++steps == last_step) (void)raise(SIGKILL);
+    if (!armed) return;
+    const std::size_t number = ++steps;
+    // The function may write files itself.
+    thread_local bool is_called = false;
+    if (at_each_step && !is_called) {
+        is_called = true;
+        at_each_step(number);
+        is_called = false;
+    } else if (number == last_step) {
+        (void)raise(SIGKILL);
+    }
 }
 
 void write_without_step(int fd, std::string_view bytes) {

@@ -89,6 +89,8 @@ int tests_or_worker(int argc, char** argv, const std::map<std::string, Worker>& 
 
 /// Starts counting steps; the process kills itself at step `kill_at`, unless it is zero.
 void arm(std::size_t kill_at);
+/// Calls the function at each step instead, with the number of the step, on the thread of the step.
+void arm(std::function<void(std::size_t step)> at_step);
 void disarm();
 /// A step other than a write to a file.
 void step();

@@ -330,7 +330,10 @@ std::vector<Middleware> middleware_of(const Features& with, Server& judge, Serve
     return made;
 }
 
-/// Measures a session of 100 prompts. Every tenth uses the features: the model makes their calls, or the prompt is a goal, or the user
+/// With ALL=1 the whole session, otherwise its beginning.
+std::size_t measured_prompts() { return runs_all() ? 500 : 100; }
+
+/// Measures a session. Every tenth prompt uses the features: the model makes their calls, or the prompt is a goal, or the user
 /// steers.
 PrefixBytes measure(std::int64_t limit, const Features& with) {
     Session session;
@@ -348,13 +351,13 @@ PrefixBytes measure(std::int64_t limit, const Features& with) {
         return calls_of(with, session.prompts);
     });
     agent = session.open(session.store, middleware_of(with, judge, child));
-    for (int i = 0; i < 100; ++i) {
+    for (std::size_t i = 0; i < measured_prompts(); ++i) {
         const std::string prefix = with.goal && i % 10 == 9 ? "/goal " : "";
         EXPECT_TRUE(run(agent->prompt(prefix + words("note", 150) + fact(session.facts++))));
     }
     for (const Message& message : agent->state().messages)
         EXPECT_FALSE(message.tool_result() && message.tool_result()->is_error) << message.text();
-    EXPECT_EQ(child.seen.size(), with.subagents ? 10u : 0u);
+    EXPECT_EQ(child.seen.size(), with.subagents ? measured_prompts() / 10 : 0u);
     PrefixBytes measured;
     measured.compactions = session.helper.seen.size();
     PrefixGuard guard;

@@ -3,7 +3,7 @@
 #include <set>
 #include <utility>
 
-#include <cubepi/agent/transcript.hpp>
+#include <cubepi/agent/run/prompt_work.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/middleware/detail/subagent_run.hpp>
 
@@ -30,18 +30,6 @@ std::optional<double> amount_in(const JsonObject& object, std::string_view key) 
     const Json* const found = object.if_contains(key);
     const double usd = found && found->is_number() ? found->to_number<double>() : -1.0;
     return std::isfinite(usd) && usd >= 0 ? std::optional(usd) : std::nullopt;
-}
-
-/// Returns the index of the first message that belongs to the last prompt of a user: a run that continues another one, or that
-/// receives results of sub-agents, has no such prompt of its own.
-std::size_t begin_of_prompt(const MessageList& history) {
-    for (std::size_t i = history.size(); i > 0; --i) {
-        const Message& message = history[i - 1];
-        if (!message.user() || is_synthetic_message(message)) continue;
-        // A message that was added to a run in progress begins nothing.
-        if (i == 1 || history[i - 2].run_id() != message.run_id()) return i - 1;
-    }
-    return 0;
 }
 
 /// The sub-agents in a part of a history.

@@ -3,6 +3,7 @@
 #include <variant>
 
 #include <cubepi/agent/call_notes.hpp>
+#include <cubepi/agent/run/prompt_work.hpp>
 #include <cubepi/agent/run/suspended_cost.hpp>
 #include <cubepi/agent/run/tool_output.hpp>
 #include <cubepi/agent/subagent_channel.hpp>
@@ -344,8 +345,7 @@ void SubagentRun::count_earlier_attempts() {
     const MessageList& messages = agent_->state().messages;
     count_nested(*shared_, messages, call_key_);
     for (const Message& message : messages) {
-        const AssistantMessage* const answer = message.assistant();
-        const std::optional<double> cost = answer ? cost_of(*answer, model_spec()) : 0.0;
+        const std::optional<double> cost = cost_in_history(message, model_spec());
         earlier_cost_ =
             earlier_cost_ && cost ? std::optional(*earlier_cost_ + *cost) : std::nullopt;
     }

@@ -11,6 +11,7 @@
 #include <bub/questions.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <cubepi/agent/hitl_channel.hpp>
+#include <cubepi/agent/run/prompt_work.hpp>
 #include <cubepi/agent/run/suspended_cost.hpp>
 #include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/cancellation.hpp>
@@ -360,8 +361,7 @@ Task<> Subagent::count_earlier_attempts(std::string tape) {
     if (!model_) model_ = core_->model(child_state()).shared_spec();
     std::optional<double> all = 0.0;
     for (const cubepi::Message& message : stored->messages) {
-        const cubepi::AssistantMessage* const answer = message.assistant();
-        const std::optional<double> cost = answer ? cubepi::cost_of(*answer, *model_) : 0.0;
+        const std::optional<double> cost = cubepi::detail::cost_in_history(message, *model_);
         all = all && cost ? std::optional(*all + *cost) : std::nullopt;
     }
     earlier_cost_.reset();

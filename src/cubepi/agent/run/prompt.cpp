@@ -150,33 +150,51 @@ Task<void> end_suspended_run(Agent::Impl& impl, bool abandon, std::stop_token to
 
 /// The part of run_prompt() that holds the claim.
 Task<RunResult> run_claimed(Agent::Impl& impl, PromptRun& prompt_run, std::vector<Input> prompts,
-                            bool abandon_pending, std::stop_token token) {
+                            std::optional<std::string> continued_input, bool abandon_pending,
+                            std::stop_token token) {
     const bool can_run = co_await load(impl, token);
     if (!can_run) co_return co_await prompt_run.abandon();
     if (impl.log.questions() && impl.log.has_open_calls())
         co_await end_suspended_run(impl, abandon_pending, std::move(token));
-    co_return co_await prompt_run.run(std::move(prompts));
+    co_return co_await prompt_run.run(std::move(prompts), std::move(continued_input));
 }
 
 /// The part of continue_killed_run() that holds the claim.
-Task<RunResult> repeat_claimed(Agent::Impl& impl, PromptRun& prompt_run, std::stop_token token) {
+Task<RunResult> repeat_claimed(Agent::Impl& impl, PromptRun& prompt_run, std::string input_id,
+                               std::stop_token token) {
     // Another process may have continued the run meanwhile.
     co_await reload(impl, token);
     std::optional<OpenCalls> open = co_await load_killed_calls(impl, prompt_run.core().parts());
-    if (open) co_return co_await prompt_run.continue_run(std::move(*open));
+    if (open) co_return co_await prompt_run.continue_run(std::move(*open), std::move(input_id));
     std::vector<Input> none;
-    co_return co_await run_claimed(impl, prompt_run, std::move(none), false, std::move(token));
+    std::optional<std::string> continued(std::move(input_id));
+    co_return co_await run_claimed(impl, prompt_run, std::move(none), std::move(continued), false,
+                                   std::move(token));
 }
 
-/// Continues the run of a killed process, which has left calls whose tools may run again (D69).
-Task<RunResult> continue_killed_run(Agent::Impl& impl, ActiveRun& active, PromptOptions options) {
+/// Continues the run of a killed process, which has left calls whose tools may run again (D69). `input_id`: of its prompt; empty: the
+/// last one of the history.
+Task<RunResult> continue_killed_run(Agent::Impl& impl, ActiveRun& active, std::string input_id,
+                                    PromptOptions options) {
     SharedString run_id = impl.log.open_calls_run_id();
     if (run_id.empty()) run_id = impl.state.active_run_id;
     active.set_run_id(run_id);
     const auto prompt_run = std::make_unique<PromptRun>(impl, run_id, active.token(), options);
     prompt_run->core().start_with(options.prior_spending());
-    Task<RunResult> repeating = repeat_claimed(impl, *prompt_run, active.token());
+    Task<RunResult> repeating =
+        repeat_claimed(impl, *prompt_run, std::move(input_id), active.token());
     co_return co_await prompt_run->with_claim(ClaimKind::continue_run, std::move(repeating));
+}
+
+/// Returns true if the last run of the history has completed, or has reached a limit. A run that continues the conversation has limits
+/// of its own then.
+Task<bool> has_ended(Agent::Impl& impl) {
+    const std::string run_id = impl.state.messages.back().run_id().str();
+    if (run_id.empty() || !impl.log.runs()) co_return false;
+    auto call = [&] { return impl.log.runs()->is_run_complete(impl.log.thread_id(), run_id); };
+    Task<bool> asking =
+        store_call("load the state of a run", impl.log.thread_id(), std::move(call));
+    co_return co_await std::move(asking);
 }
 
 /// The part of run_resume() that holds the claim.
@@ -189,7 +207,12 @@ Task<RunResult> resume_claimed(Agent::Impl& impl, PromptRun& prompt_run, bool fi
         // It was withdrawn meanwhile, or is intended for another run.
         if (inputs.empty()) throw_finished();
     }
-    co_return co_await prompt_run.run(std::move(inputs));
+    std::optional<std::string> continued;
+    if (!finished && impl.log.persistent()) {
+        const bool ended = co_await has_ended(impl);
+        if (!ended) continued.emplace();
+    }
+    co_return co_await prompt_run.run(std::move(inputs), std::move(continued));
 }
 
 }  // namespace
@@ -206,27 +229,33 @@ Task<RunResult> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input,
     prompt_run->core().start_with(options.prior_spending());
 
     EarlierInput earlier;
+    std::optional<std::string> continued;
     if (prompts.size() == 1 && prompts.front().identified) {
         const bool loaded = co_await load(*impl, active.token());
         if (!loaded) co_return co_await prompt_run->abandon();
-        std::string message_id = prompts.front().message.id();
-        earlier = co_await find_earlier(impl, std::move(message_id));
+        const std::string message_id = prompts.front().message.id();
+        earlier = co_await find_earlier(impl, message_id);
         if (earlier.result) {
             AnswerTask* const answer = prompt_run->core().answer_task();
             if (answer && *earlier.result) answer->read_earlier(*earlier.result);
             co_return std::move(*earlier.result);
         }
-        if (earlier.known) prompts.clear();
+        if (earlier.known) {
+            prompts.clear();
+            continued = message_id;
+        }
     }
     if (!impl->log.persistent()) co_return co_await prompt_run->run(std::move(prompts));
     if (earlier.known) {
         const auto killed = co_await load_killed_calls(*impl, prompt_run->core().parts());
-        if (killed) co_return co_await continue_killed_run(*impl, active, std::move(options));
+        if (killed)
+            co_return co_await continue_killed_run(*impl, active, *continued, std::move(options));
     }
     const bool same_run = earlier.known && !options.run_id().empty();
     const ClaimKind kind = same_run ? ClaimKind::continue_run : ClaimKind::new_run;
-    Task<RunResult> running = run_claimed(*impl, *prompt_run, std::move(prompts),
-                                          options.abandon_pending(), active.token());
+    Task<RunResult> running =
+        run_claimed(*impl, *prompt_run, std::move(prompts), std::move(continued),
+                    options.abandon_pending(), active.token());
     co_return co_await prompt_run->with_claim(kind, std::move(running));
 }
 
@@ -249,7 +278,10 @@ Task<RunResult> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions opti
                                                       std::move(options));
     }
     const auto killed = co_await load_killed_calls(*impl, prompt_run->core().parts());
-    if (killed) co_return co_await continue_killed_run(*impl, active, std::move(options));
+    if (killed) {
+        std::string last;
+        co_return co_await continue_killed_run(*impl, active, std::move(last), std::move(options));
+    }
     const bool finished = is_finished(*impl);
     if (finished && !impl->input_queue.has_steering() && !impl->input_queue.has_follow_ups()) {
         throw_finished();

@@ -161,15 +161,18 @@ Task<void> PromptRun::announce_circumstances() {
     }
 }
 
-Task<RunResult> PromptRun::run(std::vector<Input> prompts) {
+Task<RunResult> PromptRun::run(std::vector<Input> prompts,
+                               std::optional<std::string> continued_input) {
     RunPlan plan;
     plan.prompts = std::move(prompts);
+    plan.continued_input = std::move(continued_input);
     return run(std::move(plan));
 }
 
-Task<RunResult> PromptRun::continue_run(OpenCalls open_calls) {
+Task<RunResult> PromptRun::continue_run(OpenCalls open_calls, std::string input_id) {
     RunPlan plan;
     plan.open_calls = std::move(open_calls);
+    plan.continued_input = std::move(input_id);
     return run(std::move(plan));
 }
 

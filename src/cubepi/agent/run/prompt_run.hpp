@@ -120,9 +120,11 @@ public:
         co_await claim(kind);
         co_return co_await with_cleanup(std::move(task), release());
     }
-    Task<RunResult> run(std::vector<Input> prompts);
+    /// `continued_input`: see RunPlan.
+    Task<RunResult> run(std::vector<Input> prompts,
+                        std::optional<std::string> continued_input = std::nullopt);
     /// Continues the suspended run of this id.
-    Task<RunResult> continue_run(OpenCalls open_calls);
+    Task<RunResult> continue_run(OpenCalls open_calls, std::string input_id = {});
     /// Starts and ends a run that was aborted before its context was available.
     Task<RunResult> abandon();
 

@@ -6,9 +6,14 @@
 #include <boost/container_hash/hash.hpp>
 #include <boost/json/value.hpp>
 
+#include <cubepi/agent/transcript.hpp>
+
 namespace cubepi::detail {
 
 namespace {
+
+/// The note is a block of its own at the end of the result.
+constexpr std::string_view begin_of_note = "\n[This call was made ";
 
 /// The order of the arguments does not count.
 std::uint64_t hash_of(const ToolCall& call, const AgentToolResult& result) {
@@ -45,10 +50,32 @@ std::string RepeatedCalls::note(const ToolCall& call, const AgentToolResult& res
                              "result; prompt again to continue");
     }
     if (calls != std::max<std::size_t>(limit / 2, 2) || calls >= limit) return {};
-    return "\n[This call was made " + std::to_string(calls) +
+    return std::string(begin_of_note) + std::to_string(calls) +
            " times with the same arguments and the same result. Making it again will not help: do "
            "something else, or say what is missing. The run ends at " +
            std::to_string(limit) + " times.]";
+}
+
+/// A result that was shortened differs from that of another call, so such calls count from scratch.
+void RepeatedCalls::note_history(const MessageList& history, std::size_t begin) {
+    const AssistantMessage* answer = nullptr;
+    for (std::size_t i = begin; i < history.size(); ++i) {
+        const Message& message = history[i];
+        if (message.assistant()) answer = message.assistant();
+        const ToolResultMessage* const stored = message.tool_result();
+        if (!answer || !stored || message.text() == interrupted_call_text) continue;
+        const std::vector<const ToolCall*> calls = answer->tool_calls();
+        const auto call = std::find_if(calls.begin(), calls.end(), [stored](const ToolCall* one) {
+            return one->id == stored->tool_call_id;
+        });
+        if (call == calls.end()) continue;
+        AgentToolResult result(stored->content);
+        result.is_error = stored->is_error;
+        const auto* const last =
+            result.content.empty() ? nullptr : std::get_if<TextContent>(&result.content.back());
+        if (last && last->text.starts_with(begin_of_note)) result.content.pop_back();
+        (void)note(**call, result);
+    }
 }
 
 }  // namespace cubepi::detail

@@ -8,6 +8,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message.hpp>
+#include <cubepi/core/message_list.hpp>
 
 namespace cubepi::detail {
 
@@ -21,6 +22,8 @@ public:
     bool enabled() const noexcept { return limit_ != 0; }
     /// Notes a call with its whole result. Returns what to add to the result for the model; usually empty.
     std::string note(const ToolCall& call, const AgentToolResult& result);
+    /// Notes the calls of a history from this index on, which earlier attempts of the run have made.
+    void note_history(const MessageList& history, std::size_t begin);
     /// Returns the error of the run once a call has been made too often.
     const std::optional<LimitReachedError>& limit_reached() const noexcept { return reached_; }
 

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include <cubepi/agent/run/prompt_settings.hpp>
+#include <cubepi/agent/run/prompt_work.hpp>
 #include <cubepi/agent/run/tool_output.hpp>
 #include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/detail/scope_core.hpp>
@@ -89,8 +90,10 @@ void RunCore::start_with(const PriorSpending& spending) {
     account_->set_earlier_spending(prior_);
 }
 
-void RunCore::continue_with(std::optional<double> cost) {
-    suspended_cost_ = cost;
+void RunCore::continue_with(std::optional<double> cost, std::optional<double> in_history) {
+    earlier_cost_ = cost;
+    stored_cost_ = in_history;
+    if (cost && in_history) stored_cost_ = std::min(*cost, *in_history);
     account_->set_earlier_spending({prior_.usage, sum_of(prior_.cost, cost)});
 }
 
@@ -102,7 +105,7 @@ Spending RunCore::spending() const {
 }
 
 std::optional<double> RunCore::cost_of_attempts() const {
-    return sum_of(suspended_cost_, account_->own_spending().cost);
+    return sum_of(earlier_cost_, account_->own_spending().cost);
 }
 
 std::optional<double> RunCore::count(const AssistantMessage& answer, const Model& asked,
@@ -187,6 +190,17 @@ Message RunCore::stamped(Message message) const {
     return message;
 }
 
+/// Records the cost of a run that has a limit with its messages, so that the limit holds after a kill (D222): that of answers, and of
+/// what tools and hooks have charged.
+Message RunCore::with_cost(Message message) {
+    if (!account_->has_limit() || !stored_cost_) return message;
+    const std::optional<double> all = cost_of_attempts();
+    const std::optional<double> before = std::exchange(stored_cost_, all);
+    if (!all) return with_recorded_cost(message, std::nullopt);
+    const double added = std::max(0.0, *all - *before);
+    return added > 0 || message.assistant() ? with_recorded_cost(message, added) : message;
+}
+
 Task<void> RunCore::announce(Message message) {
     message = stamped(std::move(message));
     // Only the results of a call may follow it (D1).
@@ -203,6 +217,7 @@ Task<void> RunCore::announce(Message message) {
 Task<void> RunCore::finish(Message message) {
     message = stamped(std::move(message));
     if (parts_.log->persistent()) {
+        message = with_cost(std::move(message));
         co_await parts_.log->append(message);
         invalidate_timestamp();
     } else {

@@ -89,13 +89,13 @@ public:
     /// Returns the usage and the cost so far, with what tools and hooks have charged (D67), for the result of the run.
     Spending spending() const;
     /// Returns the cost that counts toward `max_spend`, in USD; empty if it is unknown. It includes what the run had spent when it
-    /// was suspended, which is in the result of that attempt (D166).
+    /// was suspended (D166) or its process was killed (D222), which is not in the result of this attempt.
     std::optional<double> limited_cost() const { return account_->spending().cost; }
     /// Returns the number of model calls before this run that count toward its limits.
     std::uint32_t turns_before() const noexcept { return turns_before_; }
     void start_with(const PriorSpending& spending);
-    /// Sets what the run had spent when it was suspended; empty: unknown.
-    void continue_with(std::optional<double> cost);
+    /// Sets what earlier attempts of the run have spent, and the part of it that the history has; empty: unknown.
+    void continue_with(std::optional<double> cost, std::optional<double> in_history);
     /// Returns the cost of the run in all attempts, without PromptOptions::prior_spending(); empty if it is unknown.
     std::optional<double> cost_of_attempts() const;
     /// The questions of the run to the user; null if the agent has no channel.
@@ -199,6 +199,7 @@ private:
     MaybeTask<> deliver_later(AgentEvent::Body body);
     Task<void> deliver_in_turn(AgentEvent event, EventHub::Turn turn);
     Message stamped(Message message) const;
+    Message with_cost(Message message);
 
     // Update the state according to an event.
     template <class E>
@@ -216,8 +217,9 @@ private:
     const std::shared_ptr<RunAccount> account_;
     std::shared_ptr<const ModelRequest> request_;  ///< null: no call in this turn, or no hooks
     std::uint32_t turns_before_ = 0;
-    Spending prior_;                              ///< of PromptOptions
-    std::optional<double> suspended_cost_ = 0.0;  ///< of earlier attempts
+    Spending prior_;                            ///< of PromptOptions
+    std::optional<double> earlier_cost_ = 0.0;  ///< of earlier attempts
+    std::optional<double> stored_cost_ = 0.0;   ///< of all attempts, as far as the history has it
     RepeatedCalls repeated_calls_;
     ToolList own_tools_;  // of the last call, without those that were added to the run
     ToolList all_tools_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <cubepi/agent/run/prompt_run.hpp>
+#include <cubepi/agent/run/prompt_work.hpp>
 #include <cubepi/agent/run/suspended_cost.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/message_json.hpp>
@@ -460,15 +461,24 @@ MessageList restore_turn(const RunCore& core, const std::string& answer_id) {
     return messages;
 }
 
-std::uint32_t restore_spending(RunCore& core, const std::string& answer_id) {
+std::uint32_t restore_work(RunCore& core, const std::string& input_id) {
+    const MessageList& history = core.state().messages;
+    const std::size_t begin = begin_of_prompt(history, input_id);
+    const PromptWork work = work_since(history, begin, *core.state().model);
+    core.continue_with(work.cost, work.cost);
+    if (core.repeated_calls().enabled()) core.repeated_calls().note_history(history, begin);
+    return work.turns;
+}
+
+std::uint32_t restore_spending(RunCore& core, const std::string& answer_id, std::uint32_t counted) {
     const JsonObject* const turn = saved_turn(core.state(), answer_id);
     const Json* const turns = turn ? turn->if_contains(turns_key) : nullptr;
     // Earlier versions have stored neither.
-    if (!turns || !turns->is_number()) return 0;
-    core.continue_with(suspended_cost(core.state().extra));
+    if (!turns || !turns->is_number()) return counted;
+    core.continue_with(suspended_cost(core.state().extra), core.cost_of_attempts());
     const std::int64_t* const count = turns->if_int64();
-    if (!count) return 0;
-    return static_cast<std::uint32_t>(std::clamp<std::int64_t>(*count - 1, 0, most_turns));
+    if (!count) return counted;
+    return static_cast<std::uint32_t>(std::clamp<std::int64_t>(*count, 0, most_turns));
 }
 
 std::optional<double> suspended_cost(const JsonObject& extra) {

@@ -48,9 +48,12 @@ Task<> save_turn(const RunCore& core, const std::string& answer_id,
 /// the one before the suspension. Returns no messages if no state of this turn is stored.
 MessageList restore_turn(const RunCore& core, const std::string& answer_id);
 
-/// Lets the limits of the run count what it had spent when the turn whose answer has this id was suspended. Returns the number of
-/// model calls before that turn; 0 if no state of this turn is stored.
-std::uint32_t restore_spending(RunCore& core, const std::string& answer_id);
+/// Lets the limits of the run count what earlier runs of the prompt have used, as far as the history has it (D222). `input_id`: of the
+/// prompt; empty: the last one. Returns the number of their model calls.
+std::uint32_t restore_work(RunCore& core, const std::string& input_id);
+/// Lets them count what the run had spent when the turn whose answer has this id was suspended. Returns the number of its model
+/// calls; `counted`, that of the history, if no state of this turn is stored.
+std::uint32_t restore_spending(RunCore& core, const std::string& answer_id, std::uint32_t counted);
 
 /// Removes the state of any turn. The caller saves `extra`.
 void forget_turn(AgentState& state);

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <cubepi/agent/run/run_core.hpp>
@@ -16,6 +17,8 @@ struct RunPlan {
     std::vector<Input> prompts = {};
     /// The run takes up the calls of a suspended run first.
     std::optional<OpenCalls> open_calls = {};
+    /// The run continues a prompt, of whose limits earlier runs have used a part: its id; empty: the last prompt of the history.
+    std::optional<std::string> continued_input = {};
     /// Awaited after agent_start.
     std::function<Task<void>()> opening = {};
     StoreOutcome store_outcome = {};
