@@ -7,6 +7,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/log.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/mcp/auth/access_token.hpp>
 #include <cubepi/mcp/auth/discovery.hpp>
@@ -211,7 +212,7 @@ std::function<std::string(const HttpServerRequest& request)> McpResourceServer::
         const detail::AccessToken checked = state->check(token);
         // One that has expired since is only the same as itself.
         const bool is_valid = checked.state == detail::AccessToken::State::valid;
-        return is_valid ? checked.subject : std::string(token);
+        return is_valid ? checked.subject : "token " + detail::sha256_hex(token);
     };
 }
 
