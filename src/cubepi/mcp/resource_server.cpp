@@ -184,7 +184,7 @@ McpResourceServer::McpResourceServer(Executor executor, McpResourceServerOptions
         if (!is_scope(scope))
             throw Error(ErrorCode::invalid_argument, "'" + scope + "' is not a scope of OAuth");
     }
-    // What precedes the path belongs to a proxy, which leaves the rest to this server.
+    // A path before it belongs to a proxy, which leaves the rest to this server.
     const std::string prefix =
         options.resource.substr(0, options.resource.size() - options.path.size());
     state_ = std::make_shared<State>(std::move(executor), std::move(options));

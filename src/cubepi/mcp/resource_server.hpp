@@ -43,7 +43,7 @@ struct McpResourceServerOptions {
 ///     HttpRoutes metadata(http, "mcp-metadata");   // clients read it without a token
 ///     resource.add_metadata_route(metadata);
 ///
-/// Used on one serial executor, that of the HTTP server. What it has returned stays valid, and refuses requests, after its end.
+/// Used on one serial executor, that of the HTTP server. Functions that it has returned stay valid after its end, and then refuse requests.
 class McpResourceServer {
 public:
     /// Throws Error(invalid_argument) for URLs that are invalid, or are neither https nor of this machine.

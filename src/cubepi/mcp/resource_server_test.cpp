@@ -205,8 +205,7 @@ Task<std::string> body_at(std::string url) {
     HttpResponse response = co_await transport->send(std::move(request));
     const std::unique_ptr<HttpBody> reading = std::move(response.body);
     std::string body;
-    while (co_await reading->read(body)) {
-    }
+    for (bool more = true; more;) more = co_await reading->read(body);
     co_return body;
 }
 
