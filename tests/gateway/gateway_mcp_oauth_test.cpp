@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include <boost/asio/io_context.hpp>
+
 #include <cubepi/core/run.hpp>
 #include <cubepi/mcp/auth/signed_token_test.hpp>
 #include <cubepi/net/http_server.hpp>
