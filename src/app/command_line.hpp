@@ -117,6 +117,10 @@ struct McpArguments {
     bool json = false;
     bool yes = false;         ///< serve: all calls are allowed
     std::string listen = {};  ///< serve: HOST:PORT, over HTTP; empty: over standard streams
+    std::string issuer =
+        {};  ///< serve: of the clients' access tokens; empty: a token of the environment
+    std::string url = {};  ///< serve: of the clients, with an issuer; empty: that of `listen`
+    std::vector<std::string> scopes = {};  ///< serve: of each access token
 };
 
 /// The arguments of `cubepi trust`.

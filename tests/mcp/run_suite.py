@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Runs the conformance suite for tools/check-mcp: run_suite.py DIRECTORY_OF_PROGRAMS DIRECTORY_OF_THE_SUITE [--changed].
+"""Runs the conformance suite for tools/check-mcp: run_suite.py DIRECTORY_OF_PROGRAMS DIRECTORY_OF_THE_SUITE [--changed | --sample].
 
 All scenarios that the suite requires for a revision must pass, and those of tests/mcp/passing.txt, which also has others: of extensions,
 and of scenarios that are newer than the revision. Nothing is expected to fail. The suite's own exit code is not used, because it does
 not count a scenario without a check as a failure. Others that pass are printed.
+
+With --sample, runs the scenarios of SAMPLE only, in seconds, for `make test`.
 """
+import concurrent.futures
 import pathlib
 import re
 import subprocess
@@ -16,13 +19,28 @@ from known_results import ROOT, KnownResults  # noqa: E402
 
 REVISIONS = ("2026-07-28", "2025-11-25")
 RESULT = re.compile(r"^([✓✗]) (\S+): (\d+) passed, (\d+) failed", re.MULTILINE)
+ONE_RESULT = re.compile(r"^Passed: (\d+)/(\d+), (\d+) failed", re.MULTILINE)
+# Both revisions and both sides: connecting, calls, questions of a server, headers, logins, hostile states and origins. None depends on
+# times.
+SAMPLE = {
+    ("2026-07-28", "client"): ("http-custom-headers", "sep-2322-client-request-state", "auth/iss-wrong-issuer"),
+    ("2026-07-28", "server"): ("tools-call-with-progress", "input-required-result-tampered-state"),
+    ("2025-11-25", "client"): ("initialize", "auth/basic-cimd"),
+    ("2025-11-25", "server"): ("server-initialize", "tools-call-elicitation", "dns-rebinding-protection"),
+}
+
+
+def output_of(suite, arguments):
+    """What the suite prints with these arguments."""
+    command = ["node", str(suite / "node_modules/@modelcontextprotocol/conformance/dist/index.js"), *arguments]
+    done = subprocess.run(command, cwd=suite, capture_output=True, text=True, timeout=900, check=False)
+    # Results of one scenario of a client are on standard error.
+    return done.stdout + done.stderr
 
 
 def results(suite, arguments, revision):
     """The scenarios of one run, with true for those that passed."""
-    command = ["node", str(suite / "node_modules/@modelcontextprotocol/conformance/dist/index.js"), *arguments,
-               "--requirements", revision]
-    output = subprocess.run(command, cwd=suite, capture_output=True, text=True, timeout=900, check=False).stdout
+    output = output_of(suite, [*arguments, "--requirements", revision])
     # A scenario without a check has shown nothing.
     found = RESULT.findall(output)
     for mark, name, passed, failed in found:
@@ -41,6 +59,21 @@ def required(suite, revision, side):
     return {f"{revision} {side} {name}" for name in names}
 
 
+def failed_in_sample(suite, sides):
+    """The scenarios of SAMPLE that fail, or check nothing, with what the suite prints."""
+    def failure(scenario):
+        revision, side, name = scenario
+        output = output_of(suite, [*sides[side], "--scenario", name, "--spec-version", revision])
+        found = ONE_RESULT.search(output)
+        good = found and int(found[1]) > 0 and found[1] == found[2] and found[3] == "0"
+        return "" if good else f"FAILED: {revision} {side} {name}\n{output}"
+    scenarios = [(*place, name) for place, names in SAMPLE.items() for name in names]
+    with concurrent.futures.ThreadPoolExecutor(max_workers=2) as workers:
+        failures = [text for text in workers.map(failure, scenarios) if text]
+    print(f"{len(scenarios) - len(failures)} of {len(scenarios)} scenarios of the sample pass")
+    return failures
+
+
 def known_pass(suite):
     """The result depends on the libraries under the programs, on these files, and on the suite."""
     modules = [path for name in ("core", "schema", "net", "agent", "process", "mcp")
@@ -53,6 +86,7 @@ def known_pass(suite):
 def main():
     programs = pathlib.Path(sys.argv[1]).resolve()
     suite = pathlib.Path(sys.argv[2]).resolve()
+    sample = sys.argv[3:] == ["--sample"]
     key, known = known_pass(suite)
     if sys.argv[3:] == ["--changed"] and known.has(key):
         print("mcp: known to pass with these sources")
@@ -63,10 +97,14 @@ def main():
     server = subprocess.Popen([programs / "cubepi_mcp_conformance_server", "0"], stdout=subprocess.PIPE, text=True)
     try:
         url = server.stdout.readline().strip()
+        sides = {"client": ["client", "--command", str(programs / "cubepi_mcp_conformance_client"), "--timeout", "20000"],
+                 "server": ["server", "--url", url]}
+        if sample:
+            failures = failed_in_sample(suite, sides)
+            print(*failures, sep="\n")
+            return 1 if failures else 0
         for revision in REVISIONS:
-            for side, arguments in (("client", ["client", "--command", str(programs / "cubepi_mcp_conformance_client"),
-                                                "--timeout", "20000"]),
-                                    ("server", ["server", "--url", url])):
+            for side, arguments in sides.items():
                 found = results(suite, arguments, revision)
                 names = {f"{revision} {side} {name}" for name, good in found.items() if good}
                 passed |= names

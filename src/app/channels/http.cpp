@@ -9,6 +9,7 @@
 
 #include <bub/channel/http_channel.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/mcp/resource_server.hpp>
 
 #include "../gateway/gateway_findings.hpp"
 #include "../gateway/gateway_instance.hpp"
@@ -32,6 +33,13 @@ constexpr std::array keys{
     ChannelKey{"max_body_mb", KeyType::number, "1", "The limit of a request, in MiB."},
     ChannelKey{"mcp", KeyType::flag, "false",
                "Offers the agent at /mcp of the same address to MCP clients."},
+    ChannelKey{
+        "mcp_issuer", KeyType::text, "",
+        "The authorization server whose access tokens MCP clients send in place of the token."},
+    ChannelKey{"mcp_url", KeyType::text, "",
+               "The URL of MCP clients, for which these tokens are: https://HOST/mcp."},
+    ChannelKey{"mcp_scopes", KeyType::list, "", "The scopes that each of these tokens must have.",
+               "scopes"},
     ChannelKey{"openai", KeyType::flag, "false",
                "Offers the agent at /v1/responses and /v1/chat/completions of the same address to "
                "OpenAI's SDKs."},
@@ -76,6 +84,12 @@ void check(const ChannelSettings& settings) {
     if (!settings.list("keys").empty() && !settings.flag("openai"))
         settings.refuse("keys", "set together with 'openai: true'");
 
+    const bool has_issuer = !settings.text("mcp_issuer").empty();
+    if (has_issuer && (!settings.flag("mcp") || settings.text("mcp_url").empty()))
+        settings.refuse("mcp_issuer", "set together with 'mcp: true' and 'mcp_url'");
+    if (!has_issuer && !settings.list("mcp_scopes").empty())
+        settings.refuse("mcp_scopes", "set together with 'mcp_issuer'");
+
     if (settings.number("max_body_mb") > most_body_mb)
         settings.refuse("max_body_mb", "at most " + std::to_string(most_body_mb));
     if (settings.text("certificate").empty() != settings.text("key").empty())
@@ -113,6 +127,37 @@ std::vector<OpenAIKey> openai_keys(const ChannelSettings& settings, const std::s
     return keys;
 }
 
+/// Returns the routes of MCP clients that have access tokens of an issuer, and those of the metadata, which clients without one read.
+std::vector<bub::HttpInterface> oauth_interfaces(const ChannelSettings& settings,
+                                                 const GatewayInstance& gateway, bool is_local) {
+    McpResourceServerOptions options;
+    options.issuer = settings.text("mcp_issuer");
+    options.resource = settings.text("mcp_url");
+    options.scopes = settings.list("mcp_scopes");
+    const auto resource =
+        std::make_shared<McpResourceServer>(gateway.executor(), std::move(options));
+    // An issuer that is down does not delay the gateway.
+    resource->start();
+    bub::HttpInterface mcp;
+    mcp.name = "mcp";
+    mcp.authentication = resource->authentication();
+    mcp.add = [resource, is_local](HttpRoutes& routes, bub::HttpChannel& channel) {
+        GatewayMcpOptions options;
+        options.local_hosts_only = is_local;
+        options.user = resource->client();
+        add_mcp_interface(routes, channel, std::move(options));
+    };
+    bub::HttpInterface metadata;
+    metadata.name = "mcp-metadata";
+    metadata.add = [resource](HttpRoutes& routes, bub::HttpChannel&) {
+        resource->add_metadata_route(routes);
+    };
+    std::vector<bub::HttpInterface> both;
+    both.push_back(std::move(mcp));
+    both.push_back(std::move(metadata));
+    return both;
+}
+
 std::shared_ptr<bub::Channel> make(const ChannelSettings& settings, const GatewayInstance& gateway,
                                    bub::ProvideChannelsCall& call) {
     bub::HttpChannelOptions options;
@@ -129,17 +174,24 @@ std::shared_ptr<bub::Channel> make(const ChannelSettings& settings, const Gatewa
                     "channel http: " + problem + ".\n  To make one: " + token_command(settings));
     // Names that a proxy sends are checked by the server.
     const bool is_local = gateway.settings().allowed_hosts.empty();
-    options.add_routes = [is_local, has_mcp = settings.flag("mcp")](HttpRoutes& routes,
-                                                                    bub::HttpChannel& channel) {
-        if (has_mcp) add_mcp_interface(routes, channel, is_local);
-    };
+    if (settings.flag("mcp") && settings.text("mcp_issuer").empty()) {
+        options.add_routes = [is_local](HttpRoutes& routes, bub::HttpChannel& channel) {
+            GatewayMcpOptions mcp;
+            mcp.local_hosts_only = is_local;
+            add_mcp_interface(routes, channel, std::move(mcp));
+        };
+    } else if (settings.flag("mcp")) {
+        options.interfaces = oauth_interfaces(settings, gateway, is_local);
+    }
     if (settings.flag("openai")) {
         std::vector<OpenAIKey> keys = openai_keys(settings, options.token);
-        options.key_authentication = openai_authentication(keys);
-        options.add_keyed_routes = [keys = std::move(keys)](HttpRoutes& routes,
-                                                            bub::HttpChannel& channel) {
+        bub::HttpInterface interface;
+        interface.name = "http-keys";
+        interface.authentication = openai_authentication(keys);
+        interface.add = [keys = std::move(keys)](HttpRoutes& routes, bub::HttpChannel& channel) {
             add_openai_interface(routes, channel, keys);
         };
+        options.interfaces.push_back(std::move(interface));
     }
     return std::make_shared<bub::HttpChannel>(std::move(options), call.handler);
 }

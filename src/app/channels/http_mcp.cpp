@@ -10,6 +10,7 @@
 
 #include <cubepi/agent/tool.hpp>
 #include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/core/version.hpp>
 #include <cubepi/mcp/server.hpp>
@@ -58,9 +59,26 @@ std::string error_in(const JsonObject& body) {
                                            : "the gateway has not answered";
 }
 
+/// The sessions of a user, whose names begin with the name of the user.
+struct UserSessions {
+    std::string user = {};  ///< empty: the client names all sessions
+
+    std::string full(const std::string& session) const {
+        return user.empty() ? session : user + ":" + session;
+    }
+    /// Removes the user from the names in a reply of the channel.
+    void shorten(JsonObject& body) const {
+        Json* const name = body.if_contains("session");
+        if (user.empty() || !name || !name->is_string()) return;
+        const std::string text(name->get_string());
+        if (text.starts_with(user + ":")) *name = text.substr(user.size() + 1);
+    }
+};
+
 /// The reply of the channel as a result: the texts of the outputs, or the JSON of it.
-McpToolResult result_of(const HttpServerResponse& response) {
+McpToolResult result_of(const HttpServerResponse& response, const UserSessions& sessions) {
     JsonObject body = body_of(response);
+    sessions.shorten(body);
     McpToolResult result;
     if (response.status >= 400) {
         result = McpToolResult(error_in(body));
@@ -105,13 +123,18 @@ Task<HttpServerResponse> post_with_progress(bub::HttpChannel* channel, HttpServe
     co_return posted;
 }
 
-Task<McpToolResult> send_message(bub::HttpChannel* channel, MessageArguments arguments,
-                                 ToolContext* context) {
+Task<McpToolResult> send_message(bub::HttpChannel* channel, UserSessions sessions,
+                                 MessageArguments arguments, ToolContext* context) {
     const std::stop_token stop = context->stop_token();
     const std::string key = context->runtime().ids->next();
     JsonObject body;
     body["text"] = std::move(arguments.text);
-    HttpServerRequest request = request_for(arguments.session.value_or(""), stop);
+    std::string session = arguments.session.value_or("");
+    if (!sessions.user.empty()) {
+        body["user"] = sessions.user;
+        if (session.empty()) session = context->runtime().ids->next();
+    }
+    HttpServerRequest request = request_for(session.empty() ? "" : sessions.full(session), stop);
     request.body = json_text(body);
     request.headers.set("idempotency-key", key);
     if (const auto& trace = context->run().origin.trace)
@@ -126,25 +149,33 @@ Task<McpToolResult> send_message(bub::HttpChannel* channel, MessageArguments arg
         Task<bool> stopping = channel->stop_message(key);
         (void)co_await std::move(stopping);
     }
-    co_return result_of(posted);
+    co_return result_of(posted, sessions);
 }
 
-Task<McpToolResult> read_session(bub::HttpChannel* channel, ReadArguments arguments) {
-    HttpServerRequest request = request_for(std::move(arguments.session), {});
+Task<McpToolResult> read_session(bub::HttpChannel* channel, UserSessions sessions,
+                                 ReadArguments arguments) {
+    HttpServerRequest request = request_for(sessions.full(arguments.session), {});
     request.query = "limit=" + std::to_string(arguments.limit);
     Task<HttpServerResponse> reading = channel->read_session(std::move(request));
     const HttpServerResponse response = co_await std::move(reading);
-    co_return result_of(response);
+    co_return result_of(response, sessions);
 }
 
-Task<McpToolResult> stop_session(bub::HttpChannel* channel, SessionArguments arguments) {
+Task<McpToolResult> stop_session(bub::HttpChannel* channel, UserSessions sessions,
+                                 SessionArguments arguments) {
     Task<HttpServerResponse> stopping =
-        channel->stop_session(request_for(std::move(arguments.session), {}));
+        channel->stop_session(request_for(sessions.full(arguments.session), {}));
     const HttpServerResponse response = co_await std::move(stopping);
-    co_return result_of(response);
+    co_return result_of(response, sessions);
 }
 
-McpServerTool message_tool(bub::HttpChannel* channel) {
+UserSessions sessions_of(const McpRequest& request, bool has_users) {
+    UserSessions sessions;
+    if (has_users) sessions.user = oauth_user_name(request.client());
+    return sessions;
+}
+
+McpServerTool message_tool(bub::HttpChannel* channel, bool has_users) {
     Json schema = json_schema_of<MessageArguments>();
     describe(schema, "text", "The message, with all that the agent needs to know");
     describe(schema, "session",
@@ -155,45 +186,63 @@ McpServerTool message_tool(bub::HttpChannel* channel) {
         "Sends a message to the agent of this gateway and returns its answer. If the agent waits "
         "for an approval, the result shows the question; the answer follows in the "
         "session.",
-        std::move(schema), [channel](JsonObject arguments, ToolContext& context, McpRequest&) {
-            return send_message(channel, from_json<MessageArguments>(Json(std::move(arguments))),
-                                &context);
+        std::move(schema),
+        [channel, has_users](JsonObject arguments, ToolContext& context, McpRequest& request) {
+            return send_message(channel, sessions_of(request, has_users),
+                                from_json<MessageArguments>(Json(std::move(arguments))), &context);
         });
     tool.definition.time_limit = std::chrono::milliseconds::zero();
     return tool;
 }
 
-McpServerTool read_tool(bub::HttpChannel* channel) {
+McpServerTool read_tool(bub::HttpChannel* channel, bool has_users) {
     Json schema = json_schema_of<ReadArguments>();
     constrain(schema, "limit", Constraints().minimum(1).maximum(200));
     McpServerTool tool(
         "read_session", "Returns the state, the open questions and the last messages of a session.",
-        std::move(schema), [channel](JsonObject arguments, ToolContext&, McpRequest&) {
-            return read_session(channel, from_json<ReadArguments>(Json(std::move(arguments))));
+        std::move(schema),
+        [channel, has_users](JsonObject arguments, ToolContext&, McpRequest& request) {
+            return read_session(channel, sessions_of(request, has_users),
+                                from_json<ReadArguments>(Json(std::move(arguments))));
         });
     tool.definition.risk_level = ToolRisk::read_only;
     return tool;
 }
 
-McpServerTool stop_tool(bub::HttpChannel* channel) {
-    return McpServerTool("stop_session", "Ends what the agent does in a session.",
-                         json_schema_of<SessionArguments>(),
-                         [channel](JsonObject arguments, ToolContext&, McpRequest&) {
-                             return stop_session(
-                                 channel, from_json<SessionArguments>(Json(std::move(arguments))));
-                         });
+McpServerTool stop_tool(bub::HttpChannel* channel, bool has_users) {
+    return McpServerTool(
+        "stop_session", "Ends what the agent does in a session.",
+        json_schema_of<SessionArguments>(),
+        [channel, has_users](JsonObject arguments, ToolContext&, McpRequest& request) {
+            return stop_session(channel, sessions_of(request, has_users),
+                                from_json<SessionArguments>(Json(std::move(arguments))));
+        });
 }
 
 }  // namespace
 
-void add_mcp_interface(HttpRoutes& routes, bub::HttpChannel& channel, bool local_hosts_only) {
-    McpServerOptions options;
-    options.implementation.name = "cubepi-gateway";
-    options.implementation.version = std::string(version());
-    options.server_tools = {message_tool(&channel), read_tool(&channel), stop_tool(&channel)};
+std::string oauth_user_name(std::string_view subject) {
+    constexpr std::string_view letters =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.@";
+    constexpr std::size_t longest = 64;
+    // Others could be mistaken for a part of a session's name.
+    if (!subject.empty() && subject.size() <= longest &&
+        subject.find_first_not_of(letters) == std::string_view::npos)
+        return "oauth+" + std::string(subject);
+    return "oauth+~" + detail::sha256_hex(subject).substr(0, 32);
+}
+
+void add_mcp_interface(HttpRoutes& routes, bub::HttpChannel& channel, GatewayMcpOptions options) {
+    const bool has_users = options.user != nullptr;
+    McpServerOptions server;
+    server.implementation.name = "cubepi-gateway";
+    server.implementation.version = std::string(version());
+    server.server_tools = {message_tool(&channel, has_users), read_tool(&channel, has_users),
+                           stop_tool(&channel, has_users)};
     McpRouteOptions limits;
-    limits.local_hosts_only = local_hosts_only;
-    add_mcp_routes(routes, std::make_shared<McpServer>(std::move(options)), std::move(limits));
+    limits.local_hosts_only = options.local_hosts_only;
+    limits.client = std::move(options.user);
+    add_mcp_routes(routes, std::make_shared<McpServer>(std::move(server)), std::move(limits));
 }
 
 }  // namespace cubepi::app

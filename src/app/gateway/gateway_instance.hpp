@@ -117,6 +117,7 @@ public:
     const std::shared_ptr<ConsoleChannel>& console_channel() const noexcept {
         return console_channel_;
     }
+    const Executor& executor() const noexcept { return executor_; }
     /// Returns the directory of the files with traces; empty: none are written.
     std::filesystem::path trace_directory() const;
     /// Applies the certificates and the settings for proxies to the servers, and serves the status and operators. The channels serve

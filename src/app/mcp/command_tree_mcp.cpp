@@ -70,6 +70,17 @@ void add_mcp_commands(CLI::App& app, CommandLine& line) {
            "Serve HTTP at this address of this machine instead; clients send the token in the "
            "environment variable CUBEPI_MCP_TOKEN as a bearer token",
            "HOST:PORT");
+    option(serve, "--issuer", mcp.issuer,
+           "With --listen: accept the access tokens (JWT) of this OAuth authorization server "
+           "instead of that token",
+           "URL");
+    option(
+        serve, "--url", mcp.url,
+        "With --issuer: the URL of the clients, for which their tokens are (default: the address)",
+        "URL");
+    option(serve, "--scope", mcp.scopes, "With --issuer: a scope that each token must have",
+           "SCOPE")
+        ->allow_extra_args(false);
     command->callback([&line] { line.verb = Verb::mcp; });
 }
 

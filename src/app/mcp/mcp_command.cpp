@@ -308,6 +308,11 @@ std::vector<McpServerSettings> all_servers(std::ostream& error_output) {
 /// Serves the tools and the agent of this directory, under the hooks of the user. Calls that no rule of the configuration allows are
 /// questions to the user of the client; if it does not answer questions, they are refused.
 int serve(const McpArguments& arguments, std::ostream& error_output) {
+    const bool has_tokens = !arguments.issuer.empty();
+    if (has_tokens && arguments.listen.empty())
+        throw Error(ErrorCode::invalid_argument, "--issuer needs --listen");
+    if (!has_tokens && !(arguments.url.empty() && arguments.scopes.empty()))
+        throw Error(ErrorCode::invalid_argument, "--url and --scope need --issuer");
     const bool allow_all = arguments.yes;
     const ConfigFile config = read_config(config_path());
     WorkspacePolicy policy;
@@ -353,7 +358,11 @@ int serve(const McpArguments& arguments, std::ostream& error_output) {
     };
     const auto server = std::make_shared<McpServer>(std::move(options));
     if (!arguments.listen.empty()) {
-        run(serve_mcp_http(server, arguments.listen, error_output));
+        McpTokens tokens;
+        tokens.issuer = arguments.issuer;
+        tokens.url = arguments.url;
+        tokens.scopes = arguments.scopes;
+        run(serve_mcp_http(server, arguments.listen, std::move(tokens), error_output));
         return exit_ok;
     }
     if (::isatty(STDIN_FILENO) != 0) {

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstdint>
 #include <cstdlib>
+#include <optional>
 #include <ostream>
 #include <string_view>
 #include <system_error>
@@ -10,6 +11,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/event_signal.hpp>
+#include <cubepi/mcp/resource_server.hpp>
 #include <cubepi/mcp/server_routes.hpp>
 #include <cubepi/net/http_server.hpp>
 
@@ -55,22 +57,60 @@ std::string token() {
     return token;
 }
 
+/// Returns the host of a URL, with its port.
+std::string host_of(std::string_view url) {
+    const std::size_t begin = url.find("://");
+    if (begin != std::string_view::npos) url.remove_prefix(begin + 3);
+    return std::string(url.substr(0, url.find_first_of("/?#")));
+}
+
+std::unique_ptr<McpResourceServer> resource_of(Executor executor, const McpTokens& tokens,
+                                               const std::string& url) {
+    McpResourceServerOptions options;
+    options.issuer = tokens.issuer;
+    options.resource = tokens.url.empty() ? url : tokens.url;
+    options.scopes = tokens.scopes;
+    return std::make_unique<McpResourceServer>(std::move(executor), std::move(options));
+}
+
 }  // namespace
 
-Task<> serve_mcp_http(std::shared_ptr<McpServer> server, std::string address,
+Task<> serve_mcp_http(std::shared_ptr<McpServer> server, std::string address, McpTokens tokens,
                       std::ostream& output) {
+    const Executor executor = co_await this_executor;
     const HttpServerOptions options = options_at(address);
     HttpRouteOptions limits;
-    limits.authentication = bearer_authentication(token());
+    if (tokens.issuer.empty()) limits.authentication = bearer_authentication(token());
     limits.max_body_bytes = server->options().max_message_bytes;
-    HttpServer http(co_await this_executor, options);
-    HttpRoutes routes(http, "mcp", limits);
     McpRouteOptions settings;
     settings.resume_time = std::chrono::minutes(1);
-    add_mcp_routes(routes, std::move(server), std::move(settings));
-    routes.serve();
+    HttpServer http(executor, options);
+    http.open();
     const std::string host = options.host == "::1" ? "[::1]" : options.host;
     const std::string url = "http://" + host + ":" + std::to_string(http.port()) + "/mcp";
+    std::unique_ptr<McpResourceServer> resource;
+    std::optional<HttpRoutes> metadata;
+    if (!tokens.issuer.empty()) {
+        resource = resource_of(executor, tokens, url);
+        co_await resource->read_keys();
+        limits.authentication = resource->authentication();
+        settings.client = resource->client();
+        HttpRouteOptions without_body;
+        without_body.max_body_bytes = 0;
+        metadata.emplace(http, "mcp-metadata", without_body);
+        resource->add_metadata_route(*metadata);
+        metadata->serve();
+    }
+    if (!tokens.url.empty()) {
+        // The names that a proxy leaves in its requests.
+        HttpAccess access;
+        access.allowed_hosts = {host_of(tokens.url)};
+        http.set_access(std::move(access));
+        settings.local_hosts_only = false;
+    }
+    HttpRoutes routes(http, "mcp", limits);
+    add_mcp_routes(routes, std::move(server), std::move(settings));
+    routes.serve();
     TerminalStream(output) << "Serving " << for_terminal(url) << "\n";
     output.flush();
     AsyncEvent never;

@@ -97,6 +97,15 @@ struct HttpSubmission {
 
 class HttpChannel;
 
+/// Routes of a channel that have an authentication of their own, and the limits of the channel.
+struct HttpInterface {
+    std::string name = {};  ///< in the log
+    /// Empty: every request is allowed; bodies are then not received.
+    cubepi::HttpAuthentication authentication = {};
+    /// Called by the constructor of the channel, which outlives the routes.
+    std::function<void(cubepi::HttpRoutes& routes, HttpChannel& channel)> add = {};
+};
+
 struct HttpChannelOptions {
     /// The server of the channel's routes, which it may share. Required.
     std::shared_ptr<cubepi::HttpServer> server = {};
@@ -122,9 +131,8 @@ struct HttpChannelOptions {
     /// Adds routes of another interface to the ones of the channel, with their token and limits. Called by the constructor of the channel,
     /// which outlives them. Empty: none.
     std::function<void(cubepi::HttpRoutes& routes, HttpChannel& channel)> add_routes = {};
-    /// Adds routes with an authentication of their own, and the limits of the channel. Called after `add_routes`. Empty: none.
-    std::function<void(cubepi::HttpRoutes& routes, HttpChannel& channel)> add_keyed_routes = {};
-    cubepi::HttpAuthentication key_authentication = {};  ///< of these routes
+    /// Interfaces with an authentication of their own. Their routes are added after those of `add_routes`.
+    std::vector<HttpInterface> interfaces = {};
 };
 
 /// A channel for programs: `POST /v1/messages` sends a message to a session and returns the answer of its turn, as JSON or as

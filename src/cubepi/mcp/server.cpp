@@ -355,6 +355,7 @@ Task<JsonObject> McpServer::State::result_of_function(McpServerCall call, bool i
     } else {
         request.emplace(call.session, call.notify);
     }
+    request->set_client(call.client);
     if (answers) request->allow_task();
     Task<JsonObject> running = run_function(std::move(call), *request);
     Outcome<JsonObject> outcome = co_await outcome_of(std::move(running));

@@ -57,6 +57,8 @@ public:
 
     /// The capabilities that the client has declared.
     virtual const JsonObject& client_capabilities() const noexcept = 0;
+    /// Identifies the client, see McpServerCall::client; over HTTP as McpRouteOptions::client does.
+    virtual const std::string& client() const noexcept = 0;
     /// Returns true if the client answers questions of this method.
     virtual bool can_ask(std::string_view method) const = 0;
 

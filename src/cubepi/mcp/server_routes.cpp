@@ -134,6 +134,14 @@ std::string client_of(const Endpoint& endpoint, const HttpServerRequest& request
     return detail::sha256_hex(request.headers.get("authorization"));
 }
 
+/// Returns the session that a request names; null if it has ended, or if it is that of another user: an id alone is not a login.
+SessionPtr session_of(Endpoint& endpoint, const HttpServerRequest& request) {
+    SessionPtr session = endpoint.sessions.find(request.headers.get(session_header));
+    const bool is_own = session && (session->client.empty() || !endpoint.options.client ||
+                                    session->client == endpoint.options.client(request));
+    return is_own ? session : nullptr;
+}
+
 /// Returns true if messages may precede the response.
 bool needs_stream(const McpServerCall& call) {
     const std::string& method = call.request.method;
@@ -280,7 +288,7 @@ HttpServerResponse take_message(Endpoint& endpoint, const HttpServerRequest& req
                                 RpcMessage message) {
     const std::string_view id = request.headers.get(session_header);
     if (id.empty()) return HttpServerResponse(202, "", "");
-    const SessionPtr session = endpoint.sessions.find(id);
+    const SessionPtr session = session_of(endpoint, request);
     if (!session) return HttpServerResponse::error(404, "This session has ended.");
     if (message.kind != RpcMessage::Kind::notification) {
         session->answered(std::move(message));
@@ -324,7 +332,7 @@ std::optional<HttpServerResponse> refuse_headers(Endpoint& endpoint,
     if (call.request.method == "initialize") {
         call.session = std::make_shared<detail::McpSession>();
     } else if (!id.empty()) {
-        call.session = endpoint.sessions.find(id);
+        call.session = session_of(endpoint, request);
         if (!call.session) return HttpServerResponse::error(404, "This session has ended.");
         call.session_version = call.session->version;
     }
@@ -333,6 +341,7 @@ std::optional<HttpServerResponse> refuse_headers(Endpoint& endpoint,
 
 Task<HttpServerResponse> open_session(EndpointPtr endpoint, McpServerCall call) {
     const SessionPtr session = call.session;
+    if (endpoint->options.client) session->client = call.client;
     const RpcMessage response = co_await endpoint->server->answer(std::move(call));
     HttpServerResponse opened = json_response(200, response);
     if (response.kind == RpcMessage::Kind::result) {
@@ -417,7 +426,7 @@ Task<HttpServerResponse> get(EndpointPtr endpoint, HttpServerRequest request) {
     if (!foreign.empty()) co_return HttpServerResponse::error(403, foreign);
     const std::string_view id = request.headers.get(session_header);
     if (id.empty()) co_return HttpServerResponse::error(405, "Only sessions have this stream.");
-    const SessionPtr session = endpoint->sessions.find(id);
+    const SessionPtr session = session_of(*endpoint, request);
     if (!session) co_return HttpServerResponse::error(404, "This session has ended.");
     if (const std::string* last = request.headers.find("Last-Event-ID")) {
         const auto [replay, number] = session->replays.find(*last);
@@ -443,7 +452,8 @@ Task<HttpServerResponse> get(EndpointPtr endpoint, HttpServerRequest request) {
 Task<HttpServerResponse> end_session(EndpointPtr endpoint, HttpServerRequest request) {
     const std::string foreign = origin_problem(endpoint->options, request);
     if (!foreign.empty()) co_return HttpServerResponse::error(403, foreign);
-    const bool ended = endpoint->sessions.remove(request.headers.get(session_header));
+    const bool ended = session_of(*endpoint, request) &&
+                       endpoint->sessions.remove(request.headers.get(session_header));
     if (!ended) co_return HttpServerResponse::error(404, "There is no such session.");
     co_return HttpServerResponse(204, "", "");
 }

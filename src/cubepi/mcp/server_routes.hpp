@@ -24,7 +24,8 @@ struct McpRouteOptions {
     /// if all are in use, a further client is refused.
     std::size_t max_sessions = 1000;
     /// Identifies the client that has sent a request, after authentication: tasks (McpServerOptions::tasks) are found by those who have
-    /// the same text only. Empty: the header `Authorization`. Set it where tokens change, or where all clients have the same one.
+    /// the same text only. Empty: the header `Authorization`. Set it where tokens change, or where all clients have the same one. A
+    /// session is then used by the client that has opened it only.
     std::function<std::string(const HttpServerRequest& request)> client = {};
     std::chrono::nanoseconds session_idle_time = std::chrono::hours(1);
     /// A call of a session continues after its connection is lost, and is aborted if the client does not return within this time

@@ -306,6 +306,25 @@ Task<std::string> open_session(const ServedHttp* served, std::string capabilitie
 
 const std::string ping = R"({"jsonrpc":"2.0","id":2,"method":"ping"})";
 
+TEST(McpRoutes, D224_SessionOfAnotherClient_IsNotFound) {
+    McpRouteOptions options;
+    options.client = [](const HttpServerRequest& request) {
+        return "user " + std::string(request.headers.get("x-user"));
+    };
+    const ServedHttp served(std::move(options));
+    const std::string id = run(open_session(&served));
+    const auto status = [&](const std::string& user, const std::string& method) {
+        HttpRequest request =
+            session_request(served, method, id, method == "POST" ? ping : std::string());
+        if (!user.empty()) request.headers.add("x-user", user);
+        return run(send(std::move(request))).status;
+    };
+    for (const char* const method : {"POST", "GET", "DELETE"})
+        EXPECT_EQ(status("bob", method), 404) << method;
+    EXPECT_EQ(status("", "POST"), 200);
+    EXPECT_EQ(status("", "DELETE"), 204);
+}
+
 TEST(McpRoutes, EndedSession_IsNotFound) {
     const ServedHttp served;
     const std::string id = run(open_session(&served));

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -337,7 +338,7 @@ struct HttpChannel::State {
     const MessageHandler handler;
     const std::shared_ptr<HttpExchanges> exchanges;
     cubepi::HttpRoutes routes;
-    std::optional<cubepi::HttpRoutes> keyed;  // with an authentication of their own
+    std::deque<cubepi::HttpRoutes> interfaces;
     std::stop_source draining;
     std::stop_source stopping;
     std::stop_token manager_ends;
@@ -583,11 +584,13 @@ Task<HttpServerResponse> HttpChannel::State::answer(ExchangePtr exchange,
 HttpChannel::HttpChannel(HttpChannelOptions options, MessageHandler handler)
     : state_(std::make_unique<State>(completed(std::move(options)), std::move(handler))) {
     if (const auto& add = state_->options.add_routes) add(state_->routes, *this);
-    if (const auto& add = state_->options.add_keyed_routes) {
+    for (const HttpInterface& interface : state_->options.interfaces) {
         cubepi::HttpRouteOptions limits = route_options(state_->options);
-        limits.authentication = state_->options.key_authentication;
-        state_->keyed.emplace(*state_->options.server, "http-keys", std::move(limits));
-        add(*state_->keyed, *this);
+        limits.authentication = interface.authentication;
+        if (!limits.authentication) limits.max_body_bytes = 0;
+        cubepi::HttpRoutes& routes = state_->interfaces.emplace_back(
+            *state_->options.server, interface.name, std::move(limits));
+        interface.add(routes, *this);
     }
 }
 
@@ -656,7 +659,7 @@ std::uint16_t HttpChannel::port() const noexcept { return state_->routes.port();
 Task<> HttpChannel::start(std::stop_token stopping) {
     state_->manager_ends = std::move(stopping);
     state_->routes.serve();
-    if (state_->keyed) state_->keyed->serve();
+    for (cubepi::HttpRoutes& routes : state_->interfaces) routes.serve();
     co_return;
 }
 
@@ -664,8 +667,9 @@ Task<> HttpChannel::stop() {
     state_->stopping.request_stop();
     state_->exchanges->wake_all();
     // Together less than ChannelManagerOptions::stop_limit.
-    constexpr std::chrono::seconds limit{4};
-    if (state_->keyed) co_await state_->keyed->stop(limit);
+    constexpr std::chrono::milliseconds together{8000};
+    const std::chrono::nanoseconds limit = together / (state_->interfaces.size() + 1);
+    for (cubepi::HttpRoutes& routes : state_->interfaces) co_await routes.stop(limit);
     co_await state_->routes.stop(limit);
 }
 

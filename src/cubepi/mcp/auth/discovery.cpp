@@ -123,13 +123,14 @@ OAuthServer read_server(const GuardedHttp& http, const JsonObject& json, std::st
     return server;
 }
 
-Task<OAuthServer> read_issuer(Http http, std::string issuer) {
+/// Returns the metadata of an authorization server.
+Task<JsonObject> read_issuer_metadata(Http http, std::string issuer) {
     const GuardedUrl url = http->checked(issuer, "its authorization server");
-    const std::optional<JsonObject> json = co_await read_first(http, server_places(url));
+    std::optional<JsonObject> json = co_await read_first(http, server_places(url));
     if (!json) {
-        throw Error(ErrorCode::auth,
-                    "The authorization server " + url.text +
-                        " has no metadata; the operator of the MCP server must repair that.");
+        throw Error(ErrorCode::auth, "The authorization server " + url.text +
+                                         " has no metadata; its operator, or that of the MCP "
+                                         "server, must repair that.");
     }
     // Another issuer could make this client send a code or a secret to a server of its choice (RFC 8414, 3.3).
     const std::string_view stated = string_member(*json, "issuer");
@@ -138,7 +139,12 @@ Task<OAuthServer> read_issuer(Http http, std::string issuer) {
                                              " is that of another one, " + shown_mcp_text(stated) +
                                              "; it is not used.");
     }
-    co_return read_server(*http, *json, std::move(issuer));
+    co_return std::move(*json);
+}
+
+Task<OAuthServer> read_issuer(Http http, std::string issuer) {
+    const JsonObject json = co_await read_issuer_metadata(http, issuer);
+    co_return read_server(*http, json, std::move(issuer));
 }
 
 /// Servers of 2025-03-26 are their own authorization servers, and may have no metadata at all.
@@ -192,6 +198,15 @@ Task<OAuthDiscovery> discover_oauth(std::shared_ptr<const GuardedHttp> http,
     if (contains(issuers, preferred_issuer)) issuer = std::move(preferred_issuer);
     found.server = co_await read_issuer(http, std::move(issuer));
     co_return found;
+}
+
+Task<JsonObject> read_token_keys(std::shared_ptr<const GuardedHttp> http, std::string issuer) {
+    const JsonObject metadata = co_await read_issuer_metadata(http, std::move(issuer));
+    std::string place = text_member(metadata, "jwks_uri");
+    std::optional<JsonObject> keys;
+    if (!place.empty()) keys = co_await read_document(http, std::move(place));
+    if (!keys) throw Error(ErrorCode::auth, http->about("has no keys for its tokens (jwks_uri)."));
+    co_return std::move(*keys);
 }
 
 }  // namespace cubepi::detail

@@ -38,4 +38,8 @@ struct OAuthDiscovery {
 Task<OAuthDiscovery> discover_oauth(std::shared_ptr<const GuardedHttp> http,
                                     std::string resource_metadata, std::string preferred_issuer);
 
+/// Reads the keys with which the tokens of an authorization server are verified, a JWK set (RFC 7517), by its metadata. Throws Error: auth if
+/// it has no metadata or no keys, protocol for the metadata of another one, and those of GuardedHttp.
+Task<JsonObject> read_token_keys(std::shared_ptr<const GuardedHttp> http, std::string issuer);
+
 }  // namespace cubepi::detail

@@ -33,9 +33,10 @@ std::optional<GuardedUrl> guarded_url(std::string_view text);
 class GuardedHttp {
 public:
     struct Options {
-        std::string server = {};  ///< its name in errors
-        std::string url = {};     ///< of the server, which the user has configured
-        Resolver resolve = {};    ///< empty: that of the system
+        std::string kind = "The MCP server";  ///< in errors, before its name
+        std::string server = {};              ///< its name in errors
+        std::string url = {};                 ///< of the server, which the user has configured
+        Resolver resolve = {};                ///< empty: that of the system
         std::chrono::nanoseconds timeout = std::chrono::seconds(15);
 
         Options() {}
@@ -60,7 +61,7 @@ public:
     /// Throws Error(permission_denied) that names the party's word for the URL.
     GuardedUrl checked(std::string_view url, std::string_view what) const;
     std::string about(std::string_view text) const {
-        return "The MCP server " + options_.server + " " + std::string(text);
+        return options_.kind + " " + options_.server + " " + std::string(text);
     }
     const Runtime& runtime() const noexcept { return *runtime_; }
 

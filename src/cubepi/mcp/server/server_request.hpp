@@ -32,6 +32,8 @@ public:
     ServerRequest(std::shared_ptr<McpSession> session, McpSend send);
 
     const JsonObject& client_capabilities() const noexcept override { return capabilities_; }
+    const std::string& client() const noexcept override { return client_; }
+    void set_client(std::string client) { client_ = std::move(client); }
     bool can_ask(std::string_view method) const override;
     Task<std::vector<JsonObject>> ask(std::vector<McpQuestion> questions) override;
     Task<> continue_as_task() override;
@@ -57,6 +59,7 @@ private:
     [[noreturn]] void refuse(Refusal refusal);
     void check(const McpQuestion& question, const JsonObject& answer) const;
 
+    std::string client_;
     JsonObject capabilities_;
     std::optional<McpLogLevel> log_level_;
     McpSend send_;

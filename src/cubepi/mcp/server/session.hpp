@@ -30,6 +30,7 @@ public:
     McpSession(const McpSession&) = delete;
     McpSession& operator=(const McpSession&) = delete;
 
+    std::string client = {};   ///< that has opened it, McpRouteOptions::client; empty: any
     std::string version = {};  ///< empty: `initialize` has not been called
     JsonObject capabilities = {};
     McpLogLevel log_level = McpLogLevel::info;

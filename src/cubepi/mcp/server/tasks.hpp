@@ -102,6 +102,7 @@ public:
           earlier_(std::move(earlier)) {}
 
     const JsonObject& client_capabilities() const noexcept override { return capabilities_; }
+    const std::string& client() const noexcept override { return task_->owner(); }
     bool can_ask(std::string_view method) const override;
     Task<std::vector<JsonObject>> ask(std::vector<McpQuestion> questions) override;
     /// Does nothing: the call has been answered, so nothing carries messages for the log.

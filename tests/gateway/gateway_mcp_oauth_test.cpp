@@ -1,0 +1,133 @@
+// D224: MCP clients of a gateway that have access tokens of an OAuth authorization server.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include <boost/asio/io_context.hpp>
+
+#include <cubepi/core/run.hpp>
+#include <cubepi/mcp/auth/signed_token_test.hpp>
+#include <cubepi/net/http_server.hpp>
+
+#include "gateway_process.hpp"
+#include "openai_gateway.hpp"
+
+namespace cubepi::gateway_tests {
+namespace {
+
+constexpr const char* audience = "https://agents.example/mcp";
+
+Task<HttpServerResponse> answer_with(JsonObject body) {
+    co_return HttpServerResponse::json(200, Json(std::move(body)));
+}
+
+/// An authorization server on the event loop of run().
+struct Issuer {
+    Issuer() {
+        http.open();
+        url = "http://127.0.0.1:" + std::to_string(http.port());
+        routes.add("GET", "/.well-known/oauth-authorization-server",
+                   [this](const HttpServerRequest&) {
+                       return answer_with({{"issuer", url}, {"jwks_uri", url + "/keys"}});
+                   });
+        routes.add("GET", "/keys", [this](const HttpServerRequest&) {
+            return answer_with(mcp_test::key_set({key.jwk("k1")}));
+        });
+        routes.serve();
+    }
+    ~Issuer() {
+        run(routes.stop(std::chrono::nanoseconds::zero()));
+        run(http.stop(std::chrono::nanoseconds::zero()));
+    }
+    std::string token(const std::string& user, const std::string& server = audience) const {
+        const auto now = std::chrono::system_clock::now().time_since_epoch();
+        JsonObject claims;
+        claims["iss"] = url;
+        claims["aud"] = server;
+        claims["sub"] = user;
+        claims["scope"] = "agent";
+        claims["exp"] = std::chrono::duration_cast<std::chrono::seconds>(now).count() + 3600;
+        return key.token(claims, JsonObject{{"kid", "k1"}});
+    }
+
+    mcp_test::SigningKey key{"ES256"};
+    HttpServer http{this_thread_context().get_executor()};
+    HttpRoutes routes{http, "issuer"};
+    std::string url;
+};
+
+struct GatewayMcpOAuth : ::testing::Test {
+    void add_server(const std::string& name, const std::string& token) const {
+        const std::string url = "http://127.0.0.1:" + std::to_string(port) + "/mcp";
+        const CommandResult added = run_command(
+            home, {"mcp", "add", "--header", "Authorization: Bearer " + token, name, url});
+        ASSERT_EQ(added.status, 0) << added.output;
+    }
+    std::string call(const std::string& name, const std::string& tool,
+                     const JsonObject& arguments) const {
+        return run_command(home,
+                           {"mcp", "call", "--json", name, tool, boost::json::serialize(arguments)})
+            .output;
+    }
+    int status(const std::string& token) const {
+        return run(call_with_token(port, "POST", "/mcp", token, "{}")).status;
+    }
+
+    Issuer issuer;
+    GatewayHome home;
+    std::uint16_t port = 0;
+};
+
+TEST_F(GatewayMcpOAuth, D224_UsersOfAnIssuer_HaveTheirSessions) {
+    home.configure("{http: {listen: \"127.0.0.1:0\", mcp: true, mcp_issuer: \"" + issuer.url +
+                   "\", mcp_url: \"" + audience + "\", mcp_scopes: [agent]}}");
+    GatewayProcess gateway(home);
+    port = gateway.wait_until_running();
+    const std::string ann = issuer.token("ann");
+    // The keys are read in the background.
+    wait_until([&] { return status(ann) != 503; });
+    EXPECT_EQ(status(ann), 400);
+    EXPECT_EQ(status(""), 401);
+    EXPECT_EQ(status("0123456789abcdef"), 401);  // the token of the channel
+    EXPECT_EQ(status(issuer.token("ann", "https://other.example/mcp")), 401);
+    const HttpReply metadata = run(http_get(port, "/.well-known/oauth-protected-resource/mcp"));
+    EXPECT_EQ(metadata.json().at("resource"), Json(audience));
+
+    add_server("ann", ann);
+    add_server("bob", issuer.token("bob"));
+    const std::string first = call("ann", "send_message", {{"text", "hello"}});
+    EXPECT_NE(first.find("re: hello"), std::string::npos) << first << gateway.output();
+    const Json result = boost::json::parse(first).at("structuredContent");
+    const std::string session(result.at("session").as_string());
+    EXPECT_EQ(session.find("oauth"), std::string::npos) << session;
+    const std::string read = call("ann", "read_session", {{"session", session}});
+    EXPECT_NE(read.find("hello"), std::string::npos) << read;
+    for (const std::string& name : {session, "oauth+ann:" + session}) {
+        const std::string others = call("bob", "read_session", {{"session", name}});
+        EXPECT_EQ(others.find("hello"), std::string::npos) << others;
+    }
+    // For the program that has the token of the channel.
+    const HttpReply whole = run(call_channel(port, "GET", "/v1/sessions/oauth%2Bann%3A" + session));
+    EXPECT_NE(whole.body.find("hello"), std::string::npos) << whole.body;
+    // The token of an issuer opens nothing else.
+    EXPECT_EQ(run(call_with_token(port, "GET", "/v1/sessions/s1", ann)).status, 401);
+}
+
+TEST_F(GatewayMcpOAuth, D224_IncompleteSettings_AreRefused) {
+    for (const char* const settings :
+         {R"({http: {mcp: true, mcp_issuer: "https://auth.example"}})",
+          R"({http: {mcp_issuer: "https://auth.example", mcp_url: "https://agents.example/mcp"}})",
+          R"({http: {mcp: true, mcp_scopes: [agent]}})"}) {
+        home.configure(settings);
+        const CommandResult checked = run_command(home, {"gateway"});
+        EXPECT_NE(checked.status, 0) << settings;
+        EXPECT_NE(checked.output.find("gateway.http.mcp_"), std::string::npos) << checked.output;
+    }
+}
+
+}  // namespace
+}  // namespace cubepi::gateway_tests
