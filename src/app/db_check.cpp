@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <bub/channel/delivery_check.hpp>
+#include <bub/channel/postgres_delivery_schema.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <bub/tape/postgres_tape_schema.hpp>
 #include <bub/tape/tape_check.hpp>
@@ -49,16 +50,24 @@ std::vector<StoreReport> check_directory(const fs::path& directory) {
     return reports;
 }
 
-StoreReport check_server(const std::string& url, bool tapes) {
+/// The tables of threads, or those of tapes and of the messages of gateways.
+std::vector<StoreReport> check_server(const std::string& url, bool tapes) {
+    std::vector<StoreReport> reports;
     if (url.starts_with("mysql://")) {
         MySQLOptions options;
         options.connection = url;
-        return run(check_mysql(std::move(options)));
+        reports.push_back(run(check_mysql(std::move(options))));
+        return reports;
     }
     PostgresOptions options;
     options.connection = url;
-    return run(tapes ? bub::check_postgres_tapes(std::move(options))
-                     : check_postgres(std::move(options)));
+    if (tapes) {
+        reports.push_back(run(bub::check_postgres_tapes(options)));
+        reports.push_back(run(bub::check_postgres_deliveries(options)));
+    } else {
+        reports.push_back(run(check_postgres(std::move(options))));
+    }
+    return reports;
 }
 
 std::vector<StoreReport> check_path(const std::string& path) {
@@ -80,7 +89,7 @@ std::vector<StoreReport> check_configured() {
     const std::string database = tape_place().database;
     std::vector<StoreReport> reports;
     if (!database.empty()) {
-        reports.push_back(check_server(database, true));
+        reports = check_server(database, true);
     } else if (is_there(tapes)) {
         reports.push_back(bub::check_tape_files(tapes));
     }
@@ -153,9 +162,7 @@ std::vector<StoreReport> check_stores(const std::string& target, bool tapes) {
     if (tapes && kind == "mysql")
         throw Error(ErrorCode::invalid_argument,
                     "--tapes needs a PostgreSQL database (postgres://...)");
-    std::vector<StoreReport> reports;
-    reports.push_back(check_server(target, tapes));
-    return reports;
+    return check_server(target, tapes);
 }
 
 int show_checks(const std::vector<StoreReport>& reports, bool json, std::ostream& data,

@@ -175,6 +175,7 @@ TEST_F(DbCheck, D209_Server_IsCheckedWithThreadsOrTapes) {
         EXPECT_EQ(use_database(init, ignored, ignored), exit_ok);
         EXPECT_EQ(check(url, false, tapes), exit_ok);
         EXPECT_NE(out.find(tapes ? "tapes: 0" : "threads: 0"), std::string::npos) << out;
+        EXPECT_EQ(out.find("gateways: 0") != std::string::npos, tapes) << out;
     }
 }
 

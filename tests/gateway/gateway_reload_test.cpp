@@ -96,6 +96,18 @@ TEST_F(ReloadTest, D90_PortInUse_LeavesTheOldConfiguration) {
     expect_refusal("cannot use the certificate");
 }
 
+TEST_F(ReloadTest, D205_OtherDatabase_NeedsARestart) {
+    start();
+    // It is refused before anything connects to it.
+    home.configure("{http: {" + listen_free + "}, telegram: {users: [7], api_url: \"" + bot.url() +
+                   "\", " + polls + "}}\ndatabase: \"postgres://cubepi@127.0.0.1:1/none\"");
+    expect_refusal("a change of 'database' or of 'gateway.tape_namespace' needs a restart");
+    configure(listen_free, polls);
+    EXPECT_EQ(reload(), "reloaded");
+    port = gateway->wait_until_running();
+    expect_service("as before");
+}
+
 TEST_F(ReloadTest, D90_WrongOrUnreachableBot_LeavesTheOldConfiguration) {
     start();
     configure(listen_free, "token: \"42:another-secret-of-a-bot\"");

@@ -52,12 +52,10 @@ Task<> move_inbound(LogPtr from, TablesPtr to, bub::StoredInbound inbound,
 }
 
 Task<> move_answer(LogPtr from, TablesPtr to, bub::Delivery delivery) {
-    Ids none;
-    const std::string id = co_await to->intend(std::move(delivery.message), std::move(none));
-    for (std::uint64_t times = 0; times < delivery.resent; ++times) co_await to->resend(id);
-    if (delivery.waits) co_await to->wait(id, true);
+    std::string id = delivery.id;
+    co_await to->adopt(std::move(delivery));
     std::string reason = "moved to the database";
-    co_await from->failed(std::move(delivery.id), std::move(reason));
+    co_await from->failed(std::move(id), std::move(reason));
 }
 
 Task<> move_records(LogPtr from, TablesPtr to) {

@@ -6,6 +6,7 @@
 #include <bub/channel/delivery/postgres_tables.hpp>
 #include <bub/tape/entry/encoding.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/schema/python_json.hpp>
 
 namespace bub {
@@ -92,8 +93,8 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
     auto step = std::make_shared<DeliveryWrite>();
     const std::string session = tables->session_key(message);
     step->sessions = {session};
-    step->message_key =
-        tables->message_key(message.channel.value_or(""), message.inbound_id.value_or(""));
+    step->message_key = message_key(tables->options().account, message.channel.value_or(""),
+                                    message.inbound_id.value_or(""));
     step->reads
         .add(
             "SELECT nextval('bub_delivery_ids'), owner, fence, EXISTS (SELECT 1 FROM"
@@ -159,8 +160,8 @@ Task<std::string> PostgresDeliveryLog::adopt(StoredInbound record, std::string t
     const Envelope& message = record.message;
     const std::string session = tables->session_key(message);
     step->sessions = {session};
-    step->message_key =
-        tables->message_key(message.channel.value_or(""), message.inbound_id.value_or(""));
+    step->message_key = message_key(tables->options().account, message.channel.value_or(""),
+                                    message.inbound_id.value_or(""));
     step->reads
         .add(
             "SELECT nextval('bub_delivery_ids'), fence, (SELECT id FROM bub_delivery_inbound WHERE"
@@ -209,6 +210,44 @@ Task<std::string> PostgresDeliveryLog::adopt(StoredInbound record, std::string t
     };
     co_await perform(step);
     co_return *id;
+}
+
+Task<> PostgresDeliveryLog::adopt(Delivery answer) {
+    const std::shared_ptr<DeliveryTables> tables = tables_;
+    auto step = std::make_shared<DeliveryWrite>();
+    const std::string session = tables->session_key(answer.message);
+    step->sessions = {session};
+    const std::string body = json_of(answer.message);
+    // Ids are unique in one log only. The mark stays when the answer is sent.
+    const std::string origin =
+        "moved " + cubepi::detail::sha256_hex(answer.id + "\n" + answer.date + "\n" + body);
+    step->reads
+        .add(
+            "SELECT nextval('bub_delivery_ids'), EXISTS (SELECT 1 FROM bub_delivery_outbound WHERE"
+            " session = $1 AND reason = $2)")
+        .text(session)
+        .text(origin);
+    step->decide = [session, body, origin, account = tables->options().account,
+                    channel = channel_name(destination_of(answer.message)), waits = answer.waits,
+                    resent = static_cast<std::int64_t>(answer.resent)](const StepResults& results,
+                                                                       SqlBatch& writes) {
+        const SqlResult& row = *results[0];
+        if (row.boolean(0, 1)) return;
+        writes
+            .add(
+                "INSERT INTO bub_delivery_outbound (id, account, channel, session, owner, fence,"
+                " state, message, answers, resent, reason) VALUES ($1, $2, $3, $4, 0, 0, $5, $6,"
+                " '{}', $7, $8)")
+            .integer(row.integer(0, 0))
+            .text(account)
+            .text(channel)
+            .text(session)
+            .text(waits ? "waiting" : "intended")
+            .text(body)
+            .integer(resent)
+            .text(origin);
+    };
+    co_await perform(step);
 }
 
 Task<> PostgresDeliveryLog::begin(std::vector<std::string> ids) {
@@ -261,7 +300,7 @@ Task<std::optional<KnownInbound>> PostgresDeliveryLog::find(std::string channel,
         .add(
             "SELECT id, fence, coalesce(message, address), finished_at IS NOT NULL FROM"
             " bub_delivery_inbound WHERE message_key = $1")
-        .text_or_null(tables->message_key(channel, inbound_id));
+        .text_or_null(message_key(tables->options().account, channel, inbound_id));
     const SqlResults results = co_await tables->store()->read(std::move(reads));
     const SqlResult& row = results[0];
     if (row.rows() == 0) co_return found;

@@ -59,6 +59,8 @@ public:
     /// that takes its session gets it. Returns its number, which is `turn` for further messages of the same turn; empty for the
     /// first.
     Task<std::string> adopt(StoredInbound record, std::string turn);
+    /// Stores an unsettled answer of another log with all that was recorded about it, unless it was stored before.
+    Task<> adopt(Delivery answer);
 
     Task<std::optional<std::string>> receive(Envelope message) override;
     Task<> begin(std::vector<std::string> ids) override;

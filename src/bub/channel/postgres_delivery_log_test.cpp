@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -356,6 +358,147 @@ TEST_F(PostgresDeliveries, B18_RecordOfFailedCall_IsTakenLater) {
     EXPECT_TRUE(run(log->unfinished()).empty());
 }
 
+StoredInbound adopted(const std::string& text, std::uint64_t begun) {
+    StoredInbound inbound;
+    inbound.message = update(text, text);
+    inbound.begun = begun;
+    return inbound;
+}
+
+TEST_F(PostgresDeliveries, D205_AdoptedTurn_StaysOneTurn) {
+    const LogPtr log = tables.open();
+    // Twice, as after a crash between the two logs.
+    for (int start = 0; start < 2; ++start) {
+        StoredInbound first = adopted("one", 1);
+        first.planned.emplace_back(from("chat", "1", "re"), 1, 2);
+        const std::string turn = run(log->adopt(std::move(first), {}));
+        EXPECT_FALSE(turn.empty());
+        (void)run(log->adopt(adopted("two", 1), turn));
+        (void)run(log->adopt(adopted("three", 1), turn));
+        (void)run(log->adopt(adopted("four", 0), {}));
+    }
+    const std::vector<StoredInbound> taken = run(log->take()).inbounds;
+    ASSERT_EQ(texts_of(taken), (Texts{"one", "two", "three", "four"}));
+    for (std::size_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(taken[i].turn, taken[0].id) << i;
+        EXPECT_EQ(taken[i].begun, 1u) << i;
+    }
+    EXPECT_EQ(taken[3].turn, "");
+    ASSERT_EQ(taken[0].planned.size(), 1u);
+    EXPECT_EQ(taken[0].planned[0].message.content_text(), "re");
+    run(log->begin({taken[0].id, taken[1].id, taken[2].id}));
+    EXPECT_EQ(run(log->unfinished())[2].begun, 2u);
+}
+
+TEST_F(PostgresDeliveries, D205_AnswerAdoptedAgain_IsStoredOnce) {
+    const LogPtr log = tables.open();
+    Delivery answer;
+    answer.id = "7";
+    answer.date = "2026-01-01T00:00:00Z";
+    answer.message = from("chat", "1", "re: one");
+    answer.resent = 2;
+    run(log->adopt(answer));
+    run(log->adopt(answer));
+    Delivery waiting = answer;
+    waiting.id = "8";
+    waiting.waits = true;
+    run(log->adopt(waiting));
+    const std::vector<Delivery> taken = run(log->take()).answers;
+    ASSERT_EQ(taken.size(), 2u);
+    EXPECT_EQ(taken[0].message.content_text(), "re: one");
+    EXPECT_EQ(taken[0].resent, 2u);
+    EXPECT_FALSE(taken[0].waits);
+    EXPECT_TRUE(taken[1].waits);
+    run(log->sent(taken[0].id));
+    run(log->adopt(answer));
+    EXPECT_TRUE(run(log->take()).answers.empty()) << "it was sent";
+}
+
+TEST_F(PostgresDeliveries, D206_RepeatedRequestOfTakenAnswer_IsNotMade) {
+    const LogPtr slow = tables.open();
+    const std::string id = run(slow->intend(from("chat", "1", "re"), {}));
+    SendProgress progress(slow, id);
+    EXPECT_TRUE(run(progress.begin()));
+    progress.was_not_sent();
+    EXPECT_TRUE(run(progress.begin())) << "it is still of this gateway";
+    progress.was_not_sent();
+    tables.expire_leases();
+    const LogPtr next = tables.open();
+    ASSERT_EQ(run(next->take()).answers.size(), 1u);
+    EXPECT_THROW((void)run(progress.begin()), SessionTakenError);
+}
+
+std::string findings_in(const cubepi::StoreReport& report, cubepi::StoreFinding::Kind kind) {
+    std::string text;
+    for (const cubepi::StoreFinding& one : report.findings())
+        if (one.kind == kind) text += one.where + ": " + one.what + "\n";
+    return text;
+}
+
+TEST_F(PostgresDeliveries, D209_Check_FindsBrokenRowsAndChangesNothing) {
+    using Kind = cubepi::StoreFinding::Kind;
+    const LogPtr log = tables.open();
+    const std::string begun = store(*log, "one").value();
+    run(log->begin({begun}));
+    for (const char* text : {"two", "three", "four"}) (void)store(*log, text);
+    // Ids that are not valid UTF-8, or none.
+    for (const char* id : {"\xff", "\xed\xa0\x80", ""}) (void)run(log->receive(update("text", id)));
+    (void)run(log->intend(from("chat", "2", "re"), {}));
+    const std::string over = store(*log, "over").value();
+    run(log->finish({over}));
+    const auto check = [this] { return run(check_postgres_deliveries(tables.options.database)); };
+    cubepi::StoreReport report = check();
+    EXPECT_EQ(findings_in(report, Kind::damage), "");
+    const std::string notes = findings_in(report, Kind::note);
+    EXPECT_NE(notes.find("message " + begun + ": its turn has begun 1 times"), std::string::npos)
+        << notes;
+    EXPECT_NE(notes.find("whether it arrived is not known"), std::string::npos) << notes;
+    using Counts = std::vector<std::pair<std::string, std::int64_t>>;
+    EXPECT_EQ(report.counts(),
+              (Counts{{"unfinished messages", 7}, {"unsettled answers", 1}, {"gateways", 1}}));
+
+    const auto break_rows = [this](const std::string& change, const std::string& key) {
+        tables.query("UPDATE bub_delivery_inbound SET " + change +
+                     " WHERE finished_at IS NULL AND message LIKE '%\"inbound_id\":\"" + key +
+                     "\"%' OR message LIKE '%\"inbound_id\": \"" + key + "\"%'");
+    };
+    break_rows("planned = '[]', message_key = 'other'", "one");
+    break_rows("fence = 9", "two");
+    break_rows("message = '{'", "three");
+    tables.query("UPDATE bub_delivery_outbound SET message = NULL");
+    tables.query(
+        "DELETE FROM bub_delivery_sessions WHERE key IN (SELECT session FROM"
+        " bub_delivery_outbound)");
+    tables.expire_leases();
+    report = check();
+    const std::string damage = findings_in(report, Kind::damage);
+    for (const char* what :
+         {"the outputs that are left of its turn cannot be read", "it is not found by its id",
+          "its fence is later than that of its session", ": its content cannot be read",
+          "no gateway takes it: its session has no row"}) {
+        EXPECT_NE(damage.find(what), std::string::npos) << what << " in:\n" << damage;
+    }
+    EXPECT_EQ(report.damages(), 6u) << damage;
+    EXPECT_NE(findings_in(report, Kind::note).find("8 records are of gateways that have ended"),
+              std::string::npos);
+    EXPECT_EQ(check().damages(), 6u) << "nothing was repaired";
+}
+
+TEST_F(PostgresDeliveries, D209_CheckOfOtherTables_NamesTheNextCommand) {
+    tables.query("UPDATE bub_delivery_schema SET version = 0");
+    cubepi::StoreReport report = run(check_postgres_deliveries(tables.options.database));
+    ASSERT_EQ(report.damages(), 1u);
+    EXPECT_NE(report.findings()[0].remedy.find("cubepi db migrate --tapes"), std::string::npos);
+    tables.query("UPDATE bub_delivery_schema SET version = 9");
+    EXPECT_EQ(run(check_postgres_deliveries(tables.options.database)).damages(), 1u);
+    tables.options.database.connection =
+        tables.server.connection(tables.server.create_empty_database());
+    report = run(check_postgres_deliveries(tables.options.database));
+    EXPECT_TRUE(report.is_sound()) << "sessions without a gateway need none";
+    ASSERT_EQ(report.findings().size(), 1u);
+    EXPECT_EQ(report.findings()[0].what, "there are none");
+}
+
 TEST_F(PostgresDeliveries, Tables_MustBeKnown) {
     const LogPtr other = tables.open();
     run(other->open());
@@ -480,6 +623,57 @@ TEST_F(PostgresDeliveries, D205_SameWebhookAtTwoGateways_IsOneTurn) {
               (Texts{"10", "10"}));
     EXPECT_EQ(tables.query("SELECT count(*), count(settled_at) FROM bub_delivery_outbound"),
               (Texts{"10", "10"}));
+}
+
+Task<> drain_with(Host& host, std::function<Task<>()> script) {
+    co_await host.manager->started();
+    const cubepi::Outcome<> done = co_await cubepi::outcome_of(script());
+    host.held->set();
+    done.rethrow();
+}
+
+Task<> serve_and_drain(Host& host, std::function<Task<>()> script) {
+    const cubepi::Executor executor = co_await cubepi::this_executor;
+    cubepi::TaskScope scope(executor);
+    scope.spawn(host.manager->run());
+    scope.spawn(drain_with(host, std::move(script)));
+    co_await scope.join();
+}
+
+Task<> drain(Host& host) { (void)co_await host.manager->drain(std::chrono::hours(1)); }
+
+TEST_F(PostgresDeliveries, D205_DrainingGateway_TakesNoRecords) {
+    tables.options.poll = std::chrono::milliseconds(5);
+    Host draining(tables.open());
+    draining.held = std::make_unique<cubepi::AsyncEvent>();
+    const LogPtr ended = tables.open();
+    const LogPtr other = tables.open();
+    const auto renewal = [this] {
+        return tables.query("SELECT max(lease_until) FROM bub_delivery_gateways");
+    };
+    Texts left;
+    run(serve_and_drain(draining, [&]() -> Task<> {
+        const cubepi::Executor executor = co_await cubepi::this_executor;
+        cubepi::TaskScope scope(executor);
+        co_await draining.handler(update("one", "one"));
+        while (draining.begun.empty()) co_await draining.changed.wait();
+        scope.spawn(drain(draining));
+        (void)co_await ended->receive(from("chat", "2", "two"));
+        co_await ended->release();
+        // It still renews its lease for the turn that runs.
+        for (int polls = 0; polls < 3; ++polls) {
+            const Texts before = renewal();
+            while (renewal() == before)
+                co_await cubepi::Runtime::standard()->clock->sleep_for(
+                    std::chrono::milliseconds(1));
+        }
+        const UnfinishedRecords taken = co_await other->take();
+        left = texts_of(taken.inbounds);
+        draining.held->set();
+        co_await scope.join();
+    }));
+    EXPECT_EQ(left, Texts{"two"});
+    EXPECT_EQ(draining.channel->texts(), Texts{"re: one"});
 }
 
 TEST_F(PostgresDeliveries, D205_FrozenGatewayInATurn_SendsNothing) {

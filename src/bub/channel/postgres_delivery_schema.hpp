@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include <cubepi/checkpoint/store_report.hpp>
 #include <cubepi/core/format_version.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/sql/postgres_options.hpp>
@@ -24,5 +25,9 @@ cubepi::Task<std::optional<cubepi::FormatVersion>> postgres_delivery_status(
 /// that this library must not use.
 cubepi::Task<std::optional<cubepi::FormatVersion>> apply_postgres_delivery_schema(
     cubepi::PostgresOptions options);
+
+/// Checks the records of all accounts in the tables (D209); reads only, in short transactions, while gateways use them. Throws
+/// CheckpointerError like PostgresDeliveryLog.
+cubepi::Task<cubepi::StoreReport> check_postgres_deliveries(cubepi::PostgresOptions options);
 
 }  // namespace bub

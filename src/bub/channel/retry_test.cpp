@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -85,6 +87,58 @@ TEST_F(Retry, D90_FailedMessage_StaysBeforeLaterOnes) {
     EXPECT_TRUE(unfinished().empty());
     ASSERT_EQ(gateway.warnings.size(), 1u) << "once, not for each turn";
     EXPECT_NE(gateway.warnings.front().find("db.internal is down"), std::string::npos);
+}
+
+/// A log whose database is lost once: the answer is stored, but the call fails, and so does the next read.
+class LostLog final : public DeliveryLog {
+public:
+    Task<std::optional<std::string>> receive(Envelope message) override {
+        return inner.receive(std::move(message));
+    }
+    Task<> begin(std::vector<std::string> ids) override { return inner.begin(std::move(ids)); }
+    Task<> put_back(std::vector<std::string> ids) override {
+        return inner.put_back(std::move(ids));
+    }
+    Task<> finish(std::vector<std::string> ids) override { return inner.finish(std::move(ids)); }
+    Task<std::vector<StoredInbound>> unfinished() override {
+        if (std::exchange(read_fails, false))
+            throw CheckpointerError(ErrorCode::connect, "the server at db.internal is down");
+        return inner.unfinished();
+    }
+    Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override {
+        const bool fails = !answers.empty() && !std::exchange(was_lost, true);
+        std::string id = co_await inner.intend_output(std::move(output), std::move(answers));
+        if (!fails) co_return id;
+        read_fails = true;
+        throw CheckpointerError(ErrorCode::connect, "whether it was stored is not known");
+    }
+    Task<> resend(std::string id) override { return inner.resend(std::move(id)); }
+    Task<> sent(std::string id) override { return inner.sent(std::move(id)); }
+    Task<> failed(std::string id, std::string reason) override {
+        return inner.failed(std::move(id), std::move(reason));
+    }
+    Task<std::vector<Delivery>> unsettled() override { return inner.unsettled(); }
+
+    MemoryDeliveryLog inner;
+    bool was_lost = false;
+    bool read_fails = false;
+};
+
+TEST_F(Retry, D90_AnswerOfLostCall_IsNotMadeAgain) {
+    const auto lost = std::make_shared<LostLog>();
+    gateway.options.deliveries = lost;
+    failures = 0;
+    gateway.run([](Gateway& h) -> Task<> {
+        for (const char* text : {"one", "two"}) co_await h.handler(update(text));
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(gateway.begun, (Texts{"one", "two"})) << "the model is not asked twice";
+    std::vector<Delivery> left = cubepi::run(lost->unsettled());
+    ASSERT_EQ(left.size(), 1u) << "it is sent from its record";
+    EXPECT_EQ(left[0].message.content_text(), "re: one");
+    const Texts texts = channel->texts();
+    EXPECT_EQ(std::count(texts.begin(), texts.end(), "re: one"), 0);
+    EXPECT_EQ(std::count(texts.begin(), texts.end(), "re: two"), 1);
 }
 
 TEST_F(Retry, D90_LongOutage_NotifiesTheSenderOnceAndHolds) {

@@ -31,7 +31,7 @@ TapeCheckpointer::TapeCheckpointer(std::shared_ptr<TapeStore> store,
     : TapeCheckpointer(make_state(std::move(store), std::move(options))) {}
 
 TapeCheckpointer::TapeCheckpointer(std::shared_ptr<State> state)
-    : StateQuestionStore(state), state_(std::move(state)) {}
+    : StateRunStore(state), state_(std::move(state)) {}
 
 std::shared_ptr<TapeCheckpointer::State> TapeCheckpointer::make_state(
     std::shared_ptr<TapeStore> store, TapeCheckpointerOptions options) {
@@ -118,7 +118,7 @@ Task<std::vector<TapeEntry>> TapeCheckpointer::State::read_context(std::string t
     co_return entries;
 }
 
-Task<bool> TapeCheckpointer::State::is_complete(std::string tape, std::string run_id) {
+Task<bool> TapeCheckpointer::State::is_run_complete(std::string tape, std::string run_id) {
     const std::optional<TapeEntry> event =
         co_await store->find_run(std::move(tape), std::move(run_id));
     if (!event) co_return false;
@@ -294,7 +294,7 @@ Task<std::int64_t> TapeCheckpointer::append(std::string thread_id, MessageList m
     const JsonObject side_state = co_await state->store->read_state(thread_id);
     for (const std::string& run_id : runs) {
         if (SideState(side_state).is_open(run_id)) continue;
-        if (co_await state->is_complete(thread_id, run_id))
+        if (co_await state->is_run_complete(thread_id, run_id))
             cubepi::detail::throw_run_completed(thread_id, run_id);
     }
     std::vector<TapeEntry> entries = co_await state->entries_of(thread_id, messages);

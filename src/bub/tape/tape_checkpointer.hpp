@@ -9,7 +9,7 @@
 #include <bub/tape/tape_session.hpp>
 #include <bub/tape/tape_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
-#include <cubepi/checkpoint/state_question_store.hpp>
+#include <cubepi/checkpoint/state_run_store.hpp>
 #include <cubepi/core/clock.hpp>
 
 namespace bub {
@@ -36,9 +36,8 @@ struct TapeCheckpointerOptions {
 /// is killed between the two has neither the answer nor the result, and the question is asked again.
 /// Calls may come from several executors at once, if the store allows that.
 class TapeCheckpointer final : public cubepi::Checkpointer,
-                               public cubepi::RunStore,
                                public cubepi::MessageIndex,
-                               public cubepi::StateQuestionStore,
+                               public cubepi::StateRunStore,
                                public cubepi::ForkStore,
                                public cubepi::ThreadStore {
 public:
@@ -52,17 +51,6 @@ public:
     Task<std::int64_t> append(std::string thread_id, cubepi::MessageList messages,
                               cubepi::AppendOptions options) override;
     Task<void> save_extra(std::string thread_id, JsonObject extra) override;
-
-    Task<cubepi::ClaimResult> claim_run(std::string thread_id, std::string run_id,
-                                        cubepi::ClaimOwner owner, cubepi::ClaimKind kind) override;
-    Task<void> renew_claim(std::string thread_id, std::string run_id,
-                           std::string owner_id) override;
-    Task<void> release_claim(std::string thread_id, std::string run_id,
-                             std::string owner_id) override;
-    Task<void> mark_run_complete(std::string thread_id, std::string run_id) override;
-    Task<void> complete_run(std::string thread_id, std::string run_id,
-                            std::string owner_id) override;
-    Task<bool> is_run_complete(std::string thread_id, std::string run_id) override;
 
     Task<std::optional<cubepi::Message>> find_message(std::string thread_id,
                                                       std::string message_id) override;

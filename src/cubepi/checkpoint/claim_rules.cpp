@@ -31,6 +31,18 @@ void ClaimRules::check_abandoned(const HeldClaim& claim) const {
     if (!expired && !is_dead_owner(claim.owner)) detail::throw_thread_in_use(thread_id_, claim);
 }
 
+ClaimResult ClaimRules::apply(const ClaimChange& change) {
+    const std::string& owner_id = change.owner.owner_id;
+    switch (change.step) {
+        case ClaimChange::Step::claim: return claim(change.run_id, change.owner, change.kind);
+        case ClaimChange::Step::renew: renew(change.run_id, owner_id); break;
+        case ClaimChange::Step::release: release(change.run_id, owner_id); break;
+        case ClaimChange::Step::complete: complete(change.run_id, owner_id); break;
+        case ClaimChange::Step::mark_complete: mark_complete(change.run_id); break;
+    }
+    return {};
+}
+
 ClaimResult ClaimRules::claim(const std::string& run_id, const ClaimOwner& owner, ClaimKind kind) {
     const RunState state = table_.run_state(run_id);
     if (state == RunState::complete) detail::throw_run_completed(thread_id_, run_id);

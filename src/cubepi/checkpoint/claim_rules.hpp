@@ -41,12 +41,24 @@ struct ClaimTime {
     std::chrono::seconds lease = {};  ///< of a claim that is acquired or renewed
 };
 
+/// A change of the claim on a run: an operation of RunStore.
+struct ClaimChange {
+    enum class Step : std::uint8_t { claim, renew, release, complete, mark_complete };
+    Step step = Step::claim;
+    std::string run_id = {};
+    ClaimOwner owner = {};  ///< only `claim` needs more than the id; `mark_complete` needs nothing
+    ClaimKind kind = ClaimKind::new_run;
+};
+
 /// Implements the functions of RunStore that concern claims, for one thread inside one transaction. All stores of this
 /// library use it. If a function throws, it has changed nothing.
 class ClaimRules {
 public:
     /// `table` must outlive the rules.
     ClaimRules(ClaimTable& table, std::string thread_id, ClaimTime time = {});
+
+    /// Executes the operation. The result is that of claim(), and empty for the others.
+    ClaimResult apply(const ClaimChange& change);
 
     /// RunStore::claim_run().
     ClaimResult claim(const std::string& run_id, const ClaimOwner& owner, ClaimKind kind);

@@ -40,7 +40,7 @@ struct MemoryThread {
     std::unordered_map<std::string, std::size_t> by_message_id = {};
     std::map<std::string, MemoryRun> runs = {};
     std::vector<HeldClaim> claims = {};
-    JsonObject state = {};  ///< requests, answers and batches: state_question_store.cpp
+    JsonObject state = {};  ///< requests, answers and batches: state_run_store.cpp
 
     /// Returns true if the thread can be forked and listed.
     bool known() const { return !messages.empty() || extra || !runs.empty(); }
@@ -137,13 +137,6 @@ struct MemoryCheckpointer::State final : ThreadStates {
     double now() const {
         return std::chrono::duration<double>(options.clock->wall().time_since_epoch()).count();
     }
-    /// Calls `function` with the claim rules of a thread.
-    template <class F>
-    auto with_claims(const std::string& thread_id, F function) {
-        MemoryClaims claims(threads, thread_id);
-        ClaimRules rules(claims, thread_id, ClaimTime{now(), options.lease});
-        return function(rules);
-    }
     /// Returns null if there is no such thread.
     MemoryThread* find(const std::string& thread_id) {
         const auto found = threads.find(thread_id);
@@ -152,6 +145,16 @@ struct MemoryCheckpointer::State final : ThreadStates {
     std::int64_t append(const std::string& thread_id, const MessageList& messages,
                         const AppendOptions& wanted);
 
+    Task<ClaimResult> change_claim(std::string thread_id, ClaimChange change) override {
+        const std::lock_guard lock(mutex);
+        MemoryClaims claims(threads, thread_id);
+        co_return ClaimRules(claims, thread_id, ClaimTime{now(), options.lease}).apply(change);
+    }
+    Task<bool> is_run_complete(std::string thread_id, std::string run_id) override {
+        const std::lock_guard lock(mutex);
+        const MemoryThread* const thread = find(thread_id);
+        co_return thread && thread->is_complete(run_id);
+    }
     Task<Json> edit_state(std::string thread_id, std::function<Json(JsonObject&)> edit) override {
         const std::lock_guard lock(mutex);
         // In place: the object has all answers of the thread.
@@ -198,7 +201,7 @@ MemoryCheckpointer::MemoryCheckpointer() : MemoryCheckpointer(MemoryOptions()) {
 MemoryCheckpointer::MemoryCheckpointer(MemoryOptions options)
     : MemoryCheckpointer(std::make_shared<State>(std::move(options))) {}
 MemoryCheckpointer::MemoryCheckpointer(std::shared_ptr<State> state)
-    : StateQuestionStore(state), state_(std::move(state)) {}
+    : StateRunStore(state), state_(std::move(state)) {}
 MemoryCheckpointer::~MemoryCheckpointer() = default;
 
 std::int64_t MemoryCheckpointer::State::append(const std::string& thread_id,
@@ -266,46 +269,6 @@ Task<std::optional<Message>> MemoryCheckpointer::find_message(std::string thread
         if (found != thread->by_message_id.end()) message = thread->messages[found->second];
     }
     co_return message;
-}
-
-Task<ClaimResult> MemoryCheckpointer::claim_run(std::string thread_id, std::string run_id,
-                                                ClaimOwner owner, ClaimKind kind) {
-    const std::lock_guard lock(state_->mutex);
-    co_return state_->with_claims(
-        thread_id, [&](ClaimRules& rules) { return rules.claim(run_id, owner, kind); });
-}
-
-Task<void> MemoryCheckpointer::renew_claim(std::string thread_id, std::string run_id,
-                                           std::string owner_id) {
-    const std::lock_guard lock(state_->mutex);
-    state_->with_claims(thread_id, [&](ClaimRules& rules) { rules.renew(run_id, owner_id); });
-    co_return;
-}
-
-Task<void> MemoryCheckpointer::release_claim(std::string thread_id, std::string run_id,
-                                             std::string owner_id) {
-    const std::lock_guard lock(state_->mutex);
-    state_->with_claims(thread_id, [&](ClaimRules& rules) { rules.release(run_id, owner_id); });
-    co_return;
-}
-
-Task<void> MemoryCheckpointer::mark_run_complete(std::string thread_id, std::string run_id) {
-    const std::lock_guard lock(state_->mutex);
-    state_->with_claims(thread_id, [&](ClaimRules& rules) { rules.mark_complete(run_id); });
-    co_return;
-}
-
-Task<void> MemoryCheckpointer::complete_run(std::string thread_id, std::string run_id,
-                                            std::string owner_id) {
-    const std::lock_guard lock(state_->mutex);
-    state_->with_claims(thread_id, [&](ClaimRules& rules) { rules.complete(run_id, owner_id); });
-    co_return;
-}
-
-Task<bool> MemoryCheckpointer::is_run_complete(std::string thread_id, std::string run_id) {
-    const std::lock_guard lock(state_->mutex);
-    const MemoryThread* thread = state_->find(thread_id);
-    co_return thread && thread->is_complete(run_id);
 }
 
 Task<MessageList> MemoryCheckpointer::snapshot(std::string thread_id, std::string after_run_id) {

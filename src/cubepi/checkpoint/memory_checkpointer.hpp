@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <cubepi/agent/checkpointer.hpp>
-#include <cubepi/checkpoint/state_question_store.hpp>
+#include <cubepi/checkpoint/state_run_store.hpp>
 #include <cubepi/core/clock.hpp>
 
 namespace cubepi {
@@ -22,9 +22,8 @@ struct MemoryOptions {
 /// Keeps threads in memory, for tests and for programs that need no persistence. It has value semantics: a stored object
 /// and the object of the caller are independent (D22). Its functions never suspend, and may be called on any thread.
 class MemoryCheckpointer final : public Checkpointer,
-                                 public RunStore,
                                  public MessageIndex,
-                                 public StateQuestionStore,
+                                 public StateRunStore,
                                  public ForkStore,
                                  public ThreadStore {
 public:
@@ -38,17 +37,6 @@ public:
     Task<std::int64_t> append(std::string thread_id, MessageList messages,
                               AppendOptions options) override;
     Task<void> save_extra(std::string thread_id, JsonObject extra) override;
-
-    Task<ClaimResult> claim_run(std::string thread_id, std::string run_id, ClaimOwner owner,
-                                ClaimKind kind) override;
-    Task<void> renew_claim(std::string thread_id, std::string run_id,
-                           std::string owner_id) override;
-    Task<void> release_claim(std::string thread_id, std::string run_id,
-                             std::string owner_id) override;
-    Task<void> mark_run_complete(std::string thread_id, std::string run_id) override;
-    Task<void> complete_run(std::string thread_id, std::string run_id,
-                            std::string owner_id) override;
-    Task<bool> is_run_complete(std::string thread_id, std::string run_id) override;
 
     Task<std::optional<Message>> find_message(std::string thread_id,
                                               std::string message_id) override;

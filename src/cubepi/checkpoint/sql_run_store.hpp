@@ -8,6 +8,7 @@
 #include <cubepi/agent/batch_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
 #include <cubepi/agent/question_store.hpp>
+#include <cubepi/checkpoint/claimed_runs.hpp>
 
 namespace cubepi {
 
@@ -17,22 +18,11 @@ class ThreadTables;
 
 /// The abilities that the stores in databases share: claims, pending requests, answers and started batches. Use
 /// SQLiteCheckpointer, PostgresCheckpointer or MySQLCheckpointer, which describe the errors and the thread rules.
-class SqlRunStore : public RunStore, public HitlStore, public BatchStore, public QuestionStore {
+class SqlRunStore : public ClaimedRuns, public HitlStore, public BatchStore, public QuestionStore {
 public:
     ~SqlRunStore() override;
     SqlRunStore(const SqlRunStore&) = delete;
     SqlRunStore& operator=(const SqlRunStore&) = delete;
-
-    Task<ClaimResult> claim_run(std::string thread_id, std::string run_id, ClaimOwner owner,
-                                ClaimKind kind) override;
-    Task<void> renew_claim(std::string thread_id, std::string run_id,
-                           std::string owner_id) override;
-    Task<void> release_claim(std::string thread_id, std::string run_id,
-                             std::string owner_id) override;
-    Task<void> mark_run_complete(std::string thread_id, std::string run_id) override;
-    Task<void> complete_run(std::string thread_id, std::string run_id,
-                            std::string owner_id) override;
-    Task<bool> is_run_complete(std::string thread_id, std::string run_id) override;
 
     Task<void> save_pending_request(std::string thread_id, std::string run_id,
                                     HitlRequest request) override;

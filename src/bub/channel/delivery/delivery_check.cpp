@@ -6,6 +6,7 @@
 #include <fcntl.h>
 
 #include <bub/channel/delivery/delivery_records.hpp>
+#include <bub/channel/delivery/record_notes.hpp>
 #include <bub/channel/file_delivery_log.hpp>
 #include <bub/tape/file/descriptor.hpp>
 #include <cubepi/core/error.hpp>
@@ -52,23 +53,27 @@ void check_lines(std::string_view text, DeliveryRecords& records, StoreReport& r
 void count_records(const DeliveryRecords& records, StoreReport& report) {
     report.count("unfinished messages", 0);
     report.count("unsettled answers", 0);
-    for (const StoredInbound& inbound : records.unfinished()) {
-        report.count("unfinished messages", 1);
-        if (inbound.begun > 0 && !inbound.answered)
-            report.note("message " + inbound.id,
-                        "its turn has begun " + std::to_string(inbound.begun) +
-                            " times and is not finished",
-                        "the next start of the gateway continues it, unless one is running it");
-    }
-    for (const Delivery& delivery : records.unsettled()) {
-        report.count("unsettled answers", 1);
-        report.note("answer " + delivery.id,
-                    delivery.waits ? "it waits to be sent" : "whether it arrived is not known",
-                    "see 'cubepi gateway held'");
-    }
+    for (const StoredInbound& inbound : records.unfinished()) detail::note_inbound(inbound, report);
+    for (const Delivery& delivery : records.unsettled()) detail::note_answer(delivery, report);
 }
 
 }  // namespace
+
+void detail::note_inbound(const StoredInbound& inbound, StoreReport& report) {
+    report.count("unfinished messages", 1);
+    if (inbound.begun > 0 && !inbound.answered)
+        report.note(
+            "message " + inbound.id,
+            "its turn has begun " + std::to_string(inbound.begun) + " times and is not finished",
+            "the next start of the gateway continues it, unless one is running it");
+}
+
+void detail::note_answer(const Delivery& delivery, StoreReport& report) {
+    report.count("unsettled answers", 1);
+    report.note("answer " + delivery.id,
+                delivery.waits ? "it waits to be sent" : "whether it arrived is not known",
+                "see 'cubepi gateway held'");
+}
 
 StoreReport check_delivery_log(const std::filesystem::path& directory) {
     const std::filesystem::path path = directory / "deliveries.jsonl";

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include <bub/channel/delivery/postgres_tables.hpp>
-#include <cubepi/core/error.hpp>
 #include <cubepi/sql/support/migration.hpp>
 #include <cubepi/sql/support/postgres.hpp>
 
@@ -12,18 +11,8 @@
 namespace bub {
 
 using namespace cubepi::detail;
-using cubepi::CheckpointerError;
-using cubepi::ErrorCode;
 
 namespace {
-
-using Version = std::optional<cubepi::FormatVersion>;
-
-constexpr const char* version_table = "bub_delivery_schema";
-
-void refuse_newer(const std::string& where, Version found) {
-    refuse_newer_tables(where, "bub_delivery_*", found, postgres_delivery_version);
-}
 
 /// Returns the statements that create the tables. Messages and sessions are found by digests: an index takes no long text, and no
 /// text may contain U+0000.
@@ -65,40 +54,41 @@ std::vector<std::string> schema_statements() {
     };
 }
 
-Task<Version> only_version(Task<SqlVersions> task) {
-    const SqlVersions versions = co_await std::move(task);
-    co_return versions.front();
-}
-
 }  // namespace
 
 namespace detail {
+
+const VersionedTables& delivery_tables() {
+    static const VersionedTables tables([] {
+        VersionedTables::Description deliveries;
+        deliveries.version_table = "bub_delivery_schema";
+        deliveries.names = "bub_delivery_*";
+        deliveries.content = "deliveries";
+        deliveries.version = postgres_delivery_version;
+        deliveries.create =
+            "'cubepi db init --tapes' ('cubepi db migrate --tapes' next to tapes), or with "
+            "apply_postgres_delivery_schema()";
+        deliveries.migrate =
+            "'cubepi db migrate --tapes', or with apply_postgres_delivery_schema()";
+        deliveries.grant =
+            "grant the user SELECT, INSERT, UPDATE and DELETE on the tables bub_delivery_*, and "
+            "USAGE on the sequence bub_delivery_ids";
+        deliveries.statements = schema_statements();
+        return deliveries;
+    }());
+    return tables;
+}
 
 SqlBatch DeliverySchema::session(const SqlDriver& driver) const {
     SqlBatch batch = driver.store_session();
     batch.add("SELECT set_config('idle_in_transaction_session_timeout', $1, false)")
         .text(std::to_string(lease_.count()));
-    select_version(batch, version_table);
+    select_version(batch, delivery_tables().version_table());
     return batch;
 }
 
 void DeliverySchema::check(const std::string& where, const SqlResults& results) const {
-    const Version version = version_of(results.back());
-    refuse_newer(where, version);
-    if (is_usable(version, postgres_delivery_version)) return;
-    const std::string tables = where + ": the tables of deliveries (bub_delivery_*) are ";
-    if (!version) {
-        throw CheckpointerError(ErrorCode::schema_mismatch,
-                                tables +
-                                    "not complete; create them with 'cubepi db init --tapes' "
-                                    "('cubepi db migrate --tapes' next to tapes), or with "
-                                    "apply_postgres_delivery_schema()");
-    }
-    throw CheckpointerError(ErrorCode::schema_mismatch,
-                            tables + "of version " + std::to_string(version->version) +
-                                " and not " + std::to_string(postgres_delivery_version) +
-                                "; migrate them with 'cubepi db migrate --tapes', or with "
-                                "apply_postgres_delivery_schema()");
+    delivery_tables().check(where, version_of(results.back()));
 }
 
 void DeliverySchema::lock(SqlBatch& batch, const std::vector<std::string>& sessions) const {
@@ -115,18 +105,8 @@ void DeliverySchema::lock(SqlBatch& batch, const std::vector<std::string>& sessi
         .texts(sessions);
 }
 
-SqlRemedy DeliverySchema::remedy(const SqlFailure& failure, SqlRemedy remedy) const {
-    if (remedy.code == ErrorCode::schema_mismatch) {
-        remedy.text =
-            "the tables of deliveries (bub_delivery_*) are missing: create them with 'cubepi db "
-            "init --tapes' ('cubepi db migrate --tapes' next to tapes), or with "
-            "apply_postgres_delivery_schema(), and check the search_path";
-    } else if (remedy.code == ErrorCode::permission_denied && !failure.is_read_only()) {
-        remedy.text =
-            "grant the user SELECT, INSERT, UPDATE and DELETE on the tables bub_delivery_*, and "
-            "USAGE on the sequence bub_delivery_ids";
-    }
-    return remedy;
+SqlRemedy DeliverySchema::remedy(const SqlFailure& failure, SqlRemedy general) const {
+    return delivery_tables().remedy(failure, general);
 }
 
 SqlWriteIds DeliverySchema::write_ids() const {
@@ -139,28 +119,16 @@ SqlWriteIds DeliverySchema::write_ids() const {
 
 }  // namespace detail
 
-std::string postgres_delivery_sql() {
-    std::string text = "BEGIN;\n";
-    for (const std::string& sql : schema_statements()) text += sql + ";\n";
-    return text + "COMMIT;\n";
+std::string postgres_delivery_sql() { return detail::delivery_tables().sql(); }
+
+Task<std::optional<cubepi::FormatVersion>> postgres_delivery_status(
+    cubepi::PostgresOptions options) {
+    return detail::delivery_tables().status(options, postgres_driver(options));
 }
 
-Task<Version> postgres_delivery_status(cubepi::PostgresOptions options) {
-    return only_version(read_versions(options, postgres_driver(options), {version_table}));
-}
-
-Task<Version> apply_postgres_delivery_schema(cubepi::PostgresOptions options) {
-    const std::shared_ptr<const SqlDriver> driver = postgres_driver(options);
-    SqlMigration migration;
-    migration.lock = version_table;
-    migration.version_tables = {version_table};
-    migration.statements = [where = driver->description()](const SqlVersions& found) {
-        refuse_newer(where, found.front());
-        if (found.front() && found.front()->version > postgres_delivery_version)
-            return std::vector<std::string>();
-        return schema_statements();
-    };
-    return only_version(migrate(options, driver, std::move(migration)));
+Task<std::optional<cubepi::FormatVersion>> apply_postgres_delivery_schema(
+    cubepi::PostgresOptions options) {
+    return detail::delivery_tables().apply(options, postgres_driver(options));
 }
 
 }  // namespace bub

@@ -137,12 +137,12 @@ std::string DeliveryTables::session_key(const Envelope& message) const {
     return cubepi::detail::sha256_hex(name).substr(0, digits);
 }
 
-std::string DeliveryTables::message_key(const std::string& channel,
-                                        const std::string& inbound_id) const {
+std::string message_key(const std::string& account, const std::string& channel,
+                        const std::string& inbound_id) {
     if (inbound_id.empty()) return {};
     // With their lengths, so that no two have the same text.
     std::string name;
-    for (const std::string* part : {&options_.account, &channel, &inbound_id})
+    for (const std::string* part : {&account, &channel, &inbound_id})
         name += std::to_string(part->size()) + ":" + *part;
     return cubepi::detail::sha256_hex(name);
 }

@@ -15,6 +15,7 @@
 #include <bub/channel/delivery/step_queue.hpp>
 #include <bub/channel/postgres_delivery_log.hpp>
 #include <cubepi/sql/support/transaction.hpp>
+#include <cubepi/sql/support/versioned_tables.hpp>
 
 // The tables of deliveries in a database: their sessions, statements and transactions.
 
@@ -23,6 +24,8 @@ namespace bub::detail {
 using cubepi::detail::SqlBatch;
 using cubepi::detail::SqlResult;
 using cubepi::detail::SqlResults;
+
+const cubepi::detail::VersionedTables& delivery_tables();
 
 /// The tables of deliveries. A transaction locks sessions of messages, by their rows.
 class DeliverySchema final : public cubepi::detail::SqlSchema {
@@ -55,6 +58,10 @@ struct RecordIds {
     std::vector<std::string> fences = {};
 };
 
+/// The value by which a message is found; empty if it has no id of its platform.
+std::string message_key(const std::string& account, const std::string& channel,
+                        const std::string& inbound_id);
+
 /// The results of one step.
 using StepResults = std::vector<const SqlResult*>;
 
@@ -85,8 +92,6 @@ public:
     std::int64_t number() const noexcept { return number_; }
 
     std::string session_key(const Envelope& message) const;
-    /// Empty if the message has no id of its platform.
-    std::string message_key(const std::string& channel, const std::string& inbound_id) const;
     /// Throws Error(storage_full) if no more records may be open.
     void check_limit() const;
 

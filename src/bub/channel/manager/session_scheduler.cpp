@@ -275,6 +275,14 @@ TurnOutcome SessionScheduler::cut_off(const std::exception_ptr& failure) const {
 }
 
 Task<TurnOutcome> SessionScheduler::process(SessionPtr session, std::shared_ptr<Envelope> message) {
+    if (session->retry.failures > 0) {
+        // A call that records an answer may fail although the answer is stored; it is sent from its record (B18).
+        const bool is_answered = co_await deliveries_.is_being_answered(session->answered);
+        if (is_answered)
+            throw cubepi::CheckpointerError(
+                cubepi::ErrorCode::storage,
+                "an answer was recorded by a call whose result did not arrive");
+    }
     std::stop_token stop = session->turn->stop.get_token();
     const bool stream = context_.options.stream_output;
     TurnShards* const shards = context_.options.shards.get();

@@ -31,6 +31,8 @@ struct TapeCheckpointer::State final : cubepi::ThreadStates,
 
     cubepi::ClaimTime time() const;
 
+    Task<cubepi::ClaimResult> change_claim(std::string tape, cubepi::ClaimChange change) override;
+    Task<bool> is_run_complete(std::string tape, std::string run_id) override;
     Task<Json> edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) override;
     Task<void> read_state(std::string tape, std::function<void(const JsonObject&)> read) override;
     Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override;
@@ -43,7 +45,8 @@ struct TapeCheckpointer::State final : cubepi::ThreadStates,
     Task<void> edit_at_end(std::string tape, std::function<void(JsonObject& state)> edit);
     Task<std::vector<TapeEntry>> read_context(std::string tape);
     Task<std::vector<TapeEntry>> read_newest(std::string tape, TapeQuery query);
-    Task<bool> is_complete(std::string tape, std::string run_id);
+    /// Claims a run that is not complete.
+    Task<cubepi::ClaimResult> claim(std::string tape, cubepi::ClaimChange change);
     /// Marks a run as complete and removes its claims. With an owner: only if that owner holds the run's claim (D50).
     Task<void> complete(std::string tape, std::string run_id, std::optional<std::string> owner_id);
     /// Releases the new claim on a run and throws RunAlreadyCompletedError if the run is complete.

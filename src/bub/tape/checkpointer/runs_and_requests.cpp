@@ -51,22 +51,57 @@ std::function<void(const JsonObject&)> completion_guard(std::string tape, std::s
 
 }  // namespace
 
-Task<ClaimResult> TapeCheckpointer::claim_run(std::string thread_id, std::string run_id,
-                                              ClaimOwner owner, ClaimKind kind) {
-    const std::shared_ptr<State> state = state_;
-    if (co_await state->is_complete(thread_id, run_id))
-        cubepi::detail::throw_run_completed(thread_id, run_id);
+Task<ClaimResult> TapeCheckpointer::State::change_claim(std::string tape, ClaimChange change) {
+    const std::shared_ptr<State> self = shared_from_this();
+    ClaimResult result;
+    switch (change.step) {
+        case ClaimChange::Step::claim:
+            result = co_await claim(std::move(tape), std::move(change));
+            break;
+        case ClaimChange::Step::renew: {
+            std::function<Json(JsonObject&)> edit = [=, time = time()](JsonObject& side_state) {
+                SideStateClaims claims(side_state);
+                (void)ClaimRules(claims, tape, time).apply(change);
+                return Json();
+            };
+            co_await store->edit_state(tape, std::move(edit));
+            break;
+        }
+        case ClaimChange::Step::release: {
+            std::function<void(JsonObject&)> edit = [change](JsonObject& side_state) {
+                SideStateClaims claims(side_state);
+                (void)ClaimRules(claims, {}).apply(change);
+            };
+            co_await edit_at_end(std::move(tape), std::move(edit));
+            break;
+        }
+        case ClaimChange::Step::complete:
+            co_await complete(std::move(tape), std::move(change.run_id),
+                              std::move(change.owner.owner_id));
+            break;
+        case ClaimChange::Step::mark_complete:
+            co_await complete(std::move(tape), std::move(change.run_id), std::nullopt);
+            break;
+    }
+    co_return result;
+}
+
+Task<ClaimResult> TapeCheckpointer::State::claim(std::string tape, ClaimChange change) {
+    const std::shared_ptr<State> self = shared_from_this();
+    const std::string run_id = change.run_id;
+    const std::string owner_id = change.owner.owner_id;
+    const bool complete = co_await is_run_complete(tape, run_id);
+    if (complete) cubepi::detail::throw_run_completed(tape, run_id);
     auto result = std::make_shared<ClaimResult>();
-    std::function<Json(JsonObject&)> edit = [=](JsonObject& side_state) {
-        SideStateClaims claims(side_state);
-        *result = ClaimRules(claims, thread_id, state->time()).claim(run_id, owner, kind);
-        note_session(side_state, state->options.session);
+    std::function<Json(JsonObject&)> edit = [=, change = std::move(change)](JsonObject& side) {
+        SideStateClaims claims(side);
+        *result = ClaimRules(claims, tape, self->time()).apply(change);
+        note_session(side, self->options.session);
         return Json();
     };
-    co_await state->store->edit_state(thread_id, std::move(edit));
-    if (result->superseded) co_await state->check_still_open(thread_id, run_id, owner.owner_id);
-    if (state->turn && !owner.owner_id.empty())
-        state->turn->hold_claim(thread_id, TapeClaim{run_id, owner.owner_id});
+    co_await store->edit_state(tape, std::move(edit));
+    if (result->superseded) co_await check_still_open(tape, run_id, owner_id);
+    if (turn && !owner_id.empty()) turn->hold_claim(tape, TapeClaim{run_id, owner_id});
     co_return *result;
 }
 
@@ -74,7 +109,7 @@ Task<ClaimResult> TapeCheckpointer::claim_run(std::string thread_id, std::string
 Task<void> TapeCheckpointer::State::check_still_open(std::string tape, std::string run_id,
                                                      std::string owner_id) {
     const std::shared_ptr<State> self = shared_from_this();
-    const bool complete = co_await is_complete(tape, run_id);
+    const bool complete = co_await is_run_complete(tape, run_id);
     if (!complete) co_return;
     std::function<Json(JsonObject&)> give_up = [=](JsonObject& side_state) {
         remove_run(side_state, run_id, owner_id);
@@ -84,43 +119,13 @@ Task<void> TapeCheckpointer::State::check_still_open(std::string tape, std::stri
     cubepi::detail::throw_run_completed(tape, run_id);
 }
 
-Task<void> TapeCheckpointer::renew_claim(std::string thread_id, std::string run_id,
-                                         std::string owner_id) {
-    const std::shared_ptr<State> state = state_;
-    std::function<Json(JsonObject&)> edit = [=](JsonObject& side_state) {
-        SideStateClaims claims(side_state);
-        ClaimRules(claims, thread_id, state->time()).renew(run_id, owner_id);
-        return Json();
-    };
-    co_await state->store->edit_state(thread_id, std::move(edit));
-}
-
-Task<void> TapeCheckpointer::release_claim(std::string thread_id, std::string run_id,
-                                           std::string owner_id) {
-    const std::shared_ptr<State> state = state_;
-    std::function<void(JsonObject&)> edit = [=](JsonObject& side_state) {
-        SideStateClaims claims(side_state);
-        ClaimRules(claims, {}).release(run_id, owner_id);
-    };
-    co_await state->edit_at_end(std::move(thread_id), std::move(edit));
-}
-
-Task<void> TapeCheckpointer::mark_run_complete(std::string thread_id, std::string run_id) {
-    return state_->complete(std::move(thread_id), std::move(run_id), std::nullopt);
-}
-
-Task<void> TapeCheckpointer::complete_run(std::string thread_id, std::string run_id,
-                                          std::string owner_id) {
-    return state_->complete(std::move(thread_id), std::move(run_id), std::move(owner_id));
-}
-
 /// The claim is checked when the event is appended, under the lock of the tape. In a turn it is checked again when the
 /// turn is merged. The claim is removed after that, when another owner may have claimed the run: only a claim held
 /// before is removed. A completion that is repeated removes a claim that remained when its removal failed.
 Task<void> TapeCheckpointer::State::complete(std::string tape, std::string run_id,
                                              std::optional<std::string> owner_id) {
     const std::shared_ptr<State> self = shared_from_this();
-    const bool complete_before = co_await is_complete(tape, run_id);
+    const bool complete_before = co_await is_run_complete(tape, run_id);
     JsonObject side_state = co_await store->read_state(tape);
     const bool open = SideState(side_state).is_open(run_id);
     if (complete_before && !open) co_return;
@@ -139,12 +144,6 @@ Task<void> TapeCheckpointer::State::complete(std::string tape, std::string run_i
     co_await edit_at_end(std::move(tape), std::move(edit));
 }
 
-Task<bool> TapeCheckpointer::is_run_complete(std::string thread_id, std::string run_id) {
-    const std::shared_ptr<State> state = state_;
-    const bool complete = co_await state->is_complete(std::move(thread_id), std::move(run_id));
-    co_return complete;
-}
-
 Task<void> TapeCheckpointer::State::settle(std::string tape, AppendOptions options) {
     const std::shared_ptr<State> self = shared_from_this();
     if (options.expected_position()) {
@@ -161,7 +160,7 @@ Task<void> TapeCheckpointer::State::settle(std::string tape, AppendOptions optio
     co_await store->edit_state(std::move(tape), std::move(edit));
 }
 
-// The side state as the object of a cubepi::StateQuestionStore, and the records of answers, which it has in the list "answered".
+// The side state as the object of a cubepi::StateRunStore, and the records of answers, which it has in the list "answered".
 // When the list has become long, its records are moved to the sidecar `answers` of the tape: the side state is small, because it
 // is rewritten often. A process that is killed in between leaves the records in both places.
 

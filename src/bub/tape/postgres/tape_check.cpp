@@ -22,21 +22,6 @@ namespace {
 
 constexpr std::int64_t page = 500;
 
-/// Reports tables that a store refuses. Returns true if it can use them.
-bool check_version(const std::optional<cubepi::FormatVersion>& found, StoreReport& report) {
-    if (is_usable(found, postgres_tape_version)) return true;
-    if (!found) {
-        report.damage("tables bub_*", "there are none",
-                      "create them with 'cubepi db init --tapes'");
-    } else if (found->is_refused_by(postgres_tape_version)) {
-        report.damage("tables bub_*", refusal_text(*found, postgres_tape_version), {});
-    } else {
-        report.damage("tables bub_*", "they are older than this program",
-                      "migrate them with 'cubepi db migrate --tapes'");
-    }
-    return false;
-}
-
 class TablesCheck {
 public:
     TablesCheck(const cubepi::PostgresOptions& options, std::shared_ptr<StoreReport> report)
@@ -215,7 +200,10 @@ private:
 Task<StoreReport> check_tables(cubepi::PostgresOptions options) {
     const auto report = std::make_shared<StoreReport>(postgres_driver(options)->description());
     const std::optional<cubepi::FormatVersion> found = co_await postgres_tape_status(options);
-    if (!check_version(found, *report)) co_return std::move(*report);
+    if (const auto problem = tape_tables().problem(found)) {
+        report->damage("tables " + tape_tables().names(), problem->what, problem->remedy);
+        co_return std::move(*report);
+    }
     const auto check = std::make_shared<TablesCheck>(options, report);
     co_await check->run();
     co_return std::move(*report);

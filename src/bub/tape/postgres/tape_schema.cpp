@@ -3,7 +3,6 @@
 #include <utility>
 
 #include <bub/tape/postgres/tape_tables.hpp>
-#include <cubepi/core/error.hpp>
 #include <cubepi/sql/support/migration.hpp>
 #include <cubepi/sql/support/postgres.hpp>
 
@@ -12,18 +11,8 @@
 namespace bub {
 
 using namespace cubepi::detail;
-using cubepi::CheckpointerError;
-using cubepi::ErrorCode;
 
 namespace {
-
-using Version = std::optional<cubepi::FormatVersion>;
-
-constexpr const char* version_table = "bub_schema";
-
-void refuse_newer_tapes(const std::string& where, Version found) {
-    refuse_newer_tables(where, "bub_*", found, postgres_tape_version);
-}
 
 /// Returns the statements that create the tables. Names and ids are found by their MD5: an index takes no long text, and no
 /// text may contain U+0000.
@@ -72,53 +61,43 @@ std::vector<std::string> tape_schema_statements() {
     };
 }
 
-Task<Version> only_version(Task<SqlVersions> task) {
-    const SqlVersions versions = co_await std::move(task);
-    co_return versions.front();
-}
-
 }  // namespace
 
 namespace detail {
 
+const VersionedTables& tape_tables() {
+    static const VersionedTables tables([] {
+        VersionedTables::Description tapes;
+        tapes.version_table = "bub_schema";
+        tapes.names = "bub_*";
+        tapes.content = "tapes";
+        tapes.version = postgres_tape_version;
+        tapes.create = "'cubepi db init --tapes', or with apply_postgres_tape_schema()";
+        tapes.migrate = "'cubepi db migrate --tapes', or with apply_postgres_tape_schema()";
+        tapes.grant = "grant the user SELECT, INSERT, UPDATE and DELETE on the tables bub_*";
+        tapes.statements = tape_schema_statements();
+        return tapes;
+    }());
+    return tables;
+}
+
 SqlBatch TapeSchema::session(const SqlDriver& driver) const {
     SqlBatch batch = driver.store_session();
     if (owner_ != 0) batch.add("SELECT pg_advisory_lock_shared($1)").integer(owner_);
-    select_version(batch, version_table);
+    select_version(batch, tape_tables().version_table());
     return batch;
 }
 
 void TapeSchema::check(const std::string& where, const SqlResults& results) const {
-    const Version version = version_of(results.back());
-    refuse_newer_tapes(where, version);
-    if (is_usable(version, postgres_tape_version)) return;
-    const std::string tables = where + ": the tables of tapes (bub_*) are ";
-    if (!version) {
-        throw CheckpointerError(ErrorCode::schema_mismatch,
-                                tables +
-                                    "not complete; create them with 'cubepi db init --tapes', "
-                                    "or with apply_postgres_tape_schema()");
-    }
-    throw CheckpointerError(ErrorCode::schema_mismatch,
-                            tables + "of version " + std::to_string(version->version) +
-                                " and not " + std::to_string(postgres_tape_version) +
-                                "; migrate them with 'cubepi db migrate --tapes', or with "
-                                "apply_postgres_tape_schema()");
+    tape_tables().check(where, version_of(results.back()));
 }
 
 void TapeSchema::lock(SqlBatch& batch, const std::vector<std::string>& tapes) const {
     take_advisory_locks(batch, tapes);
 }
 
-SqlRemedy TapeSchema::remedy(const SqlFailure& failure, SqlRemedy remedy) const {
-    if (remedy.code == ErrorCode::schema_mismatch) {
-        remedy.text =
-            "the tables of tapes (bub_*) are missing: create them with 'cubepi db init --tapes', "
-            "or with apply_postgres_tape_schema(), and check the search_path";
-    } else if (remedy.code == ErrorCode::permission_denied && !failure.is_read_only()) {
-        remedy.text = "grant the user SELECT, INSERT, UPDATE and DELETE on the tables bub_*";
-    }
-    return remedy;
+SqlRemedy TapeSchema::remedy(const SqlFailure& failure, SqlRemedy general) const {
+    return tape_tables().remedy(failure, general);
 }
 
 SqlWriteIds TapeSchema::write_ids() const {
@@ -137,28 +116,15 @@ std::shared_ptr<SqlStore> tape_transactions(const cubepi::PostgresOptions& optio
 
 }  // namespace detail
 
-std::string postgres_tape_sql() {
-    std::string text = "BEGIN;\n";
-    for (const std::string& sql : tape_schema_statements()) text += sql + ";\n";
-    return text + "COMMIT;\n";
+std::string postgres_tape_sql() { return detail::tape_tables().sql(); }
+
+Task<std::optional<cubepi::FormatVersion>> postgres_tape_status(cubepi::PostgresOptions options) {
+    return detail::tape_tables().status(options, postgres_driver(options));
 }
 
-Task<Version> postgres_tape_status(cubepi::PostgresOptions options) {
-    return only_version(read_versions(options, postgres_driver(options), {version_table}));
-}
-
-Task<Version> apply_postgres_tape_schema(cubepi::PostgresOptions options) {
-    const std::shared_ptr<const SqlDriver> driver = postgres_driver(options);
-    SqlMigration migration;
-    migration.lock = version_table;
-    migration.version_tables = {version_table};
-    migration.statements = [where = driver->description()](const SqlVersions& found) {
-        refuse_newer_tapes(where, found.front());
-        if (found.front() && found.front()->version > postgres_tape_version)
-            return std::vector<std::string>();
-        return tape_schema_statements();
-    };
-    return only_version(migrate(options, driver, std::move(migration)));
+Task<std::optional<cubepi::FormatVersion>> apply_postgres_tape_schema(
+    cubepi::PostgresOptions options) {
+    return detail::tape_tables().apply(options, postgres_driver(options));
 }
 
 }  // namespace bub

@@ -14,6 +14,7 @@
 #include <bub/tape/tape_store.hpp>
 #include <cubepi/sql/postgres_options.hpp>
 #include <cubepi/sql/support/transaction.hpp>
+#include <cubepi/sql/support/versioned_tables.hpp>
 
 // The tables of tapes in a database: connections to them, their rows, and the turns in progress.
 
@@ -21,6 +22,8 @@ namespace bub::detail {
 
 using cubepi::detail::SqlBatch;
 using cubepi::detail::SqlResult;
+
+const cubepi::detail::VersionedTables& tape_tables();
 
 /// The tables of tapes. A transaction locks tapes.
 class TapeSchema final : public cubepi::detail::SqlSchema {

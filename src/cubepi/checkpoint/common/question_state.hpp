@@ -7,10 +7,10 @@
 #include <vector>
 
 #include <cubepi/agent/question_store.hpp>
-#include <cubepi/checkpoint/state_question_store.hpp>
+#include <cubepi/checkpoint/state_run_store.hpp>
 #include <cubepi/core/json.hpp>
 
-// The lists in the JSON object of a thread that a StateQuestionStore reads and edits.
+// The lists in the JSON object of a thread that a StateRunStore reads and edits.
 
 namespace cubepi::detail {
 

@@ -78,29 +78,6 @@ void write_claims(SqlBatch& writes, const RunSchema& schema, const std::string& 
     for (const HeldClaim& claim : claims.put()) put_claim_row(writes, thread_id, claim);
 }
 
-/// Applies `change(ClaimRules&)` to the runs and claims of a thread.
-template <class F>
-auto change_claims(TablesPtr tables, std::string thread_id, std::string run_id, F change)
-    -> Task<std::invoke_result_t<F&, ClaimRules&>> {
-    SqlPlan plan;
-    plan.locks.push_back(thread_id);
-    (void)add_claim_reads(plan.reads, *tables->run_schema(), thread_id, run_id);
-    auto decide = [schema = tables->run_schema(), thread_id, change, lease = tables->lease()](
-                      const SqlView& view, SqlBatch& writes) {
-        ClaimSheet claims = read_claims(view.results, 0);
-        ClaimRules rules(claims, thread_id, ClaimTime{view.now, lease});
-        if constexpr (std::is_void_v<std::invoke_result_t<F&, ClaimRules&>>) {
-            change(rules);
-            write_claims(writes, *schema, thread_id, claims);
-        } else {
-            auto result = change(rules);
-            write_claims(writes, *schema, thread_id, claims);
-            return result;
-        }
-    };
-    return server_write(std::move(tables), std::move(plan), std::move(decide));
-}
-
 void write_started(SqlBatch& writes, const std::string& thread_id, const BatchStart& start) {
     for (const std::string& call_id : start.tool_call_ids) {
         writes
@@ -127,6 +104,32 @@ void write_used(SqlBatch& writes, const std::string& thread_id, const std::strin
 }
 
 }  // namespace
+
+Task<ClaimResult> ThreadTables::change_claim(std::string thread_id, ClaimChange change) {
+    SqlPlan plan;
+    plan.locks.push_back(thread_id);
+    (void)add_claim_reads(plan.reads, *run_schema_, thread_id, change.run_id);
+    auto decide = [schema = run_schema_, thread_id, change, lease = lease_](const SqlView& view,
+                                                                            SqlBatch& writes) {
+        ClaimSheet claims = read_claims(view.results, 0);
+        ClaimRules rules(claims, thread_id, ClaimTime{view.now, lease});
+        ClaimResult result = rules.apply(change);
+        write_claims(writes, *schema, thread_id, claims);
+        return result;
+    };
+    return server_write(shared_from_this(), std::move(plan), std::move(decide));
+}
+
+Task<bool> ThreadTables::is_run_complete(std::string thread_id, std::string run_id) {
+    SqlBatch reads;
+    reads
+        .add("SELECT 1 FROM " + run_schema_->words().runs +
+             " WHERE thread_id = $1 AND run_id = $2 AND completed_at IS NOT NULL")
+        .text(thread_id)
+        .text(run_id);
+    auto convert = [](const SqlResults& results) { return results[0].rows() > 0; };
+    return server_read(shared_from_this(), std::move(reads), std::move(convert));
+}
 
 std::size_t add_claim_reads(SqlBatch& reads, const RunSchema& schema, const std::string& thread_id,
                             const std::string& run_id) {
@@ -191,51 +194,10 @@ namespace cubepi {
 
 using namespace detail;
 
-SqlRunStore::SqlRunStore(std::shared_ptr<ThreadTables> tables) : tables_(std::move(tables)) {}
+SqlRunStore::SqlRunStore(std::shared_ptr<ThreadTables> tables)
+    : ClaimedRuns(tables), tables_(std::move(tables)) {}
 
 SqlRunStore::~SqlRunStore() = default;
-
-Task<ClaimResult> SqlRunStore::claim_run(std::string thread_id, std::string run_id,
-                                         ClaimOwner owner, ClaimKind kind) {
-    auto change = [run_id, owner, kind](ClaimRules& rules) {
-        return rules.claim(run_id, owner, kind);
-    };
-    return change_claims(tables_, std::move(thread_id), run_id, std::move(change));
-}
-
-Task<void> SqlRunStore::renew_claim(std::string thread_id, std::string run_id,
-                                    std::string owner_id) {
-    auto change = [run_id, owner_id](ClaimRules& rules) { rules.renew(run_id, owner_id); };
-    return change_claims(tables_, std::move(thread_id), run_id, std::move(change));
-}
-
-Task<void> SqlRunStore::release_claim(std::string thread_id, std::string run_id,
-                                      std::string owner_id) {
-    auto change = [run_id, owner_id](ClaimRules& rules) { rules.release(run_id, owner_id); };
-    return change_claims(tables_, std::move(thread_id), run_id, std::move(change));
-}
-
-Task<void> SqlRunStore::mark_run_complete(std::string thread_id, std::string run_id) {
-    auto change = [run_id](ClaimRules& rules) { rules.mark_complete(run_id); };
-    return change_claims(tables_, std::move(thread_id), run_id, std::move(change));
-}
-
-Task<void> SqlRunStore::complete_run(std::string thread_id, std::string run_id,
-                                     std::string owner_id) {
-    auto change = [run_id, owner_id](ClaimRules& rules) { rules.complete(run_id, owner_id); };
-    return change_claims(tables_, std::move(thread_id), run_id, std::move(change));
-}
-
-Task<bool> SqlRunStore::is_run_complete(std::string thread_id, std::string run_id) {
-    SqlBatch reads;
-    reads
-        .add("SELECT 1 FROM " + tables_->run_schema()->words().runs +
-             " WHERE thread_id = $1 AND run_id = $2 AND completed_at IS NOT NULL")
-        .text(thread_id)
-        .text(run_id);
-    auto convert = [](const SqlResults& results) { return results[0].rows() > 0; };
-    return server_read(tables_, std::move(reads), std::move(convert));
-}
 
 Task<void> SqlRunStore::mark_batch_started(std::string thread_id, BatchStart start) {
     const RunSchemaPtr& schema = tables_->run_schema();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <cubepi/agent/checkpointer.hpp>
+#include <cubepi/checkpoint/claimed_runs.hpp>
 #include <cubepi/checkpoint/common/requests.hpp>
 #include <cubepi/checkpoint/common/store_errors.hpp>
 #include <cubepi/sql/support/transaction.hpp>
@@ -80,7 +81,9 @@ public:
 };
 
 /// The tables, and the transactions on them. Thread-safe. What decides a transaction may outlive the tables.
-class ThreadTables : public SqlTransactions, public std::enable_shared_from_this<ThreadTables> {
+class ThreadTables : public SqlTransactions,
+                     public ClaimTransactions,
+                     public std::enable_shared_from_this<ThreadTables> {
 public:
     ThreadTables(std::shared_ptr<const RunSchema> schema, StoreName name,
                  std::chrono::seconds lease)
@@ -93,6 +96,9 @@ public:
     /// Makes our table agree with CubePi's pending requests of these threads. Returns false, without effect, if nothing can be
     /// written.
     virtual Task<bool> adopt_changes(std::vector<std::string> threads) = 0;
+
+    Task<ClaimResult> change_claim(std::string thread_id, ClaimChange change) override;
+    Task<bool> is_run_complete(std::string thread_id, std::string run_id) override;
 
 private:
     const std::shared_ptr<const RunSchema> run_schema_;

@@ -1,4 +1,4 @@
-#include <cubepi/checkpoint/state_question_store.hpp>
+#include <cubepi/checkpoint/state_run_store.hpp>
 
 #include <algorithm>
 #include <functional>
@@ -405,13 +405,13 @@ namespace cubepi {
 
 using namespace detail;
 
-StateQuestionStore::StateQuestionStore(std::shared_ptr<ThreadStates> states)
-    : states_(std::move(states)) {}
+StateRunStore::StateRunStore(std::shared_ptr<ThreadStates> states)
+    : ClaimedRuns(states), states_(std::move(states)) {}
 
-StateQuestionStore::~StateQuestionStore() = default;
+StateRunStore::~StateRunStore() = default;
 
-Task<void> StateQuestionStore::save_pending_request(std::string thread_id, std::string run_id,
-                                                    HitlRequest request) {
+Task<void> StateRunStore::save_pending_request(std::string thread_id, std::string run_id,
+                                               HitlRequest request) {
     JsonObject one;
     one["run_id"] = run_id;
     one["request"] = to_json(request);
@@ -431,7 +431,7 @@ Task<void> StateQuestionStore::save_pending_request(std::string thread_id, std::
     return change_state(states_, std::move(thread_id), std::move(put));
 }
 
-Task<std::vector<PendingRequest>> StateQuestionStore::load_pending_requests(std::string thread_id) {
+Task<std::vector<PendingRequest>> StateRunStore::load_pending_requests(std::string thread_id) {
     auto read = [states = states_, thread_id](const JsonObject& state) {
         std::vector<PendingRequest> pending;
         for (const Json& element : list_of(state, "pending"))
@@ -441,12 +441,12 @@ Task<std::vector<PendingRequest>> StateQuestionStore::load_pending_requests(std:
     return from_state(states_, std::move(thread_id), std::move(read));
 }
 
-Task<bool> StateQuestionStore::clear_pending_request(std::string thread_id, std::string run_id,
-                                                     std::string question_id) {
+Task<bool> StateRunStore::clear_pending_request(std::string thread_id, std::string run_id,
+                                                std::string question_id) {
     return remove_request(states_, std::move(thread_id), std::move(run_id), std::move(question_id));
 }
 
-Task<void> StateQuestionStore::save_hitl_answer(std::string thread_id, HitlAnswer answer) {
+Task<void> StateRunStore::save_hitl_answer(std::string thread_id, HitlAnswer answer) {
     auto put = [answer = std::move(answer)](JsonObject& state) {
         // Notes are texts; the endpoint chooses the ids of other answers.
         if (answer.answer.is_string())
@@ -456,9 +456,8 @@ Task<void> StateQuestionStore::save_hitl_answer(std::string thread_id, HitlAnswe
     return change_state(states_, std::move(thread_id), std::move(put));
 }
 
-Task<std::optional<Json>> StateQuestionStore::load_hitl_answer(std::string thread_id,
-                                                               std::string run_id,
-                                                               std::string question_id) {
+Task<std::optional<Json>> StateRunStore::load_hitl_answer(std::string thread_id, std::string run_id,
+                                                          std::string question_id) {
     auto find = [run_id = std::move(run_id),
                  question_id = std::move(question_id)](const JsonObject& state) {
         std::optional<Json> found;
@@ -472,8 +471,8 @@ Task<std::optional<Json>> StateQuestionStore::load_hitl_answer(std::string threa
     return from_state(states_, std::move(thread_id), std::move(find));
 }
 
-Task<void> StateQuestionStore::clear_hitl_answers(std::string thread_id, std::string run_id,
-                                                  std::vector<std::string> question_ids) {
+Task<void> StateRunStore::clear_hitl_answers(std::string thread_id, std::string run_id,
+                                             std::vector<std::string> question_ids) {
     auto clear = [run_id = std::move(run_id),
                   question_ids = std::move(question_ids)](JsonObject& state) {
         erase_where(edit_list(state, "answers"), [&](const Json& json) {
@@ -485,7 +484,7 @@ Task<void> StateQuestionStore::clear_hitl_answers(std::string thread_id, std::st
     return change_state(states_, std::move(thread_id), std::move(clear));
 }
 
-Task<void> StateQuestionStore::mark_batch_started(std::string thread_id, BatchStart start) {
+Task<void> StateRunStore::mark_batch_started(std::string thread_id, BatchStart start) {
     auto mark_it = [states = states_, thread_id, start = std::move(start)](JsonObject& state) {
         if (!start.owner_id.empty())
             states->require_claim(state, thread_id, start.run_id, start.owner_id);
@@ -494,8 +493,8 @@ Task<void> StateQuestionStore::mark_batch_started(std::string thread_id, BatchSt
     return change_state(states_, std::move(thread_id), std::move(mark_it));
 }
 
-Task<std::optional<StartedBatch>> StateQuestionStore::load_started_batch(std::string thread_id,
-                                                                         std::string run_id) {
+Task<std::optional<StartedBatch>> StateRunStore::load_started_batch(std::string thread_id,
+                                                                    std::string run_id) {
     auto find = [run_id = std::move(run_id)](const JsonObject& state) {
         std::optional<StartedBatch> started;
         if (const JsonObject* batch = find_batch(state, run_id)) started = read_batch(*batch);
@@ -504,27 +503,27 @@ Task<std::optional<StartedBatch>> StateQuestionStore::load_started_batch(std::st
     return from_state(states_, std::move(thread_id), std::move(find));
 }
 
-Task<QuestionPage> StateQuestionStore::list_requests(QuestionQuery query) {
+Task<QuestionPage> StateRunStore::list_requests(QuestionQuery query) {
     return states_->list_requests(std::move(query));
 }
 
-Task<std::vector<QuestionEntry>> StateQuestionStore::expire_due(double now, std::size_t limit) {
+Task<std::vector<QuestionEntry>> StateRunStore::expire_due(double now, std::size_t limit) {
     return expire_all(states_, now, limit);
 }
 
-Task<void> StateQuestionStore::answer_request(std::string thread_id, AnswerRecord record) {
+Task<void> StateRunStore::answer_request(std::string thread_id, AnswerRecord record) {
     auto store = [states = states_, thread_id, record = std::move(record)](JsonObject& state) {
         store_answer(state, thread_id, record, *states);
     };
     return change_state(states_, std::move(thread_id), std::move(store));
 }
 
-Task<std::vector<AnswerRecord>> StateQuestionStore::load_answer_records(std::string thread_id) {
+Task<std::vector<AnswerRecord>> StateRunStore::load_answer_records(std::string thread_id) {
     auto read = [](const JsonObject& state) { return read_records(list_of(state, "answered")); };
     return from_state(states_, std::move(thread_id), std::move(read));
 }
 
-Task<std::size_t> StateQuestionStore::discard_requests(std::string thread_id) {
+Task<std::size_t> StateRunStore::discard_requests(std::string thread_id) {
     return remove_requests(states_, std::move(thread_id));
 }
 

@@ -9,14 +9,15 @@
 #include <cubepi/agent/batch_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
 #include <cubepi/agent/question_store.hpp>
+#include <cubepi/checkpoint/claimed_runs.hpp>
 #include <cubepi/core/json.hpp>
 
 namespace cubepi {
 
-/// A JSON object for each thread, in which StateQuestionStore stores requests, answers and batches. Thread-safe.
-class ThreadStates {
+/// The runs of each thread, and a JSON object for each thread, in which StateRunStore stores requests, answers and batches.
+/// Thread-safe.
+class ThreadStates : public ClaimTransactions {
 public:
-    virtual ~ThreadStates() = default;
     /// Calls `edit` with the object of the thread under its lock, stores the edited object atomically, and returns the result of
     /// `edit`, which throws only before it has changed anything but empty lists. It may be called again, and on another thread.
     virtual Task<Json> edit_state(std::string thread_id,
@@ -35,12 +36,16 @@ public:
     virtual bool is_nested() const { return false; }
 };
 
-/// Pending requests, answers and started batches in a JSON object for each thread: {"pending", "answers", "batches", "answered"}.
-class StateQuestionStore : public HitlStore, public BatchStore, public QuestionStore {
+/// Claims, and pending requests, answers and started batches in a JSON object for each thread: {"pending", "answers", "batches",
+/// "answered"}.
+class StateRunStore : public ClaimedRuns,
+                      public HitlStore,
+                      public BatchStore,
+                      public QuestionStore {
 public:
-    ~StateQuestionStore() override;
-    StateQuestionStore(const StateQuestionStore&) = delete;
-    StateQuestionStore& operator=(const StateQuestionStore&) = delete;
+    ~StateRunStore() override;
+    StateRunStore(const StateRunStore&) = delete;
+    StateRunStore& operator=(const StateRunStore&) = delete;
 
     Task<void> save_pending_request(std::string thread_id, std::string run_id,
                                     HitlRequest request) override;
@@ -64,7 +69,7 @@ public:
     Task<std::size_t> discard_requests(std::string thread_id) override;
 
 protected:
-    explicit StateQuestionStore(std::shared_ptr<ThreadStates> states);
+    explicit StateRunStore(std::shared_ptr<ThreadStates> states);
 
 private:
     const std::shared_ptr<ThreadStates> states_;

@@ -1,0 +1,87 @@
+#include <cubepi/sql/support/versioned_tables.hpp>
+
+#include <utility>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/sql/support/migration.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+Task<std::optional<FormatVersion>> only_version(Task<SqlVersions> task) {
+    const SqlVersions versions = co_await std::move(task);
+    co_return versions.front();
+}
+
+}  // namespace
+
+VersionedTables::VersionedTables(Description description)
+    : given_(std::move(description)),
+      missing_("the tables of " + given_.content + " (" + given_.names +
+               ") are missing: create them with " + given_.create + ", and check the search_path") {
+}
+
+std::optional<VersionedTables::Problem> VersionedTables::problem(
+    std::optional<FormatVersion> found) const {
+    std::optional<Problem> problem;
+    if (is_usable(found, given_.version)) return problem;
+    problem.emplace();
+    if (!found) {
+        problem->what = "there are none";
+        problem->remedy = "create them with " + given_.create;
+    } else if (found->is_refused_by(given_.version)) {
+        problem->what = "they are " + refusal_text(*found, given_.version);
+    } else {
+        problem->what = "they are of version " + std::to_string(found->version) + " and not " +
+                        std::to_string(given_.version);
+        problem->remedy = "migrate them with " + given_.migrate;
+    }
+    return problem;
+}
+
+void VersionedTables::check(const std::string& where, std::optional<FormatVersion> found) const {
+    const std::optional<Problem> problem = this->problem(found);
+    if (!problem) return;
+    throw CheckpointerError(ErrorCode::schema_mismatch,
+                            where + ": the tables of " + given_.content + " (" + given_.names +
+                                "): " + problem->what + (problem->remedy.empty() ? "" : "; ") +
+                                problem->remedy);
+}
+
+SqlRemedy VersionedTables::remedy(const SqlFailure& failure, SqlRemedy general) const {
+    if (general.code == ErrorCode::schema_mismatch) {
+        general.text = missing_;
+    } else if (general.code == ErrorCode::permission_denied && !failure.is_read_only()) {
+        general.text = given_.grant;
+    }
+    return general;
+}
+
+std::string VersionedTables::sql() const {
+    std::string text = "BEGIN;\n";
+    for (const std::string& statement : given_.statements) text += statement + ";\n";
+    return text + "COMMIT;\n";
+}
+
+Task<std::optional<FormatVersion>> VersionedTables::status(
+    const SqlOptions& options, std::shared_ptr<const SqlDriver> driver) const {
+    return only_version(read_versions(options, std::move(driver), {given_.version_table}));
+}
+
+Task<std::optional<FormatVersion>> VersionedTables::apply(
+    const SqlOptions& options, std::shared_ptr<const SqlDriver> driver) const {
+    SqlMigration migration;
+    migration.lock = given_.version_table;
+    migration.version_tables = {given_.version_table};
+    migration.statements = [given = given_,
+                            where = driver->description()](const SqlVersions& found) {
+        refuse_newer_tables(where, given.names, found.front(), given.version);
+        // Those of a later version that this library can use stay as they are.
+        const bool is_newer = found.front() && found.front()->version > given.version;
+        return is_newer ? std::vector<std::string>() : given.statements;
+    };
+    return only_version(migrate(options, std::move(driver), std::move(migration)));
+}
+
+}  // namespace cubepi::detail
