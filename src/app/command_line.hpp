@@ -139,7 +139,7 @@ struct PermissionArguments {
     bool json = false;
 };
 
-/// The arguments of `cubepi gateway`.
+/// The arguments of `cubepi gateway` and of `cubepi web`.
 struct GatewayArguments {
     enum class What : std::uint8_t {
         run,
@@ -163,6 +163,7 @@ struct GatewayArguments {
     std::string name = {};  ///< of the user of the console; empty: that of the system
     bool viewer = false;
     bool json = false;
+    std::uint16_t port = 0;  ///< web: 0: a free one
 };
 
 /// The arguments of `cubepi tape`.
@@ -236,6 +237,7 @@ enum class Verb {
     trust,
     permissions,
     gateway,
+    web,
     completion,
     complete,
     man_page,

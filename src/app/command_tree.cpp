@@ -486,6 +486,34 @@ void add_gateway_commands(CLI::App& app, CommandLine& line) {
     add("uninstall", "Remove the service", What::uninstall);
 }
 
+constexpr const char* web_examples = R"(Examples:
+  cubepi web                     prints a link; open it in a browser of this machine
+  cubepi web                     again, in the same directory: another link to it
+  cubepi web -C ~/src/app        of another directory
+  cubepi web --viewer            the link of a user who only reads
+
+Sessions, rules, sandbox and trust are those of 'cubepi chat' in this directory; what no rule allows is asked about in the browser.
+The link logs one browser in, once, within an hour. Other machines: ssh -L PORT:127.0.0.1:PORT HOST.)";
+
+void add_web_command(CLI::App& app, CommandLine& line) {
+    CLI::App* command =
+        app.add_subcommand("web", "Chat about the files of this directory in a browser");
+    command->footer(web_examples);
+    option(*command, "--port", line.gateway.port, "Of 127.0.0.1 (default: a free one)", "PORT")
+        ->check(positive_number());
+    command->add_flag("--viewer", line.gateway.viewer,
+                      "The link is without the right to change anything");
+    option(*command, "--name", line.gateway.name,
+           "Who uses the link, for the log (default: your login name)", "NAME");
+    command->add_flag("--trust", line.conversation.trust,
+                      "Load instructions, skills and settings of this directory, for this run");
+    add_model_flags(*command, line.conversation.model);
+    add_directory_option(*command, line.conversation.directory);
+    add_log_flags(*command, line.log);
+    add_db_option(*command, line.database);
+    command->callback([&line] { line.verb = Verb::web; });
+}
+
 constexpr const char* completion_examples = R"(Examples:
   source <(cubepi completion bash)          in ~/.bashrc; zsh: in ~/.zshrc, after compinit
   cubepi completion fish > ~/.config/fish/completions/cubepi.fish)";
@@ -572,6 +600,7 @@ void add_commands(CLI::App& app, CommandLine& line, const std::vector<bub::CliCo
     add_trust_commands(app, line);
     add_permission_commands(app, line);
     add_gateway_commands(app, line);
+    add_web_command(app, line);
     add_help_commands(app, line);
     add_internal_commands(app, line);
     app.footer(examples);  // after the commands, which would inherit it

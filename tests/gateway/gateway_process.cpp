@@ -132,8 +132,8 @@ std::string GatewayHome::script(const std::string& json) const {
 }
 
 GatewayProcess::GatewayProcess(const GatewayHome& home, std::vector<std::string> arguments,
-                               std::vector<std::string> environment) {
-    arguments.insert(arguments.begin(), {"gateway", "--log-format", "json", "--log-level", "info"});
+                               std::vector<std::string> environment, const std::string& command) {
+    arguments.insert(arguments.begin(), {command, "--log-format", "json", "--log-level", "info"});
     const auto [reader, writer] = make_pipe();
     const std::vector<std::string> models = {"--script", "--base-url"};
     if (std::find_first_of(arguments.begin(), arguments.end(), models.begin(), models.end()) ==

@@ -39,12 +39,13 @@ private:
     std::filesystem::path path_;
 };
 
-/// A process of `cubepi gateway`. Its model echoes ("re: TEXT"), unless the arguments have --script or --base-url. Killed with its
+/// A process of `cubepi gateway`, or of another command that serves. Its model echoes ("re: TEXT"), unless the arguments have --script or --base-url. Killed with its
 /// object.
 class GatewayProcess {
 public:
     explicit GatewayProcess(const GatewayHome& home, std::vector<std::string> arguments = {},
-                            std::vector<std::string> environment = {});
+                            std::vector<std::string> environment = {},
+                            const std::string& command = "gateway");
     ~GatewayProcess();
     GatewayProcess(const GatewayProcess&) = delete;
     GatewayProcess& operator=(const GatewayProcess&) = delete;

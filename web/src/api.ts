@@ -153,6 +153,8 @@ export interface Sent {
   session: string;
   message: string;
   channel: string;
+  /** What `@` has named. */
+  attached?: string;
 }
 
 export interface History {

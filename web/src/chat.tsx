@@ -1,7 +1,8 @@
 // Writing into a session: text, files, and what a running turn does with them.
 
-import { useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { type Sent, type User, post, sessionAddress, sessionPath, textOf } from "./api";
+import { Completions, completionId, ownCommands, useCompletion } from "./complete";
 import { Problem, Visible } from "./parts";
 
 /** In bytes, of all files of a message; the gateway takes a little more. */
@@ -54,12 +55,24 @@ export function Composer({ session, isRunning, onSent }: {
   const [text, setText] = useState("");
   const [files, setFiles] = useState<Attached[]>([]);
   const [problem, setProblem] = useState("");
+  const [attached, setAttached] = useState("");
   const [busy, setBusy] = useState(false);
   const picker = useRef<HTMLInputElement>(null);
   const field = useRef<HTMLTextAreaElement>(null);
   // A message that is sent again after a failure is the same one.
   const key = useRef(newKey());
-  const isCommand = /^\s*,/.test(text);
+  const cursor = useRef<number | undefined>(undefined);
+  const completion = useCompletion(session, (start, end, by) => {
+    setText(text.slice(0, start) + by + text.slice(end));
+    cursor.current = start + by.length;
+    key.current = newKey();
+  });
+  useLayoutEffect(() => {
+    if (cursor.current === undefined) return;
+    field.current?.setSelectionRange(cursor.current, cursor.current);
+    cursor.current = undefined;
+  });
+  const isCommand = /^\s*[,/!]/.test(text);
   const isEmpty = text.trim() === "" && files.length === 0;
   const canSteer = isRunning && files.length === 0 && !isCommand;
 
@@ -76,8 +89,23 @@ export function Composer({ session, isRunning, onSent }: {
     if (isEmpty || busy) return;
     setBusy(true);
     setProblem("");
+    setAttached("");
+    completion.close();
+    const own = text.trim();
+    if (ownCommands.includes(own) && files.length === 0) {
+      try {
+        if (own === "/new") location.hash = "#/new";
+        else if (session) await post(`${sessionPath(session)}/stop`);
+        setText("");
+      } catch (error) {
+        setProblem(textOf(error));
+      }
+      setBusy(false);
+      return;
+    }
     const message = {
       text,
+      typed: true,
       steer,
       key: key.current,
       files: files.map(({ name, type, content }) => ({ name, type, content })),
@@ -86,6 +114,7 @@ export function Composer({ session, isRunning, onSent }: {
       const sent = await post<Sent>(session ? `${sessionPath(session)}/messages` : "sessions", message);
       setText("");
       setFiles([]);
+      setAttached(sent.attached ?? "");
       onSent(sent, { key: sent.message, text, files: files.map((one) => one.name) });
       key.current = newKey();
     } catch (error) {
@@ -104,16 +133,23 @@ export function Composer({ session, isRunning, onSent }: {
       }}
     >
       <label class="field">
-        <span class="dim">Message; a command begins with a comma: ,help</span>
+        <span class="dim">Message; @ names a file, / or a comma begins a command: /help</span>
         <textarea
           ref={field}
           rows={3}
           value={text}
+          aria-autocomplete="list"
+          aria-controls={completion.entries.length > 0 ? completionId : undefined}
+          aria-activedescendant={completion.entries.length > 0 ? `${completionId}-${completion.chosen}` : undefined}
           onInput={(event) => {
-            setText(event.currentTarget.value);
+            const { value, selectionStart } = event.currentTarget;
+            setText(value);
             key.current = newKey();
+            completion.update(value, selectionStart);
           }}
+          onBlur={completion.close}
           onKeyDown={(event) => {
+            if (completion.takes(event)) return;
             if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
             event.preventDefault();
             void send(canSteer);
@@ -126,6 +162,12 @@ export function Composer({ session, isRunning, onSent }: {
           }}
         />
       </label>
+      <Completions completion={completion} />
+      {attached ? (
+        <p class="dim">
+          Attached: <Visible text={attached} />
+        </p>
+      ) : null}
       {files.length > 0 ? (
         <ul class="files" aria-label="Files of the message">
           {files.map((file, at) => (

@@ -20,6 +20,11 @@ export function Visible({ text }: { text: string }) {
   return <>{shown}</>;
 }
 
+/** Returns true for a text that Visible changes. */
+export function hasOdd(text: string): boolean {
+  return text.search(odd) >= 0;
+}
+
 interface GuardProps {
   /** What cannot be shown. */
   value: unknown;

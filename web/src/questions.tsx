@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError, type Part, type Payload, type Question, type User, list, post, textOf } from "./api";
-import { Age, Code, ConfirmButton, Guard, Problem, Visible, asText, beginningOf, isLong, useLoaded } from "./parts";
+import { Age, Code, ConfirmButton, Guard, Problem, Visible, asText, beginningOf, hasOdd, isLong, useLoaded } from "./parts";
 
 type Approval = Extract<Payload, { kind: "approve" }>;
 
@@ -84,6 +84,50 @@ function Details({ details, shorten }: { details: unknown; shorten: Shorten }) {
       ) : null}
       {Object.keys(rest).length > 0 ? <Code text={shorten(asText(rest))} label="Details" /> : null}
     </>
+  );
+}
+
+/** The arguments of a call as texts that are edited: a text as it is, other values as JSON. */
+type Edited = Map<string, string>;
+
+function editable(args: Record<string, unknown>): Edited {
+  return new Map(Object.entries(args).map(([name, value]) => [name, asText(value)]));
+}
+
+/** Returns the arguments; throws an error that names one that is not JSON. */
+function edited(args: Record<string, unknown>, texts: Edited): Record<string, unknown> {
+  const all = Object.entries(args).map(([name, before]): [string, unknown] => {
+    const text = texts.get(name) ?? "";
+    if (typeof before === "string") return [name, text];
+    try {
+      return [name, JSON.parse(text)];
+    } catch {
+      throw new Error(`"${name}" must be JSON, like the value before.`);
+    }
+  });
+  return Object.fromEntries(all);
+}
+
+function CallEditor({ texts, onChange }: { texts: Edited; onChange: (texts: Edited) => void }) {
+  return (
+    <fieldset>
+      <legend>Arguments of the call</legend>
+      {[...texts].map(([name, text]) => (
+        <div>
+          <label class="field">
+            <Visible text={name} />
+            <textarea
+              class="code"
+              rows={Math.min(12, text.split("\n", 12).length + 1)}
+              value={text}
+              spellcheck={false}
+              onInput={(event) => onChange(new Map(texts).set(name, event.currentTarget.value))}
+            />
+          </label>
+          {hasOdd(text) ? <Code text={text} label={`${name}, with hidden characters`} /> : null}
+        </div>
+      ))}
+    </fieldset>
   );
 }
 
@@ -198,6 +242,7 @@ export function QuestionCard({ question, user, onAnswered }: {
   const [problem, setProblem] = useState("");
   const [busy, setBusy] = useState(false);
   const [isWhole, setIsWhole] = useState(false);
+  const [texts, setTexts] = useState<Edited>();
   const { payload } = question.request;
   const isHidden = useMemo(() => textsOf(payload).some(isLong), [question.id]) && !isWhole;
   const shorten: Shorten = isHidden ? beginningOf : (text) => text;
@@ -210,12 +255,14 @@ export function QuestionCard({ question, user, onAnswered }: {
   const session = question.asker.session ?? "";
   const id = `question-${question.id}`;
 
-  const answer = async (action: string, text: string, done: string) => {
+  const answer = async (action: string, text: string, done: string, args?: Record<string, unknown>) => {
     setBusy(true);
     setProblem("");
     try {
-      await post(`questions/${encodeURIComponent(question.id)}/${action}`, text ? { text } : {});
-      onAnswered(`${done}: ${title} (${session})`, false);
+      const body = { ...(text ? { text } : {}), ...(args ? { arguments: args } : {}) };
+      const { state } = await post<{ state: string }>(`questions/${encodeURIComponent(question.id)}/${action}`, body);
+      const waits = state === "waiting" ? "; the session reads it after its running turn" : "";
+      onAnswered(`${done}: ${title} (${session})${waits}`, false);
     } catch (error) {
       const gone = error instanceof ApiError && (error.status === 404 || error.status === 409);
       if (gone) onAnswered(`Your answer to "${title}" (${session}) was not used: ${error.message}`, true);
@@ -223,6 +270,17 @@ export function QuestionCard({ question, user, onAnswered }: {
     } finally {
       setBusy(false);
     }
+  };
+  const approveEdited = () => {
+    if (payload.kind !== "approve" || !texts) return;
+    let args: Record<string, unknown>;
+    try {
+      args = edited(payload.args, texts);
+    } catch (error) {
+      setProblem(textOf(error));
+      return;
+    }
+    void answer("edit", "", "Approved with your changes", args);
   };
   const submit = (event: Event) => {
     event.preventDefault();
@@ -251,7 +309,7 @@ export function QuestionCard({ question, user, onAnswered }: {
           {question.expires_at ? <span>expires {new Date(question.expires_at * 1000).toLocaleString()}</span> : null}
         </p>
       </header>
-      {call}
+      {texts ? <CallEditor texts={texts} onChange={setTexts} /> : call}
       {isHidden ? (
         <p>
           Only the beginning is shown.{" "}
@@ -288,6 +346,15 @@ export function QuestionCard({ question, user, onAnswered }: {
             <button type="submit" form={`${id}-form`} class="primary" disabled={busy || isHidden}>
               Send answer
             </button>
+          ) : texts ? (
+            <>
+              <button type="button" class="primary" disabled={busy} onClick={approveEdited}>
+                Approve the changed call
+              </button>
+              <button type="button" disabled={busy} onClick={() => setTexts(undefined)}>
+                Do not change
+              </button>
+            </>
           ) : (
             <>
               <button type="button" class="primary" disabled={busy || isHidden} onClick={() => void answer("approve", "", "Approved")}>
@@ -296,9 +363,14 @@ export function QuestionCard({ question, user, onAnswered }: {
               <button type="button" class="danger" disabled={busy} onClick={() => void answer("deny", reason, "Denied")}>
                 {payload.kind === "approve" ? "Deny" : "No"}
               </button>
+              {payload.kind === "approve" ? (
+                <button type="button" disabled={busy || isHidden} onClick={() => setTexts(editable(payload.args))}>
+                  Change
+                </button>
+              ) : null}
             </>
           )}
-          {payload.kind === "approve" ? (
+          {payload.kind === "approve" && !texts ? (
             <label class="reason">
               <span>Reason, if you deny</span>
               <input type="text" value={reason} onInput={(event) => setReason(event.currentTarget.value)} />

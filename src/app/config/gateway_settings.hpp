@@ -95,6 +95,8 @@ struct GatewaySettings {
     /// The directory with the workspaces of the sessions; empty: below $XDG_DATA_HOME/cubepi.
     std::filesystem::path root = {};
     bool shared_workspace = false;  ///< all sessions work in `root` itself
+    /// The sessions are those that the terminal has in `root`; not a key of the file.
+    bool has_terminal_sessions = false;
     /// Gateways with the same namespace and database share their sessions.
     std::string tape_namespace = "gateway";
     std::chrono::seconds drain_timeout{30};

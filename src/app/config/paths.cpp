@@ -7,6 +7,7 @@
 
 #include <bub/tape/file_tape_store.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 
 namespace cubepi::app {
@@ -56,6 +57,12 @@ std::filesystem::path gateway_root() {
 
 std::filesystem::path gateway_socket() {
     return bub::default_tape_directory().parent_path() / "gateway.sock";
+}
+
+std::filesystem::path served_directory_files(const std::filesystem::path& directory) {
+    // Paths of sockets are short.
+    const std::string name = detail::sha256_hex(directory.string()).substr(0, 32);
+    return bub::default_tape_directory().parent_path() / "web" / name;
 }
 
 std::filesystem::path expand_home(const std::filesystem::path& path) {

@@ -28,6 +28,8 @@ std::filesystem::path gateway_root();
 /// The socket through which other processes of this user control the gateway, in Bub's directory. (Not in $XDG_RUNTIME_DIR, which
 /// a shell by sudo or ssh may not have.)
 std::filesystem::path gateway_socket();
+/// The files of `cubepi web` for a directory, in Bub's directory: NAME.sock is its socket, and in NAME are its messages.
+std::filesystem::path served_directory_files(const std::filesystem::path& directory);
 /// Replaces a leading `~/` by the home directory.
 std::filesystem::path expand_home(const std::filesystem::path& path);
 

@@ -7,6 +7,9 @@
 #include <string_view>
 #include <utility>
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <bub/tape/file_tape_store.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/base64.hpp>
@@ -14,6 +17,7 @@
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/workspace/files/content.hpp>
+#include <cubepi/workspace/files/file_access.hpp>
 
 #include "../terminal/terminal_text.hpp"
 
@@ -48,11 +52,49 @@ bool is_file(const std::string& name) {
            std::filesystem::is_regular_file(path_of(name), failed);
 }
 
+/// The files that a prompt may name.
+class NameableFiles {
+public:
+    /// `below`: those below this directory, also through links. Empty: all.
+    explicit NameableFiles(const std::filesystem::path& below)
+        : is_bound_(!below.empty()),
+          root_(is_bound_ ? detail::open_file(below.c_str(), O_RDONLY | O_DIRECTORY)
+                          : detail::UniqueFd()) {}
+
+    bool has(const std::string& name) const {
+        if (!is_bound_) return is_file(name);
+        return static_cast<bool>(open(name));
+    }
+    /// Calls `use` with a path by which the file is read; the file cannot be replaced by a link meanwhile.
+    template <class Use>
+    void with_path(const std::string& name, const Use& use) const {
+        if (!is_bound_) return use(path_of(name).string());
+        const detail::UniqueFd file = open(name);
+        if (file) use("/proc/self/fd/" + std::to_string(file.get()));
+    }
+
+private:
+    /// Returns a regular file; empty: there is none of this name.
+    detail::UniqueFd open(const std::string& name) const {
+        detail::UniqueFd file;
+        if (name.empty() || name.find('\0') != std::string::npos || !root_) return file;
+        // A pipe is not waited for.
+        file = detail::open_beneath(root_.get(), name, O_RDONLY | O_NONBLOCK);
+        struct stat info = {};
+        if (file && (::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)))
+            file = detail::UniqueFd();
+        return file;
+    }
+
+    const bool is_bound_;
+    const detail::UniqueFd root_;
+};
+
 /// Returns the name of the file at the beginning of `text`, which follows an `@`; empty: it does not name one.
-std::string file_at(std::string_view text) {
+std::string file_at(std::string_view text, const NameableFiles& files) {
     std::string name(name_after_at(text));
-    if (text.starts_with('"')) return is_file(name) ? name : std::string();
-    while (!name.empty() && !is_file(name)) {
+    if (text.starts_with('"')) return files.has(name) ? name : std::string();
+    while (!name.empty() && !files.has(name)) {
         if (!ends_sentence(name.back())) return {};
         name.pop_back();
     }
@@ -60,10 +102,10 @@ std::string file_at(std::string_view text) {
 }
 
 /// The names after `@` at the beginnings of words, each once.
-std::vector<std::string> named_files(std::string_view prompt) {
+std::vector<std::string> named_files(std::string_view prompt, const NameableFiles& files) {
     std::vector<std::string> names;
     for (const std::string_view rest : after_at_signs(prompt)) {
-        std::string name = file_at(rest);
+        std::string name = file_at(rest, files);
         if (name.empty() || std::find(names.begin(), names.end(), name) != names.end()) continue;
         names.push_back(std::move(name));
         if (names.size() == max_attached) break;
@@ -92,12 +134,12 @@ std::string beginning_of(const std::string& path) {
     return bytes;
 }
 
-void attach(Attachments& made, const std::string& name) {
-    const std::string path = path_of(name).string();
+void attach(Attachments& made, const std::string& name, const std::string& path) {
     const std::string start = beginning_of(path);
     if (!detail::image_type(start).empty()) {
         try {
             bub::MediaItem picture = picture_in(path);
+            picture.filename = std::filesystem::path(name).filename().string();
             std::error_code failed;
             made.add_picture(name, std::move(picture), std::filesystem::file_size(path, failed));
         } catch (const Error& error) {
@@ -232,10 +274,14 @@ Attachments attach_pictures(const std::vector<std::string>& paths) {
     return made;
 }
 
-Attachments attach_files(const std::string& prompt) {
+Attachments attach_files(const std::string& prompt, const std::filesystem::path& below) {
+    const NameableFiles files(below);
     Attachments made;
     made.text = prompt;
-    for (const std::string& name : named_files(prompt)) attach(made, name);
+    for (const std::string& name : named_files(prompt, files)) {
+        files.with_path(name,
+                        [&made, &name](const std::string& path) { attach(made, name, path); });
+    }
     return made;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,7 +58,7 @@ Attachments attach_pictures(const std::vector<std::string>& paths);
 
 /// Attaches the regular files that `prompt` names with `@` at the beginning of a word: `@notes.md`, `@~/a.txt`, or
 /// `@"two words.txt"`. Other words stay as they are. At most `max_text` bytes of text are attached, of which the model is told.
-/// Blocks.
-Attachments attach_files(const std::string& prompt);
+/// With `below`, names are relative to this directory, and name only files below it. Blocks.
+Attachments attach_files(const std::string& prompt, const std::filesystem::path& below = {});
 
 }  // namespace cubepi::app

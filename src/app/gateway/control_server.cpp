@@ -62,7 +62,6 @@ struct ControlServer::State : std::enable_shared_from_this<ControlServer::State>
           acceptor(executor),
           work(executor, [](const std::exception_ptr&) {}) {}
 
-    bool has_listener() const;
     void bind();
     Task<> accept();
     Task<> talk(std::shared_ptr<Protocol::socket> socket);
@@ -81,17 +80,9 @@ struct ControlServer::State : std::enable_shared_from_this<ControlServer::State>
     bool bound = false;
 };
 
-/// Returns true if a process listens on the path.
-bool ControlServer::State::has_listener() const {
-    Protocol::socket socket(executor);
-    boost::system::error_code failed;
-    (void)socket.connect(Protocol::endpoint(path.string()), failed);
-    return !failed;
-}
-
 void ControlServer::State::bind() {
     make_private_directory(path, "BUB_HOME");
-    if (has_listener()) {
+    if (has_listener(path)) {
         throw Error(ErrorCode::busy,
                     "another gateway of this user is running. To see it: cubepi gateway status");
     }
@@ -209,6 +200,14 @@ Task<> ControlServer::stop() {
     (void)state_->acceptor.close(failed);
     if (std::exchange(state_->bound, false)) ::unlink(state_->path.c_str());
     co_await state_->work.close();
+}
+
+bool has_listener(const std::filesystem::path& socket) {
+    boost::asio::io_context context;
+    Protocol::socket connection(context);
+    boost::system::error_code failed;
+    (void)connection.connect(Protocol::endpoint(socket.string()), failed);
+    return !failed;
 }
 
 JsonObject call_gateway(const std::filesystem::path& socket, const JsonObject& request) {

@@ -26,8 +26,9 @@ using LogPtr = std::shared_ptr<bub::DeliveryLog>;
 using TablesPtr = std::shared_ptr<bub::PostgresDeliveryLog>;
 using Ids = std::vector<std::string>;
 
-LogPtr open_files(const bub::WarningHandler& warn) {
+LogPtr open_files(const bub::WarningHandler& warn, std::filesystem::path directory = {}) {
     bub::FileDeliveryLogOptions options;
+    options.directory = std::move(directory);
     options.on_warning = warn;
     return std::make_shared<bub::FileDeliveryLog>(std::move(options));
 }
@@ -78,6 +79,10 @@ DeliveryPlace delivery_place() {
 
 Task<LogPtr> open_deliveries(DeliveryPlace place, bub::WarningHandler warn) {
     LogPtr files;
+    if (!place.directory.empty()) {
+        files = open_files(warn, std::move(place.directory));
+        co_return files;
+    }
     if (place.database.empty() || has_files()) files = open_files(warn);
     if (place.database.empty()) co_return files;
     bub::PostgresDeliveryLogOptions options;

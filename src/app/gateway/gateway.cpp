@@ -118,12 +118,13 @@ std::string reloading_notice() {
 
 }  // namespace
 
-Gateway::Gateway(Executor executor, CommandLine line)
+Gateway::Gateway(Executor executor, CommandLine line, std::optional<ServedDirectory> directory)
     : executor_(executor),
       line_(std::move(line)),
+      directory_(std::move(directory)),
       servers_(std::make_shared<GatewayServers>(executor)),
       console_(std::make_shared<ConsoleSessions>(Runtime::standard()->clock)),
-      control_(executor, gateway_socket(),
+      control_(executor, directory_ ? directory_->socket() : gateway_socket(),
                [this](JsonObject request) { return answer(std::move(request)); }),
       work_(executor, [this](const std::exception_ptr& failure) {
           Runtime::standard()->log.write(LogLevel::warning, "gateway.task_failed",
@@ -159,8 +160,15 @@ void Gateway::enter(State state) {
     }
 }
 
+DeliveryPlace Gateway::place_of_deliveries() const {
+    if (!directory_) return delivery_place();
+    DeliveryPlace place;
+    place.directory = directory_->deliveries();
+    return place;
+}
+
 Task<std::unique_ptr<GatewayInstance>> Gateway::make_instance() {
-    const DeliveryPlace place = delivery_place();
+    const DeliveryPlace place = place_of_deliveries();
     // Messages that are processed now are in the other place.
     if (deliveries_ && place != deliveries_at_)
         throw Error(ErrorCode::invalid_argument,
@@ -188,6 +196,7 @@ Task<std::unique_ptr<GatewayInstance>> Gateway::make_instance() {
     parts.on_warning = [this](const std::string& text) { warn(text); };
     parts.plugins = line_.plugins;
     parts.channels = line_.gateway.channels;
+    parts.directory = directory_;
     Task<std::unique_ptr<GatewayInstance>> making =
         GatewayInstance::create(line_.conversation.model, std::move(parts), instance_.get());
     co_return co_await std::move(making);
@@ -309,6 +318,10 @@ Task<> Gateway::announce_start() {
 /// Tells the user that messages are served; a service of systemd has its log.
 Task<> Gateway::greet() {
     if (!variable("NOTIFY_SOCKET").empty()) co_return;
+    if (directory_) {
+        greet_owner();
+        co_return;
+    }
     std::string names;
     const auto channels = co_await instance_->manager().enabled_channels();
     for (const auto& channel : channels) names += (names.empty() ? "" : ", ") + channel->name();
@@ -328,6 +341,22 @@ Task<> Gateway::greet() {
     out() << "Serving " << for_terminal(names) << "." << advice << "\n";
     if (!console.empty()) out() << "Console: " << for_terminal(console) << "\n";
     out() << flush_now;
+}
+
+/// The link of `cubepi web` is for the terminal only, too: the command prints one for a program.
+void Gateway::greet_owner() const {
+    const bool is_terminal = isatty(STDOUT_FILENO) != 0;
+    std::string link = "for a link that logs in, run here: cubepi web";
+    if (is_terminal)
+        link = instance_->console_link(
+            directory_->viewer ? GatewayRole::viewer : GatewayRole::operator_, directory_->user);
+    const std::lock_guard lock(output_);
+    out() << "Serving " << for_terminal(directory_->path.string()) << "."
+          << (is_terminal ? TerminalView(" Ctrl-C waits for the running turns, and ends; a second "
+                                         "one ends at once.")
+                          : TerminalView(""))
+          << "\nConsole: " << for_terminal(link) << "\n"
+          << flush_now;
 }
 
 Task<> Gateway::feed_watchdog(std::chrono::microseconds interval) {

@@ -28,6 +28,7 @@
 #include "gateway_api.hpp"
 #include "gateway_http.hpp"
 #include "gateway_instance.hpp"
+#include "served_directory.hpp"
 
 namespace cubepi::app {
 
@@ -56,7 +57,8 @@ private:
 /// drain it (B27), a second one cancels the turns; SIGHUP reloads the configuration (B28, D90). Used on one executor.
 class Gateway final : private OperatedGateway {
 public:
-    Gateway(Executor executor, CommandLine line);
+    /// With a directory, it is `cubepi web`.
+    Gateway(Executor executor, CommandLine line, std::optional<ServedDirectory> directory = {});
     ~Gateway();
     Gateway(const Gateway&) = delete;
     Gateway& operator=(const Gateway&) = delete;
@@ -71,6 +73,8 @@ private:
     Task<> serve();
     Task<> announce_start();
     Task<> greet();
+    void greet_owner() const;
+    DeliveryPlace place_of_deliveries() const;
     Task<> feed_watchdog(std::chrono::microseconds interval);
     void on_signal(int signal);
     Task<> drain();
@@ -98,6 +102,7 @@ private:
 
     const Executor executor_;
     const CommandLine line_;
+    const std::optional<ServedDirectory> directory_;
     const std::chrono::system_clock::time_point began_ = std::chrono::system_clock::now();
     std::shared_ptr<Telemetry> telemetry_;
     std::shared_ptr<Meter> meter_;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include <cubepi/core/clock.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/task.hpp>
 
@@ -58,11 +60,13 @@ struct HistoryArguments {
 struct QuestionArguments {
     std::string question = {};  ///< as for bub::questions_named()
 };
-enum class QuestionAction : std::uint8_t { answer, approve, deny, cancel };
+/// `edit` approves a call with other arguments.
+enum class QuestionAction : std::uint8_t { answer, approve, deny, cancel, edit };
 struct AnswerArguments {
     std::string question = {};
     QuestionAction action = QuestionAction::answer;
-    std::string text = {};  ///< the answer, or the reason
+    std::string text = {};                     ///< the answer, or the reason
+    std::optional<JsonObject> arguments = {};  ///< edit: all of the call
 };
 
 struct LinkArguments {
@@ -76,6 +80,11 @@ struct MessageArguments {
     bool steer = false;    ///< a running turn takes the message, if it can
     std::string key = {};  ///< of the message, which is accepted once; empty: a new one
     std::vector<JsonObject> files = {};  ///< {name, type, content}; see bub::message_files()
+    bool typed = false;  ///< by a user: slash commands, and files after `@` (read_typed())
+};
+struct FileNameArguments {
+    std::string id = {};      ///< of the session; empty: a new one
+    std::string search = {};  ///< some of the characters of a name, in their order
 };
 struct StoredArguments {
     std::size_t limit = 50;   ///< at most 200
@@ -92,8 +101,20 @@ struct Done {
 };
 struct SentMessage {
     std::string session = {};
-    std::string message = {};  ///< its id
-    std::string channel = {};  ///< that receives the answer
+    std::string message = {};                  ///< its id
+    std::string channel = {};                  ///< that receives the answer
+    std::optional<std::string> attached = {};  ///< what `@` has named, for the sender
+};
+struct TypedCommand {
+    std::string name = {};  ///< "/compact"
+    std::string help = {};
+    bool takes_argument = false;
+};
+struct TypedCommands {
+    std::vector<TypedCommand> commands = {};
+};
+struct SessionFileNames {
+    std::vector<std::string> files = {};  ///< the best matches first; relative to the directory
 };
 struct GatewayStatus {
     std::string state = {};
@@ -224,6 +245,8 @@ struct GatewayQuestions {
 };
 struct AnsweredQuestion {
     std::string session = {};  ///< which continues
+    /// "accepted": the answer counts. "waiting": the turn of the session has not reached it yet.
+    std::string state = {};
 };
 
 struct ConsoleLink {
@@ -277,7 +300,8 @@ public:
     Task<GatewayQuestions> questions(PageArguments page);
     Task<GatewayQuestion> question(QuestionArguments which);
     /// Sends the answer to the session as an operator. Its turn, not this call, checks whether the question is still open (D105).
-    /// Throws Error(busy) while the turn of another operator's answer to the question has not closed it.
+    /// Throws Error(busy) while the turn of another operator's answer to the question has not closed it, and Error(invalid_state) that
+    /// says who has answered first. Waits for two seconds at most until the turn has read the answer (D242).
     Task<AnsweredQuestion> answer(AnswerArguments which);
     /// Returns a link that logs a browser in to the web console, once.
     Task<ConsoleLink> console_link(LinkArguments whose);
@@ -289,6 +313,10 @@ public:
     /// session's channel, if it is served (D218).
     Task<SentMessage> begin(MessageArguments first, GatewayCaller caller);
     Task<SentMessage> send(MessageArguments message, GatewayCaller caller);
+    /// Returns the slash commands of a typed message.
+    Task<TypedCommands> commands(NoArguments none);
+    /// Returns files that a typed message in the session may name with `@`.
+    Task<SessionFileNames> files(FileNameArguments which);
     /// Returns a page of all sessions, also those that do nothing, without reading a history. A page may be empty and have a next one.
     Task<StoredSessions> stored(StoredArguments page);
     /// Reads the history of a session to add up what its models have used.
@@ -313,6 +341,13 @@ private:
     std::set<std::string> decided_;  ///< ids of calls of decide() in progress
     /// The ids of the messages with the last answers, by question; an empty one while the answer is sent.
     std::map<std::string, std::string> answers_;
+    /// The names that files() has read last.
+    struct ListedFiles {
+        std::filesystem::path directory = {};
+        std::vector<std::string> names = {};
+        Clock::time_point read = {};
+    };
+    std::shared_ptr<const ListedFiles> listed_files_ = {};
 };
 
 /// An operation by its name: a row of the table from which both skins are made.

@@ -97,8 +97,8 @@ void make_environment_file(const std::filesystem::path& path) {
 using detail::text_member;
 using What = GatewayArguments::What;
 
-/// Each connection needs a file descriptor; the default soft limit of 1024 is for programs that use select(). The limit also holds for
-/// commands, some of which close every descriptor up to it.
+}  // namespace
+
 void allow_many_files() {
     constexpr rlim_t enough = 65'536;
     struct rlimit files = {};
@@ -106,6 +106,8 @@ void allow_many_files() {
     files.rlim_cur = std::min(files.rlim_max, enough);
     (void)::setrlimit(RLIMIT_NOFILE, &files);
 }
+
+namespace {
 
 Task<int> serve(CommandLine line) {
     allow_many_files();
@@ -261,16 +263,20 @@ const char* action_of(InboxArguments::What what) {
     }
 }
 
-int print_console_link(const GatewayArguments& arguments) {
+}  // namespace
+
+int print_console_link(const std::filesystem::path& socket, const GatewayArguments& arguments) {
     const JsonObject request{{"command", "console"},
                              {"viewer", arguments.viewer},
                              {"name", arguments.name.empty() ? local_user() : arguments.name}};
-    const auto link = read<ConsoleLink>(call_gateway(gateway_socket(), request));
+    const auto link = read<ConsoleLink>(call_gateway(socket, request));
     out() << for_terminal(link.url) << "\n" << flush_now;
     err() << "The link logs in once, within " << for_terminal(std::to_string(link.seconds / 60))
           << " minutes.\n";
     return exit_ok;
 }
+
+namespace {
 
 int change(const GatewayArguments& arguments) {
     switch (arguments.what) {
@@ -410,7 +416,7 @@ int gateway_command(const CommandLine& line) {
         case What::reload:
         case What::drain: return change(line.gateway);
         case What::logins: return print(call("logins"), line.gateway);
-        case What::console: return print_console_link(line.gateway);
+        case What::console: return print_console_link(gateway_socket(), line.gateway);
         case What::install: return install_unit(line.gateway.channels);
         case What::uninstall: return uninstall_unit();
     }

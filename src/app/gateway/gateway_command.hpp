@@ -33,4 +33,11 @@ int install_unit(std::vector<std::string> channels);
 /// Removes the unit. Returns the exit status. Throws Error(io).
 int uninstall_unit();
 
+/// Raises the limit of open files. Each connection needs a file descriptor; the default soft limit of 1024 is for programs that use
+/// select(). The limit also holds for commands, some of which close every descriptor up to it.
+void allow_many_files();
+
+/// Prints a link that logs in to the web console of the gateway that listens on the socket. Returns the exit status. Throws Error.
+int print_console_link(const std::filesystem::path& socket, const GatewayArguments& arguments);
+
 }  // namespace cubepi::app

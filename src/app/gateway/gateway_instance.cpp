@@ -43,6 +43,7 @@
 #include "../mcp/mcp_tool_rule.hpp"
 #include "../program.hpp"
 #include "../project/project.hpp"
+#include "../saved_sessions.hpp"
 #include "console_channel.hpp"
 #include "console_routes.hpp"
 #include "gateway_findings.hpp"
@@ -146,6 +147,7 @@ struct SessionPlace {
     std::filesystem::path root;
     std::string name_space;
     bool is_shared = false;
+    bool has_terminal_sessions = false;
 };
 
 /// Returns whether the directory of an earlier version belongs to the session (D100). The record is next to the directory, where no
@@ -184,7 +186,8 @@ Task<std::optional<JsonObject>> place_session(SessionPlace place, bub::LoadState
         // Now, not with the values that are merged later: the hooks after this one read the session's tape.
         call.state.values[bub::TurnState::workspace_key] = workspace.directory.string();
     }
-    call.state.offer(std::move(tapes));
+    // The names of the tapes of a terminal are the default.
+    if (!place.has_terminal_sessions) call.state.offer(std::move(tapes));
     co_return std::nullopt;
 }
 
@@ -293,10 +296,14 @@ std::filesystem::path workspaces_root(const GatewaySettings& settings) {
 Task<std::string> session_tape(std::shared_ptr<bub::TapeStore> tapes,
                                const GatewaySettings& settings, const std::filesystem::path& root,
                                std::string session_id) {
+    if (settings.has_terminal_sessions) co_return tape_in(root, session_id);
     std::filesystem::path earlier =
         settings.shared_workspace ? root : session_workspace(root, session_id).earlier;
-    return bub::find_session_tape(std::move(tapes), settings.tape_namespace, std::move(earlier),
-                                  std::move(session_id));
+    std::string name_space = settings.tape_namespace;
+    Task<std::string> finding = bub::find_session_tape(std::move(tapes), std::move(name_space),
+                                                       std::move(earlier), std::move(session_id));
+    std::string found = co_await std::move(finding);
+    co_return found;
 }
 
 std::vector<HitlRequest> GatewayInstance::task_questions() const {
@@ -322,11 +329,27 @@ Task<bub::Tape> GatewayInstance::tape_of(std::string session_id) const {
 }
 
 Task<bool> GatewayInstance::owns_tape(std::string tape, std::string session_id) const {
+    if (settings_.has_terminal_sessions) co_return is_tape_in(framework_->workspace(), tape);
     // The first digest of a tape's name is that of the namespace.
     const std::string ours = bub::shared_tape_name(settings_.tape_namespace, "");
     if (tape.starts_with(ours.substr(0, ours.find("__") + 2))) co_return true;
     const bub::Tape earlier = co_await tape_of(std::move(session_id));
     co_return earlier.name() == tape;
+}
+
+std::filesystem::path GatewayInstance::workspace_of(const std::string& session_id) const {
+    const std::filesystem::path& root = framework_->workspace();
+    if (settings_.shared_workspace) return root;
+    std::filesystem::path directory = session_workspace(root, session_id).directory;
+    std::error_code failed;
+    const bool is_made = !session_id.empty() && std::filesystem::is_directory(directory, failed);
+    return is_made ? directory : std::filesystem::path();
+}
+
+std::string GatewayInstance::new_session_id(std::string_view digest) const {
+    if (settings_.has_terminal_sessions)
+        return session_id_of("web-" + std::string(digest.substr(0, 12)));
+    return std::string(ConsoleChannel::channel_name) + ":" + std::string(digest.substr(0, 16));
 }
 
 bool GatewayInstance::has(const ChannelKind& kind) const {
@@ -453,7 +476,7 @@ SessionWorkspace session_workspace(const std::filesystem::path& root, std::strin
 
 bub::Plugin gateway_sessions(bub::Framework& framework, const GatewaySettings& settings) {
     const SessionPlace place{&framework, framework.workspace(), settings.tape_namespace,
-                             settings.shared_workspace};
+                             settings.shared_workspace, settings.has_terminal_sessions};
     bub::Plugin plugin;
     plugin.name = "gateway-sessions";
     plugin.load_state = [place](bub::LoadStateCall& call) { return place_session(place, call); };
@@ -465,6 +488,7 @@ Task<std::unique_ptr<GatewayInstance>> GatewayInstance::create(ModelFlags flags,
                                                                const GatewayInstance* replaced) {
     ConfigFile config = read_config(config_path());
     GatewaySettings settings = gateway_settings(config_values(config_path()));
+    if (parts.directory) settings = settings_for(*parts.directory, std::move(settings));
     ModelSources sources = model_sources(flags, config, false);
     const std::shared_ptr<const Runtime> runtime = Runtime::standard();
     ModelChoice model = co_await choose_model(sources, transport_of(*runtime), ChooseModel());
@@ -509,7 +533,9 @@ GatewayInstance::GatewayInstance(ConfigFile config, GatewaySettings settings, Mo
       sources_(std::move(sources)),
       model_(std::move(model)),
       parts_(std::move(parts)),
-      mcp_servers_(configured_mcp_servers(config_path())),
+      project_(parts_.directory ? settings_of(parts_.directory->project(config_))
+                                : ProjectSettings()),
+      mcp_servers_(with_project_servers(configured_mcp_servers(config_path()), project_.servers)),
       tapes_(configured_tapes()),
       results_(std::make_unique<TaskResults>(executor, parts_.on_warning)),
       live_(settings_.console || settings_.admin ? std::make_shared<LiveAnswers>() : nullptr),
@@ -537,7 +563,8 @@ GatewayInstance::GatewayInstance(ConfigFile config, GatewaySettings settings, Mo
         listen(status_key, *settings_.status);
         status_ = status_routes(*server(status_key), parts_.status);
     }
-    if (const AdminTokens tokens = admin_tokens(settings_); parts_.api && tokens.any()) {
+    const AdminTokens tokens = parts_.directory ? AdminTokens() : admin_tokens(settings_);
+    if (parts_.api && tokens.any()) {
         listen(admin_key, settings_.admin->listen);
         admin_ = admin_routes(*server(admin_key), *parts_.api, tokens);
     }
@@ -635,8 +662,10 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
     for (std::string& name : secret_variables(settings_))
         options.environment.hidden.push_back(std::move(name));
     options.command_hooks = config_.hooks;
-    options.trusts = [trust =
-                          TrustSettings{config_.trust}](const std::filesystem::path& workspace) {
+    options.command_hooks.insert(options.command_hooks.end(), project_.hooks.begin(),
+                                 project_.hooks.end());
+    TrustSettings trust{config_.trust, parts_.directory && parts_.directory->trusts_files};
+    options.trusts = [trust = std::move(trust)](const std::filesystem::path& workspace) {
         return is_trusted(workspace, trust);
     };
     const auto sandboxes = std::make_shared<const CommandSandboxes>(config_.sandbox, std::string());
@@ -644,10 +673,16 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
         return sandboxes->profile(workspace);
     };
     options.shell.offers_unsandboxed = true;
-    // A sender of messages is not the operator: a command that reads is asked about like any other.
     CommandConfinement confinement = sandboxes->confinement();
-    confinement.reads_unasked = false;
-    options.questions = sender_policy(settings_, config_, confinement, mcp_servers_);
+    if (parts_.directory) {
+        options.instructions = bub::InstructionScope::user;
+        options.questions =
+            owner_policy(*parts_.directory, config_, project_, confinement, mcp_servers_);
+    } else {
+        // A sender of messages is not the operator: a command that reads is asked about like any other.
+        confinement.reads_unasked = false;
+        options.questions = sender_policy(settings_, config_, confinement, mcp_servers_);
+    }
     options.failure_text = failure_text();
     options.files = settings_.files;
     set_compaction(options, sources_, model_, transport_of(*Runtime::standard()));
@@ -669,7 +704,8 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
     };
     const TurnSettings turns = turn_settings(sources_);
     if (turns.max_turns.value) options.max_steps = *turns.max_turns.value;
-    if (config_.memory) options.memory = bub::MemoryScope::session;
+    if (config_.memory)
+        options.memory = parts_.directory ? bub::MemoryScope::workspace : bub::MemoryScope::session;
     options.max_repeated_calls = config_.max_repeated_calls.value_or(options.max_repeated_calls);
     return options;
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,7 @@
 #include "console_sessions.hpp"
 #include "gateway_http.hpp"
 #include "live_answers.hpp"
+#include "served_directory.hpp"
 #include "task_results.hpp"
 #include "turn_reports.hpp"
 
@@ -81,6 +83,7 @@ public:
         AddPlugins plugins = {};              ///< called for each framework, on its thread
         std::vector<std::string> channels =
             {};  ///< of --enable-channel; empty: those of the settings
+        std::optional<ServedDirectory> directory = {};  ///< of `cubepi web`
     };
 
     /// Reads the configuration file, chooses the model, listens, and creates the channels. Throws Error for a configuration that
@@ -107,6 +110,12 @@ public:
     /// Returns whether a tape belongs to the namespace of the gateway. `session_id`: the session of the tape, or that of the caller of
     /// its sub-agent.
     Task<bool> owns_tape(std::string tape, std::string session_id) const;
+    /// Returns the id of a session that the console begins; `digest` are hexadecimal digits.
+    std::string new_session_id(std::string_view digest) const;
+    /// Returns the directory in which a session works; empty: it has none yet.
+    std::filesystem::path workspace_of(const std::string& session_id) const;
+    /// Returns the prompt templates of a trusted project.
+    const std::vector<ProjectPrompt>& project_prompts() const noexcept { return project_.prompts; }
     /// Returns the server on the address that a key of the settings has: "gateway.http.listen". Null: not configured.
     std::shared_ptr<HttpServer> server(const std::string& key) const;
     /// Returns a link that logs in to the web console, once. Throws Error(invalid_state) if the console is not configured.
@@ -150,6 +159,7 @@ private:
     const ModelSources sources_;
     const ModelChoice model_;
     const Parts parts_;
+    const ProjectSettings project_;  ///< of `cubepi web`
     const std::vector<McpServerSettings> mcp_servers_;
     mutable std::mutex agents_mutex_;
     mutable std::vector<std::shared_ptr<bub::SessionAgents>> agents_;  // of each framework

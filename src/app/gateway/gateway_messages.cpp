@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <bub/channel.hpp>
 #include <bub/channel/channel_manager.hpp>
@@ -19,6 +21,7 @@
 #include "console_channel.hpp"
 #include "gateway_api.hpp"
 #include "gateway_instance.hpp"
+#include "typed_messages.hpp"
 
 // Messages that operators write into sessions.
 
@@ -58,11 +61,12 @@ std::vector<bub::MediaItem> files_of(std::vector<JsonObject> files) {
     }
 }
 
-/// Returns the message without an address.
-bub::Envelope envelope_of(MessageArguments given) {
+/// Returns the message without an address. `pictures` are those that its text names.
+bub::Envelope envelope_of(MessageArguments given, std::vector<bub::MediaItem> pictures) {
     check_key(given.key);
     bub::Envelope message;
     message.media = files_of(std::move(given.files));
+    std::move(pictures.begin(), pictures.end(), std::back_inserter(message.media));
     message.content = std::move(given.text);
     const bool is_blank = message.content->find_first_not_of(" \t\r\n") == std::string::npos;
     if (is_blank && message.media.empty())
@@ -119,7 +123,7 @@ Task<SentMessage> GatewayApi::begin(MessageArguments first, GatewayCaller caller
     if (first.key.empty()) first.key = Runtime::standard()->ids->next();
     // A repeated request is a message of the same session.
     const std::string word = detail::sha256_hex(caller.name + "\n" + first.key);
-    first.id = std::string(ConsoleChannel::channel_name) + ":" + word.substr(0, 16);
+    first.id = gateway_.instance()->new_session_id(word);
     Task<SentMessage> sending = deliver(std::move(first), std::move(caller));
     SentMessage sent = co_await std::move(sending);
     co_return sent;
@@ -144,8 +148,16 @@ Task<SentMessage> GatewayApi::deliver(MessageArguments given, GatewayCaller call
     const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
     SentMessage sent;
     sent.session = given.id;
+    TypedMessage typed;
+    if (given.typed) {
+        Task<TypedMessage> reading = read_typed(instance, given.id, std::move(given.text));
+        typed = co_await std::move(reading);
+        given.text = std::move(typed.text);
+    }
+    if (!typed.attached.empty()) sent.attached = std::move(typed.attached);
+    bub::Envelope unaddressed = envelope_of(std::move(given), std::move(typed.media));
     Task<bub::Envelope> addressing =
-        address(instance, envelope_of(std::move(given)), sent.session, caller.name);
+        address(instance, std::move(unaddressed), sent.session, caller.name);
     bub::Envelope message = co_await std::move(addressing);
     sent.message = *message.inbound_id;
     sent.channel = *message.channel;

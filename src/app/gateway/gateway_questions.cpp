@@ -4,6 +4,7 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,75 @@
 namespace cubepi::app {
 
 namespace {
+
+/// The name of all operators on the tape.
+constexpr std::string_view operator_name = "an operator";
+
+/// Says whether the answer of an operator counts (D242). A turn that waits is not waited for.
+class AnswerWatch {
+public:
+    AnswerWatch(std::shared_ptr<GatewayInstance> instance, const QuestionEntry& question,
+                std::string channel, std::string message)
+        : instance_(std::move(instance)),
+          tape_(question.thread_id),
+          name_(bub::question_name(*question.request)),
+          channel_(std::move(channel)),
+          message_(std::move(message)) {}
+
+    /// Returns "accepted", or "waiting" if its turn has not reached it. Throws Error(invalid_state) that says who was first.
+    Task<std::string> wait() const {
+        // A question of a sub-agent in the background has no tape.
+        std::string state = tape_.empty() ? "accepted" : "waiting";
+        const std::shared_ptr<Clock> clock = Runtime::standard()->clock;
+        const Clock::time_point end = clock->now() + longest_wait;
+        while (state == "waiting" && clock->now() < end) {
+            // Before the records are read: a turn that ends in between has written them.
+            const bool ended = co_await has_ended();
+            const bool counts = co_await is_recorded();
+            if (counts) state = "accepted";
+            if (!counts && ended) {
+                const bool is_open = co_await still_open();
+                if (is_open)
+                    throw Error(ErrorCode::invalid_state,
+                                "the answer was not accepted, and the question is still open");
+                state = "accepted";
+            }
+            if (state == "waiting") co_await clock->sleep_for(pause);
+        }
+        co_return state;
+    }
+
+private:
+    static constexpr std::chrono::milliseconds pause{20};
+    static constexpr std::chrono::seconds longest_wait{2};
+
+    Task<bool> has_ended() const {
+        std::string channel = channel_;
+        Task<std::optional<bub::FoundMessage>> finding =
+            instance_->manager().find_message(std::move(channel), message_);
+        const std::optional<bub::FoundMessage> found = co_await std::move(finding);
+        co_return !found || found->progress == bub::MessageProgress::finished;
+    }
+    /// Returns true if the tape has an answer of an operator. Throws Error for one of another user.
+    Task<bool> is_recorded() const {
+        bub::TapeCheckpointer memory(instance_->tapes());
+        const std::vector<AnswerRecord> records = co_await memory.load_answer_records(tape_);
+        for (const AnswerRecord& one : records) {
+            if (!one.request || bub::question_name(*one.request) != name_) continue;
+            if (one.user == operator_name) co_return true;
+            throw Error(ErrorCode::invalid_state,
+                        "another answer came first. " + bub::earlier_answer_text(records, name_));
+        }
+        co_return false;
+    }
+    Task<bool> still_open() const;
+
+    const std::shared_ptr<GatewayInstance> instance_;
+    const std::string tape_;
+    const std::string name_;
+    const std::string channel_;
+    const std::string message_;
+};
 
 bool may_succeed_later(const std::exception_ptr& failure) {
     try {
@@ -123,6 +193,14 @@ bub::Answer answer_of(const AnswerArguments& given, const HitlRequest& request) 
     if (given.action == QuestionAction::cancel) answer.action = bub::AnswerAction::abandon;
     if (given.action == QuestionAction::approve) answer.action = bub::AnswerAction::approve;
     if (given.action == QuestionAction::deny) answer.action = bub::AnswerAction::deny;
+    if (given.action == QuestionAction::edit) {
+        const bool is_call = std::holds_alternative<ApproveRequest>(request.payload);
+        if (!is_call || !given.arguments)
+            throw Error(ErrorCode::invalid_argument,
+                        "'edit' needs the question about a call, and 'arguments': an object");
+        answer.action = bub::AnswerAction::approve;
+        answer.value = Json(to_json(ApproveAnswer::edit(*given.arguments)));
+    }
     return bub::checked_answer(std::move(answer), request);
 }
 
@@ -136,6 +214,13 @@ bub::Envelope message_to(const QuestionEntry& question) {
     message.from_operator = true;
     message.is_active = true;
     return message;
+}
+
+Task<bool> AnswerWatch::still_open() const {
+    const std::vector<QuestionEntry> open = co_await read_all(instance_, std::nullopt);
+    for (const QuestionEntry& one : open)
+        if (one.thread_id == tape_ && bub::question_name(*one.request) == name_) co_return true;
+    co_return false;
 }
 
 GatewayQuestion shown(const QuestionEntry& entry) {
@@ -207,7 +292,8 @@ Task<> GatewayApi::claim_answer(std::string question, std::string channel) {
     answers_[std::move(question)].clear();
 }
 
-/// An answer is a turn of the session, as if an operator had answered in its chat.
+/// An answer is a turn of the session, as if an operator had answered in its chat. What another user, or another process, has answered
+/// meanwhile is found when the turn begins.
 Task<AnsweredQuestion> GatewayApi::answer(AnswerArguments which) {
     const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
     const QuestionEntry question = co_await find_question(instance, which.question);
@@ -223,15 +309,21 @@ Task<AnsweredQuestion> GatewayApi::answer(AnswerArguments which) {
     // An earlier answer may have closed it before the claim.
     (void)co_await find_question(instance, name);
     // Users of the chat see who has answered. The log has the name.
-    message.context["sender_id"] = "an operator";
+    message.context["sender_id"] = operator_name;
     // The turn that continues the run is recognized when it is tried again (D42).
     message.inbound_id = "inbox-" + Runtime::standard()->ids->next();
     AnsweredQuestion answered;
     answered.session = message.session_id.value_or("");
     const std::string id = *message.inbound_id;
+    const std::string channel = message.channel.value_or("");
     co_await instance->manager().receive(std::move(message));
     sent = true;
     answers_[key] = id;
+    // A withdrawal leaves no record.
+    if (which.action == QuestionAction::cancel) co_return answered;
+    const AnswerWatch watch(instance, question, channel, id);
+    Task<std::string> watching = watch.wait();
+    answered.state = co_await std::move(watching);
     co_return answered;
 }
 

@@ -243,8 +243,7 @@ Task<NewSession> GatewayApi::fork(ForkArguments which) {
         throw Error(ErrorCode::invalid_state,
                     "there is no complete answer yet from which to continue");
     NewSession made;
-    made.session = std::string(ConsoleChannel::channel_name) + ":" +
-                   detail::sha256_hex(Runtime::standard()->ids->next()).substr(0, 16);
+    made.session = instance->new_session_id(detail::sha256_hex(Runtime::standard()->ids->next()));
     const bub::Tape target = co_await instance->tape_of(made.session);
     bub::TapeCheckpointer memory(source.store());
     Task<> forking = memory.fork(source.name(), target.name(), std::move(after), std::nullopt);
