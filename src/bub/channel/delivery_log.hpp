@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -60,6 +61,8 @@ public:
     explicit SessionTakenError(const std::string& message)
         : Error(cubepi::ErrorCode::run_not_claimed, message) {}
 };
+/// Returns true for a SessionTakenError.
+bool is_session_taken(const std::exception_ptr& failure) noexcept;
 
 /// A record of inbound messages until their turns end and of outbound ones until they are sent (B18): the port through
 /// which a gateway persists them. The manager calls it on its executor. Each call is atomic: after a crash either all

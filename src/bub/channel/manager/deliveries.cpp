@@ -105,17 +105,6 @@ const std::string& turn_of(const StoredInbound& inbound) {
 
 }  // namespace
 
-bool is_session_taken(const std::exception_ptr& failure) noexcept {
-    if (!failure) return false;
-    try {
-        std::rethrow_exception(failure);
-    } catch (const SessionTakenError&) {
-        return true;
-    } catch (...) {
-        return false;
-    }
-}
-
 UnsettledPolicy policy_of(const Channel& channel) {
     if (const auto* settles = dynamic_cast<const SettlesDeliveries*>(&channel))
         return settles->unsettled_policy();

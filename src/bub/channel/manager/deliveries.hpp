@@ -17,9 +17,6 @@ namespace bub::detail {
 class AdmissionQueue;
 class SessionScheduler;
 
-/// Returns true for a SessionTakenError.
-bool is_session_taken(const std::exception_ptr& failure) noexcept;
-
 /// Returns the policy of a channel for answers whose delivery state is unknown.
 UnsettledPolicy policy_of(const Channel& channel);
 
