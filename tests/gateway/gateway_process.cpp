@@ -22,6 +22,7 @@
 
 #include <bub/channel.hpp>
 #include <bub/framework.hpp>
+#include <cubepi/agent/tool.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
@@ -359,7 +360,26 @@ private:
     const std::string file_;
 };
 
+/// A tool whose calls are counted in a file, by their keys.
+struct EffectArguments {
+    std::string key;
+};
+
+void add_effects(bub::Framework& framework, const std::string& file) {
+    bub::Plugin plugin;
+    plugin.name = "effects";
+    plugin.tools.push_back(cubepi::tool<EffectArguments>("effect", "Has an effect.",
+                                                         [file](const EffectArguments& arguments) {
+                                                             std::ofstream(file, std::ios::app)
+                                                                 << arguments.key + "\n";
+                                                             return std::string("done");
+                                                         })
+                               .risk(cubepi::ToolRisk::read_only));
+    framework.add(std::move(plugin));
+}
+
 void add_echo(bub::Framework& framework) {
+    if (const char* const file = std::getenv("CUBEPI_TEST_EFFECTS")) add_effects(framework, file);
     if (!std::getenv("CUBEPI_TEST_ECHO")) return;
     bub::Plugin plugin;
     plugin.name = "echo";

@@ -405,6 +405,17 @@ constexpr std::size_t remembered = 1000;
 
 }  // namespace
 
+bool is_session_taken(const std::exception_ptr& failure) noexcept {
+    if (!failure) return false;
+    try {
+        std::rethrow_exception(failure);
+    } catch (const SessionTakenError&) {
+        return true;
+    } catch (...) {
+        return false;
+    }
+}
+
 Task<std::optional<KnownInbound>> DeliveryLog::find(std::string, std::string) {
     std::optional<KnownInbound> none;
     co_return none;

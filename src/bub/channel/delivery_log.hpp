@@ -61,6 +61,8 @@ public:
     explicit SessionTakenError(const std::string& message)
         : Error(cubepi::ErrorCode::run_not_claimed, message) {}
 };
+/// Returns true for a SessionTakenError.
+bool is_session_taken(const std::exception_ptr& failure) noexcept;
 
 namespace detail {
 /// Returns true for a SessionTakenError.

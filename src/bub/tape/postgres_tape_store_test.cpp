@@ -251,6 +251,20 @@ TEST_F(PostgresTapes, B9_TurnClosedByAnotherProcess_IsNotMerged) {
     EXPECT_EQ(query("SELECT count(*) FROM bub_turns"), std::vector<std::string>{"0"});
 }
 
+TEST_F(PostgresTapes, D233_TurnThatDiedLater_IsClosed) {
+    PostgresTapeStore other(options);
+    EXPECT_EQ(run(other.position("a__one")).messages, 0);
+    const auto store = std::make_shared<PostgresTapeStore>(options);
+    TurnTransactionOptions turn;
+    turn.turn_id = "t1";
+    TurnTransaction fork(store, "a__one", turn);
+    run(fork.append("a__one", one("x"), TapeAppend()));
+    EXPECT_EQ(run(other.position("a__one")).messages, 0);
+    query("UPDATE bub_turns SET owner = 7");
+    EXPECT_EQ(run(other.position("a__one")).messages, 1);
+    EXPECT_THROW(run(fork.merge()), cubepi::StaleAppendError);
+}
+
 TEST_F(PostgresTapes, D50_TurnWhoseClaimIsAlive_IsNotClosed) {
     const auto store = std::make_shared<PostgresTapeStore>(options);
     TurnTransactionOptions turn;

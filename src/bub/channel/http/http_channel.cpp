@@ -526,9 +526,7 @@ Task<> HttpChannel::State::submit(ExchangePtr exchange, Envelope envelope) {
         if (!followed && !followed.cancelled()) {
             exchanges->refuse(exchange, rejected(followed.failure(), options.failure_text));
         } else if (exchange->recorded && !exchange->admitted && !exchange->done()) {
-            exchange->elsewhere = true;
-            exchange->wake();
-            exchanges->forget(exchange);
+            exchanges->leave(exchange);
         }
         if (followed.cancelled()) followed.rethrow();
     }
@@ -729,7 +727,12 @@ void HttpChannel::end_turn(const Envelope& message, std::exception_ptr failure) 
     const ExchangePtr exchange = key.empty()
                                      ? state_->exchanges->current(message.chat_id.value_or(""))
                                      : state_->exchanges->find(key);
-    if (exchange) state_->exchanges->end_turn(exchange, state_->error_of(*exchange, failure));
+    if (!exchange) return;
+    if (is_session_taken(failure)) {
+        state_->exchanges->leave(exchange);
+    } else {
+        state_->exchanges->end_turn(exchange, state_->error_of(*exchange, failure));
+    }
 }
 
 void HttpChannel::postpone_turn(const Envelope& message) noexcept {

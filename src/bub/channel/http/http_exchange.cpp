@@ -327,6 +327,15 @@ void HttpExchanges::forget(const std::shared_ptr<HttpExchange>& exchange) {
     if (found != exchanges_.end() && found->second == exchange) exchanges_.erase(found);
 }
 
+void HttpExchanges::leave(const std::shared_ptr<HttpExchange>& exchange) {
+    exchange->postpone();
+    exchange->elsewhere = true;
+    exchange->wake();
+    const auto found = current_.find(exchange->chat());
+    if (found != current_.end() && found->second == exchange) current_.erase(found);
+    forget(exchange);
+}
+
 std::shared_ptr<HttpExchange> HttpExchanges::current(const std::string& chat) const {
     const auto found = current_.find(chat);
     return found == current_.end() ? nullptr : found->second;

@@ -146,6 +146,8 @@ public:
     void refuse(const std::shared_ptr<HttpExchange>& exchange, HttpExchange::Refusal refusal);
     /// Forgets the exchange of a message whose turn another one follows.
     void forget(const std::shared_ptr<HttpExchange>& exchange);
+    /// Another gateway processes the message: its clients are told to ask again, at any gateway.
+    void leave(const std::shared_ptr<HttpExchange>& exchange);
     /// Returns the exchange whose turn runs in the chat; null: none.
     std::shared_ptr<HttpExchange> current(const std::string& chat) const;
 

@@ -35,8 +35,7 @@ constexpr std::string_view incomplete_notice =
     "The answer is incomplete because of a technical problem. What is missing may follow later.";
 
 std::exception_ptr taken_error() {
-    return std::make_exception_ptr(
-        SenderError(cubepi::ErrorCode::unavailable, "Another gateway processes the message."));
+    return std::make_exception_ptr(SessionTakenError("another gateway processes the message"));
 }
 
 std::exception_ptr stopped_error() {

@@ -93,7 +93,7 @@ public:
     PgTapeTurns(const cubepi::PostgresOptions& options,
                 std::shared_ptr<cubepi::detail::SqlStore> store);
 
-    /// Closes the turns of dead owners before the first use of the tape. Does not throw where the tape can still be read.
+    /// Closes the turns of dead owners before a use of the tape. Does not throw where the tape can still be read.
     Task<> look(std::string tape);
     Task<> close_dead_turns(std::string tape);
     /// Returns true if turns are in progress, after close_dead_turns().
@@ -124,6 +124,8 @@ private:
     bool is_live(const std::string& tape, const std::string& turn_key) const;
     /// Returns true if the turn has ended and only its rows could not be removed.
     bool is_removed(const std::string& tape, const std::string& turn_key) const;
+    /// Does the same as close_dead_turns() if a turn of another process is dead.
+    Task<> close_others(std::string tape);
     /// Ensures that a session of the server shows that the owner is alive.
     Task<> be_present();
     /// Stores lines as the part `seq` of the journal, which is created with part 1.

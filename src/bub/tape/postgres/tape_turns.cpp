@@ -231,17 +231,35 @@ Task<> PgTapeTurns::be_present() {
 
 Task<> PgTapeTurns::look(std::string tape) {
     const auto self = shared_from_this();
+    bool knows_own = false;
     {
         const std::lock_guard lock(mutex_);
-        if (looked_.contains(tape)) co_return;
+        knows_own = looked_.contains(tape);
+        // The journal of a turn of this process has closed them when it was opened.
+        const auto live = live_.lower_bound(Turn(tape, std::string()));
+        if (knows_own && live != live_.end() && live->first == tape) co_return;
     }
-    const cubepi::Outcome<> closed = co_await cubepi::outcome_of(close_dead_turns(tape));
+    // Another process may have used the tape since, and have died (D233).
+    Task<> closing = knows_own ? close_others(tape) : close_dead_turns(tape);
+    const cubepi::Outcome<> closed = co_await cubepi::outcome_of(std::move(closing));
     if (!closed) {
         if (is_still_readable(closed.failure())) co_return;
         closed.rethrow();
     }
     const std::lock_guard lock(mutex_);
     looked_.insert(std::move(tape));
+}
+
+Task<> PgTapeTurns::close_others(std::string tape) {
+    const auto self = shared_from_this();
+    SqlBatch reads;
+    reads
+        .add("SELECT EXISTS (SELECT 1 FROM bub_turns WHERE tape = $1 AND owner <> $2 AND NOT " +
+             is_alive_sql("owner") + ")")
+        .text(tape)
+        .integer(owner_);
+    const SqlResults found = co_await store_->read(std::move(reads));
+    if (found[0].boolean(0, 0)) co_await close_dead_turns(std::move(tape));
 }
 
 Task<> PgTapeTurns::close_dead_turns(std::string tape) {

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <cubepi/core/task.hpp>
+
+#include "../gateway/gateway_process.hpp"
+#include "../wire/net/raw_server.hpp"
+#include "cluster_records.hpp"
+
+namespace cubepi::cluster_tests {
+
+using gateway_tests::GatewayHome;
+using gateway_tests::GatewayProcess;
+using gateway_tests::HttpReply;
+
+/// A model server that answers "re: TEXT", for "effect KEY" after a call of the tool `effect`. Once it has got the number of
+/// requests of hold_after(), it answers no request until release().
+class CountingModel {
+public:
+    CountingModel();
+    ~CountingModel() { release(); }
+
+    std::vector<std::string> flags() const;
+    void hold_after(std::size_t requests);
+    void release();
+    /// Waits until that many requests have arrived. Returns false if end() comes first.
+    bool wait_for(std::size_t requests);
+    void end();
+
+private:
+    std::string answer_to(const std::string& request);
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::size_t requests_ = 0;
+    std::size_t hold_after_ = 0;  ///< 0: never
+    bool is_over_ = false;
+    wire::RawServer server_;  // last: its handlers use the others
+};
+
+/// A fault of the cluster.
+enum class Fault : std::uint8_t {
+    kill,    ///< of a gateway, which is started again now or at the next fault
+    freeze,  ///< of a gateway, until others have taken its sessions
+    crash,   ///< of the database server, which recovers
+};
+
+struct PlannedFault {
+    Fault fault = Fault::kill;
+    std::size_t after = 0;    ///< requests to the model
+    bool is_in_turns = true;  ///< the model answers no further request until it has happened
+};
+
+/// Gateways that share one database of the test's own server, their model, and the clients.
+class Cluster {
+public:
+    static constexpr std::size_t size = 3;
+
+    explicit Cluster(std::uint32_t seed);
+    ~Cluster();
+
+    const std::string& database() const noexcept { return database_; }
+    CountingModel& model() noexcept { return model_; }
+    GatewayProcess& gateway(std::size_t index) { return *gateways_.at(index); }
+    void start(std::size_t index);
+
+    /// Makes messages of `sessions` sessions; each third one has an effect.
+    std::vector<Posted> messages(std::size_t count, std::size_t sessions) const;
+    /// Posts the messages at random gateways, some of them at two at once, until each is answered or known as finished, while the
+    /// faults happen in order. Returns what clients have received that is wrong.
+    std::vector<std::string> run(const std::vector<Posted>& messages,
+                                 const std::vector<PlannedFault>& faults);
+    /// Decides as an operator about what is held: releases messages, discards answers. Returns when nothing waits.
+    void settle();
+    ClusterRecords records() const { return read_records(database_, effects_); }
+
+    /// Stops a gateway, waits until its lease has ended and others have taken its sessions, and lets it continue. `meanwhile` is
+    /// called when it is stopped.
+    void freeze(std::size_t index, const std::function<void()>& meanwhile);
+    /// The sum of unfinished messages and answers without a receipt.
+    std::size_t waiting() const;
+
+private:
+    class Client;
+
+    std::uint16_t any_port(std::mt19937& random) const;
+    void apply(const PlannedFault& fault);
+    void start_all();
+
+    std::mt19937 random_;
+    std::array<GatewayHome, size> homes_;
+    const std::filesystem::path effects_;
+    std::string database_;
+    CountingModel model_;
+    std::array<std::unique_ptr<GatewayProcess>, size> gateways_;
+    std::array<std::atomic<std::uint16_t>, size> ports_{};  ///< 0: it does not run
+};
+
+}  // namespace cubepi::cluster_tests

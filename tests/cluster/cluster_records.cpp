@@ -1,0 +1,171 @@
+#include "cluster_records.hpp"
+
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include <bub/tape/postgres_tape_store.hpp>
+#include <bub/tape/tape_context.hpp>
+#include <cubepi/agent/transcript.hpp>
+#include <cubepi/checkpoint/postgres_server_test.hpp>
+#include <cubepi/core/run.hpp>
+
+namespace cubepi::cluster_tests {
+
+namespace {
+
+std::string last_line(const std::string& text) { return text.substr(text.rfind('\n') + 1); }
+
+std::vector<TapeText> texts_of(const std::vector<bub::TapeEntry>& entries) {
+    std::vector<TapeText> texts;
+    const MessageList messages = bub::agent_messages(entries);
+    std::size_t last_of_user = 0;
+    for (const Message& message : messages) {
+        const std::string text = message.text();
+        if (message.role() == Role::tool_result) {
+            const bool is_unknown = text.find(interrupted_call_text) != std::string::npos;
+            if (is_unknown && last_of_user < texts.size()) texts[last_of_user].is_unknown = true;
+            continue;
+        }
+        if (text.empty()) continue;
+        TapeText& one = texts.emplace_back();
+        one.is_of_user = message.role() == Role::user;
+        one.text = last_line(text);
+        one.is_late = text.find("[This message is late") != std::string::npos;
+        if (one.is_of_user) last_of_user = texts.size() - 1;
+    }
+    return texts;
+}
+
+std::vector<std::int64_t> numbers_of(const std::string& list) {
+    std::vector<std::int64_t> numbers;
+    std::istringstream words(list);
+    std::string word;
+    while (std::getline(words, word, ',')) numbers.push_back(std::stoll(word));
+    return numbers;
+}
+
+/// The findings about one cluster.
+class Check {
+public:
+    Check(const std::vector<Posted>& posted, const ClusterRecords& records)
+        : posted_(posted), records_(records) {
+        for (const Posted& message : posted) by_text_[message.text] = &message;
+        for (const InboundRow& row : records.inbound) rows_[row.key].push_back(&row);
+        for (const OutboundRow& row : records.outbound) {
+            for (const std::int64_t id : row.answers) ++answers_[id];
+        }
+    }
+
+    std::vector<std::string> run() {
+        check_tapes();
+        for (const Posted& message : posted_) check_message(message);
+        for (const OutboundRow& row : records_.outbound) {
+            if (row.state != "sent" && row.state != "failed")
+                add("the answer " + std::to_string(row.id) + " is " + row.state +
+                    " and has no receipt");
+        }
+        return std::move(findings_);
+    }
+
+private:
+    void add(std::string finding) { findings_.push_back(std::move(finding)); }
+
+    void check_tapes() {
+        for (const auto& [name, texts] : records_.tapes) {
+            std::set<std::string> sessions;
+            std::int64_t last = 0;
+            for (const TapeText& one : texts) {
+                ++counts_[one.text];
+                const auto found = by_text_.find(one.text);
+                if (!one.is_of_user || found == by_text_.end()) continue;
+                sessions.insert(found->second->session);
+                if (one.is_unknown) unknown_.insert(found->second->key);
+                const auto row = rows_.find(found->second->key);
+                if (one.is_late || row == rows_.end()) continue;
+                const std::int64_t id = row->second.front()->id;
+                if (id < last) add(found->second->key + " is not in the order of arrival");
+                last = id;
+            }
+            if (sessions.size() > 1) add("the tape " + name + " has several sessions");
+        }
+    }
+
+    void check_message(const Posted& message) {
+        const auto rows = rows_.find(message.key);
+        const std::size_t count = rows == rows_.end() ? 0 : rows->second.size();
+        expect(count, message.key, "records");
+        for (std::size_t at = 0; at < count; ++at) {
+            const InboundRow& row = *rows->second[at];
+            if (!row.is_finished) add(message.key + " waits");
+            expect(answers_[row.id], message.key, "answers with a receipt of their own");
+        }
+        expect(counts_[message.text], message.key, "turns on its tape");
+        expect(counts_["re: " + message.text], message.key, "answers on its tape");
+        const auto found = records_.effects.find(message.key);
+        const int effects = found == records_.effects.end() ? 0 : found->second;
+        if (effects > 1) add(message.key + " had its effect " + std::to_string(effects) + " times");
+        if (message.has_effect && effects == 0 && !unknown_.contains(message.key))
+            add(message.key + " had no effect, and the tape does not say that it is unknown");
+    }
+
+    void expect(std::size_t count, const std::string& key, std::string_view what) {
+        if (count != 1)
+            add(key + " has " + std::to_string(count) + " " + std::string(what) + " and not 1");
+    }
+
+    const std::vector<Posted>& posted_;
+    const ClusterRecords& records_;
+    std::map<std::string, const Posted*> by_text_;
+    std::map<std::string, std::vector<const InboundRow*>> rows_;  // by key
+    std::map<std::int64_t, std::size_t> answers_;                 // by id of a received message
+    std::map<std::string, std::size_t> counts_;                   // of texts on all tapes
+    std::set<std::string> unknown_;                               // keys
+    std::vector<std::string> findings_;
+};
+
+}  // namespace
+
+ClusterRecords read_records(const std::string& database, const std::filesystem::path& effects) {
+    ClusterRecords records;
+    RawPostgres server(database);
+    const std::vector<std::string> inbound = server.query(
+        "SELECT id, address::json ->> 'inbound_id', finished_at IS NOT NULL FROM"
+        " bub_delivery_inbound ORDER BY id");
+    for (std::size_t at = 0; at + 2 < inbound.size(); at += 3) {
+        InboundRow& row = records.inbound.emplace_back();
+        row.id = std::stoll(inbound[at]);
+        row.key = inbound[at + 1];
+        row.is_finished = inbound[at + 2] == "t";
+    }
+    const std::vector<std::string> outbound = server.query(
+        "SELECT id, array_to_string(answers, ','), state FROM bub_delivery_outbound ORDER BY id");
+    for (std::size_t at = 0; at + 2 < outbound.size(); at += 3) {
+        OutboundRow& row = records.outbound.emplace_back();
+        row.id = std::stoll(outbound[at]);
+        row.answers = numbers_of(outbound[at + 1]);
+        row.state = outbound[at + 2];
+    }
+    PostgresOptions options;
+    options.connection = database;
+    bub::PostgresTapeStore tapes(std::move(options));
+    const std::vector<std::string> names = cubepi::run(tapes.all_tapes());
+    for (const std::string& name : names) {
+        const std::vector<bub::TapeEntry> entries =
+            cubepi::run(tapes.fetch(name, bub::TapeQuery()));
+        records.tapes[name] = texts_of(entries);
+    }
+    std::ifstream file(effects);
+    std::string key;
+    while (std::getline(file, key)) ++records.effects[key];
+    return records;
+}
+
+std::vector<std::string> findings(const std::vector<Posted>& posted,
+                                  const ClusterRecords& records) {
+    return Check(posted, records).run();
+}
+
+}  // namespace cubepi::cluster_tests

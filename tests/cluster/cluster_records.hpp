@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+// Records of the gateways of a cluster, and their check. The check reads the database and the log of effects only.
+
+namespace cubepi::cluster_tests {
+
+/// A message of a client.
+struct Posted {
+    std::string key = {};  ///< its id at its platform
+    std::string session = {};
+    std::string text = {};  ///< unique; its answer is "re: TEXT"
+    bool has_effect = false;
+};
+
+/// A row of the received messages.
+struct InboundRow {
+    std::int64_t id = 0;
+    std::string key = {};
+    bool is_finished = false;
+};
+
+/// A row of the answers.
+struct OutboundRow {
+    std::int64_t id = 0;
+    std::vector<std::int64_t> answers = {};  ///< ids of received messages
+    std::string state = {};                  ///< "sent" or "failed": it has a receipt
+};
+
+/// A message on a tape.
+struct TapeText {
+    bool is_of_user = false;
+    std::string text = {};    ///< its last line
+    bool is_late = false;     ///< an operator has released it after later ones
+    bool is_unknown = false;  ///< a call of its turn was interrupted, and the tape says so
+};
+
+struct ClusterRecords {
+    std::vector<InboundRow> inbound = {};
+    std::vector<OutboundRow> outbound = {};
+    std::map<std::string, std::vector<TapeText>> tapes = {};  ///< by name, in order
+    std::map<std::string, int> effects = {};                  ///< by key of the message
+};
+
+/// `effects`: a file with the key of a message in each line.
+ClusterRecords read_records(const std::string& database, const std::filesystem::path& effects);
+
+/// Returns what is wrong; empty if every message has exactly one turn on its tape and one answer with a receipt, the order of each
+/// session is that of arrival, each effect happened at most once or is marked as unknown, and nothing waits.
+std::vector<std::string> findings(const std::vector<Posted>& posted, const ClusterRecords& records);
+
+}  // namespace cubepi::cluster_tests

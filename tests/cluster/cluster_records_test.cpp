@@ -1,0 +1,95 @@
+// The check of a cluster's records finds each kind of fault.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "cluster_records.hpp"
+
+namespace cubepi::cluster_tests {
+namespace {
+
+/// Two messages of one session, and the records that are right for them.
+class Findings : public ::testing::Test {
+protected:
+    Findings() {
+        records.inbound = {{1, "k1", true}, {2, "k2", true}};
+        records.outbound = {{3, {1}, "sent"}, {4, {2}, "failed"}};
+        records.tapes["tape"] = {
+            {true, "one"}, {false, "re: one"}, {true, "two"}, {false, "re: two"}};
+        records.effects["k2"] = 1;
+    }
+
+    std::string found() const {
+        std::string all;
+        const std::vector<std::string> list = findings(posted, records);
+        for (const std::string& one : list) all += one + ";";
+        return all;
+    }
+
+    const std::vector<Posted> posted{{"k1", "s", "one"}, {"k2", "s", "two", true}};
+    ClusterRecords records;
+};
+
+TEST_F(Findings, RightRecords_HaveNone) { EXPECT_EQ(found(), ""); }
+
+TEST_F(Findings, MessageStoredTwice_IsFound) {
+    records.inbound.push_back({5, "k1", true});
+    records.outbound.push_back({6, {5}, "sent"});
+    EXPECT_EQ(found(), "k1 has 2 records and not 1;");
+}
+
+TEST_F(Findings, LostMessage_IsFound) {
+    records.inbound.erase(records.inbound.begin());
+    EXPECT_EQ(found(), "k1 has 0 records and not 1;");
+}
+
+TEST_F(Findings, SecondTurn_IsFound) {
+    records.tapes["tape"].push_back({true, "two"});
+    EXPECT_EQ(found(), "k2 has 2 turns on its tape and not 1;");
+}
+
+TEST_F(Findings, AnswerSentTwice_IsFound) {
+    records.outbound.push_back({5, {1}, "sent"});
+    EXPECT_EQ(found(), "k1 has 2 answers with a receipt of their own and not 1;");
+}
+
+TEST_F(Findings, MissingReceipt_IsFound) {
+    records.outbound.front().state = "intended";
+    EXPECT_EQ(found(), "the answer 3 is intended and has no receipt;");
+}
+
+TEST_F(Findings, WaitingMessage_IsFound) {
+    records.inbound.front().is_finished = false;
+    EXPECT_EQ(found(), "k1 waits;");
+}
+
+TEST_F(Findings, OtherOrder_IsFoundUnlessLate) {
+    std::vector<TapeText>& tape = records.tapes["tape"];
+    tape = {{true, "two"}, {false, "re: two"}, {true, "one"}, {false, "re: one"}};
+    EXPECT_EQ(found(), "k1 is not in the order of arrival;");
+    tape[2].is_late = true;
+    EXPECT_EQ(found(), "");
+}
+
+TEST_F(Findings, RepeatedEffect_IsFound) {
+    records.effects["k2"] = 2;
+    EXPECT_EQ(found(), "k2 had its effect 2 times;");
+}
+
+TEST_F(Findings, LostEffect_IsFoundUnlessMarked) {
+    records.effects.clear();
+    EXPECT_EQ(found(), "k2 had no effect, and the tape does not say that it is unknown;");
+    records.tapes["tape"][2].is_unknown = true;
+    EXPECT_EQ(found(), "");
+}
+
+TEST_F(Findings, TapeOfTwoSessions_IsFound) {
+    const std::vector<Posted> other{{"k1", "s", "one"}, {"k2", "t", "two", true}};
+    const std::vector<std::string> list = findings(other, records);
+    EXPECT_EQ(list, std::vector<std::string>{"the tape tape has several sessions"});
+}
+
+}  // namespace
+}  // namespace cubepi::cluster_tests
