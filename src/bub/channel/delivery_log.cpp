@@ -439,22 +439,11 @@ Task<UnfinishedRecords> DeliveryLog::take() {
 
 Task<> DeliveryLog::release() { co_return; }
 
-bool detail::is_session_taken(const std::exception_ptr& failure) noexcept {
-    if (!failure) return false;
-    try {
-        std::rethrow_exception(failure);
-    } catch (const SessionTakenError&) {
-        return true;
-    } catch (...) {
-        return false;
-    }
-}
-
 Task<> SendProgress::wait() {
     if (state_ != State::fresh) co_return;
     Task<> writing = log_->wait(id_, true);
     const cubepi::Outcome<> written = co_await cubepi::outcome_of(std::move(writing));
-    if (written.cancelled() || detail::is_session_taken(written.failure())) written.rethrow();
+    if (written.cancelled() || is_session_taken(written.failure())) written.rethrow();
     // Otherwise the answer counts as one that may have arrived.
     if (written) state_ = State::waits;
 }
@@ -465,7 +454,7 @@ Task<bool> SendProgress::begin() {
     if (state_ == State::waits || may_be_taken) {
         Task<> writing = log_->wait(id_, false);
         const cubepi::Outcome<> written = co_await cubepi::outcome_of(std::move(writing));
-        if (written.cancelled() || detail::is_session_taken(written.failure())) written.rethrow();
+        if (written.cancelled() || is_session_taken(written.failure())) written.rethrow();
         if (!written) co_return false;
         if (state_ == State::waits) state_ = State::fresh;
     }

@@ -64,11 +64,6 @@ public:
 /// Returns true for a SessionTakenError.
 bool is_session_taken(const std::exception_ptr& failure) noexcept;
 
-namespace detail {
-/// Returns true for a SessionTakenError.
-bool is_session_taken(const std::exception_ptr& failure) noexcept;
-}  // namespace detail
-
 /// A record of inbound messages until their turns end and of outbound ones until they are sent (B18): the port through
 /// which a gateway persists them. The manager calls it on its executor. Each call is atomic: after a crash either all
 /// of it or none of it has happened. Calls take effect in the order in which they are made.
