@@ -102,6 +102,23 @@ std::vector<ListedTree> listed_trees(std::string_view text) {
                                    (reason.empty() ? "it was stopped" : reason.substr(0, longest)));
 }
 
+/// Creates a work tree with the branch `name`, which begins at the current commit if it is new. `is_known`: its directory was removed
+/// without git. `git` must outlive the task.
+Task<> create_tree(GitProcess& git, std::string place, std::string name, bool is_known) {
+    std::vector<std::string> arguments = {"rev-parse", "--verify", "--quiet", "HEAD"};
+    const GitOutput commit = co_await git.run(std::move(arguments));
+    if (!commit.ok) refuse("the repository has no commit yet, which a work tree needs");
+    arguments = {"show-ref", "--verify", "--quiet", "refs/heads/" + name};
+    const GitOutput branch = co_await git.run(std::move(arguments));
+    arguments = {"worktree", "add", "--quiet"};
+    if (is_known) arguments.emplace_back("--force");
+    if (!branch.ok) arguments.insert(arguments.end(), {"-b", name});
+    arguments.push_back(place);
+    if (branch.ok) arguments.push_back(name);
+    const GitOutput added = co_await git.run(std::move(arguments));
+    if (!added.ok) git_failed("create the work tree " + visible(place), added);
+}
+
 }  // namespace
 
 std::string git_file_line(const fs::path& file, std::string_view before) {
@@ -191,19 +208,7 @@ Task<WorkTree> open_work_tree(fs::path directory, std::string name, EnvironmentP
                    ".\n  Choose another name, or work there: cubepi -C " +
                    shell_word(one.directory.string()));
     }
-    arguments = {"rev-parse", "--verify", "--quiet", "HEAD"};
-    const GitOutput commit = co_await git.run(std::move(arguments));
-    if (!commit.ok) refuse(visible(root.string()) + " has no commit yet, which a work tree needs");
-    arguments = {"show-ref", "--verify", "--quiet", "refs/heads/" + name};
-    const GitOutput branch = co_await git.run(std::move(arguments));
-    arguments = {"worktree", "add", "--quiet"};
-    // Its directory was removed without git.
-    if (is_listed) arguments.emplace_back("--force");
-    if (!branch.ok) arguments.insert(arguments.end(), {"-b", name});
-    arguments.push_back(place);
-    if (branch.ok) arguments.push_back(name);
-    const GitOutput added = co_await git.run(std::move(arguments));
-    if (!added.ok) git_failed("create the work tree " + visible(place), added);
+    co_await create_tree(git, place, name, is_listed);
     if (repository_of_work_tree(tree.directory) != repository)
         throw Error(ErrorCode::io, visible(place) + " was created, but is not a work tree of " +
                                        visible(repository.string()));
