@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <fstream>
+#include <iterator>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -58,7 +59,13 @@ fs::path repository_at(const fs::path& root) {
                !fs::exists(fs::symlink_status(git / "commondir", failed))) {
         repository = fs::canonical(git, failed);
     }
-    if (!repository || repository->empty())
+    // Git would write what it creates into the repository that such a link names.
+    const auto is_link = [&](const char* name) {
+        return fs::is_symlink(fs::symlink_status(*repository / name, failed));
+    };
+    constexpr const char* written[] = {"worktrees", "refs", "logs", "objects", "HEAD"};
+    if (!repository || repository->empty() ||
+        std::any_of(std::begin(written), std::end(written), is_link))
         refuse("the repository of " + visible(root.string()) +
                " is in another place, as that of a submodule.\n  Make a work tree yourself, and "
                "work there: git worktree add DIR; cubepi -C DIR");
