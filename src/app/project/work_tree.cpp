@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <fstream>
+#include <iterator>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -58,7 +59,13 @@ fs::path repository_at(const fs::path& root) {
                !fs::exists(fs::symlink_status(git / "commondir", failed))) {
         repository = fs::canonical(git, failed);
     }
-    if (!repository || repository->empty())
+    // Git would write what it creates into the repository that such a link names.
+    const auto is_link = [&](const char* name) {
+        return fs::is_symlink(fs::symlink_status(*repository / name, failed));
+    };
+    constexpr const char* written[] = {"worktrees", "refs", "logs", "objects", "HEAD"};
+    if (!repository || repository->empty() ||
+        std::any_of(std::begin(written), std::end(written), is_link))
         refuse("the repository of " + visible(root.string()) +
                " is in another place, as that of a submodule.\n  Make a work tree yourself, and "
                "work there: git worktree add DIR; cubepi -C DIR");
@@ -100,6 +107,23 @@ std::vector<ListedTree> listed_trees(std::string_view text) {
     const std::string reason(cubepi::detail::trimmed(output.errors));
     throw Error(ErrorCode::io, "git cannot " + what + ": " +
                                    (reason.empty() ? "it was stopped" : reason.substr(0, longest)));
+}
+
+/// Creates a work tree with the branch `name`, which begins at the current commit if it is new. `is_known`: its directory was removed
+/// without git. `git` must outlive the task.
+Task<> create_tree(GitProcess& git, std::string place, std::string name, bool is_known) {
+    std::vector<std::string> arguments = {"rev-parse", "--verify", "--quiet", "HEAD"};
+    const GitOutput commit = co_await git.run(std::move(arguments));
+    if (!commit.ok) refuse("the repository has no commit yet, which a work tree needs");
+    arguments = {"show-ref", "--verify", "--quiet", "refs/heads/" + name};
+    const GitOutput branch = co_await git.run(std::move(arguments));
+    arguments = {"worktree", "add", "--quiet"};
+    if (is_known) arguments.emplace_back("--force");
+    if (!branch.ok) arguments.insert(arguments.end(), {"-b", name});
+    arguments.push_back(place);
+    if (branch.ok) arguments.push_back(name);
+    const GitOutput added = co_await git.run(std::move(arguments));
+    if (!added.ok) git_failed("create the work tree " + visible(place), added);
 }
 
 }  // namespace
@@ -191,19 +215,7 @@ Task<WorkTree> open_work_tree(fs::path directory, std::string name, EnvironmentP
                    ".\n  Choose another name, or work there: cubepi -C " +
                    shell_word(one.directory.string()));
     }
-    arguments = {"rev-parse", "--verify", "--quiet", "HEAD"};
-    const GitOutput commit = co_await git.run(std::move(arguments));
-    if (!commit.ok) refuse(visible(root.string()) + " has no commit yet, which a work tree needs");
-    arguments = {"show-ref", "--verify", "--quiet", "refs/heads/" + name};
-    const GitOutput branch = co_await git.run(std::move(arguments));
-    arguments = {"worktree", "add", "--quiet"};
-    // Its directory was removed without git.
-    if (is_listed) arguments.emplace_back("--force");
-    if (!branch.ok) arguments.insert(arguments.end(), {"-b", name});
-    arguments.push_back(place);
-    if (branch.ok) arguments.push_back(name);
-    const GitOutput added = co_await git.run(std::move(arguments));
-    if (!added.ok) git_failed("create the work tree " + visible(place), added);
+    co_await create_tree(git, place, name, is_listed);
     if (repository_of_work_tree(tree.directory) != repository)
         throw Error(ErrorCode::io, visible(place) + " was created, but is not a work tree of " +
                                        visible(repository.string()));

@@ -117,7 +117,7 @@ TEST_F(OpenWorkTree, D244_NoRepositoryOrCommit_IsNamed) {
     EXPECT_FALSE(fs::exists(root / "plain-x"));
 }
 
-/// A downloaded directory may name the repository of another project in three ways.
+/// A downloaded directory may name the repository of another project in several ways.
 TEST_F(OpenWorkTree, D244_DirectoryOfOthers_OpensNoOtherRepository) {
     (void)open(app, "fix");
     const std::string refused = "is in another place";
@@ -132,7 +132,14 @@ TEST_F(OpenWorkTree, D244_DirectoryOfOthers_OpensNoOtherRepository) {
     put(common / ".git/HEAD", "ref: refs/heads/main\n");
     put(common / ".git/commondir", (app / ".git").string() + "\n");
     EXPECT_THAT(refusal(common, "x"), HasSubstr(refused));
-    for (const char* made : {"app-x", "file-x", "link-x", "common-x"})
+    const fs::path inner = root / "inner";
+    fs::create_directories(inner);
+    git(inner, "init -q -b main");
+    git(inner, "-c user.name=a -c user.email=a@b commit -q --allow-empty -m start");
+    fs::create_directory_symlink(app / ".git/worktrees", inner / ".git/worktrees");
+    EXPECT_THAT(refusal(inner, "x"), HasSubstr(refused));
+    EXPECT_FALSE(fs::exists(app / ".git/worktrees/inner-x"));
+    for (const char* made : {"app-x", "file-x", "link-x", "common-x", "inner-x"})
         EXPECT_FALSE(fs::exists(root / made)) << made;
 }
 
