@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -220,6 +223,38 @@ TEST_F(GatewayOpenAI, D217_Key_HasItsSessionsAndLimit) {
     EXPECT_EQ(limited.status, 429) << limited.body;
     EXPECT_EQ(text_of(ask("bob", {{"input", "five"}}).json()), "re: five");
     model.release();
+}
+
+TEST_F(GatewayOpenAI, D217_RequestsAtOnce_HoldTheLimit) {
+    home.configure(
+        R"({http: {listen: "127.0.0.1:0", openai: true, keys: ["ann=ANN_TOKEN"], key_turns: 2}})");
+    const std::string token = "token-of-ann-0123456789";
+    model.hold("slow");
+    start(model.flags(), {"ANN_TOKEN=" + token});
+    const auto ask = [&](const std::string& path) {
+        return run(call_with_token(port, "POST", path, token,
+                                   R"({"model":"cubepi","input":"slow"})"))
+            .status;
+    };
+    std::vector<std::future<int>> asked;
+    for (int i = 0; i < 8; ++i)
+        asked.push_back(std::async(std::launch::async, ask, std::string("/v1/responses")));
+    const auto answered = [&] {
+        return std::count_if(asked.begin(), asked.end(), [](const std::future<int>& one) {
+            return one.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+        });
+    };
+    // The model answers the two others later.
+    wait_until([&] { return answered() == 6; });
+    EXPECT_EQ(ask("/v1/responses/compact"), 429);
+    model.wait_for("slow", 2);
+    model.release();
+    std::vector<int> statuses;
+    for (std::future<int>& one : asked) statuses.push_back(one.get());
+    EXPECT_EQ(std::count(statuses.begin(), statuses.end(), 200), 2);
+    EXPECT_EQ(std::count(statuses.begin(), statuses.end(), 429), 6);
+    EXPECT_EQ(ask("/v1/responses"), 200);
+    EXPECT_EQ(model.count("slow"), 3u);
 }
 
 TEST_F(GatewayOpenAI, D216_Compaction_IsASession) {

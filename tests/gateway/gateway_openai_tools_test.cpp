@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -237,6 +238,29 @@ TEST_F(GatewayOpenAITools, NameOfAnOwnTool_IsRefused) {
     EXPECT_EQ(refused.json().at("status"), Json("failed")) << refused.body;
     EXPECT_NE(refused.body.find("has a tool 'read' itself"), std::string::npos) << refused.body;
     EXPECT_EQ(model_calls(), 0u);
+}
+
+TEST_F(GatewayOpenAITools, D214_OwnToolAppears_OutputIsNotItsCall) {
+    start();
+    const JsonObject asked = ask({"memory"});
+    const auto send_output = [&] {
+        return respond(JsonArray({output(calls_of(asked).at(0), "noon")}),
+                       {{"previous_response_id", asked.at("id")}});
+    };
+    gateway->kill();
+    home.configure(std::string(with_openai) + "\nmemory: true");
+    start();
+    const HttpReply refused = send_output();
+    EXPECT_EQ(refused.json().at("status"), Json("failed")) << refused.body;
+    EXPECT_NE(refused.body.find("the agent has a tool 'memory' itself"), std::string::npos)
+        << refused.body;
+    EXPECT_EQ(model_calls(), 1u);
+    // The call still waits for its output. A killed gateway would receive the refused one again.
+    gateway->send(SIGTERM);
+    EXPECT_EQ(gateway->wait(), 0);
+    home.configure(with_openai);
+    start();
+    EXPECT_EQ(text_of(send_output().json()), "got: noon");
 }
 
 TEST_F(GatewayOpenAITools, Choice_ReachesTheModel) {

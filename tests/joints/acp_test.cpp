@@ -146,6 +146,21 @@ TEST_F(AgentOfEditor, D188_TypedResource_IsPartOfThePrompt) {
     EXPECT_EQ(server.requests().at(1).find("xxxxx"), std::string::npos);
 }
 
+TEST_F(AgentOfEditor, D188_CancelledWhileReading_NeverReachesTheModel) {
+    configure(home, "mcp_start_wait: 60\nmcp: {docs: {command: python3, args: [\"" +
+                        testing::source_path("src/cubepi/mcp/fake_server.py") +
+                        "\", \"modern,docs,deaf to=resources/read\"]}}\n");
+    ModelServer server({chat_answer("Ready.")});
+    EditorProcess editor(home, flags_of(server));
+    editor.open();
+    editor.start("session/prompt", editor.prompt_params("When? @docs:docs://notes"));
+    editor.send({{"method", "session/cancel"}, {"params", {{"sessionId", editor.session}}}});
+    EXPECT_EQ(stop_of(editor.next()), "cancelled");
+    EXPECT_EQ(stop_of(editor.prompt("Are you there?")), "end_turn");
+    ASSERT_EQ(server.requests().size(), 1u);
+    EXPECT_EQ(server.requests().at(0).find("When?"), std::string::npos);
+}
+
 TEST_F(AgentOfEditor, Sandbox_ConfinesCommands) {
     std::filesystem::create_directories(home.work() / ".git/hooks");
     write_file(home.work() / ".git/HEAD", "ref: refs/heads/main\n");

@@ -197,6 +197,20 @@ TEST(GatewayFindings, InvalidRule_IsShown) {
     EXPECT_TRUE(has(gateway_findings(settings, environment), Kind::problem, "gateway.rules"));
 }
 
+// Commands of the agent see none of these.
+TEST(SecretVariables, D217_KeysOfClients_AreAmongThem) {
+    GatewaySettings settings = settings_of(
+        "http: {operators: [olga], token_env: OWN, openai: true, keys: ['ann=ANN_TOKEN', "
+        "'bob=BOB_TOKEN']}");
+    settings.admin.emplace();
+    settings.admin->viewer_token_env = "VIEWER";
+    settings.admin->operator_token_env = "OPERATOR";
+    std::vector<std::string> names = secret_variables(settings);
+    std::sort(names.begin(), names.end());
+    EXPECT_EQ(names,
+              std::vector<std::string>({"ANN_TOKEN", "BOB_TOKEN", "OPERATOR", "OWN", "VIEWER"}));
+}
+
 bub::Envelope from(const std::string& channel, const std::string& chat, const std::string& user) {
     bub::Envelope message = bub::Envelope("text").on(channel, chat);
     if (!user.empty()) message.context["sender_id"] = user;

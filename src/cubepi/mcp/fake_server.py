@@ -396,7 +396,7 @@ def serve():
             state["cancelled"].append(message["params"]["requestId"])
         if "id" not in message or "method" not in message:
             continue
-        if message["method"] == "server/discover" and has("deaf"):
+        if message["method"] == "server/discover" and has("deaf") or has("deaf to=" + message["method"]):
             continue
         if message["method"] == "server/discover" and has("late") and not state.get("late"):
             state["late"] = True
