@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <cstddef>
+#include <future>
 #include <string>
 #include <vector>
 
@@ -96,6 +99,34 @@ TEST(RepeatedCalls, D121_Chat_EndsTheTurnOnly) {
     ASSERT_TRUE(chat.expect_on_screen("All done.")) << chat.shown();
     chat.type("\x04");
     EXPECT_EQ(chat.wait(), 0) << chat.shown();
+}
+
+/// A run that is killed is continued by another prompt, which has a limit of its own.
+TEST(KilledRun, D222_NextPrompt_HasTheWholeLimit) {
+    const Home home;
+    std::promise<void> reached;
+    std::promise<void> released;
+    std::size_t asked = 0;
+    ModelServer server([&](const boost::json::object&) {
+        if (++asked == 2) {
+            reached.set_value();
+            released.get_future().wait();
+        }
+        SentCall call = to_list;
+        call.id = "call_" + std::to_string(asked);
+        return chat_answer("", {call});
+    });
+    {
+        Terminal killed(home, {"run", "-s", "s1", "--provider", "openai", "--base-url",
+                               server.url(), "-m", "local", "--max-turns", "3", "go"});
+        reached.get_future().wait();
+        killed.send(SIGKILL);
+        EXPECT_EQ(killed.wait(), 128 + SIGKILL);
+        released.set_value();
+    }
+    const Piped next = run_at(home, server, {"-s", "s1", "--max-turns", "3", "go on"});
+    EXPECT_NE(next.err.find("max_turns (3)"), std::string::npos) << next.err;
+    EXPECT_EQ(server.requests().size(), 5u);
 }
 
 TEST(MaxCost, D120_RunAndChat_NeedAPrice) {
