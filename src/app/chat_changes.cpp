@@ -41,7 +41,7 @@ std::string count_of(std::size_t count, std::string_view what) {
 
 std::string quoted(const std::string& prompt) {
     if (prompt.empty()) return "a prompt that is not in this conversation";
-    return "“" + one_line(visible(prompt), 60) + "”";
+    return "“" + visible(one_line(without_attachments(prompt), 60)) + "”";
 }
 
 bool has_changed(const RestoredFile& file) {

@@ -182,8 +182,10 @@ OpenQuestion question_of(std::vector<OpenQuestion> questions, const InboxArgumen
     if (matches.empty()) {
         throw Error(ErrorCode::invalid_argument,
                     "no question '" + inbox.question +
-                        "' waits for an answer in this directory. To list the questions: cubepi "
-                        "inbox");
+                        "' waits for an answer in this directory.\n"
+                        "  To list the questions: cubepi inbox\n"
+                        "  Those of other directories: cubepi inbox --all\n"
+                        "  Those of the gateway: cubepi inbox --gateway");
     }
     if (matches.size() > 1) {
         throw Error(ErrorCode::invalid_argument, "'" + inbox.question + "' names " +

@@ -13,6 +13,7 @@
 #include <cubepi/schema/json_text.hpp>
 
 #include "terminal/answer_text.hpp"
+#include "terminal/event_text.hpp"
 #include "terminal/task_text.hpp"
 #include "terminal/terminal_stream.hpp"
 #include "terminal/text_layout.hpp"
@@ -213,7 +214,11 @@ std::string result_text(const MessageList& messages, std::size_t position) {
         const ToolCall* const call = call_of_result(messages, position);
         answers = answers_text(call ? call->arguments : JsonObject(), result->details);
     }
-    return answers.empty() ? messages[position].text() : answers;
+    if (!answers.empty()) return answers;
+    const JsonObject* const edited = result ? edited_arguments(result->details) : nullptr;
+    std::string text;
+    if (edited) text = "(The user changed the arguments to " + json_text(*edited) + ")\n\n";
+    return text + messages[position].text();
 }
 
 std::string to_markdown(const MessageList& messages, std::string_view title) {

@@ -196,7 +196,8 @@ void add_fallbacks(const ModelSources& sources, const Endpoint& primary, ModelCh
 
 [[noreturn]] void throw_no_model(const ModelSources& sources) {
     std::string text =
-        "no model: there is no OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, nothing in the "
+        "no model: there is no OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY or "
+        "OPENROUTER_API_KEY, nothing in the "
         "configuration, and no local server answers.\n"
         "  cubepi onboard                       choose one, step by step\n"
         "  export OPENAI_API_KEY=...            use OpenAI\n"

@@ -362,6 +362,12 @@ void ChatView::on_event(const AgentEvent& event) {
     if (const auto* end = event.get_if<ToolExecutionEndEvent>())
         return on_tool_end(*end, event.timestamp);
     if (const auto* ended = event.get_if<MessageEndEvent>()) return on_message_end(ended->message);
+    if (const auto* asked = event.get_if<HitlRequestEvent>()) {
+        const auto* const call = std::get_if<ApproveRequest>(&asked->request.payload);
+        if (call) asked_calls_[asked->request.request_id] = call->tool_call_id;
+        return;
+    }
+    if (const auto* answer = event.get_if<HitlAnswerEvent>()) return on_answer(*answer);
     if (const auto* notice = event.get_if<NoticeEvent>()) {
         if (!shows_notice(notice->notice)) return;
         end_text();
@@ -377,7 +383,8 @@ void ChatView::on_event(const AgentEvent& event) {
 
 ChatView::Card ChatView::begun_card(const ToolExecutionStartEvent& event) const {
     Card card;
-    card.title = style_.bold() + spelled_out(tool_title(event.tool_name.str())) + style_.off();
+    card.tool = event.tool_name.str();
+    card.title = style_.bold() + spelled_out(tool_title(card.tool)) + style_.off();
     card.asks = event.tool_name == "ask_user";
     if (card.asks) card.asked = event.args;
     // Its list is shown when it is accepted, as questions are when they are asked.
@@ -385,6 +392,23 @@ ChatView::Card ChatView::begun_card(const ToolExecutionStartEvent& event) const 
     card.title += " " + line_for_terminal(call_text(event.tool_name.str(), event.args), 500);
     card.arguments = long_arguments_text(event.args);
     return card;
+}
+
+void ChatView::show_edit(Card& card, const JsonObject& arguments) const {
+    card.title = style_.bold() + spelled_out(tool_title(card.tool)) + style_.off() +
+                 style_.yellow() + " (edited)" + style_.off() + " " +
+                 line_for_terminal(call_text(card.tool, arguments), 500);
+    card.arguments = long_arguments_text(arguments);
+}
+
+void ChatView::on_answer(const HitlAnswerEvent& event) {
+    const auto asked = asked_calls_.find(event.request_id);
+    if (asked == asked_calls_.end()) return;
+    const auto running = running_.find(asked->second);
+    const JsonObject* const edited = edited_arguments(event);
+    if (edited && running != running_.end()) show_edit(running->second, *edited);
+    asked_calls_.erase(asked);
+    refresh();
 }
 
 void ChatView::on_stream(const StreamEvent& event) {
@@ -462,7 +486,8 @@ void ChatView::on_tool_end(const ToolExecutionEndEvent& event,
     Card card;
     const auto running = running_.find(event.tool_call_id);
     if (running == running_.end()) {
-        card.title = style_.bold() + spelled_out(tool_title(event.tool_name.str())) + style_.off();
+        card.tool = event.tool_name.str();
+        card.title = style_.bold() + spelled_out(tool_title(card.tool)) + style_.off();
     } else {
         card = std::move(running->second);
         // A replayed card has no times.
@@ -479,6 +504,9 @@ void ChatView::on_tool_end(const ToolExecutionEndEvent& event,
 }
 
 ChatView::Card ChatView::finished_card(const ToolExecutionEndEvent& event, Card card) const {
+    // A result that is replayed has the arguments; the answer of this process was shown.
+    if (const JsonObject* const edited = edited_arguments(event.result.details))
+        show_edit(card, *edited);
     card.failed = event.is_error;
     card.text = event.result.text();
     const CommandOutput output = command_output(event, tail_lines);

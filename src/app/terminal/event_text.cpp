@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/json_text.hpp>
 
 #include "text_layout.hpp"
@@ -223,6 +224,17 @@ bool shows_notice(const Notice& notice) noexcept {
     const Json* to = notice.details.if_contains("to");
     const Json* cause = notice.details.if_contains("cause");
     return !to || !to->is_null() || !cause || *cause != Json("failed");
+}
+
+const JsonObject* edited_arguments(const Json& details) {
+    const JsonObject* const all = details.if_object();
+    const JsonObject* const hitl = all ? detail::object_member(*all, "hitl") : nullptr;
+    return hitl ? detail::object_member(*hitl, "edited_args") : nullptr;
+}
+
+const JsonObject* edited_arguments(const HitlAnswerEvent& event) {
+    const JsonObject* const answer = event.answer.if_object();
+    return answer ? detail::object_member(*answer, "edited_args") : nullptr;
 }
 
 std::string outcome_text(const ToolExecutionEndEvent& event) {

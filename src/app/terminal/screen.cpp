@@ -100,6 +100,14 @@ void Screen::on_event(const AgentEvent& event) {
             spinner_.start(TerminalView("compacting the conversation"));
         return;
     }
+    if (const auto* answer = event.get_if<HitlAnswerEvent>()) {
+        const JsonObject* const edited = edited_arguments(*answer);
+        if (!edited) return;
+        pause();
+        err() << status_style_.yellow() << "  edited: " << status_style_.off()
+              << line_for_terminal(arguments_text(*edited), 300) << "\n";
+        return;
+    }
     const auto* message = event.get_if<MessageEndEvent>();
     if (message && is_goal_continuation(message->message)) {
         pause();

@@ -100,7 +100,9 @@ void TapeCheck::finish(const JsonObject& state, double now, bool is_open) {
     const bool ends_open = cubepi::detail::check_conversation(messages, where_, report_);
     const JsonArray* const open_runs = cubepi::detail::array_member(state, "open_runs");
     const bool runs = is_open || (open_runs && !open_runs->empty());
-    if (ends_open && !runs) cubepi::detail::report_interrupted(messages, where_, report_);
+    // The answer to a question continues the calls that wait for it.
+    if (ends_open && !runs && requests.empty())
+        cubepi::detail::report_interrupted(messages, where_, report_);
     report_.count("entries", sums_.entries);
     report_.count("messages", sums_.messages);
     report_.count("pending requests", static_cast<std::int64_t>(requests.size()));
