@@ -146,7 +146,161 @@ async function open(address) {
 const go = (page, hash) => page.evaluate((to) => { location.hash = to; }, hash);
 const card = (page, text) => page.locator("article", { hasText: text });
 
+const axeFinds = async (page) => {
+  const session = await page.context().newCDPSession(page);
+  const { result } = await session.send("Runtime.evaluate", {
+    expression: `${axe};axe.run(document).then((found) => JSON.stringify(found.violations.map((one) => [one.id, one.impact, one.nodes.map((node) => node.html)])))`,
+    awaitPromise: true,
+    returnByValue: true,
+  });
+  return result.value;
+};
+
+/** `cubepi web` for one directory: completion, a call that is changed, and a process that is killed. */
+async function tryWeb() {
+  const project = join(home, "project");
+  mkdirSync(join(project, "docs"), { recursive: true });
+  writeFileSync(join(project, "notes.md"), "Buy milk\n");
+  writeFileSync(join(project, "docs/release notes.md"), "Version 2\n");
+  const script = (name, tokens, answers) => {
+    writeFileSync(join(home, name), JSON.stringify({ tokens_per_second: tokens, answers }));
+    return join(home, name);
+  };
+  const flags = (file) => ["web", "-C", project, "--script", file];
+  const start = async (file, ...more) => {
+    const web = spawn(program, [...flags(file), "--log-level", "info", "--log-format", "json", ...more], { env });
+    let output = "";
+    const running = new Promise((resolve, reject) => {
+      for (const stream of [web.stdout, web.stderr])
+        stream.on("data", (bytes) => {
+          output += bytes;
+          if (output.includes('"gateway.running"')) resolve();
+        });
+      web.on("exit", () => reject(new Error(`cubepi web has ended: ${output}`)));
+    });
+    await running;
+    return web;
+  };
+  const another = (file) => spawnSync(program, flags(file), { env, encoding: "utf8" }).stdout.trim();
+
+  const quick = script("web.json", 100000, ["Read.", call("w1", "write", { path: "made.txt", content: "one\n" }), "Done."]);
+  let web = await start(quick);
+  try {
+    const page = await open(another(quick));
+    await go(page, "#/new");
+    const message = page.getByLabel(/^Message/);
+    await message.pressSequentially("Read @not");
+    const list = page.getByRole("listbox", { name: "Completions" });
+    await list.waitFor();
+    check("files are completed", (await list.getByRole("option").allInnerTexts()).join("|").includes("notes.md"));
+    await page.keyboard.press("Escape");
+    await list.waitFor({ state: "detached" });
+    await page.keyboard.press("Backspace");
+    await list.waitFor();
+    for (const width of [1200, 768, 360]) {
+      await page.setViewportSize({ width, height: 740 });
+      check(`completion, ${width} pixels: nothing is wider than the page`, !(await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)));
+      const found = await axeFinds(page);
+      check(`completion, ${width} pixels: axe-core finds nothing`, found === "[]", found);
+      if (shots) await page.screenshot({ path: join(shots, `completion-${width}.png`) });
+    }
+    await page.setViewportSize({ width: 1200, height: 800 });
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("Enter");
+    check("a name with blanks is quoted", (await message.inputValue()) === 'Read @"docs/release notes.md" ', await message.inputValue());
+    await page.keyboard.press("Control+Enter");
+    await page.locator(".message.assistant", { hasText: "Read." }).waitFor();
+    await page.getByText("Version 2").first().waitFor();
+    check("a named file is a part of the message", true);
+    await message.pressSequentially("/com");
+    await list.getByRole("option", { name: "/compact" }).waitFor();
+    await page.keyboard.press("Tab");
+    check("a slash command is completed", (await message.inputValue()) === "/compact ", await message.inputValue());
+    await message.fill("/undo");
+    await page.keyboard.press("Control+Enter");
+    await page.getByText("is a command of the terminal").waitFor();
+    check("a command of the terminal is refused, and stays in the field", (await message.inputValue()) === "/undo");
+    await message.fill("Make a file");
+    await page.keyboard.press("Control+Enter");
+    const question = card(page, "Approve write?");
+    await question.getByRole("button", { name: "Change" }).click();
+    await question.getByLabel("path").fill("other.txt");
+    for (const width of [1200, 768, 360]) {
+      await page.setViewportSize({ width, height: 740 });
+      check(`change, ${width} pixels: nothing is wider than the page`, !(await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)));
+      const found = await axeFinds(page);
+      check(`change, ${width} pixels: axe-core finds nothing`, found === "[]", found);
+      await question.scrollIntoViewIfNeeded();
+      if (shots) await page.screenshot({ path: join(shots, `change-${width}.png`) });
+    }
+    await page.setViewportSize({ width: 1200, height: 800 });
+    await question.getByRole("button", { name: "Approve the changed call" }).click();
+    await page.locator(".message.assistant", { hasText: "Done." }).waitFor();
+    check("a call runs as it was changed", readFileSync(join(project, "other.txt"), "utf8") === "one\n");
+    const at = new URL(page.url()).port;
+    web.removeAllListeners("exit");
+    const ended = new Promise((resolve) => web.on("exit", resolve));
+    web.kill("SIGINT");
+    check("Ctrl-C ends it in order", (await ended) === 0);
+
+    // An answer that takes long; the process is killed while it arrives.
+    const slow = script("slow.json", 20, [Array(400).fill("slowly").join(" ")]);
+    web = await start(slow, "--port", at);
+    await page.reload();
+    const log = async (file) => {
+      await page.getByLabel("Link").fill(another(file));
+      await page.getByRole("button", { name: "Log in" }).click();
+    };
+    await log(slow);
+    await message.fill("Take your time");
+    await page.keyboard.press("Control+Enter");
+    await page.getByLabel("In progress").getByText("slowly").waitFor();
+    web.removeAllListeners("exit");
+    const killed = new Promise((resolve) => web.on("exit", resolve));
+    web.kill("SIGKILL");
+    await killed;
+    await page.getByText("the gateway does not answer").first().waitFor();
+    const last = script("last.json", 5000, ["Here it is.", Array(20000).fill("word").join(" ")]);
+    web = await start(last, "--port", at);
+    await page.getByLabel("Link").waitFor();
+    await log(last);
+    await page.locator(".message.assistant", { hasText: "Here it is." }).waitFor();
+    const asked = await page.locator(".message.user", { hasText: "Take your time" }).count();
+    const earlier = await page.locator(".message.assistant", { hasText: "Done." }).count();
+    check("a message whose process was killed is answered after the restart, once", asked === 1 && earlier === 1, `${asked} ${earlier}`);
+
+    // 20,000 deltas: the page continues to draw.
+    const frames = () => page.evaluate(() => window.frameCount);
+    await page.evaluate(() => {
+      window.frameCount = 0;
+      const count = () => { ++window.frameCount; requestAnimationFrame(count); };
+      requestAnimationFrame(count);
+    });
+    const pace = async (work) => {
+      const before = await frames();
+      const began = performance.now();
+      await work();
+      return ((await frames()) - before) / ((performance.now() - began) / 1000);
+    };
+    const idle = await pace(() => page.waitForTimeout(1000));
+    const streaming = await pace(async () => {
+      await message.fill("Say a lot");
+      await page.keyboard.press("Control+Enter");
+      await page.locator(".message.assistant:not(.live)", { hasText: "word word" }).waitFor({ timeout: 60000 });
+    });
+    const shown = await page.locator(".message.assistant", { hasText: "word word" }).last().innerText();
+    const words = shown.split("word").length - 1;
+    check("an answer of 20,000 deltas is shown", words > 1000, `${words} words`);
+    console.log(`      frames a second: ${streaming.toFixed(1)} while it arrives, ${idle.toFixed(1)} idle (ratio ${(streaming / idle).toFixed(2)})`);
+    await page.context().close();
+  } finally {
+    web.removeAllListeners("exit");
+    web.kill("SIGKILL");
+  }
+}
+
 try {
+  await tryWeb();
   const page = await open(link("--name", "olga"));
   await page.waitForSelector("article");
   check("the link is not in the address", !page.url().includes("login"), page.url());
@@ -163,13 +317,8 @@ try {
         check(`${name}, ${width} pixels, ${colorScheme}: nothing is wider than the page`, !overflows);
         const file = `${name}-${width}${colorScheme === "dark" ? "-dark" : ""}.png`;
         if (shots) await page.screenshot({ path: join(shots, file) });
-        const session = await page.context().newCDPSession(page);
-        const { result } = await session.send("Runtime.evaluate", {
-          expression: `${axe};axe.run(document).then((found) => JSON.stringify(found.violations.map((one) => [one.id, one.impact, one.nodes.map((node) => node.html)])))`,
-          awaitPromise: true,
-          returnByValue: true,
-        });
-        check(`${name}, ${width} pixels, ${colorScheme}: axe-core finds nothing`, result.value === "[]", result.value);
+        const found = await axeFinds(page);
+        check(`${name}, ${width} pixels, ${colorScheme}: axe-core finds nothing`, found === "[]", found);
       }
     }
   }

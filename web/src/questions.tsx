@@ -323,7 +323,7 @@ export function QuestionCard({ question, user, onAnswered }: {
           <Visible text={shorten(payload.prompt)} />
         </p>
       ) : null}
-      {payload.kind !== "ask" ? <Details details={payload.details} shorten={shorten} /> : null}
+      {payload.kind !== "ask" && !texts ? <Details details={payload.details} shorten={shorten} /> : null}
       {payload.kind === "ask" ? (
         <form onSubmit={submit} id={`${id}-form`}>
           {payload.questions.map((part) => (
@@ -360,14 +360,14 @@ export function QuestionCard({ question, user, onAnswered }: {
               <button type="button" class="primary" disabled={busy || isHidden} onClick={() => void answer("approve", "", "Approved")}>
                 {payload.kind === "approve" ? "Approve" : "Yes"}
               </button>
-              <button type="button" class="danger" disabled={busy} onClick={() => void answer("deny", reason, "Denied")}>
-                {payload.kind === "approve" ? "Deny" : "No"}
-              </button>
               {payload.kind === "approve" ? (
                 <button type="button" disabled={busy || isHidden} onClick={() => setTexts(editable(payload.args))}>
                   Change
                 </button>
               ) : null}
+              <button type="button" class="danger" disabled={busy} onClick={() => void answer("deny", reason, "Denied")}>
+                {payload.kind === "approve" ? "Deny" : "No"}
+              </button>
             </>
           )}
           {payload.kind === "approve" && !texts ? (

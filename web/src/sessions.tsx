@@ -271,13 +271,13 @@ function LiveView({ live }: { live: Live }) {
 
 function CommandOutput({ message }: { message: Message }) {
   return (
-    <section class="message" aria-label="Output of a command">
+    <div role="group" class="message" aria-label="Output of a command">
       <p class="dim facts">
         <span>{message.is_error ? "Command failed" : "Output"}</span>
         {message.truncated ? <span>its beginning</span> : null}
       </p>
       <Code text={message.text} label="Output" />
-    </section>
+    </div>
   );
 }
 
@@ -285,7 +285,7 @@ function MessageView({ message }: { message: Message }) {
   if (message.role === "tool") return <ToolResult message={message} />;
   if (message.role === "command") return <CommandOutput message={message} />;
   return (
-    <section class={`message ${message.role}`} aria-label={message.role === "user" ? "User" : "Assistant"}>
+    <div role="group" class={`message ${message.role}`} aria-label={message.role === "user" ? "User" : "Assistant"}>
       <p class="dim facts">
         <span>{message.role === "user" ? <Visible text={message.from || "User"} /> : "Assistant"}</span>
         <Age seconds={Date.parse(message.date) / 1000} />
@@ -307,7 +307,7 @@ function MessageView({ message }: { message: Message }) {
           <Visible text={message.error} />
         </p>
       ) : null}
-    </section>
+    </div>
   );
 }
 
@@ -478,7 +478,7 @@ export function SessionPage({ id, user, onLogout }: { id: string; user: User; on
         </Guard>
       ) : null}
       {waiting.map((one) => (
-        <section key={one.key} class="message user" aria-label="Sent, not processed yet">
+        <div role="group" key={one.key} class="message user" aria-label="Sent, not processed yet">
           <p class="dim facts">
             <span>Sent, not processed yet</span>
             {one.files.map((name) => (
@@ -488,7 +488,7 @@ export function SessionPage({ id, user, onLogout }: { id: string; user: User; on
           <p class="plain">
             <Visible text={one.text} />
           </p>
-        </section>
+        </div>
       ))}
       {history?.notices?.map((notice) => (
         <p class={notice.is_error ? "problem" : "dim"}>

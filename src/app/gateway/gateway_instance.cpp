@@ -268,6 +268,8 @@ Task<> check_tables(std::shared_ptr<bub::TapeStore> tapes, bub::WarningHandler w
              exception_text(opened.failure()));
 }
 
+Task<std::string> known_name(std::string name) { co_return name; }
+
 constexpr const char* sandbox_key = "sandbox";
 constexpr const char* admin_key = "gateway.admin.listen";
 constexpr const char* console_key = "gateway.console.listen";
@@ -296,14 +298,12 @@ std::filesystem::path workspaces_root(const GatewaySettings& settings) {
 Task<std::string> session_tape(std::shared_ptr<bub::TapeStore> tapes,
                                const GatewaySettings& settings, const std::filesystem::path& root,
                                std::string session_id) {
-    if (settings.has_terminal_sessions) co_return tape_in(root, session_id);
+    // Not a coroutine: the references are those of the caller.
+    if (settings.has_terminal_sessions) return known_name(tape_in(root, session_id));
     std::filesystem::path earlier =
         settings.shared_workspace ? root : session_workspace(root, session_id).earlier;
-    std::string name_space = settings.tape_namespace;
-    Task<std::string> finding = bub::find_session_tape(std::move(tapes), std::move(name_space),
-                                                       std::move(earlier), std::move(session_id));
-    std::string found = co_await std::move(finding);
-    co_return found;
+    return bub::find_session_tape(std::move(tapes), settings.tape_namespace, std::move(earlier),
+                                  std::move(session_id));
 }
 
 std::vector<HitlRequest> GatewayInstance::task_questions() const {

@@ -37,7 +37,8 @@ ServedDirectory served_directory(const CommandLine& line) {
 Task<> note_project(TrustSettings trust) {
     const std::shared_ptr<Prompter> no_prompter;
     const OpenedProject opened = co_await open_project(std::move(trust), no_prompter);
-    for (const auto* texts : {&opened.notes, &opened.warnings})
+    const ProjectSettings settings = settings_of(opened.project);
+    for (const auto* texts : {&opened.notes, &opened.warnings, &settings.problems})
         for (const std::string& text : *texts) err() << for_terminal(text) << "\n";
 }
 
