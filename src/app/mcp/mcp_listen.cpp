@@ -73,6 +73,21 @@ std::unique_ptr<McpResourceServer> resource_of(Executor executor, const McpToken
     return std::make_unique<McpResourceServer>(std::move(executor), std::move(options));
 }
 
+/// Reads the keys. A failure is not one of a model.
+Task<> read_keys(McpResourceServer* resource, std::string issuer) {
+    std::string problem;
+    try {
+        co_await resource->read_keys();
+    } catch (const Error& error) {
+        if (error.code() == ErrorCode::cancelled) throw;
+        problem = error.what();
+    }
+    if (!problem.empty()) {
+        throw Error(ErrorCode::invalid_argument,
+                    "--issuer: the keys of " + issuer + " cannot be read: " + problem);
+    }
+}
+
 }  // namespace
 
 Task<> serve_mcp_http(std::shared_ptr<McpServer> server, std::string address, McpTokens tokens,
@@ -92,7 +107,8 @@ Task<> serve_mcp_http(std::shared_ptr<McpServer> server, std::string address, Mc
     std::optional<HttpRoutes> metadata;
     if (!tokens.issuer.empty()) {
         resource = resource_of(executor, tokens, url);
-        co_await resource->read_keys();
+        Task<> reading = read_keys(resource.get(), tokens.issuer);
+        co_await std::move(reading);
         limits.authentication = resource->authentication();
         settings.client = resource->client();
         HttpRouteOptions without_body;
