@@ -124,7 +124,7 @@ TEST(KilledRun, D222_NextPrompt_HasTheWholeLimit) {
         EXPECT_EQ(killed.wait(), 128 + SIGKILL);
         released.set_value();
     }
-    const Piped next = run_at(home, server, {"-s", "s1", "--max-turns", "3", "go on"});
+    const Piped next = run_at(home, server, {"-s", "s1", "--max-turns", "3", "more"});
     EXPECT_NE(next.err.find("max_turns (3)"), std::string::npos) << next.err;
     EXPECT_EQ(server.requests().size(), 5u);
 }
