@@ -31,7 +31,7 @@ TapeCheckpointer::TapeCheckpointer(std::shared_ptr<TapeStore> store,
     : TapeCheckpointer(make_state(std::move(store), std::move(options))) {}
 
 TapeCheckpointer::TapeCheckpointer(std::shared_ptr<State> state)
-    : StateRunStore(state), state_(std::move(state)) {}
+    : StoredRuns(state), state_(std::move(state)) {}
 
 std::shared_ptr<TapeCheckpointer::State> TapeCheckpointer::make_state(
     std::shared_ptr<TapeStore> store, TapeCheckpointerOptions options) {

@@ -9,7 +9,7 @@
 #include <bub/tape/tape_session.hpp>
 #include <bub/tape/tape_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
-#include <cubepi/checkpoint/state_run_store.hpp>
+#include <cubepi/checkpoint/stored_runs.hpp>
 #include <cubepi/core/clock.hpp>
 
 namespace bub {
@@ -37,7 +37,7 @@ struct TapeCheckpointerOptions {
 /// Calls may come from several executors at once, if the store allows that.
 class TapeCheckpointer final : public cubepi::Checkpointer,
                                public cubepi::MessageIndex,
-                               public cubepi::StateRunStore,
+                               public cubepi::StoredRuns,
                                public cubepi::ForkStore,
                                public cubepi::ThreadStore {
 public:
@@ -54,9 +54,6 @@ public:
 
     Task<std::optional<cubepi::Message>> find_message(std::string thread_id,
                                                       std::string message_id) override;
-
-    Task<void> answer_request(std::string thread_id, cubepi::AnswerRecord record) override;
-    Task<std::vector<cubepi::AnswerRecord>> load_answer_records(std::string thread_id) override;
 
     /// Returns the context as of the end of the run: from the anchor that was the last one then.
     Task<cubepi::MessageList> snapshot(std::string thread_id, std::string after_run_id) override;

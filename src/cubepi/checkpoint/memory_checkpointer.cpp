@@ -19,6 +19,7 @@
 #include <cubepi/checkpoint/common/question_state.hpp>
 #include <cubepi/checkpoint/common/requests.hpp>
 #include <cubepi/checkpoint/common/store_errors.hpp>
+#include <cubepi/checkpoint/thread_states.hpp>
 #include <cubepi/core/error.hpp>
 
 namespace cubepi {
@@ -40,7 +41,7 @@ struct MemoryThread {
     std::unordered_map<std::string, std::size_t> by_message_id = {};
     std::map<std::string, MemoryRun> runs = {};
     std::vector<HeldClaim> claims = {};
-    JsonObject state = {};  ///< requests, answers and batches: state_run_store.cpp
+    JsonObject state = {};  ///< requests, answers and batches: thread_states.cpp
 
     /// Returns true if the thread can be forked and listed.
     bool known() const { return !messages.empty() || extra || !runs.empty(); }
@@ -201,7 +202,7 @@ MemoryCheckpointer::MemoryCheckpointer() : MemoryCheckpointer(MemoryOptions()) {
 MemoryCheckpointer::MemoryCheckpointer(MemoryOptions options)
     : MemoryCheckpointer(std::make_shared<State>(std::move(options))) {}
 MemoryCheckpointer::MemoryCheckpointer(std::shared_ptr<State> state)
-    : StateRunStore(state), state_(std::move(state)) {}
+    : StoredRuns(state), state_(std::move(state)) {}
 MemoryCheckpointer::~MemoryCheckpointer() = default;
 
 std::int64_t MemoryCheckpointer::State::append(const std::string& thread_id,

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <cubepi/agent/checkpointer.hpp>
-#include <cubepi/checkpoint/state_run_store.hpp>
+#include <cubepi/checkpoint/stored_runs.hpp>
 #include <cubepi/core/clock.hpp>
 
 namespace cubepi {
@@ -23,7 +23,7 @@ struct MemoryOptions {
 /// and the object of the caller are independent (D22). Its functions never suspend, and may be called on any thread.
 class MemoryCheckpointer final : public Checkpointer,
                                  public MessageIndex,
-                                 public StateRunStore,
+                                 public StoredRuns,
                                  public ForkStore,
                                  public ThreadStore {
 public:

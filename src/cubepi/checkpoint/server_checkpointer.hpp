@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <cubepi/agent/checkpointer.hpp>
-#include <cubepi/checkpoint/sql_run_store.hpp>
+#include <cubepi/checkpoint/stored_runs.hpp>
 #include <cubepi/sql/options.hpp>
 
 namespace cubepi {
@@ -20,7 +20,7 @@ class ThreadSchema;
 /// The abilities of the stores on a database server. Use PostgresCheckpointer or MySQLCheckpointer, which describe the errors
 /// and the thread rules.
 class SqlCheckpointer : public Checkpointer,
-                        public SqlRunStore,
+                        public StoredRuns,
                         public MessageIndex,
                         public ForkStore,
                         public ThreadStore {

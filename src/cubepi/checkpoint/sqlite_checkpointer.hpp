@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <cubepi/agent/checkpointer.hpp>
-#include <cubepi/checkpoint/sql_run_store.hpp>
+#include <cubepi/checkpoint/stored_runs.hpp>
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/log.hpp>
 
@@ -64,7 +64,7 @@ struct SQLiteStats {
 /// with ErrorCode::storage, storage_full, storage_corrupt, not_found (the directory), permission_denied or
 /// schema_mismatch.
 class SQLiteCheckpointer final : public Checkpointer,
-                                 public SqlRunStore,
+                                 public StoredRuns,
                                  public MessageIndex,
                                  public ForkStore,
                                  public ThreadStore {

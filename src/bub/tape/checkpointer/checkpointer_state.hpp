@@ -11,11 +11,11 @@
 #include <bub/tape/entry/message_entries.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/turn_transaction.hpp>
+#include <cubepi/checkpoint/thread_states.hpp>
 
 namespace bub {
 
-struct TapeCheckpointer::State final : cubepi::ThreadStates,
-                                       std::enable_shared_from_this<TapeCheckpointer::State> {
+struct TapeCheckpointer::State final : cubepi::ThreadStates {
     std::shared_ptr<TapeStore> store;
     TapeMediaStore* media = nullptr;
     TurnClaims* turn = nullptr;  ///< null: appends reach the tape immediately
@@ -33,6 +33,8 @@ struct TapeCheckpointer::State final : cubepi::ThreadStates,
 
     Task<cubepi::ClaimResult> change_claim(std::string tape, cubepi::ClaimChange change) override;
     Task<bool> is_run_complete(std::string tape, std::string run_id) override;
+    Task<std::size_t> change_questions(std::string tape, cubepi::QuestionChange change) override;
+    Task<std::vector<cubepi::AnswerRecord>> load_answer_records(std::string tape) override;
     Task<Json> edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) override;
     Task<void> read_state(std::string tape, std::function<void(const JsonObject&)> read) override;
     Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override;
@@ -53,7 +55,7 @@ struct TapeCheckpointer::State final : cubepi::ThreadStates,
     Task<void> check_still_open(std::string tape, std::string run_id, std::string owner_id);
     /// Removes the requests and answers of AppendOptions::settle(), unless the append would be rejected.
     Task<void> settle(std::string tape, cubepi::AppendOptions options);
-    /// Moves the records of answers from the side state to the sidecar `answers`.
+    /// Moves the records of answers from the side state to the sidecar `answers` if they are many.
     Task<void> archive_records(std::string tape);
     /// Empties that sidecar.
     Task<void> remove_records(std::string tape);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include <bub/tape/checkpointer/checkpointer_state.hpp>
 #include <bub/tape/checkpointer/side_state.hpp>
@@ -52,7 +53,7 @@ std::function<void(const JsonObject&)> completion_guard(std::string tape, std::s
 }  // namespace
 
 Task<ClaimResult> TapeCheckpointer::State::change_claim(std::string tape, ClaimChange change) {
-    const std::shared_ptr<State> self = shared_from_this();
+    const auto self = shared_from_this();
     ClaimResult result;
     switch (change.step) {
         case ClaimChange::Step::claim:
@@ -87,16 +88,17 @@ Task<ClaimResult> TapeCheckpointer::State::change_claim(std::string tape, ClaimC
 }
 
 Task<ClaimResult> TapeCheckpointer::State::claim(std::string tape, ClaimChange change) {
-    const std::shared_ptr<State> self = shared_from_this();
+    const auto self = shared_from_this();
     const std::string run_id = change.run_id;
     const std::string owner_id = change.owner.owner_id;
     const bool complete = co_await is_run_complete(tape, run_id);
     if (complete) cubepi::detail::throw_run_completed(tape, run_id);
     auto result = std::make_shared<ClaimResult>();
-    std::function<Json(JsonObject&)> edit = [=, change = std::move(change)](JsonObject& side) {
+    std::function<Json(JsonObject&)> edit = [=, this,
+                                             change = std::move(change)](JsonObject& side) {
         SideStateClaims claims(side);
-        *result = ClaimRules(claims, tape, self->time()).apply(change);
-        note_session(side, self->options.session);
+        *result = ClaimRules(claims, tape, time()).apply(change);
+        note_session(side, options.session);
         return Json();
     };
     co_await store->edit_state(tape, std::move(edit));
@@ -108,7 +110,7 @@ Task<ClaimResult> TapeCheckpointer::State::claim(std::string tape, ClaimChange c
 /// The former owner may have completed the run between the first check and the takeover.
 Task<void> TapeCheckpointer::State::check_still_open(std::string tape, std::string run_id,
                                                      std::string owner_id) {
-    const std::shared_ptr<State> self = shared_from_this();
+    const auto self = shared_from_this();
     const bool complete = co_await is_run_complete(tape, run_id);
     if (!complete) co_return;
     std::function<Json(JsonObject&)> give_up = [=](JsonObject& side_state) {
@@ -124,7 +126,7 @@ Task<void> TapeCheckpointer::State::check_still_open(std::string tape, std::stri
 /// before is removed. A completion that is repeated removes a claim that remained when its removal failed.
 Task<void> TapeCheckpointer::State::complete(std::string tape, std::string run_id,
                                              std::optional<std::string> owner_id) {
-    const std::shared_ptr<State> self = shared_from_this();
+    const auto self = shared_from_this();
     const bool complete_before = co_await is_run_complete(tape, run_id);
     JsonObject side_state = co_await store->read_state(tape);
     const bool open = SideState(side_state).is_open(run_id);
@@ -145,7 +147,7 @@ Task<void> TapeCheckpointer::State::complete(std::string tape, std::string run_i
 }
 
 Task<void> TapeCheckpointer::State::settle(std::string tape, AppendOptions options) {
-    const std::shared_ptr<State> self = shared_from_this();
+    const auto self = shared_from_this();
     if (options.expected_position()) {
         const TapePosition end = co_await store->position(tape);
         if (end.messages != *options.expected_position())
@@ -160,7 +162,7 @@ Task<void> TapeCheckpointer::State::settle(std::string tape, AppendOptions optio
     co_await store->edit_state(std::move(tape), std::move(edit));
 }
 
-// The side state as the object of a cubepi::StateRunStore, and the records of answers, which it has in the list "answered".
+// The side state as the object of cubepi::ThreadStates, and the records of answers, which it has in the list "answered".
 // When the list has become long, its records are moved to the sidecar `answers` of the tape: the side state is small, because it
 // is rewritten often. A process that is killed in between leaves the records in both places.
 
@@ -215,25 +217,26 @@ std::vector<TapeEntry> archived(const JsonArray& records) {
 
 }  // namespace
 
-Task<void> TapeCheckpointer::answer_request(std::string thread_id, AnswerRecord record) {
-    const std::shared_ptr<State> state = state_;
-    std::function<Json(JsonObject&)> edit = [=](JsonObject& side_state) {
-        cubepi::detail::store_answer(side_state, thread_id, record, *state);
-        return Json(list_of(side_state, "answered").size());
-    };
-    const Json count = co_await state->store->edit_state(thread_id, std::move(edit));
-    if (count.to_number<std::size_t>() <= most_records_in_state) co_return;
+Task<std::size_t> TapeCheckpointer::State::change_questions(std::string tape,
+                                                            QuestionChange change) {
+    const auto self = shared_from_this();
+    const bool is_answer = std::holds_alternative<AnswerRecord>(change);
+    Task<std::size_t> changing = ThreadStates::change_questions(tape, std::move(change));
+    const std::size_t removed = co_await std::move(changing);
+    if (!is_answer) co_return removed;
     try {
-        co_await state->archive_records(std::move(thread_id));
+        co_await archive_records(std::move(tape));
     } catch (const Error&) {
         // The answer is stored. Its record stays in the side state, and the next answer tries again.
     }
+    co_return removed;
 }
 
 Task<void> TapeCheckpointer::State::archive_records(std::string tape) {
-    const std::shared_ptr<State> self = shared_from_this();
+    const auto self = shared_from_this();
     const JsonObject side_state = co_await store->read_state(tape);
     const JsonArray records = list_of(side_state, "answered");
+    if (records.size() <= most_records_in_state) co_return;
     std::vector<TapeEntry> entries = archived(records);
     TapeAppend options;
     (void)co_await store->append(archive_of(tape), std::move(entries), std::move(options));
@@ -250,19 +253,19 @@ Task<void> TapeCheckpointer::State::archive_records(std::string tape) {
 }
 
 Task<void> TapeCheckpointer::State::remove_records(std::string tape) {
-    const std::shared_ptr<State> self = shared_from_this();
+    const auto self = shared_from_this();
     const JsonObject side_state = co_await store->read_state(tape);
     if (side_state.contains(records_archived)) co_await store->reset(archive_of(tape));
 }
 
 /// Reads the side state first, so that a record that is moved meanwhile is not missed.
-Task<std::vector<AnswerRecord>> TapeCheckpointer::load_answer_records(std::string thread_id) {
-    const std::shared_ptr<State> state = state_;
-    const JsonObject side_state = co_await state->store->read_state(thread_id);
+Task<std::vector<AnswerRecord>> TapeCheckpointer::State::load_answer_records(std::string tape) {
+    const auto self = shared_from_this();
+    const JsonObject side_state = co_await store->read_state(tape);
     std::vector<TapeEntry> entries;
     if (side_state.contains(records_archived)) {
         TapeQuery all;
-        entries = co_await state->store->fetch(archive_of(thread_id), std::move(all));
+        entries = co_await store->fetch(archive_of(tape), std::move(all));
     }
     JsonArray stored;
     for (const TapeEntry& entry : entries) {

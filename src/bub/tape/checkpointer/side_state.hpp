@@ -14,7 +14,7 @@ namespace bub::detail {
 using cubepi::detail::pending_requests;
 
 /// The claims and open runs in a tape's side state: {"claims", "open_runs"}. Its other lists are those of
-/// cubepi::StateRunStore.
+/// cubepi::ThreadStates.
 class SideState {
 public:
     explicit SideState(const JsonObject& state) : state_(state) {}

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include <cubepi/agent/question_store.hpp>
-#include <cubepi/checkpoint/state_run_store.hpp>
+#include <cubepi/checkpoint/thread_states.hpp>
 #include <cubepi/core/json.hpp>
 
-// The lists in the JSON object of a thread that a StateRunStore reads and edits.
+// The lists in the JSON object of a thread that ThreadStates reads and edits.
 
 namespace cubepi::detail {
 
@@ -40,9 +40,6 @@ void remove_answers_of_run(JsonObject& state, const std::string& run_id);
 /// Removes the requests and answers of AppendOptions::settle(), the used answers too.
 void remove_settled(JsonObject& state, const AppendOptions& options);
 
-/// Removes the request, and stores the answer and its record in the list "answered".
-void store_answer(JsonObject& state, const std::string& thread_id, const AnswerRecord& record,
-                  const ThreadStates& states);
 /// Reads records, of which some may be present twice.
 std::vector<AnswerRecord> read_records(const JsonArray& records);
 

@@ -303,7 +303,7 @@ SqlCheckpointer::SqlCheckpointer(SqlOptions options, std::shared_ptr<const SqlDr
                                                        std::move(schema))) {}
 
 SqlCheckpointer::SqlCheckpointer(std::shared_ptr<SqlThreadStore> store)
-    : SqlRunStore(store), store_(std::move(store)) {}
+    : StoredRuns(store), store_(std::move(store)) {}
 
 SqlCheckpointer::~SqlCheckpointer() = default;
 

@@ -2,10 +2,10 @@
 #include <limits>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include <cubepi/checkpoint/common/requests.hpp>
 #include <cubepi/checkpoint/format/stored_json.hpp>
-#include <cubepi/checkpoint/sql_run_store.hpp>
 #include <cubepi/checkpoint/tables/rows.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
@@ -169,23 +169,6 @@ AnswerRecord read_record(const SqlResult& rows, int row) {
     return record;
 }
 
-Task<void> store_request(TablesPtr tables, std::string thread_id, std::string run_id,
-                         HitlRequest request) {
-    auto put = [row = make_pending_row(thread_id, run_id, request)](
-                   PendingRequests& pending, SqlBatch&) { pending.put(row); };
-    co_await change_requests(std::move(tables), std::move(thread_id), std::move(put));
-}
-
-Task<void> store_answer(TablesPtr tables, std::string thread_id, HitlAnswer answer) {
-    refuse_too_deep(thread_id, "an answer", answer.answer);
-    SqlPlan plan = plan_for(thread_id);
-    auto decide = [schema = tables->run_schema(), thread_id, answer](const SqlView&,
-                                                                     SqlBatch& writes) {
-        schema->write_answer(writes, thread_id, answer);
-    };
-    co_await server_write(std::move(tables), std::move(plan), std::move(decide));
-}
-
 /// Reads a page. The threads with a note are read by both tables in a database that is read-only; otherwise their changes are
 /// adopted first.
 Task<QuestionPage> read_page(TablesPtr tables, QuestionQuery query) {
@@ -251,7 +234,31 @@ Task<std::vector<QuestionEntry>> expire_requests(TablesPtr tables, double now, s
     co_return co_await server_write(std::move(tables), std::move(plan), std::move(decide));
 }
 
-Task<void> record_answer(TablesPtr tables, std::string thread_id, AnswerRecord record) {
+// The operations of QuestionChange. The result is the number of removed requests.
+
+Task<std::size_t> apply(TablesPtr tables, std::string thread_id, PendingRequest saved) {
+    auto put = [row = make_pending_row(thread_id, saved.run_id, saved.request)](
+                   PendingRequests& pending, SqlBatch&) { pending.put(row); };
+    co_await change_requests(std::move(tables), std::move(thread_id), std::move(put));
+    co_return 0;
+}
+
+Task<std::size_t> apply(TablesPtr tables, std::string thread_id, HitlAnswer answer) {
+    refuse_too_deep(thread_id, "an answer", answer.answer);
+    SqlPlan plan = plan_for(thread_id);
+    auto decide = [schema = tables->run_schema(), thread_id, answer](const SqlView&,
+                                                                     SqlBatch& writes) {
+        schema->write_answer(writes, thread_id, answer);
+    };
+    co_await server_write(std::move(tables), std::move(plan), std::move(decide));
+    co_return 0;
+}
+
+Task<std::size_t> apply(TablesPtr tables, std::string thread_id, BatchStart start) {
+    return mark_batch(std::move(tables), std::move(thread_id), std::move(start));
+}
+
+Task<std::size_t> apply(TablesPtr tables, std::string thread_id, AnswerRecord record) {
     refuse_too_deep(thread_id, "an answer", record.answer);
     HitlAnswer answer;
     answer.run_id = record.run_id;
@@ -268,6 +275,34 @@ Task<void> record_answer(TablesPtr tables, std::string thread_id, AnswerRecord r
         (void)requests.remove(record.run_id, record.question_id);
     };
     co_await change_requests(std::move(tables), std::move(thread_id), std::move(use));
+    co_return 0;
+}
+
+Task<std::size_t> apply(TablesPtr tables, std::string thread_id, RequestRemoval removal) {
+    auto remove = [removal](PendingRequests& pending, SqlBatch&) {
+        std::size_t removed = pending.rows().size();
+        if (removal.all) {
+            pending.clear();
+        } else {
+            removed = pending.remove(removal.run_id, removal.question_id) ? 1 : 0;
+        }
+        return removed;
+    };
+    return change_requests(std::move(tables), std::move(thread_id), std::move(remove));
+}
+
+Task<std::size_t> apply(TablesPtr tables, std::string thread_id, AnswerRemoval removal) {
+    SqlPlan plan = plan_for(thread_id);
+    auto decide = [schema = tables->run_schema(), thread_id, removal](const SqlView&,
+                                                                      SqlBatch& writes) {
+        if (removal.question_ids.empty()) {
+            schema->remove_all_answers(writes, thread_id, removal.run_id);
+        } else {
+            schema->remove_answers(writes, thread_id, removal.run_id, removal.question_ids);
+        }
+    };
+    co_await server_write(std::move(tables), std::move(plan), std::move(decide));
+    co_return 0;
 }
 
 }  // namespace
@@ -352,52 +387,33 @@ void PendingRequests::write(SqlBatch& writes) const {
     writes.add("DELETE FROM cubepi_native_changed_pending WHERE thread_id = $1").text(thread_id_);
 }
 
-}  // namespace cubepi::detail
-
-namespace cubepi {
-
-using namespace detail;
-
-Task<void> SqlRunStore::save_pending_request(std::string thread_id, std::string run_id,
-                                             HitlRequest request) {
-    return store_request(tables_, std::move(thread_id), std::move(run_id), std::move(request));
+Task<std::size_t> ThreadTables::change_questions(std::string thread_id, QuestionChange change) {
+    return std::visit(
+        [&](auto& one) { return apply(shared_from_this(), std::move(thread_id), std::move(one)); },
+        change);
 }
 
-Task<std::vector<PendingRequest>> SqlRunStore::load_pending_requests(std::string thread_id) {
-    const RunSchemaPtr& schema = tables_->run_schema();
+Task<std::vector<PendingRequest>> ThreadTables::load_pending_requests(std::string thread_id) {
+    const RunSchemaPtr& schema = run_schema_;
     SqlBatch reads;
     (void)PendingRequests::add_reads(reads, *schema, thread_id, false);
-    auto convert = [schema, name = tables_->name(), thread_id](const SqlResults& results) {
+    auto convert = [schema, name = name_, thread_id](const SqlResults& results) {
         const PendingRequests pending(*schema, thread_id, results, 0);
         std::vector<PendingRequest> list;
         for (const PendingRow& row : pending.rows())
             list.push_back(to_pending_request(*schema, name, row));
         return list;
     };
-    return server_read(tables_, std::move(reads), std::move(convert));
+    return server_read(shared_from_this(), std::move(reads), std::move(convert));
 }
 
-Task<bool> SqlRunStore::clear_pending_request(std::string thread_id, std::string run_id,
-                                              std::string question_id) {
-    auto remove = [run_id = std::move(run_id), question_id = std::move(question_id)](
-                      PendingRequests& pending, SqlBatch&) {
-        return pending.remove(run_id, question_id);
-    };
-    return change_requests(tables_, std::move(thread_id), std::move(remove));
-}
-
-Task<void> SqlRunStore::save_hitl_answer(std::string thread_id, HitlAnswer answer) {
-    return store_answer(tables_, std::move(thread_id), std::move(answer));
-}
-
-Task<std::optional<Json>> SqlRunStore::load_hitl_answer(std::string thread_id, std::string run_id,
-                                                        std::string question_id) {
-    const RunSchemaPtr& schema = tables_->run_schema();
+Task<std::optional<Json>> ThreadTables::load_hitl_answer(std::string thread_id, std::string run_id,
+                                                         std::string question_id) {
+    const RunSchemaPtr& schema = run_schema_;
     SqlBatch reads;
     const std::vector<std::string> questions(1, question_id);
     (void)schema->add_answer_reads(reads, thread_id, run_id, questions);
-    auto convert = [schema, name = tables_->name(), thread_id,
-                    question_id](const SqlResults& results) {
+    auto convert = [schema, name = name_, thread_id, question_id](const SqlResults& results) {
         std::optional<Json> answer;
         try {
             const std::vector<AnswerRow> answers = schema->read_answers(results, 0);
@@ -408,40 +424,22 @@ Task<std::optional<Json>> SqlRunStore::load_hitl_answer(std::string thread_id, s
         }
         return answer;
     };
-    return server_read(tables_, std::move(reads), std::move(convert));
+    return server_read(shared_from_this(), std::move(reads), std::move(convert));
 }
 
-Task<void> SqlRunStore::clear_hitl_answers(std::string thread_id, std::string run_id,
-                                           std::vector<std::string> question_ids) {
-    SqlPlan plan = plan_for(thread_id);
-    auto decide = [schema = tables_->run_schema(), thread_id, run_id, question_ids](
-                      const SqlView&, SqlBatch& writes) {
-        if (question_ids.empty()) {
-            schema->remove_all_answers(writes, thread_id, run_id);
-        } else {
-            schema->remove_answers(writes, thread_id, run_id, question_ids);
-        }
-    };
-    return server_write(tables_, std::move(plan), std::move(decide));
+Task<QuestionPage> ThreadTables::list_requests(QuestionQuery query) {
+    return read_page(shared_from_this(), std::move(query));
 }
 
-Task<QuestionPage> SqlRunStore::list_requests(QuestionQuery query) {
-    return read_page(tables_, std::move(query));
+Task<std::vector<QuestionEntry>> ThreadTables::expire_due(double now, std::size_t limit) {
+    return expire_requests(shared_from_this(), now, limit);
 }
 
-Task<std::vector<QuestionEntry>> SqlRunStore::expire_due(double now, std::size_t limit) {
-    return expire_requests(tables_, now, limit);
-}
-
-Task<void> SqlRunStore::answer_request(std::string thread_id, AnswerRecord record) {
-    return record_answer(tables_, std::move(thread_id), std::move(record));
-}
-
-Task<std::vector<AnswerRecord>> SqlRunStore::load_answer_records(std::string thread_id) {
+Task<std::vector<AnswerRecord>> ThreadTables::load_answer_records(std::string thread_id) {
     SqlBatch reads;
     reads
         .add("SELECT id, run_id, question_id, request_json, answer_json, answered_at, " +
-             tables_->run_schema()->words().user +
+             run_schema_->words().user +
              ", channel FROM cubepi_native_answers WHERE thread_id = $1 ORDER BY id")
         .text(thread_id);
     auto convert = [](const SqlResults& results) {
@@ -450,16 +448,7 @@ Task<std::vector<AnswerRecord>> SqlRunStore::load_answer_records(std::string thr
             records.push_back(read_record(results[0], row));
         return records;
     };
-    return server_read(tables_, std::move(reads), std::move(convert));
+    return server_read(shared_from_this(), std::move(reads), std::move(convert));
 }
 
-Task<std::size_t> SqlRunStore::discard_requests(std::string thread_id) {
-    auto clear = [](PendingRequests& pending, SqlBatch&) {
-        const std::size_t count = pending.rows().size();
-        pending.clear();
-        return count;
-    };
-    return change_requests(tables_, std::move(thread_id), std::move(clear));
-}
-
-}  // namespace cubepi
+}  // namespace cubepi::detail

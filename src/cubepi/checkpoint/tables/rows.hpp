@@ -108,6 +108,9 @@ inline std::string changed_threads_sql(const RunSchema& schema) {
            " ORDER BY thread_id";
 }
 
+/// Marks a batch as started. The result has no meaning.
+Task<std::size_t> mark_batch(TablesPtr tables, std::string thread_id, BatchStart start);
+
 /// ThreadTables::adopt_changes() with a transaction for each thread.
 Task<bool> adopt_by_thread(TablesPtr tables, std::vector<std::string> threads);
 

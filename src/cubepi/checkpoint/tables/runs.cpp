@@ -4,7 +4,6 @@
 #include <vector>
 
 #include <cubepi/checkpoint/claim_rules.hpp>
-#include <cubepi/checkpoint/sql_run_store.hpp>
 #include <cubepi/checkpoint/tables/rows.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
@@ -188,19 +187,8 @@ void settle_questions(SqlBatch& writes, const RunSchema& schema, const std::stri
     pending.write(writes);
 }
 
-}  // namespace cubepi::detail
-
-namespace cubepi {
-
-using namespace detail;
-
-SqlRunStore::SqlRunStore(std::shared_ptr<ThreadTables> tables)
-    : ClaimedRuns(tables), tables_(std::move(tables)) {}
-
-SqlRunStore::~SqlRunStore() = default;
-
-Task<void> SqlRunStore::mark_batch_started(std::string thread_id, BatchStart start) {
-    const RunSchemaPtr& schema = tables_->run_schema();
+Task<std::size_t> mark_batch(TablesPtr tables, std::string thread_id, BatchStart start) {
+    const RunSchemaPtr schema = tables->run_schema();
     SqlPlan plan;
     plan.locks.push_back(thread_id);
     const std::size_t claims = add_claim_reads(plan.reads, *schema, thread_id, start.run_id);
@@ -227,11 +215,12 @@ Task<void> SqlRunStore::mark_batch_started(std::string thread_id, BatchStart sta
             write_used(writes, thread_id, start.run_id, answer);
         schema->remove_answers(writes, thread_id, start.run_id, start.question_ids);
     };
-    return server_write(tables_, std::move(plan), std::move(decide));
+    co_await server_write(std::move(tables), std::move(plan), std::move(decide));
+    co_return 0;
 }
 
-Task<std::optional<StartedBatch>> SqlRunStore::load_started_batch(std::string thread_id,
-                                                                  std::string run_id) {
+Task<std::optional<StartedBatch>> ThreadTables::load_started_batch(std::string thread_id,
+                                                                   std::string run_id) {
     SqlBatch reads;
     reads
         .add(
@@ -245,7 +234,7 @@ Task<std::optional<StartedBatch>> SqlRunStore::load_started_batch(std::string th
             " AND run_id = $2 ORDER BY question_id")
         .text(thread_id)
         .text(run_id);
-    auto convert = [name = tables_->name(), thread_id, run_id](const SqlResults& results) {
+    auto convert = [name = name_, thread_id, run_id](const SqlResults& results) {
         std::optional<StartedBatch> started;
         const SqlResult& calls = results[0];
         for (int row = 0; row < calls.rows(); ++row) {
@@ -268,7 +257,7 @@ Task<std::optional<StartedBatch>> SqlRunStore::load_started_batch(std::string th
         }
         return started;
     };
-    return server_read(tables_, std::move(reads), std::move(convert));
+    return server_read(shared_from_this(), std::move(reads), std::move(convert));
 }
 
-}  // namespace cubepi
+}  // namespace cubepi::detail

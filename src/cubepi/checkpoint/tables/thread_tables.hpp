@@ -9,9 +9,9 @@
 #include <vector>
 
 #include <cubepi/agent/checkpointer.hpp>
-#include <cubepi/checkpoint/claimed_runs.hpp>
 #include <cubepi/checkpoint/common/requests.hpp>
 #include <cubepi/checkpoint/common/store_errors.hpp>
+#include <cubepi/checkpoint/stored_runs.hpp>
 #include <cubepi/sql/support/transaction.hpp>
 
 // The tables of runs, claims, requests and answers in a database, for the operations that all databases share: tables/runs.cpp
@@ -82,7 +82,7 @@ public:
 
 /// The tables, and the transactions on them. Thread-safe. What decides a transaction may outlive the tables.
 class ThreadTables : public SqlTransactions,
-                     public ClaimTransactions,
+                     public RunBackend,
                      public std::enable_shared_from_this<ThreadTables> {
 public:
     ThreadTables(std::shared_ptr<const RunSchema> schema, StoreName name,
@@ -99,6 +99,15 @@ public:
 
     Task<ClaimResult> change_claim(std::string thread_id, ClaimChange change) override;
     Task<bool> is_run_complete(std::string thread_id, std::string run_id) override;
+    Task<std::size_t> change_questions(std::string thread_id, QuestionChange change) override;
+    Task<std::vector<PendingRequest>> load_pending_requests(std::string thread_id) override;
+    Task<std::optional<Json>> load_hitl_answer(std::string thread_id, std::string run_id,
+                                               std::string question_id) override;
+    Task<std::optional<StartedBatch>> load_started_batch(std::string thread_id,
+                                                         std::string run_id) override;
+    Task<std::vector<AnswerRecord>> load_answer_records(std::string thread_id) override;
+    Task<QuestionPage> list_requests(QuestionQuery query) override;
+    Task<std::vector<QuestionEntry>> expire_due(double now, std::size_t limit) override;
 
 private:
     const std::shared_ptr<const RunSchema> run_schema_;

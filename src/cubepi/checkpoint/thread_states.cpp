@@ -1,4 +1,4 @@
-#include <cubepi/checkpoint/state_run_store.hpp>
+#include <cubepi/checkpoint/thread_states.hpp>
 
 #include <algorithm>
 #include <functional>
@@ -238,16 +238,6 @@ bool expire(JsonObject& state, const QuestionEntry& entry, double now) {
 
 using StatesPtr = std::shared_ptr<ThreadStates>;
 
-/// Executes an edit without a result.
-template <class F>
-Task<void> change_state(StatesPtr states, std::string thread_id, F change) {
-    std::function<Json(JsonObject&)> edit = [change = std::move(change)](JsonObject& state) {
-        change(state);
-        return Json();
-    };
-    co_await states->edit_state(std::move(thread_id), std::move(edit));
-}
-
 /// Returns `convert(state)` of the object of a thread.
 template <class F>
 auto from_state(StatesPtr states, std::string thread_id, F convert)
@@ -260,27 +250,88 @@ auto from_state(StatesPtr states, std::string thread_id, F convert)
     co_return std::move(*converted);
 }
 
-Task<bool> remove_request(StatesPtr states, std::string thread_id, std::string run_id,
-                          std::string question_id) {
-    std::function<Json(JsonObject&)> edit = [=](JsonObject& state) {
-        const std::size_t removed = erase_where(edit_list(state, "pending"), [&](const Json& json) {
-            return is_request(json, run_id, question_id);
-        });
-        tidy_lists(state);
-        return Json(removed > 0);
-    };
-    const Json removed = co_await states->edit_state(std::move(thread_id), std::move(edit));
-    co_return removed.as_bool();
+// The operations of QuestionChange in the object of a thread. The result is the number of removed requests.
+
+std::size_t apply(JsonObject& state, const std::string&, const ThreadStates& states,
+                  const PendingRequest& saved) {
+    JsonObject one;
+    one["run_id"] = saved.run_id;
+    one["request"] = to_json(saved.request);
+    if (states.is_nested()) one["nested"] = true;
+    JsonArray& pending = edit_list(state, "pending");
+    const auto same = std::find_if(pending.begin(), pending.end(), [&](const Json& json) {
+        return is_request(json, saved.run_id, saved.request.question_id);
+    });
+    if (same != pending.end()) {
+        *same = std::move(one);
+    } else {
+        pending.emplace_back(std::move(one));
+    }
+    return 0;
 }
 
-Task<std::size_t> remove_requests(StatesPtr states, std::string thread_id) {
-    std::function<Json(JsonObject&)> edit = [](JsonObject& state) {
-        const std::size_t count = list_of(state, "pending").size();
-        state.erase("pending");
-        return Json(count);
+std::size_t apply(JsonObject& state, const std::string&, const ThreadStates&,
+                  const HitlAnswer& answer) {
+    // Notes are texts; the endpoint chooses the ids of other answers.
+    if (answer.answer.is_string()) remove_earlier_notes(state, answer.run_id, answer.question_id);
+    put_answer(state, answer.run_id, answer.question_id, answer.answer);
+    return 0;
+}
+
+std::size_t apply(JsonObject& state, const std::string& thread_id, const ThreadStates& states,
+                  const BatchStart& start) {
+    if (!start.owner_id.empty())
+        states.require_claim(state, thread_id, start.run_id, start.owner_id);
+    mark(state, start);
+    return 0;
+}
+
+/// Removes the request, and stores the answer and its record.
+std::size_t apply(JsonObject& state, const std::string& thread_id, const ThreadStates& states,
+                  const AnswerRecord& record) {
+    JsonArray& pending = edit_list(state, "pending");
+    const auto found = std::find_if(pending.begin(), pending.end(), [&](const Json& element) {
+        return is_request(element, record.run_id, record.question_id);
+    });
+    if (found == pending.end()) throw_stale_answer(thread_id, record);
+    PendingRequest request = read_pending(thread_id, *found, states);
+    if (has_expired(request, record.answered_at)) throw_stale_answer(thread_id, record);
+    pending.erase(found);
+    put_answer(state, record.run_id, record.question_id, record.answer);
+    JsonObject stored = record_json(record, std::move(request.request));
+    stored["number"] = next_number(state);
+    edit_list(state, "answered").emplace_back(std::move(stored));
+    tidy_lists(state);
+    return 0;
+}
+
+std::size_t apply(JsonObject& state, const std::string&, const ThreadStates&,
+                  const RequestRemoval& removal) {
+    const std::size_t removed = erase_where(edit_list(state, "pending"), [&](const Json& json) {
+        return removal.all || is_request(json, removal.run_id, removal.question_id);
+    });
+    tidy_lists(state);
+    return removed;
+}
+
+std::size_t apply(JsonObject& state, const std::string&, const ThreadStates&,
+                  const AnswerRemoval& removal) {
+    erase_where(edit_list(state, "answers"), [&](const Json& json) {
+        return is_of_run(json, removal.run_id) &&
+               (removal.question_ids.empty() || is_of(json, removal.run_id, removal.question_ids));
+    });
+    tidy_lists(state);
+    return 0;
+}
+
+Task<std::size_t> edit_with(StatesPtr states, std::string thread_id, QuestionChange change) {
+    std::function<Json(JsonObject&)> edit = [states, thread_id,
+                                             change = std::move(change)](JsonObject& state) {
+        return std::visit(
+            [&](const auto& one) { return Json(apply(state, thread_id, *states, one)); }, change);
     };
-    const Json count = co_await states->edit_state(std::move(thread_id), std::move(edit));
-    co_return count.to_number<std::size_t>();
+    const Json removed = co_await states->edit_state(std::move(thread_id), std::move(edit));
+    co_return removed.to_number<std::size_t>();
 }
 
 Task<bool> expire_one(StatesPtr states, QuestionEntry entry, double now) {
@@ -364,23 +415,6 @@ void remove_settled(JsonObject& state, const AppendOptions& options) {
     tidy_lists(state);
 }
 
-void store_answer(JsonObject& state, const std::string& thread_id, const AnswerRecord& record,
-                  const ThreadStates& states) {
-    JsonArray& pending = edit_list(state, "pending");
-    const auto found = std::find_if(pending.begin(), pending.end(), [&](const Json& element) {
-        return is_request(element, record.run_id, record.question_id);
-    });
-    if (found == pending.end()) throw_stale_answer(thread_id, record);
-    PendingRequest request = read_pending(thread_id, *found, states);
-    if (has_expired(request, record.answered_at)) throw_stale_answer(thread_id, record);
-    pending.erase(found);
-    put_answer(state, record.run_id, record.question_id, record.answer);
-    JsonObject stored = record_json(record, std::move(request.request));
-    stored["number"] = next_number(state);
-    edit_list(state, "answered").emplace_back(std::move(stored));
-    tidy_lists(state);
-}
-
 std::vector<AnswerRecord> read_records(const JsonArray& stored) {
     std::vector<AnswerRecord> records;
     std::set<std::string> seen;
@@ -405,59 +439,22 @@ namespace cubepi {
 
 using namespace detail;
 
-StateRunStore::StateRunStore(std::shared_ptr<ThreadStates> states)
-    : ClaimedRuns(states), states_(std::move(states)) {}
-
-StateRunStore::~StateRunStore() = default;
-
-Task<void> StateRunStore::save_pending_request(std::string thread_id, std::string run_id,
-                                               HitlRequest request) {
-    JsonObject one;
-    one["run_id"] = run_id;
-    one["request"] = to_json(request);
-    if (states_->is_nested()) one["nested"] = true;
-    auto put = [one = std::move(one), run_id = std::move(run_id),
-                question_id = request.question_id](JsonObject& state) {
-        JsonArray& pending = edit_list(state, "pending");
-        const auto same = std::find_if(pending.begin(), pending.end(), [&](const Json& json) {
-            return is_request(json, run_id, question_id);
-        });
-        if (same != pending.end()) {
-            *same = one;
-        } else {
-            pending.emplace_back(one);
-        }
-    };
-    return change_state(states_, std::move(thread_id), std::move(put));
+Task<std::size_t> ThreadStates::change_questions(std::string thread_id, QuestionChange change) {
+    return edit_with(shared_from_this(), std::move(thread_id), std::move(change));
 }
 
-Task<std::vector<PendingRequest>> StateRunStore::load_pending_requests(std::string thread_id) {
-    auto read = [states = states_, thread_id](const JsonObject& state) {
+Task<std::vector<PendingRequest>> ThreadStates::load_pending_requests(std::string thread_id) {
+    auto read = [states = shared_from_this(), thread_id](const JsonObject& state) {
         std::vector<PendingRequest> pending;
         for (const Json& element : list_of(state, "pending"))
             pending.push_back(read_pending(thread_id, element, *states));
         return pending;
     };
-    return from_state(states_, std::move(thread_id), std::move(read));
+    return from_state(shared_from_this(), std::move(thread_id), std::move(read));
 }
 
-Task<bool> StateRunStore::clear_pending_request(std::string thread_id, std::string run_id,
-                                                std::string question_id) {
-    return remove_request(states_, std::move(thread_id), std::move(run_id), std::move(question_id));
-}
-
-Task<void> StateRunStore::save_hitl_answer(std::string thread_id, HitlAnswer answer) {
-    auto put = [answer = std::move(answer)](JsonObject& state) {
-        // Notes are texts; the endpoint chooses the ids of other answers.
-        if (answer.answer.is_string())
-            remove_earlier_notes(state, answer.run_id, answer.question_id);
-        put_answer(state, answer.run_id, answer.question_id, answer.answer);
-    };
-    return change_state(states_, std::move(thread_id), std::move(put));
-}
-
-Task<std::optional<Json>> StateRunStore::load_hitl_answer(std::string thread_id, std::string run_id,
-                                                          std::string question_id) {
+Task<std::optional<Json>> ThreadStates::load_hitl_answer(std::string thread_id, std::string run_id,
+                                                         std::string question_id) {
     auto find = [run_id = std::move(run_id),
                  question_id = std::move(question_id)](const JsonObject& state) {
         std::optional<Json> found;
@@ -468,63 +465,26 @@ Task<std::optional<Json>> StateRunStore::load_hitl_answer(std::string thread_id,
         }
         return found;
     };
-    return from_state(states_, std::move(thread_id), std::move(find));
+    return from_state(shared_from_this(), std::move(thread_id), std::move(find));
 }
 
-Task<void> StateRunStore::clear_hitl_answers(std::string thread_id, std::string run_id,
-                                             std::vector<std::string> question_ids) {
-    auto clear = [run_id = std::move(run_id),
-                  question_ids = std::move(question_ids)](JsonObject& state) {
-        erase_where(edit_list(state, "answers"), [&](const Json& json) {
-            return is_of_run(json, run_id) &&
-                   (question_ids.empty() || is_of(json, run_id, question_ids));
-        });
-        tidy_lists(state);
-    };
-    return change_state(states_, std::move(thread_id), std::move(clear));
-}
-
-Task<void> StateRunStore::mark_batch_started(std::string thread_id, BatchStart start) {
-    auto mark_it = [states = states_, thread_id, start = std::move(start)](JsonObject& state) {
-        if (!start.owner_id.empty())
-            states->require_claim(state, thread_id, start.run_id, start.owner_id);
-        mark(state, start);
-    };
-    return change_state(states_, std::move(thread_id), std::move(mark_it));
-}
-
-Task<std::optional<StartedBatch>> StateRunStore::load_started_batch(std::string thread_id,
-                                                                    std::string run_id) {
+Task<std::optional<StartedBatch>> ThreadStates::load_started_batch(std::string thread_id,
+                                                                   std::string run_id) {
     auto find = [run_id = std::move(run_id)](const JsonObject& state) {
         std::optional<StartedBatch> started;
         if (const JsonObject* batch = find_batch(state, run_id)) started = read_batch(*batch);
         return started;
     };
-    return from_state(states_, std::move(thread_id), std::move(find));
+    return from_state(shared_from_this(), std::move(thread_id), std::move(find));
 }
 
-Task<QuestionPage> StateRunStore::list_requests(QuestionQuery query) {
-    return states_->list_requests(std::move(query));
-}
-
-Task<std::vector<QuestionEntry>> StateRunStore::expire_due(double now, std::size_t limit) {
-    return expire_all(states_, now, limit);
-}
-
-Task<void> StateRunStore::answer_request(std::string thread_id, AnswerRecord record) {
-    auto store = [states = states_, thread_id, record = std::move(record)](JsonObject& state) {
-        store_answer(state, thread_id, record, *states);
-    };
-    return change_state(states_, std::move(thread_id), std::move(store));
-}
-
-Task<std::vector<AnswerRecord>> StateRunStore::load_answer_records(std::string thread_id) {
+Task<std::vector<AnswerRecord>> ThreadStates::load_answer_records(std::string thread_id) {
     auto read = [](const JsonObject& state) { return read_records(list_of(state, "answered")); };
-    return from_state(states_, std::move(thread_id), std::move(read));
+    return from_state(shared_from_this(), std::move(thread_id), std::move(read));
 }
 
-Task<std::size_t> StateRunStore::discard_requests(std::string thread_id) {
-    return remove_requests(states_, std::move(thread_id));
+Task<std::vector<QuestionEntry>> ThreadStates::expire_due(double now, std::size_t limit) {
+    return expire_all(shared_from_this(), now, limit);
 }
 
 }  // namespace cubepi
