@@ -94,16 +94,25 @@ function editable(args: Record<string, unknown>): Edited {
   return new Map(Object.entries(args).map(([name, value]) => [name, asText(value)]));
 }
 
-/** Returns the arguments; throws an error that names one that is not JSON. */
+/** JavaScript rounds large integers: arguments with such a number cannot be sent back as they were. */
+function isExact(value: unknown): boolean {
+  if (typeof value === "number") return !Number.isInteger(value) || Number.isSafeInteger(value);
+  return value === null || typeof value !== "object" || Object.values(value).every(isExact);
+}
+
+/** Returns the arguments; throws an error that names one that is not JSON, or has too many digits. */
 function edited(args: Record<string, unknown>, texts: Edited): Record<string, unknown> {
   const all = Object.entries(args).map(([name, before]): [string, unknown] => {
     const text = texts.get(name) ?? "";
     if (typeof before === "string") return [name, text];
+    let value: unknown;
     try {
-      return [name, JSON.parse(text)];
+      value = JSON.parse(text);
     } catch {
       throw new Error(`"${name}" must be JSON, like the value before.`);
     }
+    if (!isExact(value)) throw new Error(`"${name}" has a number with too many digits.`);
+    return [name, value];
   });
   return Object.fromEntries(all);
 }
@@ -360,7 +369,7 @@ export function QuestionCard({ question, user, onAnswered }: {
               <button type="button" class="primary" disabled={busy || isHidden} onClick={() => void answer("approve", "", "Approved")}>
                 {payload.kind === "approve" ? "Approve" : "Yes"}
               </button>
-              {payload.kind === "approve" ? (
+              {payload.kind === "approve" && isExact(payload.args) ? (
                 <button type="button" disabled={busy || isHidden} onClick={() => setTexts(editable(payload.args))}>
                   Change
                 </button>

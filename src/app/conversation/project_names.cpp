@@ -12,6 +12,7 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/process.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/process/environment.hpp>
 #include <cubepi/process/local_process.hpp>
 
 namespace cubepi::app {
@@ -26,9 +27,13 @@ constexpr int deepest = 12;
 /// Throws what the start or the limits throw.
 Task<std::string> ask_git(std::shared_ptr<const Runtime> runtime, std::string directory) {
     ProcessOptions options("git");
-    // A monitor of the file system is a command of the repository's configuration.
+    // A monitor of the file system, and what brings missing objects, are commands of the repository's configuration.
     options.arguments = {"-c",       "core.fsmonitor=false", "ls-files", "-z", "--cached",
                          "--others", "--exclude-standard"};
+    EnvironmentPolicy environment;
+    environment.set["GIT_NO_LAZY_FETCH"] = "1";
+    environment.set["GIT_ALLOW_PROTOCOL"] = "none";
+    options.environment = child_environment(environment);
     options.directory = std::move(directory);
     options.input = false;
     options.timeout = git_timeout;

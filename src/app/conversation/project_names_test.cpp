@@ -58,5 +58,24 @@ TEST_F(ProjectNames, Monitor_OfTheRepositoryDoesNotRun) {
     EXPECT_FALSE(std::filesystem::exists(root_ / "ran"));
 }
 
+/// Git asks the remote of a partial clone for an ignore file that is in the index only.
+TEST_F(ProjectNames, RemoteOfAPartialClone_IsNotAsked) {
+    git("init -q");
+    std::ofstream(root_ / "a/.gitignore") << "*.log\n";
+    git("add a/.gitignore b.txt");
+    git("update-index --skip-worktree a/.gitignore");
+    std::filesystem::remove(root_ / "a/.gitignore");
+    for (const char* setting :
+         {"extensions.partialClone origin", "core.repositoryFormatVersion 1", "remote.origin.url .",
+          "remote.origin.promisor true", "remote.origin.uploadpack 'touch ran; false'"})
+        git(std::string("config ") + setting);
+    // All objects.
+    for (const auto& directory : std::filesystem::directory_iterator(root_ / ".git/objects"))
+        if (directory.path().filename().string().size() == 2)
+            std::filesystem::remove_all(directory.path());
+    (void)names();
+    EXPECT_FALSE(std::filesystem::exists(root_ / "ran"));
+}
+
 }  // namespace
 }  // namespace cubepi::app

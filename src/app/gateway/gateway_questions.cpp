@@ -52,10 +52,10 @@ public:
             if (counts) state = "accepted";
             if (!counts && ended) {
                 const bool is_open = co_await still_open();
-                if (is_open)
-                    throw Error(ErrorCode::invalid_state,
-                                "the answer was not accepted, and the question is still open");
-                state = "accepted";
+                throw Error(ErrorCode::invalid_state,
+                            is_open
+                                ? "the answer was not accepted, and the question is still open"
+                                : "the question was withdrawn or has expired before the answer");
             }
             if (state == "waiting") co_await clock->sleep_for(pause);
         }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <utility>
+#include <vector>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>
@@ -30,7 +31,9 @@ constexpr std::size_t most_files = 20;
 constexpr std::chrono::seconds names_lifetime{3};
 
 Task<PromptTemplates> templates_of(std::shared_ptr<GatewayInstance> instance) {
-    auto reading = [instance] { return load_templates(instance->project_prompts()); };
+    // Not the instance: a worker that ends late must not be the one that destroys it.
+    std::vector<ProjectPrompt> prompts = instance->project_prompts();
+    auto reading = [prompts = std::move(prompts)] { return load_templates(prompts); };
     Task<PromptTemplates> loading = offload(*Runtime::standard()->workers, std::move(reading));
     PromptTemplates loaded = co_await std::move(loading);
     co_return loaded;

@@ -342,7 +342,7 @@ int serve(const McpArguments& arguments, std::ostream& error_output) {
     std::shared_ptr<const bub::detail::CommandHookTable> commands;
     if (!hooks.empty())
         commands = std::make_shared<const bub::detail::CommandHookTable>(std::move(hooks));
-    options.call_hooks = [rules = std::move(rules), approval, commands, allow_all,
+    options.call_hooks = [rules = std::move(rules), approval, commands, allow_all, has_tokens,
                           environment = command_environment(config)](McpRequest& request) {
         std::vector<Middleware> guards;
         if (commands) {
@@ -351,7 +351,8 @@ int serve(const McpArguments& arguments, std::ostream& error_output) {
             guards.emplace_back(bub::detail::CommandHooks(commands, std::move(place)));
         }
         ToolApproval::Options how = approval;
-        how.can_wait = !allow_all && request.can_ask("elicitation/create");
+        // A client with a token of an issuer need not be the owner of this directory.
+        how.can_wait = !allow_all && !has_tokens && request.can_ask("elicitation/create");
         guards.emplace_back(std::make_shared<ToolApproval>(rules, mcp_client_channel(request),
                                                            nullptr, std::move(how)));
         return compose_middleware(guards);

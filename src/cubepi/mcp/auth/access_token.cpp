@@ -324,8 +324,12 @@ AccessToken check_access_token(std::string_view token, const TokenKeys& keys,
         unknown.state = AccessToken::State::unknown_key;
         return unknown;
     }
-    if (!keys.verify(key, algorithm, token.substr(0, last), *signature))
-        return refused("the signature of the token is invalid");
+    if (!keys.verify(key, algorithm, token.substr(0, last), *signature)) {
+        AccessToken invalid = refused("the signature of the token is invalid");
+        // A key without a name may have been replaced.
+        if (key.empty()) invalid.state = AccessToken::State::unknown_key;
+        return invalid;
+    }
     const std::optional<JsonObject> claims =
         decoded_object(token.substr(first + 1, last - first - 1));
     if (!claims) return refused("the token has no claims");
@@ -334,7 +338,9 @@ AccessToken check_access_token(std::string_view token, const TokenKeys& keys,
         return refused(std::move(problem));
     AccessToken checked;
     checked.subject = text_member(*claims, "sub");
-    if (checked.subject.empty()) checked.subject = text_member(*claims, "client_id");
+    if (const std::string client = text_member(*claims, "client_id");
+        checked.subject.empty() && !client.empty())
+        checked.subject = "client " + client;  // not the name of a user
     if (checked.subject.empty() || checked.subject.size() > max_subject_bytes)
         return refused("the token names neither a user nor a client");
     const std::vector<std::string> scopes = scopes_of(*claims);

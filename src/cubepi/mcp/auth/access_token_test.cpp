@@ -151,7 +151,7 @@ TEST_F(AccessTokenTest, D224_SeveralAudiences_MayHaveThisOne) {
     claims.erase("sub");
     claims["client_id"] = "robot";
     EXPECT_EQ(check_claims().state, State::valid);
-    EXPECT_EQ(check_claims().subject, "robot");
+    EXPECT_EQ(check_claims().subject, "client robot");
 }
 
 TEST_F(AccessTokenTest, D224_Scopes_AreRequired) {
