@@ -327,6 +327,25 @@ TEST(Chat, D72_Always_AllowsExactCommandInItsDirectory) {
     EXPECT_FALSE(std::filesystem::exists(home.work() / "sub" / "ran"));
 }
 
+TEST(Chat, D54_EditedCall_ShowsWhatRan) {
+    const Home home;
+    const std::string script =
+        R"([{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1", "name": "shell",
+        "arguments": {"command": "touch two"}}]}, "Enough."])";
+    Terminal chat(home, {"chat", "-s", "s", "--script", home.script(script)}, 120, 40);
+    ASSERT_TRUE(chat.answer("> ", "go\r")) << chat.shown();
+    ASSERT_TRUE(chat.answer("[e]dit > ", "e")) << chat.shown();
+    ASSERT_TRUE(chat.answer("command > touch two", "\x15touch three\r")) << chat.shown();
+    ASSERT_TRUE(chat.expect("(edited) command: touch three")) << chat.shown();
+    ASSERT_TRUE(chat.expect("Enough.")) << chat.shown();
+    EXPECT_TRUE(std::filesystem::exists(home.work() / "three"));
+    EXPECT_FALSE(std::filesystem::exists(home.work() / "two"));
+    const Piped stored = run_piped(home, {"sessions", "show", "s"});
+    EXPECT_NE(stored.out.find(R"(The user changed the arguments to {"command":"touch three")"),
+              std::string::npos)
+        << stored.out;
+}
+
 TEST(Chat, InvalidAnswer_IsExplained) {
     const Home home;
     const std::string script = "[" + write_call("c1", "a.txt", "x") + R"(, "Done."])";

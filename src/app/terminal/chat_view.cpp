@@ -362,12 +362,6 @@ void ChatView::on_event(const AgentEvent& event) {
     if (const auto* end = event.get_if<ToolExecutionEndEvent>())
         return on_tool_end(*end, event.timestamp);
     if (const auto* ended = event.get_if<MessageEndEvent>()) return on_message_end(ended->message);
-    if (const auto* asked = event.get_if<HitlRequestEvent>()) {
-        const auto* const call = std::get_if<ApproveRequest>(&asked->request.payload);
-        if (call) asked_calls_[asked->request.request_id] = call->tool_call_id;
-        return;
-    }
-    if (const auto* answer = event.get_if<HitlAnswerEvent>()) return on_answer(*answer);
     if (const auto* notice = event.get_if<NoticeEvent>()) {
         if (!shows_notice(notice->notice)) return;
         end_text();
@@ -399,16 +393,6 @@ void ChatView::show_edit(Card& card, const JsonObject& arguments) const {
                  style_.yellow() + " (edited)" + style_.off() + " " +
                  line_for_terminal(call_text(card.tool, arguments), 500);
     card.arguments = long_arguments_text(arguments);
-}
-
-void ChatView::on_answer(const HitlAnswerEvent& event) {
-    const auto asked = asked_calls_.find(event.request_id);
-    if (asked == asked_calls_.end()) return;
-    const auto running = running_.find(asked->second);
-    const JsonObject* const edited = edited_arguments(event);
-    if (edited && running != running_.end()) show_edit(running->second, *edited);
-    asked_calls_.erase(asked);
-    refresh();
 }
 
 void ChatView::on_stream(const StreamEvent& event) {
@@ -504,7 +488,6 @@ void ChatView::on_tool_end(const ToolExecutionEndEvent& event,
 }
 
 ChatView::Card ChatView::finished_card(const ToolExecutionEndEvent& event, Card card) const {
-    // A result that is replayed has the arguments; the answer of this process was shown.
     if (const JsonObject* const edited = edited_arguments(event.result.details))
         show_edit(card, *edited);
     card.failed = event.is_error;

@@ -133,7 +133,6 @@ private:
     Card begun_card(const ToolExecutionStartEvent& event) const;
     /// Shows the arguments of the user in place of those of the model.
     void show_edit(Card& card, const JsonObject& arguments) const;
-    void on_answer(const HitlAnswerEvent& event);
     void keep_card(Card card);
     void print_card(const Card& card, bool full);
     void print_diff(const Card& card, std::size_t max_lines);
@@ -179,7 +178,6 @@ private:
     std::chrono::steady_clock::duration last_turn_{0};
     std::vector<std::string> order_;  // of the running cards
     std::map<std::string, Card> running_;
-    std::map<std::string, std::string> asked_calls_;  // by the id of the question about the call
     std::deque<Card> finished_;
     ShownChanges accepted_;
     PagerItems items_;

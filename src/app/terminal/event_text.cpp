@@ -232,11 +232,6 @@ const JsonObject* edited_arguments(const Json& details) {
     return hitl ? detail::object_member(*hitl, "edited_args") : nullptr;
 }
 
-const JsonObject* edited_arguments(const HitlAnswerEvent& event) {
-    const JsonObject* const answer = event.answer.if_object();
-    return answer ? detail::object_member(*answer, "edited_args") : nullptr;
-}
-
 std::string outcome_text(const ToolExecutionEndEvent& event) {
     if (const std::string text = text_of_details(event); !text.empty()) return visible(text);
     const std::string text = event.result.text();

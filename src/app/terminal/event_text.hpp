@@ -40,8 +40,6 @@ std::string long_arguments_text(const JsonObject& args);
 /// Returns the arguments with which the user let a call run, instead of those of the model; null: there are none. `details` are those of its
 /// result.
 const JsonObject* edited_arguments(const Json& details);
-/// The same, of an answer to the question about a call.
-const JsonObject* edited_arguments(const HitlAnswerEvent& event);
 
 /// Returns false for notices whose content the terminal shows elsewhere: the end of a question, the last failure of
 /// a fallback chain.

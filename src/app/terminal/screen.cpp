@@ -100,14 +100,6 @@ void Screen::on_event(const AgentEvent& event) {
             spinner_.start(TerminalView("compacting the conversation"));
         return;
     }
-    if (const auto* answer = event.get_if<HitlAnswerEvent>()) {
-        const JsonObject* const edited = edited_arguments(*answer);
-        if (!edited) return;
-        pause();
-        err() << status_style_.yellow() << "  edited: " << status_style_.off()
-              << line_for_terminal(arguments_text(*edited), 300) << "\n";
-        return;
-    }
     const auto* message = event.get_if<MessageEndEvent>();
     if (message && is_goal_continuation(message->message)) {
         pause();
@@ -159,6 +151,9 @@ void Screen::on_tool_start(const ToolExecutionStartEvent& event,
 void Screen::on_tool_end(const ToolExecutionEndEvent& event,
                          std::chrono::steady_clock::time_point now) {
     pause();
+    if (const JsonObject* const edited = edited_arguments(event.result.details))
+        err() << status_style_.yellow() << "  edited: " << status_style_.off()
+              << line_for_terminal(arguments_text(*edited), 300) << "\n";
     const auto begun = started_.find(event.tool_call_id);
     err() << (event.is_error ? status_style_.red() : status_style_.green())
           << (event.is_error ? TerminalView("  ✗ ") : TerminalView("  ✓ ")) << status_style_.off()
