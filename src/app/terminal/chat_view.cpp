@@ -412,6 +412,11 @@ void ChatView::on_message_end(const Message& message) {
         note(text.substr(0, text.find('\n')));
     }
     add_work(subagent_work(message));
+    // The events of the call have the arguments of the model.
+    if (const ToolResultMessage* const result = message.tool_result(); result && !replaying_) {
+        if (const JsonObject* const edited = edited_arguments(result->details))
+            note("  edited: " + arguments_text(*edited));
+    }
     const AssistantMessage* answer = message.assistant();
     if (!answer) return;
     const bool failed =

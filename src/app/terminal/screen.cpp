@@ -101,6 +101,13 @@ void Screen::on_event(const AgentEvent& event) {
         return;
     }
     const auto* message = event.get_if<MessageEndEvent>();
+    const ToolResultMessage* const result = message ? message->message.tool_result() : nullptr;
+    if (const JsonObject* const edited = result ? edited_arguments(result->details) : nullptr) {
+        pause();
+        err() << status_style_.dim()
+              << "  edited: " << line_for_terminal(arguments_text(*edited), 300)
+              << status_style_.off() << "\n";
+    }
     if (message && is_goal_continuation(message->message)) {
         pause();
         err() << status_style_.dim() << line_for_terminal(message->message.text(), 300)
@@ -151,9 +158,6 @@ void Screen::on_tool_start(const ToolExecutionStartEvent& event,
 void Screen::on_tool_end(const ToolExecutionEndEvent& event,
                          std::chrono::steady_clock::time_point now) {
     pause();
-    if (const JsonObject* const edited = edited_arguments(event.result.details))
-        err() << status_style_.yellow() << "  edited: " << status_style_.off()
-              << line_for_terminal(arguments_text(*edited), 300) << "\n";
     const auto begun = started_.find(event.tool_call_id);
     err() << (event.is_error ? status_style_.red() : status_style_.green())
           << (event.is_error ? TerminalView("  ✗ ") : TerminalView("  ✓ ")) << status_style_.off()

@@ -218,7 +218,7 @@ Task<> PostgresDeliveryLog::adopt(Delivery answer) {
     const std::string session = tables->session_key(answer.message);
     step->sessions = {session};
     const std::string body = json_of(answer.message);
-    // Ids are unique in one log only. The mark stays when the answer is sent.
+    // Ids are unique in one log only. The mark stays when the answer is settled.
     const std::string origin =
         "moved " + cubepi::detail::sha256_hex(answer.id + "\n" + answer.date + "\n" + body);
     step->reads
@@ -450,8 +450,9 @@ Task<> PostgresDeliveryLog::failed(std::string id, std::string reason) {
                 .texts(known.ids);
             writes
                 .add(
-                    "UPDATE bub_delivery_outbound SET state = 'failed', reason = $2, settled_at ="
-                    " now(), message = NULL WHERE id = ANY($1::text[]::bigint[])"
+                    "UPDATE bub_delivery_outbound SET state = 'failed', reason = CASE WHEN reason"
+                    " LIKE 'moved %' THEN reason ELSE $2 END, settled_at = now(), message = NULL"
+                    " WHERE id = ANY($1::text[]::bigint[])"
                     " AND settled_at IS NULL")
                 .texts(known.ids)
                 .text(text);

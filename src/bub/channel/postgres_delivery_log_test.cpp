@@ -412,6 +412,9 @@ TEST_F(PostgresDeliveries, D205_AnswerAdoptedAgain_IsStoredOnce) {
     run(log->sent(taken[0].id));
     run(log->adopt(answer));
     EXPECT_TRUE(run(log->take()).answers.empty()) << "it was sent";
+    run(log->failed(taken[1].id, "discarded by the operator"));
+    run(log->adopt(waiting));
+    EXPECT_TRUE(run(log->take()).answers.empty()) << "it was discarded";
 }
 
 TEST_F(PostgresDeliveries, D206_RepeatedRequestOfTakenAnswer_IsNotMade) {
@@ -658,6 +661,10 @@ TEST_F(PostgresDeliveries, D205_DrainingGateway_TakesNoRecords) {
         co_await draining.handler(update("one", "one"));
         while (draining.begun.empty()) co_await draining.changed.wait();
         scope.spawn(drain(draining));
+        // A poll that began before has ended then.
+        const Texts first = renewal();
+        while (renewal() == first)
+            co_await cubepi::Runtime::standard()->clock->sleep_for(std::chrono::milliseconds(1));
         (void)co_await ended->receive(from("chat", "2", "two"));
         co_await ended->release();
         // It still renews its lease for the turn that runs.

@@ -591,12 +591,21 @@ Task<> Recovery::release_held(std::string id) {
     // Messages that formed one message in the interrupted turn stay together.
     const std::string turn = wanted->turn;
     std::vector<StoredInbound> released;
+    std::vector<std::string> ids;
+    bool is_answered = false;
     for (StoredInbound& inbound : all.inbounds) {
         if (inbound.id != id && (turn.empty() || inbound.turn != turn)) continue;
         deliveries_.unhold(inbound.id);
+        is_answered = is_answered || inbound.answered;
+        ids.push_back(inbound.id);
         released.push_back(std::move(inbound));
     }
-    resubmit(std::move(released));
+    // The answer was recorded after all: another turn would be a second one.
+    if (is_answered) {
+        co_await deliveries_.finish(std::move(ids));
+    } else {
+        resubmit(std::move(released));
+    }
 }
 
 }  // namespace bub::detail

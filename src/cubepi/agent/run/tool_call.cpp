@@ -182,9 +182,6 @@ Task<void> ToolBatch::conclude(Call& call, AgentToolResult result) {
     event.tool_call_id = call.call().id;
     event.tool_name = call.call().name;
     event.result = call.result;
-    // As in the message: it has the arguments that the user has changed.
-    if (!call.hitl_trace.is_null())
-        event.result.details = with_trace(std::move(event.result.details), call.hitl_trace);
     event.is_error = call.is_error();
     event.terminate = call.result.terminate.value_or(false);
     event.blocked_by_hook = call.block_reason.has_value();
