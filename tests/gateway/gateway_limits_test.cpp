@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <csignal>
 #include <cstddef>
@@ -82,8 +83,8 @@ TEST(GatewayLimits, D222_MaxTurns_HoldsAfterAKill) {
     // The message that was accepted before the kill has a turn in this process. The answer to the second request is lost.
     model.wait_for(4);
     const JsonObject sessions{{"command", "sessions"}};
-    while (!app::call_gateway(home.socket(), sessions).at("sessions").as_array().empty()) {
-    }
+    while (!app::call_gateway(home.socket(), sessions).at("sessions").as_array().empty())
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
     EXPECT_EQ(model.requests(), 4u) << gateway.output();
     // The next message has the whole limit.
     const JsonObject next{{"session", "s1"}, {"text", "again"}, {"user", "ann"}};

@@ -126,6 +126,21 @@ Task<> create_tree(GitProcess& git, std::string place, std::string name, bool is
     if (!added.ok) git_failed("create the work tree " + visible(place), added);
 }
 
+/// A condition may hold in the new work tree only, where its settings could not be overridden.
+Task<> refuse_conditional_settings(GitProcess& git) {
+    std::vector<std::string> listing = {"config", "--includes",   "--show-scope", "--name-only",
+                                        "-z",     "--get-regexp", "^includeif\\."};
+    const GitOutput found = co_await git.run(std::move(listing));
+    const std::vector<std::string_view> parts = parts_of(found.text, '\0');
+    for (std::size_t i = 0; i + 1 < parts.size(); i += 2) {
+        if (parts[i] == "global" || parts[i] == "system") continue;
+        refuse(
+            "the configuration of the repository has conditional includes (includeIf), which "
+            "may run programs in a new work tree.\n  Make it yourself: git worktree add DIR; "
+            "cubepi -C DIR");
+    }
+}
+
 }  // namespace
 
 std::string git_file_line(const fs::path& file, std::string_view before) {
@@ -176,6 +191,7 @@ Task<WorkTree> open_work_tree(fs::path directory, std::string name, EnvironmentP
     GitProcess git(root.string(), std::move(environment));
     git.set_timeout(longest_checkout);
     co_await disarm_filters(git);
+    co_await refuse_conditional_settings(git);
     std::vector<std::string> arguments = {"rev-parse", "--path-format=absolute",
                                           "--git-common-dir"};
     const GitOutput common = co_await git.run(std::move(arguments));

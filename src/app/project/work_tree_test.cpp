@@ -153,6 +153,13 @@ TEST_F(OpenWorkTree, D244_ProgramsOfTheRepository_AreNotRun) {
     git(app, "config core.fsmonitor 'touch " + (root / "ran").string() + "'");
     EXPECT_TRUE(fs::exists(open(app, "fix").directory / "a.txt"));
     EXPECT_FALSE(fs::exists(root / "ran"));
+    // A condition that holds in the new work tree only.
+    git(app, "config --unset filter.evil.smudge");
+    put(app / ".git/evil",
+        "[filter \"evil\"]\n\tsmudge = touch " + (root / "ran").string() + "; cat\n");
+    git(app, "config 'includeIf.gitdir:**/worktrees/**.path' evil");
+    EXPECT_THAT(refusal(app, "other"), HasSubstr("conditional includes"));
+    EXPECT_FALSE(fs::exists(root / "ran"));
 }
 
 }  // namespace
