@@ -95,8 +95,10 @@ public:
 
     /// Closes the turns of dead owners before a use of the tape. Does not throw where the tape can still be read.
     Task<> look(std::string tape);
-    Task<> close_dead_turns(std::string tape);
-    /// Returns true if turns are in progress, after close_dead_turns().
+    /// `also_lapsed`: turns of live processes whose runs may be superseded by the rules of claims, too (D50): they were frozen, or have
+    /// lost what they were about to write.
+    Task<> close_dead_turns(std::string tape, bool also_lapsed = false);
+    /// Returns true if turns are in progress, after close_dead_turns() with those that have lapsed.
     Task<bool> has_open_turn(std::string tape);
     std::shared_ptr<TurnJournal> open_journal(const std::string& tape, const std::string& turn_id);
 

@@ -262,7 +262,7 @@ Task<> PgTapeTurns::close_others(std::string tape) {
     if (found[0].boolean(0, 0)) co_await close_dead_turns(std::move(tape));
 }
 
-Task<> PgTapeTurns::close_dead_turns(std::string tape) {
+Task<> PgTapeTurns::close_dead_turns(std::string tape, bool also_lapsed) {
     const auto self = shared_from_this();
     SqlBatch reads;
     reads.add("SELECT EXISTS (SELECT 1 FROM bub_turns WHERE tape = $1)").text(tape);
@@ -273,13 +273,15 @@ Task<> PgTapeTurns::close_dead_turns(std::string tape) {
     select_tape(plan.reads, tape);
     select_turns(plan.reads, tape);
     const std::shared_ptr<cubepi::Clock> clock = store_->options().runtime->clock;
-    auto decide = [self, tape, clock](const SqlView& view, SqlBatch& writes) {
+    auto decide = [self, tape, clock, also_lapsed](const SqlView& view, SqlBatch& writes) {
         TapeRow row = read_tape_row(tape, view.results[0]);
         std::size_t closed = 0;
         for (StoredTurn& stored : read_turns(view.results[1], view.results[2])) {
             const bool own = stored.owner == self->owner_;
-            if (own ? self->is_live(tape, stored.key) : stored.alive) continue;
+            if (own && self->is_live(tape, stored.key)) continue;
+            if (!own && stored.alive && !also_lapsed) continue;
             JournaledTurn turn = read_journal(stored.lines);
+            if (!own && stored.alive && turn.claims.empty()) continue;
             if (!own && has_live_claim(row.state, turn, clock->wall())) continue;
             const bool is_over = own && self->is_removed(tape, stored.key);
             if (!is_over && close_turn(writes, tape, row, std::move(turn), clock->wall())) ++closed;
@@ -296,7 +298,7 @@ Task<> PgTapeTurns::close_dead_turns(std::string tape) {
 
 Task<bool> PgTapeTurns::has_open_turn(std::string tape) {
     const auto self = shared_from_this();
-    co_await close_dead_turns(tape);
+    co_await close_dead_turns(tape, true);
     SqlBatch reads;
     reads.add("SELECT EXISTS (SELECT 1 FROM bub_turns WHERE tape = $1)").text(tape);
     const SqlResults found = co_await store_->read(std::move(reads));
