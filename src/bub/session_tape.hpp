@@ -21,6 +21,12 @@ struct SessionTapes {
         {};  ///< names that the turn has found, by session
 };
 
+/// The tapes of a turn, if it does not use those of the framework: under the lease of its session (LeasableTapes), as a service of the
+/// turn's state. A plugin offers it in load_state.
+struct TurnTapes {
+    std::shared_ptr<TapeStore> store = {};  ///< null: those of the framework
+};
+
 /// The event on a tape of SessionTapes whose session continues on a tape of an earlier version, for hosts that cannot derive its
 /// name. Its data: `tape`.
 inline constexpr std::string_view tape_link_event = "session.tape";

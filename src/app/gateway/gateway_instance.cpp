@@ -16,6 +16,7 @@
 
 #include <bub/builtin/builtin.hpp>
 #include <bub/channel.hpp>
+#include <bub/channel/postgres_delivery_log.hpp>
 #include <bub/framework.hpp>
 #include <bub/hooks.hpp>
 #include <bub/questions.hpp>
@@ -148,7 +149,22 @@ struct SessionPlace {
     std::string name_space;
     bool is_shared = false;
     bool has_terminal_sessions = false;
+    std::shared_ptr<bub::PostgresDeliveryLog> deliveries = {};  ///< null: they are in files
 };
+
+/// Lets a turn use its tapes under the lease of its messages (D227): both are in the same database.
+Task<> lease_tapes(SessionPlace place, bub::LoadStateCall& call) {
+    const std::vector<std::string>& receipts = call.message.receipts;
+    if (!place.deliveries || receipts.empty()) co_return;
+    const std::shared_ptr<bub::TapeStore> store = co_await place.framework->tape_store();
+    const auto tapes = std::dynamic_pointer_cast<bub::LeasableTapes>(store);
+    if (!tapes) co_return;
+    std::optional<bub::TurnLease> lease = place.deliveries->lease(receipts);
+    if (!lease) throw bub::SessionTakenError("the messages of the turn are not of this gateway");
+    auto leased = std::make_shared<bub::TurnTapes>();
+    leased->store = tapes->leased(std::move(*lease));
+    call.state.offer(std::move(leased));
+}
 
 /// Returns whether the directory of an earlier version belongs to the session (D100). The record is next to the directory, where no
 /// session works. Without a record, the session's tape of that version is the proof.
@@ -174,6 +190,7 @@ Task<bool> owns_earlier(SessionPlace place, SessionWorkspace workspace, std::str
 }
 
 Task<std::optional<JsonObject>> place_session(SessionPlace place, bub::LoadStateCall& call) {
+    co_await lease_tapes(place, call);
     auto tapes = std::make_shared<bub::SessionTapes>();
     tapes->name_space = place.name_space;
     tapes->earlier_workspace = place.root;
@@ -474,9 +491,14 @@ SessionWorkspace session_workspace(const std::filesystem::path& root, std::strin
     return workspace;
 }
 
-bub::Plugin gateway_sessions(bub::Framework& framework, const GatewaySettings& settings) {
-    const SessionPlace place{&framework, framework.workspace(), settings.tape_namespace,
-                             settings.shared_workspace, settings.has_terminal_sessions};
+bub::Plugin gateway_sessions(bub::Framework& framework, const GatewaySettings& settings,
+                             const std::shared_ptr<bub::DeliveryLog>& deliveries) {
+    const SessionPlace place{&framework,
+                             framework.workspace(),
+                             settings.tape_namespace,
+                             settings.shared_workspace,
+                             settings.has_terminal_sessions,
+                             std::dynamic_pointer_cast<bub::PostgresDeliveryLog>(deliveries)};
     bub::Plugin plugin;
     plugin.name = "gateway-sessions";
     plugin.load_state = [place](bub::LoadStateCall& call) { return place_session(place, call); };
@@ -622,7 +644,7 @@ std::unique_ptr<bub::Framework> GatewayInstance::make_framework(bool with_channe
                                           config_.mcp_start_wait.value_or(default_mcp_start_wait),
                                           parts_.on_warning));
     }
-    framework->add(gateway_sessions(*framework, settings_));
+    framework->add(gateway_sessions(*framework, settings_, parts_.deliveries));
     add_plugins(*framework, parts_.plugins);
     return framework;
 }

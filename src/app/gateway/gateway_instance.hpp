@@ -63,8 +63,10 @@ Task<std::string> session_tape(std::shared_ptr<bub::TapeStore> tapes,
                                std::string session_id);
 
 /// Returns a plugin that assigns each session a workspace of its own (B26), created with the mode 0700 at its first use, and a tape
-/// that has the same name on all hosts (D100).
-bub::Plugin gateway_sessions(bub::Framework& framework, const GatewaySettings& settings);
+/// that has the same name on all hosts (D100). If the deliveries are in the database of the tapes, turns have the lease of their session
+/// (D227).
+bub::Plugin gateway_sessions(bub::Framework& framework, const GatewaySettings& settings,
+                             const std::shared_ptr<bub::DeliveryLog>& deliveries = {});
 
 /// The gateway under one configuration: the manager of its channels, the framework that admits their messages, and the threads
 /// that run the turns. A reload creates another one (B28). Used on one executor.

@@ -12,6 +12,7 @@
 
 #include <bub/channel.hpp>
 #include <bub/envelope.hpp>
+#include <bub/tape/turn_lease.hpp>
 #include <cubepi/core/error.hpp>
 
 namespace bub {
@@ -55,12 +56,6 @@ struct UnfinishedRecords {
     std::vector<Delivery> answers = {};        ///< oldest first
 };
 
-/// Another process has taken the session of a message, because it took this process for ended, and processes the message.
-class SessionTakenError : public cubepi::Error {
-public:
-    explicit SessionTakenError(const std::string& message)
-        : Error(cubepi::ErrorCode::run_not_claimed, message) {}
-};
 /// Returns true for a SessionTakenError.
 bool is_session_taken(const std::exception_ptr& failure) noexcept;
 

@@ -123,8 +123,10 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
         bool is_ours = true;
         for (int other = 0; other < results[1]->rows(); ++other)
             is_ours = is_ours && results[1]->integer(other, 0) == here;
-        if (is_ours && row.integer(0, 1) != here) {
-            ++record.fence;
+        const std::int64_t owner = row.integer(0, 1);
+        if (is_ours && owner != here) {
+            // Its last turns were of this gateway, and the end of one of them may still be written (D227).
+            if (owner != -here) ++record.fence;
             writes.add("UPDATE bub_delivery_sessions SET owner = $2, fence = $3 WHERE key = $1")
                 .text(session)
                 .integer(here)
@@ -273,9 +275,10 @@ Task<> PostgresDeliveryLog::finish(std::vector<std::string> ids) {
     Statements statements{
         "UPDATE bub_delivery_inbound SET state = 'done', finished_at = now(), message = NULL,"
         " planned = NULL WHERE id = ANY($1::text[]::bigint[]) AND finished_at IS NULL",
-        // A session without unfinished messages belongs to no gateway.
-        "UPDATE bub_delivery_sessions AS s SET owner = 0 WHERE key IN (SELECT session FROM"
-        " bub_delivery_inbound WHERE id = ANY($1::text[]::bigint[])) AND NOT EXISTS (SELECT 1 FROM"
+        // A session without unfinished messages belongs to no gateway; the negative number is that of the last one.
+        "UPDATE bub_delivery_sessions AS s SET owner = -owner WHERE owner > 0 AND key IN (SELECT"
+        " session FROM bub_delivery_inbound WHERE id = ANY($1::text[]::bigint[])) AND NOT EXISTS"
+        " (SELECT 1 FROM"
         " bub_delivery_inbound AS i WHERE i.session = s.key AND i.finished_at IS NULL AND i.owner ="
         " s.owner)"};
     const std::shared_ptr<DeliveryTables> tables = tables_;
@@ -460,6 +463,10 @@ Task<> PostgresDeliveryLog::failed(std::string id, std::string reason) {
     }
     co_await perform(std::move(step));
     tables->forget(ids);
+}
+
+std::optional<TurnLease> PostgresDeliveryLog::lease(const std::vector<std::string>& ids) const {
+    return tables_->lease(ids);
 }
 
 Task<std::vector<Delivery>> PostgresDeliveryLog::unsettled() {

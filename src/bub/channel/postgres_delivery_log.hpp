@@ -75,6 +75,9 @@ public:
     Task<> sent(std::string id) override;
     Task<> failed(std::string id, std::string reason) override;
     Task<std::vector<Delivery>> unsettled() override;
+    /// Returns the lease under which this process may write the turn of these messages, where tapes are in the same database
+    /// (LeasableTapes); nothing for messages that it has not. Thread-safe.
+    std::optional<TurnLease> lease(const std::vector<std::string>& ids) const;
     void serve(std::vector<std::string> channels) override;
     Task<UnfinishedRecords> take() override;
     std::optional<std::chrono::nanoseconds> poll_interval() const override;

@@ -152,6 +152,27 @@ TEST_F(PostgresDeliveries, D205_IdleSession_MovesToReceivingGateway) {
     EXPECT_EQ(tables.query("SELECT fence FROM bub_delivery_sessions"), Texts{"3"});
 }
 
+TEST_F(PostgresDeliveries, D227_SessionOfSameGateway_HasTheSameLease) {
+    const LogPtr log = tables.open();
+    const std::string one = store(*log, "one").value();
+    const std::optional<TurnLease> lease = log->lease({one});
+    ASSERT_TRUE(lease);
+    run(log->finish({one}));
+    EXPECT_FALSE(log->lease({one}));
+    const std::string two = store(*log, "two").value();
+    EXPECT_EQ(log->lease({two}), lease) << "the end of the first turn may still be written";
+    // Stored by another gateway, and left to this one.
+    const LogPtr other = tables.open();
+    EXPECT_FALSE(store(*other, "three"));
+    run(log->finish({two}));
+    const UnfinishedRecords taken = run(log->take());
+    ASSERT_EQ(taken.inbounds.size(), 1U);
+    EXPECT_EQ(log->lease({taken.inbounds.front().id}), lease);
+    run(log->finish({taken.inbounds.front().id}));
+    const std::string four = store(*other, "four").value();
+    EXPECT_EQ(other->lease({four}), (TurnLease{lease->session, lease->fence + 1}));
+}
+
 TEST_F(PostgresDeliveries, D205_EndedGateway_LosesItsSessionAndItsFence) {
     const LogPtr frozen = tables.open();
     const std::string one = store(*frozen, "one").value();

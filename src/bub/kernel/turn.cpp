@@ -232,8 +232,15 @@ Task<std::string> Turn::tape_of_session(std::shared_ptr<TapeStore> store) const 
     co_return co_await session_tape_name(std::move(store), result.state, result.session_id);
 }
 
+Task<std::shared_ptr<TapeStore>> Turn::tapes() {
+    std::shared_ptr<TapeStore> store;
+    if (const auto own = result.state.service<TurnTapes>()) store = own->store;
+    if (!store) store = co_await framework.tape_store();
+    co_return store;
+}
+
 Task<bool> Turn::answer_again() {
-    const std::shared_ptr<TapeStore> store = co_await framework.tape_store();
+    const std::shared_ptr<TapeStore> store = co_await tapes();
     const std::string name = co_await tape_of_session(store);
     if (name.empty()) co_return false;
     const std::optional<TapeEntry> entry =
@@ -271,7 +278,7 @@ Task<> Turn::record_input(std::shared_ptr<TapeStore> store, std::string tape, bo
 }
 
 Task<> Turn::record(bool whole) {
-    const std::shared_ptr<TapeStore> store = co_await framework.tape_store();
+    const std::shared_ptr<TapeStore> store = co_await tapes();
     const std::string name = co_await tape_of_session(store);
     if (name.empty()) co_return;
     const Tape tape(store, name);

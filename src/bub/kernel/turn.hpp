@@ -83,6 +83,7 @@ private:
     Task<> record(bool whole);
     Task<> record_input(std::shared_ptr<TapeStore> store, std::string tape, bool whole);
     /// Returns true if the tape has the answer to an earlier delivery of this inbound (D42).
+    Task<std::shared_ptr<TapeStore>> tapes();
     Task<bool> answer_again();
     /// Returns the name of the session's tape; empty if it has none.
     Task<std::string> tape_of_session(std::shared_ptr<TapeStore> store) const;

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include <bub/tape/checkpointer/side_state.hpp>
 #include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/postgres/tape_tables.hpp>
@@ -93,6 +94,7 @@ using cubepi::detail::SqlView;
 using cubepi::detail::translated;
 using StorePtr = std::shared_ptr<SqlStore>;
 using TurnsPtr = std::shared_ptr<PgTapeTurns>;
+using UsePtr = std::shared_ptr<TapeUse>;
 
 /// A transaction on one tape that reads its row first.
 SqlPlan plan_for(const std::string& tape) {
@@ -109,11 +111,17 @@ Task<TapeRow> read_row(StorePtr store, std::string tape) {
     co_return read_tape_row(tape, results[0]);
 }
 
-/// Runs the task after the turns of dead processes on the tape have been closed.
+/// Runs the task after the dead turns on the tape have been closed.
 template <class T>
-Task<T> after_look(TurnsPtr turns, std::string tape, Task<T> task) {
-    co_await turns->look(std::move(tape));
+Task<T> after_look(TurnsPtr turns, UsePtr use, std::string tape, Task<T> task) {
+    co_await turns->look(std::move(tape), std::move(use));
     co_return co_await std::move(task);
+}
+
+/// Late edits under a lease precede edits under the same lease only: since then, another process may have written the state.
+std::string late_key(const std::string& tape, const std::optional<TurnLease>& lease) {
+    if (!lease) return tape;
+    return tape + "\n" + lease->session + "." + std::to_string(lease->fence);
 }
 
 /// The newest entry that the statement selects.
@@ -132,8 +140,20 @@ PostgresTapeStore::PostgresTapeStore(cubepi::PostgresOptions options)
       turns_(std::make_shared<PgTapeTurns>(options, store_)),
       locks_(std::make_shared<SqlPool>(options, cubepi::detail::postgres_driver(options),
                                        std::make_shared<const TapeSchema>())),
-      late_(std::make_shared<LateEdits>()) {
+      late_(std::make_shared<LateEdits>()),
+      use_(turns_->use()) {
     prepare_digests();
+}
+
+PostgresTapeStore::PostgresTapeStore(const PostgresTapeStore& store, TurnLease lease)
+    : store_(store.store_),
+      turns_(store.turns_),
+      locks_(store.locks_),
+      late_(store.late_),
+      use_(std::make_shared<TapeUse>(store_, std::move(lease))) {}
+
+std::shared_ptr<TapeStore> PostgresTapeStore::leased(TurnLease lease) {
+    return std::shared_ptr<PostgresTapeStore>(new PostgresTapeStore(*this, std::move(lease)));
 }
 
 PostgresTapeStore::~PostgresTapeStore() = default;
@@ -178,7 +198,7 @@ Task<void> PostgresTapeStore::remove_tape(std::string tape) {
     check_tape_name(tape);
     const std::string where = place();
     Task<std::vector<std::string>> listing = all_tapes();
-    co_await turns_->close_dead_turns(tape);
+    co_await turns_->close_dead_turns(tape, use_);
     std::vector<std::string> names = co_await std::move(listing);
     std::vector<std::string> tapes = sidecars_of(tape, std::move(names));
     tapes.insert(tapes.begin(), tape);
@@ -238,7 +258,7 @@ Task<bool> PostgresTapeStore::has_open_turn(std::string tape) {
 std::shared_ptr<TurnJournal> PostgresTapeStore::open_journal(const std::string& tape,
                                                              const std::string& turn_id) {
     check_tape_name(tape);
-    return turns_->open_journal(tape, turn_id);
+    return turns_->open_journal(tape, turn_id, use_);
 }
 
 Task<std::vector<std::string>> PostgresTapeStore::all_tapes() {
@@ -257,7 +277,7 @@ Task<std::vector<std::string>> PostgresTapeStore::all_tapes() {
 
 Task<std::vector<TapeEntry>> PostgresTapeStore::fetch(std::string tape, TapeQuery query) {
     const StorePtr store = store_;
-    co_await turns_->look(tape);
+    co_await turns_->look(tape, use_);
     std::vector<TapeEntry> found;
     std::function<bool(const TapeEntry&)> add = [&found](const TapeEntry& entry) {
         found.push_back(entry);
@@ -283,42 +303,45 @@ Task<void> PostgresTapeStore::visit(std::string tape, TapeQuery query,
     std::function<bool()> restart = [visited] { return !*visited; };
     Task<void> pages =
         visit_pages(store_, tape, std::move(query), std::move(note), std::move(restart));
-    return after_look(turns_, std::move(tape), std::move(pages));
+    return after_look(turns_, use_, std::move(tape), std::move(pages));
 }
 
 Task<TapePosition> PostgresTapeStore::append(std::string tape, std::vector<TapeEntry> entries,
                                              TapeAppend options) {
     const TurnsPtr turns = turns_;
     const StorePtr store = store_;
-    co_await turns->look(tape);
+    const UsePtr use = use_;
+    co_await turns->look(tape, use);
     const std::string turn = options.turn();
     SqlPlan plan = plan_for(tape);
     if (!turn.empty()) turns->select_turn(plan.reads, tape, turn);
     const std::shared_ptr<cubepi::Clock> clock = store->options().runtime->clock;
-    auto decide = [tape, entries = std::move(entries), options = std::move(options), clock, turns](
-                      const SqlView& view, SqlBatch& writes) {
+    const bool has_lease = use->lease().has_value();
+    auto decide = [tape, entries = std::move(entries), options = std::move(options), clock, turns,
+                   has_lease](const SqlView& view, SqlBatch& writes) {
         TapeRow row = read_tape_row(tape, view.results[0]);
         if (options.turn_must_be_open() && !options.turn().empty())
-            turns->check_open(tape, options.turn(), view.results[1]);
+            turns->check_open(tape, options.turn(), view.results[1], has_lease);
         const TapePosition end = write_append(writes, tape, row, entries, options, clock->wall());
         if (!options.turn().empty()) delete_turn(writes, tape, key_of(options.turn()));
         return end;
     };
-    const TapePosition end = co_await server_write(store, std::move(plan), std::move(decide));
+    const TapePosition end =
+        co_await server_write(use->transactions(), std::move(plan), std::move(decide));
     if (!turn.empty()) turns->note_removed(tape, turn);
     co_return end;
 }
 
 Task<TapePosition> PostgresTapeStore::position(std::string tape) {
     const StorePtr store = store_;
-    co_await turns_->look(tape);
+    co_await turns_->look(tape, use_);
     const TapeRow row = co_await read_row(store, std::move(tape));
     co_return row.end;
 }
 
 Task<TapeInfo> PostgresTapeStore::info(std::string tape) {
     const StorePtr store = store_;
-    co_await turns_->look(tape);
+    co_await turns_->look(tape, use_);
     TapeRow row = co_await read_row(store, std::move(tape));
     co_return std::move(row.info);
 }
@@ -337,35 +360,35 @@ Task<std::vector<TapeEntry>> PostgresTapeStore::anchors(std::string tape, std::s
         std::reverse(entries.begin(), entries.end());
         return entries;
     };
-    return after_look(turns_, std::move(tape),
+    return after_look(turns_, use_, std::move(tape),
                       server_read(store_, std::move(reads), std::move(in_order)));
 }
 
 Task<Json> PostgresTapeStore::edit_state(std::string tape,
                                          std::function<Json(JsonObject& state)> edit) {
-    const StorePtr store = store_;
-    const auto late = std::make_shared<TakenEdits>(late_, tape);
+    const UsePtr use = use_;
+    const auto late = std::make_shared<TakenEdits>(late_, late_key(tape, use->lease()));
     SqlPlan plan = plan_for(tape);
-    auto decide = [tape = std::move(tape), edit = std::move(edit), late](const SqlView& view,
-                                                                         SqlBatch& writes) {
+    auto decide = [tape = std::move(tape), edit = std::move(edit), late, lease = use->lease()](
+                      const SqlView& view, SqlBatch& writes) {
         check_tape_name(tape);
         JsonObject state = read_tape_row(tape, view.results[0]).state;
         late->make(state);
         // A copy, because the original may be needed again.
         std::function<Json(JsonObject&)> once = edit;
-        Json result = once(state);
+        Json result = lease ? edit_under_lease(state, *lease, once) : once(state);
         check_depth(tape, state);
         write_state(writes, tape, state);
         return result;
     };
-    Json result = co_await server_write(store, std::move(plan), std::move(decide));
+    Json result = co_await server_write(use->transactions(), std::move(plan), std::move(decide));
     late->set_stored();
     co_return result;
 }
 
 void PostgresTapeStore::edit_state_later(const std::string& tape,
                                          std::function<void(JsonObject& state)> edit) {
-    late_->add(tape, std::move(edit));
+    late_->add(late_key(tape, use_->lease()), std::move(edit));
 }
 
 Task<JsonObject> PostgresTapeStore::read_state(std::string tape) {
@@ -396,7 +419,7 @@ Task<std::optional<TapeEntry>> PostgresTapeStore::find_message_entry(std::string
             " FROM bub_message_ids WHERE tape = $1 AND message_key = $2)")
         .text(tape)
         .text(key_of(message_id));
-    return after_look(turns_, std::move(tape), read_one(store_, std::move(reads)));
+    return after_look(turns_, use_, std::move(tape), read_one(store_, std::move(reads)));
 }
 
 Task<std::optional<TapeEntry>> PostgresTapeStore::find_event(std::string tape, std::string name) {
@@ -407,7 +430,7 @@ Task<std::optional<TapeEntry>> PostgresTapeStore::find_event(std::string tape, s
             " ORDER BY id DESC LIMIT 1")
         .text(tape)
         .text(key_of(name));
-    return after_look(turns_, std::move(tape), read_one(store_, std::move(reads)));
+    return after_look(turns_, use_, std::move(tape), read_one(store_, std::move(reads)));
 }
 
 Task<std::optional<TapeEntry>> PostgresTapeStore::find_run(std::string tape, std::string run_id) {
@@ -418,7 +441,7 @@ Task<std::optional<TapeEntry>> PostgresTapeStore::find_run(std::string tape, std
             " ORDER BY id DESC LIMIT 1")
         .text(tape)
         .text(key_of(run_id));
-    return after_look(turns_, std::move(tape), read_one(store_, std::move(reads)));
+    return after_look(turns_, use_, std::move(tape), read_one(store_, std::move(reads)));
 }
 
 Task<std::string> PostgresTapeStore::put_media(std::string bytes) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <bub/tape/session_tape_store.hpp>
+#include <bub/tape/turn_lease.hpp>
 #include <cubepi/sql/postgres_options.hpp>
 
 namespace cubepi::detail {
@@ -19,6 +20,7 @@ namespace bub {
 namespace detail {
 class LateEdits;
 class PgTapeTurns;
+class TapeUse;
 }  // namespace detail
 
 /// Tapes in a PostgreSQL database, for several processes or hosts that share them. The tables are those of
@@ -35,10 +37,11 @@ class PgTapeTurns;
 /// The journal of a turn is written to the server as the turn proceeds. One connection of its own, which opens with the first
 /// journal or open_tape(), shows the other processes that this one is alive; when it ends, the next process that uses the tape closes
 /// the turn. A turn that was closed although its process lives (it had lost its connections, and its claim had expired) is rejected at
-/// its merge. This needs connections that stay with their session: a pooler such as PgBouncer must pool sessions.
+/// its merge. This needs connections that stay with their session: a pooler such as PgBouncer must pool sessions. A turn under a
+/// lease (leased()) belongs to the process that has its session, by the clock of the server.
 ///
 /// Throws, from every call, what PostgresCheckpointer throws, and what TapeStore documents.
-class PostgresTapeStore final : public SessionTapeStore {
+class PostgresTapeStore final : public SessionTapeStore, public LeasableTapes {
 public:
     explicit PostgresTapeStore(cubepi::PostgresOptions options);
     ~PostgresTapeStore() override;
@@ -47,6 +50,9 @@ public:
 
     /// Connects now, to detect errors early. Optional.
     Task<void> open();
+
+    /// The tables of PostgresDeliveryLog must be in the same database and schema.
+    std::shared_ptr<TapeStore> leased(TurnLease lease) override;
 
     std::string place() const override;
     Task<std::vector<ListedTape>> newest_tapes() override;
@@ -80,10 +86,13 @@ public:
     Task<std::optional<std::string>> get_media(std::string sha256) override;
 
 private:
+    PostgresTapeStore(const PostgresTapeStore& store, TurnLease lease);
+
     std::shared_ptr<cubepi::detail::SqlStore> store_;
     std::shared_ptr<detail::PgTapeTurns> turns_;
     std::shared_ptr<cubepi::detail::SqlPool> locks_;  ///< of hold()
     std::shared_ptr<detail::LateEdits> late_;
+    std::shared_ptr<detail::TapeUse> use_;
 };
 
 }  // namespace bub

@@ -287,28 +287,6 @@ TEST_F(PostgresTapes, D50_TurnWhoseClaimIsAlive_IsNotClosed) {
     EXPECT_EQ(run(other.position("a__one")).messages, 1);
 }
 
-TEST_F(PostgresTapes, D234_FrozenTurnWhoseClaimLapsed_IsClosed) {
-    const auto store = std::make_shared<PostgresTapeStore>(options);
-    TurnTransactionOptions turn;
-    turn.turn_id = "t1";
-    const auto fork = std::make_shared<TurnTransaction>(store, "a__one", turn);
-    TapeCheckpointer memory(fork);
-    run(memory.claim_run("a__one", "r1", cubepi::current_process_owner(),
-                         cubepi::ClaimKind::new_run));
-    run(fork->append("a__one", one("x"), TapeAppend()));
-    PostgresTapeStore other(options);
-    EXPECT_TRUE(run(other.has_open_turn("a__one")));
-    run(other.edit_state("a__one", [](JsonObject& state) {
-        for (Json& claim : state.at("claims").as_array()) claim.as_object()["lease_until"] = 1.0;
-        return Json();
-    }));
-    EXPECT_EQ(run(other.position("a__one")).messages, 0) << "readers do not close it";
-    EXPECT_FALSE(run(other.has_open_turn("a__one")));
-    EXPECT_EQ(run(other.position("a__one")).messages, 1);
-    EXPECT_THROW(run(fork->append("a__one", one("y"), TapeAppend())), cubepi::StaleAppendError);
-    EXPECT_THROW(run(fork->merge()), cubepi::StaleAppendError);
-}
-
 TEST_F(PostgresTapes, Tape_IsCopiedFromFilesAndBack) {
     const TestDirectory directory;
     const TestDirectory second;

@@ -7,6 +7,7 @@
 #include <bub/tape/checkpointer/side_state.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/fork/fork_state.hpp>
+#include <bub/tape/turn_lease.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -350,6 +351,9 @@ Task<std::string> TurnTransaction::State::merge_or_refusal(TurnStatus status) {
     std::string refusal;
     try {
         co_await merge(status);
+    } catch (const SessionTakenError&) {
+        // The process that has the session closes the turn: nothing about it is written here.
+        throw;
     } catch (const cubepi::StaleAppendError& error) {
         refusal = error.what();
     }
@@ -377,6 +381,10 @@ Task<void> TurnTransaction::State::edit_at_end() {
     };
     try {
         co_await parent->edit_state(main.tape, std::move(edit));
+    } catch (const SessionTakenError&) {
+        // The claims have ended with the lease.
+        main.at_end.clear();
+        co_return;
     } catch (const cubepi::Error&) {
         // The turn has ended regardless. A claim that remains blocks others until its lease expires.
         for (StateEdit& one : main.at_end) parent->edit_state_later(main.tape, std::move(one));

@@ -158,7 +158,9 @@ void BuiltinCore::release_session(const std::string& session_id) {
 Task<std::shared_ptr<TapeStore>> BuiltinCore::store() { return framework_.tape_store(); }
 
 Task<Tape> BuiltinCore::tape(std::string session_id, const TurnState& state) {
-    std::shared_ptr<TapeStore> tapes = co_await store();
+    std::shared_ptr<TapeStore> tapes;
+    if (const auto own = state.service<TurnTapes>()) tapes = own->store;
+    if (!tapes) tapes = co_await store();
     if (!tapes) {
         throw cubepi::Error(
             cubepi::ErrorCode::not_found,

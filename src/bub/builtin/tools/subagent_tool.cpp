@@ -9,6 +9,7 @@
 #include <bub/builtin/tools/tool_names.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
 #include <bub/questions.hpp>
+#include <bub/session_tape.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <cubepi/agent/hitl_channel.hpp>
 #include <cubepi/agent/run/prompt_work.hpp>
@@ -244,6 +245,8 @@ TurnState Subagent::child_state() const {
     TurnState state = parent_.child();
     state.values["session_id"] = plan_.session_id;
     state.values.erase("_runtime_thread_id");
+    // In the background it outlives the lease of the turn that has started it.
+    if (plan_.in_background) state.replace(std::make_shared<TurnTapes>());
     if (!plan_.model_id.empty()) state.values["model"] = plan_.model_id;
     if (plan_.allowed_skills) {
         JsonArray list(plan_.allowed_skills->begin(), plan_.allowed_skills->end());

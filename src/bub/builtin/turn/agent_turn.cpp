@@ -10,9 +10,9 @@
 #include <bub/builtin/tools/tool_names.hpp>
 #include <bub/builtin/turn/earlier_turn.hpp>
 #include <bub/tape/prompt_context.hpp>
-#include <bub/tape/session_tape_store.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_context.hpp>
+#include <bub/tape/turn_lease.hpp>
 #include <bub/turn_error.hpp>
 #include <bub/turn_span.hpp>
 #include <cubepi/core/cancellation.hpp>
@@ -46,6 +46,7 @@ constexpr std::chrono::milliseconds shown_text_interval{50};
     if (const auto* error = dynamic_cast<const cubepi::ProviderError*>(&failure)) {
         cubepi::throw_provider_error(error->info(), error->what());
     }
+    if (dynamic_cast<const SessionTakenError*>(&failure)) throw SessionTakenError(failure.what());
     throw cubepi::Error(failure.code(), failure.what());
 }
 
@@ -225,25 +226,8 @@ Task<std::optional<StreamEvent>> AgentTurn::next() {
     }
 }
 
-/// Throws while the turn of another process is open on the tape: that process has lost the session, and is about to notice (D234).
-Task<> AgentTurn::check_others(Tape tape) {
-    const bool was_taken = plan_.message && plan_.message->context.contains(redelivered_key);
-    const auto sessions = std::dynamic_pointer_cast<SessionTapeStore>(tape.store());
-    if (!was_taken || !sessions) co_return;
-    const bool is_open = co_await sessions->has_open_turn(tape.name());
-    if (is_open) {
-        // The turn is tried again, and records it then.
-        state_.mark_recorded();
-        throw cubepi::CheckpointerLockTimeoutError(
-            cubepi::ErrorCode::storage_locked,
-            "a turn of another process is open on the tape '" + tape.name() + "'", tape.name());
-    }
-}
-
 Task<> AgentTurn::begin() {
     Tape tape = co_await core_->tape(plan_.session_id, state_);
-    // Before the history is read, which the other turn may extend.
-    if (!plan_.inherits) co_await check_others(tape);
     if (plan_.inherits) {
         message_id_ = std::string(inherited_prefix) + core_->runtime().ids->next();
         tape_.emplace(tape.in(plan_.inherits));

@@ -92,7 +92,6 @@ public:
 
 private:
     Task<> begin();
-    Task<> check_others(Tape tape);
     Task<> recover_input();
     void repeat_answers(const std::vector<std::string>& texts,
                         const std::optional<cubepi::AssistantMessage>& last);

@@ -183,6 +183,16 @@ DeliveryWritePtr DeliveryTables::write_about(const std::vector<std::string>& ids
     return step;
 }
 
+std::optional<TurnLease> DeliveryTables::lease(const std::vector<std::string>& ids) const {
+    const std::lock_guard guard(mutex_);
+    for (const std::string& text : ids) {
+        const std::optional<RecordId> id = record_id(text);
+        const auto found = sessions_.find(text);
+        if (id && found != sessions_.end()) return TurnLease{found->second, id->fence};
+    }
+    return std::nullopt;
+}
+
 void DeliveryTables::enter() {
     if (number_ != 0) return;
     SqlPlan plan;
@@ -349,7 +359,9 @@ std::optional<DeliveryTables::Taken> DeliveryTables::try_take() {
     // Sessions that another gateway locks are left to the next call.
     plan.reads
         .add(
-            "UPDATE bub_delivery_sessions AS s SET owner = $2, fence = s.fence + 1 FROM (SELECT key"
+            "UPDATE bub_delivery_sessions AS s SET owner = $2, fence = s.fence + CASE WHEN s.owner "
+            "="
+            " -$2::bigint THEN 0 ELSE 1 END FROM (SELECT key"
             " FROM bub_delivery_sessions WHERE owner <> $2 AND " +
             is_ended_sql("owner") +
             " AND key IN (SELECT session FROM bub_delivery_inbound WHERE account = $1 AND"

@@ -101,6 +101,9 @@ public:
     /// Returns a call about those of the records that this gateway has; null if it has none of them.
     DeliveryWritePtr write_about(const std::vector<std::string>& ids, RecordIds& known) const;
 
+    /// Returns the lease of the session of these messages; nothing if this gateway has none of them.
+    std::optional<TurnLease> lease(const std::vector<std::string>& ids) const;
+
     /// Limits take() to records of these channels, by their stored names.
     void serve(std::vector<std::string> channels);
     /// Registers the gateway if it is not; blocks.

@@ -1,5 +1,8 @@
 #include <bub/tape/checkpointer/side_state.hpp>
 
+#include <set>
+#include <utility>
+
 #include <bub/tape/tape_session.hpp>
 #include <cubepi/checkpoint/common/store_errors.hpp>
 #include <cubepi/core/error.hpp>
@@ -152,6 +155,36 @@ void check_claim(const JsonObject& state, const std::string& tape, const std::st
 void check_claims(const JsonObject& state, const std::string& tape,
                   const std::vector<TapeClaim>& claims) {
     for (const TapeClaim& claim : claims) check_claim(state, tape, claim.run_id, claim.owner_id);
+}
+
+Json edit_under_lease(JsonObject& state, const TurnLease& lease,
+                      const std::function<Json(JsonObject& state)>& edit) {
+    JsonObject mark;
+    mark["session"] = lease.session;
+    mark["fence"] = lease.fence;
+    // Claims without a mark are those of processes that have no lease.
+    std::set<std::string> unmarked;
+    JsonArray before = list_of(state, "claims");
+    for (Json& json : before) {
+        JsonObject* const claim = json.if_object();
+        if (!claim) continue;
+        const JsonObject* const of = cubepi::detail::object_member(*claim, "lease");
+        if (!of) unmarked.insert(text_member(*claim, "owner_id"));
+        if (of && string_member(*of, "session") == lease.session &&
+            integer_member(*of, "fence") != lease.fence)
+            (*claim)["lease_until"] = 0.0;
+    }
+    if (!before.empty()) state["claims"] = std::move(before);
+    Json result = edit(state);
+    JsonArray after = list_of(state, "claims");
+    for (Json& json : after) {
+        JsonObject* const claim = json.if_object();
+        if (claim && !claim->contains("lease") &&
+            !unmarked.contains(text_member(*claim, "owner_id")))
+            (*claim)["lease"] = mark;
+    }
+    if (!after.empty()) state["claims"] = std::move(after);
+    return result;
 }
 
 }  // namespace detail

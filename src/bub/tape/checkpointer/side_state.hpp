@@ -1,9 +1,11 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include <bub/tape/tape_store.hpp>
+#include <bub/tape/turn_lease.hpp>
 #include <cubepi/checkpoint/claim_rules.hpp>
 #include <cubepi/checkpoint/common/question_state.hpp>
 
@@ -51,5 +53,10 @@ void check_claim(const JsonObject& state, const std::string& tape, const std::st
 /// Does so for each of the claims.
 void check_claims(const JsonObject& state, const std::string& tape,
                   const std::vector<TapeClaim>& claims);
+
+/// Calls `edit` under a lease: claims of earlier leases of its session have expired, and claims that it makes or renews are marked
+/// as those of this lease.
+Json edit_under_lease(JsonObject& state, const TurnLease& lease,
+                      const std::function<Json(JsonObject& state)>& edit);
 
 }  // namespace bub::detail

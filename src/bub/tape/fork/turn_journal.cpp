@@ -52,6 +52,9 @@ void read_line(JournaledTurn& turn, const JsonObject& line) {
         turn.after = integer_member(line, "after").value_or(turn.after);
     } else if (const Json* id = line.if_contains("turn"); id && id->is_string()) {
         turn.id = std::string(id->get_string());
+        if (const JsonObject* lease = object_member(line, "lease"))
+            turn.lease = TurnLease{text_member(*lease, "session"),
+                                   integer_member(*lease, "fence").value_or(0)};
     } else if (const Json* text = line.if_contains("text"); text && text->is_string()) {
         turn.partial_text += std::string_view(text->get_string());
     } else if (line.contains("reset")) {
@@ -68,12 +71,18 @@ bool is_answer(const TapeEntry& entry) {
     return string_member(entry.payload, "role") == "assistant";
 }
 
-std::string journal_head(const std::string& turn_id,
-                         std::chrono::system_clock::time_point started) {
+std::string journal_head(const std::string& turn_id, std::chrono::system_clock::time_point started,
+                         const std::optional<TurnLease>& lease) {
     JsonObject head;
     head["turn"] = turn_id;
     head["pid"] = static_cast<std::int64_t>(::getpid());
     head["started"] = tape_date(started);
+    if (lease) {
+        JsonObject fields;
+        fields["session"] = lease->session;
+        fields["fence"] = lease->fence;
+        head["lease"] = std::move(fields);
+    }
     return line_of(head);
 }
 

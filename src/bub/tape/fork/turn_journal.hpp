@@ -6,11 +6,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <bub/tape/tape_store.hpp>
+#include <bub/tape/turn_lease.hpp>
 #include <cubepi/core/error.hpp>
 
 // The lines of a turn's journal: written while the turn is in progress, read by the process that closes it after a crash; and the
@@ -27,6 +29,7 @@ struct JournaledTurn {
     std::string partial_text = {};       ///< displayed text that is not part of an entry yet
     std::vector<TapeClaim> claims = {};  ///< under which it continues from `after` messages
     std::int64_t after = 0;
+    std::optional<TurnLease> lease = {};  ///< under which it is written
 
     bool empty() const {
         return entries.empty() && behind.empty() && partial_text.empty() && !reset;
@@ -41,7 +44,8 @@ constexpr bool may_still_read(cubepi::ErrorCode code) noexcept {
     return code == cubepi::ErrorCode::storage_full || code == cubepi::ErrorCode::permission_denied;
 }
 /// Returns the first line of the journal of a turn.
-std::string journal_head(const std::string& turn_id, std::chrono::system_clock::time_point started);
+std::string journal_head(const std::string& turn_id, std::chrono::system_clock::time_point started,
+                         const std::optional<TurnLease>& lease = {});
 /// Returns true if the entry holds the text of an answer, which supersedes the text before it.
 bool is_answer(const TapeEntry& entry);
 /// Adds the displayed text, the trailing entries, and the marker that the turn was interrupted; or, if a question of the

@@ -117,7 +117,15 @@ private:
         SqlBatch reads;
         select_tape(reads, tape);
         reads.add("SELECT write_id, {now}, has_requests FROM bub_tapes WHERE tape = $1").text(tape);
-        reads.add("SELECT " + is_alive_sql("owner") + " FROM bub_turns WHERE tape = $1").text(tape);
+        // Turns under a lease are those of a gateway, which closes them.
+        reads
+            .add(
+                "SELECT " + is_alive_sql("owner") +
+                " OR EXISTS (SELECT 1 FROM bub_turn_lines AS l WHERE l.tape = t.tape AND l.turn_key"
+                " = t.turn_key AND l.seq = 0 AND l.lines LIKE '%\"lease\": %\"fence\": %') FROM "
+                "bub_turns AS t"
+                " WHERE tape = $1")
+            .text(tape);
         return reads;
     }
 

@@ -97,7 +97,10 @@ void TapeSchema::lock(SqlBatch& batch, const std::vector<std::string>& tapes) co
 }
 
 SqlRemedy TapeSchema::remedy(const SqlFailure& failure, SqlRemedy general) const {
-    return tape_tables().remedy(failure, general);
+    SqlRemedy remedy = tape_tables().remedy(failure, general);
+    // The check of a lease divides by zero.
+    if (failure.code() == "22012") remedy.code = lease_end_code;
+    return remedy;
 }
 
 SqlWriteIds TapeSchema::write_ids() const {

@@ -4,14 +4,17 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <bub/tape/tape_store.hpp>
+#include <bub/tape/turn_lease.hpp>
 #include <cubepi/sql/postgres_options.hpp>
 #include <cubepi/sql/support/transaction.hpp>
 #include <cubepi/sql/support/versioned_tables.hpp>
@@ -42,9 +45,60 @@ private:
     const std::int64_t owner_;
 };
 
+/// The code of the failure of a transaction whose lease has ended when it commits.
+inline constexpr cubepi::ErrorCode lease_end_code = cubepi::ErrorCode::run_not_claimed;
+
 /// Returns the transactions on these tables.
 std::shared_ptr<cubepi::detail::SqlStore> tape_transactions(const cubepi::PostgresOptions& options,
                                                             std::int64_t owner = 0);
+
+struct StoredTurn;
+struct JournaledTurn;
+
+/// How tapes are used: under the lease of one turn, or by a process without one. Thread-safe.
+class TapeUse {
+public:
+    TapeUse(std::shared_ptr<cubepi::detail::SqlStore> store, std::optional<TurnLease> lease);
+
+    /// Under a lease, each transaction that writes checks the lease when it reads, and once more when it commits. Throws
+    /// SessionTakenError if it has ended.
+    const std::shared_ptr<cubepi::detail::SqlTransactions>& transactions() const noexcept {
+        return transactions_;
+    }
+    const std::optional<TurnLease>& lease() const noexcept { return lease_; }
+
+    /// The tapes whose dead turns were closed before.
+    bool has_looked(const std::string& tape) const;
+    void note_looked(const std::string& tape);
+    void forget(const std::string& tape);
+
+private:
+    const std::shared_ptr<cubepi::detail::SqlTransactions> transactions_;
+    const std::optional<TurnLease> lease_;
+    mutable std::mutex mutex_;
+    std::set<std::string> looked_;
+};
+
+/// The fences of sessions, as read with the turns of a tape.
+class SessionFences {
+public:
+    /// Adds the read of the sessions of these leases; none if there are none: there may be no table of them.
+    static void select(SqlBatch& reads, const std::vector<TurnLease>& leases);
+    SessionFences() = default;
+    explicit SessionFences(const SqlResult& rows);
+
+    /// Returns true if the lease has ended: its owner cannot write.
+    bool has_ended(const TurnLease& lease) const;
+    /// Returns true if the gateway that has the session has renewed its lease in time.
+    bool is_served(const TurnLease& lease) const;
+
+private:
+    struct Session {
+        std::int64_t fence = 0;
+        bool is_served = false;
+    };
+    std::map<std::string, Session> sessions_;
+};
 
 /// A row of bub_tapes.
 struct TapeRow {
@@ -83,30 +137,33 @@ Task<void> visit_pages(std::shared_ptr<cubepi::detail::SqlStore> store, std::str
                        TapeQuery query, std::function<bool(const TapeEntry&)> visit,
                        std::function<bool()> restart);
 
-/// The journals of turns in the table bub_turns. Each belongs to an owner: a store in one process. The owner is alive while a
-/// session of the server holds its advisory lock, which ends with the process. A turn whose owner is dead is closed by the next
-/// process that uses its tape. An owner that only lost its session (a restart of the server) is fenced: if its turn has been
-/// closed meanwhile, the next write of its journal and its append fail. A turn whose journal was destroyed without being removed
-/// (its merge has failed) is dead too: its owner closes it like another's. Thread-safe.
+/// The journals of turns in the table bub_turns. Each belongs to an owner: a store in one process. A turn that is written under a
+/// lease is dead when the lease has ended: its owner cannot write, whether it is alive or not. The owner of another one is alive
+/// while a session of the server holds its advisory lock, which ends with the process. A dead turn is closed by the next process
+/// that uses its tape. An owner that only lost its session (a restart of the server) is fenced: if its turn has been closed
+/// meanwhile, the next write of its journal and its append fail. A turn whose journal was destroyed without being removed (its
+/// merge has failed) is dead too: its owner closes it like another's. Thread-safe.
 class PgTapeTurns : public std::enable_shared_from_this<PgTapeTurns> {
 public:
     PgTapeTurns(const cubepi::PostgresOptions& options,
                 std::shared_ptr<cubepi::detail::SqlStore> store);
 
-    /// Closes the turns of dead owners before a use of the tape. Does not throw where the tape can still be read.
-    Task<> look(std::string tape);
-    /// `also_lapsed`: turns of live processes whose runs may be superseded by the rules of claims, too (D50): they were frozen, or have
-    /// lost what they were about to write.
-    Task<> close_dead_turns(std::string tape, bool also_lapsed = false);
-    /// Returns true if turns are in progress, after close_dead_turns() with those that have lapsed.
+    /// The use of tapes by a process without a lease.
+    const std::shared_ptr<TapeUse>& use() const noexcept { return use_; }
+    /// Closes dead turns before a use of the tape. Does not throw where the tape can still be read.
+    Task<> look(std::string tape, std::shared_ptr<TapeUse> use);
+    Task<> close_dead_turns(std::string tape, std::shared_ptr<TapeUse> use);
+    /// Returns true if turns are in progress, after close_dead_turns().
     Task<bool> has_open_turn(std::string tape);
-    std::shared_ptr<TurnJournal> open_journal(const std::string& tape, const std::string& turn_id);
+    std::shared_ptr<TurnJournal> open_journal(const std::string& tape, const std::string& turn_id,
+                                              std::shared_ptr<TapeUse> use);
 
     /// Adds the read by which check_open() knows whether the turn belongs to this owner.
     void select_turn(SqlBatch& reads, const std::string& tape, const std::string& turn_id) const;
-    /// Throws StaleAppendError if another process has closed the turn, which has a journal.
-    void check_open(const std::string& tape, const std::string& turn_id,
-                    const SqlResult& result) const;
+    /// Throws StaleAppendError if another process has closed the turn, which has a journal; with a lease, which has not ended then,
+    /// CheckpointerLockTimeoutError.
+    void check_open(const std::string& tape, const std::string& turn_id, const SqlResult& result,
+                    bool has_lease) const;
     /// Notes that the journal was removed with an append.
     void note_removed(const std::string& tape, const std::string& turn_id);
 
@@ -126,26 +183,29 @@ private:
     bool is_live(const std::string& tape, const std::string& turn_key) const;
     /// Returns true if the turn has ended and only its rows could not be removed.
     bool is_removed(const std::string& tape, const std::string& turn_key) const;
-    /// Does the same as close_dead_turns() if a turn of another process is dead.
+    bool is_dead(const std::string& tape, const StoredTurn& stored, const JournaledTurn& turn,
+                 const SessionFences& fences, const JsonObject& state) const;
+    /// Does the same as close_dead_turns() if the process of a turn has died.
     Task<> close_others(std::string tape);
     /// Ensures that a session of the server shows that the owner is alive.
     Task<> be_present();
     /// Stores lines as the part `seq` of the journal, which is created with part 1.
-    Task<> write_lines(Turn turn, std::int64_t seq, std::string head, std::string lines);
+    Task<> write_lines(std::shared_ptr<TapeUse> use, Turn turn, std::int64_t seq, std::string head,
+                       std::string lines);
     Task<> remove_journal(Turn turn);
     Task<> remove_mark(std::string tape, std::int64_t mark);
     /// Calls the function on a worker thread without waiting for it. Failures are ignored.
     void post(std::function<void()> work) const noexcept;
 
     const std::shared_ptr<cubepi::detail::SqlStore> store_;
+    const std::shared_ptr<TapeUse> use_;
     const std::int64_t owner_;
     const std::shared_ptr<cubepi::detail::SqlStore> presence_;
     std::atomic<std::int64_t> marks_ = 0;
     mutable std::mutex mutex_;
-    std::set<Turn> journals_;       ///< that are stored
-    std::multiset<Turn> live_;      ///< journals that have not ended
-    std::set<Turn> removed_;        ///< whose rows may still be stored
-    std::set<std::string> looked_;  ///< tapes
+    std::set<Turn> journals_;   ///< that are stored
+    std::multiset<Turn> live_;  ///< journals that have not ended
+    std::set<Turn> removed_;    ///< whose rows may still be stored
 };
 
 /// An SQL condition: the owner in this expression is alive.

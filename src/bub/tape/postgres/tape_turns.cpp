@@ -43,13 +43,24 @@ cubepi::PostgresOptions presence_options(cubepi::PostgresOptions options) {
     return options;
 }
 
-[[noreturn]] void throw_closed(const std::string& tape, const std::string& turn_id) {
+[[noreturn]] void throw_closed(const std::string& tape, const std::string& turn_id,
+                               bool has_lease) {
+    if (has_lease)
+        throw cubepi::CheckpointerLockTimeoutError(ErrorCode::storage_locked,
+                                                   "a reader has closed turn '" + turn_id +
+                                                       "' of tape '" + tape +
+                                                       "', because this gateway had not renewed "
+                                                       "its lease in time; nothing was stored, and "
+                                                       "the turn can be tried again",
+                                                   tape);
     throw cubepi::StaleAppendError(
         ErrorCode::stale_append,
         "another process has closed turn '" + turn_id + "' of tape '" + tape +
             "', because this one had lost its connection to the server; nothing was stored",
         tape);
 }
+
+}  // namespace
 
 /// A turn as its rows say.
 struct StoredTurn {
@@ -58,6 +69,32 @@ struct StoredTurn {
     bool alive = false;
     std::string lines = {};
 };
+
+namespace {
+
+/// The leases of the turns on a tape, and whether there are turns.
+struct StoredLeases {
+    bool has_turns = false;
+    std::vector<TurnLease> leases = {};
+};
+
+Task<StoredLeases> read_leases(std::shared_ptr<SqlStore> store, std::string tape) {
+    SqlBatch reads;
+    reads
+        .add(
+            "SELECT l.lines FROM bub_turns AS t LEFT JOIN bub_turn_lines AS l ON l.tape = t.tape"
+            " AND l.turn_key = t.turn_key AND l.seq = 0 WHERE t.tape = $1")
+        .text(tape);
+    const SqlResults results = co_await store->read(std::move(reads));
+    StoredLeases found;
+    for (int row = 0; row < results[0].rows(); ++row) {
+        found.has_turns = true;
+        if (results[0].is_null(row, 0)) continue;
+        const JournaledTurn head = read_journal(results[0].text(row, 0));
+        if (head.lease) found.leases.push_back(*head.lease);
+    }
+    co_return found;
+}
 
 void select_turns(SqlBatch& reads, const std::string& tape) {
     reads
@@ -137,16 +174,22 @@ void delete_turn(SqlBatch& writes, const std::string& tape, const std::string& t
 /// The journal of a turn; blocks until the server has stored what is written.
 class PgTurnJournal final : public TurnJournal {
 public:
-    PgTurnJournal(std::shared_ptr<PgTapeTurns> turns, PgTapeTurns::Turn turn, std::string head)
-        : turns_(std::move(turns)), turn_(std::move(turn)), head_(std::move(head)) {
+    PgTurnJournal(std::shared_ptr<PgTapeTurns> turns, std::shared_ptr<TapeUse> use,
+                  PgTapeTurns::Turn turn, std::string head)
+        : turns_(std::move(turns)),
+          use_(std::move(use)),
+          turn_(std::move(turn)),
+          head_(std::move(head)) {
         turns_->note_opened(turn_);
     }
     ~PgTurnJournal() override {
         turns_->note_ended(turn_, removed_);
+        if (!removed_) use_->forget(turn_.first);
         if (removed_ || !tried_) return;
         // For other processes, to which the owner is alive. If it fails, the next use of the tape by this process does it.
-        turns_->post(
-            [turns = turns_, tape = turn_.first] { cubepi::run(turns->close_dead_turns(tape)); });
+        turns_->post([turns = turns_, tape = turn_.first] {
+            cubepi::run(turns->close_dead_turns(tape, turns->use()));
+        });
     }
     PgTurnJournal(const PgTurnJournal&) = delete;
     PgTurnJournal& operator=(const PgTurnJournal&) = delete;
@@ -156,7 +199,7 @@ public:
         if (removed_) return;
         tried_ = true;
         // A part that failed is replaced by the next write, which has its lines again.
-        cubepi::run(turns_->write_lines(turn_, parts_ + 1, head_, std::string(lines)));
+        cubepi::run(turns_->write_lines(use_, turn_, parts_ + 1, head_, std::string(lines)));
         ++parts_;
     }
 
@@ -176,6 +219,7 @@ public:
 
 private:
     const std::shared_ptr<PgTapeTurns> turns_;
+    const std::shared_ptr<TapeUse> use_;
     const PgTapeTurns::Turn turn_;
     const std::string head_;
     std::mutex mutex_;
@@ -204,6 +248,7 @@ private:
 
 PgTapeTurns::PgTapeTurns(const cubepi::PostgresOptions& options, std::shared_ptr<SqlStore> store)
     : store_(std::move(store)),
+      use_(std::make_shared<TapeUse>(store_, std::nullopt)),
       owner_(make_owner(*store_->options().runtime->ids)),
       presence_(tape_transactions(presence_options(options), owner_)) {}
 
@@ -229,25 +274,25 @@ Task<> PgTapeTurns::be_present() {
     (void)co_await presence_->read(std::move(nothing));
 }
 
-Task<> PgTapeTurns::look(std::string tape) {
+Task<> PgTapeTurns::look(std::string tape, std::shared_ptr<TapeUse> use) {
     const auto self = shared_from_this();
-    bool knows_own = false;
-    {
+    const bool has_looked = use->has_looked(tape);
+    // No turn of an earlier lease can begin after this one has.
+    if (has_looked && use->lease()) co_return;
+    if (has_looked) {
         const std::lock_guard lock(mutex_);
-        knows_own = looked_.contains(tape);
         // The journal of a turn of this process has closed them when it was opened.
         const auto live = live_.lower_bound(Turn(tape, std::string()));
-        if (knows_own && live != live_.end() && live->first == tape) co_return;
+        if (live != live_.end() && live->first == tape) co_return;
     }
     // Another process may have used the tape since, and have died (D233).
-    Task<> closing = knows_own ? close_others(tape) : close_dead_turns(tape);
+    Task<> closing = has_looked ? close_others(tape) : close_dead_turns(tape, use);
     const cubepi::Outcome<> closed = co_await cubepi::outcome_of(std::move(closing));
     if (!closed) {
         if (is_still_readable(closed.failure())) co_return;
         closed.rethrow();
     }
-    const std::lock_guard lock(mutex_);
-    looked_.insert(std::move(tape));
+    use->note_looked(tape);
 }
 
 Task<> PgTapeTurns::close_others(std::string tape) {
@@ -259,37 +304,46 @@ Task<> PgTapeTurns::close_others(std::string tape) {
         .text(tape)
         .integer(owner_);
     const SqlResults found = co_await store_->read(std::move(reads));
-    if (found[0].boolean(0, 0)) co_await close_dead_turns(std::move(tape));
+    if (found[0].boolean(0, 0)) co_await close_dead_turns(std::move(tape), use_);
 }
 
-Task<> PgTapeTurns::close_dead_turns(std::string tape, bool also_lapsed) {
+/// Returns true if no process will write the turn any more.
+bool PgTapeTurns::is_dead(const std::string& tape, const StoredTurn& stored,
+                          const JournaledTurn& turn, const SessionFences& fences,
+                          const JsonObject& state) const {
+    if (turn.lease && fences.has_ended(*turn.lease)) return true;
+    if (stored.owner == owner_) return !is_live(tape, stored.key);
+    if (turn.lease) return !fences.is_served(*turn.lease);
+    if (stored.alive) return false;
+    return !has_live_claim(state, turn, store_->options().runtime->clock->wall());
+}
+
+Task<> PgTapeTurns::close_dead_turns(std::string tape, std::shared_ptr<TapeUse> use) {
     const auto self = shared_from_this();
-    SqlBatch reads;
-    reads.add("SELECT EXISTS (SELECT 1 FROM bub_turns WHERE tape = $1)").text(tape);
-    const SqlResults found = co_await store_->read(std::move(reads));
-    if (!found[0].boolean(0, 0)) co_return;
+    const StoredLeases found = co_await read_leases(store_, tape);
+    if (!found.has_turns) co_return;
     SqlPlan plan;
     plan.locks = {tape};
     select_tape(plan.reads, tape);
     select_turns(plan.reads, tape);
+    SessionFences::select(plan.reads, found.leases);
+    const bool has_leases = !found.leases.empty();
     const std::shared_ptr<cubepi::Clock> clock = store_->options().runtime->clock;
-    auto decide = [self, tape, clock, also_lapsed](const SqlView& view, SqlBatch& writes) {
+    auto decide = [self, tape, clock, has_leases](const SqlView& view, SqlBatch& writes) {
         TapeRow row = read_tape_row(tape, view.results[0]);
+        const SessionFences fences = has_leases ? SessionFences(view.results[3]) : SessionFences();
         std::size_t closed = 0;
         for (StoredTurn& stored : read_turns(view.results[1], view.results[2])) {
-            const bool own = stored.owner == self->owner_;
-            if (own && self->is_live(tape, stored.key)) continue;
-            if (!own && stored.alive && !also_lapsed) continue;
             JournaledTurn turn = read_journal(stored.lines);
-            if (!own && stored.alive && turn.claims.empty()) continue;
-            if (!own && has_live_claim(row.state, turn, clock->wall())) continue;
-            const bool is_over = own && self->is_removed(tape, stored.key);
+            if (!self->is_dead(tape, stored, turn, fences, row.state)) continue;
+            const bool is_over = stored.owner == self->owner_ && self->is_removed(tape, stored.key);
             if (!is_over && close_turn(writes, tape, row, std::move(turn), clock->wall())) ++closed;
             delete_turn(writes, tape, stored.key);
         }
         return closed;
     };
-    const std::size_t closed = co_await server_write(store_, std::move(plan), std::move(decide));
+    const std::size_t closed =
+        co_await server_write(use->transactions(), std::move(plan), std::move(decide));
     for (std::size_t i = 0; i < closed; ++i) {
         store_->options().runtime->log.write(cubepi::LogLevel::warning, "tape.turn_closed",
                                              {{"tape", tape}});
@@ -298,7 +352,7 @@ Task<> PgTapeTurns::close_dead_turns(std::string tape, bool also_lapsed) {
 
 Task<bool> PgTapeTurns::has_open_turn(std::string tape) {
     const auto self = shared_from_this();
-    co_await close_dead_turns(tape, true);
+    co_await close_dead_turns(tape, use_);
     SqlBatch reads;
     reads.add("SELECT EXISTS (SELECT 1 FROM bub_turns WHERE tape = $1)").text(tape);
     const SqlResults found = co_await store_->read(std::move(reads));
@@ -306,14 +360,13 @@ Task<bool> PgTapeTurns::has_open_turn(std::string tape) {
 }
 
 std::shared_ptr<TurnJournal> PgTapeTurns::open_journal(const std::string& tape,
-                                                       const std::string& turn_id) {
-    cubepi::run(close_dead_turns(tape));
-    {
-        const std::lock_guard lock(mutex_);
-        looked_.insert(tape);
-    }
-    std::string head = journal_head(turn_id, store_->options().runtime->clock->wall());
-    return std::make_shared<PgTurnJournal>(shared_from_this(), Turn(tape, turn_id),
+                                                       const std::string& turn_id,
+                                                       std::shared_ptr<TapeUse> use) {
+    cubepi::run(close_dead_turns(tape, use));
+    use->note_looked(tape);
+    std::string head =
+        journal_head(turn_id, store_->options().runtime->clock->wall(), use->lease());
+    return std::make_shared<PgTurnJournal>(shared_from_this(), std::move(use), Turn(tape, turn_id),
                                            std::move(head));
 }
 
@@ -340,7 +393,7 @@ void PgTapeTurns::note_ended(const Turn& turn, bool is_removed) noexcept {
     if (const auto found = live_.find(stored); found != live_.end()) live_.erase(found);
     if (is_removed || live_.contains(stored)) return;
     journals_.erase(turn);
-    looked_.erase(turn.first);
+    use_->forget(turn.first);
 }
 
 bool PgTapeTurns::is_live(const std::string& tape, const std::string& turn_key) const {
@@ -361,19 +414,22 @@ void PgTapeTurns::select_turn(SqlBatch& reads, const std::string& tape,
 }
 
 void PgTapeTurns::check_open(const std::string& tape, const std::string& turn_id,
-                             const SqlResult& result) const {
+                             const SqlResult& result, bool has_lease) const {
     if (!has_journal(Turn(tape, turn_id))) return;
-    if (result.rows() == 0 || result.integer(0, 0) != owner_) throw_closed(tape, turn_id);
+    if (result.rows() == 0 || result.integer(0, 0) != owner_)
+        throw_closed(tape, turn_id, has_lease);
 }
 
-Task<> PgTapeTurns::write_lines(Turn turn, std::int64_t seq, std::string head, std::string lines) {
+Task<> PgTapeTurns::write_lines(std::shared_ptr<TapeUse> use, Turn turn, std::int64_t seq,
+                                std::string head, std::string lines) {
     const auto self = shared_from_this();
-    co_await be_present();
+    const bool has_lease = use->lease().has_value();
+    if (!has_lease) co_await be_present();
     SqlPlan plan;
     plan.locks = {turn.first};
     select_turn(plan.reads, turn.first, turn.second);
-    auto decide = [turn, seq, head = std::move(head), lines = std::move(lines), owner = owner_](
-                      const SqlView& view, SqlBatch& writes) {
+    auto decide = [turn, seq, head = std::move(head), lines = std::move(lines), owner = owner_,
+                   has_lease](const SqlView& view, SqlBatch& writes) {
         const auto& [tape, id] = turn;
         const SqlResult& row = view.results[0];
         const bool is_stored = row.rows() > 0;
@@ -382,7 +438,8 @@ Task<> PgTapeTurns::write_lines(Turn turn, std::int64_t seq, std::string head, s
                 ErrorCode::storage_locked,
                 "turn '" + id + "' of tape '" + tape + "' is in progress in another process");
         }
-        if (seq > 1 && (!is_stored || row.integer(0, 0) != owner)) throw_closed(tape, id);
+        if (seq > 1 && (!is_stored || row.integer(0, 0) != owner))
+            throw_closed(tape, id, has_lease);
         const auto write_part = [&](std::int64_t part, const std::string& text) {
             writes
                 .add(
@@ -403,7 +460,7 @@ Task<> PgTapeTurns::write_lines(Turn turn, std::int64_t seq, std::string head, s
         }
         write_part(seq, lines);
     };
-    co_await server_write(store_, std::move(plan), std::move(decide));
+    co_await server_write(use->transactions(), std::move(plan), std::move(decide));
     const std::lock_guard lock(mutex_);
     journals_.insert(std::move(turn));
 }

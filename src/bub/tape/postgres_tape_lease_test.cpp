@@ -1,0 +1,171 @@
+#include <bub/tape/postgres_tape_store.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <bub/tape/postgres_tape_schema.hpp>
+#include <bub/tape/tape_checkpointer.hpp>
+#include <bub/tape/turn_lease.hpp>
+#include <bub/tape/turn_transaction.hpp>
+#include <cubepi/agent/claim_owner.hpp>
+#include <cubepi/checkpoint/postgres_server_test.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/run.hpp>
+
+// Tapes that are written under the lease of a turn (D227).
+
+namespace bub {
+namespace {
+
+using cubepi::PostgresServer;
+using cubepi::RawPostgres;
+using cubepi::run;
+using Texts = std::vector<std::string>;
+
+std::vector<TapeEntry> one(std::string text) {
+    std::vector<TapeEntry> entries;
+    entries.push_back(message_entry("user", std::move(text)));
+    return entries;
+}
+
+/// A session whose fence is 1, of a gateway that is alive, and a store of each of two processes.
+class LeasedTapes : public ::testing::Test {
+protected:
+    LeasedTapes() : server(PostgresServer::shared()), database(server.create_empty_database()) {
+        options.connection = server.connection(database);
+        run(apply_postgres_tape_schema(options));
+        // The columns of the tables of deliveries that a lease needs.
+        query("CREATE TABLE bub_delivery_sessions (key TEXT, owner BIGINT, fence BIGINT)");
+        query("CREATE TABLE bub_delivery_gateways (number BIGINT, lease_until TIMESTAMPTZ)");
+        query("INSERT INTO bub_delivery_sessions VALUES ('s', 5, 1), ('other', 5, 1)");
+        query("INSERT INTO bub_delivery_gateways VALUES (5, now() + interval '1 hour')");
+        store = std::make_shared<PostgresTapeStore>(options);
+        other = std::make_shared<PostgresTapeStore>(options);
+    }
+    Texts query(const std::string& sql) const {
+        return RawPostgres(server.connection(database)).query(sql);
+    }
+    void take_session() const {
+        query("UPDATE bub_delivery_sessions SET fence = fence + 1 WHERE key = 's'");
+    }
+    static std::shared_ptr<TapeStore> leased(const std::shared_ptr<PostgresTapeStore>& from,
+                                             std::int64_t fence, const std::string& session = "s") {
+        return from->leased(TurnLease{session, fence});
+    }
+    static std::shared_ptr<TurnTransaction> turn(std::shared_ptr<TapeStore> tapes) {
+        TurnTransactionOptions how;
+        how.turn_id = "t1";
+        return std::make_shared<TurnTransaction>(std::move(tapes), "a__one", std::move(how));
+    }
+    /// A process that is alive claims the run.
+    static void claim(const std::shared_ptr<TapeStore>& tapes, const std::string& process) {
+        cubepi::ClaimOwner owner = cubepi::current_process_owner();
+        owner.owner_id = process;
+        TapeCheckpointer memory(tapes);
+        run(memory.claim_run("a__one", "r1", owner, cubepi::ClaimKind::continue_run));
+    }
+    std::int64_t messages() const { return run(other->position("a__one")).messages; }
+
+    PostgresServer& server;
+    std::string database;
+    cubepi::PostgresOptions options;
+    std::shared_ptr<PostgresTapeStore> store;
+    std::shared_ptr<PostgresTapeStore> other;
+};
+
+TEST_F(LeasedTapes, D227_WritesAfterTheLease_StoreNothing) {
+    const auto tapes = leased(store, 1);
+    run(tapes->append("a__one", one("x"), TapeAppend()));
+    const auto fork = turn(tapes);
+    take_session();
+    EXPECT_THROW(run(tapes->append("a__one", one("y"), TapeAppend())), SessionTakenError);
+    EXPECT_THROW(run(tapes->edit_state("a__one",
+                                       [](JsonObject& state) {
+                                           state["a"] = 1;
+                                           return Json();
+                                       })),
+                 SessionTakenError);
+    EXPECT_THROW(run(fork->append("a__one", one("z"), TapeAppend())), SessionTakenError)
+        << "the first line of a journal";
+    EXPECT_EQ(messages(), 1);
+    EXPECT_FALSE(run(other->read_state("a__one")).contains("a"));
+    EXPECT_EQ(query("SELECT count(*) FROM bub_turns"), Texts{"0"});
+}
+
+TEST_F(LeasedTapes, D227_LeaseThatEndsBeforeCommit_StoresNothing) {
+    const auto tapes = leased(store, 1);
+    TapeAppend how = TapeAppend().guard([this](const JsonObject&) { take_session(); });
+    EXPECT_THROW(run(tapes->append("a__one", one("x"), std::move(how))), SessionTakenError);
+    EXPECT_EQ(messages(), 0);
+    EXPECT_EQ(run(leased(store, 2)->append("a__one", one("x"), TapeAppend())).messages, 1);
+}
+
+TEST_F(LeasedTapes, D227_SessionWithoutRow_CannotBeWritten) {
+    EXPECT_THROW(run(leased(store, 0, "unknown")->append("a__one", one("x"), TapeAppend())),
+                 SessionTakenError);
+}
+
+TEST_F(LeasedTapes, D227_FrozenTurn_IsClosedByTheNextLease) {
+    const auto fork = turn(leased(store, 1));
+    claim(fork, "first");
+    run(fork->append("a__one", one("x"), TapeAppend()));
+    EXPECT_EQ(messages(), 0) << "it is in progress";
+    take_session();
+    const auto next = leased(other, 2);
+    EXPECT_EQ(run(next->position("a__one")).messages, 1);
+    claim(next, "second");
+    EXPECT_THROW(run(fork->append("a__one", one("y"), TapeAppend())), SessionTakenError);
+    EXPECT_THROW(run(fork->merge()), SessionTakenError);
+    EXPECT_EQ(messages(), 1);
+    EXPECT_FALSE(run(other->find_event("a__one", "turn.refused")));
+}
+
+TEST_F(LeasedTapes, D227_EndedTurnThatIsMergedFirst_ClosesItself) {
+    auto fork = turn(leased(store, 1));
+    run(fork->append("a__one", one("x"), TapeAppend()));
+    take_session();
+    EXPECT_THROW(run(fork->merge()), SessionTakenError);
+    fork.reset();
+    const auto next = leased(other, 2);
+    EXPECT_EQ(run(next->position("a__one")).messages, 1) << "by whichever process";
+    EXPECT_EQ(query("SELECT count(*) FROM bub_turns"), Texts{"0"});
+}
+
+TEST_F(LeasedTapes, D227_ClaimOfEarlierLease_IsSuperseded) {
+    const auto first = leased(store, 1);
+    claim(first, "first");
+    EXPECT_THROW(claim(other, "second"), cubepi::RunAlreadyClaimedError);
+    EXPECT_THROW(claim(leased(other, 1, "other"), "second"), cubepi::RunAlreadyClaimedError)
+        << "of another session";
+    take_session();
+    claim(leased(other, 2), "second");
+    EXPECT_THROW(claim(first, "first"), SessionTakenError);
+}
+
+TEST_F(LeasedTapes, D227_ClaimWithoutLease_IsRespected) {
+    claim(store, "first");
+    EXPECT_THROW(claim(leased(other, 1), "second"), cubepi::RunAlreadyClaimedError);
+    take_session();
+    EXPECT_THROW(claim(leased(other, 2), "second"), cubepi::RunAlreadyClaimedError);
+}
+
+TEST_F(LeasedTapes, D227_TurnOfLiveGateway_IsNotClosedByReaders) {
+    const auto fork = turn(leased(store, 1));
+    run(fork->append("a__one", one("x"), TapeAppend()));
+    EXPECT_EQ(messages(), 0);
+    query("UPDATE bub_delivery_gateways SET lease_until = now() - interval '1 second'");
+    EXPECT_EQ(messages(), 1);
+    // It was only slow: its turn is tried again.
+    EXPECT_THROW(run(fork->append("a__one", one("y"), TapeAppend())),
+                 cubepi::CheckpointerLockTimeoutError);
+    EXPECT_THROW(run(fork->merge()), cubepi::CheckpointerLockTimeoutError);
+    EXPECT_EQ(messages(), 1);
+}
+
+}  // namespace
+}  // namespace bub
