@@ -4,6 +4,9 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
 #include <string_view>
 #include <utility>
 
@@ -211,12 +214,26 @@ void Cluster::apply(const PlannedFault& fault) {
             start_all();
             freeze(index, [this] { model_.release(); });
             break;
+        case Fault::freeze_in_call:
+            while (!std::filesystem::exists(effects_)) pause();
+            freeze(busy(), [this] { std::ofstream(effects_.string() + ".go"); });
+            break;
         case Fault::crash:
             PostgresServer::shared().stop(SIGKILL);
             PostgresServer::shared().start();
             break;
     }
     model_.release();
+}
+
+std::size_t Cluster::busy() const {
+    RawPostgres server(database_);
+    const std::vector<std::string> pids = server.query(
+        "SELECT g.pid FROM bub_delivery_gateways AS g JOIN bub_delivery_sessions AS s"
+        " ON s.owner = g.number");
+    for (std::size_t index = 0; index < size; ++index)
+        if (std::to_string(gateways_.at(index)->pid()) == pids.at(0)) return index;
+    throw std::logic_error("no gateway has a session");
 }
 
 void Cluster::freeze(std::size_t index, const std::function<void()>& meanwhile) {

@@ -53,9 +53,10 @@ private:
 
 /// A fault of the cluster.
 enum class Fault : std::uint8_t {
-    kill,    ///< of a gateway, which is started again now or at the next fault
-    freeze,  ///< of a gateway, until others have taken its sessions
-    crash,   ///< of the database server, which recovers
+    kill,            ///< of a gateway, which is started again now or at the next fault
+    freeze,          ///< of a gateway, until others have taken its sessions
+    crash,           ///< of the database server, which recovers
+    freeze_in_call,  ///< of the gateway in which the call "held" runs, which ends when it continues
 };
 
 struct PlannedFault {
@@ -97,6 +98,8 @@ private:
     class Client;
 
     std::uint16_t any_port(std::mt19937& random) const;
+    /// Returns the gateway that has a session.
+    std::size_t busy() const;
     void apply(const PlannedFault& fault);
     void start_all();
 

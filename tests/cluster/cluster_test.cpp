@@ -62,6 +62,21 @@ TEST(Cluster, D232_MessagesAtAnyGateway_HaveOneTurnEach) {
     EXPECT_EQ(lines_of(found), "");
 }
 
+TEST(Cluster, D227_GatewayFrozenInACall_WritesNothingMore) {
+    Cluster cluster(seed());
+    std::vector<Posted> messages = cluster.messages(1, 1);
+    messages.front().text = "effect held";
+    messages.front().key = "held";
+    PlannedFault freezing;
+    freezing.fault = Fault::freeze_in_call;
+    freezing.after = 1;
+    freezing.is_in_turns = false;
+    const std::vector<std::string> wrong = cluster.run(messages, {freezing});
+    EXPECT_EQ(lines_of(wrong), "");
+    cluster.settle();
+    EXPECT_EQ(lines_of(findings(messages, cluster.records())), "");
+}
+
 // The judge finds what would go wrong without a part of the product, which a trigger of the database switches off.
 
 /// Executes this before each row of a table is written: PL/pgSQL.

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
@@ -18,6 +19,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include <bub/channel.hpp>
@@ -360,10 +362,15 @@ private:
     const std::string file_;
 };
 
-/// A tool whose calls are counted in a file, by their keys.
+/// A tool whose calls are counted in a file, by their keys. A call with the key "held" ends when there is a file FILE.go.
 struct EffectArguments {
     std::string key;
 };
+
+void wait_for_file(const std::string& file) {
+    while (!std::filesystem::exists(file))
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+}
 
 void add_effects(bub::Framework& framework, const std::string& file) {
     bub::Plugin plugin;
@@ -372,6 +379,8 @@ void add_effects(bub::Framework& framework, const std::string& file) {
                                                          [file](const EffectArguments& arguments) {
                                                              std::ofstream(file, std::ios::app)
                                                                  << arguments.key + "\n";
+                                                             if (arguments.key == "held")
+                                                                 wait_for_file(file + ".go");
                                                              return std::string("done");
                                                          })
                                .risk(cubepi::ToolRisk::read_only));
