@@ -154,7 +154,7 @@ TEST_F(LeasedTapes, D227_ClaimWithoutLease_IsRespected) {
     EXPECT_THROW(claim(leased(other, 2), "second"), cubepi::RunAlreadyClaimedError);
 }
 
-TEST_F(LeasedTapes, D227_TurnOfLiveGateway_IsNotClosedByReaders) {
+TEST_F(LeasedTapes, D227_TurnOfLiveGateway_IsNotClosed) {
     const auto fork = turn(leased(store, 1));
     run(fork->append("a__one", one("x"), TapeAppend()));
     EXPECT_EQ(messages(), 0);
