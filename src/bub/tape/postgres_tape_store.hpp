@@ -38,7 +38,7 @@ class TapeUse;
 /// journal or open_tape(), shows the other processes that this one is alive; when it ends, the next process that uses the tape closes
 /// the turn. A turn that was closed although its process lives (it had lost its connections, and its claim had expired) is rejected at
 /// its merge. This needs connections that stay with their session: a pooler such as PgBouncer must pool sessions. A turn under a
-/// lease (leased()) belongs to the process that has its session, by the clock of the server.
+/// lease (leased()) needs no such connection: it belongs to the process that has its session, by the clock of the server.
 ///
 /// Throws, from every call, what PostgresCheckpointer throws, and what TapeStore documents.
 class PostgresTapeStore final : public SessionTapeStore, public LeasableTapes {
