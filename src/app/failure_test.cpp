@@ -16,7 +16,7 @@
 
 #include <bub/tape/file_tape_store.hpp>
 #include <cubepi/agent/agent.hpp>
-#include <cubepi/checkpoint/common/store_errors.hpp>
+#include <cubepi/checkpoint/support/store_errors.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/hitl/in_memory_channel.hpp>
 #include <cubepi/net/network_error.hpp>

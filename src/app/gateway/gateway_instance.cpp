@@ -21,8 +21,8 @@
 #include <bub/hooks.hpp>
 #include <bub/questions.hpp>
 #include <bub/session_tape.hpp>
-#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/postgres_tape_store.hpp>
+#include <bub/tape/support/encoding.hpp>
 #include <bub/turn_state.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include <bub/envelope.hpp>
-#include <bub/tape/entry/encoding.hpp>
+#include <bub/tape/support/encoding.hpp>
 #include <cubepi/agent/tool.hpp>
 
 #include "../config/paths.hpp"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include <bub/builtin/project_files.hpp>
-#include <bub/tape/entry/encoding.hpp>
+#include <bub/tape/support/encoding.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/net/utf8.hpp>

@@ -12,8 +12,8 @@
 #include <boost/json/monotonic_resource.hpp>
 #include <sys/stat.h>
 
-#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/prompt_context.hpp>
+#include <bub/tape/support/encoding.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/posix_file.hpp>

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <unordered_map>
 
-#include <bub/tape/entry/encoding.hpp>
+#include <bub/tape/support/encoding.hpp>
 #include <cubepi/core/error.hpp>
 
 #include "../saved_sessions.hpp"

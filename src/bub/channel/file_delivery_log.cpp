@@ -16,9 +16,9 @@
 
 #include <bub/channel/delivery/delivery_records.hpp>
 #include <bub/channel/delivery/step_queue.hpp>
-#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/file/descriptor.hpp>
 #include <bub/tape/file_tape_store.hpp>
+#include <bub/tape/support/encoding.hpp>
 #include <bub/tape/tape_entry.hpp>
 #include <bub/turn_error.hpp>
 #include <cubepi/core/cancellation.hpp>

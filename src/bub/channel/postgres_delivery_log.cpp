@@ -4,7 +4,7 @@
 
 #include <bub/channel/delivery/delivery_records.hpp>
 #include <bub/channel/delivery/postgres_tables.hpp>
-#include <bub/tape/entry/encoding.hpp>
+#include <bub/tape/support/encoding.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/schema/python_json.hpp>

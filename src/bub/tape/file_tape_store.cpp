@@ -11,8 +11,8 @@
 #include <pwd.h>
 #include <unistd.h>
 
-#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/file/tape_directory.hpp>
+#include <bub/tape/support/encoding.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/offload.hpp>
 

@@ -5,8 +5,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/support/encoding.hpp>
 #include <bub/tape/tape_store_support.hpp>
 #include <cubepi/core/support/digest.hpp>
 

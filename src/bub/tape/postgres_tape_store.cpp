@@ -7,9 +7,9 @@
 #include <utility>
 
 #include <bub/tape/checkpointer/side_state.hpp>
-#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/postgres/tape_tables.hpp>
+#include <bub/tape/support/encoding.hpp>
 #include <bub/tape/tape_store_support.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/digest.hpp>

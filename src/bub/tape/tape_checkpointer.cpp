@@ -5,21 +5,22 @@
 #include <functional>
 #include <set>
 #include <utility>
+#include <variant>
 
 #include <bub/tape/checkpointer/checkpointer_state.hpp>
 #include <bub/tape/checkpointer/side_state.hpp>
-#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/support/encoding.hpp>
 #include <bub/tape/tape_context.hpp>
 #include <bub/tape/tape_sidecar.hpp>
-#include <cubepi/checkpoint/common/store_errors.hpp>
+#include <cubepi/checkpoint/support/store_errors.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/provider/wire/answer_size.hpp>
 
-// The functions for messages, extra and threads, and those that all share. Runs, requests and forks have their
-// own sources in checkpointer/.
+// The functions for messages, extra and threads, and those that all share. Runs, requests and forks have their own sources in
+// checkpointer/.
 
 namespace bub {
 
@@ -28,23 +29,17 @@ using detail::SideState;
 
 TapeCheckpointer::TapeCheckpointer(std::shared_ptr<TapeStore> store,
                                    TapeCheckpointerOptions options)
-    : TapeCheckpointer(make_state(std::move(store), std::move(options))) {}
-
-TapeCheckpointer::TapeCheckpointer(std::shared_ptr<State> state)
-    : StoredRuns(state), state_(std::move(state)) {}
-
-std::shared_ptr<TapeCheckpointer::State> TapeCheckpointer::make_state(
-    std::shared_ptr<TapeStore> store, TapeCheckpointerOptions options) {
-    auto state = std::make_shared<State>();
-    state->media = dynamic_cast<TapeMediaStore*>(store.get());
-    state->turn = dynamic_cast<TurnClaims*>(store.get());
-    state->store = std::move(store);
-    state->options = std::move(options);
-    if (!state->options.clock) state->options.clock = std::make_shared<SystemClock>();
-    return state;
-}
+    : StoredThreads(std::make_shared<State>(std::move(store), std::move(options))) {}
 
 TapeCheckpointer::~TapeCheckpointer() = default;
+
+TapeCheckpointer::State::State(std::shared_ptr<TapeStore> tapes, TapeCheckpointerOptions given)
+    : store(std::move(tapes)),
+      media(dynamic_cast<TapeMediaStore*>(store.get())),
+      turn(dynamic_cast<TurnClaims*>(store.get())),
+      options(std::move(given)) {
+    if (!options.clock) options.clock = std::make_shared<SystemClock>();
+}
 
 ClaimTime TapeCheckpointer::State::time() const {
     const auto since_epoch = options.clock->wall().time_since_epoch();
@@ -263,16 +258,38 @@ Task<JsonObject> stored_extra(std::shared_ptr<TapeStore> store, std::string tape
     co_return std::move(extra.value);
 }
 
-Task<std::optional<CheckpointData>> TapeCheckpointer::load(std::string thread_id) {
-    const std::shared_ptr<State> state = state_;
+Task<std::optional<CheckpointData>> TapeCheckpointer::State::read_thread(ThreadQuery query) {
+    const auto self = shared_from_this();
     std::optional<CheckpointData> data;
-    const TapePosition before = co_await state->store->position(thread_id);
-    std::vector<TapeEntry> entries = co_await state->read_context(thread_id);
-    co_await state->restore_media(entries);
-    StoredExtra extra = co_await read_extra(state->store, thread_id);
+    switch (query.part) {
+        case ThreadPart::all: data = co_await load(std::move(query.thread_id)); break;
+        case ThreadPart::message:
+            data.emplace();
+            data->messages = co_await find_message(std::move(query.thread_id), std::move(query.id));
+            break;
+        case ThreadPart::completed:
+            data.emplace();
+            data->messages = co_await snapshot(std::move(query.thread_id), std::move(query.id));
+            break;
+    }
+    co_return data;
+}
+
+Task<std::int64_t> TapeCheckpointer::State::change_thread(std::string tape, ThreadChange wanted) {
+    const auto execute = [&](auto& one) { return change(std::move(tape), std::move(one)); };
+    return std::visit(execute, wanted);
+}
+
+Task<std::optional<CheckpointData>> TapeCheckpointer::State::load(std::string thread_id) {
+    const auto self = shared_from_this();
+    std::optional<CheckpointData> data;
+    const TapePosition before = co_await store->position(thread_id);
+    std::vector<TapeEntry> entries = co_await read_context(thread_id);
+    co_await restore_media(entries);
+    StoredExtra extra = co_await read_extra(store, thread_id);
     const std::optional<TapeEntry> fork =
-        co_await state->store->find_event(thread_id, std::string(detail::fork_event));
-    const auto& select = state->options.context.select;
+        co_await store->find_event(thread_id, std::string(detail::fork_event));
+    const auto& select = options.context.select;
     MessageList messages = select ? select(entries) : agent_messages(entries);
     if (messages.empty() && !extra.exists) co_return data;
     data.emplace();
@@ -284,23 +301,25 @@ Task<std::optional<CheckpointData>> TapeCheckpointer::load(std::string thread_id
     co_return data;
 }
 
-Task<std::int64_t> TapeCheckpointer::append(std::string thread_id, MessageList messages,
-                                            AppendOptions options) {
-    const std::shared_ptr<State> state = state_;
+Task<std::int64_t> TapeCheckpointer::State::change(std::string thread_id, ThreadAppend append) {
+    const auto self = shared_from_this();
+    const MessageList& messages = append.messages;
+    const AppendOptions& options = append.options;
     std::set<std::string> runs;
     for (const Message& message : messages) {
         if (!message.run_id().empty()) runs.insert(message.run_id().str());
     }
-    const JsonObject side_state = co_await state->store->read_state(thread_id);
+    JsonObject side_state;
+    if (!runs.empty()) side_state = co_await store->read_state(thread_id);
     for (const std::string& run_id : runs) {
         if (SideState(side_state).is_open(run_id)) continue;
-        if (co_await state->is_run_complete(thread_id, run_id))
+        if (co_await is_run_complete(thread_id, run_id))
             cubepi::detail::throw_run_completed(thread_id, run_id);
     }
-    std::vector<TapeEntry> entries = co_await state->entries_of(thread_id, messages);
-    co_await state->put_media_aside(entries);
+    std::vector<TapeEntry> entries = co_await entries_of(thread_id, messages);
+    co_await put_media_aside(entries);
     if (options.extra()) {
-        StoredExtra extra = co_await read_extra(state->store, thread_id);
+        StoredExtra extra = co_await read_extra(store, thread_id);
         if (auto change = entry_of_change(std::move(extra), *options.extra()))
             entries.push_back(std::move(*change));
     }
@@ -313,68 +332,57 @@ Task<std::int64_t> TapeCheckpointer::append(std::string thread_id, MessageList m
     TapeAppend with_position = options.expected_position()
                                    ? std::move(how).expected_position(*options.expected_position())
                                    : std::move(how);
-    if (!options.settled_questions().empty()) co_await state->settle(thread_id, options);
+    if (!options.settled_questions().empty()) co_await settle(thread_id, options);
     const bool nothing = entries.empty();
     std::int64_t position = 0;
     std::exception_ptr failure;
     try {
         const TapePosition end =
-            co_await state->store->append(thread_id, std::move(entries), std::move(with_position));
+            co_await store->append(thread_id, std::move(entries), std::move(with_position));
         position = end.messages;
     } catch (...) {
         failure = std::current_exception();
     }
     if (failure) {
-        state->forget_batch(thread_id);
+        forget_batch(thread_id);
         std::rethrow_exception(failure);
     }
     if (nothing || position < 0) {
-        const TapePosition end = co_await state->store->position(thread_id);
+        const TapePosition end = co_await store->position(thread_id);
         position = end.messages;
     }
-    state->note_position(thread_id, position);
+    if (!messages.empty()) note_position(thread_id, position);
     co_return position;
 }
 
-Task<void> TapeCheckpointer::save_extra(std::string thread_id, JsonObject extra) {
-    const std::shared_ptr<State> state = state_;
-    StoredExtra stored = co_await read_extra(state->store, thread_id);
-    std::optional<TapeEntry> change = entry_of_change(std::move(stored), extra);
-    if (!change) co_return;
-    std::vector<TapeEntry> entries;
-    entries.push_back(std::move(*change));
-    TapeAppend options;
-    co_await state->store->append(std::move(thread_id), std::move(entries), std::move(options));
-}
-
-Task<std::optional<Message>> TapeCheckpointer::find_message(std::string thread_id,
-                                                            std::string message_id) {
-    const std::shared_ptr<State> state = state_;
-    std::optional<Message> found;
+Task<MessageList> TapeCheckpointer::State::find_message(std::string thread_id,
+                                                        std::string message_id) {
+    const auto self = shared_from_this();
+    MessageList found;
     std::optional<TapeEntry> entry =
-        co_await state->store->find_message_entry(std::move(thread_id), message_id);
+        co_await store->find_message_entry(std::move(thread_id), message_id);
     if (!entry) co_return found;
     std::vector<TapeEntry> one;
     one.push_back(std::move(*entry));
-    co_await state->restore_media(one);
+    co_await restore_media(one);
     for (Message& message : detail::messages_in(one.front())) {
-        if (message.id() == message_id) found = std::move(message);
+        if (message.id() == message_id) found.push_back(std::move(message));
     }
     co_return found;
 }
 
-Task<std::vector<ThreadInfo>> TapeCheckpointer::list_threads() {
-    const std::shared_ptr<State> state = state_;
+Task<std::vector<ThreadInfo>> TapeCheckpointer::State::list_threads() {
+    const auto self = shared_from_this();
     std::vector<ThreadInfo> list;
-    const std::vector<std::string> names = co_await state->store->all_tapes();
+    const std::vector<std::string> names = co_await store->all_tapes();
     for (const std::string& name : names) {
         if (is_sidecar_name(name)) continue;
         ThreadInfo info;
         info.thread_id = name;
-        const TapePosition end = co_await state->store->position(name);
+        const TapePosition end = co_await store->position(name);
         info.message_count = end.messages;
         TapeQuery newest = TapeQuery().newest_first().limit(1);
-        const std::vector<TapeEntry> last = co_await state->store->fetch(name, std::move(newest));
+        const std::vector<TapeEntry> last = co_await store->fetch(name, std::move(newest));
         if (!last.empty()) {
             if (const auto time = detail::parse_date(last.front().date))
                 info.updated_at = static_cast<double>(*time) / 1e6;
@@ -389,19 +397,21 @@ Task<std::vector<ThreadInfo>> TapeCheckpointer::list_threads() {
     co_return list;
 }
 
-Task<void> TapeCheckpointer::delete_thread(std::string thread_id) {
-    const std::shared_ptr<State> state = state_;
-    const std::vector<std::string> names = co_await state->store->all_tapes();
+Task<std::int64_t> TapeCheckpointer::State::change(std::string thread_id,
+                                                   ThreadRemoval /*removal*/) {
+    const auto self = shared_from_this();
+    const std::vector<std::string> names = co_await store->all_tapes();
     if (std::find(names.begin(), names.end(), thread_id) == names.end())
         cubepi::detail::throw_thread_not_found(thread_id);
-    co_await state->remove_records(thread_id);
-    co_await state->store->reset(thread_id);
+    co_await remove_records(thread_id);
+    co_await store->reset(thread_id);
     std::function<Json(JsonObject&)> clear = [](JsonObject& side_state) {
         side_state.clear();
         return Json();
     };
-    co_await state->store->edit_state(thread_id, std::move(clear));
-    state->forget_batch(thread_id);
+    co_await store->edit_state(thread_id, std::move(clear));
+    forget_batch(thread_id);
+    co_return 0;
 }
 
 }  // namespace bub

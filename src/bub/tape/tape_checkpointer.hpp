@@ -3,13 +3,12 @@
 #include <chrono>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include <bub/tape/tape_context.hpp>
 #include <bub/tape/tape_session.hpp>
 #include <bub/tape/tape_store.hpp>
 #include <cubepi/agent/checkpointer.hpp>
-#include <cubepi/checkpoint/stored_runs.hpp>
+#include <cubepi/checkpoint/stored_threads.hpp>
 #include <cubepi/core/clock.hpp>
 
 namespace bub {
@@ -35,11 +34,7 @@ struct TapeCheckpointerOptions {
 /// during a turn. AppendOptions::settle() removes requests and answers from the side state before the append: a process that
 /// is killed between the two has neither the answer nor the result, and the question is asked again.
 /// Calls may come from several executors at once, if the store allows that.
-class TapeCheckpointer final : public cubepi::Checkpointer,
-                               public cubepi::MessageIndex,
-                               public cubepi::StoredRuns,
-                               public cubepi::ForkStore,
-                               public cubepi::ThreadStore {
+class TapeCheckpointer final : public cubepi::StoredThreads {
 public:
     explicit TapeCheckpointer(std::shared_ptr<TapeStore> store,
                               TapeCheckpointerOptions options = {});
@@ -47,31 +42,8 @@ public:
     TapeCheckpointer(const TapeCheckpointer&) = delete;
     TapeCheckpointer& operator=(const TapeCheckpointer&) = delete;
 
-    Task<std::optional<cubepi::CheckpointData>> load(std::string thread_id) override;
-    Task<std::int64_t> append(std::string thread_id, cubepi::MessageList messages,
-                              cubepi::AppendOptions options) override;
-    Task<void> save_extra(std::string thread_id, JsonObject extra) override;
-
-    Task<std::optional<cubepi::Message>> find_message(std::string thread_id,
-                                                      std::string message_id) override;
-
-    /// Returns the context as of the end of the run: from the anchor that was the last one then.
-    Task<cubepi::MessageList> snapshot(std::string thread_id, std::string after_run_id) override;
-    /// Creates a tape that begins with that anchor; earlier entries remain only on the source. The event `cubepi.fork`
-    /// on the new tape records its source.
-    Task<void> fork(std::string source_thread_id, std::string new_thread_id,
-                    std::string after_run_id, std::optional<JsonObject> metadata) override;
-
-    Task<std::vector<cubepi::ThreadInfo>> list_threads() override;
-    Task<void> delete_thread(std::string thread_id) override;
-
 private:
     struct State;
-    explicit TapeCheckpointer(std::shared_ptr<State> state);
-    static std::shared_ptr<State> make_state(std::shared_ptr<TapeStore> store,
-                                             TapeCheckpointerOptions options);
-
-    std::shared_ptr<State> state_;
 };
 
 /// Returns CheckpointData::extra of a tape; empty if nothing is stored.

@@ -3,8 +3,8 @@
 #include <iterator>
 #include <utility>
 
-#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/entry/message_entries.hpp>
+#include <bub/tape/support/encoding.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/core/support/json_member.hpp>

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <utility>
 
-#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/support/encoding.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/entry/message_entries.hpp>
+#include <bub/tape/support/encoding.hpp>
 #include <bub/tape/tape_context.hpp>
 #include <cubepi/core/error.hpp>
 

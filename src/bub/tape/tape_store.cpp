@@ -8,7 +8,7 @@
 #include <bub/tape/fork/turn_journal.hpp>
 #include <bub/tape/search/query_filter.hpp>
 #include <bub/tape/tape_store_support.hpp>
-#include <cubepi/checkpoint/common/requests.hpp>
+#include <cubepi/checkpoint/support/requests.hpp>
 
 // The default functions of stores of tapes, and the support for their implementations.
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include <cubepi/agent/claim_owner.hpp>
-#include <cubepi/checkpoint/common/store_errors.hpp>
+#include <cubepi/checkpoint/support/store_errors.hpp>
 
 namespace cubepi {
 

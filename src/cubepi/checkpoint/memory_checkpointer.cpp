@@ -16,9 +16,9 @@
 
 #include <cubepi/agent/checkpointer.hpp>
 #include <cubepi/checkpoint/claim_rules.hpp>
-#include <cubepi/checkpoint/common/question_state.hpp>
-#include <cubepi/checkpoint/common/requests.hpp>
-#include <cubepi/checkpoint/common/store_errors.hpp>
+#include <cubepi/checkpoint/support/question_state.hpp>
+#include <cubepi/checkpoint/support/requests.hpp>
+#include <cubepi/checkpoint/support/store_errors.hpp>
 #include <cubepi/checkpoint/thread_states.hpp>
 #include <cubepi/core/error.hpp>
 
@@ -143,9 +143,17 @@ struct MemoryCheckpointer::State final : ThreadStates {
         const auto found = threads.find(thread_id);
         return found == threads.end() ? nullptr : &found->second;
     }
-    std::int64_t append(const std::string& thread_id, const MessageList& messages,
-                        const AppendOptions& wanted);
+    std::int64_t change(const std::string& thread_id, const ThreadAppend& append);
+    std::int64_t change(const std::string& thread_id, const ThreadFork& fork);
+    std::int64_t change(const std::string& thread_id, const ThreadRemoval& removal);
 
+    Task<std::optional<CheckpointData>> read_thread(ThreadQuery query) override;
+    Task<std::int64_t> change_thread(std::string thread_id, ThreadChange wanted) override {
+        const std::lock_guard lock(mutex);
+        const auto execute = [&](const auto& one) { return change(thread_id, one); };
+        co_return std::visit(execute, wanted);
+    }
+    Task<std::vector<ThreadInfo>> list_threads() override;
     Task<ClaimResult> change_claim(std::string thread_id, ClaimChange change) override {
         const std::lock_guard lock(mutex);
         MemoryClaims claims(threads, thread_id);
@@ -200,14 +208,12 @@ struct MemoryCheckpointer::State final : ThreadStates {
 
 MemoryCheckpointer::MemoryCheckpointer() : MemoryCheckpointer(MemoryOptions()) {}
 MemoryCheckpointer::MemoryCheckpointer(MemoryOptions options)
-    : MemoryCheckpointer(std::make_shared<State>(std::move(options))) {}
-MemoryCheckpointer::MemoryCheckpointer(std::shared_ptr<State> state)
-    : StoredRuns(state), state_(std::move(state)) {}
+    : StoredThreads(std::make_shared<State>(std::move(options))) {}
 MemoryCheckpointer::~MemoryCheckpointer() = default;
 
-std::int64_t MemoryCheckpointer::State::append(const std::string& thread_id,
-                                               const MessageList& messages,
-                                               const AppendOptions& wanted) {
+std::int64_t MemoryCheckpointer::State::change(const std::string& thread_id,
+                                               const ThreadAppend& append) {
+    const auto& [messages, wanted] = append;
     MemoryThread* stored = find(thread_id);
     static const MemoryThread none;
     const MemoryThread& before = stored ? *stored : none;
@@ -228,81 +234,67 @@ std::int64_t MemoryCheckpointer::State::append(const std::string& thread_id,
     if (settles) detail::remove_settled(thread.state, wanted);
     thread.store(messages);
     if (wanted.extra()) thread.merge_extra(*wanted.extra());
+    if (messages.empty()) return thread.position;
     thread.updated_at = now();
-    if (!messages.empty()) thread.position = ++last_position;
-    return thread.position;
+    return thread.position = ++last_position;
 }
 
-Task<std::optional<CheckpointData>> MemoryCheckpointer::load(std::string thread_id) {
-    const std::lock_guard lock(state_->mutex);
-    std::optional<CheckpointData> data;
-    const MemoryThread* thread = state_->find(thread_id);
-    if (thread && (!thread->messages.empty() || thread->extra)) {
-        data.emplace();
-        // A list of its own: two lists that share storage must not both grow, and the callers' threads differ.
-        data->messages = MessageList(thread->messages.begin(), thread->messages.end());
-        if (thread->extra) data->extra = *thread->extra;
-        data->parent_thread_id = thread->parent;
-        data->position = thread->position;
-    }
-    co_return data;
-}
-
-Task<std::int64_t> MemoryCheckpointer::append(std::string thread_id, MessageList messages,
-                                              AppendOptions options) {
-    const std::lock_guard lock(state_->mutex);
-    co_return state_->append(thread_id, messages, options);
-}
-
-Task<void> MemoryCheckpointer::save_extra(std::string thread_id, JsonObject extra) {
-    const std::lock_guard lock(state_->mutex);
-    MemoryThread& thread = state_->threads[thread_id];
-    thread.merge_extra(extra);
-    co_return;
-}
-
-Task<std::optional<Message>> MemoryCheckpointer::find_message(std::string thread_id,
-                                                              std::string message_id) {
-    const std::lock_guard lock(state_->mutex);
-    std::optional<Message> message;
-    if (MemoryThread* thread = state_->find(thread_id)) {
-        const auto found = thread->by_message_id.find(message_id);
-        if (found != thread->by_message_id.end()) message = thread->messages[found->second];
-    }
-    co_return message;
-}
-
-Task<MessageList> MemoryCheckpointer::snapshot(std::string thread_id, std::string after_run_id) {
-    const std::lock_guard lock(state_->mutex);
-    co_return cut(state_->find(thread_id), thread_id, after_run_id);
-}
-
-Task<void> MemoryCheckpointer::fork(std::string source_thread_id, std::string new_thread_id,
-                                    std::string after_run_id, std::optional<JsonObject> metadata) {
-    const std::lock_guard lock(state_->mutex);
-    const MemoryThread* source = state_->find(source_thread_id);
-    const MessageList retained = cut(source, source_thread_id, after_run_id);
-    const MemoryThread* existing = state_->find(new_thread_id);
-    if (existing && existing->known()) detail::throw_thread_exists(new_thread_id);
+std::int64_t MemoryCheckpointer::State::change(const std::string& thread_id,
+                                               const ThreadFork& fork) {
+    const MemoryThread* source = find(thread_id);
+    const MessageList retained = cut(source, thread_id, fork.after_run_id);
+    const MemoryThread* existing = find(fork.new_thread_id);
+    if (existing && existing->known()) detail::throw_thread_exists(fork.new_thread_id);
     MemoryThread copy;
     copy.store(retained);
-    const std::int64_t cutoff = source->runs.at(after_run_id).completion;
+    const std::int64_t cutoff = source->runs.at(fork.after_run_id).completion;
     for (const auto& [run_id, run] : source->runs) {
         if (run.completion > 0 && run.completion <= cutoff) copy.runs.emplace(run_id, run);
     }
     copy.extra = source->extra ? *source->extra : JsonObject();
-    if (metadata) (*copy.extra)["fork"] = std::move(*metadata);
-    copy.parent = source_thread_id;
-    copy.updated_at = state_->now();
-    if (!retained.empty()) copy.position = ++state_->last_position;
-    state_->threads.insert_or_assign(new_thread_id, std::move(copy));
-    co_return;
+    if (fork.metadata) (*copy.extra)["fork"] = *fork.metadata;
+    copy.parent = thread_id;
+    copy.updated_at = now();
+    if (!retained.empty()) copy.position = ++last_position;
+    threads.insert_or_assign(fork.new_thread_id, std::move(copy));
+    return 0;
 }
 
-Task<std::vector<ThreadInfo>> MemoryCheckpointer::list_threads() {
-    const std::lock_guard lock(state_->mutex);
+std::int64_t MemoryCheckpointer::State::change(const std::string& thread_id,
+                                               const ThreadRemoval& /*removal*/) {
+    if (threads.erase(thread_id) == 0) detail::throw_thread_not_found(thread_id);
+    return 0;
+}
+
+Task<std::optional<CheckpointData>> MemoryCheckpointer::State::read_thread(ThreadQuery query) {
+    const std::lock_guard lock(mutex);
+    std::optional<CheckpointData> data(std::in_place);
+    const MemoryThread* const thread = find(query.thread_id);
+    switch (query.part) {
+        case ThreadPart::all:
+            if (!thread || (thread->messages.empty() && !thread->extra)) co_return std::nullopt;
+            // A list of its own: two lists that share storage must not both grow, and the callers' threads differ.
+            data->messages = MessageList(thread->messages.begin(), thread->messages.end());
+            if (thread->extra) data->extra = *thread->extra;
+            data->parent_thread_id = thread->parent;
+            data->position = thread->position;
+            break;
+        case ThreadPart::message: {
+            if (!thread) break;
+            const auto found = thread->by_message_id.find(query.id);
+            if (found != thread->by_message_id.end())
+                data->messages.push_back(thread->messages[found->second]);
+            break;
+        }
+        case ThreadPart::completed: data->messages = cut(thread, query.thread_id, query.id); break;
+    }
+    co_return data;
+}
+
+Task<std::vector<ThreadInfo>> MemoryCheckpointer::State::list_threads() {
+    const std::lock_guard lock(mutex);
     std::vector<ThreadInfo> list;
-    for (const auto& [thread_id, thread] : state_->threads) {
+    for (const auto& [thread_id, thread] : threads) {
         if (thread.messages.empty() && !thread.extra) continue;
         ThreadInfo info;
         info.thread_id = thread_id;
@@ -315,12 +307,6 @@ Task<std::vector<ThreadInfo>> MemoryCheckpointer::list_threads() {
                std::make_tuple(-b.updated_at.value_or(0), std::cref(b.thread_id));
     });
     co_return list;
-}
-
-Task<void> MemoryCheckpointer::delete_thread(std::string thread_id) {
-    const std::lock_guard lock(state_->mutex);
-    if (state_->threads.erase(thread_id) == 0) detail::throw_thread_not_found(thread_id);
-    co_return;
 }
 
 }  // namespace cubepi

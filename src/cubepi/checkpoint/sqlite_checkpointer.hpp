@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <cubepi/agent/checkpointer.hpp>
-#include <cubepi/checkpoint/stored_runs.hpp>
+#include <cubepi/checkpoint/stored_threads.hpp>
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/log.hpp>
 
@@ -63,11 +63,7 @@ struct SQLiteStats {
 /// Throws, from every call: CheckpointerLockTimeoutError, CheckpointCorruptionError (with the row), CheckpointerError
 /// with ErrorCode::storage, storage_full, storage_corrupt, not_found (the directory), permission_denied or
 /// schema_mismatch.
-class SQLiteCheckpointer final : public Checkpointer,
-                                 public StoredRuns,
-                                 public MessageIndex,
-                                 public ForkStore,
-                                 public ThreadStore {
+class SQLiteCheckpointer final : public StoredThreads {
 public:
     explicit SQLiteCheckpointer(std::string path);
     explicit SQLiteCheckpointer(SQLiteOptions options);
@@ -79,21 +75,6 @@ public:
     Task<void> open();
     /// May be called on any thread.
     SQLiteStats stats() const;
-
-    Task<std::optional<CheckpointData>> load(std::string thread_id) override;
-    Task<std::int64_t> append(std::string thread_id, MessageList messages,
-                              AppendOptions options) override;
-    Task<void> save_extra(std::string thread_id, JsonObject extra) override;
-
-    Task<std::optional<Message>> find_message(std::string thread_id,
-                                              std::string message_id) override;
-
-    Task<MessageList> snapshot(std::string thread_id, std::string after_run_id) override;
-    Task<void> fork(std::string source_thread_id, std::string new_thread_id,
-                    std::string after_run_id, std::optional<JsonObject> metadata) override;
-
-    Task<std::vector<ThreadInfo>> list_threads() override;
-    Task<void> delete_thread(std::string thread_id) override;
 
 private:
     explicit SQLiteCheckpointer(std::shared_ptr<detail::SqliteWorker> worker);

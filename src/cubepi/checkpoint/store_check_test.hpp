@@ -9,7 +9,7 @@
 
 #include <cubepi/checkpoint/store_report.hpp>
 #include <cubepi/checkpoint/store_values_test.hpp>
-#include <cubepi/checkpoint/stored_runs.hpp>
+#include <cubepi/checkpoint/stored_threads.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/message_json.hpp>
 

@@ -6,8 +6,8 @@
 #include <set>
 #include <utility>
 
-#include <cubepi/checkpoint/common/question_state.hpp>
-#include <cubepi/checkpoint/common/requests.hpp>
+#include <cubepi/checkpoint/support/question_state.hpp>
+#include <cubepi/checkpoint/support/requests.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 

@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
-#include <cubepi/checkpoint/stored_runs.hpp>
+#include <cubepi/checkpoint/stored_threads.hpp>
 #include <cubepi/core/json.hpp>
 
 namespace cubepi {
 
 /// Runs whose requests, answers and batches are in a JSON object for each thread, {"pending", "answers", "batches", "answered"}: in
 /// memory, and on tapes. Thread-safe.
-class ThreadStates : public RunBackend, public std::enable_shared_from_this<ThreadStates> {
+class ThreadStates : public ThreadBackend, public std::enable_shared_from_this<ThreadStates> {
 public:
     /// Calls `edit` with the object of the thread under its lock, stores the edited object atomically, and returns the result of
     /// `edit`, which throws only before it has changed anything but empty lists. It may be called again, and on another thread.

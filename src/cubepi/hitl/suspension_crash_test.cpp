@@ -14,100 +14,52 @@ namespace {
 using namespace hitl_test;
 using namespace std::chrono_literals;
 
-/// A store whose process ends at its n-th write: before it, or after it was stored. From then on nothing is stored.
-class DyingStore final : public Checkpointer,
-                         public RunStore,
-                         public HitlStore,
-                         public BatchStore,
-                         public QuestionStore {
+/// The place of a store whose process ends at its n-th write: before it, or after it was stored. From then on nothing is stored.
+class DyingBackend final : public ThreadBackend {
 public:
-    DyingStore(std::shared_ptr<MemoryCheckpointer> inner, int dies_at, bool after)
+    DyingBackend(std::shared_ptr<ThreadBackend> inner, int dies_at, bool after)
         : inner_(std::move(inner)), dies_at_(dies_at), after_(after) {}
 
     bool dead() const noexcept { return dead_; }
 
-    Task<std::optional<CheckpointData>> load(std::string thread_id) override {
-        return inner_->load(std::move(thread_id));
+    Task<std::optional<CheckpointData>> read_thread(ThreadQuery query) override {
+        return inner_->read_thread(std::move(query));
     }
-    Task<std::int64_t> append(std::string thread_id, MessageList messages,
-                              AppendOptions options) override {
-        return write(inner_->append(std::move(thread_id), std::move(messages), std::move(options)));
+    Task<std::int64_t> change_thread(std::string thread_id, ThreadChange change) override {
+        return write(inner_->change_thread(std::move(thread_id), std::move(change)));
     }
-    Task<void> save_extra(std::string thread_id, JsonObject extra) override {
-        return write(inner_->save_extra(std::move(thread_id), std::move(extra)));
-    }
-    Task<ClaimResult> claim_run(std::string thread_id, std::string run_id, ClaimOwner owner,
-                                ClaimKind kind) override {
-        return write(
-            inner_->claim_run(std::move(thread_id), std::move(run_id), std::move(owner), kind));
-    }
-    Task<void> renew_claim(std::string thread_id, std::string run_id,
-                           std::string owner_id) override {
-        return inner_->renew_claim(std::move(thread_id), std::move(run_id), std::move(owner_id));
-    }
-    Task<void> release_claim(std::string thread_id, std::string run_id,
-                             std::string owner_id) override {
-        return write(
-            inner_->release_claim(std::move(thread_id), std::move(run_id), std::move(owner_id)));
-    }
-    Task<void> mark_run_complete(std::string thread_id, std::string run_id) override {
-        return write(inner_->mark_run_complete(std::move(thread_id), std::move(run_id)));
-    }
-    Task<void> complete_run(std::string thread_id, std::string run_id,
-                            std::string owner_id) override {
-        return write(
-            inner_->complete_run(std::move(thread_id), std::move(run_id), std::move(owner_id)));
+    Task<std::vector<ThreadInfo>> list_threads() override { return inner_->list_threads(); }
+    Task<ClaimResult> change_claim(std::string thread_id, ClaimChange change) override {
+        const bool renews = change.step == ClaimChange::Step::renew;
+        Task<ClaimResult> task = inner_->change_claim(std::move(thread_id), std::move(change));
+        return renews ? std::move(task) : write(std::move(task));
     }
     Task<bool> is_run_complete(std::string thread_id, std::string run_id) override {
         return inner_->is_run_complete(std::move(thread_id), std::move(run_id));
     }
-    Task<void> save_pending_request(std::string thread_id, std::string run_id,
-                                    HitlRequest request) override {
-        return write(inner_->save_pending_request(std::move(thread_id), std::move(run_id),
-                                                  std::move(request)));
+    Task<std::size_t> change_questions(std::string thread_id, QuestionChange change) override {
+        return write(inner_->change_questions(std::move(thread_id), std::move(change)));
     }
     Task<std::vector<PendingRequest>> load_pending_requests(std::string thread_id) override {
         return inner_->load_pending_requests(std::move(thread_id));
-    }
-    Task<bool> clear_pending_request(std::string thread_id, std::string run_id,
-                                     std::string question_id) override {
-        return write(inner_->clear_pending_request(std::move(thread_id), std::move(run_id),
-                                                   std::move(question_id)));
-    }
-    Task<void> save_hitl_answer(std::string thread_id, HitlAnswer answer) override {
-        return write(inner_->save_hitl_answer(std::move(thread_id), std::move(answer)));
     }
     Task<std::optional<Json>> load_hitl_answer(std::string thread_id, std::string run_id,
                                                std::string question_id) override {
         return inner_->load_hitl_answer(std::move(thread_id), std::move(run_id),
                                         std::move(question_id));
     }
-    Task<void> clear_hitl_answers(std::string thread_id, std::string run_id,
-                                  std::vector<std::string> question_ids) override {
-        return write(inner_->clear_hitl_answers(std::move(thread_id), std::move(run_id),
-                                                std::move(question_ids)));
-    }
-    Task<void> mark_batch_started(std::string thread_id, BatchStart start) override {
-        return write(inner_->mark_batch_started(std::move(thread_id), std::move(start)));
-    }
     Task<std::optional<StartedBatch>> load_started_batch(std::string thread_id,
                                                          std::string run_id) override {
         return inner_->load_started_batch(std::move(thread_id), std::move(run_id));
+    }
+    Task<std::vector<AnswerRecord>> load_answer_records(std::string thread_id) override {
+        return inner_->load_answer_records(std::move(thread_id));
     }
     Task<QuestionPage> list_requests(QuestionQuery query) override {
         return inner_->list_requests(std::move(query));
     }
     Task<std::vector<QuestionEntry>> expire_due(double now, std::size_t limit) override {
         return inner_->expire_due(now, limit);
-    }
-    Task<void> answer_request(std::string thread_id, AnswerRecord record) override {
-        return write(inner_->answer_request(std::move(thread_id), std::move(record)));
-    }
-    Task<std::vector<AnswerRecord>> load_answer_records(std::string thread_id) override {
-        return inner_->load_answer_records(std::move(thread_id));
-    }
-    Task<std::size_t> discard_requests(std::string thread_id) override {
-        return write(inner_->discard_requests(std::move(thread_id)));
     }
 
 private:
@@ -116,25 +68,33 @@ private:
         if (dead_) fail();
         const bool dies = ++writes_ == dies_at_;
         if (dies && !after_) fail();
-        if constexpr (std::is_void_v<T>) {
-            co_await std::move(task);
-            if (dies) fail();
-        } else {
-            T result = co_await std::move(task);
-            if (dies) fail();
-            co_return result;
-        }
+        T result = co_await std::move(task);
+        if (dies) fail();
+        co_return result;
     }
     [[noreturn]] void fail() {
         dead_ = true;
         throw CheckpointerError(ErrorCode::storage, "the process has ended");
     }
 
-    std::shared_ptr<MemoryCheckpointer> inner_;
+    const std::shared_ptr<ThreadBackend> inner_;
     const int dies_at_;
     const bool after_;
     int writes_ = 0;
     bool dead_ = false;
+};
+
+class DyingStore final : public StoredThreads {
+public:
+    DyingStore(const StoredThreads& inner, int dies_at, bool after)
+        : DyingStore(std::make_shared<DyingBackend>(inner.backend(), dies_at, after)) {}
+    bool dead() const noexcept { return place_->dead(); }
+
+private:
+    explicit DyingStore(std::shared_ptr<DyingBackend> place)
+        : StoredThreads(place), place_(std::move(place)) {}
+
+    const std::shared_ptr<DyingBackend> place_;
 };
 
 enum class Way { answered_live, detached, denied_live };
@@ -223,7 +183,7 @@ void kill_at_every_write(Way way) {
         for (int write = 1;; ++write) {
             Case one;
             one.faux.set_responses({calling({rm_call("/a", "c1")}), "done", "done"});
-            auto store = std::make_shared<DyingStore>(one.memory, write, after);
+            auto store = std::make_shared<DyingStore>(*one.memory, write, after);
             one.first_process(store, way);
             if (!store->dead()) break;
             one.faux.set_responses({"done", "done"});
@@ -304,7 +264,7 @@ TEST(SuspensionCrash, D69_CrashDuringBatch_RepeatsOnlyWhatMayBe) {
             SCOPED_TRACE("write " + std::to_string(write) + (after ? " stored" : " lost"));
             BatchCase one;
             one.faux.set_responses({BatchCase::batch(), "done"});
-            auto store = std::make_shared<DyingStore>(one.memory, write, after);
+            auto store = std::make_shared<DyingStore>(*one.memory, write, after);
             one.process(store, [store] { return store->dead(); }, true);
             if (!store->dead()) break;
             one.clock->advance(2min);  // the lease of the dead process

@@ -7,6 +7,7 @@
 #include <string>
 
 #include <cubepi/agent/checkpointer.hpp>
+#include <cubepi/checkpoint/stored_threads.hpp>
 #include <cubepi/core/error.hpp>
 
 #include "scenario.hpp"
@@ -54,7 +55,7 @@ private:
     std::unique_ptr<TemporaryDirectory> directory_;
     std::string file_;
     std::shared_ptr<std::int64_t> appends_ = std::make_shared<std::int64_t>(0);
-    std::shared_ptr<cubepi::Checkpointer> store_;
+    std::shared_ptr<cubepi::StoredThreads> store_;
     std::shared_ptr<cubepi::Checkpointer> for_agents_;
 };
 

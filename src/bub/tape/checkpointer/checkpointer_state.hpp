@@ -16,6 +16,8 @@
 namespace bub {
 
 struct TapeCheckpointer::State final : cubepi::ThreadStates {
+    State(std::shared_ptr<TapeStore> tapes, TapeCheckpointerOptions given);
+
     std::shared_ptr<TapeStore> store;
     TapeMediaStore* media = nullptr;
     TurnClaims* turn = nullptr;  ///< null: appends reach the tape immediately
@@ -31,6 +33,9 @@ struct TapeCheckpointer::State final : cubepi::ThreadStates {
 
     cubepi::ClaimTime time() const;
 
+    Task<std::optional<cubepi::CheckpointData>> read_thread(cubepi::ThreadQuery query) override;
+    Task<std::int64_t> change_thread(std::string tape, cubepi::ThreadChange change) override;
+    Task<std::vector<cubepi::ThreadInfo>> list_threads() override;
     Task<cubepi::ClaimResult> change_claim(std::string tape, cubepi::ClaimChange change) override;
     Task<bool> is_run_complete(std::string tape, std::string run_id) override;
     Task<std::size_t> change_questions(std::string tape, cubepi::QuestionChange change) override;
@@ -43,6 +48,12 @@ struct TapeCheckpointer::State final : cubepi::ThreadStates {
     void throw_damaged(const cubepi::QuestionEntry& request) const override;
     bool is_nested() const override { return options.nested; }
 
+    Task<std::optional<cubepi::CheckpointData>> load(std::string tape);
+    Task<cubepi::MessageList> find_message(std::string tape, std::string message_id);
+    Task<cubepi::MessageList> snapshot(std::string tape, std::string after_run_id);
+    Task<std::int64_t> change(std::string tape, cubepi::ThreadAppend append);
+    Task<std::int64_t> change(std::string tape, cubepi::ThreadFork fork);
+    Task<std::int64_t> change(std::string tape, cubepi::ThreadRemoval removal);
     /// Edits the side state at the end of the turn if the store is a turn's fork, otherwise immediately.
     Task<void> edit_at_end(std::string tape, std::function<void(JsonObject& state)> edit);
     Task<std::vector<TapeEntry>> read_context(std::string tape);

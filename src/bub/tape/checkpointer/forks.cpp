@@ -7,7 +7,7 @@
 #include <bub/tape/fork/turn_journal.hpp>
 #include <bub/tape/tape.hpp>
 #include <bub/tape/tape_context.hpp>
-#include <cubepi/checkpoint/common/store_errors.hpp>
+#include <cubepi/checkpoint/support/store_errors.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
@@ -137,23 +137,22 @@ TapeEntry fork_entry(const std::string& source, const std::string& after_run_id)
 
 }  // namespace
 
-Task<MessageList> TapeCheckpointer::snapshot(std::string thread_id, std::string after_run_id) {
-    const std::shared_ptr<State> state = state_;
-    ContextCut cut =
-        co_await cut_context(state->store, std::move(thread_id), std::move(after_run_id));
+Task<MessageList> TapeCheckpointer::State::snapshot(std::string thread_id,
+                                                    std::string after_run_id) {
+    const auto self = shared_from_this();
+    ContextCut cut = co_await cut_context(store, std::move(thread_id), std::move(after_run_id));
     std::vector<TapeEntry> entries = cut.entries();
-    co_await state->restore_media(entries);
+    co_await restore_media(entries);
     co_return agent_messages(entries);
 }
 
-Task<void> TapeCheckpointer::fork(std::string source_thread_id, std::string new_thread_id,
-                                  std::string after_run_id, std::optional<JsonObject> metadata) {
-    const std::shared_ptr<State> state = state_;
-    ContextCut cut = co_await cut_context(state->store, source_thread_id, after_run_id);
+Task<std::int64_t> TapeCheckpointer::State::change(std::string source_thread_id, ThreadFork fork) {
+    const auto self = shared_from_this();
+    ContextCut cut = co_await cut_context(store, source_thread_id, fork.after_run_id);
     TapeQuery first = TapeQuery().limit(1);
     const std::vector<TapeEntry> there =
-        co_await state->store->fetch(new_thread_id, std::move(first));
-    if (!there.empty()) cubepi::detail::throw_thread_exists(new_thread_id);
+        co_await store->fetch(fork.new_thread_id, std::move(first));
+    if (!there.empty()) cubepi::detail::throw_thread_exists(fork.new_thread_id);
 
     auto earlier = std::make_shared<EarlierEvents>(cut.first_id());
     std::vector<std::string> events(1, std::string(entry_kind::event));
@@ -161,25 +160,26 @@ Task<void> TapeCheckpointer::fork(std::string source_thread_id, std::string new_
     std::function<bool(const TapeEntry&)> take = [earlier](const TapeEntry& entry) {
         return earlier->take(entry);
     };
-    co_await state->store->visit(source_thread_id, std::move(query), std::move(take));
+    co_await store->visit(source_thread_id, std::move(query), std::move(take));
 
     std::vector<TapeEntry> entries = earlier->entries();
-    entries.insert(entries.begin(), fork_entry(source_thread_id, after_run_id));
+    entries.insert(entries.begin(), fork_entry(source_thread_id, fork.after_run_id));
     for (TapeEntry& entry : cut.entries()) entries.push_back(std::move(entry));
-    JsonObject extra = co_await stored_extra(state->store, std::move(source_thread_id));
-    if (metadata) extra["fork"] = std::move(*metadata);
+    JsonObject extra = co_await stored_extra(store, std::move(source_thread_id));
+    if (fork.metadata) extra["fork"] = std::move(*fork.metadata);
     if (!extra.empty()) {
         entries.push_back(
             event_entry(detail::extra_event, std::move(extra), hidden_from_context()));
     }
-    TapeAppend options = TapeAppend().expected_position(0);
+    TapeAppend only_first = TapeAppend().expected_position(0);
     bool exists = false;
     try {
-        (void)co_await state->store->append(new_thread_id, std::move(entries), std::move(options));
+        (void)co_await store->append(fork.new_thread_id, std::move(entries), std::move(only_first));
     } catch (const cubepi::StaleAppendError&) {
         exists = true;  // since it was read above
     }
-    if (exists) cubepi::detail::throw_thread_exists(new_thread_id);
+    if (exists) cubepi::detail::throw_thread_exists(fork.new_thread_id);
+    co_return 0;
 }
 
 namespace {

@@ -6,7 +6,7 @@
 #include <bub/tape/checkpointer/side_state.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/tape_sidecar.hpp>
-#include <cubepi/checkpoint/common/store_errors.hpp>
+#include <cubepi/checkpoint/support/store_errors.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 

@@ -7,7 +7,7 @@
 #include <bub/tape/tape_store.hpp>
 #include <bub/tape/turn_lease.hpp>
 #include <cubepi/checkpoint/claim_rules.hpp>
-#include <cubepi/checkpoint/common/question_state.hpp>
+#include <cubepi/checkpoint/support/question_state.hpp>
 
 // The side state of a tape as used by a checkpointer.
 

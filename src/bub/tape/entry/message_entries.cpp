@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/support/encoding.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
 

@@ -19,7 +19,7 @@
 
 #include <bub/tape/checkpointer/side_state.hpp>
 #include <bub/tape/file/tape_directory.hpp>
-#include <cubepi/checkpoint/common/requests.hpp>
+#include <cubepi/checkpoint/support/requests.hpp>
 #include <cubepi/core/error.hpp>
 
 // The marks of pending requests, and the inbox of all tapes, which is read by them.

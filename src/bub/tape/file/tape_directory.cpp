@@ -8,9 +8,9 @@
 
 #include <boost/json/parse.hpp>
 
-#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/fork/turn_journal.hpp>
+#include <bub/tape/support/encoding.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/digest.hpp>

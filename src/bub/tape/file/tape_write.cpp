@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <bub/tape/checkpointer/side_state.hpp>
-#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/file/tape_directory.hpp>
 #include <bub/tape/fork/turn_journal.hpp>
+#include <bub/tape/support/encoding.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/schema/python_json.hpp>

@@ -7,9 +7,9 @@
 
 #include <unistd.h>
 
-#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/search/query_filter.hpp>
+#include <bub/tape/support/encoding.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/net/utf8.hpp>

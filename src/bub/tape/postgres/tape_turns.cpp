@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <bub/tape/checkpointer/side_state.hpp>
-#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/fork/turn_journal.hpp>
 #include <bub/tape/postgres/tape_tables.hpp>
+#include <bub/tape/support/encoding.hpp>
 #include <cubepi/agent/claim_owner.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>

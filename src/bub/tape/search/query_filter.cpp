@@ -6,8 +6,8 @@
 
 #include <utf8proc.h>
 
-#include <bub/tape/entry/encoding.hpp>
 #include <bub/tape/prompt_context.hpp>
+#include <bub/tape/support/encoding.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/json/utf8.hpp>
 #include <cubepi/schema/python_json.hpp>

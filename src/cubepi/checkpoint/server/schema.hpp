@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -81,7 +82,16 @@ public:
     }
     Task<bool> adopt_changes(std::vector<std::string> threads) override;
 
+    Task<std::optional<CheckpointData>> read_thread(ThreadQuery query) override;
+    Task<std::int64_t> change_thread(std::string thread_id, ThreadChange change) override;
+    Task<std::vector<ThreadInfo>> list_threads() override;
+
 private:
+    /// For tasks that may outlive the store.
+    std::shared_ptr<SqlThreadStore> self() {
+        return std::static_pointer_cast<SqlThreadStore>(shared_from_this());
+    }
+
     const std::shared_ptr<const ThreadSchema> schema_;
     const std::shared_ptr<SqlStore> store_;
 };

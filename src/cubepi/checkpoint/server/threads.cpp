@@ -4,18 +4,19 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
+#include <vector>
 
-#include <cubepi/checkpoint/common/store_errors.hpp>
 #include <cubepi/checkpoint/format/message_row.hpp>
 #include <cubepi/checkpoint/format/stored_json.hpp>
 #include <cubepi/checkpoint/server/schema.hpp>
 #include <cubepi/checkpoint/server_checkpointer.hpp>
+#include <cubepi/checkpoint/support/store_errors.hpp>
 #include <cubepi/checkpoint/tables/rows.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
 
-// The operations on threads and their messages. Those that check their arguments when they are awaited are coroutines outside of
-// SqlCheckpointer, which they may outlive.
+// The operations on threads and their messages. Those that check their arguments when they are awaited are coroutines.
 
 namespace cubepi::detail {
 
@@ -177,7 +178,8 @@ public:
         if (options_.extra()) {
             JsonObject stored = read_extra(*store_, thread_id_, view.results, extra_);
             const ExtraChange change = change_extra(std::move(stored), *options_.extra());
-            if (!change.empty()) write_extra(*store_, writes, thread_id_, change);
+            const bool is_known = !rows_.empty() || view.results[extra_].rows() > 0;
+            if (!change.empty() || !is_known) write_extra(*store_, writes, thread_id_, change);
         }
         if (!options_.settled_questions().empty())
             settle_questions(writes, store_->schema(), thread_id_, options_, view.results,
@@ -264,10 +266,34 @@ void write_fork(SqlBatch& writes, const SqlFork& fork) {
         .text(fork.target);
 }
 
-Task<std::int64_t> append_messages(SqlStorePtr store, std::string thread_id, MessageList messages,
-                                   AppendOptions options) {
-    auto append =
-        std::make_shared<Append>(store, std::move(thread_id), messages, std::move(options));
+/// Adds the SELECT of the messages of a query.
+void add_message_read(SqlBatch& reads, const ThreadQuery& query, std::shared_ptr<SqlRowSink> rows) {
+    std::string sql =
+        "SELECT seq, {text metadata}, payload FROM cubepi_messages WHERE thread_id = $1";
+    switch (query.part) {
+        case ThreadPart::all: sql += " ORDER BY seq"; break;
+        case ThreadPart::message:
+            sql +=
+                " AND seq = (SELECT seq FROM cubepi_native_message_ids"
+                " WHERE thread_id = $1 AND message_id = $2)";
+            break;
+        case ThreadPart::completed:
+            sql +=
+                " AND (run_id IS NULL OR run_id IN (SELECT run_id FROM cubepi_runs"
+                " WHERE thread_id = $1 AND completion_seq <= (SELECT completion_seq FROM"
+                " cubepi_runs WHERE thread_id = $1 AND run_id = $2 AND completed_at IS NOT NULL)))"
+                " ORDER BY seq";
+            break;
+    }
+    SqlQuery& read = reads.add(std::move(sql)).text(query.thread_id);
+    if (query.part == ThreadPart::message) read.text(server_text(query.id));
+    if (query.part == ThreadPart::completed) read.text(query.id);
+    read.rows_to(std::move(rows));
+}
+
+Task<std::int64_t> change(SqlStorePtr store, std::string thread_id, ThreadAppend wanted) {
+    auto append = std::make_shared<Append>(store, std::move(thread_id), wanted.messages,
+                                           std::move(wanted.options));
     SqlPlan plan = append->plan();
     auto decide = [append](const SqlView& view, SqlBatch& writes) {
         return append->decide(view, writes);
@@ -275,21 +301,101 @@ Task<std::int64_t> append_messages(SqlStorePtr store, std::string thread_id, Mes
     co_return co_await server_write(std::move(store), std::move(plan), std::move(decide));
 }
 
-Task<void> store_extra(SqlStorePtr store, std::string thread_id, JsonObject extra) {
-    refuse_too_deep(thread_id, "extra", extra);
+Task<std::int64_t> change(SqlStorePtr store, std::string source, ThreadFork wanted) {
+    SqlPlan plan;
+    plan.locks.push_back(wanted.new_thread_id);
+    plan.locks.push_back(source);
+    add_cutoff_read(plan.reads, source, wanted.after_run_id);
+    plan.reads.add("SELECT 1 FROM cubepi_threads WHERE thread_id = $1").text(wanted.new_thread_id);
+    const std::size_t extra = add_extra_reads(plan.reads, source, false);
+    auto decide = [store, source, wanted, extra](const SqlView& view, SqlBatch& writes) {
+        SqlFork fork;
+        fork.source = source;
+        fork.target = wanted.new_thread_id;
+        fork.cutoff = read_cutoff(view.results[0], source, wanted.after_run_id);
+        if (view.results[1].rows() > 0) throw_thread_exists(fork.target);
+        JsonObject added;
+        if (wanted.metadata) added["fork"] = *wanted.metadata;
+        JsonObject stored = read_extra(*store, source, view.results, extra);
+        const ExtraChange change = change_extra(std::move(stored), added);
+        store->schema().write_fork_row(writes, fork, added, change.merged);
+        write_fork(writes, fork);
+        write_exact_extra(writes, fork.target, change.merged);
+        return std::int64_t{0};
+    };
+    return server_write(std::move(store), std::move(plan), std::move(decide));
+}
+
+Task<std::int64_t> change(SqlStorePtr store, std::string thread_id, ThreadRemoval /*removal*/) {
     SqlPlan plan;
     plan.locks.push_back(thread_id);
-    (void)add_extra_reads(plan.reads, thread_id, true);
-    auto decide = [store, thread_id, extra](const SqlView& view, SqlBatch& writes) {
-        const bool is_known = view.results[0].rows() > 0;
-        JsonObject stored = read_extra(*store, thread_id, view.results, 0);
-        const ExtraChange change = change_extra(std::move(stored), extra);
-        if (!change.empty() || !is_known) write_extra(*store, writes, thread_id, change);
+    plan.removes = true;
+    plan.reads.add("SELECT 1 FROM cubepi_threads WHERE thread_id = $1").text(thread_id);
+    auto decide = [store, thread_id](const SqlView& view, SqlBatch& writes) {
+        if (view.results[0].rows() == 0) throw_thread_not_found(thread_id);
+        // The forks of the thread stay.
+        writes
+            .add(
+                "UPDATE cubepi_threads SET parent_thread_id = NULL, updated_at = updated_at"
+                " WHERE parent_thread_id = $1")
+            .text(thread_id);
+        for (const std::string& table : store->schema().dependent_tables())
+            writes.add("DELETE FROM " + table + " WHERE thread_id = $1").text(thread_id);
+        writes.add("DELETE FROM cubepi_threads WHERE thread_id = $1").text(thread_id);
+        return std::int64_t{0};
     };
-    co_await server_write(std::move(store), std::move(plan), std::move(decide));
+    return server_write(std::move(store), std::move(plan), std::move(decide));
 }
 
 }  // namespace
+
+Task<std::optional<CheckpointData>> SqlThreadStore::read_thread(ThreadQuery query) {
+    SqlBatch reads;
+    if (query.part == ThreadPart::all) (void)add_extra_reads(reads, query.thread_id, false);
+    if (query.part == ThreadPart::completed) add_cutoff_read(reads, query.thread_id, query.id);
+    const auto rows = std::make_shared<MessageRows>(self(), query.thread_id);
+    add_message_read(reads, query, rows);
+    auto convert = [store = self(), query, rows](const SqlResults& results) {
+        std::optional<CheckpointData> data(std::in_place);
+        if (query.part == ThreadPart::completed)
+            (void)read_cutoff(results[0], query.thread_id, query.id);
+        if (query.part == ThreadPart::all) {
+            if (results[0].rows() == 0) return std::optional<CheckpointData>();
+            data->extra = read_extra(*store, query.thread_id, results, 0);
+            data->parent_thread_id = results[0].optional_string(0, 1);
+        }
+        data->messages = rows->take();
+        data->position = rows->position();
+        // A row of the thread alone exists for its runs and requests.
+        if (data->messages.empty() && data->extra.empty() && !data->parent_thread_id) data.reset();
+        return data;
+    };
+    return server_read(self(), std::move(reads), std::move(convert));
+}
+
+Task<std::int64_t> SqlThreadStore::change_thread(std::string thread_id, ThreadChange wanted) {
+    const auto execute = [&](auto& one) {
+        return change(self(), std::move(thread_id), std::move(one));
+    };
+    return std::visit(execute, wanted);
+}
+
+Task<std::vector<ThreadInfo>> SqlThreadStore::list_threads() {
+    SqlBatch reads;
+    reads.add(schema_->listing_sql());
+    auto convert = [](const SqlResults& results) {
+        std::vector<ThreadInfo> list;
+        for (int row = 0; row < results[0].rows(); ++row) {
+            ThreadInfo info;
+            info.thread_id = results[0].string(row, 0);
+            info.message_count = results[0].integer(row, 1);
+            if (!results[0].is_null(row, 2)) info.updated_at = results[0].number(row, 2);
+            list.push_back(std::move(info));
+        }
+        return list;
+    };
+    return server_read(self(), std::move(reads), std::move(convert));
+}
 
 }  // namespace cubepi::detail
 
@@ -303,7 +409,7 @@ SqlCheckpointer::SqlCheckpointer(SqlOptions options, std::shared_ptr<const SqlDr
                                                        std::move(schema))) {}
 
 SqlCheckpointer::SqlCheckpointer(std::shared_ptr<SqlThreadStore> store)
-    : StoredRuns(store), store_(std::move(store)) {}
+    : StoredThreads(store), store_(std::move(store)) {}
 
 SqlCheckpointer::~SqlCheckpointer() = default;
 
@@ -311,144 +417,6 @@ Task<void> SqlCheckpointer::open() {
     // Any call connects.
     auto nothing = [](const SqlResults&) {};
     return server_read(store_, SqlBatch(), std::move(nothing));
-}
-
-Task<std::optional<CheckpointData>> SqlCheckpointer::load(std::string thread_id) {
-    SqlBatch reads;
-    const std::size_t extra = add_extra_reads(reads, thread_id, false);
-    const auto rows = std::make_shared<MessageRows>(store_, thread_id);
-    reads
-        .add(
-            "SELECT seq, {text metadata}, payload FROM cubepi_messages WHERE thread_id = $1"
-            " ORDER BY seq")
-        .text(thread_id)
-        .rows_to(rows);
-    auto convert = [store = store_, thread_id, extra, rows](const SqlResults& results) {
-        std::optional<CheckpointData> data;
-        if (results[extra].rows() == 0) return data;
-        data.emplace();
-        data->extra = read_extra(*store, thread_id, results, extra);
-        data->parent_thread_id = results[extra].optional_string(0, 1);
-        data->messages = rows->take();
-        data->position = rows->position();
-        // A row of the thread alone exists for its runs and requests.
-        if (data->messages.empty() && data->extra.empty() && !data->parent_thread_id) data.reset();
-        return data;
-    };
-    return server_read(store_, std::move(reads), std::move(convert));
-}
-
-Task<std::int64_t> SqlCheckpointer::append(std::string thread_id, MessageList messages,
-                                           AppendOptions options) {
-    return append_messages(store_, std::move(thread_id), std::move(messages), std::move(options));
-}
-
-Task<void> SqlCheckpointer::save_extra(std::string thread_id, JsonObject extra) {
-    return store_extra(store_, std::move(thread_id), std::move(extra));
-}
-
-Task<std::optional<Message>> SqlCheckpointer::find_message(std::string thread_id,
-                                                           std::string message_id) {
-    SqlBatch reads;
-    const auto rows = std::make_shared<MessageRows>(store_, thread_id);
-    reads
-        .add(
-            "SELECT seq, {text metadata}, payload FROM cubepi_messages WHERE thread_id = $1"
-            " AND seq = (SELECT seq FROM cubepi_native_message_ids"
-            " WHERE thread_id = $1 AND message_id = $2)")
-        .text(thread_id)
-        .text(server_text(message_id))
-        .rows_to(rows);
-    auto convert = [rows](const SqlResults&) {
-        const MessageList messages = rows->take();
-        std::optional<Message> message;
-        if (!messages.empty()) message = messages.front();
-        return message;
-    };
-    return server_read(store_, std::move(reads), std::move(convert));
-}
-
-Task<MessageList> SqlCheckpointer::snapshot(std::string thread_id, std::string after_run_id) {
-    SqlBatch reads;
-    add_cutoff_read(reads, thread_id, after_run_id);
-    const auto rows = std::make_shared<MessageRows>(store_, thread_id);
-    reads
-        .add(
-            "SELECT seq, {text metadata}, payload FROM cubepi_messages WHERE thread_id = $1"
-            " AND (run_id IS NULL OR run_id IN (SELECT run_id FROM cubepi_runs"
-            " WHERE thread_id = $1 AND completion_seq <= (SELECT completion_seq FROM cubepi_runs"
-            " WHERE thread_id = $1 AND run_id = $2 AND completed_at IS NOT NULL))) ORDER BY seq")
-        .text(thread_id)
-        .text(after_run_id)
-        .rows_to(rows);
-    auto convert = [thread_id, after_run_id, rows](const SqlResults& results) {
-        (void)read_cutoff(results[0], thread_id, after_run_id);
-        return rows->take();
-    };
-    return server_read(store_, std::move(reads), std::move(convert));
-}
-
-Task<void> SqlCheckpointer::fork(std::string source, std::string target, std::string after_run_id,
-                                 std::optional<JsonObject> metadata) {
-    SqlPlan plan;
-    plan.locks.push_back(target);
-    plan.locks.push_back(source);
-    add_cutoff_read(plan.reads, source, after_run_id);
-    plan.reads.add("SELECT 1 FROM cubepi_threads WHERE thread_id = $1").text(target);
-    const std::size_t extra = add_extra_reads(plan.reads, source, false);
-    auto decide = [store = store_, source, target, after_run_id, metadata, extra](
-                      const SqlView& view, SqlBatch& writes) {
-        SqlFork fork;
-        fork.source = source;
-        fork.target = target;
-        fork.cutoff = read_cutoff(view.results[0], source, after_run_id);
-        if (view.results[1].rows() > 0) throw_thread_exists(target);
-        JsonObject added;
-        if (metadata) added["fork"] = *metadata;
-        JsonObject stored = read_extra(*store, source, view.results, extra);
-        const ExtraChange change = change_extra(std::move(stored), added);
-        store->schema().write_fork_row(writes, fork, added, change.merged);
-        write_fork(writes, fork);
-        write_exact_extra(writes, target, change.merged);
-    };
-    return server_write(store_, std::move(plan), std::move(decide));
-}
-
-Task<std::vector<ThreadInfo>> SqlCheckpointer::list_threads() {
-    SqlBatch reads;
-    reads.add(store_->schema().listing_sql());
-    auto convert = [](const SqlResults& results) {
-        std::vector<ThreadInfo> list;
-        for (int row = 0; row < results[0].rows(); ++row) {
-            ThreadInfo info;
-            info.thread_id = results[0].string(row, 0);
-            info.message_count = results[0].integer(row, 1);
-            if (!results[0].is_null(row, 2)) info.updated_at = results[0].number(row, 2);
-            list.push_back(std::move(info));
-        }
-        return list;
-    };
-    return server_read(store_, std::move(reads), std::move(convert));
-}
-
-Task<void> SqlCheckpointer::delete_thread(std::string thread_id) {
-    SqlPlan plan;
-    plan.locks.push_back(thread_id);
-    plan.removes = true;
-    plan.reads.add("SELECT 1 FROM cubepi_threads WHERE thread_id = $1").text(thread_id);
-    auto decide = [store = store_, thread_id](const SqlView& view, SqlBatch& writes) {
-        if (view.results[0].rows() == 0) throw_thread_not_found(thread_id);
-        // The forks of the thread stay.
-        writes
-            .add(
-                "UPDATE cubepi_threads SET parent_thread_id = NULL, updated_at = updated_at"
-                " WHERE parent_thread_id = $1")
-            .text(thread_id);
-        for (const std::string& table : store->schema().dependent_tables())
-            writes.add("DELETE FROM " + table + " WHERE thread_id = $1").text(thread_id);
-        writes.add("DELETE FROM cubepi_threads WHERE thread_id = $1").text(thread_id);
-    };
-    return server_write(store_, std::move(plan), std::move(decide));
 }
 
 }  // namespace cubepi

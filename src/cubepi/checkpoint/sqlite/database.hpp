@@ -10,9 +10,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include <cubepi/checkpoint/common/store_errors.hpp>
 #include <cubepi/checkpoint/format/stored_message_reader.hpp>
 #include <cubepi/checkpoint/sqlite_checkpointer.hpp>
+#include <cubepi/checkpoint/support/store_errors.hpp>
 
 struct sqlite3;
 struct sqlite3_stmt;

@@ -7,11 +7,11 @@
 #include <sqlite3.h>
 
 #include <cubepi/checkpoint/claim_rules.hpp>
-#include <cubepi/checkpoint/common/requests.hpp>
+#include <cubepi/checkpoint/support/requests.hpp>
 #include <cubepi/checkpoint/tables/rows.hpp>
 #include <cubepi/schema/python_json.hpp>
 
-// The pending requests of a thread are in cubepi_native_pending; common/requests.hpp explains its relation to the table of CubePi.
+// The pending requests of a thread are in cubepi_native_pending; support/requests.hpp explains its relation to the table of CubePi.
 // Triggers note the threads whose row of theirs changes in cubepi_native_changed_pending, in whatever process, so that an inbox
 // can adopt these changes without comparing the two tables. Each write of ours removes its note.
 

@@ -20,6 +20,10 @@ public:
 
     Task<SqlResults> read(SqlBatch reads) override;
     Task<> write(SqlPlan plan, SqlDecide decide) override;
+
+    Task<std::optional<CheckpointData>> read_thread(ThreadQuery query) override;
+    Task<std::int64_t> change_thread(std::string thread_id, ThreadChange change) override;
+    Task<std::vector<ThreadInfo>> list_threads() override;
     Task<bool> adopt_changes(std::vector<std::string> threads) override;
 
 private:

@@ -1,12 +1,13 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
+#include <vector>
 
-#include <cubepi/checkpoint/common/store_errors.hpp>
 #include <cubepi/checkpoint/format/stored_json.hpp>
 #include <cubepi/checkpoint/sqlite/tables.hpp>
 #include <cubepi/checkpoint/sqlite/worker.hpp>
-#include <cubepi/checkpoint/sqlite_checkpointer.hpp>
+#include <cubepi/checkpoint/support/store_errors.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/schema/python_json.hpp>
@@ -114,19 +115,36 @@ Message read_message(SqliteDatabase& database, const std::string& thread_id, std
     database.name().fail_row(thread_id, "messages.id=" + std::to_string(row), why);
 }
 
-std::optional<CheckpointData> load_thread(SqliteDatabase& database, const std::string& thread_id) {
+/// Returns the messages of the query, with the row of the last one as the position.
+CheckpointData read_messages(SqliteDatabase& database, const ThreadQuery& query) {
+    std::string sql = "SELECT id, message_json FROM messages WHERE thread_id = ?1";
+    if (query.part == ThreadPart::message) sql += " AND message_id = ?2 ORDER BY id LIMIT 1";
+    if (query.part == ThreadPart::completed)
+        sql +=
+            " AND (run_id IS NULL OR run_id IN"
+            " (SELECT run_id FROM runs WHERE thread_id = ?1 AND completion_seq <= ?2))";
+    if (query.part != ThreadPart::message) sql += " ORDER BY id";
+    SqliteStatement rows = database.prepare(sql);
+    rows.bind(query.thread_id);
+    if (query.part == ThreadPart::message) rows.bind(query.id);
+    if (query.part == ThreadPart::completed)
+        rows.bind(cutoff_of(database, query.thread_id, query.id));
     CheckpointData data;
-    SqliteStatement rows =
-        database.prepare("SELECT id, message_json FROM messages WHERE thread_id = ? ORDER BY id");
-    rows.bind(thread_id);
     while (rows.step()) {
         data.position = rows.integer(0);
-        data.messages.push_back(read_message(database, thread_id, data.position, rows.text(1)));
+        data.messages.push_back(
+            read_message(database, query.thread_id, data.position, rows.text(1)));
     }
+    return data;
+}
+
+std::optional<CheckpointData> read_thread(SqliteDatabase& database, const ThreadQuery& query) {
+    CheckpointData data = read_messages(database, query);
+    if (query.part != ThreadPart::all) return data;
     SqliteStatement extra = database.prepare(
         "SELECT extra_json, parent_thread_id FROM thread_extra WHERE thread_id = ?");
-    if (extra.bind(thread_id).step()) {
-        data.extra = read_extra(database, thread_id, extra.text(0));
+    if (extra.bind(query.thread_id).step()) {
+        data.extra = read_extra(database, query.thread_id, extra.text(0));
         if (!extra.is_null(1)) data.parent_thread_id = std::string(extra.text(1));
     } else if (data.messages.empty()) {
         return std::nullopt;
@@ -161,8 +179,9 @@ void save_extra(SqliteDatabase& database, const std::string& thread_id, const Js
     }
 }
 
-std::int64_t append_messages(SqliteDatabase& database, const std::string& thread_id,
-                             const MessageList& messages, const AppendOptions& options) {
+std::int64_t change(SqliteDatabase& database, const std::string& thread_id,
+                    const ThreadAppend& append) {
+    const auto& [messages, options] = append;
     if (!options.claim_owner().empty()) {
         require_claim(database, thread_id, options);
     }
@@ -181,36 +200,9 @@ std::int64_t append_messages(SqliteDatabase& database, const std::string& thread
     return *position;
 }
 
-std::optional<Message> find_message(SqliteDatabase& database, const std::string& thread_id,
-                                    const std::string& message_id) {
-    SqliteStatement rows = database.prepare(
-        "SELECT id, message_json FROM messages WHERE thread_id = ? AND message_id = ? ORDER BY id "
-        "LIMIT 1");
-    std::optional<Message> message;
-    if (rows.bind(thread_id).bind(message_id).step()) {
-        message = read_message(database, thread_id, rows.integer(0), rows.text(1));
-    }
-    return message;
-}
-
-MessageList snapshot_thread(SqliteDatabase& database, const std::string& thread_id,
-                            const std::string& after_run_id) {
-    const std::int64_t cutoff = cutoff_of(database, thread_id, after_run_id);
-    SqliteStatement rows = database.prepare(
-        "SELECT id, message_json FROM messages WHERE thread_id = ?1 AND (run_id IS NULL OR run_id "
-        "IN"
-        " (SELECT run_id FROM runs WHERE thread_id = ?1 AND completion_seq <= ?2)) ORDER BY id");
-    rows.bind(thread_id).bind(cutoff);
-    MessageList messages;
-    while (rows.step()) {
-        messages.push_back(read_message(database, thread_id, rows.integer(0), rows.text(1)));
-    }
-    return messages;
-}
-
-void fork_thread(SqliteDatabase& database, const std::string& source, const std::string& target,
-                 const std::string& after_run_id, const std::optional<JsonObject>& metadata) {
-    const std::int64_t cutoff = cutoff_of(database, source, after_run_id);
+std::int64_t change(SqliteDatabase& database, const std::string& source, const ThreadFork& fork) {
+    const std::int64_t cutoff = cutoff_of(database, source, fork.after_run_id);
+    const std::string& target = fork.new_thread_id;
     if (is_known(database, target)) throw_thread_exists(target);
     // Copies the stored text, because some values are read only approximately.
     database
@@ -232,7 +224,7 @@ void fork_thread(SqliteDatabase& database, const std::string& source, const std:
         .bind(source)
         .bind(cutoff)
         .run();
-    const std::string extra = forked_extra(database, source, metadata);
+    const std::string extra = forked_extra(database, source, fork.metadata);
     database
         .prepare(
             "INSERT INTO thread_extra (thread_id, extra_json, parent_thread_id) VALUES (?, ?, ?)")
@@ -240,6 +232,36 @@ void fork_thread(SqliteDatabase& database, const std::string& source, const std:
         .bind(extra)
         .bind(source)
         .run();
+    return 0;
+}
+
+std::int64_t change(SqliteDatabase& database, const std::string& thread_id,
+                    const ThreadRemoval& /*removal*/) {
+    constexpr std::string_view statements[] = {
+        "DELETE FROM messages WHERE thread_id = ?",
+        "DELETE FROM thread_extra WHERE thread_id = ?",
+        "DELETE FROM thread_pending_request WHERE thread_id = ?",
+        "DELETE FROM thread_hitl_answers WHERE thread_id = ?",
+        "DELETE FROM runs WHERE thread_id = ?",
+        "DELETE FROM cubepi_native_claims WHERE thread_id = ?",
+        "DELETE FROM cubepi_native_pending WHERE thread_id = ?",
+        "DELETE FROM cubepi_native_started WHERE thread_id = ?",
+        "DELETE FROM cubepi_native_used_answers WHERE thread_id = ?",
+        "DELETE FROM cubepi_native_answers WHERE thread_id = ?",
+        "DELETE FROM cubepi_native_changed_pending WHERE thread_id = ?",
+    };
+    std::int64_t deleted = 0;
+    for (const std::string_view sql : statements) {
+        database.prepare(sql).bind(thread_id).run();
+        deleted += database.changes();
+    }
+    if (deleted == 0) throw_thread_not_found(thread_id);
+    return 0;
+}
+
+std::int64_t change_thread(SqliteDatabase& database, const std::string& thread_id,
+                           const ThreadChange& wanted) {
+    return std::visit([&](const auto& one) { return change(database, thread_id, one); }, wanted);
 }
 
 std::vector<ThreadInfo> list_threads(SqliteDatabase& database) {
@@ -265,75 +287,19 @@ std::vector<ThreadInfo> list_threads(SqliteDatabase& database) {
     return list;
 }
 
-void delete_thread(SqliteDatabase& database, const std::string& thread_id) {
-    constexpr std::string_view statements[] = {
-        "DELETE FROM messages WHERE thread_id = ?",
-        "DELETE FROM thread_extra WHERE thread_id = ?",
-        "DELETE FROM thread_pending_request WHERE thread_id = ?",
-        "DELETE FROM thread_hitl_answers WHERE thread_id = ?",
-        "DELETE FROM runs WHERE thread_id = ?",
-        "DELETE FROM cubepi_native_claims WHERE thread_id = ?",
-        "DELETE FROM cubepi_native_pending WHERE thread_id = ?",
-        "DELETE FROM cubepi_native_started WHERE thread_id = ?",
-        "DELETE FROM cubepi_native_used_answers WHERE thread_id = ?",
-        "DELETE FROM cubepi_native_answers WHERE thread_id = ?",
-        "DELETE FROM cubepi_native_changed_pending WHERE thread_id = ?",
-    };
-    std::int64_t deleted = 0;
-    for (const std::string_view sql : statements) {
-        database.prepare(sql).bind(thread_id).run();
-        deleted += database.changes();
-    }
-    if (deleted == 0) throw_thread_not_found(thread_id);
-}
-
 }  // namespace
 
-}  // namespace cubepi::detail
-
-namespace cubepi {
-
-using namespace detail;
-
-Task<std::optional<CheckpointData>> SQLiteCheckpointer::load(std::string thread_id) {
-    return call_sqlite(worker_, SqliteAccess::read, detail::load_thread, std::move(thread_id));
+Task<std::optional<CheckpointData>> SqliteTables::read_thread(ThreadQuery query) {
+    return call_sqlite(worker_, SqliteAccess::read, detail::read_thread, std::move(query));
 }
 
-Task<std::int64_t> SQLiteCheckpointer::append(std::string thread_id, MessageList messages,
-                                              AppendOptions options) {
-    return call_sqlite(worker_, SqliteAccess::write, detail::append_messages, std::move(thread_id),
-                       std::move(messages), std::move(options));
+Task<std::int64_t> SqliteTables::change_thread(std::string thread_id, ThreadChange change) {
+    return call_sqlite(worker_, SqliteAccess::write, detail::change_thread, std::move(thread_id),
+                       std::move(change));
 }
 
-Task<void> SQLiteCheckpointer::save_extra(std::string thread_id, JsonObject extra) {
-    return call_sqlite(worker_, SqliteAccess::write, detail::save_extra, std::move(thread_id),
-                       std::move(extra));
-}
-
-Task<std::optional<Message>> SQLiteCheckpointer::find_message(std::string thread_id,
-                                                              std::string message_id) {
-    return call_sqlite(worker_, SqliteAccess::read, detail::find_message, std::move(thread_id),
-                       std::move(message_id));
-}
-
-Task<MessageList> SQLiteCheckpointer::snapshot(std::string thread_id, std::string after_run_id) {
-    return call_sqlite(worker_, SqliteAccess::read, detail::snapshot_thread, std::move(thread_id),
-                       std::move(after_run_id));
-}
-
-Task<void> SQLiteCheckpointer::fork(std::string source_thread_id, std::string new_thread_id,
-                                    std::string after_run_id, std::optional<JsonObject> metadata) {
-    return call_sqlite(worker_, SqliteAccess::write, detail::fork_thread,
-                       std::move(source_thread_id), std::move(new_thread_id),
-                       std::move(after_run_id), std::move(metadata));
-}
-
-Task<std::vector<ThreadInfo>> SQLiteCheckpointer::list_threads() {
+Task<std::vector<ThreadInfo>> SqliteTables::list_threads() {
     return call_sqlite(worker_, SqliteAccess::read, detail::list_threads);
 }
 
-Task<void> SQLiteCheckpointer::delete_thread(std::string thread_id) {
-    return call_sqlite(worker_, SqliteAccess::write, detail::delete_thread, std::move(thread_id));
-}
-
-}  // namespace cubepi
+}  // namespace cubepi::detail

@@ -306,7 +306,7 @@ SQLiteCheckpointer::SQLiteCheckpointer(SQLiteOptions options)
           std::make_shared<detail::SqliteWorker>(with_defaults(std::move(options)))) {}
 
 SQLiteCheckpointer::SQLiteCheckpointer(std::shared_ptr<detail::SqliteWorker> worker)
-    : StoredRuns(std::make_shared<detail::SqliteTables>(worker)), worker_(std::move(worker)) {}
+    : StoredThreads(std::make_shared<detail::SqliteTables>(worker)), worker_(std::move(worker)) {}
 
 SQLiteCheckpointer::~SQLiteCheckpointer() { worker_->close(); }
 

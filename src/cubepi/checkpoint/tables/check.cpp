@@ -9,7 +9,7 @@
 
 #include <cubepi/agent/claim_owner.hpp>
 #include <cubepi/agent/transcript.hpp>
-#include <cubepi/checkpoint/common/requests.hpp>
+#include <cubepi/checkpoint/support/requests.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
 

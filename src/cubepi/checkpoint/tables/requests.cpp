@@ -4,8 +4,8 @@
 #include <utility>
 #include <variant>
 
-#include <cubepi/checkpoint/common/requests.hpp>
 #include <cubepi/checkpoint/format/stored_json.hpp>
+#include <cubepi/checkpoint/support/requests.hpp>
 #include <cubepi/checkpoint/tables/rows.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>

@@ -11,7 +11,7 @@
 
 #include <cubepi/agent/checkpointer.hpp>
 #include <cubepi/checkpoint/claim_rules.hpp>
-#include <cubepi/checkpoint/common/requests.hpp>
+#include <cubepi/checkpoint/support/requests.hpp>
 #include <cubepi/checkpoint/tables/thread_tables.hpp>
 
 // The rows that several operations of the store read and write. A function add_..._reads() returns the place of its first
@@ -76,7 +76,7 @@ std::size_t add_claim_reads(SqlBatch& reads, const RunSchema& schema, const std:
                             const std::string& run_id);
 ClaimSheet read_claims(const SqlResults& results, std::size_t at);
 
-/// The pending requests of a thread in a transaction. Starts with what both tables say (common/requests.hpp), and writes the
+/// The pending requests of a thread in a transaction. Starts with what both tables say (support/requests.hpp), and writes the
 /// differences, including those that CubePi has made.
 class PendingRequests {
 public:

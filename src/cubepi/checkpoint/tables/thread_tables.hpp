@@ -9,9 +9,9 @@
 #include <vector>
 
 #include <cubepi/agent/checkpointer.hpp>
-#include <cubepi/checkpoint/common/requests.hpp>
-#include <cubepi/checkpoint/common/store_errors.hpp>
-#include <cubepi/checkpoint/stored_runs.hpp>
+#include <cubepi/checkpoint/stored_threads.hpp>
+#include <cubepi/checkpoint/support/requests.hpp>
+#include <cubepi/checkpoint/support/store_errors.hpp>
 #include <cubepi/sql/support/transaction.hpp>
 
 // The tables of runs, claims, requests and answers in a database, for the operations that all databases share: tables/runs.cpp
@@ -82,7 +82,7 @@ public:
 
 /// The tables, and the transactions on them. Thread-safe. What decides a transaction may outlive the tables.
 class ThreadTables : public SqlTransactions,
-                     public RunBackend,
+                     public ThreadBackend,
                      public std::enable_shared_from_this<ThreadTables> {
 public:
     ThreadTables(std::shared_ptr<const RunSchema> schema, StoreName name,

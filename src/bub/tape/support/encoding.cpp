@@ -1,4 +1,4 @@
-#include <bub/tape/entry/encoding.hpp>
+#include <bub/tape/support/encoding.hpp>
 
 #include <array>
 #include <chrono>

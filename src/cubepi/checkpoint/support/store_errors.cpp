@@ -1,4 +1,4 @@
-#include <cubepi/checkpoint/common/store_errors.hpp>
+#include <cubepi/checkpoint/support/store_errors.hpp>
 
 #include <string>
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,39 @@
 #include <cubepi/checkpoint/claim_rules.hpp>
 
 namespace cubepi {
+
+/// The messages of a thread that are read, oldest first.
+enum class ThreadPart : std::uint8_t {
+    all,      ///< all, with extra and position
+    message,  ///< the one with an id, or none
+    completed,  ///< those without a run, and those of runs that completed no later than a run (ForkStore::snapshot)
+};
+
+/// A reading operation on a thread: load(), find_message() or snapshot().
+struct ThreadQuery {
+    std::string thread_id = {};
+    ThreadPart part = ThreadPart::all;
+    std::string id = {};  ///< of the message or run
+};
+
+/// Stores messages, extra, or both. Extra alone is save_extra().
+struct ThreadAppend {
+    MessageList messages = {};
+    AppendOptions options = {};
+};
+
+/// Copies the messages that ThreadPart::completed selects, with the runs and extra, to a new thread.
+struct ThreadFork {
+    std::string new_thread_id = {};
+    std::string after_run_id = {};
+    std::optional<JsonObject> metadata = {};
+};
+
+/// Deletes the thread.
+struct ThreadRemoval {};
+
+/// A change of a thread and its messages: an operation of Checkpointer, ForkStore or ThreadStore, by its argument.
+using ThreadChange = std::variant<ThreadAppend, ThreadFork, ThreadRemoval>;
 
 /// Removes a pending request, or all of a thread, unreadable ones too.
 struct RequestRemoval {
@@ -32,11 +66,17 @@ struct AnswerRemoval {
 using QuestionChange = std::variant<PendingRequest, HitlAnswer, BatchStart, AnswerRecord,
                                     RequestRemoval, AnswerRemoval>;
 
-/// The place in which StoredRuns stores runs: a database, or a JSON object for each thread. Thread-safe. The functions whose names
-/// are those of operations are these operations.
-class RunBackend {
+/// The place in which StoredThreads stores threads: a database, a JSON object for each thread, or tapes. Thread-safe. The
+/// functions whose names are those of operations are these operations.
+class ThreadBackend {
 public:
-    virtual ~RunBackend() = default;
+    virtual ~ThreadBackend() = default;
+    /// Returns the messages; with ThreadPart::all as load() does, with ThreadPart::completed or its errors as snapshot() does.
+    virtual Task<std::optional<CheckpointData>> read_thread(ThreadQuery query) = 0;
+    /// Executes the change atomically. Returns the new position after an append.
+    virtual Task<std::int64_t> change_thread(std::string thread_id, ThreadChange change) = 0;
+    virtual Task<std::vector<ThreadInfo>> list_threads() = 0;
+
     /// Executes the change atomically by the rules of ClaimRules.
     virtual Task<ClaimResult> change_claim(std::string thread_id, ClaimChange change) = 0;
     virtual Task<bool> is_run_complete(std::string thread_id, std::string run_id) = 0;
@@ -53,13 +93,37 @@ public:
     virtual Task<std::vector<QuestionEntry>> expire_due(double now, std::size_t limit) = 0;
 };
 
-/// The operations on claims, pending requests, answers and started batches of all stores of this library (D228). The stores
-/// describe the errors and the thread rules.
-class StoredRuns : public RunStore, public HitlStore, public BatchStore, public QuestionStore {
+/// The operations of all stores of this library (D228). The stores describe the errors and the thread rules.
+class StoredThreads : public Checkpointer,
+                      public MessageIndex,
+                      public ForkStore,
+                      public ThreadStore,
+                      public RunStore,
+                      public HitlStore,
+                      public BatchStore,
+                      public QuestionStore {
 public:
-    ~StoredRuns() override;
-    StoredRuns(const StoredRuns&) = delete;
-    StoredRuns& operator=(const StoredRuns&) = delete;
+    explicit StoredThreads(std::shared_ptr<ThreadBackend> backend);
+    ~StoredThreads() override;
+    StoredThreads(const StoredThreads&) = delete;
+    StoredThreads& operator=(const StoredThreads&) = delete;
+    /// For a store that adds something to this one, and must not outlive it.
+    const std::shared_ptr<ThreadBackend>& backend() const noexcept { return backend_; }
+
+    Task<std::optional<CheckpointData>> load(std::string thread_id) override;
+    Task<std::int64_t> append(std::string thread_id, MessageList messages,
+                              AppendOptions options) override;
+    Task<void> save_extra(std::string thread_id, JsonObject extra) override;
+
+    Task<std::optional<Message>> find_message(std::string thread_id,
+                                              std::string message_id) override;
+
+    Task<MessageList> snapshot(std::string thread_id, std::string after_run_id) override;
+    Task<void> fork(std::string source_thread_id, std::string new_thread_id,
+                    std::string after_run_id, std::optional<JsonObject> metadata) override;
+
+    Task<std::vector<ThreadInfo>> list_threads() override;
+    Task<void> delete_thread(std::string thread_id) override;
 
     Task<ClaimResult> claim_run(std::string thread_id, std::string run_id, ClaimOwner owner,
                                 ClaimKind kind) override;
@@ -93,11 +157,8 @@ public:
     Task<std::vector<AnswerRecord>> load_answer_records(std::string thread_id) override;
     Task<std::size_t> discard_requests(std::string thread_id) override;
 
-protected:
-    explicit StoredRuns(std::shared_ptr<RunBackend> runs);
-
 private:
-    const std::shared_ptr<RunBackend> runs_;
+    const std::shared_ptr<ThreadBackend> backend_;
 };
 
 }  // namespace cubepi

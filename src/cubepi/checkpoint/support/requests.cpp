@@ -1,4 +1,4 @@
-#include <cubepi/checkpoint/common/requests.hpp>
+#include <cubepi/checkpoint/support/requests.hpp>
 
 #include <algorithm>
 #include <cmath>
