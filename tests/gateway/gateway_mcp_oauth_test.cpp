@@ -21,8 +21,8 @@ namespace {
 
 constexpr const char* audience = "https://agents.example/mcp";
 
-Task<HttpServerResponse> answer_with(JsonObject body) {
-    co_return HttpServerResponse::json(200, Json(std::move(body)));
+Task<HttpServerResponse> answer_with(JsonObject body, unsigned status = 200) {
+    co_return HttpServerResponse::json(status, Json(std::move(body)));
 }
 
 /// An authorization server on the event loop of run().
@@ -32,7 +32,8 @@ struct Issuer {
         url = "http://127.0.0.1:" + std::to_string(http.port());
         routes.add("GET", "/.well-known/oauth-authorization-server",
                    [this](const HttpServerRequest&) {
-                       return answer_with({{"issuer", url}, {"jwks_uri", url + "/keys"}});
+                       return answer_with({{"issuer", url}, {"jwks_uri", url + "/keys"}},
+                                          is_down ? 503 : 200);
                    });
         routes.add("GET", "/keys", [this](const HttpServerRequest&) {
             return answer_with(mcp_test::key_set({key.jwk("k1")}));
@@ -58,6 +59,7 @@ struct Issuer {
     HttpServer http{this_thread_context().get_executor()};
     HttpRoutes routes{http, "issuer"};
     std::string url;
+    bool is_down = false;
 };
 
 struct GatewayMcpOAuth : ::testing::Test {
@@ -115,6 +117,26 @@ TEST_F(GatewayMcpOAuth, D224_UsersOfAnIssuer_HaveTheirSessions) {
     EXPECT_NE(whole.body.find("hello"), std::string::npos) << whole.body;
     // The token of an issuer opens nothing else.
     EXPECT_EQ(run(call_with_token(port, "GET", "/v1/sessions/s1", ann)).status, 401);
+}
+
+TEST_F(GatewayMcpOAuth, D224_ReloadWithoutIssuer_ContinuesWithItsKeys) {
+    const auto configure = [this](const std::string& more) {
+        home.configure("{http: {listen: \"127.0.0.1:0\", mcp: true, mcp_issuer: \"" + issuer.url +
+                       "\", mcp_url: \"" + audience + "\"" + more + "}}");
+    };
+    configure("");
+    GatewayProcess gateway(home);
+    port = gateway.wait_until_running();
+    const std::string ann = issuer.token("ann");
+    wait_until([&] { return status(ann) != 503; });
+    issuer.is_down = true;
+    configure(", max_body_mb: 2");
+    EXPECT_EQ(run_command(home, {"gateway", "reload"}).status, 0);
+    EXPECT_EQ(status(ann), 400);
+    // Other settings are checked with keys of their own.
+    configure(", mcp_scopes: [agent]");
+    EXPECT_EQ(run_command(home, {"gateway", "reload"}).status, 0);
+    EXPECT_EQ(status(ann), 503);
 }
 
 TEST_F(GatewayMcpOAuth, D224_IncompleteSettings_AreRefused) {
