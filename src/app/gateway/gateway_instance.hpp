@@ -116,6 +116,8 @@ public:
     std::filesystem::path workspace_of(const std::string& session_id) const;
     /// Returns the prompt templates of a trusted project.
     const std::vector<ProjectPrompt>& project_prompts() const noexcept { return project_.prompts; }
+    /// Returns the limits of the configuration, for operators.
+    std::vector<GatewayLimit> limits() const;
     /// Returns the server on the address that a key of the settings has: "gateway.http.listen". Null: not configured.
     std::shared_ptr<HttpServer> server(const std::string& key) const;
     /// The servers of the gateway, which outlive the instance.
