@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <optional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -167,7 +167,7 @@ private:
 };
 
 /// Runs `work` on a thread while the event loop continues.
-Task<> beside(std::function<void()> work) {
+Task<> on_thread(std::function<void()> work) {
     const Executor executor = co_await this_executor;
     AsyncEvent done;
     std::exception_ptr failure;
@@ -188,11 +188,12 @@ Task<> read_answers(benchmark::State& state, std::uint16_t port) {
     std::size_t session = 0;
     for (auto _ : state) {
         const std::string request = message_request("s" + std::to_string(++session));
-        co_await beside([&request, port] {
+        std::function<void()> read = [&request, port] {
             const Client client(port);
             client.send(request);
             client.read_until("\r\n0\r\n\r\n");
-        });
+        };
+        co_await on_thread(std::move(read));
     }
 }
 
@@ -235,29 +236,32 @@ BENCHMARK(bare_http_deltas)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 Task<> open_all(std::shared_ptr<AsyncEvent> release, std::uint16_t port, double* bytes) {
     const std::string_view first = "event: delta";
-    // What the first request makes once.
+    // The first request makes what the others share.
     const Client warm_up(port);
-    co_await beside([&] {
+    std::function<void()> first_request = [&] {
         warm_up.send(message_request("first"));
         warm_up.read_until(first);
-    });
+    };
+    co_await on_thread(std::move(first_request));
     const LiveBytes live;
     const std::ptrdiff_t before = live.now();
     std::vector<Client> clients;
     clients.reserve(open_streams);
     const std::ptrdiff_t of_clients = live.now() - before;
-    co_await beside([&] {
+    std::function<void()> open = [&] {
         for (std::size_t i = 0; i < open_streams; ++i) {
             clients.emplace_back(port);
             clients.back().send(message_request("s" + std::to_string(i)));
             clients.back().read_until(first);
         }
-    });
+    };
+    co_await on_thread(std::move(open));
     *bytes = static_cast<double>(live.now() - before - of_clients) / open_streams;
     release->set();
-    co_await beside([&] {
+    std::function<void()> read_to_end = [&] {
         for (const Client& client : clients) client.read_until("\r\n0\r\n\r\n");
-    });
+    };
+    co_await on_thread(std::move(read_to_end));
 }
 
 /// Both ends of each connection are descriptors of this process.
@@ -275,8 +279,7 @@ void memory_of_http_streams(benchmark::State& state) {
         const auto release = std::make_shared<AsyncEvent>();
         HttpGateway gateway(2, release);
         double bytes = 0;
-        run(gateway.serve(
-            [&](std::uint16_t port) { return open_all(release, port, &bytes); }));
+        run(gateway.serve([&](std::uint16_t port) { return open_all(release, port, &bytes); }));
         state.counters["bytes_per_stream"] = bytes;
     }
 }
@@ -294,14 +297,15 @@ void memory_of_console_sessions(benchmark::State& state) {
         routes.add("GET", "/", [](const HttpServerRequest&) { return hello(); });
         routes.serve();
         app::ConsoleSessions console(Runtime::standard()->clock);
-        const std::string request = "GET / HTTP/1.1\r\nHost: localhost\r\nCookie: cubepi=" +
-                                    std::string(64, 'a') + "\r\n\r\n";
+        const std::string request =
+            "GET / HTTP/1.1\r\nHost: localhost\r\nCookie: cubepi=" + std::string(64, 'a') +
+            "\r\n\r\n";
         std::vector<Client> clients;
         clients.reserve(browsers + 1);
         const auto log_in = [&] {
             (void)console.log_in(console.make_link(app::GatewayRole::operator_, "olga"));
             clients.emplace_back(server->port());
-            run(beside([&] {
+            run(on_thread([&] {
                 clients.back().send(request);
                 clients.back().read_until("{}");
             }));

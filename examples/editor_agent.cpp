@@ -16,11 +16,14 @@ struct ReadArgs {
 
 AgentOptions make_agent(std::shared_ptr<AcpEditor> editor, std::string session) {
     FauxProvider model;
-    model.set_responses({faux_assistant_message(faux_tool_call("read", {{"path", "/project/a.txt"}}), "tool_use"),
-                         "I have read it."});
+    model.set_responses(
+        {faux_assistant_message(faux_tool_call("read", {{"path", "/project/a.txt"}}), "tool_use"),
+         "I have read it."});
     AgentOptions options;
     options.model = model.model("offline");
-    auto read = [editor, session](ReadArgs args) { return editor->read_text_file(session, args.path); };
+    auto read = [editor, session](ReadArgs args) {
+        return editor->read_text_file(session, args.path);
+    };
     options.tools.push_back(tool<ReadArgs>("read", "Reads a file.", read));
     options.channel = std::make_shared<InMemoryChannel>();
     options.middleware.emplace_back(std::make_shared<ConfirmToolCallMiddleware>(options.channel));
@@ -32,9 +35,8 @@ Task<> serve_editor() {
     options.abilities.name = "example";
     options.abilities.version = "1";
     options.abilities.protocol = 2;
-    options.make_agent = [](const std::shared_ptr<AcpEditor>& editor, const std::string& session, const AcpSetup&) {
-        return make_agent(editor, session);
-    };
+    options.make_agent = [](const std::shared_ptr<AcpEditor>& editor, const std::string& session,
+                            const AcpSetup&) { return make_agent(editor, session); };
     const Executor executor = co_await this_executor;
     co_await serve_acp(acp_agent_host(std::move(options)), mcp_standard_streams(executor));
 }

@@ -129,10 +129,9 @@ AcpQuestions::Options EditorSession::question_options() const {
         JsonArray content;
         const ApprovalDetails details = details_of(request);
         if (details.change && details.change->compared && !details.change->diff.empty()) {
-            content.emplace_back(acp_diff(updates->absolute(details.change->path),
-                                          details.change->diff,
-                                          details.change->kind == FileChange::Kind::creates,
-                                          editor->info().protocol));
+            content.emplace_back(acp_diff(
+                updates->absolute(details.change->path), details.change->diff,
+                details.change->kind == FileChange::Kind::creates, editor->info().protocol));
         }
         return content;
     };

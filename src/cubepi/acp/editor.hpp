@@ -44,7 +44,8 @@ private:
 struct AcpEditorInfo {
     std::string name = {};
     std::string version = {};
-    int protocol = 1;           ///< version that the connection speaks; editors of version 2 have neither files nor terminals
+    int protocol =
+        1;  ///< version that the connection speaks; editors of version 2 have neither files nor terminals
     bool reads_files = false;   ///< `fs/read_text_file`
     bool writes_files = false;  ///< `fs/write_text_file`
     bool has_terminals = false;

@@ -172,7 +172,8 @@ Task<Json> AcpQuestions::approve(const HitlRequest& request) {
     if (always)
         choices.emplace_back(choice_of("always", "Always allow " + *always, "allow_always"));
     choices.emplace_back(choice_of("reject", "Reject", "reject_once"));
-    const std::string chosen = co_await choice(std::move(title), std::move(call), std::move(choices));
+    const std::string chosen =
+        co_await choice(std::move(title), std::move(call), std::move(choices));
     const bool allows = chosen == "allow" || chosen == "always";
     if (!allows) co_return Json(to_json(ApproveAnswer::deny("The user refused this call.")));
     if (options_.still_allowed && !options_.still_allowed(request))

@@ -126,8 +126,7 @@ JsonArray result_content(const ContentList<Content>& blocks) {
 
 }  // namespace
 
-JsonObject acp_text_update(std::string_view kind, std::string_view text,
-                           std::string_view message) {
+JsonObject acp_text_update(std::string_view kind, std::string_view text, std::string_view message) {
     JsonObject update = update_of(kind);
     if (!message.empty()) update["messageId"] = message;
     update["content"] = text_block(text);
@@ -354,16 +353,16 @@ std::vector<JsonObject> AcpUpdates::replay(
     for (const Message& message : messages) {
         if (message.user() && !is_synthetic_message(message)) {
             began(message);
-            updates.push_back(acp_text_update("user_message_chunk",
-                                              prompt_of ? prompt_of(message) : message.text(),
-                                              message_));
+            updates.push_back(acp_text_update(
+                "user_message_chunk", prompt_of ? prompt_of(message) : message.text(), message_));
         } else if (const AssistantMessage* answer = message.assistant()) {
             began(message);
             for (const AssistantContent& block : answer->content) {
                 if (const auto* text = std::get_if<TextContent>(&block)) {
                     updates.push_back(acp_text_update("agent_message_chunk", text->text, message_));
                 } else if (const auto* thought = std::get_if<ThinkingContent>(&block)) {
-                    updates.push_back(acp_text_update("agent_thought_chunk", thought->thinking, message_));
+                    updates.push_back(
+                        acp_text_update("agent_thought_chunk", thought->thinking, message_));
                 }
             }
             for (const ToolCall* call : answer->tool_calls())

@@ -218,7 +218,9 @@ TEST_F(SuspensionState, D222_ChargesAfterAnAnswer_CountAfterKills) {
 }
 
 TEST_F(SuspensionState, D222_RepeatedCalls_CountFromTheLastBegin) {
-    const auto ls = [](const char* id) { return calling({faux_tool_call("ls", {{"path", "/"}}, id)}); };
+    const auto ls = [](const char* id) {
+        return calling({faux_tool_call("ls", {{"path", "/"}}, id)});
+    };
     faux.set_responses({ls("l1"), ls("l2"), ls("l3"), ls("l4"), calling({rm_call("/a", "c1")}),
                         ls("l5"), calling({rm_call("/b", "c2")}), "done"});
     const auto listing = [](AgentOptions& options, const std::shared_ptr<HitlChannel>&) {

@@ -197,7 +197,8 @@ private:
         Outcome<Reply> reply = co_await outcome_of(perform(std::move(message), key));
         if (!reply.ok()) {
             RpcMessage error = error_of(std::move(id), reply.failure());
-            if (error.code == acp_error::unsupported_version || (is_two() && error.code == acp_error::not_found))
+            if (error.code == acp_error::unsupported_version ||
+                (is_two() && error.code == acp_error::not_found))
                 error.data = std::move(data);
             editor_->post(error);
             co_return;
@@ -207,7 +208,7 @@ private:
         if (made.opened) made.opened->announce();
     }
 
-    /// What version 2 adds to errors about a version or a session.
+    /// Returns the data of errors about a version, and in version 2 about a session.
     static JsonObject error_data(const RpcMessage& message) {
         JsonObject data;
         if (message.method == "initialize") {
@@ -492,7 +493,7 @@ private:
     RpcLineReader lines_;
     const std::shared_ptr<ConnectedEditor> editor_;
     bool is_initialized_ = false;
-    bool has_requests_ = false;  ///< besides `initialize`
+    bool has_requests_ = false;   ///< besides `initialize`
     TaskScope* scope_ = nullptr;  ///< of the requests in progress
     /// The requests in progress by their ids; prompts with their session.
     std::map<std::string, std::weak_ptr<AcpSession>> running_;

@@ -82,17 +82,16 @@ TEST(AcpVersionTwoTest, Initialize_ChoosesHighestCommonVersion) {
         RpcMessage none = co_await editor.call("initialize", R"({"protocolVersion":0})");
         EXPECT_EQ(none.code, acp_error::unsupported_version);
         EXPECT_EQ(none.data, parse_json(R"({"requested":0,"supported":[1,2]})"));
-        for (const char* bad :
-             {R"({"protocolVersion":2})", R"({"protocolVersion":70000})", "{}"}) {
+        for (const char* bad : {R"({"protocolVersion":2})", R"({"protocolVersion":70000})", "{}"}) {
             RpcMessage refused = co_await editor.call("initialize", bad);
             EXPECT_EQ(refused.code, acp_error::invalid_params) << bad;
         }
         // A newer editor, with members that are unknown here.
         RpcMessage made = co_await editor.call("initialize", R"({"protocolVersion":9,"info":7})");
         EXPECT_EQ(made.result.at("protocolVersion"), Json(2));
-        EXPECT_EQ(made.result.at("capabilities"),
-                  parse_json(
-                      R"({"session":{"prompt":{"embeddedContext":{}},"mcp":{"stdio":{}}}})"));
+        EXPECT_EQ(
+            made.result.at("capabilities"),
+            parse_json(R"({"session":{"prompt":{"embeddedContext":{}},"mcp":{"stdio":{}}}})"));
         RpcMessage lower = co_await editor.call("initialize", R"({"protocolVersion":1})");
         EXPECT_EQ(lower.code, acp_error::invalid_request);
         RpcMessage again = co_await editor.call("initialize", initialize_params);
@@ -150,7 +149,7 @@ TEST(AcpVersionTwoTest, Failure_IsTheErrorOfIdle) {
         EXPECT_EQ(states(editor), "running idle:error ");
         const JsonObject* idle = editor.update_of("state_update");
         EXPECT_TRUE(idle && idle->at("error").at("message").as_string().find("gone") !=
-                            boost::json::string::npos);
+                                boost::json::string::npos);
     };
     run(with_editor(host_of(faux), script));
 }
@@ -203,7 +202,7 @@ TEST(AcpVersionTwoTest, PromptThatSteers_IsInsertedWhenTaken) {
     run(with_editor(host_of(faux), script));
 }
 
-TEST(AcpVersionTwoTest, PromptThatIsNotTaken_IsCancelledWithTheSession) {
+TEST(AcpVersionTwoTest, PromptNotTaken_IsCancelledWithTheSession) {
     FauxProvider faux;
     faux.set_responses({writing()});
     const auto script = [](ScriptedEditor& editor) -> Task<> {
@@ -246,8 +245,8 @@ TEST(AcpVersionTwoTest, MethodsAndParametersOfVersionOne_AreRefused) {
             EXPECT_EQ(refused.code, acp_error::method_not_found) << method;
         }
         for (const char* servers :
-             {R"([{"type":"sse","name":"a","url":"https://a"}])", R"([{"name":"a","command":"/b"}])",
-              R"([{"type":"stdio","name":"a","command":"b"}])",
+             {R"([{"type":"sse","name":"a","url":"https://a"}])",
+              R"([{"name":"a","command":"/b"}])", R"([{"type":"stdio","name":"a","command":"b"}])",
               R"([{"type":"stdio","name":"a","command":"/b"},
                   {"type":"http","name":"a","url":"https://a"}])"}) {
             RpcMessage refused = co_await editor.call(
@@ -301,8 +300,7 @@ TEST(AcpVersionTwoTest, Difference_IsShownWithoutInventedLines) {
               parse_json(R"({"type":"diff","changes":[{"operation":"modify","path":"/a"}]})"));
     EXPECT_EQ(content[1].at("content").at("text"),
               Json("````diff\n-``` 1\n\\ No newline at end of file\n+2\n````"));
-    const JsonObject change =
-        detail::diff_two("/a b\"\xC3\xA4", "@@ -1 +1 @@\n-1\n+2\n", false);
+    const JsonObject change = detail::diff_two("/a b\"\xC3\xA4", "@@ -1 +1 @@\n-1\n+2\n", false);
     EXPECT_EQ(change.at("patch").at("text"),
               Json("diff --git \"/a b\\\"\\303\\244\" \"/a b\\\"\\303\\244\"\n"
                    "--- \"/a b\\\"\\303\\244\"\t\n+++ \"/a b\\\"\\303\\244\"\t\n"

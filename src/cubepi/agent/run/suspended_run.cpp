@@ -435,8 +435,8 @@ Task<StoredQuestions> load_stored_questions(ThreadLog& log, double now, std::str
     co_return found;
 }
 
-Task<> save_turn(RunCore& core, const std::string& answer_id,
-                 const MessageList& inject_messages, std::uint32_t turns) {
+Task<> save_turn(RunCore& core, const std::string& answer_id, const MessageList& inject_messages,
+                 std::uint32_t turns) {
     const JsonObject* saved = saved_turn(core.state(), answer_id);
     JsonObject turn = saved ? *saved : JsonObject();
     turn["message_id"] = answer_id;
@@ -485,7 +485,8 @@ std::uint32_t restore_work(RunCore& core, const std::string& input_id,
 /// Returns what a run has spent that had spent `at_suspension`. If a process has continued it since and was killed, the messages since
 /// then record the remainder: all that is beyond the lesser of the two amounts that the process knew. The history may have more than the
 /// state, after a limit at which the run has begun again, and less, if charges had no message yet.
-static std::optional<double> spent_since(const RunCore& core, double at_suspension, std::string_view last) {
+static std::optional<double> spent_since(const RunCore& core, double at_suspension,
+                                         std::string_view last) {
     const MessageList& history = core.state().messages;
     const std::size_t begin = index_after(history, last).value_or(history.size());
     const std::optional<double> since = work_since(history, begin, *core.state().model).cost;

@@ -41,8 +41,8 @@ Task<StoredQuestions> load_stored_questions(ThreadLog& log, double now, std::str
 // `extra` while calls of the turn are open, so that another process can continue the turn.
 
 /// Stores the state of the turn whose answer has this id. `turns`: the model calls of the run so far, in all attempts.
-Task<> save_turn(RunCore& core, const std::string& answer_id,
-                 const MessageList& inject_messages, std::uint32_t turns);
+Task<> save_turn(RunCore& core, const std::string& answer_id, const MessageList& inject_messages,
+                 std::uint32_t turns);
 
 /// Returns the stored messages of the turn whose answer has this id, and lets the prefix guard compare the next request with
 /// the one before the suspension. Returns no messages if no state of this turn is stored.
