@@ -268,6 +268,7 @@ struct CommandLine {
         {};  ///< the prompt's or a filter's words, a session's or shell's name, a plugin command's arguments
     bool key_from_input = false;      ///< onboard: the key is on standard input
     std::string channel = {};         ///< onboard: it, not the model
+    int protocol = 1;                 ///< acp: the newest version
     bool fast = false;                ///< demo: without waiting
     bool all = false;                 ///< sessions, inbox: those of all directories
     std::string plugin_command = {};  ///< plugin: which of the plugins' commands

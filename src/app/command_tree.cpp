@@ -143,6 +143,9 @@ void add_acp_command(CLI::App& app, CommandLine& line) {
     add_model_flags(*command, line.conversation.model);
     add_agent_flags(*command, line.conversation);
     add_log_flags(*command, line.log);
+    option(*command, "--protocol", line.protocol,
+           "Newest version of the protocol: 1 (default), or 2, a draft", "VERSION")
+        ->check(one_of({"1", "2"}));
     command->footer(acp_examples);
     command->callback([&line] { line.verb = Verb::acp; });
 }

@@ -282,6 +282,9 @@ void note_answer(Envelope& message) {
     if (!message.answer) return;
     message.answer->user = sender_of(message);
     message.answer->place = default_session(message);
+    // All operators have one name in a chat (D108): the mark tells their answers from each other (D242).
+    const std::string mark = cubepi::detail::text_member(message.context, "answer_mark");
+    if (message.is_operator() && !mark.empty()) message.answer->place += ", answer " + mark;
 }
 
 Json answer_value(const Answer& given, const cubepi::HitlRequest& request) {

@@ -61,6 +61,18 @@ TEST(Questions, B24_Commands_AreAnswers) {
     }
 }
 
+TEST(Questions, D242_AnswersOfOperators_DifferByTheirMarks) {
+    Envelope reply = Envelope().on("chat", "1");
+    reply.answer.emplace().question = "q1";
+    reply.context["answer_mark"] = "3fa29c41";
+    note_answer(reply);
+    EXPECT_EQ(reply.answer->place, "chat:1") << "the mark of a user";
+    reply.from_operator = true;
+    note_answer(reply);
+    note_answer(reply);
+    EXPECT_EQ(reply.answer->place, "chat:1, answer 3fa29c41");
+}
+
 TEST(Questions, B24_AnswerOfChannel_IsNotReadFromText) {
     Envelope reply = Envelope(",deny c1").on("chat", "1");
     reply.context["sender_id"] = "ann";

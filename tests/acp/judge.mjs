@@ -1,5 +1,10 @@
 // The parts that judges of `cubepi acp` share: a scripted model server, and the list of checks.
+import { spawn } from 'node:child_process';
+import fs from 'node:fs';
 import http from 'node:http';
+import os from 'node:os';
+import path from 'node:path';
+import { Readable, Writable } from 'node:stream';
 import * as acp from '@agentclientprotocol/sdk';
 
 export const AGENT_METHODS = acp.AGENT_METHODS;
@@ -38,4 +43,23 @@ export async function startModel(answers) {
   });
   await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
   return { url: `http://127.0.0.1:${server.address().port}/v1`, close: () => server.close(), requests: () => next };
+}
+
+/** Starts `cubepi acp` with more flags, a home of its own and an empty project: {stream, work, leave}. `leave` resolves with its exit code. */
+export function startAgent(program, model, flags) {
+  const home = fs.mkdtempSync(path.join(os.tmpdir(), 'cubepi-acp-'));
+  const work = path.join(home, 'work');
+  fs.mkdirSync(work);
+  const agent = spawn(program, ['acp', '--provider', 'openai', '--base-url', model.url, '-m', 'local', ...flags], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+    env: { PATH: process.env.PATH, HOME: home, OPENAI_API_KEY: 'none' },
+  });
+  const exited = new Promise((resolve) => { agent.on('exit', resolve); });
+  const leave = async () => {
+    agent.stdin.end();
+    const code = await exited;
+    fs.rmSync(home, { recursive: true });
+    return code;
+  };
+  return { stream: acp.ndJsonStream(Writable.toWeb(agent.stdin), Readable.toWeb(agent.stdout)), work, leave };
 }

@@ -1,12 +1,9 @@
 // The client of the official SDK as the judge of `cubepi acp`: it validates each message of the agent. The model is a server of this
 // process. Usage: node sdk_client.mjs CUBEPI
-import { spawn } from 'node:child_process';
 import fs from 'node:fs';
-import os from 'node:os';
 import path from 'node:path';
-import { Readable, Writable } from 'node:stream';
 import * as acp from '@agentclientprotocol/sdk';
-import { AGENT_METHODS, CLIENT_METHODS, checks, failures, startModel } from './judge.mjs';
+import { AGENT_METHODS, CLIENT_METHODS, checks, failures, startAgent, startModel } from './judge.mjs';
 
 const program = process.argv[2];
 const check = checks();
@@ -22,17 +19,7 @@ const model = await startModel([
   { call: ['write', { path: 'never.txt', content: 'x' }] },
   { text: 'Again.' },
 ]);
-const home = fs.mkdtempSync(path.join(os.tmpdir(), 'cubepi-acp-'));
-const work = path.join(home, 'work');
-fs.mkdirSync(work);
-
-const flags = ['acp', '--provider', 'openai', '--base-url', model.url, '-m', 'local'];
-const agent = spawn(program, flags, {
-  stdio: ['pipe', 'pipe', 'inherit'],
-  env: { PATH: process.env.PATH, HOME: home, OPENAI_API_KEY: 'none' },
-});
-
-const exited = new Promise((resolve) => agent.on('exit', resolve));
+const { stream, work, leave } = startAgent(program, model, []);
 
 let updates = [];
 let permission = () => ({ outcome: 'cancelled' });
@@ -40,7 +27,6 @@ const client = acp
   .client({ name: 'judge' })
   .onNotification(CLIENT_METHODS.session_update, ({ params }) => { updates.push(params.update); })
   .onRequest(CLIENT_METHODS.session_request_permission, async ({ params }) => ({ outcome: await permission(params) }));
-const stream = acp.ndJsonStream(Writable.toWeb(agent.stdin), Readable.toWeb(agent.stdout));
 const kinds = () => new Set(updates.map((update) => update.sessionUpdate));
 const text = (kind) => updates.filter((update) => update.sessionUpdate === kind).map((update) => update.content.text).join('');
 const choose = (id) => (params) => {
@@ -106,8 +92,6 @@ await client.connectWith(stream, async (editor) => {
   const missing = await editor.request(AGENT_METHODS.session_load, { sessionId: 'none', cwd: work, mcpServers: [] }).catch((error) => error);
   check('unknown session', missing.code === -32002);
 });
-agent.stdin.end();
-check('end of the agent', (await exited) === 0);
+check('end of the agent', (await leave()) === 0);
 model.close();
-fs.rmSync(home, { recursive: true });
 process.exit(failures() ? 1 : 0);

@@ -306,6 +306,12 @@ try {
   check("the link is not in the address", !page.url().includes("login"), page.url());
   check("every open question is shown", (await page.locator("article").count()) === 7);
 
+  // Hosts of a cluster, which this gateway has not.
+  await page.route(/\/status$/, async (route) => {
+    const response = await route.fetch();
+    const host = (name, here) => ({ id: name, host: `<b>${name}</b>`, pid: 7, here, state: "running", version: "1", started: 1e9, running_turns: 1, waiting_messages: 0, held: 2 });
+    await route.fulfill({ response, json: { ...(await response.json()), gateways: [host("one", true), { ...host("two", false), problem: "the disk is full" }], configurations_differ: true } });
+  });
   for (const [name, hash, part] of [["questions", "#/questions", "article"], ["sessions", "#/sessions", ".list li"], ["session", "#/session/http%3As1", ".message"], ["gateway", "#/gateway", ".card"], ["new", "#/new", ".composer"], ["logins", "#/logins", ".list li"]]) {
     await go(page, hash);
     await page.waitForSelector(part);
@@ -324,6 +330,11 @@ try {
   }
   await page.setViewportSize({ width: 1200, height: 800 });
   await page.emulateMedia({ colorScheme: "light" });
+  await go(page, "#/gateway");
+  await page.getByText("<b>two</b>").waitFor();
+  check("hosts of a cluster are shown", await page.getByText("The configurations of the gateways differ.").isVisible());
+  check("limits are shown", (await page.getByLabel("Limits").innerText()).includes("gateway.max_waiting"));
+  await page.unrouteAll({ behavior: "wait" });
 
   await page.route(/sessions\/http%3As1$/, async (route) => {
     const response = await route.fetch();

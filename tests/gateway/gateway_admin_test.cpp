@@ -93,6 +93,9 @@ TEST_F(AdminTest, D108_Tokens_DecideWhoMayDoWhat) {
             EXPECT_EQ(call(method, path, olga).status, viewed.status) << path;
         }
     }
+    EXPECT_NE(get("status").body.find(R"({"key":"gateway.max_waiting","value":"32 messages)"),
+              std::string::npos)
+        << get("status").body;
     EXPECT_EQ(get("status").json().at("state"), "running") << "a viewer has ended nothing";
     EXPECT_EQ(run(call_with_token(ports.at("http"), "GET", "/v1/sessions/s1", olga)).status, 401);
     EXPECT_EQ(gateway->output().find("gateway.operated"), std::string::npos);

@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <boost/asio/io_context.hpp>
 
 #include <cubepi/core/run.hpp>
+#include <cubepi/core/task.hpp>
 #include <cubepi/mcp/auth/signed_token_test.hpp>
 #include <cubepi/net/http_server.hpp>
 
@@ -21,8 +23,8 @@ namespace {
 
 constexpr const char* audience = "https://agents.example/mcp";
 
-Task<HttpServerResponse> answer_with(JsonObject body) {
-    co_return HttpServerResponse::json(200, Json(std::move(body)));
+Task<HttpServerResponse> answer_with(JsonObject body, unsigned status = 200) {
+    co_return HttpServerResponse::json(status, Json(std::move(body)));
 }
 
 /// An authorization server on the event loop of run().
@@ -32,7 +34,8 @@ struct Issuer {
         url = "http://127.0.0.1:" + std::to_string(http.port());
         routes.add("GET", "/.well-known/oauth-authorization-server",
                    [this](const HttpServerRequest&) {
-                       return answer_with({{"issuer", url}, {"jwks_uri", url + "/keys"}});
+                       return answer_with({{"issuer", url}, {"jwks_uri", url + "/keys"}},
+                                          is_down ? 503 : 200);
                    });
         routes.add("GET", "/keys", [this](const HttpServerRequest&) {
             return answer_with(mcp_test::key_set({key.jwk("k1")}));
@@ -43,13 +46,14 @@ struct Issuer {
         run(routes.stop(std::chrono::nanoseconds::zero()));
         run(http.stop(std::chrono::nanoseconds::zero()));
     }
-    std::string token(const std::string& user, const std::string& server = audience) const {
+    std::string token(const std::string& user, const std::string& server = audience,
+                      const std::string& scope = "agent") const {
         const auto now = std::chrono::system_clock::now().time_since_epoch();
         JsonObject claims;
         claims["iss"] = url;
         claims["aud"] = server;
         claims["sub"] = user;
-        claims["scope"] = "agent";
+        claims["scope"] = scope;
         claims["exp"] = std::chrono::duration_cast<std::chrono::seconds>(now).count() + 3600;
         return key.token(claims, JsonObject{{"kid", "k1"}});
     }
@@ -58,6 +62,7 @@ struct Issuer {
     HttpServer http{this_thread_context().get_executor()};
     HttpRoutes routes{http, "issuer"};
     std::string url;
+    bool is_down = false;
 };
 
 struct GatewayMcpOAuth : ::testing::Test {
@@ -115,6 +120,54 @@ TEST_F(GatewayMcpOAuth, D224_UsersOfAnIssuer_HaveTheirSessions) {
     EXPECT_NE(whole.body.find("hello"), std::string::npos) << whole.body;
     // The token of an issuer opens nothing else.
     EXPECT_EQ(run(call_with_token(port, "GET", "/v1/sessions/s1", ann)).status, 401);
+}
+
+TEST_F(GatewayMcpOAuth, D224_ReloadWithoutIssuer_ContinuesWithItsKeys) {
+    const auto configure = [this](const std::string& more) {
+        home.configure("{http: {listen: \"127.0.0.1:0\", mcp: true, mcp_issuer: \"" + issuer.url +
+                       "\", mcp_url: \"" + audience + "\"" + more + "}}");
+    };
+    configure("");
+    GatewayProcess gateway(home);
+    port = gateway.wait_until_running();
+    const std::string ann = issuer.token("ann");
+    wait_until([&] { return status(ann) != 503; });
+    issuer.is_down = true;
+    configure(", max_body_mb: 2");
+    EXPECT_EQ(run_command(home, {"gateway", "reload"}).status, 0);
+    EXPECT_EQ(status(ann), 400);
+    // Other settings are checked with keys of their own.
+    configure(", mcp_scopes: [agent]");
+    EXPECT_EQ(run_command(home, {"gateway", "reload"}).status, 0);
+    EXPECT_EQ(status(ann), 503);
+}
+
+TEST_F(GatewayMcpOAuth, D224_ServedDirectory_ChecksIssuerAndScope) {
+    GatewayProcess served(home,
+                          {"--listen", "127.0.0.1:0", "--issuer", issuer.url, "--url", audience,
+                           "--scope", "agent", "--scope", "files"},
+                          {}, "mcp serve");
+    const std::string begin = "Serving http://127.0.0.1:";
+    // The issuer answers while this thread runs its event loop.
+    wait_until([&] {
+        run(yield_now());
+        return served.output().find(begin) != std::string::npos;
+    });
+    const std::string output = served.output();
+    port = static_cast<std::uint16_t>(std::stoi(output.substr(output.find(begin) + begin.size())));
+    EXPECT_EQ(status(issuer.token("ann", audience, "agent files")), 400);
+    EXPECT_EQ(status(issuer.token("ann", audience, "agent")), 403);
+    EXPECT_EQ(status(issuer.token("ann", "https://other.example/mcp", "agent files")), 401);
+    EXPECT_EQ(status(""), 401);
+    for (const std::vector<std::string>& wrong :
+         {std::vector<std::string>{"--issuer", issuer.url},
+          std::vector<std::string>{"--listen", "127.0.0.1:0", "--scope", "agent"}}) {
+        std::vector<std::string> words = {"mcp", "serve"};
+        words.insert(words.end(), wrong.begin(), wrong.end());
+        const CommandResult refused = run_command(home, words);
+        EXPECT_NE(refused.status, 0);
+        EXPECT_NE(refused.output.find("--issuer"), std::string::npos) << refused.output;
+    }
 }
 
 TEST_F(GatewayMcpOAuth, D224_IncompleteSettings_AreRefused) {

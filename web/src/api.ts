@@ -8,6 +8,21 @@ export interface User {
   csrf: string;
 }
 
+/** One of the gateways that share their messages by a database. */
+export interface ClusterGateway {
+  id: string;
+  host: string;
+  pid: number;
+  here: boolean;
+  state: string;
+  version: string;
+  started: number;
+  running_turns: number;
+  waiting_messages: number;
+  held: number;
+  problem?: string;
+}
+
 export interface Status {
   state: string;
   pid: number;
@@ -20,6 +35,9 @@ export interface Status {
   running_turns: number;
   waiting_messages: number;
   held: number;
+  limits: { key: string; value: string }[];
+  gateways?: ClusterGateway[];
+  configurations_differ?: boolean;
 }
 
 export interface BusySession {

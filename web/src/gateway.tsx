@@ -1,7 +1,7 @@
 // The state of the gateway, and the messages that wait for a decision.
 
 import { useState } from "preact/hooks";
-import { type Held, type HeldList, type Status, type User, get, post, textOf } from "./api";
+import { type ClusterGateway, type Held, type HeldList, type Status, type User, get, post, textOf } from "./api";
 import { Age, ConfirmButton, Problem, Visible, useLoaded } from "./parts";
 import { useNotices } from "./questions";
 
@@ -13,6 +13,34 @@ interface Shown {
 async function read(): Promise<Shown> {
   const [status, held] = await Promise.all([get<Status>("status"), get<HeldList>("held")]);
   return { status, held };
+}
+
+function Hosts({ gateways, differ }: { gateways: ClusterGateway[]; differ: boolean }) {
+  return (
+    <>
+      <h2>Hosts</h2>
+      {differ ? <Problem text="The configurations of the gateways differ." /> : null}
+      <ul class="list">
+        {gateways.map((one) => (
+          <li key={one.id} class="held">
+            <span class="facts">
+              <strong>
+                <Visible text={one.host} />
+              </strong>
+              <span class={`state ${one.state}`}>{one.state}</span>
+              {one.here ? <span class="dim">this one</span> : null}
+              <Age seconds={one.started} />
+            </span>
+            <p class="plain">
+              {one.running_turns} turns running, {one.waiting_messages} messages waiting, {one.held} held; version <Visible text={one.version} />, process{" "}
+              {one.pid}
+            </p>
+            {one.problem ? <Problem text={one.problem} /> : null}
+          </li>
+        ))}
+      </ul>
+    </>
+  );
 }
 
 export function GatewayPage({ user, onLogout }: { user: User; onLogout: () => void }) {
@@ -113,6 +141,22 @@ export function GatewayPage({ user, onLogout }: { user: User; onLogout: () => vo
             </div>
           ) : null}
         </section>
+      ) : null}
+      {status?.gateways ? <Hosts gateways={status.gateways} differ={status.configurations_differ === true} /> : null}
+      {status ? (
+        <>
+          <h2>Limits</h2>
+          <dl class="arguments" aria-label="Limits">
+            {status.limits.map((one) => (
+              <>
+                <dt key={one.key}>
+                  <code>{one.key}</code>
+                </dt>
+                <dd>{one.value}</dd>
+              </>
+            ))}
+          </dl>
+        </>
       ) : null}
       <h2>Held messages and answers</h2>
       {held && held.messages.length + held.answers.length === 0 ? <p class="empty">Nothing is held.</p> : null}

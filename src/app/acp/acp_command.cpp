@@ -16,9 +16,9 @@ namespace cubepi::app {
 
 namespace {
 
-Task<> serve_editor(ConversationFlags flags) {
+Task<> serve_editor(ConversationFlags flags, int protocol) {
     const Executor executor = co_await this_executor;
-    co_await serve_acp(editor_host(std::move(flags)), mcp_standard_streams(executor));
+    co_await serve_acp(editor_host(std::move(flags), protocol), mcp_standard_streams(executor));
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ int acp_command(const CommandLine& line) {
                  "\"acp\".\n";
     }
     try {
-        run(serve_editor(line.conversation));
+        run(serve_editor(line.conversation, line.protocol));
     } catch (const Error& error) {
         // Of the editor; it is not a failure of a model.
         if (error.code() != ErrorCode::disconnected && error.code() != ErrorCode::too_large) throw;

@@ -85,7 +85,8 @@ std::string iso_time(double seconds) {
 
 class EditorHost final : public AcpHost {
 public:
-    explicit EditorHost(ConversationFlags flags) : flags_(std::move(flags)) {}
+    EditorHost(ConversationFlags flags, int protocol)
+        : flags_(std::move(flags)), protocol_(protocol) {}
 
     AcpAbilities abilities() const override {
         AcpAbilities abilities;
@@ -97,6 +98,7 @@ public:
         abilities.lists = true;
         abilities.takes_servers = true;
         abilities.more_directories = true;
+        abilities.protocol = protocol_;
         return abilities;
     }
 
@@ -221,14 +223,15 @@ private:
     }
 
     const ConversationFlags flags_;
+    const int protocol_;
     std::vector<std::weak_ptr<AcpSession>> open_;
     std::size_t opening_ = 0;
 };
 
 }  // namespace
 
-std::shared_ptr<AcpHost> editor_host(ConversationFlags flags) {
-    return std::make_shared<EditorHost>(std::move(flags));
+std::shared_ptr<AcpHost> editor_host(ConversationFlags flags, int protocol) {
+    return std::make_shared<EditorHost>(std::move(flags), protocol);
 }
 
 }  // namespace cubepi::app

@@ -125,13 +125,13 @@ AcpQuestions::Options EditorSession::question_options() const {
         return !approval->refuses_in_plan(std::get<ApproveRequest>(request.payload).tool_name);
     };
     options.title = [](const HitlRequest& request) { return details_of(request).question; };
-    options.content = [updates = updates_](const HitlRequest& request) {
+    options.content = [updates = updates_, editor = editor_](const HitlRequest& request) {
         JsonArray content;
         const ApprovalDetails details = details_of(request);
         if (details.change && details.change->compared && !details.change->diff.empty()) {
-            content.emplace_back(acp_diff(updates->absolute(details.change->path),
-                                          details.change->diff,
-                                          details.change->kind == FileChange::Kind::creates));
+            content.emplace_back(acp_diff(
+                updates->absolute(details.change->path), details.change->diff,
+                details.change->kind == FileChange::Kind::creates, editor->info().protocol));
         }
         return content;
     };
@@ -174,7 +174,9 @@ Task<AcpStop> EditorSession::prompt(AcpPrompt prompt) {
         for (const ImageContent& image : prompt.images) blocks.emplace_back(image);
         const std::optional<Receipt> receipt =
             pipeline_.steer(user_message(prompt.text, std::move(blocks)));
+        if (receipt) updates_->expect(receipt->message_id(), prompt.on_inserted);
         while (is_running_) co_await ended_.wait();
+        if (receipt) updates_->forget(receipt->message_id());
         if (last_ == AcpStop::cancelled) co_return last_;
         if (receipt && !pipeline_.withdraw(*receipt)) co_return last_;
     }
@@ -220,6 +222,7 @@ Task<AcpStop> EditorSession::run(AcpPrompt prompt) {
     reading_.reset();
     if (is_cancelled_) co_return AcpStop::cancelled;
     prompt = std::move(read).value();
+    updates_->expect({}, std::move(prompt.on_inserted));
     // The text of an editor is never a command (B11).
     bub::Envelope message = pipeline_.message(std::move(prompt.text), false);
     for (ImageContent& image : prompt.images) message.media.push_back(picture_of(std::move(image)));

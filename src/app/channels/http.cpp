@@ -134,10 +134,8 @@ std::vector<bub::HttpInterface> oauth_interfaces(const ChannelSettings& settings
     options.issuer = settings.text("mcp_issuer");
     options.resource = settings.text("mcp_url");
     options.scopes = settings.list("mcp_scopes");
-    const auto resource =
-        std::make_shared<McpResourceServer>(gateway.executor(), std::move(options));
-    // An issuer that is down does not delay the gateway.
-    resource->start();
+    const std::shared_ptr<McpResourceServer> resource =
+        gateway.servers().token_checks(std::move(options));
     bub::HttpInterface mcp;
     mcp.name = "mcp";
     mcp.authentication = resource->authentication();

@@ -157,6 +157,7 @@ Task<GatewayStatus> GatewayApi::status(NoArguments) {
     status.started = gateway_.started();
     status.model = instance->model().where;
     status.workspaces = instance->framework().workspace().string();
+    status.limits = instance->limits();
     const auto enabled = co_await instance->manager().enabled_channels();
     for (const auto& channel : enabled) status.channels.push_back(channel->name());
     for (const bub::TurnSnapshot& one : manager.sessions()) {

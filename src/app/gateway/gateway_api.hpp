@@ -116,6 +116,11 @@ struct TypedCommands {
 struct SessionFileNames {
     std::vector<std::string> files = {};  ///< the best matches first; relative to the directory
 };
+/// A limit of the configuration.
+struct GatewayLimit {
+    std::string key = {};    ///< "gateway.max_waiting"
+    std::string value = {};  ///< with its unit
+};
 struct GatewayStatus {
     std::string state = {};
     std::int64_t pid = 0;
@@ -124,6 +129,7 @@ struct GatewayStatus {
     std::string model = {};
     std::string workspaces = {};
     std::vector<std::string> channels = {};
+    std::vector<GatewayLimit> limits = {};
     std::optional<std::string> problem = {};  ///< why messages cannot be processed
     std::size_t running_turns = 0;
     std::size_t waiting_messages = 0;

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/mcp/resource_server.hpp>
 
 #include "../config/paths.hpp"
 
@@ -48,6 +49,20 @@ std::shared_ptr<HttpServer> GatewayServers::at(std::string key, const ListenAddr
     }
     entries_.push_back(Entry{std::move(key), address, made});
     return made;
+}
+
+std::shared_ptr<McpResourceServer> GatewayServers::token_checks(McpResourceServerOptions options) {
+    std::vector<std::string> settings = options.scopes;
+    settings.insert(settings.end(), {options.issuer, options.resource});
+    std::erase_if(token_checks_, [](const auto& entry) { return entry.second.expired(); });
+    std::weak_ptr<McpResourceServer>& known = token_checks_[std::move(settings)];
+    std::shared_ptr<McpResourceServer> checks = known.lock();
+    if (checks) return checks;
+    checks = std::make_shared<McpResourceServer>(executor_, std::move(options));
+    known = checks;
+    // An issuer that is down does not delay the gateway.
+    checks->start();
+    return checks;
 }
 
 Task<> GatewayServers::stop_unused() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,11 @@
 #include <cubepi/net/http_server.hpp>
 
 #include "../config/gateway_settings.hpp"
+
+namespace cubepi {
+class McpResourceServer;
+struct McpResourceServerOptions;
+}  // namespace cubepi
 
 namespace cubepi::app {
 
@@ -21,6 +27,9 @@ public:
     /// Returns the server on the address that a key of the settings has; it listens. Port 0 is a free port for this key, or for all
     /// that use `gateway.listen`, as long as the key has it. Throws Error(invalid_argument) that names the key.
     std::shared_ptr<HttpServer> at(std::string key, const ListenAddress& address);
+    /// Returns what checks access tokens with these settings, of which only the URLs and scopes may differ from the defaults. A reload
+    /// that does not change them continues with the keys that the gateway has, because the issuer may be down.
+    std::shared_ptr<McpResourceServer> token_checks(McpResourceServerOptions options);
     /// Stops the servers that have no other owner.
     Task<> stop_unused();
     /// Stops all servers.
@@ -35,6 +44,7 @@ private:
 
     const Executor executor_;
     std::vector<Entry> entries_;
+    std::map<std::vector<std::string>, std::weak_ptr<McpResourceServer>> token_checks_;
 };
 
 /// Returns the requests that a route may wait for at a time, so that a flood of them leaves descriptors to the turns and connections to

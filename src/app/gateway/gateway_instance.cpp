@@ -377,6 +377,33 @@ void GatewayInstance::listen(const std::string& key, const ListenAddress& addres
     listening_[key].server = parts_.servers->at(key, address);
 }
 
+std::vector<GatewayLimit> GatewayInstance::limits() const {
+    const bub::BuiltinOptions defaults;
+    std::vector<GatewayLimit> all;
+    const auto add = [&all](const char* key, std::size_t value, const char* unit) {
+        all.push_back({key, std::to_string(value) + unit});
+    };
+    const auto seconds = [&add](const char* key, std::chrono::seconds value) {
+        add(key, static_cast<std::size_t>(value.count()), " s");
+    };
+    add("max_turns", turn_settings(sources_).max_turns.value.value_or(defaults.max_steps),
+        " model calls of a message");
+    add("max_repeated_calls", config_.max_repeated_calls.value_or(defaults.max_repeated_calls),
+        " identical calls");
+    add("subagents.max_background", config_.subagents.max_background, " at a time in a session");
+    if (config_.subagents.max_spend)
+        all.push_back({"subagents.max_spend", "$" + std::to_string(*config_.subagents.max_spend)});
+    add("gateway.max_waiting", settings_.max_waiting, " messages of a session");
+    if (settings_.question_timeout.count() > 0)
+        seconds("gateway.question_timeout", settings_.question_timeout);
+    seconds("gateway.retry_limit", settings_.retry_limit);
+    seconds("gateway.drain_timeout", settings_.drain_timeout);
+    add("gateway.files.max_file_mb", settings_.files.max_file_bytes / 1'000'000, " MB");
+    add("gateway.files.max_files", settings_.files.max_files, " files of a session");
+    add("gateway.files.max_total_mb", settings_.files.max_total_bytes / 1'000'000, " MB");
+    return all;
+}
+
 std::shared_ptr<HttpServer> GatewayInstance::server(const std::string& key) const {
     const auto found = listening_.find(key);
     return found == listening_.end() ? nullptr : found->second.server;

@@ -118,8 +118,12 @@ public:
     std::filesystem::path workspace_of(const std::string& session_id) const;
     /// Returns the prompt templates of a trusted project.
     const std::vector<ProjectPrompt>& project_prompts() const noexcept { return project_.prompts; }
+    /// Returns the limits of the configuration, for operators.
+    std::vector<GatewayLimit> limits() const;
     /// Returns the server on the address that a key of the settings has: "gateway.http.listen". Null: not configured.
     std::shared_ptr<HttpServer> server(const std::string& key) const;
+    /// The servers of the gateway, which outlive the instance.
+    GatewayServers& servers() const noexcept { return *parts_.servers; }
     /// Returns a link that logs in to the web console, once. Throws Error(invalid_state) if the console is not configured.
     std::string console_link(GatewayRole role, std::string name) const;
     /// Throws Error(invalid_state) if the console is not configured.

@@ -32,12 +32,13 @@ constexpr std::string_view operator_name = "an operator";
 class AnswerWatch {
 public:
     AnswerWatch(std::shared_ptr<GatewayInstance> instance, const QuestionEntry& question,
-                std::string channel, std::string message)
+                const bub::Envelope& message)
         : instance_(std::move(instance)),
           tape_(question.thread_id),
           name_(bub::question_name(*question.request)),
-          channel_(std::move(channel)),
-          message_(std::move(message)) {}
+          channel_(message.channel.value_or("")),
+          message_(message.inbound_id.value_or("")),
+          place_(message.answer->place) {}
 
     /// Returns "accepted", or "waiting" if its turn has not reached it. Throws Error(invalid_state) that says who was first.
     Task<std::string> wait() const {
@@ -73,13 +74,13 @@ private:
         const std::optional<bub::FoundMessage> found = co_await std::move(finding);
         co_return !found || found->progress == bub::MessageProgress::finished;
     }
-    /// Returns true if the tape has an answer of an operator. Throws Error for one of another user.
+    /// Returns true if the tape has this answer. Throws Error for another one, which may be that of an operator of another gateway.
     Task<bool> is_recorded() const {
         bub::TapeCheckpointer memory(instance_->tapes());
         const std::vector<AnswerRecord> records = co_await memory.load_answer_records(tape_);
         for (const AnswerRecord& one : records) {
             if (!one.request || bub::question_name(*one.request) != name_) continue;
-            if (one.user == operator_name) co_return true;
+            if (one.user == operator_name && one.channel == place_) co_return true;
             throw Error(ErrorCode::invalid_state,
                         "another answer came first. " + bub::earlier_answer_text(records, name_));
         }
@@ -92,6 +93,7 @@ private:
     const std::string name_;
     const std::string channel_;
     const std::string message_;
+    const std::string place_;  ///< of the answer, with its mark
 };
 
 bool may_succeed_later(const std::exception_ptr& failure) {
@@ -311,17 +313,19 @@ Task<AnsweredQuestion> GatewayApi::answer(AnswerArguments which) {
     // Users of the chat see who has answered. The log has the name.
     message.context["sender_id"] = operator_name;
     // The turn that continues the run is recognized when it is tried again (D42).
-    message.inbound_id = "inbox-" + Runtime::standard()->ids->next();
+    const std::string mark = Runtime::standard()->ids->next();
+    const std::string id = "inbox-" + mark;
+    message.inbound_id = id;
+    message.context["answer_mark"] = mark.substr(0, 8);
+    bub::note_answer(message);
     AnsweredQuestion answered;
     answered.session = message.session_id.value_or("");
-    const std::string id = *message.inbound_id;
-    const std::string channel = message.channel.value_or("");
+    const AnswerWatch watch(instance, question, message);
     co_await instance->manager().receive(std::move(message));
     sent = true;
     answers_[key] = id;
     // A withdrawal leaves no record.
     if (which.action == QuestionAction::cancel) co_return answered;
-    const AnswerWatch watch(instance, question, channel, id);
     Task<std::string> watching = watch.wait();
     answered.state = co_await std::move(watching);
     co_return answered;

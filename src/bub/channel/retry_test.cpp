@@ -141,6 +141,24 @@ TEST_F(Retry, D90_AnswerOfLostCall_IsNotMadeAgain) {
     EXPECT_EQ(std::count(texts.begin(), texts.end(), "re: two"), 1);
 }
 
+TEST_F(Retry, D229_ReleaseOfAnsweredMessage_RepeatsNoTurn) {
+    const auto lost = std::make_shared<LostLog>();
+    gateway.options.deliveries = lost;
+    gateway.options.retry_limit = std::chrono::seconds(0);
+    failures = 0;
+    gateway.run([](Gateway& h) -> Task<> {
+        co_await h.handler(update("one"));
+        co_await h.manager->idle();
+        const HeldMessages held = co_await h.manager->held();
+        EXPECT_EQ(held.inbounds.size(), 1u);
+        for (const StoredInbound& one : held.inbounds) co_await h.manager->release_held(one.id);
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(gateway.begun, Texts{"one"}) << "the model is not asked twice";
+    EXPECT_TRUE(cubepi::run(lost->unfinished()).empty());
+    EXPECT_EQ(cubepi::run(lost->unsettled()).size(), 1u) << "the answer is not lost";
+}
+
 TEST_F(Retry, D90_LongOutage_NotifiesTheSenderOnceAndHolds) {
     gateway.options.retry_limit = std::chrono::minutes(10);
     gateway.run([](Gateway& h) -> Task<> {

@@ -59,14 +59,20 @@ public:
     /// Ends the agent's standard input.
     void leave() { wire_->to_agent.close(); }
 
-    /// The next message of the agent that is not an update; updates are collected.
+    /// The next message of the agent; updates are collected.
+    Task<RpcMessage> next_of_any_kind() {
+        std::optional<std::string> line = co_await wire_->to_editor.next();
+        if (!line) throw Error(ErrorCode::disconnected, "the agent has ended");
+        RpcMessage message = read_rpc_message(std::string_view(*line));
+        if (message.method == "session/update")
+            updates.push_back(message.params.at("update").as_object());
+        co_return message;
+    }
+    /// The next message of the agent that is not an update.
     Task<RpcMessage> next() {
         while (true) {
-            std::optional<std::string> line = co_await wire_->to_editor.next();
-            if (!line) throw Error(ErrorCode::disconnected, "the agent has ended");
-            RpcMessage message = read_rpc_message(std::string_view(*line));
+            RpcMessage message = co_await next_of_any_kind();
             if (message.method != "session/update") co_return message;
-            updates.push_back(message.params.at("update").as_object());
         }
     }
     /// Sends a request and returns its response. Requests of the agent in between fail the test.

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,6 +30,9 @@ struct AcpPrompt {
     std::string text = {};
     std::vector<ImageContent> images = {};
     std::string typed = {};  ///< the part of `text` that the user has typed
+    /// Called by the session when the message has become a part of the conversation, with its stored id (empty: it has none). Never
+    /// null. If it is not called, that is the end of AcpSession::prompt(), unless it ends with a failure or AcpStop::cancelled.
+    std::function<void(const std::string& id)> on_inserted = [](const std::string&) {};
 };
 
 /// An MCP server that the editor passes on.
@@ -125,6 +129,8 @@ struct AcpAbilities {
     bool removes = false;        ///< AcpHost::remove()
     bool takes_servers = false;  ///< AcpSetup::servers over HTTP; those over stdio always are
     bool more_directories = false;
+    /// The newest version of the protocol that is offered: 1, or 2, a draft that may change. The editor may still choose version 1.
+    int protocol = 1;
 };
 
 /// The agent of a connection. Used on its executor.

@@ -37,7 +37,9 @@ public:
         Message message = user_message(std::move(prompt.text), std::move(blocks));
         while (is_running_) {
             const Receipt receipt = agent_.steer(message);
+            updates_->expect(receipt.message_id(), prompt.on_inserted);
             while (is_running_) co_await ended_.wait();
+            updates_->forget(receipt.message_id());
             // The run may have ended before it took the message.
             if (!agent_.cancel_steer(receipt.message_id()) || last_ == AcpStop::cancelled)
                 co_return last_;
@@ -54,6 +56,7 @@ public:
             }
         };
         const Running running(*this);
+        updates_->expect({}, std::move(prompt.on_inserted));
         const RunResult result = co_await agent_.prompt(std::move(message));
         if (result.outcome == RunOutcome::failed) throw Error(result.error());
         last_ = acp_stop_of(result);

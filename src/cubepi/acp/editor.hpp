@@ -12,8 +12,7 @@
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/task.hpp>
 
-// The editor's side of the Agent Client Protocol (https://agentclientprotocol.com), version 1: what an agent may ask of the editor that
-// has started it.
+// The editor's side of the Agent Client Protocol (https://agentclientprotocol.com): what an agent may ask of the editor that has started it.
 
 namespace cubepi {
 
@@ -26,6 +25,7 @@ inline constexpr int invalid_params = -32602;
 inline constexpr int internal = -32603;
 inline constexpr int cancelled = -32800;
 inline constexpr int not_found = -32002;
+inline constexpr int unsupported_version = -32022;
 }  // namespace acp_error
 
 /// An error response: one that a host throws for a request of the editor, or one of the editor.
@@ -44,6 +44,8 @@ private:
 struct AcpEditorInfo {
     std::string name = {};
     std::string version = {};
+    int protocol =
+        1;  ///< version that the connection speaks; editors of version 2 have neither files nor terminals
     bool reads_files = false;   ///< `fs/read_text_file`
     bool writes_files = false;  ///< `fs/write_text_file`
     bool has_terminals = false;
@@ -74,7 +76,8 @@ public:
     /// Valid after `initialize`.
     virtual const AcpEditorInfo& info() const noexcept = 0;
     /// Sends `session/update`. Does not wait: updates are queued, and an editor that does not read ends the connection
-    /// (AcpLimits::max_queued_bytes). Has no effect after the end of the connection.
+    /// (AcpLimits::max_queued_bytes). Has no effect after the end of the connection. `update` has the form of version 1, or of an update
+    /// that only version 2 has, for an editor that speaks it.
     virtual void update(std::string_view session, JsonObject update) = 0;
     /// Sends a request and waits for its result. Cancelling withdraws it. Throws AcpError if the editor refuses it, and
     /// Error(disconnected) at the end of the connection.

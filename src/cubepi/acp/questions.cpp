@@ -4,6 +4,7 @@
 #include <exception>
 #include <variant>
 
+#include <cubepi/acp/wire/version_two.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
@@ -116,12 +117,30 @@ Task<Json> AcpQuestions::answer_to(const HitlRequest& request) {
                                                                    : choose(request);
 }
 
-/// Returns the id of the chosen option. Throws Error(hitl) if the user has chosen none.
-Task<std::string> AcpQuestions::choice(JsonObject call, JsonArray choices) {
+/// `call`: empty for a question that is not about a call, which only version 1 shows as one.
+JsonObject AcpQuestions::permission(std::string title, JsonObject call, const JsonArray& choices) {
     JsonObject params;
     params["sessionId"] = session_;
-    params["toolCall"] = std::move(call);
     params["options"] = choices;
+    if (editor_->info().protocol < 2) {
+        if (call.empty()) call = updates_->describe("question", JsonObject());
+        call["title"] = std::move(title);
+        params["toolCall"] = std::move(call);
+        return params;
+    }
+    params["title"] = std::move(title);
+    if (!call.empty()) {
+        JsonObject subject;
+        subject["type"] = "tool_call";
+        subject["toolCall"] = detail::tool_call_two(std::move(call));
+        params["subject"] = std::move(subject);
+    }
+    return params;
+}
+
+/// Returns the id of the chosen option. Throws Error(hitl) if the user has chosen none.
+Task<std::string> AcpQuestions::choice(std::string title, JsonObject call, JsonArray choices) {
+    JsonObject params = permission(std::move(title), std::move(call), choices);
     JsonObject result = co_await editor_->request("session/request_permission", std::move(params));
     const JsonObject* outcome = detail::object_member(result, "outcome");
     const std::string id = outcome && detail::string_member(*outcome, "outcome") == "selected"
@@ -139,10 +158,8 @@ Task<Json> AcpQuestions::approve(const HitlRequest& request) {
     const auto& asked = std::get<ApproveRequest>(request.payload);
     JsonObject call = updates_->describe(asked.tool_name, asked.args);
     if (const auto id = updates_->id_of(asked.tool_call_id)) call["toolCallId"] = *id;
-    if (options_.title) {
-        std::string title = options_.title(request);
-        if (!title.empty()) call["title"] = std::move(title);
-    }
+    std::string title = options_.title ? options_.title(request) : std::string();
+    if (title.empty()) title = detail::text_member(call, "title");
     if (options_.content) {
         JsonArray content = options_.content(request);
         if (!content.empty()) call["content"] = std::move(content);
@@ -155,7 +172,8 @@ Task<Json> AcpQuestions::approve(const HitlRequest& request) {
     if (always)
         choices.emplace_back(choice_of("always", "Always allow " + *always, "allow_always"));
     choices.emplace_back(choice_of("reject", "Reject", "reject_once"));
-    const std::string chosen = co_await choice(std::move(call), std::move(choices));
+    const std::string chosen =
+        co_await choice(std::move(title), std::move(call), std::move(choices));
     const bool allows = chosen == "allow" || chosen == "always";
     if (!allows) co_return Json(to_json(ApproveAnswer::deny("The user refused this call.")));
     if (options_.still_allowed && !options_.still_allowed(request))
@@ -164,15 +182,13 @@ Task<Json> AcpQuestions::approve(const HitlRequest& request) {
     co_return Json(to_json(ApproveAnswer()));
 }
 
-/// Questions that are not approvals are shown as a call that the user decides about.
 Task<Json> AcpQuestions::choose(const HitlRequest& request) {
     if (const auto* confirm = std::get_if<ConfirmRequest>(&request.payload)) {
-        JsonObject call = updates_->describe("question", JsonObject());
-        call["title"] = confirm->prompt;
         JsonArray choices;
         choices.emplace_back(choice_of("yes", "Yes", "allow_once"));
         choices.emplace_back(choice_of("no", "No", "reject_once"));
-        const std::string chosen = co_await choice(std::move(call), std::move(choices));
+        const std::string chosen =
+            co_await choice(confirm->prompt, JsonObject(), std::move(choices));
         co_return Json(chosen == "yes");
     }
     const auto& asked = std::get<AskRequest>(request.payload);
@@ -183,14 +199,13 @@ Task<Json> AcpQuestions::choose(const HitlRequest& request) {
                         "the editor shows only questions with a choice of one option; ask in your "
                         "answer instead");
         }
-        JsonObject call = updates_->describe("question", JsonObject());
-        call["title"] = question.prompt;
         JsonArray choices;
         for (std::size_t i = 0; i < question.options->size(); ++i) {
             choices.emplace_back(
                 choice_of(std::to_string(i), (*question.options)[i].label, "allow_once"));
         }
-        const std::string chosen = co_await choice(std::move(call), std::move(choices));
+        const std::string chosen =
+            co_await choice(question.prompt, JsonObject(), std::move(choices));
         answers[question.key] = (*question.options)[std::stoul(chosen)].value;
     }
     co_return Json(std::move(answers));

@@ -54,7 +54,8 @@ private:
     Task<Json> answer_to(const HitlRequest& request);
     Task<Json> approve(const HitlRequest& request);
     Task<Json> choose(const HitlRequest& request);
-    Task<std::string> choice(JsonObject call, JsonArray choices);
+    Task<std::string> choice(std::string title, JsonObject call, JsonArray choices);
+    JsonObject permission(std::string title, JsonObject call, const JsonArray& choices);
 
     const std::shared_ptr<AcpEditor> editor_;
     const std::string session_;

@@ -6,7 +6,9 @@
 #include <variant>
 
 #include <cubepi/acp/wire/messages.hpp>
+#include <cubepi/acp/wire/version_two.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/random_word.hpp>
 #include <cubepi/middleware/todo_list.hpp>
 #include <cubepi/net/utf8.hpp>
 
@@ -124,8 +126,9 @@ JsonArray result_content(const ContentList<Content>& blocks) {
 
 }  // namespace
 
-JsonObject acp_text_update(std::string_view kind, std::string_view text) {
+JsonObject acp_text_update(std::string_view kind, std::string_view text, std::string_view message) {
     JsonObject update = update_of(kind);
+    if (!message.empty()) update["messageId"] = message;
     update["content"] = text_block(text);
     return update;
 }
@@ -164,7 +167,8 @@ JsonObject acp_title_update(std::string_view title) {
     return update;
 }
 
-JsonObject acp_diff(std::string path, std::string_view hunks, bool is_new) {
+JsonObject acp_diff(std::string path, std::string_view hunks, bool is_new, int protocol) {
+    if (protocol >= 2) return detail::diff_two(path, replace_broken_utf8(hunks), is_new);
     std::string before;
     std::string after;
     while (!hunks.empty()) {
@@ -183,7 +187,29 @@ JsonObject acp_diff(std::string path, std::string_view hunks, bool is_new) {
     return diff;
 }
 
-AcpUpdates::AcpUpdates(std::string directory) : directory_(std::move(directory)) {}
+AcpUpdates::AcpUpdates(std::string directory)
+    : directory_(std::move(directory)), prefix_(std::to_string(detail::random_word()) + "-") {}
+
+void AcpUpdates::expect(std::string message_id,
+                        std::function<void(const std::string& id)> inserted) {
+    expected_.insert_or_assign(std::move(message_id), std::move(inserted));
+}
+
+/// A message of the user.
+void AcpUpdates::found(const Message& message) {
+    auto entry = expected_.find(message.id());
+    if (entry == expected_.end()) entry = expected_.find(std::string());
+    if (entry == expected_.end()) return;
+    const std::function<void(const std::string& id)> inserted = std::move(entry->second);
+    expected_.erase(entry);
+    inserted(message.id());
+}
+
+/// Ids of messages are stored, so that they are the same when the conversation is repeated.
+void AcpUpdates::began(const Message& message) {
+    message_ = message.id();
+    if (message_.empty()) message_ = "message-" + prefix_ + std::to_string(++messages_);
+}
 
 std::string AcpUpdates::absolute(std::string_view path) const {
     if (path.starts_with('/')) return replace_broken_utf8(path);
@@ -197,7 +223,8 @@ std::optional<std::string> AcpUpdates::id_of(std::string_view tool_call_id) cons
 
 JsonObject AcpUpdates::describe(std::string_view tool, const JsonObject& args) {
     JsonObject call;
-    call["toolCallId"] = "call-" + std::to_string(++calls_);
+    call["toolCallId"] = "call-" + prefix_ + std::to_string(++calls_);
+    call["name"] = tool;
     call["title"] = title_of(tool, args);
     const ToolLook* look = look_of(tool);
     call["kind"] = look ? look->kind : std::string_view("other");
@@ -273,10 +300,13 @@ std::optional<JsonObject> AcpUpdates::used(const AgentEvent& event, const Model*
 std::vector<JsonObject> AcpUpdates::of(const AgentEvent& event, const Model* model) {
     std::vector<JsonObject> updates;
     if (const std::string_view* text = event.text_delta()) {
-        updates.push_back(acp_text_update("agent_message_chunk", *text));
+        updates.push_back(acp_text_update("agent_message_chunk", *text, message_));
     } else if (const std::string_view* thought = event.thinking_delta()) {
-        updates.push_back(acp_text_update("agent_thought_chunk", *thought));
+        updates.push_back(acp_text_update("agent_thought_chunk", *thought, message_));
+    } else if (const auto* begun = event.get_if<MessageStartEvent>()) {
+        if (begun->message.assistant()) began(begun->message);
     } else if (const auto* message = event.get_if<MessageEndEvent>()) {
+        if (message->message.user()) found(message->message);
         // Before they run: a question may come first.
         const AssistantMessage* answer = message->message.assistant();
         if (!answer) return updates;
@@ -322,14 +352,17 @@ std::vector<JsonObject> AcpUpdates::replay(
     std::vector<JsonObject> updates;
     for (const Message& message : messages) {
         if (message.user() && !is_synthetic_message(message)) {
-            updates.push_back(acp_text_update("user_message_chunk",
-                                              prompt_of ? prompt_of(message) : message.text()));
+            began(message);
+            updates.push_back(acp_text_update(
+                "user_message_chunk", prompt_of ? prompt_of(message) : message.text(), message_));
         } else if (const AssistantMessage* answer = message.assistant()) {
+            began(message);
             for (const AssistantContent& block : answer->content) {
                 if (const auto* text = std::get_if<TextContent>(&block)) {
-                    updates.push_back(acp_text_update("agent_message_chunk", text->text));
+                    updates.push_back(acp_text_update("agent_message_chunk", text->text, message_));
                 } else if (const auto* thought = std::get_if<ThinkingContent>(&block)) {
-                    updates.push_back(acp_text_update("agent_thought_chunk", thought->thinking));
+                    updates.push_back(
+                        acp_text_update("agent_thought_chunk", thought->thinking, message_));
                 }
             }
             for (const ToolCall* call : answer->tool_calls())

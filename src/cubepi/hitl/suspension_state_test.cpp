@@ -185,6 +185,66 @@ TEST_F(SuspensionState, D166_MaxSpend_CountsTheCostBeforeTheSuspension) {
     EXPECT_EQ(faux.call_count(), 1u);
 }
 
+/// Each call costs 0.4 USD, and the answers nothing.
+void charge_calls(AgentOptions& options, const std::shared_ptr<HitlChannel>&) {
+    Model model = options.model.spec();
+    ModelCost& cost = model.cost.emplace();
+    cost.input = cost.output = cost.cache_read = cost.cache_write = 0.0;
+    options.model = BoundModel(options.model.provider(), std::move(model));
+    options.limits.max_spend = 0.7;
+    options.tools = {tool<PathArgs>("rm", "Removes.", [](PathArgs args, ToolContext& context) {
+        context.charge(Usage(), 0.4);
+        return "removed " + args.path;
+    })};
+}
+
+TEST_F(SuspensionState, D222_ChargesAfterAnAnswer_CountAfterKills) {
+    for (const bool is_killed : {false, true}) {
+        store = std::make_shared<MemoryCheckpointer>();
+        faux.set_responses({calling({rm_call("/a", "c1"), rm_call("/b", "c2")}), "never sent"});
+        const std::size_t calls = faux.call_count();
+        suspend(charge_calls, 2);
+        const JsonObject before = thread().extra;
+        {
+            Process second(store, faux, effects, {}, charge_calls);
+            EXPECT_EQ(second.respond("c1", approve()).outcome, RunOutcome::suspended);
+        }
+        // Killed before it has stored that the other call waits again.
+        if (is_killed) run(store->save_extra("t", before));
+        Process third(store, faux, effects, {}, charge_calls);
+        EXPECT_EQ(third.respond("c2", approve()).outcome, RunOutcome::limited) << is_killed;
+        EXPECT_EQ(faux.call_count(), calls + 1);
+    }
+}
+
+TEST_F(SuspensionState, D222_RepeatedCalls_CountFromTheLastBegin) {
+    const auto ls = [](const char* id) {
+        return calling({faux_tool_call("ls", {{"path", "/"}}, id)});
+    };
+    faux.set_responses({ls("l1"), ls("l2"), ls("l3"), ls("l4"), calling({rm_call("/a", "c1")}),
+                        ls("l5"), calling({rm_call("/b", "c2")}), "done"});
+    const auto listing = [](AgentOptions& options, const std::shared_ptr<HitlChannel>&) {
+        options.limits.max_repeated_calls = 3;
+        options.tools.push_back(tool<PathArgs>("ls", "Lists.", [](PathArgs) { return "a"; }));
+    };
+    {
+        Process first(store, faux, effects, {}, listing);
+        EXPECT_EQ(first.prompt().outcome, RunOutcome::limited);
+    }
+    {
+        // It begins again.
+        Process second(store, faux, effects, {}, listing);
+        EXPECT_EQ(until_question(second, second.agent->resume()).outcome, RunOutcome::suspended);
+    }
+    {
+        Process third(store, faux, effects, {}, listing);
+        const RunResult waiting = until_question(third, third.agent->respond("c1", approve()));
+        EXPECT_EQ(waiting.outcome, RunOutcome::suspended);
+    }
+    Process last(store, faux, effects, {}, listing);
+    EXPECT_EQ(last.respond("c2", approve()).outcome, RunOutcome::completed);
+}
+
 TEST_F(SuspensionState, D166_DamagedSpending_DoesNotStopTheRun) {
     for (const Json& turns : {Json(), Json(1.5), Json("x"), Json(-7), Json(1)}) {
         faux.set_responses({calling({rm_call("/a", "c1")}), "done"});

@@ -10,7 +10,9 @@
 #include <vector>
 
 #include <cubepi/acp/agent.hpp>
+#include <cubepi/acp/wire/connected_editor.hpp>
 #include <cubepi/acp/wire/messages.hpp>
+#include <cubepi/acp/wire/version_two.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -25,125 +27,8 @@ namespace cubepi {
 
 namespace {
 
+using detail::ConnectedEditor;
 using detail::required_text;
-
-/// Messages for the editor, in their order. An editor that does not read them cannot make them grow without limit.
-class Outbox {
-public:
-    explicit Outbox(std::size_t max_bytes) : max_bytes_(max_bytes) {}
-
-    void post(const RpcMessage& message) {
-        if (is_closed_) return;
-        std::string line = rpc_text(message) + "\n";
-        bytes_ += line.size();
-        if (bytes_ > max_bytes_) {
-            has_overflowed_ = true;
-            close();
-            return;
-        }
-        (void)lines_.force_push(std::move(line));
-    }
-    Task<std::optional<std::string>> next() {
-        std::optional<std::string> line = co_await lines_.next();
-        if (line) bytes_ -= line->size();
-        co_return line;
-    }
-    void close() {
-        is_closed_ = true;
-        lines_.close();
-        closed_.set();
-    }
-    /// Waits for close(). The writer cannot notice an overflow: it waits for the editor.
-    Task<> until_closed() {
-        co_await closed_.wait();
-        if (has_overflowed_)
-            throw Error(ErrorCode::disconnected, "The editor does not read its messages.");
-    }
-
-private:
-    const std::size_t max_bytes_;
-    AsyncQueue<std::string> lines_{1};
-    std::size_t bytes_ = 0;
-    bool is_closed_ = false;
-    bool has_overflowed_ = false;
-    AsyncEvent closed_;
-};
-
-/// The editor, and the requests that it has not answered.
-class Editor final : public AcpEditor {
-public:
-    explicit Editor(std::size_t max_queued_bytes) : outbox_(max_queued_bytes) {}
-
-    const AcpEditorInfo& info() const noexcept override { return info_; }
-    void update(std::string_view session, JsonObject update) override {
-        JsonObject params;
-        params["sessionId"] = session;
-        params["update"] = std::move(update);
-        post(rpc_notification("session/update", std::move(params)));
-    }
-    Task<JsonObject> request(std::string method, JsonObject params) override {
-        if (has_ended_) throw_ended();
-        const std::int64_t id = ++last_id_;
-        const auto waiting = std::make_shared<Waiting>();
-        waiting_.emplace(id, waiting);
-        post(rpc_request(id, std::move(method), std::move(params)));
-        struct Withdrawal {
-            Editor& editor;
-            std::int64_t id;
-            ~Withdrawal() { editor.withdraw(id); }
-        };
-        const Withdrawal withdrawal{*this, id};
-        co_await waiting->done.wait();
-        if (!waiting->response) throw_ended();
-        RpcMessage& response = *waiting->response;
-        if (response.kind == RpcMessage::Kind::error)
-            throw AcpError(response.code, "The editor has refused: " + response.text);
-        co_return std::move(response.result);
-    }
-
-    void set_info(AcpEditorInfo info) { info_ = std::move(info); }
-    Outbox& outbox() noexcept { return outbox_; }
-    void post(const RpcMessage& message) { outbox_.post(message); }
-    /// A response to an unknown id is one that came late, or was never asked for.
-    void answered(RpcMessage response) {
-        const std::int64_t* id = response.id.if_int64();
-        const auto entry = id ? waiting_.find(*id) : waiting_.end();
-        if (entry == waiting_.end() || entry->second->response) return;
-        entry->second->response = std::move(response);
-        entry->second->done.set();
-    }
-    /// Requests fail from now on.
-    void end() {
-        has_ended_ = true;
-        for (auto& [id, waiting] : waiting_) waiting->done.set();
-    }
-
-private:
-    struct Waiting {
-        AsyncEvent done;
-        std::optional<RpcMessage> response;
-    };
-
-    [[noreturn]] static void throw_ended() {
-        throw Error(ErrorCode::disconnected, "The editor has ended the connection.");
-    }
-    void withdraw(std::int64_t id) {
-        const auto entry = waiting_.find(id);
-        if (entry == waiting_.end()) return;
-        const bool is_answered = entry->second->response.has_value();
-        waiting_.erase(entry);
-        if (is_answered || has_ended_) return;
-        JsonObject params;
-        params["requestId"] = id;
-        post(rpc_notification("$/cancel_request", std::move(params)));
-    }
-
-    AcpEditorInfo info_;
-    Outbox outbox_;
-    std::int64_t last_id_ = 0;
-    std::map<std::int64_t, std::shared_ptr<Waiting>> waiting_;
-    bool has_ended_ = false;
-};
 
 /// A session that the editor has open.
 struct OpenSession {
@@ -152,11 +37,39 @@ struct OpenSession {
     AsyncEvent idle;
 };
 
+/// Counts a prompt of a session as long as it exists.
+class PromptCount {
+public:
+    explicit PromptCount(OpenSession& open) : open_(open) {
+        ++open_.prompts;
+        open_.idle.reset();
+    }
+    ~PromptCount() {
+        if (--open_.prompts == 0) open_.idle.set();
+    }
+    PromptCount(const PromptCount&) = delete;
+    PromptCount& operator=(const PromptCount&) = delete;
+
+private:
+    OpenSession& open_;
+};
+
+/// A prompt of version 2 before and after its message has become a part of the conversation.
+struct Insertion {
+    std::string session;
+    JsonArray content;
+    std::string id;  ///< of the message; empty: it is not inserted
+    std::exception_ptr failure;
+    AsyncEvent settled;
+};
+
 /// The result of a request, and what follows its response.
 struct Reply {
     JsonObject result = {};
     std::shared_ptr<AcpSession> opened = {};
 };
+
+constexpr std::int64_t max_version = 65535;
 
 class Connection {
 public:
@@ -167,7 +80,7 @@ public:
           stream_(std::move(stream)),
           limits_(limits),
           lines_(limits.max_message_bytes),
-          editor_(std::make_shared<Editor>(limits.max_queued_bytes)) {}
+          editor_(std::make_shared<ConnectedEditor>(limits.max_queued_bytes)) {}
 
     Task<> run() {
         std::vector<Task<>> parts;
@@ -190,7 +103,7 @@ private:
     /// Reads to the end, waits for the requests in progress, and then ends the writer.
     Task<> read_and_finish() {
         struct Closing {
-            Editor& editor;
+            ConnectedEditor& editor;
             ~Closing() { editor.outbox().close(); }
         };
         const Closing closing{*editor_};
@@ -200,6 +113,7 @@ private:
     }
 
     Task<> read_all(TaskScope& scope) {
+        scope_ = &scope;
         std::string bytes;
         while (co_await stream_->read(bytes)) {
             lines_.feed(bytes);
@@ -266,6 +180,7 @@ private:
                 rpc_error(std::move(message.id), acp_error::invalid_request, std::move(refusal)));
             return;
         }
+        if (message.method != "initialize") has_requests_ = true;
         running_.emplace(key, std::weak_ptr<AcpSession>());
         scope.spawn(answer(std::move(message), key));
     }
@@ -278,14 +193,32 @@ private:
         };
         const Running running{*this, key};
         Json id = message.id;
+        JsonObject data = error_data(message);
         Outcome<Reply> reply = co_await outcome_of(perform(std::move(message), key));
         if (!reply.ok()) {
-            editor_->post(error_of(std::move(id), reply.failure()));
+            RpcMessage error = error_of(std::move(id), reply.failure());
+            if (error.code == acp_error::unsupported_version ||
+                (is_two() && error.code == acp_error::not_found))
+                error.data = std::move(data);
+            editor_->post(error);
             co_return;
         }
         Reply made = std::move(reply).value();
         editor_->post(rpc_result(std::move(id), std::move(made.result)));
         if (made.opened) made.opened->announce();
+    }
+
+    /// Returns the data of errors about a version, and in version 2 about a session.
+    static JsonObject error_data(const RpcMessage& message) {
+        JsonObject data;
+        if (message.method == "initialize") {
+            const Json* version = message.params.if_contains("protocolVersion");
+            if (version) data["requested"] = *version;
+            data["supported"] = JsonArray{1, 2};
+        } else {
+            data["sessionId"] = detail::text_member(message.params, "sessionId");
+        }
+        return data;
     }
 
     static RpcMessage error_of(Json id, const std::exception_ptr& failure) {
@@ -313,17 +246,26 @@ private:
         Reply reply;
         if (method == "initialize") {
             reply.result = initialize(params);
+        } else if (method == "session/prompt" && is_two()) {
+            reply.result = co_await insert(params, std::move(key));
         } else if (method == "session/prompt") {
             reply.result = co_await prompt(params, std::move(key));
         } else if (method == "session/new") {
             reply = co_await create(params);
-        } else if (method == "session/load" && abilities_.opens) {
+        } else if (method == "session/load" && abilities_.opens && !is_two()) {
             reply = co_await open(params, true);
-        } else if (method == "session/resume" && abilities_.opens) {
-            reply = co_await open(params, false);
-        } else if (method == "session/list" && abilities_.lists) {
-            AcpSessionList list = co_await host_->list(detail::text_member(params, "cwd"),
-                                                       detail::text_member(params, "cursor"));
+        } else if (method == "session/resume" && (abilities_.opens || is_two())) {
+            const bool replays = is_two() && detail::replays_from_start(params);
+            if (!abilities_.opens)
+                throw AcpError(acp_error::not_found, "this agent does not save sessions");
+            reply = co_await open(params, replays);
+        } else if (method == "session/list" && (abilities_.lists || is_two())) {
+            // Version 2 does not ask whether there are saved sessions.
+            AcpSessionList list;
+            if (abilities_.lists) {
+                list = co_await host_->list(detail::text_member(params, "cwd"),
+                                            detail::text_member(params, "cursor"));
+            }
             reply.result = detail::list_result(list);
         } else if (method == "session/delete" && abilities_.removes) {
             const std::string id = required_text(params, "sessionId");
@@ -331,31 +273,47 @@ private:
             co_await host_->remove(id);
         } else if (method == "session/close") {
             const std::string id = required_text(params, "sessionId");
-            (void)find(id);
+            if (!is_two()) (void)find(id);
             co_await close(id);
-        } else if (method == "session/set_mode") {
+        } else if (method == "session/set_mode" && !is_two()) {
             const auto session = find(required_text(params, "sessionId"))->session;
             co_await session->set_mode(required_text(params, "modeId"));
         } else if (method == "session/set_config_option") {
             const auto session = find(required_text(params, "sessionId"))->session;
+            if (is_two()) detail::check_option_two(params);
             co_await session->set_option(required_text(params, "configId"),
                                          required_text(params, "value"));
-            reply.result["configOptions"] = detail::options_json(session->options());
+            reply.result["configOptions"] = options_of(*session);
+        } else if (is_two() && (method == "tool_call/cancel" || method == "terminal/cancel")) {
+            throw AcpError(acp_error::invalid_params, "it cannot be cancelled alone");
         } else {
             throw AcpError(acp_error::method_not_found, "There is no method '" + method + "'.");
         }
         co_return reply;
     }
 
+    /// Agents with version 1 alone answer every request with it; others choose the highest version that both have.
     JsonObject initialize(const JsonObject& params) {
         const Json* version = params.if_contains("protocolVersion");
-        if (!version || !version->is_int64())
-            throw AcpError(acp_error::invalid_params, "`protocolVersion` must be an integer");
-        if (std::exchange(is_initialized_, true))
+        const std::int64_t* number = version ? version->if_int64() : nullptr;
+        if (!number || *number < 0 || *number > max_version)
+            throw AcpError(acp_error::invalid_params,
+                           "`protocolVersion` must be an integer from 0 to 65535");
+        if (is_initialized_ && (!is_two() || has_requests_ || *number < 2))
             throw AcpError(acp_error::invalid_request, "`initialize` was called before");
+        if (abilities_.protocol >= 2 && *number == 0)
+            throw AcpError(acp_error::unsupported_version, "this agent has the versions 1 and 2");
+        if (abilities_.protocol >= 2 && *number >= 2) {
+            editor_->set_info(detail::read_editor_two(params, *number == 2));
+            is_initialized_ = true;
+            return detail::initialize_result_two(abilities_);
+        }
         editor_->set_info(detail::read_editor(params));
+        is_initialized_ = true;
         return detail::initialize_result(abilities_);
     }
+
+    bool is_two() const noexcept { return editor_->info().protocol >= 2; }
 
     std::shared_ptr<OpenSession> find(const std::string& id) const {
         const auto open = sessions_.find(id);
@@ -368,21 +326,79 @@ private:
         const std::shared_ptr<OpenSession> open = find(required_text(params, "sessionId"));
         AcpPrompt prompt = detail::read_prompt(params, abilities_.images);
         running_[key] = open->session;
-        struct Count {
-            OpenSession& open;
-            explicit Count(OpenSession& its_open) : open(its_open) {
-                ++open.prompts;
-                open.idle.reset();
-            }
-            ~Count() {
-                if (--open.prompts == 0) open.idle.set();
-            }
-        };
-        const Count count(*open);
+        const PromptCount count(*open);
         const AcpStop stop = co_await open->session->prompt(std::move(prompt));
         JsonObject result;
         result["stopReason"] = to_string(stop);
         co_return result;
+    }
+
+    /// The prompt of version 2: the response states that the message is in the conversation; the end is an update.
+    Task<JsonObject> insert(JsonObject params, std::string key) {
+        const auto insertion = std::make_shared<Insertion>();
+        insertion->session = required_text(params, "sessionId");
+        const std::shared_ptr<OpenSession> open = find(insertion->session);
+        AcpPrompt prompt = detail::read_prompt(params, abilities_.images);
+        insertion->content = std::move(params["prompt"].as_array());
+        prompt.on_inserted = [editor = editor_, insertion](const std::string& id) {
+            inserted(*editor, *insertion, id);
+        };
+        running_[key] = open->session;
+        scope_->spawn(work(open, std::move(prompt), insertion));
+        co_await insertion->settled.wait();
+        if (insertion->failure) std::rethrow_exception(insertion->failure);
+        JsonObject result;
+        result["messageId"] = insertion->id;
+        co_return result;
+    }
+
+    static void inserted(ConnectedEditor& editor, Insertion& insertion, const std::string& id) {
+        if (insertion.settled.is_set()) return;
+        insertion.id = id.empty() ? "message-" + random_id() : id;
+        editor.update(insertion.session,
+                      detail::user_message_update(insertion.id, std::move(insertion.content)));
+        insertion.settled.set();
+    }
+
+    /// Runs a prompt of version 2 to its end.
+    Task<> work(std::shared_ptr<OpenSession> open, AcpPrompt prompt,
+                std::shared_ptr<Insertion> insertion) {
+        const PromptCount count(*open);
+        editor_->begin_work(insertion->session);
+        Outcome<AcpStop> ended = co_await outcome_of(open->session->prompt(std::move(prompt)));
+        JsonObject idle = detail::state_update("idle");
+        if (ended.ok()) {
+            idle["stopReason"] = to_string(ended.value());
+            if (ended.value() != AcpStop::cancelled) inserted(*editor_, *insertion, {});
+            insertion->failure = std::make_exception_ptr(
+                AcpError(acp_error::cancelled, "The prompt was cancelled before it began."));
+        } else if (ended.cancelled()) {
+            idle["stopReason"] = to_string(AcpStop::cancelled);
+            insertion->failure = ended.failure();
+        } else {
+            const RpcMessage error = error_of(nullptr, ended.failure());
+            JsonObject described;
+            described["code"] = error.code;
+            described["message"] = error.text;
+            idle["stopReason"] = "error";
+            idle["error"] = std::move(described);
+            insertion->failure = ended.failure();
+        }
+        if (!insertion->id.empty()) insertion->failure = nullptr;
+        insertion->settled.set();
+        editor_->end_work(insertion->session, std::move(idle));
+    }
+
+    JsonArray options_of(const AcpSession& session) const {
+        JsonArray options = detail::options_json(session.options());
+        return is_two() ? detail::options_two(std::move(options)) : options;
+    }
+
+    /// Adds the options of a session to a result, and for version 1 its modes.
+    void add_state(JsonObject& result, const AcpSession& session) const {
+        if (!is_two()) detail::add_modes(result, session);
+        JsonArray options = options_of(session);
+        if (!options.empty()) result["configOptions"] = std::move(options);
     }
 
     /// Reserves an id while a session is made, so that two requests cannot open it at once.
@@ -412,28 +428,35 @@ private:
         sessions_[id] = std::move(open);
     }
 
-    Task<Reply> create(JsonObject params) {
+    AcpSetup setup_of(const JsonObject& params) const {
         AcpSetup setup = detail::read_setup(params);
+        if (is_two()) detail::check_servers_two(params);
+        return setup;
+    }
+
+    Task<Reply> create(JsonObject params) {
+        AcpSetup setup = setup_of(params);
         const std::string id = "acp-" + random_id();
         const Opening opening(*this, id);
         Reply reply;
         reply.opened = co_await host_->create(editor_, id, std::move(setup));
         add(id, reply.opened);
         reply.result["sessionId"] = id;
-        detail::add_state(reply.result, *reply.opened);
+        add_state(reply.result, *reply.opened);
         co_return reply;
     }
 
     Task<Reply> open(JsonObject params, bool replays) {
         const std::string id = required_text(params, "sessionId");
-        AcpSetup setup = detail::read_setup(params);
+        AcpSetup setup = setup_of(params);
         const Opening opening(*this, id);
         co_await close(id);
         Reply reply;
         reply.opened = co_await host_->open(editor_, id, std::move(setup));
         add(id, reply.opened);
         if (replays) co_await reply.opened->replay();
-        detail::add_state(reply.result, *reply.opened);
+        if (is_two()) editor_->report_state(id);
+        add_state(reply.result, *reply.opened);
         co_return reply;
     }
 
@@ -468,8 +491,10 @@ private:
     const std::unique_ptr<McpByteStream> stream_;
     const AcpLimits limits_;
     RpcLineReader lines_;
-    const std::shared_ptr<Editor> editor_;
+    const std::shared_ptr<ConnectedEditor> editor_;
     bool is_initialized_ = false;
+    bool has_requests_ = false;   ///< besides `initialize`
+    TaskScope* scope_ = nullptr;  ///< of the requests in progress
     /// The requests in progress by their ids; prompts with their session.
     std::map<std::string, std::weak_ptr<AcpSession>> running_;
     std::map<std::string, std::shared_ptr<OpenSession>> sessions_;

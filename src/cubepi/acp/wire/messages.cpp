@@ -157,7 +157,10 @@ AcpPrompt read_prompt(const JsonObject& params, bool images) {
 
 AcpEditorInfo read_editor(const JsonObject& params) {
     AcpEditorInfo info;
-    if (const JsonObject* client = object_member(params, "clientInfo")) {
+    // An editor that has asked for version 2 names itself in `info`.
+    const JsonObject* client = object_member(params, "clientInfo");
+    if (!client) client = object_member(params, "info");
+    if (client) {
         info.name = text_member(*client, "name");
         info.version = text_member(*client, "version");
     }
@@ -190,16 +193,20 @@ JsonObject initialize_result(const AcpAbilities& abilities) {
     offers["promptCapabilities"] = std::move(prompts);
     offers["mcpCapabilities"] = std::move(servers);
     offers["sessionCapabilities"] = std::move(sessions);
+    JsonObject result;
+    result["protocolVersion"] = 1;
+    result["agentCapabilities"] = std::move(offers);
+    result["agentInfo"] = agent_info(abilities);
+    result["authMethods"].emplace_array();
+    return result;
+}
+
+JsonObject agent_info(const AcpAbilities& abilities) {
     JsonObject agent;
     agent["name"] = abilities.name;
     agent["title"] = abilities.title.empty() ? abilities.name : abilities.title;
     agent["version"] = abilities.version;
-    JsonObject result;
-    result["protocolVersion"] = 1;
-    result["agentCapabilities"] = std::move(offers);
-    result["agentInfo"] = std::move(agent);
-    result["authMethods"].emplace_array();
-    return result;
+    return agent;
 }
 
 JsonArray options_json(const std::vector<AcpOption>& options) {
@@ -220,18 +227,15 @@ JsonArray options_json(const std::vector<AcpOption>& options) {
     return list;
 }
 
-void add_state(JsonObject& result, const AcpSession& session) {
+void add_modes(JsonObject& result, const AcpSession& session) {
     const std::vector<AcpChoice> modes = session.modes();
-    if (!modes.empty()) {
-        JsonArray list;
-        for (const AcpChoice& mode : modes) list.emplace_back(choice_json(mode, "id"));
-        JsonObject state;
-        state["currentModeId"] = session.mode();
-        state["availableModes"] = std::move(list);
-        result["modes"] = std::move(state);
-    }
-    const std::vector<AcpOption> options = session.options();
-    if (!options.empty()) result["configOptions"] = options_json(options);
+    if (modes.empty()) return;
+    JsonArray list;
+    for (const AcpChoice& mode : modes) list.emplace_back(choice_json(mode, "id"));
+    JsonObject state;
+    state["currentModeId"] = session.mode();
+    state["availableModes"] = std::move(list);
+    result["modes"] = std::move(state);
 }
 
 JsonObject list_result(const AcpSessionList& list) {

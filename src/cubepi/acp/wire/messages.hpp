@@ -17,8 +17,9 @@ AcpPrompt read_prompt(const JsonObject& params, bool images);
 AcpEditorInfo read_editor(const JsonObject& params);
 
 JsonObject initialize_result(const AcpAbilities& abilities);
-/// Adds `modes` and `configOptions` of a session.
-void add_state(JsonObject& result, const AcpSession& session);
+JsonObject agent_info(const AcpAbilities& abilities);
+/// Adds `modes` of a session.
+void add_modes(JsonObject& result, const AcpSession& session);
 JsonArray options_json(const std::vector<AcpOption>& options);
 JsonObject list_result(const AcpSessionList& list);
 

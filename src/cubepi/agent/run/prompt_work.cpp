@@ -35,10 +35,15 @@ std::size_t begin_of_prompt(const MessageList& history) {
 }
 
 std::size_t begin_of_prompt(const MessageList& history, std::string_view message_id) {
+    const std::optional<std::size_t> after = index_after(history, message_id);
+    return after ? *after - 1 : begin_of_prompt(history);
+}
+
+std::optional<std::size_t> index_after(const MessageList& history, std::string_view message_id) {
     for (std::size_t i = message_id.empty() ? 0 : history.size(); i > 0; --i) {
-        if (history[i - 1].id() == message_id) return i - 1;
+        if (history[i - 1].id() == message_id) return i;
     }
-    return begin_of_prompt(history);
+    return std::nullopt;
 }
 
 std::optional<double> cost_in_history(const Message& message, const Model& model) {

@@ -18,6 +18,9 @@ std::size_t begin_of_prompt(const MessageList& history);
 /// Returns the index of the message with this id; begin_of_prompt() if there is none.
 std::size_t begin_of_prompt(const MessageList& history, std::string_view message_id);
 
+/// Returns the index after the message with this id; nothing if there is none.
+std::optional<std::size_t> index_after(const MessageList& history, std::string_view message_id);
+
 /// Returns the cost in USD that a message of a history stands for: the recorded one, else that of an answer of `model`; empty if it is
 /// unknown.
 std::optional<double> cost_in_history(const Message& message, const Model& model);

@@ -12,6 +12,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/json_member.hpp>
 
 namespace cubepi::detail {
 
@@ -22,6 +23,8 @@ constexpr std::string_view refused_key = "refused";
 constexpr std::string_view attempts_key = "attempts";
 constexpr std::string_view turns_key = "turns";
 constexpr std::string_view cost_key = "cost";  // null: unknown
+constexpr std::string_view last_key = "last";  // the id of the last message that `cost` includes
+constexpr std::string_view after_key = "calls_after";  // RepeatedCalls::begins_after()
 /// The stored number may be damaged.
 constexpr std::int64_t most_turns = 1'000'000;
 /// So many processes in a row may end during the repeated calls of one answer.
@@ -432,8 +435,8 @@ Task<StoredQuestions> load_stored_questions(ThreadLog& log, double now, std::str
     co_return found;
 }
 
-Task<> save_turn(const RunCore& core, const std::string& answer_id,
-                 const MessageList& inject_messages, std::uint32_t turns) {
+Task<> save_turn(RunCore& core, const std::string& answer_id, const MessageList& inject_messages,
+                 std::uint32_t turns) {
     const JsonObject* saved = saved_turn(core.state(), answer_id);
     JsonObject turn = saved ? *saved : JsonObject();
     turn["message_id"] = answer_id;
@@ -444,6 +447,9 @@ Task<> save_turn(const RunCore& core, const std::string& answer_id,
     turn[turns_key] = std::int64_t{turns};
     const std::optional<double> cost = core.cost_of_attempts();
     turn[cost_key] = cost ? Json(*cost) : Json();
+    turn[last_key] = core.state().messages.back().id();
+    const std::string& after = core.repeated_calls().begins_after();
+    if (!after.empty()) turn[after_key] = after;
     core.state().extra[turn_key] = std::move(turn);
     return core.parts().log->save_extra();
 }
@@ -461,13 +467,32 @@ MessageList restore_turn(const RunCore& core, const std::string& answer_id) {
     return messages;
 }
 
-std::uint32_t restore_work(RunCore& core, const std::string& input_id) {
+std::uint32_t restore_work(RunCore& core, const std::string& input_id,
+                           const std::string& answer_id) {
     const MessageList& history = core.state().messages;
     const std::size_t begin = begin_of_prompt(history, input_id);
     const PromptWork work = work_since(history, begin, *core.state().model);
     core.continue_with(work.cost, work.cost);
-    if (core.repeated_calls().enabled()) core.repeated_calls().note_history(history, begin);
+    if (!core.repeated_calls().enabled()) return work.turns;
+    const JsonObject* const turn = saved_turn(core.state(), answer_id);
+    std::string after = turn ? text_member(*turn, after_key) : std::string();
+    const std::size_t calls = index_after(history, after).value_or(begin);
+    core.repeated_calls().begin_after(std::move(after));
+    core.repeated_calls().note_history(history, calls);
     return work.turns;
+}
+
+/// Returns what a run has spent that had spent `at_suspension`. If a process has continued it since and was killed, the messages since
+/// then record the remainder: all that is beyond the lesser of the two amounts that the process knew. The history may have more than the
+/// state, after a limit at which the run has begun again, and less, if charges had no message yet.
+static std::optional<double> spent_since(const RunCore& core, double at_suspension,
+                                         std::string_view last) {
+    const MessageList& history = core.state().messages;
+    const std::size_t begin = index_after(history, last).value_or(history.size());
+    const std::optional<double> since = work_since(history, begin, *core.state().model).cost;
+    if (!since) return std::nullopt;
+    const double in_history = core.cost_of_attempts().value_or(at_suspension + *since);
+    return std::max(at_suspension, std::min(at_suspension, in_history - *since) + *since);
 }
 
 std::uint32_t restore_spending(RunCore& core, const std::string& answer_id, std::uint32_t counted) {
@@ -475,7 +500,9 @@ std::uint32_t restore_spending(RunCore& core, const std::string& answer_id, std:
     const Json* const turns = turn ? turn->if_contains(turns_key) : nullptr;
     // Earlier versions have stored neither.
     if (!turns || !turns->is_number()) return counted;
-    core.continue_with(suspended_cost(core.state().extra), core.cost_of_attempts());
+    std::optional<double> spent = suspended_cost(core.state().extra);
+    if (spent) spent = spent_since(core, *spent, text_member(*turn, last_key));
+    core.continue_with(spent, core.cost_of_attempts());
     const std::int64_t* const count = turns->if_int64();
     if (!count) return counted;
     return static_cast<std::uint32_t>(std::clamp<std::int64_t>(*count, 0, most_turns));

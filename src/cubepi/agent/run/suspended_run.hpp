@@ -41,18 +41,20 @@ Task<StoredQuestions> load_stored_questions(ThreadLog& log, double now, std::str
 // `extra` while calls of the turn are open, so that another process can continue the turn.
 
 /// Stores the state of the turn whose answer has this id. `turns`: the model calls of the run so far, in all attempts.
-Task<> save_turn(const RunCore& core, const std::string& answer_id,
-                 const MessageList& inject_messages, std::uint32_t turns);
+Task<> save_turn(RunCore& core, const std::string& answer_id, const MessageList& inject_messages,
+                 std::uint32_t turns);
 
 /// Returns the stored messages of the turn whose answer has this id, and lets the prefix guard compare the next request with
 /// the one before the suspension. Returns no messages if no state of this turn is stored.
 MessageList restore_turn(const RunCore& core, const std::string& answer_id);
 
 /// Lets the limits of the run count what earlier runs of the prompt have used, as far as the history has it (D222). `input_id`: of the
-/// prompt; empty: the last one. Returns the number of their model calls.
-std::uint32_t restore_work(RunCore& core, const std::string& input_id);
-/// Lets them count what the run had spent when the turn whose answer has this id was suspended. Returns the number of its model
-/// calls; `counted`, that of the history, if no state of this turn is stored.
+/// prompt; empty: the last one. `answer_id`: that of the turn that continues, whose state may name a later begin for the repeated calls;
+/// empty: none. Returns the number of their model calls.
+std::uint32_t restore_work(RunCore& core, const std::string& input_id,
+                           const std::string& answer_id = {});
+/// Lets them count what the run had spent when the turn whose answer has this id was suspended, and what its later messages record.
+/// Called after restore_work(). Returns the number of its model calls; `counted`, that of the history, if no state of this turn is stored.
 std::uint32_t restore_spending(RunCore& core, const std::string& answer_id, std::uint32_t counted);
 
 /// Removes the state of any turn. The caller saves `extra`.

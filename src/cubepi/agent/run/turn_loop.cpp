@@ -128,7 +128,11 @@ Task<void> Loop::open() {
     if (plan_.opening) co_await plan_.opening();
     co_await begin_turn();
     if (plan_.open_calls) co_return;
-    if (plan_.continued_input) turns_ += restore_work(core_, *plan_.continued_input);
+    if (plan_.continued_input) {
+        turns_ += restore_work(core_, *plan_.continued_input);
+    } else if (const MessageList& history = core_.state().messages; !history.empty()) {
+        core_.repeated_calls().begin_after(history.back().id());
+    }
     forget_turn(core_.state());
     if (core_.has_open_calls()) co_await core_.close_open_calls();
     std::vector<Input> prompts = std::exchange(plan_.prompts, {});
@@ -146,7 +150,8 @@ Task<Next> Loop::resume_calls() {
     ToolList tools = core_.begin_call(core_.model());
     if (core_.answer_task()) core_.answer_task()->resume(*answer.assistant(), messages, last);
     MessageList injected = restore_turn(core_, answer.id());
-    std::uint32_t before = restore_work(core_, plan_.continued_input.value_or(std::string()));
+    std::uint32_t before =
+        restore_work(core_, plan_.continued_input.value_or(std::string()), answer.id());
     before = restore_spending(core_, answer.id(), before);
     // The turn of the answer has begun.
     turns_ += before > 0 ? before - 1 : 0;
