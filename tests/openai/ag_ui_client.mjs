@@ -9,6 +9,7 @@ export const judge = async ({ program }) => {
   // The client reports what it had to remove from an event.
   const warnings = [];
   console.warn = (...text) => warnings.push(text.join(' '));
+  console.error = () => {};  // it also throws what it reports here
   const gateway = await start(program, [
     { content: [{ type: 'thinking', thinking: 'Let us see.' }, { type: 'text', text: 'Hello.' }] },
     'Again.',
@@ -18,7 +19,7 @@ export const judge = async ({ program }) => {
     calls({ subagent: { prompt: 'Read it.', name: 'reader' } }), 'I have read it.', 'It was read.',
     calls({ clock: { zone: 'UTC' } }), 'It is noon.',
     calls({ subagent: { prompt: 'Write it.', name: 'writer' } }), calls({ write: { path: 'sub.txt', content: 'x' } }), 'Sub is done.', 'All is done.',
-    calls({ ask_user: { question: 'Which color?' } }), 'Red it is.',
+    calls({ ask_user: { questions: [{ key: 'color', prompt: 'Which color?', options: [{ label: 'Red', value: 'red' }, { label: 'Blue', value: 'blue' }] }] } }), 'Red it is.',
   ]);
   const agent = (threadId) =>
     new HttpAgent({ url: `${gateway.url}/ag-ui`, threadId, headers: { authorization: `Bearer ${token}` } });
@@ -80,10 +81,10 @@ export const judge = async ({ program }) => {
   await run(bob, '', answer(bob, { approved: true }));
   check('HttpAgent: its answer continues both', text(bob) === 'All is done.');
   await run(bob, 'ask');
-  const schema = bob.pendingInterrupts[0]?.responseSchema;
-  const [key] = Object.keys(schema?.properties ?? {});
-  await run(bob, '', answer(bob, { [key]: 'red' }));
-  check('HttpAgent: a question of the model is answered', text(bob) === 'Red it is.');
+  const [question] = bob.pendingInterrupts;
+  const chosen = await run(bob, '', answer(bob, { color: 'red' }));
+  check('HttpAgent: a question of the model is answered', question?.reason === 'input_required' && text(bob) === 'Red it is.' &&
+    question.responseSchema.properties.color.enum.join() === 'red,blue' && !chosen.types.includes('TOOL_CALL_START'));
 
   const wrong = new HttpAgent({ url: `${gateway.url}/ag-ui`, headers: { authorization: 'Bearer another-token-of-16' } });
   check('HttpAgent: wrong token', (await run(wrong, 'x')).error?.status === 401);

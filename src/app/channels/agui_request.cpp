@@ -31,8 +31,8 @@ std::vector<const JsonObject*> objects_in(const JsonObject& from, const std::str
     const Json* const value = from.if_contains(name);
     if (!value || value->is_null()) return objects;
     if (!value->is_array() || value->get_array().size() > most)
-        throw OpenAIRequestError(
-            name, "must be a list of at most " + std::to_string(most) + " elements");
+        throw OpenAIRequestError(name,
+                                 "must be a list of at most " + std::to_string(most) + " elements");
     for (const Json& one : value->get_array()) {
         if (!one.is_object())
             throw OpenAIRequestError(name + "[" + std::to_string(objects.size()) + "]",

@@ -76,8 +76,8 @@ std::string_view reason_of(const HitlRequest& request) {
 std::string date_text(double seconds) {
     using namespace std::chrono;
     constexpr double last = 253'402'300'799.0;  // of the year 9999
-    const sys_seconds time{std::chrono::seconds(
-        static_cast<std::int64_t>(std::clamp(seconds, 0.0, last)))};
+    const sys_seconds time{
+        std::chrono::seconds(static_cast<std::int64_t>(std::clamp(seconds, 0.0, last)))};
     const sys_days day = floor<days>(time);
     const year_month_day date(day);
     const hh_mm_ss clock(time - day);
@@ -166,9 +166,8 @@ JsonObject agui_answer(const AguiAnswer& given, const HitlRequest& request) {
 
 AguiRun::AguiRun(std::shared_ptr<bub::HttpReply> reply, CallId call_id, AguiRunHead head)
     : OpenAIRun(std::move(reply), std::move(call_id)), head_(std::move(head)) {
-    write("RUN_STARTED", {{"threadId", head_.thread},
-                          {"runId", head_.run},
-                          {"protocolVersion", "1.0"}});
+    write("RUN_STARTED",
+          {{"threadId", head_.thread}, {"runId", head_.run}, {"protocolVersion", "1.0"}});
 }
 
 HttpServerResponse AguiRun::response() const {
@@ -246,6 +245,8 @@ void AguiRun::begin_call(const ToolExecutionStartEvent& start) {
     const std::string name = start.tool_name.str();
     // Its call follows with the id of its question.
     if (head_.client_tools.contains(name)) return;
+    // An endpoint may repeat an id.
+    if (const auto same = calls_.extract(start.tool_call_id.str())) abandon_call(same.mapped());
     Call made;
     std::vector<AguiOpenCall>& open = head_.open_calls;
     auto known = std::find_if(open.begin(), open.end(), [&](const AguiOpenCall& one) {
@@ -351,22 +352,23 @@ void AguiRun::call(std::string_view question, const bub::ClientCall& call) {
     pending_.emplace_back(made.id);
 }
 
-void AguiRun::abandon_calls() {
-    end_subagents(false);
-    for (const auto& [id, call] : std::exchange(calls_, {}))
-        write_result(call.id, "The call has no result.");
+void AguiRun::abandon_call(const Call& call) {
+    if (call.is_subagent) {
+        write("SUBAGENT_ERROR",
+              {{"subagentRunId", subagent_of(call.id)}, {"message", "It was ended."}});
+    }
+    write_result(call.id, "The call has no result.");
 }
 
-void AguiRun::end_subagents(bool are_suspended) {
-    for (auto& [id, call] : calls_) {
-        if (!std::exchange(call.is_subagent, false)) continue;
-        if (!are_suspended) {
-            write("SUBAGENT_ERROR",
-                  {{"subagentRunId", subagent_of(call.id)}, {"message", "It was ended."}});
-        } else {
-            write("SUBAGENT_FINISHED", {{"subagentRunId", subagent_of(call.id)},
-                                        {"outcome", JsonObject{{"type", "suspended"}}}});
-        }
+void AguiRun::abandon_calls() {
+    for (const auto& [id, call] : std::exchange(calls_, {})) abandon_call(call);
+}
+
+void AguiRun::suspend_subagents() {
+    for (const auto& [id, call] : calls_) {
+        if (!call.is_subagent) continue;
+        write("SUBAGENT_FINISHED", {{"subagentRunId", subagent_of(call.id)},
+                                    {"outcome", JsonObject{{"type", "suspended"}}}});
     }
 }
 
@@ -392,7 +394,7 @@ void AguiRun::end(const OpenAIAnswerEnd& end) {
     const bool is_interrupted = !interrupts_.empty();
     if (is_interrupted || !pending_.empty()) {
         // Calls of the same answer continue with the next run.
-        end_subagents(true);
+        suspend_subagents();
     } else {
         abandon_calls();
     }

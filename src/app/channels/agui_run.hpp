@@ -22,7 +22,8 @@ namespace cubepi::app {
 struct AguiRunHead {
     std::string thread = {};
     std::string run = {};
-    std::string mark = {};  ///< begins the ids of the messages and calls of the run; of no other run
+    std::string mark =
+        {};  ///< begins the ids of the messages and calls of the run; of no other run
     JsonObject state = {};  ///< of the client
     /// The tools of the client: those that are offered, and those of the calls that continue.
     std::set<std::string> client_tools = {};
@@ -74,21 +75,23 @@ private:
     void show_progress(const ToolExecutionUpdateEvent& update);
     void show_todos(const std::vector<Todo>& todos);
     void write_result(const std::string& id, std::string_view text);
-    /// Ends the calls that will not have a result.
+    /// Ends a call that will not have a result.
+    void abandon_call(const Call& call);
     void abandon_calls();
-    void end_subagents(bool are_suspended);
+    void suspend_subagents();
     void fail(std::string_view message, std::string_view code);
 
     AguiRunHead head_;
     std::size_t ids_ = 0;
-    std::string message_;         // the open one
-    std::string last_message_;    // to which calls belong; empty: none
-    std::string reasoning_;       // the open one
-    bool has_text_ = false;       // of an earlier message
-    bool has_state_ = false;      // the client has the list of to-dos
-    std::map<std::string, Call> calls_;  // by the ids of the model's endpoint, which name a call of the answer
+    std::string message_;       // the open one
+    std::string last_message_;  // to which calls belong; empty: none
+    std::string reasoning_;     // the open one
+    bool has_text_ = false;     // of an earlier message
+    bool has_state_ = false;    // the client has the list of to-dos
+    std::map<std::string, Call>
+        calls_;  // by the ids of the model's endpoint, which name a call of the answer
     JsonArray interrupts_;
-    JsonArray pending_;           // ids of calls of the client's tools
+    JsonArray pending_;  // ids of calls of the client's tools
 };
 
 }  // namespace cubepi::app

@@ -46,11 +46,11 @@ constexpr std::array keys{
     ChannelKey{"ag_ui", KeyType::flag, "false",
                "Offers the agent at /v1/ag-ui of the same address to AG-UI clients, which see its "
                "reasoning and the calls of its tools."},
-    ChannelKey{
-        "keys", KeyType::list, "",
-        "Further tokens for clients of 'openai' and 'ag_ui', each of a user with sessions of its own: the name "
-        "and the variable of each, \"ann=ANN_TOKEN\".",
-        "names with variables"},
+    ChannelKey{"keys", KeyType::list, "",
+               "Further tokens for clients of 'openai' and 'ag_ui', each of a user with sessions "
+               "of its own: the name "
+               "and the variable of each, \"ann=ANN_TOKEN\".",
+               "names with variables"},
     ChannelKey{"key_turns", KeyType::number, "8",
                "The turns of such a token that are in progress at a time."},
     ChannelKey{"certificate", KeyType::file, "", "PEM files, for TLS."},

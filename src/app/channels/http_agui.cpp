@@ -59,9 +59,9 @@ Task<std::optional<HttpServerResponse>> OpenAIInterface::check_answers(
     const auto name_of = [](const HitlRequest& one) { return bub::question_name(one); };
     std::string unanswered;
     for (const HitlRequest& one : open) {
-        const bool is_answered = std::any_of(
-            asked->answers.begin(), asked->answers.end(),
-            [&](const AguiAnswer& answer) { return answer.question == name_of(one); });
+        const bool is_answered =
+            std::any_of(asked->answers.begin(), asked->answers.end(),
+                        [&](const AguiAnswer& answer) { return answer.question == name_of(one); });
         if (!is_answered) unanswered += (unanswered.empty() ? "" : ", ") + name_of(one);
     }
     if (!unanswered.empty()) {
@@ -71,9 +71,9 @@ Task<std::optional<HttpServerResponse>> OpenAIInterface::check_answers(
         co_return refusal;
     }
     for (const AguiAnswer& answer : asked->answers) {
-        const auto found =
-            std::find_if(open.begin(), open.end(),
-                         [&](const HitlRequest& one) { return name_of(one) == answer.question; });
+        const auto found = std::find_if(open.begin(), open.end(), [&](const HitlRequest& one) {
+            return name_of(one) == answer.question;
+        });
         if (found == open.end()) {
             refusal = refused_run(*head, open,
                                   "no interrupt '" + answer.question +
@@ -97,19 +97,18 @@ Task<std::optional<HttpServerResponse>> OpenAIInterface::check_answers(
     if (!ends_with_text) co_return refusal;
     for (const detail::OpenAIClientMessage& message : messages) {
         const std::optional<OpenAICallName> call = names_.read_call(message.output_of);
-        const bool is_open = call && std::any_of(calls.begin(), calls.end(),
-                                                 [&](const OpenAIOpenCall& one) {
-                                                     return one.question == call->question;
-                                                 });
+        const bool is_open =
+            call && std::any_of(calls.begin(), calls.end(), [&](const OpenAIOpenCall& one) {
+                return one.question == call->question;
+            });
         if (!is_open) continue;
         refusal = openai_failure(
             400, "send the results of tool calls in a run of their own, before the next message",
             {}, "messages");
         co_return refusal;
     }
-    std::erase_if(messages, [](const detail::OpenAIClientMessage& one) {
-        return !one.output_of.empty();
-    });
+    std::erase_if(messages,
+                  [](const detail::OpenAIClientMessage& one) { return !one.output_of.empty(); });
     co_return refusal;
 }
 

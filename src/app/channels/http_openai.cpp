@@ -4,6 +4,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -27,6 +28,9 @@ using detail::OpenAIAnswerHead;
 using detail::OpenAIClientMessage;
 using detail::OpenAIClientRequest;
 using detail::OpenAIResponseStatus;
+
+/// WebSockets at a time: the requests of other clients need the rest of the channel's.
+constexpr std::size_t most_sockets = 128;
 
 /// The message of a session that is a compaction.
 constexpr std::string_view summary_request =
@@ -177,12 +181,18 @@ HttpServerResponse unknown_previous(const OpenAIClientRequest& request) {
 
 }  // namespace
 
-Task<HttpServerResponse> OpenAIInterface::create_response(HttpServerRequest request) {
+Task<HttpServerResponse> OpenAIInterface::respond(HttpServerRequest request,
+                                                  OpenAILastResponse* last) {
+    // A response whose continuation was refused cannot be continued later.
+    OpenAILastResponse before;
+    if (last) before = std::exchange(*last, OpenAILastResponse());
     const ReadRequest read = read_request(request, detail::read_openai_responses_request);
     if (read.refusal) co_return *read.refusal;
     const OpenAIClientRequest& asked = read.request;
     std::string session = session_of(asked);
-    if (const std::string& earlier = earlier_of(asked); !earlier.empty()) {
+    if (!before.id.empty() && asked.previous_response == before.id) {
+        session = before.session;
+    } else if (const std::string& earlier = earlier_of(asked); !earlier.empty()) {
         const std::optional<OpenAIResponseName> previous = names_.read(earlier);
         if (!previous) co_return unknown_previous(asked);
         session = previous->session;
@@ -214,10 +224,10 @@ Task<HttpServerResponse> OpenAIInterface::create_response(HttpServerRequest requ
             name.created = head.created;
             head.id = names_.id_of(name);
         }
-        run = std::make_shared<OpenAIResponseRun>(submitted.reply,
-                                                  call_ids(submitted.reply->session()),
-                                                  std::move(head), repeated(asked));
+        run = std::make_shared<OpenAIResponseRun>(
+            submitted.reply, call_ids(submitted.reply->session()), head, repeated(asked));
         runs_.add(key, run, asked.in_background);
+        if (last) *last = {head.id, submitted.reply->session()};
     }
     if (asked.streams) co_return events_of(std::move(run), 0, asked.in_background, request.closed);
     if (asked.in_background) {
@@ -396,15 +406,17 @@ void add_openai_interface(HttpRoutes& routes, bub::HttpChannel& channel, OpenAIR
             {std::move(token), std::make_shared<OpenAIInterface>(channel, std::move(key))});
     }
     using Member = Task<HttpServerResponse> (OpenAIInterface::*)(HttpServerRequest);
-    const auto add = [&](const char* method, const char* pattern, Member member) {
-        routes.add(method, pattern, [all, member](HttpServerRequest request) {
+    const auto add = [&](const char* method, const char* pattern, Member member,
+                         std::size_t most = std::numeric_limits<std::size_t>::max()) {
+        const auto answer = [all, member](HttpServerRequest request) {
             // The authentication has accepted one of them.
             OpenAIInterface* interface = all->front().interface.get();
             for (const Keyed& one : *all)
                 if (equal_secrets(request.bearer_token(), one.token))
                     interface = one.interface.get();
             return (interface->*member)(std::move(request));
-        });
+        };
+        routes.add(method, pattern, answer, most);
     };
     if (offered.ag_ui) add("POST", "/v1/ag-ui", &OpenAIInterface::run_agent);
     if (!offered.openai) return;
@@ -412,6 +424,7 @@ void add_openai_interface(HttpRoutes& routes, bub::HttpChannel& channel, OpenAIR
     add("GET", "/v1/models/{model}", &OpenAIInterface::read_model);
     add("POST", "/v1/chat/completions", &OpenAIInterface::complete_chat);
     add("POST", "/v1/responses", &OpenAIInterface::create_response);
+    add("GET", "/v1/responses", &OpenAIInterface::connect, most_sockets);
     add("POST", "/v1/responses/compact", &OpenAIInterface::compact);
     add("GET", "/v1/responses/{id}", &OpenAIInterface::read_response);
     add("POST", "/v1/responses/{id}/cancel", &OpenAIInterface::cancel_response);

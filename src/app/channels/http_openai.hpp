@@ -26,8 +26,9 @@ HttpAuthentication openai_authentication(const std::vector<OpenAIKey>& keys);
 
 /// The protocols that a gateway offers.
 struct OpenAIRoutes {
-    bool openai = false;  ///< `/v1/models`, `/v1/chat/completions`, `/v1/responses` (docs/guides/bub/openai.md)
-    bool ag_ui = false;   ///< `/v1/ag-ui` (docs/guides/bub/ag-ui.md)
+    bool openai =
+        false;  ///< `/v1/models`, `/v1/chat/completions`, `/v1/responses` (docs/guides/bub/openai.md)
+    bool ag_ui = false;  ///< `/v1/ag-ui` (docs/guides/bub/ag-ui.md)
 };
 
 /// Adds the routes to those of the channel http, so that SDKs of these protocols can talk to the agent. Ids of responses are bound to

@@ -68,9 +68,10 @@ std::string OpenAIInterface::message_key(const HttpServerRequest& request,
                                          std::string_view protocol) const {
     const std::string_view key = request.headers.get("idempotency-key");
     const std::string name =
-        key.empty() ? Runtime::standard()->ids->next()
-                    : detail::hex_of(detail::digest_bytes(
-                          EVP_sha256(), std::string(protocol) + " " + user_ + " " + std::string(key)));
+        key.empty()
+            ? Runtime::standard()->ids->next()
+            : detail::hex_of(detail::digest_bytes(
+                  EVP_sha256(), std::string(protocol) + " " + user_ + " " + std::string(key)));
     return "openai-" + name;
 }
 
@@ -100,9 +101,9 @@ Task<JsonArray> OpenAIInterface::open_questions(std::string session) {
     JsonArray open;
     boost::system::error_code failed;
     const Json body = boost::json::parse(found.body, failed);
-    const JsonArray* const questions =
-        failed || !body.is_object() ? nullptr
-                                    : detail::array_member(body.get_object(), "questions");
+    const JsonArray* const questions = failed || !body.is_object()
+                                           ? nullptr
+                                           : detail::array_member(body.get_object(), "questions");
     if (found.status == 200 && questions) open = *questions;
     co_return open;
 }
@@ -156,9 +157,8 @@ Task<bub::HttpSubmission> OpenAIInterface::submit_all(std::vector<HttpServerRequ
     bub::HttpSubmission submitted;
     for (std::size_t i = 0; i < messages.size(); ++i) {
         const bool is_last = i + 1 == messages.size();
-        Task<bub::HttpSubmission> submitting =
-            channel_->submit_message(std::move(messages[i]),
-                                     is_last ? detail : bub::HttpReplyDetail::outputs, members);
+        Task<bub::HttpSubmission> submitting = channel_->submit_message(
+            std::move(messages[i]), is_last ? detail : bub::HttpReplyDetail::outputs, members);
         submitted = co_await std::move(submitting);
         if (!submitted.reply || is_last) break;
         // The run continues with the last one.
@@ -200,8 +200,8 @@ Task<bub::HttpSubmission> OpenAIInterface::submit(HttpServerRequest from,
     }
     std::vector<HttpServerRequest> messages = message_requests(submission, destination, key, from);
     JsonObject members = envelope_members(request);
-    Task<bub::HttpSubmission> submitting = submit_all(std::move(messages), submission.detail,
-                                                      std::move(members), from.closed);
+    Task<bub::HttpSubmission> submitting =
+        submit_all(std::move(messages), submission.detail, std::move(members), from.closed);
     submitted = co_await std::move(submitting);
     if (!submitted.reply) submitted.refusal = refusal_of(submitted.refusal);
     co_return submitted;

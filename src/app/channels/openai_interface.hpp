@@ -41,7 +41,14 @@ private:
     RunPtr run_;
 };
 
-/// What the routes of a key answer, and what they share: http_openai.cpp has OpenAI's protocols, http_agui.cpp has AG-UI.
+/// The last response of a WebSocket, which its next message may continue although it was not stored.
+struct OpenAILastResponse {
+    std::string id = {};
+    std::string session = {};
+};
+
+/// The handlers of the routes of a key, and their shared state: http_openai.cpp has OpenAI's protocols, openai_socket.cpp
+/// their WebSocket, http_agui.cpp AG-UI.
 class OpenAIInterface {
 public:
     OpenAIInterface(bub::HttpChannel& channel, OpenAIKey key);
@@ -49,7 +56,11 @@ public:
     Task<HttpServerResponse> list_models(HttpServerRequest request);
     Task<HttpServerResponse> read_model(HttpServerRequest request);
     Task<HttpServerResponse> complete_chat(HttpServerRequest request);
-    Task<HttpServerResponse> create_response(HttpServerRequest request);
+    Task<HttpServerResponse> create_response(HttpServerRequest request) {
+        return respond(std::move(request), nullptr);
+    }
+    /// Answers requests for responses on a WebSocket.
+    Task<HttpServerResponse> connect(HttpServerRequest request);
     Task<HttpServerResponse> compact(HttpServerRequest request);
     Task<HttpServerResponse> read_response(HttpServerRequest request);
     Task<HttpServerResponse> cancel_response(HttpServerRequest request);
@@ -58,6 +69,9 @@ public:
 
 private:
     JsonObject model() const;
+    /// `last`: of the WebSocket of the request, or null.
+    Task<HttpServerResponse> respond(HttpServerRequest request, OpenAILastResponse* last);
+    Task<> serve_socket(HttpServerRequest request, WebSocket* socket);
     /// Returns the session that a request names; empty: none.
     std::string session_of(const detail::OpenAIClientRequest& request) const;
     /// Submits the messages of a request.

@@ -45,12 +45,12 @@ std::vector<OpenAIOpenCall> open_calls_of(const JsonArray& questions);
 /// Returns the members `answer_to` and `answer` of the message that answers an approval.
 JsonObject approval_body(const detail::OpenAIClientApproval& approval);
 
-/// What a client asks of a session.
+/// A request of a client to a session.
 struct OpenAISubmission {
     detail::OpenAIClientRequest request = {};
-    std::string session = {};        ///< that the request names, or of its previous response; empty: none
+    std::string session = {};  ///< that the request names, or of its previous response; empty: none
     std::string_view protocol = {};  ///< separates the Idempotency-Keys
-    bool with_earlier = false;  ///< the session does not have what precedes the last message
+    bool with_earlier = false;       ///< the session does not have what precedes the last message
     bub::HttpReplyDetail detail = bub::HttpReplyDetail::text;
     /// Members of messages that answer questions; they precede the outputs of calls.
     std::vector<JsonObject> answers = {};

@@ -50,8 +50,8 @@ struct HttpReplyPart {
         text,       ///< `text` was generated
         reasoning,  ///< `text` is what the model thinks before it answers
         event,      ///< `event` is about a call of a tool
-        restart,  ///< the turn is tried again: its text and its outputs follow from the beginning
-        output,   ///< `value` is one of the outputs
+        restart,    ///< the turn is tried again: its text and its outputs follow from the beginning
+        output,     ///< `value` is one of the outputs
         done,  ///< the turn has ended; `value` is the reply with all outputs, and has usage_key if the message asked for it
         pending,  ///< the turn will not end in this process; `value` has the id of the message, and is empty if the message is lost
     };
@@ -63,7 +63,7 @@ struct HttpReplyPart {
     std::shared_ptr<const cubepi::AgentEvent> event = {};
 };
 
-/// What a reply has before its turn ends, in addition to its outputs.
+/// The parts of a reply that arrive before its turn ends, in addition to its outputs.
 enum class HttpReplyDetail : std::uint8_t {
     outputs,  ///< nothing
     text,     ///< the text while it is generated

@@ -301,8 +301,7 @@ void HttpExchange::add_part(HttpReplyPart part, std::size_t bytes, std::size_t l
     omits_parts_ = omits_parts_ || waiting_bytes_ + bytes > limit;
     if (omits_parts_) return;
     waiting_bytes_ += bytes;
-    const bool continues =
-        !part.event && !waiting_.empty() && waiting_.back().kind == part.kind;
+    const bool continues = !part.event && !waiting_.empty() && waiting_.back().kind == part.kind;
     if (continues) {
         waiting_.back().text += part.text;
     } else {
@@ -360,7 +359,8 @@ std::optional<HttpReplyPart> HttpExchange::take_part() {
     if (waiting_.empty()) {
         waiting_bytes_ = 0;
     } else {
-        const std::size_t size = part->event ? size_of(*part->event).value_or(0) : part->text.size();
+        const std::size_t size =
+            part->event ? size_of(*part->event).value_or(0) : part->text.size();
         waiting_bytes_ -= std::min(size, waiting_bytes_);
     }
     return part;
