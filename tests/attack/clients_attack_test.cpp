@@ -1,6 +1,8 @@
 // Clients of a gateway: requests with forged ids and histories, and what clients see of turns that send their events in any order.
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -11,6 +13,7 @@
 
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/net/server/http_server_test_support.hpp>
 
 #include "attack.hpp"
 #include "channels/agui_run.hpp"
@@ -40,7 +43,7 @@ Json hostile_value(std::mt19937_64& random) {
         case 1: return static_cast<std::int64_t>(random());
         case 2: return JsonArray{JsonObject(), 1, hostile_text(random)};
         case 3: return JsonObject{{"type", "text"}, {"text", hostile_text(random)}};
-        default: return hostile_text(random);
+        default: return Json(hostile_text(random));
     }
 }
 
@@ -156,7 +159,66 @@ HttpReplyPart any_part(std::mt19937_64& random) {
     return part;
 }
 
+/// Returns a frame of a WebSocket that RFC 6455 does not allow from a client.
+std::string malformed_frame(std::mt19937_64& random) {
+    const auto frame = [](std::uint64_t first, std::uint64_t length, const std::string& payload) {
+        // The mask is zero.
+        return std::string{static_cast<char>(first), static_cast<char>(0x80U | length)} +
+               std::string(4, '\0') + payload;
+    };
+    const std::string secret = "ECHOED";
+    switch (random() % 9) {
+        case 0: return std::string("\x81\x06") + secret;                     // without a mask
+        case 1: return frame(0x81U | (1U + random() % 7) << 4U, 6, secret);  // reserved bits
+        case 2: return frame(0x80U | (3U + random() % 5), 6, secret);        // a reserved opcode
+        case 3: return frame(0x09, 6, secret);          // a control frame in parts
+        case 4: return frame(0x80, 6, secret);          // continues nothing
+        case 5: return frame(0x81, 3, "\xed\xa0\x80");  // not UTF-8
+        case 6: return frame(0x88, 1, "x");             // half of a code
+        case 7: return frame(0x88, 2, "\x03\xed");      // a code that is not sent
+        default:
+            // A length of 2^62 bytes.
+            return std::string("\x81\xff\x40\0\0\0\0\0\0\0", 10) + std::string(4, '\0') + secret;
+    }
+}
+
+Task<> echo(WebSocket* socket) {
+    for (;;) {
+        std::optional<std::string> text = co_await socket->read();
+        if (!text) co_return;
+        co_await socket->write(std::move(*text));
+    }
+}
+
 }  // namespace
+
+TEST(ClientsAttack, MalformedFrames_EndTheirConnectionOnly) {
+    using http_server_tests::Wire;
+    Row row("clients", "malformed frames of a WebSocket");
+    std::mt19937_64 random = generator("frames");
+    http_server_tests::Served served;
+    served.routes().add("GET", "/socket", [](HttpServerRequest) -> Task<HttpServerResponse> {
+        HttpServerResponse response;
+        response.web_socket = [](WebSocket& socket) { return echo(&socket); };
+        co_return response;
+    });
+    served.start();
+    for (std::size_t i = rounds(300); i > 0; --i) {
+        Wire wire(served);
+        wire.send(
+            "GET /socket HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n");
+        const bool is_open = wire.read_until("\r\n\r\n").starts_with("HTTP/1.1 101 ");
+        const std::string frame = malformed_frame(random);
+        wire.send(frame);
+        // Ends when the server closes the connection.
+        const bool has_echo = wire.read_all().find("ECHOED") != std::string::npos;
+        Wire other(served);
+        other.send("GET /hello HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        const bool is_served = other.read_all().ends_with("hello");
+        row.attempt(is_open && !has_echo && is_served, frame);
+    }
+}
 
 TEST(ClientsAttack, ForgedHistories_AreNotTaken) {
     Row row("clients", "requests of AG-UI with forged ids, results and histories");

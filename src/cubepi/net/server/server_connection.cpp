@@ -487,6 +487,9 @@ Task<> Connection<Stream>::serve_socket(HttpServerResponse response) {
     const Outcome<> handled = co_await outcome_of(std::move(handling));
     socket_ = nullptr;
     co_await shield();
+    // A client that does not answer does not delay the end of a server.
+    limits.handshake_timeout = std::chrono::seconds(1);
+    socket.stream().set_option(limits);
     co_await socket.close();
     socket.end();
     beast::error_code ignored;
