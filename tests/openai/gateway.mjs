@@ -26,7 +26,7 @@ export const start = async (program, answers) => {
   fs.mkdirSync(path.join(home, '.config/cubepi'), { recursive: true });
   fs.writeFileSync(
     path.join(home, '.config/cubepi/config.yaml'),
-    'gateway: {http: {listen: "127.0.0.1:0", openai: true, operators: [olga]}}\n',
+    'gateway: {http: {listen: "127.0.0.1:0", openai: true, ag_ui: true, operators: [olga]}, rules: [{channel: http, allow: ["subagent: *"]}]}\n',
   );
   const script = path.join(home, 'script.json');
   fs.writeFileSync(script, JSON.stringify({ tokens_per_second: 100000, answers }));

@@ -4,7 +4,7 @@ import { failures } from './gateway.mjs';
 
 const [program, python, codex] = process.argv.slice(2);
 const directory = import.meta.dirname;
-for (const name of ['sdk_client', 'python_client', 'ai_client', 'open_responses', 'codex_client']) {
+for (const name of ['sdk_client', 'python_client', 'ai_client', 'ag_ui_client', 'open_responses', 'codex_client']) {
   const { judge } = await import(path.join(directory, `${name}.mjs`));
   await judge({ program, python, codex, directory });
 }

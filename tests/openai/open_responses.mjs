@@ -1,5 +1,7 @@
 // The cases of Open Responses (openresponses.org): basic, streaming, system prompt, tool calling, round trip of a call, image and file
-// input, several turns, previous response, compaction. Each response has all members that the description requires, with their types.
+// input, several turns, previous response, compaction, and over a WebSocket: several responses, a continuation without `store`, after another
+// connection, after a failure, and of a compaction. Each response has all members that the description requires, with their types.
+import WebSocket from 'ws';
 import { calls, check, model, start, token } from './gateway.mjs';
 
 const number = (value) => typeof value === 'number';
@@ -36,6 +38,7 @@ const problems = (response) => [
 export const judge = async ({ program }) => {
   const gateway = await start(program, [
     'Hello.', 'One, two.', 'Ahoy.', calls({ weather: { place: 'Rome' } }), 'Rain.', 'A picture.', 'A file.', 'Ann.', 'Still Ann.', 'A summary.', 'It was Ann.',
+    'Over a socket.', 'Once more.', 'Copper.', 'It was copper.', 'Ember.', 'A summary.', 'It was ember.',
   ]);
   const post = (path, body) =>
     fetch(`${gateway.url}${path}`, {
@@ -99,5 +102,50 @@ export const judge = async ({ program }) => {
       text(compaction?.id) && text(compaction?.encrypted_content),
   );
   await ask('compacted conversation', { input: [...compact.output, user('Who was it?')] }, (response) => said(response) === 'It was Ann.');
+
+  // Sends events on a connection of its own; returns a function that sends one and returns its last event.
+  const connect = async () => {
+    const socket = new WebSocket(`${gateway.url.replace('http', 'ws')}/responses`, { headers: { authorization: `Bearer ${token}` } });
+    await new Promise((resolve, reject) => socket.once('open', resolve).once('error', reject));
+    const create = (body) =>
+      new Promise((resolve) => {
+        let sequence = 0;
+        const read = (data) => {
+          const event = JSON.parse(data);
+          if (event.type !== 'error' && event.sequence_number !== sequence++) check(`sequence number of ${event.type}`, false);
+          if (!['error', 'response.completed', 'response.failed', 'response.incomplete'].includes(event.type)) return;
+          socket.off('message', read);
+          resolve(event);
+        };
+        socket.on('message', read);
+        socket.send(JSON.stringify({ type: 'response.create', model, ...body }));
+      });
+    return { create, close: () => socket.close() };
+  };
+  const answers = (event, expected) => event.type === 'response.completed' && problems(event.response).length === 0 && said(event.response) === expected;
+  const socket = await connect();
+  const one = await socket.create({ input: 'hello' });
+  const two = await socket.create({ input: 'again' });
+  check('Open Responses: WebSocket', answers(one, 'Over a socket.') && answers(two, 'Once more.') && one.response.id !== two.response.id);
+  const unstored = await socket.create({ input: 'The word is copper.', store: false });
+  const continued = await socket.create({ input: 'Which word?', store: false, previous_response_id: unstored.response.id });
+  check('Open Responses: WebSocket, continuation', answers(unstored, 'Copper.') && answers(continued, 'It was copper.'));
+  const other = await connect();
+  const missing = await other.create({ input: 'Which word?', store: false, previous_response_id: continued.response.id });
+  check('Open Responses: WebSocket, another connection', missing.type === 'error' && missing.status === 400 && missing.error.code === 'previous_response_not_found');
+  other.close();
+  const ember = await socket.create({ input: 'The word is ember.', store: false });
+  const unknown = { type: 'function_call_output', call_id: 'call_unknown', output: 'x' };
+  const failed = await socket.create({ input: [unknown], store: false, previous_response_id: ember.response.id });
+  const evicted = await socket.create({ input: 'Which word?', store: false, previous_response_id: ember.response.id });
+  check('Open Responses: WebSocket, after a failure', failed.type === 'error' && evicted.error?.code === 'previous_response_not_found');
+  const short = await (await post('/responses/compact', { input: [user('The word is ember.')] })).json();
+  const chain = await socket.create({ input: [...short.output, user('Which word?')], store: false });
+  check('Open Responses: WebSocket, compacted conversation', answers(chain, 'It was ember.'));
+  for (const wrong of [{ stream: true }, { background: true }, { type: 'response.steer' }, { model: undefined }])
+    check(`Open Responses: WebSocket refuses ${JSON.stringify(wrong)}`, (await socket.create({ input: 'x', ...wrong })).status === 400);
+  socket.close();
+  const withoutModel = await fetch(`${gateway.url}/responses/compact`, { method: 'POST', headers: { authorization: `Bearer ${token}` }, body: '{"input":"x"}' });
+  check('Open Responses: compaction needs a model', withoutModel.status === 400);
   await gateway.stop('Open Responses');
 };

@@ -1,11 +1,12 @@
 // The official SDK of OpenAI for Node as a client of a gateway.
 import OpenAI from 'openai';
+import { ResponsesWS } from 'openai/resources/responses/ws';
 import { calls, check, model, start, token } from './gateway.mjs';
 
 export const judge = async ({ program }) => {
   const gateway = await start(program, [
     'One.', 'Two.', 'Three.', 'Four.', 'Five.', 'Six.', calls({ write: { path: 'new.txt', content: 'hello' } }), 'Written.',
-    calls({ clock: { zone: 'UTC' }, weather: {} }), 'Noon, rain.', calls({ clock: {} }), 'It is noon.',
+    calls({ clock: { zone: 'UTC' }, weather: {} }), 'Noon, rain.', calls({ clock: {} }), 'It is noon.', 'Seven.',
   ]);
 
   const options = { baseURL: gateway.url, apiKey: token };
@@ -84,6 +85,17 @@ export const judge = async ({ program }) => {
     tools: [{ type: 'function', function: { ...functions[0], function: () => 'noon', parse: JSON.parse } }],
   });
   check('chat.completions.runTools', (await runner.finalContent()) === 'It is noon.');
+
+  const socket = new ResponsesWS(client);
+  socket.send({ type: 'response.create', model, input: 'over a socket' });
+  let seven;
+  for await (const event of socket) {
+    if (event.type === 'error') break;
+    if (event.type === 'message' && event.message.type === 'response.completed') seven = event.message.response;
+    if (seven) break;
+  }
+  socket.close();
+  check('ResponsesWS', seven?.output[0].content[0].text === 'Seven.');
 
   const wrong = await client.responses.create({ model: 'gpt-5', input: 'x' }).catch((error) => error);
   check('unknown model', wrong instanceof OpenAI.NotFoundError && wrong.code === 'model_not_found');

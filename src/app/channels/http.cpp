@@ -43,11 +43,14 @@ constexpr std::array keys{
     ChannelKey{"openai", KeyType::flag, "false",
                "Offers the agent at /v1/responses and /v1/chat/completions of the same address to "
                "OpenAI's SDKs."},
-    ChannelKey{
-        "keys", KeyType::list, "",
-        "Further tokens for OpenAI's SDKs, each of a user with sessions of its own: the name "
-        "and the variable of each, \"ann=ANN_TOKEN\".",
-        "names with variables"},
+    ChannelKey{"ag_ui", KeyType::flag, "false",
+               "Offers the agent at /v1/ag-ui of the same address to AG-UI clients, which see its "
+               "reasoning and the calls of its tools."},
+    ChannelKey{"keys", KeyType::list, "",
+               "Further tokens for clients of 'openai' and 'ag_ui', each of a user with sessions "
+               "of its own: the name "
+               "and the variable of each, \"ann=ANN_TOKEN\".",
+               "names with variables"},
     ChannelKey{"key_turns", KeyType::number, "8",
                "The turns of such a token that are in progress at a time."},
     ChannelKey{"certificate", KeyType::file, "", "PEM files, for TLS."},
@@ -81,8 +84,8 @@ void check(const ChannelSettings& settings) {
         if (key.name.empty() || !names.insert(key.name).second)
             settings.refuse("keys", "different names with variables, such as \"ann=ANN_TOKEN\"");
     }
-    if (!settings.list("keys").empty() && !settings.flag("openai"))
-        settings.refuse("keys", "set together with 'openai: true'");
+    if (!settings.list("keys").empty() && !settings.flag("openai") && !settings.flag("ag_ui"))
+        settings.refuse("keys", "set together with 'openai: true' or 'ag_ui: true'");
 
     const bool has_issuer = !settings.text("mcp_issuer").empty();
     if (has_issuer && (!settings.flag("mcp") || settings.text("mcp_url").empty()))
@@ -100,7 +103,7 @@ std::string token_command(const ChannelSettings& settings) {
     return "export " + settings.text("token_env") + "=$(openssl rand -hex 16)";
 }
 
-/// Returns the tokens of OpenAI's interface: that of the channel first. Throws Error(invalid_argument) for one that is missing or not
+/// Returns the tokens of OpenAI's protocols and AG-UI: that of the channel first. Throws Error(invalid_argument) for one that is missing or not
 /// its own.
 std::vector<OpenAIKey> openai_keys(const ChannelSettings& settings, const std::string& token) {
     std::vector<OpenAIKey> keys(1);
@@ -181,13 +184,17 @@ std::shared_ptr<bub::Channel> make(const ChannelSettings& settings, const Gatewa
     } else if (settings.flag("mcp")) {
         options.interfaces = oauth_interfaces(settings, gateway, is_local);
     }
-    if (settings.flag("openai")) {
+    OpenAIRoutes offered;
+    offered.openai = settings.flag("openai");
+    offered.ag_ui = settings.flag("ag_ui");
+    if (offered.openai || offered.ag_ui) {
         std::vector<OpenAIKey> keys = openai_keys(settings, options.token);
         bub::HttpInterface interface;
         interface.name = "http-keys";
         interface.authentication = openai_authentication(keys);
-        interface.add = [keys = std::move(keys)](HttpRoutes& routes, bub::HttpChannel& channel) {
-            add_openai_interface(routes, channel, keys);
+        interface.add = [offered, keys = std::move(keys)](HttpRoutes& routes,
+                                                          bub::HttpChannel& channel) {
+            add_openai_interface(routes, channel, offered, keys);
         };
         options.interfaces.push_back(std::move(interface));
     }

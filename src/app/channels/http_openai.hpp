@@ -12,7 +12,7 @@ namespace cubepi::app {
 /// The name of the agent of a gateway, as the `model` of clients.
 inline constexpr const char* gateway_agent_name = "cubepi";
 
-/// A token with which clients use the interface.
+/// A token with which clients use these protocols.
 struct OpenAIKey {
     /// The user of all its messages, whose sessions are separate from those of other keys. Empty: the token of the channel, whose clients
     /// name users and sessions.
@@ -24,9 +24,16 @@ struct OpenAIKey {
 /// Returns the authentication of these routes.
 HttpAuthentication openai_authentication(const std::vector<OpenAIKey>& keys);
 
-/// Adds the routes `/v1/models`, `/v1/chat/completions` and `/v1/responses` to those of the channel http, so that SDKs of OpenAI's
-/// protocols can talk to the agent (docs/guides/bub/openai.md). Ids of responses are bound to their key.
-void add_openai_interface(HttpRoutes& routes, bub::HttpChannel& channel,
+/// The protocols that a gateway offers.
+struct OpenAIRoutes {
+    bool openai =
+        false;  ///< `/v1/models`, `/v1/chat/completions`, `/v1/responses` (docs/guides/bub/openai.md)
+    bool ag_ui = false;  ///< `/v1/ag-ui` (docs/guides/bub/ag-ui.md)
+};
+
+/// Adds the routes to those of the channel http, so that SDKs of these protocols can talk to the agent. Ids of responses are bound to
+/// their key.
+void add_openai_interface(HttpRoutes& routes, bub::HttpChannel& channel, OpenAIRoutes offered,
                           std::vector<OpenAIKey> keys);
 
 }  // namespace cubepi::app

@@ -70,7 +70,10 @@ void OpenAIAnswer::take(const HttpReplyPart& part, OpenAIAnswerSink& sink) {
         case HttpReplyPart::Kind::restart:
             end_message(sink);
             problems_.clear();
+            sink.restarted();
             break;
+        case HttpReplyPart::Kind::reasoning: sink.reasoning(part.text); break;
+        case HttpReplyPart::Kind::event: sink.event(*part.event); break;
         case HttpReplyPart::Kind::output: take_output(part.value, sink); break;
         case HttpReplyPart::Kind::done: take_end(part.value, sink); break;
         case HttpReplyPart::Kind::pending:
@@ -104,19 +107,12 @@ void OpenAIAnswer::take_output(const JsonObject& output, OpenAIAnswerSink& sink)
 
 /// Returns false for a question that is a text to the client.
 bool OpenAIAnswer::take_question(const JsonObject& question, OpenAIAnswerSink& sink) {
-    const std::string name = text_member(question, "request_id");
-    if (const std::optional<bub::ClientCall> call = bub::client_call_of(question)) {
-        end_message(sink);
-        has_calls_ = true;
-        sink.call(name, *call);
-        return true;
-    }
-    const JsonObject* const payload = object_member(question, "payload");
-    if (!payload || text_member(*payload, "kind") != "approve") return false;
     end_message(sink);
-    const JsonObject* const arguments = object_member(*payload, "args");
-    return sink.approval(name, text_member(*payload, "tool_name"),
-                         arguments ? *arguments : JsonObject());
+    const std::optional<bub::ClientCall> call = bub::client_call_of(question);
+    if (!call) return sink.question(question);
+    has_calls_ = true;
+    sink.call(text_member(question, "request_id"), *call);
+    return true;
 }
 
 /// Ends the open message, if there is one.

@@ -26,14 +26,20 @@ public:
     /// A part of the text of the open message; begins one if there is none.
     virtual void text(std::string_view text) = 0;
     virtual void end_message() = 0;
-    /// Returns false if the protocol has no form for a question about a call of a tool: its text follows.
-    virtual bool approval(std::string_view id, std::string_view tool,
-                          const JsonObject& arguments) = 0;
+    /// `request`: as cubepi::to_json() writes it. Returns false if the protocol has no form for the question: its text follows.
+    virtual bool question(const JsonObject& request) = 0;
     /// A call of a tool of the client. `question`: the name of the question for its output.
     virtual void call(std::string_view question, const bub::ClientCall& call) = 0;
     virtual void end(const OpenAIAnswerEnd& end) = 0;
     /// The turn will not end in this process.
     virtual void postponed() = 0;
+
+    // Of replies with the detail HttpReplyDetail::events.
+    virtual void reasoning(std::string_view) {}
+    /// About a call of a tool: its start, its end, or the progress of a sub-agent.
+    virtual void event(const AgentEvent&) {}
+    /// The turn is tried again: its calls are made from the beginning.
+    virtual void restarted() {}
 };
 
 /// Converts the reply of the channel http to an answer: the text that was streamed is completed by the outputs, which may repeat it.

@@ -18,8 +18,11 @@ public:
     explicit Recorder(bool has_approvals) : has_approvals_(has_approvals) {}
     void text(std::string_view text) override { received += text; }
     void end_message() override { received += '|'; }
-    bool approval(std::string_view id, std::string_view tool, const JsonObject&) override {
-        if (has_approvals_) received += "[" + std::string(tool) + " " + std::string(id) + "]";
+    bool question(const JsonObject& request) override {
+        const Json& tool = request.at("payload").at("tool_name");
+        if (has_approvals_)
+            received += "[" + std::string(tool.as_string()) + " " +
+                        std::string(request.at("request_id").as_string()) + "]";
         return has_approvals_;
     }
     void call(std::string_view question, const bub::ClientCall& call) override {

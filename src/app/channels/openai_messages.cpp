@@ -45,8 +45,11 @@ JsonObject fact_of(const OpenAIClientMessage& message) {
 }
 
 /// A conversation as facts for the model: the instructions of the caller, and what precedes the last message.
-JsonObject facts_of(const OpenAIClientRequest& request, bool with_earlier) {
+JsonObject facts_of(const OpenAISubmission& submission) {
+    const OpenAIClientRequest& request = submission.request;
+    const bool with_earlier = submission.with_earlier;
     JsonObject facts;
+    if (!submission.context.empty()) facts["context"] = submission.context;
     if (!request.instructions.empty()) facts["instructions"] = request.instructions;
     const std::size_t last = request.messages.empty() ? 0 : request.messages.size() - 1;
     JsonArray earlier;
@@ -56,17 +59,18 @@ JsonObject facts_of(const OpenAIClientRequest& request, bool with_earlier) {
     return facts;
 }
 
-void add_message(const OpenAIClientRequest& request, bool with_earlier, JsonObject& body) {
+void add_message(const OpenAISubmission& submission, JsonObject& body) {
+    const OpenAIClientRequest& request = submission.request;
     const OpenAIClientMessage& last = request.messages.back();
     // The output of a call that another agent has made.
     body["text"] = last.output_of.empty()
                        ? last.text
                        : "The output of the call " + shown_id(last.output_of) + " of " +
                              name_of_call(request, last.output_of) + ":\n" + last.text;
-    JsonObject facts = facts_of(request, with_earlier);
+    JsonObject facts = facts_of(submission);
     if (!facts.empty()) body["context"] = std::move(facts);
     JsonArray files;
-    const std::size_t first = with_earlier ? 0 : request.messages.size() - 1;
+    const std::size_t first = submission.with_earlier ? 0 : request.messages.size() - 1;
     for (std::size_t i = first; i < request.messages.size(); ++i) {
         for (const OpenAIClientFile& file : request.messages[i].files) {
             files.push_back(
@@ -89,16 +93,6 @@ HttpServerRequest request_of(JsonObject body, const OpenAIClientRequest& request
     const std::string_view caller = from.headers.get("traceparent");
     if (!caller.empty()) made.headers.set("traceparent", std::string(caller));
     return made;
-}
-
-JsonObject approval_body(const detail::OpenAIClientApproval& approval) {
-    JsonObject answer;
-    answer["decision"] = approval.approves ? "approve" : "deny";
-    if (!approval.reason.empty()) answer["reason"] = approval.reason;
-    JsonObject body;
-    body["answer_to"] = approval.request;
-    body["answer"] = std::move(answer);
-    return body;
 }
 
 JsonObject output_body(const OpenAIOutput& output) {
@@ -161,15 +155,19 @@ OpenAIDestination destination_of(const OpenAIClientRequest& request, std::string
     return found;
 }
 
-std::vector<OpenAIOpenCall> open_calls_of(const std::string& session) {
+JsonObject approval_body(const detail::OpenAIClientApproval& approval) {
+    JsonObject answer;
+    answer["decision"] = approval.approves ? "approve" : "deny";
+    if (!approval.reason.empty()) answer["reason"] = approval.reason;
+    JsonObject body;
+    body["answer_to"] = approval.request;
+    body["answer"] = std::move(answer);
+    return body;
+}
+
+std::vector<OpenAIOpenCall> open_calls_of(const JsonArray& questions) {
     std::vector<OpenAIOpenCall> open;
-    boost::system::error_code failed;
-    const Json body = boost::json::parse(session, failed);
-    const JsonArray* const questions = failed || !body.is_object()
-                                           ? nullptr
-                                           : detail::array_member(body.get_object(), "questions");
-    if (!questions) return open;
-    for (const Json& question : *questions) {
+    for (const Json& question : questions) {
         const JsonObject* const object = question.if_object();
         const std::optional<bub::ClientCall> call =
             object ? bub::client_call_of(*object) : std::nullopt;
@@ -178,26 +176,25 @@ std::vector<OpenAIOpenCall> open_calls_of(const std::string& session) {
     return open;
 }
 
-std::vector<HttpServerRequest> message_requests(const OpenAIClientRequest& request,
+std::vector<HttpServerRequest> message_requests(const OpenAISubmission& submission,
                                                 const OpenAIDestination& destination,
-                                                bool with_earlier, std::string_view key,
+                                                std::string_view key,
                                                 const HttpServerRequest& from) {
     std::vector<HttpServerRequest> made;
     const auto add = [&](JsonObject body, const std::string& of_answer) {
         std::string own(key);
         if (!of_answer.empty()) own += "-" + of_answer;
-        made.push_back(
-            request_of(std::move(body), request, destination.session, std::move(own), from));
+        made.push_back(request_of(std::move(body), submission.request, destination.session,
+                                  std::move(own), from));
     };
-    if (request.approval) {
-        const bool is_only = destination.outputs.empty();
-        add(approval_body(*request.approval), is_only ? std::string() : "approval");
-    }
+    const std::size_t all = submission.answers.size() + destination.outputs.size();
+    for (const JsonObject& answer : submission.answers)
+        add(answer, all == 1 ? std::string() : "answer-" + std::to_string(made.size()));
     for (const OpenAIOutput& output : destination.outputs)
         add(output_body(output), output.call.question);
     if (!made.empty()) return made;
     JsonObject body;
-    add_message(request, with_earlier, body);
+    add_message(submission, body);
     add(std::move(body), {});
     return made;
 }

@@ -39,14 +39,29 @@ struct OpenAIDestination {
 OpenAIDestination destination_of(const detail::OpenAIClientRequest& request, std::string session,
                                  const OpenAIResponseNames& names);
 
-/// Returns the calls whose outputs a session waits for. `session`: the body of the response to GET /v1/sessions/ID.
-std::vector<OpenAIOpenCall> open_calls_of(const std::string& session);
+/// Returns the calls whose outputs a session waits for. `questions`: those of the session.
+std::vector<OpenAIOpenCall> open_calls_of(const JsonArray& questions);
 
-/// Returns the requests to `POST /v1/messages`, whose checks and limits hold for them, for a request of a client: the answers to an approval
-/// and to calls, or its last message. `with_earlier`: the session does not have what precedes the message.
-std::vector<HttpServerRequest> message_requests(const detail::OpenAIClientRequest& request,
+/// Returns the members `answer_to` and `answer` of the message that answers an approval.
+JsonObject approval_body(const detail::OpenAIClientApproval& approval);
+
+/// A request of a client to a session.
+struct OpenAISubmission {
+    detail::OpenAIClientRequest request = {};
+    std::string session = {};  ///< that the request names, or of its previous response; empty: none
+    std::string_view protocol = {};  ///< separates the Idempotency-Keys
+    bool with_earlier = false;       ///< the session does not have what precedes the last message
+    bub::HttpReplyDetail detail = bub::HttpReplyDetail::text;
+    /// Members of messages that answer questions; they precede the outputs of calls.
+    std::vector<JsonObject> answers = {};
+    JsonArray context = {};  ///< facts for the model
+};
+
+/// Returns the requests to `POST /v1/messages`, whose checks and limits hold for them, for a request of a client: the answers to questions
+/// and to calls, or its last message.
+std::vector<HttpServerRequest> message_requests(const OpenAISubmission& submission,
                                                 const OpenAIDestination& destination,
-                                                bool with_earlier, std::string_view key,
+                                                std::string_view key,
                                                 const HttpServerRequest& from);
 
 /// Returns what the messages of a request add to Envelope::rest.

@@ -11,6 +11,7 @@
 
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/digest.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/json_text.hpp>
 
 namespace cubepi::app {
@@ -123,7 +124,7 @@ void OpenAIRun::advance() {
     while (reply_ && !answer_.ended()) {
         const std::optional<bub::HttpReplyPart> part = reply_->poll();
         if (!part) break;
-        answer_.take(*part, *this);
+        take(*part);
     }
     for (; counted_ < events_.size(); ++counted_) bytes_ += events_[counted_].size();
 }
@@ -148,9 +149,13 @@ HttpServerResponse OpenAIResponseRun::response() const {
     return HttpServerResponse::json(200, writer_.response());
 }
 
-bool OpenAIResponseRun::approval(std::string_view id, std::string_view tool,
-                                 const JsonObject& arguments) {
-    writer_.add_approval(id, tool, arguments, events_);
+bool OpenAIResponseRun::question(const JsonObject& request) {
+    const JsonObject* const payload = detail::object_member(request, "payload");
+    if (!payload || detail::text_member(*payload, "kind") != "approve") return false;
+    const JsonObject* const arguments = detail::object_member(*payload, "args");
+    writer_.add_approval(detail::text_member(request, "request_id"),
+                         detail::text_member(*payload, "tool_name"),
+                         arguments ? *arguments : JsonObject(), events_);
     return true;
 }
 

@@ -63,6 +63,7 @@ public:
 
     /// Takes what is new of the reply.
     void advance();
+    void take(const bub::HttpReplyPart& part) { answer_.take(part, *this); }
     /// Takes a whole reply.
     void complete(const JsonObject& reply) { answer_.take_reply(reply, *this); }
     /// The answer has ended, or will not end in this process.
@@ -110,7 +111,7 @@ public:
 private:
     void text(std::string_view text) override { writer_.add_text(text, events_); }
     void end_message() override { writer_.end_message(events_); }
-    bool approval(std::string_view id, std::string_view tool, const JsonObject& arguments) override;
+    bool question(const JsonObject& request) override;
     void call(std::string_view question, const bub::ClientCall& call) override;
     void end(const OpenAIAnswerEnd& end) override;
     void postponed() override;
@@ -130,7 +131,7 @@ public:
 private:
     void text(std::string_view text) override;
     void end_message() override { is_after_message_ = !whole_.empty(); }
-    bool approval(std::string_view, std::string_view, const JsonObject&) override { return false; }
+    bool question(const JsonObject&) override { return false; }
     void call(std::string_view question, const bub::ClientCall& call) override;
     void end(const OpenAIAnswerEnd& end) override;
     void postponed() override;

@@ -16,6 +16,7 @@
 #include <bub/channel/delivery_log.hpp>
 #include <bub/channel/sent_file.hpp>
 #include <bub/turn_error.hpp>
+#include <cubepi/core/agent_event.hpp>
 #include <cubepi/net/http_server.hpp>
 
 namespace bub {
@@ -46,9 +47,11 @@ inline constexpr std::string_view stopped_text = "The turn was stopped.";
 /// A part of the reply to a message.
 struct HttpReplyPart {
     enum class Kind : std::uint8_t {
-        text,     ///< `text` was generated
-        restart,  ///< the turn is tried again: its text and its outputs follow from the beginning
-        output,   ///< `value` is one of the outputs
+        text,       ///< `text` was generated
+        reasoning,  ///< `text` is what the model thinks before it answers
+        event,      ///< `event` is about a call of a tool
+        restart,    ///< the turn is tried again: its text and its outputs follow from the beginning
+        output,     ///< `value` is one of the outputs
         done,  ///< the turn has ended; `value` is the reply with all outputs, and has usage_key if the message asked for it
         pending,  ///< the turn will not end in this process; `value` has the id of the message, and is empty if the message is lost
     };
@@ -56,6 +59,15 @@ struct HttpReplyPart {
     Kind kind = Kind::text;
     std::string text = {};
     JsonObject value = {};
+    /// Of `event`: the start or the end of a call, or the progress of a sub-agent.
+    std::shared_ptr<const cubepi::AgentEvent> event = {};
+};
+
+/// The parts of a reply that arrive before its turn ends, in addition to its outputs.
+enum class HttpReplyDetail : std::uint8_t {
+    outputs,  ///< nothing
+    text,     ///< the text while it is generated
+    events,   ///< also the reasoning and the calls of tools
 };
 
 namespace detail {
@@ -120,7 +132,7 @@ struct HttpChannelOptions {
     /// The number of replies that are held for clients that repeat a request, and their size in bytes.
     std::size_t remembered = 1'000;
     std::size_t max_remembered_bytes = 64 << 20;
-    /// Limit of the streamed text that waits for a slow client, in bytes. Beyond it, parts are omitted; the message that ends
+    /// Limit of the streamed parts that wait for a slow client, in bytes. Beyond it, parts are omitted; the message that ends
     /// the answer is complete.
     std::size_t max_waiting_text = 1 << 20;
     /// Limit of the files that the turn of a message sends, in bytes.
@@ -157,9 +169,9 @@ public:
     Task<cubepi::HttpServerResponse> stop_session(cubepi::HttpServerRequest request);
     /// Returns the state of a message and its answer, as the route `GET /v1/messages/{id}` does.
     Task<cubepi::HttpServerResponse> read_message(cubepi::HttpServerRequest request);
-    /// Submits the message of a request to `POST /v1/messages`, and returns when it was accepted. `streaming`: the reply has the text while
-    /// it is generated. `more` is added to Envelope::rest. Refuses a message that would end a turn.
-    Task<HttpSubmission> submit_message(cubepi::HttpServerRequest request, bool streaming,
+    /// Submits the message of a request to `POST /v1/messages`, and returns when it was accepted. `more` is added to Envelope::rest.
+    /// Refuses a message that would end a turn.
+    Task<HttpSubmission> submit_message(cubepi::HttpServerRequest request, HttpReplyDetail detail,
                                         JsonObject more = {});
     /// Ends the turn of the message with this Idempotency-Key, or takes the message back if it waits for its turn; other turns of its
     /// session continue. Returns false if it is in neither state.

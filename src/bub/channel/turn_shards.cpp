@@ -168,8 +168,8 @@ Task<> read_upstream(std::shared_ptr<Parts> parts) {
         std::optional<StreamEvent> event = parts->upstream.ready();
         if (!event) event = co_await parts->upstream.next();
         if (!event) break;
-        // An event of an agent belongs to the thread of the agent.
-        event->agent_event = nullptr;
+        // The delta of an update may refer to memory of the agent's thread.
+        if (event->agent_event && event->agent_event->stream_event()) event->agent_event = nullptr;
         co_await parts->relay->up->push(std::move(*event));
     }
 }

@@ -30,7 +30,7 @@ TurnSummary summary_of(const TurnResult& result);
 /// bounded queues to the channel and back, and outputs are dispatched there.
 ///
 /// Objects that the frameworks share must be thread-safe: tape stores, tracers, meters and models are. In events that a channel
-/// sees, `StreamEvent::agent_event` is null.
+/// sees, `StreamEvent::agent_event` is null for updates of a message.
 ///
 /// Used by a ChannelManager (ChannelManagerOptions::shards), on its executor.
 class TurnShards {

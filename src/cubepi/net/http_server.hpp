@@ -58,6 +58,17 @@ public:
     virtual Task<> write(std::string bytes) = 0;
 };
 
+/// The text messages of a WebSocket (RFC 6455), in both directions. Used on the executor of the server.
+class WebSocket {
+public:
+    virtual ~WebSocket() = default;
+    /// Waits for the next message; nothing at the end: the client is gone, or the routes or the server stop. Other messages than texts
+    /// end the connection.
+    virtual Task<std::optional<std::string>> read() = 0;
+    /// Throws Error(disconnected) if the client is gone.
+    virtual Task<> write(std::string text) = 0;
+};
+
 /// The response of a handler.
 struct HttpServerResponse {
     unsigned status = 200;
@@ -66,6 +77,9 @@ struct HttpServerResponse {
     /// Writes the body in parts after the headers, in place of `body`. Empty: `body` is the whole one. What it throws ends the
     /// connection.
     std::function<Task<>(ResponseStream& out)> stream = {};
+    /// Accepts the request for a WebSocket, in place of a response, and returns when it is to be closed. Other requests are answered
+    /// with 426. A message is limited as the body of a request is (HttpRouteOptions::max_body_bytes).
+    std::function<Task<>(WebSocket& socket)> web_socket = {};
 
     HttpServerResponse() = default;
     HttpServerResponse(unsigned code, std::string text, std::string content_type);

@@ -175,6 +175,8 @@ Task<> write_events(std::shared_ptr<HttpReply> reply, std::stop_token closed, Re
         std::string event;
         switch (part->kind) {
             case Kind::text: event = delta_event(part->text); break;
+            case Kind::reasoning:
+            case Kind::event:
             case Kind::restart: continue;
             case Kind::output: event = event_text("message", part->value); break;
             case Kind::done:
@@ -261,8 +263,7 @@ std::optional<HttpReplyPart> HttpReply::poll() {
             return part;
         }
     }
-    part.text = exchange_->take_text();
-    if (!part.text.empty()) return part;
+    if (std::optional<HttpReplyPart> streamed = exchange_->take_part()) return streamed;
     if (outputs_ < exchange_->outputs().size()) {
         part.kind = Kind::output;
         part.value = exchange_->outputs().at(outputs_++).as_object();
@@ -321,7 +322,7 @@ struct HttpChannel::State {
     }
     Task<HttpServerResponse> send(HttpMessage message, HttpServerRequest request);
     /// Returns the exchange of the message, after the manager has accepted or refused it; null if its key belongs to another message.
-    Task<ExchangePtr> exchange_for(HttpMessage message, bool streaming);
+    Task<ExchangePtr> exchange_for(HttpMessage message, HttpReplyDetail detail);
     Task<HttpServerResponse> read(HttpServerRequest request);
     Task<HttpServerResponse> read_session(HttpServerRequest request);
     Task<HttpServerResponse> stop_turn(HttpMessage message, HttpServerRequest request);
@@ -391,12 +392,12 @@ Task<HttpServerResponse> HttpChannel::State::receive(HttpServerRequest request, 
     co_return response;
 }
 
-Task<ExchangePtr> HttpChannel::State::exchange_for(HttpMessage message, bool streaming) {
+Task<ExchangePtr> HttpChannel::State::exchange_for(HttpMessage message, HttpReplyDetail detail) {
     ExchangePtr exchange = exchanges->find(message.key);
     if (exchange && !exchange->is_of(message)) co_return nullptr;
     if (!exchange) {
         exchange = exchanges->add(message.envelope);
-        exchange->streaming = streaming;
+        exchange->detail = detail;
         message.envelope.channel = name;
         Task<> submitting = submit(exchange, std::move(message.envelope));
         co_await std::move(submitting);
@@ -405,7 +406,9 @@ Task<ExchangePtr> HttpChannel::State::exchange_for(HttpMessage message, bool str
 }
 
 Task<HttpServerResponse> HttpChannel::State::send(HttpMessage message, HttpServerRequest request) {
-    Task<ExchangePtr> submitting = exchange_for(std::move(message), accepts_events(request));
+    const HttpReplyDetail detail =
+        accepts_events(request) ? HttpReplyDetail::text : HttpReplyDetail::outputs;
+    Task<ExchangePtr> submitting = exchange_for(std::move(message), detail);
     ExchangePtr exchange = co_await std::move(submitting);
     if (!exchange) co_return other_message();
     Task<HttpServerResponse> answering = answer(std::move(exchange), std::move(request));
@@ -602,7 +605,7 @@ Task<HttpServerResponse> HttpChannel::read_message(HttpServerRequest request) {
     return state_->read(std::move(request));
 }
 
-Task<HttpSubmission> HttpChannel::submit_message(HttpServerRequest request, bool streaming,
+Task<HttpSubmission> HttpChannel::submit_message(HttpServerRequest request, HttpReplyDetail detail,
                                                  JsonObject more) {
     HttpSubmission submission;
     std::optional<HttpMessage> message;
@@ -615,7 +618,7 @@ Task<HttpSubmission> HttpChannel::submit_message(HttpServerRequest request, bool
         co_return submission;
     }
     for (auto& [key, value] : more) message->envelope.rest[key] = std::move(value);
-    Task<ExchangePtr> submitting = state_->exchange_for(std::move(*message), streaming);
+    Task<ExchangePtr> submitting = state_->exchange_for(std::move(*message), detail);
     ExchangePtr exchange = co_await std::move(submitting);
     if (!exchange) {
         submission.refusal = other_message();
@@ -691,10 +694,10 @@ Task<> HttpChannel::send(Envelope message) {
 
 EventStream HttpChannel::stream_events(const Envelope& message, EventStream stream) {
     const ExchangePtr exchange = state_->exchanges->find(message.inbound_id.value_or(""));
-    if (!exchange || !exchange->streaming) return stream;
+    if (!exchange || exchange->detail == HttpReplyDetail::outputs) return stream;
     const std::size_t limit = state_->options.max_waiting_text;
     return EventStream::map(std::move(stream), [exchange, limit](StreamEvent event) {
-        if (event.kind == event_kind::text) exchange->add_text(event.delta(), limit);
+        exchange->add_event(event, limit);
         return std::optional<StreamEvent>(std::move(event));
     });
 }

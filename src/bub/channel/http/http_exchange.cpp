@@ -226,12 +226,13 @@ void HttpExchange::begin() {
     outputs_ = JsonArray();
     output_bytes_ = 0;
     file_bytes_ = 0;
-    text_ = {};
+    waiting_.clear();
+    waiting_bytes_ = 0;
     error_.clear();
     problem_.clear();
     finish_.clear();
     usage_.clear();
-    omits_text_ = false;
+    omits_parts_ = false;
     running_ = true;
     done_ = false;
     ++turns_;
@@ -296,11 +297,73 @@ void HttpExchange::add_output(const Envelope& message, const SentFile* file) {
     changed_.pulse();
 }
 
-void HttpExchange::add_text(std::string_view text, std::size_t limit) {
-    omits_text_ = omits_text_ || text_.size() + text.size() > limit;
-    if (!streaming || omits_text_) return;
-    text_ += text;
+void HttpExchange::add_part(HttpReplyPart part, std::size_t bytes, std::size_t limit) {
+    omits_parts_ = omits_parts_ || waiting_bytes_ + bytes > limit;
+    if (omits_parts_) return;
+    waiting_bytes_ += bytes;
+    const bool continues = !part.event && !waiting_.empty() && waiting_.back().kind == part.kind;
+    if (continues) {
+        waiting_.back().text += part.text;
+    } else {
+        waiting_.push_back(std::move(part));
+    }
     changed_.pulse();
+}
+
+namespace {
+
+/// Returns the size of an event of a call for its limit, in bytes; nothing for one that clients do not read.
+std::optional<std::size_t> size_of(const cubepi::AgentEvent& event) {
+    constexpr std::size_t size_of_event = 512;  // in memory, without its texts
+    if (const auto* const start = event.get_if<cubepi::ToolExecutionStartEvent>())
+        return size_of_event + boost::json::serialize(start->args).size();
+    if (const auto* const end = event.get_if<cubepi::ToolExecutionEndEvent>())
+        return size_of_event + end->result.text().size();
+    const auto* const update = event.get_if<cubepi::ToolExecutionUpdateEvent>();
+    const JsonObject* const progress = update ? update->partial_result.if_object() : nullptr;
+    // The output of other tools follows when they end.
+    if (!progress || !progress->contains("subagent")) return std::nullopt;
+    return size_of_event + boost::json::serialize(*progress).size();
+}
+
+}  // namespace
+
+void HttpExchange::add_event(const StreamEvent& event, std::size_t limit) {
+    if (detail == HttpReplyDetail::outputs) return;
+    HttpReplyPart part;
+    if (event.kind == event_kind::text) {
+        part.text = event.delta();
+    } else if (detail != HttpReplyDetail::events) {
+        return;
+    } else if (event.kind == event_kind::reasoning) {
+        part.kind = HttpReplyPart::Kind::reasoning;
+        part.text = event.delta();
+    } else if (event.kind == event_kind::agent && event.agent_event) {
+        const std::optional<std::size_t> size = size_of(*event.agent_event);
+        if (!size) return;
+        part.kind = HttpReplyPart::Kind::event;
+        part.event = event.agent_event;
+        return add_part(std::move(part), *size, limit);
+    } else {
+        return;
+    }
+    const std::size_t size = part.text.size();
+    if (size > 0) add_part(std::move(part), size, limit);
+}
+
+std::optional<HttpReplyPart> HttpExchange::take_part() {
+    std::optional<HttpReplyPart> part;
+    if (waiting_.empty()) return part;
+    part = std::move(waiting_.front());
+    waiting_.pop_front();
+    if (waiting_.empty()) {
+        waiting_bytes_ = 0;
+    } else {
+        const std::size_t size =
+            part->event ? size_of(*part->event).value_or(0) : part->text.size();
+        waiting_bytes_ -= std::min(size, waiting_bytes_);
+    }
+    return part;
 }
 
 std::shared_ptr<HttpExchange> HttpExchanges::find(const std::string& key) const {

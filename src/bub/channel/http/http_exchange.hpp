@@ -10,9 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include <bub/channel/http_channel.hpp>
 #include <bub/channel/sent_file.hpp>
 #include <bub/channel/shared/access.hpp>
 #include <bub/envelope.hpp>
+#include <bub/event_stream.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/net/http_server.hpp>
 
@@ -94,15 +96,16 @@ public:
     /// The tokens of the turn (usage_key); empty if they are not known.
     const JsonObject& usage() const noexcept { return usage_; }
     /// Returns the approximate size of what is held for a client, in bytes.
-    std::size_t size() const noexcept { return output_bytes_ + text_.size() + error_.size(); }
+    std::size_t size() const noexcept { return output_bytes_ + waiting_bytes_ + error_.size(); }
     /// `file`: of an output of kind `file`; null: none.
     void add_output(const Envelope& message, const SentFile* file = nullptr);
     /// Returns the size of the files among the outputs, in bytes.
     std::size_t file_bytes() const noexcept { return file_bytes_; }
-    /// Adds streamed text for the client. If more than `limit` bytes wait, it and all that follows in this turn are omitted, so that the
-    /// client has a beginning of the text.
-    void add_text(std::string_view text, std::size_t limit);
-    std::string take_text() { return std::exchange(text_, {}); }
+    /// Adds what the client reads of an event of the turn. If more than `limit` bytes wait, it and all that follows in this turn are omitted,
+    /// so that the client has a beginning of the text.
+    void add_event(const StreamEvent& event, std::size_t limit);
+    /// Returns the next part of the turn's events; nothing if there is none.
+    std::optional<HttpReplyPart> take_part();
     /// Waits for the next change.
     Task<> wait() { return changed_.wait(); }
     void wake() { changed_.pulse(); }
@@ -110,22 +113,25 @@ public:
     bool admitted = false;   ///< the manager has decided about the message
     bool recorded = false;   ///< the message is in the delivery log, and outlives the process
     bool elsewhere = false;  ///< the reply does not come to this exchange
-    bool streaming = false;  ///< a client reads the text as it is generated
+    HttpReplyDetail detail = HttpReplyDetail::outputs;  ///< what a client reads of the turn
 
 private:
+    void add_part(HttpReplyPart part, std::size_t bytes, std::size_t limit);
+
     const std::string key_;
     const std::string chat_;
     const std::size_t digest_;
     JsonArray outputs_;
     std::size_t output_bytes_ = 0;
     std::size_t file_bytes_ = 0;
-    std::string text_;
+    std::deque<HttpReplyPart> waiting_;
+    std::size_t waiting_bytes_ = 0;
     std::string error_;
     std::string problem_;
     std::string finish_;
     JsonObject usage_;
     std::optional<Refusal> refusal_;
-    bool omits_text_ = false;
+    bool omits_parts_ = false;
     bool running_ = false;
     bool done_ = false;
     std::size_t turns_ = 0;

@@ -173,6 +173,9 @@ Task<> HttpRoutes::stop(std::chrono::nanoseconds limit) {
     const std::shared_ptr<detail::HttpServerCore> core = core_;
     const std::shared_ptr<detail::RouteSet> set = set_;
     set->is_serving = false;
+    const auto before = core->all_connections();
+    for (detail::HttpConnection* const connection : before)
+        if (connection->routes == set) connection->end_socket();
     SystemClock clock;
     const Clock::time_point deadline = deadline_after(clock.now(), limit);
     Task<> waiting = detail::wait_for_requests(set);

@@ -219,8 +219,10 @@ Task<> HttpServer::stop(std::chrono::nanoseconds limit) {
     core->ending = true;
     core->close_acceptor();
     const auto all = core->all_connections();
-    for (detail::HttpConnection* const connection : all)
+    for (detail::HttpConnection* const connection : all) {
+        connection->end_socket();
         if (!connection->busy) connection->close();
+    }
     core->routes_changed.pulse();
     SystemClock clock;
     const Clock::time_point deadline = deadline_after(clock.now(), limit);

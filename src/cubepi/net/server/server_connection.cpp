@@ -20,8 +20,11 @@
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl/ssl_stream.hpp>
+#include <boost/beast/websocket.hpp>
+#include <boost/beast/websocket/ssl.hpp>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/net/server/server_core.hpp>
 
@@ -32,6 +35,7 @@ namespace {
 namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
+namespace websocket = boost::beast::websocket;
 
 using Parser = http::request_parser<http::string_body>;
 using PlainStream = beast::tcp_stream;
@@ -105,6 +109,67 @@ private:
     Route& route_;
 };
 
+/// The messages of a client that wait for the handler.
+using SocketQueue = AsyncQueue<std::string>;
+constexpr std::size_t most_waiting_messages = 8;
+
+template <class Stream>
+class Socket final : public WebSocket {
+public:
+    Socket(Stream& stream, std::stop_source closed) : stream_(stream), closed_(std::move(closed)) {}
+
+    Task<std::optional<std::string>> read() override { return received_.next(); }
+    Task<> write(std::string text) override;
+    /// Passes on what the client sends, until it is gone. Pings are answered meanwhile.
+    Task<> receive();
+    /// Closes the connection, as RFC 6455 has it.
+    Task<> close();
+    void end() { received_.close(); }
+    websocket::stream<Stream&, false>& stream() noexcept { return stream_; }
+
+private:
+    websocket::stream<Stream&, false> stream_;
+    std::stop_source closed_;
+    SocketQueue received_{most_waiting_messages};
+};
+
+template <class Stream>
+Task<> Socket<Stream>::write(std::string text) {
+    beast::error_code failed;
+    auto token = asio::redirect_error(awaits, failed);
+    stream_.text(true);
+    co_await stream_.async_write(asio::buffer(text), token);
+    if (!failed) co_return;
+    closed_.request_stop();
+    throw Error(ErrorCode::disconnected, "the client closed the WebSocket: " + failed.message());
+}
+
+template <class Stream>
+Task<> Socket<Stream>::receive() {
+    beast::error_code failed;
+    auto token = asio::redirect_error(awaits, failed);
+    for (bool is_open = true; is_open;) {
+        std::string text;
+        auto buffer = asio::dynamic_buffer(text);
+        co_await stream_.async_read(buffer, token);
+        is_open = !failed && stream_.got_text();
+        if (is_open) is_open = co_await received_.push(std::move(text));
+    }
+    received_.close();
+    // After end() its handler continues.
+    if (failed || !stream_.got_text()) closed_.request_stop();
+}
+
+template <class Stream>
+Task<> Socket<Stream>::close() {
+    beast::error_code failed;
+    auto token = asio::redirect_error(awaits, failed);
+    if (!stream_.is_open()) co_return;
+    const websocket::close_reason reason(stream_.got_text() ? websocket::close_code::going_away
+                                                            : websocket::close_code::unknown_data);
+    co_await stream_.async_close(reason, token);
+}
+
 template <class Stream>
 class Connection final : public HttpConnection, public ResponseStream {
 public:
@@ -133,6 +198,10 @@ public:
         if (group_) group_->cancel();
     }
 
+    void end_socket() override {
+        if (socket_) socket_->end();
+    }
+
     Task<> serve();
     Task<> write(std::string bytes) override;
     Stream& stream() noexcept { return stream_; }
@@ -159,6 +228,7 @@ private:
     Task<bool> exchange(const Route& route, HttpServerRequest request);
     Task<HttpServerResponse> call(const Route& route, HttpServerRequest request);
     Task<> watch(std::shared_ptr<std::stop_source> gone);
+    Task<> serve_socket(HttpServerResponse response);
     Task<bool> send(HttpServerResponse response);
     Task<> write_bytes(std::string bytes);
     Task<> refuse(HttpServerResponse response);
@@ -172,6 +242,8 @@ private:
     bool chunked_ = false;
     // Of the request in progress:
     TaskGroup<bool>* group_ = nullptr;
+    const Parser* parser_ = nullptr;
+    Socket<Stream>* socket_ = nullptr;
     bool is_head_ = false;
     bool keep_alive_ = false;
     unsigned version_ = 11;
@@ -340,6 +412,7 @@ Task<bool> Connection<Stream>::answer(Parser& parser) {
     const bool is_complete = co_await read_body(parser, routes->options);
     if (!is_complete) co_return false;
     request.body = std::move(parser.get().body());
+    parser_ = &parser;
     closed = std::stop_source();
     request.closed = closed.get_token();
     auto gone = std::make_shared<std::stop_source>(closed);
@@ -376,8 +449,58 @@ template <class Stream>
 Task<bool> Connection<Stream>::exchange(const Route& route, HttpServerRequest request) {
     Task<HttpServerResponse> calling = call(route, std::move(request));
     HttpServerResponse response = co_await std::move(calling);
+    // Bytes that precede the acceptance are not those of a WebSocket.
+    const bool is_socket = websocket::is_upgrade(parser_->get()) && buffer_.size() == 0;
+    if (response.web_socket && is_socket) {
+        Task<> serving = serve_socket(std::move(response));
+        co_await std::move(serving);
+        co_return false;
+    }
+    if (response.web_socket) {
+        response = HttpServerResponse::error(426, "this path is a WebSocket");
+        response.headers.set("upgrade", "websocket");
+    }
     Task<bool> sending = send(std::move(response));
     co_return co_await std::move(sending);
+}
+
+template <class Stream>
+Task<> Connection<Stream>::serve_socket(HttpServerResponse response) {
+    Socket<Stream> socket(stream_, closed);
+    websocket::stream_base::timeout limits{};
+    limits.handshake_timeout =
+        std::chrono::duration_cast<std::chrono::steady_clock::duration>(options().header_timeout);
+    limits.idle_timeout =
+        std::chrono::duration_cast<std::chrono::steady_clock::duration>(options().idle_timeout);
+    limits.keep_alive_pings = true;
+    socket.stream().set_option(limits);
+    socket.stream().read_message_max(routes->options.max_body_bytes);
+    beast::error_code failed;
+    auto token = asio::redirect_error(awaits, failed);
+    co_await socket.stream().async_accept(parser_->get(), token);
+    if (failed) co_return;
+    socket_ = &socket;
+    if (closing || core_->ending || !routes->is_serving) socket.end();
+    BackgroundScope receiving(core_->executor, [](const std::exception_ptr&) {});
+    receiving.spawn(socket.receive());
+    Task<> handling = response.web_socket(socket);
+    const Outcome<> handled = co_await outcome_of(std::move(handling));
+    socket_ = nullptr;
+    co_await shield();
+    // A client that does not answer does not delay the end of a server.
+    limits.handshake_timeout = std::chrono::seconds(1);
+    socket.stream().set_option(limits);
+    co_await socket.close();
+    socket.end();
+    beast::error_code ignored;
+    lowest().socket().close(ignored);
+    co_await receiving.idle();
+    co_await unshield();
+    if (!handled && handled.cancelled()) handled.rethrow();
+    if (!handled) {
+        core_->log.write(LogLevel::error, "http_server.failed",
+                         {{"route", "WebSocket"}, {"error", logged_error(handled.failure())}});
+    }
 }
 
 /// Returns true if another request may follow.

@@ -109,6 +109,8 @@ public:
     virtual void close() noexcept = 0;
     /// Cancels the handler of the request in progress.
     virtual void cancel() noexcept = 0;
+    /// Ends a WebSocket after the messages that it has received.
+    virtual void end_socket() = 0;
 
     bool busy = false;                 ///< a request is being received or answered
     bool closing = false;              ///< close() was called

@@ -1,0 +1,267 @@
+#include "openai_interface.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/digest.hpp>
+#include <cubepi/core/support/json_member.hpp>
+
+namespace cubepi::app {
+
+namespace {
+
+using ReplyPtr = std::shared_ptr<bub::HttpReply>;
+
+/// The key of `metadata` that names the session of a request.
+constexpr std::string_view session_key = "session";
+
+/// A response of the channel http in the form of this interface.
+HttpServerResponse refusal_of(const HttpServerResponse& refused) {
+    boost::system::error_code failed;
+    const Json body = boost::json::parse(refused.body, failed);
+    std::string text = "the message was not accepted";
+    if (!failed && body.is_object()) {
+        const JsonObject* const error = detail::object_member(body.get_object(), "error");
+        if (error) text = detail::text_member(*error, "message");
+    }
+    HttpServerResponse response = openai_failure(refused.status, text);
+    const std::string_view wait = refused.headers.get("retry-after");
+    if (!wait.empty()) {
+        response.headers.set("retry-after", std::string(wait));
+        response.headers.set("x-should-retry", "true");
+    }
+    return response;
+}
+
+/// One more, until its end.
+class Counted {
+public:
+    explicit Counted(std::size_t& count) : count_(count) { ++count_; }
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+    ~Counted() { --count_; }
+
+private:
+    std::size_t& count_;
+};
+
+}  // namespace
+
+std::int64_t seconds_now() {
+    return std::chrono::duration_cast<std::chrono::seconds>(
+               Runtime::standard()->clock->wall().time_since_epoch())
+        .count();
+}
+
+OpenAIInterface::OpenAIInterface(bub::HttpChannel& channel, OpenAIKey key)
+    : channel_(&channel),
+      names_(std::move(key.token)),
+      user_(std::move(key.name)),
+      most_turns_(key.most_turns),
+      created_(seconds_now()) {}
+
+/// A name of its own, because the client chooses that of its request, not that of a message of another interface.
+std::string OpenAIInterface::message_key(const HttpServerRequest& request,
+                                         std::string_view protocol) const {
+    const std::string_view key = request.headers.get("idempotency-key");
+    const std::string name =
+        key.empty()
+            ? Runtime::standard()->ids->next()
+            : detail::hex_of(detail::digest_bytes(
+                  EVP_sha256(), std::string(protocol) + " " + user_ + " " + std::string(key)));
+    return "openai-" + name;
+}
+
+std::string OpenAIInterface::session_of(const detail::OpenAIClientRequest& request) const {
+    std::string session = detail::text_member(request.metadata, session_key);
+    return session.empty() || user_.empty() ? session : user_ + ":" + session;
+}
+
+Task<> OpenAIInterface::abandon(RunPtr run) {
+    const ReplyPtr reply = run->reply();
+    // Another client may ask for the same answer meanwhile.
+    while (!reply->done() && !reply->lost() && run->readers == 0) {
+        std::string id = reply->id();
+        const bool has_ended = co_await channel_->stop_message(std::move(id));
+        if (has_ended) co_return;
+        // The message is on its way to its turn.
+        co_await reply->wait(std::stop_token());
+    }
+}
+
+Task<JsonArray> OpenAIInterface::open_questions(std::string session) {
+    HttpServerRequest reading_request;
+    reading_request.parameters["session"] = std::move(session);
+    reading_request.query = "limit=1";
+    Task<HttpServerResponse> reading = channel_->read_session(std::move(reading_request));
+    const HttpServerResponse found = co_await std::move(reading);
+    JsonArray open;
+    boost::system::error_code failed;
+    const Json body = boost::json::parse(found.body, failed);
+    const JsonArray* const questions = failed || !body.is_object()
+                                           ? nullptr
+                                           : detail::array_member(body.get_object(), "questions");
+    if (found.status == 200 && questions) open = *questions;
+    co_return open;
+}
+
+Task<std::optional<HttpServerResponse>> OpenAIInterface::check_outputs(
+    OpenAIDestination* destination, std::string key, bool is_repeated, bool has_approval) {
+    std::optional<HttpServerResponse> refusal;
+    if (destination->session.empty()) co_return refusal;
+    std::vector<OpenAIOutput>& outputs = destination->outputs;
+    // A client that repeats a request receives the answer of its turn.
+    if (destination->answers && is_repeated) {
+        HttpServerRequest reading_request;
+        reading_request.parameters["id"] = key + "-" + outputs.back().call.question;
+        Task<HttpServerResponse> reading = channel_->read_message(std::move(reading_request));
+        const HttpServerResponse known = co_await std::move(reading);
+        if (known.status < 400) {
+            outputs.erase(outputs.begin(), outputs.end() - 1);
+            co_return refusal;
+        }
+    }
+    const JsonArray questions = co_await open_questions(destination->session);
+    const std::vector<OpenAIOpenCall> open = open_calls_of(questions);
+    const auto is_of = [](const OpenAIOutput& output, const OpenAIOpenCall& call) {
+        return output.call.question == call.question;
+    };
+    for (const OpenAIOpenCall& call : open) {
+        if (has_approval && !destination->answers) break;
+        const bool is_answered =
+            std::any_of(outputs.begin(), outputs.end(),
+                        [&](const OpenAIOutput& output) { return is_of(output, call); });
+        if (is_answered) continue;
+        const std::string id = names_.call_id_of({destination->session, call.question});
+        refusal = openai_failure(
+            400, "No tool output found for function call " + id + " of '" + call.name + "'.");
+        co_return refusal;
+    }
+    if (!destination->answers) co_return refusal;
+    // The conversation also has those of earlier calls.
+    std::erase_if(outputs, [&](const OpenAIOutput& output) {
+        return std::none_of(open.begin(), open.end(),
+                            [&](const OpenAIOpenCall& call) { return is_of(output, call); });
+    });
+    if (outputs.empty())
+        refusal = openai_failure(400, "The outputs of these calls were received before.");
+    co_return refusal;
+}
+
+Task<bub::HttpSubmission> OpenAIInterface::submit_all(std::vector<HttpServerRequest> messages,
+                                                      bub::HttpReplyDetail detail,
+                                                      JsonObject members, std::stop_token closed) {
+    bub::HttpSubmission submitted;
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+        const bool is_last = i + 1 == messages.size();
+        Task<bub::HttpSubmission> submitting = channel_->submit_message(
+            std::move(messages[i]), is_last ? detail : bub::HttpReplyDetail::outputs, members);
+        submitted = co_await std::move(submitting);
+        if (!submitted.reply || is_last) break;
+        // The run continues with the last one.
+        const ReplyPtr reply = submitted.reply;
+        while (!reply->done() && !reply->lost() && !closed.stop_requested())
+            co_await reply->wait(closed);
+        if (reply->done()) continue;
+        submitted.reply = nullptr;
+        submitted.refusal = HttpServerResponse::error(503, "the outputs were received in part");
+        break;
+    }
+    co_return submitted;
+}
+
+Task<bub::HttpSubmission> OpenAIInterface::submit(HttpServerRequest from,
+                                                  OpenAISubmission submission) {
+    bub::HttpSubmission submitted;
+    detail::OpenAIClientRequest& request = submission.request;
+    if (!user_.empty()) request.user = user_;
+    OpenAIDestination destination = destination_of(request, submission.session, names_);
+    std::optional<HttpServerResponse> refusal = destination.refusal;
+    const std::string key = message_key(from, submission.protocol);
+    if (!refusal && most_turns_ > 0 && runs_.in_progress() + submitting_ >= most_turns_ &&
+        !runs_.find(key)) {
+        refusal = openai_failure(
+            429, "this key has " + std::to_string(most_turns_) + " turns in progress, its limit");
+        refusal->headers.set("retry-after", "5");
+    }
+    // The caller adds the run before it awaits anything.
+    const Counted submitting_one(submitting_);
+    if (!refusal) {
+        const bool is_repeated = !from.headers.get("idempotency-key").empty();
+        refusal =
+            co_await check_outputs(&destination, key, is_repeated, !submission.answers.empty());
+    }
+    if (refusal) {
+        submitted.refusal = std::move(*refusal);
+        co_return submitted;
+    }
+    std::vector<HttpServerRequest> messages = message_requests(submission, destination, key, from);
+    JsonObject members = envelope_members(request);
+    Task<bub::HttpSubmission> submitting =
+        submit_all(std::move(messages), submission.detail, std::move(members), from.closed);
+    submitted = co_await std::move(submitting);
+    if (!submitted.reply) submitted.refusal = refusal_of(submitted.refusal);
+    co_return submitted;
+}
+
+Task<> OpenAIInterface::write_events(std::shared_ptr<Reader> reader, RunPtr run, std::size_t from,
+                                     bool keeps_running, std::stop_token closed,
+                                     ResponseStream* out) {
+    for (;;) {
+        run->advance();
+        if (from < run->events().size()) {
+            std::string event = run->events()[from++];
+            Task<> writing = out->write(std::move(event));
+            const Outcome<> written = co_await outcome_of(std::move(writing));
+            if (written.cancelled()) written.rethrow();
+            if (!written) break;
+        } else if (run->ended()) {
+            std::string last;
+            if (run->is_postponed()) last = run->last_event(static_cast<std::int64_t>(from));
+            reader->leave();
+            if (!last.empty()) co_await out->write(std::move(last));
+            co_return;
+        } else if (closed.stop_requested()) {
+            break;
+        } else {
+            co_await run->reply()->wait(closed);
+        }
+    }
+    reader->leave();
+    if (keeps_running) co_return;
+    Task<> ending = abandon(run);
+    co_await std::move(ending);
+}
+
+HttpServerResponse OpenAIInterface::events_of(RunPtr run, std::size_t from, bool keeps_running,
+                                              std::stop_token closed) {
+    // It waits from now on, and not from the first event: another client may leave meanwhile.
+    auto reader = std::make_shared<Reader>(run);
+    auto write = [this, reader = std::move(reader), run = std::move(run), from, keeps_running,
+                  closed](ResponseStream& out) {
+        return write_events(reader, run, from, keeps_running, closed, &out);
+    };
+    return HttpServerResponse::events(std::move(write));
+}
+
+Task<HttpServerResponse> OpenAIInterface::await_response(RunPtr run, bool keeps_running,
+                                                         std::stop_token closed) {
+    Reader reader(run);
+    for (;;) {
+        run->advance();
+        if (run->ended()) co_return run->response();
+        if (closed.stop_requested()) break;
+        co_await run->reply()->wait(closed);
+    }
+    reader.leave();
+    if (!keeps_running) {
+        Task<> ending = abandon(run);
+        co_await std::move(ending);
+    }
+    co_return openai_failure(503, "the client has closed the connection");
+}
+
+}  // namespace cubepi::app

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <bub/channel/http_channel.hpp>
+#include <cubepi/net/http_server.hpp>
+#include <cubepi/provider/openai/server_api.hpp>
+
+#include "agui_run.hpp"
+#include "http_openai.hpp"
+#include "openai_messages.hpp"
+#include "openai_runs.hpp"
+
+namespace cubepi::app {
+
+using RunPtr = std::shared_ptr<OpenAIRun>;
+
+/// Returns the time in Unix seconds.
+std::int64_t seconds_now();
+
+/// A client that waits for an answer.
+class Reader {
+public:
+    explicit Reader(RunPtr run) : run_(std::move(run)) { ++run_->readers; }
+    Reader(Reader&& other) noexcept : run_(std::exchange(other.run_, nullptr)) {}
+    Reader& operator=(Reader&&) = delete;
+    ~Reader() { leave(); }
+    void leave() noexcept {
+        if (const RunPtr run = std::exchange(run_, nullptr)) --run->readers;
+    }
+
+private:
+    RunPtr run_;
+};
+
+/// The last response of a WebSocket, which its next message may continue although it was not stored.
+struct OpenAILastResponse {
+    std::string id = {};
+    std::string session = {};
+};
+
+/// The handlers of the routes of a key, and their shared state: http_openai.cpp has OpenAI's protocols, openai_socket.cpp
+/// their WebSocket, http_agui.cpp AG-UI.
+class OpenAIInterface {
+public:
+    OpenAIInterface(bub::HttpChannel& channel, OpenAIKey key);
+
+    Task<HttpServerResponse> list_models(HttpServerRequest request);
+    Task<HttpServerResponse> read_model(HttpServerRequest request);
+    Task<HttpServerResponse> complete_chat(HttpServerRequest request);
+    Task<HttpServerResponse> create_response(HttpServerRequest request) {
+        return respond(std::move(request), nullptr);
+    }
+    /// Answers requests for responses on a WebSocket.
+    Task<HttpServerResponse> connect(HttpServerRequest request);
+    Task<HttpServerResponse> compact(HttpServerRequest request);
+    Task<HttpServerResponse> read_response(HttpServerRequest request);
+    Task<HttpServerResponse> cancel_response(HttpServerRequest request);
+    /// Answers a run of AG-UI.
+    Task<HttpServerResponse> run_agent(HttpServerRequest request);
+
+private:
+    JsonObject model() const;
+    /// `last`: of the WebSocket of the request, or null.
+    Task<HttpServerResponse> respond(HttpServerRequest request, OpenAILastResponse* last);
+    Task<> serve_socket(HttpServerRequest request, WebSocket* socket);
+    /// Returns the session that a request names; empty: none.
+    std::string session_of(const detail::OpenAIClientRequest& request) const;
+    /// Submits the messages of a request.
+    Task<bub::HttpSubmission> submit(HttpServerRequest from, OpenAISubmission submission);
+    Task<bub::HttpSubmission> submit_all(std::vector<HttpServerRequest> messages,
+                                         bub::HttpReplyDetail detail, JsonObject members,
+                                         std::stop_token closed);
+    /// Returns the questions of a session that wait for answers, also those for outputs of the client's calls.
+    Task<JsonArray> open_questions(std::string session);
+    /// Checks that a run of AG-UI answers the questions of its thread, and adds the answers to its submission.
+    Task<std::optional<HttpServerResponse>> check_answers(AguiRequest* asked, AguiRunHead* head,
+                                                          OpenAISubmission* submission);
+    /// Returns the Idempotency-Key of the messages of a request.
+    std::string message_key(const HttpServerRequest& request, std::string_view protocol) const;
+    /// Checks that a request has the outputs of all calls that its session waits for, and removes those that it does not wait for.
+    Task<std::optional<HttpServerResponse>> check_outputs(OpenAIDestination* destination,
+                                                          std::string key, bool is_repeated,
+                                                          bool has_approval);
+    OpenAIRun::CallId call_ids(std::string session) const {
+        return [this, session = std::move(session)](std::string_view question) {
+            return names_.call_id_of({session, std::string(question)});
+        };
+    }
+    /// Ends the turn of a message that no client waits for any longer.
+    Task<> abandon(RunPtr run);
+    /// `keeps_running`: a client that disconnects does not end the turn.
+    Task<> write_events(std::shared_ptr<Reader> reader, RunPtr run, std::size_t from,
+                        bool keeps_running, std::stop_token closed, ResponseStream* out);
+    HttpServerResponse events_of(RunPtr run, std::size_t from, bool keeps_running,
+                                 std::stop_token closed);
+    Task<HttpServerResponse> await_response(RunPtr run, bool keeps_running, std::stop_token closed);
+    Task<HttpServerResponse> read_record(OpenAIResponseName name, std::string id,
+                                         std::optional<std::int64_t> stream_after);
+
+    bub::HttpChannel* channel_;
+    OpenAIResponseNames names_;
+    const std::string user_;  // of all messages; empty: the requests name users
+    const std::size_t most_turns_;
+    OpenAIRuns runs_;
+    std::size_t submitting_ = 0;  // requests whose run is not in runs_ yet
+    std::int64_t created_;
+};
+
+}  // namespace cubepi::app

@@ -1,0 +1,148 @@
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/connect.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/websocket.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cubepi/core/error.hpp>
+#include <cubepi/net/server/http_server_test_support.hpp>
+
+namespace cubepi::http_server_tests {
+
+namespace {
+
+namespace beast = boost::beast;
+namespace websocket = boost::beast::websocket;
+
+/// A client of RFC 6455, not one of this project.
+class SocketClient {
+public:
+    explicit SocketClient(std::uint16_t port, const std::string& path = "/socket")
+        : socket_(context_) {
+        socket_.next_layer().connect({asio::ip::make_address("127.0.0.1"), port});
+        socket_.handshake("localhost", path);
+    }
+    void send(const std::string& text, bool is_text = true) {
+        socket_.text(is_text);
+        socket_.write(asio::buffer(text));
+    }
+    /// Returns the code of the end in place of a message: "closed 1001".
+    std::string receive() {
+        std::string text;
+        auto buffer = asio::dynamic_buffer(text);
+        beast::error_code failed;
+        socket_.read(buffer, failed);
+        if (failed) return "closed " + std::to_string(socket_.reason().code);
+        return text;
+    }
+    void close() { socket_.close(websocket::close_code::normal); }
+    void cut() { socket_.next_layer().close(); }
+
+private:
+    asio::io_context context_;
+    websocket::stream<tcp::socket> socket_;
+};
+
+Task<> echo(WebSocket* socket) {
+    for (;;) {
+        std::optional<std::string> text = co_await socket->read();
+        if (!text || *text == "end") co_return;
+        if (*text == "throw") throw Error(ErrorCode::io, "on purpose");
+        co_await socket->write(std::move(*text));
+    }
+}
+
+/// A server with a WebSocket that returns its messages.
+class WebSocketTest : public ::testing::Test {
+protected:
+    WebSocketTest() {
+        served.routes().add("GET", "/socket", [](HttpServerRequest) -> Task<HttpServerResponse> {
+            HttpServerResponse response;
+            response.web_socket = [](WebSocket& socket) { return echo(&socket); };
+            co_return response;
+        });
+        served.start();
+    }
+    static HttpRouteOptions limits() {
+        HttpRouteOptions options;
+        options.max_body_bytes = 1000;
+        return options;
+    }
+
+    Served served{HttpServerOptions(), limits()};
+};
+
+TEST_F(WebSocketTest, Messages_PassInBothDirections) {
+    SocketClient client(served.port());
+    for (int i = 0; i < 50; ++i) client.send(std::to_string(i));
+    for (int i = 0; i < 50; ++i) EXPECT_EQ(client.receive(), std::to_string(i));
+    client.send("end");
+    EXPECT_EQ(client.receive(), "closed 1001");
+}
+
+TEST_F(WebSocketTest, OtherRequest_IsAskedForAnUpgrade) {
+    Wire wire(served);
+    wire.send("GET /socket HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    EXPECT_TRUE(wire.read_all().starts_with("HTTP/1.1 426 "));
+}
+
+TEST_F(WebSocketTest, InvalidMessage_EndsTheConnection) {
+    SocketClient too_long(served.port());
+    too_long.send(std::string(1001, 'x'));
+    EXPECT_EQ(too_long.receive(), "closed 1009");
+    SocketClient binary(served.port());
+    binary.send("x", false);
+    EXPECT_EQ(binary.receive(), "closed 1003");
+    SocketClient not_utf8(served.port());
+    not_utf8.send("\xff");
+    EXPECT_EQ(not_utf8.receive(), "closed 1007");
+    Wire wire(served);
+    wire.send(
+        "GET /socket HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 7\r\n\r\n");
+    EXPECT_TRUE(wire.read_all().starts_with("HTTP/1.1 426 "));
+}
+
+TEST_F(WebSocketTest, ThrowingHandler_EndsItsConnectionOnly) {
+    SocketClient client(served.port());
+    SocketClient other(served.port());
+    client.send("throw");
+    EXPECT_EQ(client.receive(), "closed 1001");
+    other.send("x");
+    EXPECT_EQ(other.receive(), "x");
+}
+
+TEST_F(WebSocketTest, ClientThatLeaves_EndsItsHandler) {
+    {
+        SocketClient client(served.port());
+        client.send("x");
+        EXPECT_EQ(client.receive(), "x");
+        client.close();
+    }
+    SocketClient cut(served.port());
+    cut.send("x");
+    EXPECT_EQ(cut.receive(), "x");
+    cut.cut();
+    // Waits for all requests in progress.
+    served.run_task(served.routes().stop(std::chrono::hours(1)));
+}
+
+TEST_F(WebSocketTest, Stop_EndsSocketsThatWait) {
+    SocketClient client(served.port());
+    client.send("x");
+    EXPECT_EQ(client.receive(), "x");
+    std::future<std::string> end = std::async(std::launch::async, [&] { return client.receive(); });
+    served.run_task(served.routes().stop(std::chrono::hours(1)));
+    EXPECT_EQ(end.get(), "closed 1001");
+}
+
+}  // namespace
+
+}  // namespace cubepi::http_server_tests

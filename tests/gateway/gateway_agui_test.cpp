@@ -1,0 +1,167 @@
+// AG-UI at the channel http (D239), and responses over a WebSocket (D243).
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/http/field.hpp>
+#include <boost/beast/websocket.hpp>
+
+#include "echo_model.hpp"
+#include "openai_gateway.hpp"
+
+namespace cubepi::gateway_tests {
+namespace {
+
+JsonObject input(const std::string& thread, const std::string& run, const std::string& text) {
+    JsonObject message{{"id", "m"}, {"role", "user"}, {"content", text}};
+    return {{"threadId", thread}, {"runId", run}, {"messages", JsonArray{std::move(message)}}};
+}
+
+/// Returns the text of the messages of a run.
+std::string text_in(const std::vector<JsonObject>& events) {
+    std::string text;
+    for (const JsonObject& event : events)
+        if (event.at("type") == Json("TEXT_MESSAGE_CONTENT"))
+            text += std::string_view(event.at("delta").as_string());
+    return text;
+}
+
+class GatewayAgui : public OpenAIGateway {
+protected:
+    void start_with(const std::string& http, std::vector<std::string> environment = {}) {
+        home.configure(R"({http: {listen: "127.0.0.1:0", ag_ui: true, operators: [olga], )" + http +
+                       "}}");
+        start(model.flags(), std::move(environment));
+    }
+    std::vector<JsonObject> run_agent(const JsonObject& body, const std::string& token = {}) {
+        const std::string text = boost::json::serialize(body);
+        const HttpReply reply = token.empty()
+                                    ? run(call_channel(port, "POST", "/v1/ag-ui", text))
+                                    : run(call_with_token(port, "POST", "/v1/ag-ui", token, text));
+        EXPECT_EQ(reply.status, 200) << reply.body;
+        return events_of(reply.body);
+    }
+
+    EchoModel model;
+};
+
+TEST_F(GatewayAgui, D239_RepeatedRun_IsOneMessage) {
+    start_with("openai: true");
+    const std::vector<JsonObject> first = run_agent(input("t1", "r1", "one"));
+    EXPECT_EQ(text_in(first), "re: one");
+    EXPECT_EQ(first.back().at("outcome").at("type"), Json("success"));
+    EXPECT_EQ(run_agent(input("t1", "r1", "one")), first);
+    EXPECT_EQ(model.count("one"), 1U);
+    // The same id with another message is not the same run, and the session has the first one.
+    const HttpReply other = call("POST", "/v1/ag-ui", input("t1", "r1", "two"));
+    EXPECT_EQ(other.status, 422) << other.body;
+    EXPECT_EQ(text_in(run_agent(input("t1", "r2", "three"))), "re: three");
+    EXPECT_NE(model.wait_for("three").find("re: one"), std::string::npos);
+    EXPECT_EQ(session_state("t1"), "idle");
+}
+
+TEST_F(GatewayAgui, D217_Key_ReachesItsThreadsOnly) {
+    start_with(R"(keys: ["ann=ANN_TOKEN", "bob=BOB_TOKEN"])",
+               {"ANN_TOKEN=token-of-ann-0123456789", "BOB_TOKEN=token-of-bob-0123456789"});
+    const std::string ann = "token-of-ann-0123456789";
+    const std::string bob = "token-of-bob-0123456789";
+    EXPECT_EQ(text_in(run_agent(input("t", "r", "one"), ann)), "re: one");
+    // The same ids are another thread and another run for another key.
+    EXPECT_EQ(text_in(run_agent(input("t", "r", "two"), bob)), "re: two");
+    EXPECT_EQ(model.wait_for("two").find("re: one"), std::string::npos);
+    JsonObject forged = input("ann:t", "r2", "three");
+    forged["forwardedProps"] = JsonObject{{"user", "olga"}};
+    EXPECT_EQ(text_in(run_agent(forged, bob)), "re: three");
+    EXPECT_EQ(model.wait_for("three").find("re: one"), std::string::npos);
+    EXPECT_EQ(session_state("bob:ann:t"), "idle");
+    // The protocol was not enabled.
+    EXPECT_EQ(get("/v1/models").status, 404);
+    const std::string sub = boost::json::serialize(input("t/agent/x", "r", "four"));
+    EXPECT_EQ(run(call_with_token(port, "POST", "/v1/ag-ui", ann, sub)).status, 400);
+}
+
+TEST_F(GatewayAgui, D194_DisconnectedClient_EndsItsTurn) {
+    model.hold("slow");
+    start_with("openai: true");
+    Client client(port, "POST /v1/ag-ui", boost::json::serialize(input("t1", "r1", "slow")));
+    client.read_until("RUN_STARTED");
+    model.wait_for("slow");
+    client.close();
+    wait_until([&] { return session_state("t1") == "idle"; });
+    model.release();
+}
+
+class Socket {
+public:
+    explicit Socket(std::uint16_t port, const std::string& token = "0123456789abcdef")
+        : socket_(io_) {
+        namespace beast = boost::beast;
+        socket_.next_layer().connect({boost::asio::ip::make_address("127.0.0.1"), port});
+        socket_.set_option(beast::websocket::stream_base::decorator(
+            [token](beast::websocket::request_type& request) {
+                request.set(beast::http::field::authorization, "Bearer " + token);
+            }));
+        boost::beast::error_code failed;
+        socket_.handshake("localhost", "/v1/responses", failed);
+        is_open = !failed;
+    }
+    void create(JsonObject body) {
+        body["type"] = "response.create";
+        body["model"] = "cubepi";
+        socket_.write(boost::asio::buffer(boost::json::serialize(body)));
+    }
+    JsonObject receive() {
+        std::string text;
+        auto buffer = boost::asio::dynamic_buffer(text);
+        socket_.read(buffer);
+        return boost::json::parse(text).as_object();
+    }
+    /// Returns the first event of this type.
+    JsonObject receive(std::string_view type) {
+        for (JsonObject event = receive();; event = receive())
+            if (event.at("type") == Json(type)) return event;
+    }
+    void cut() { socket_.next_layer().close(); }
+
+    bool is_open = false;
+
+private:
+    boost::asio::io_context io_;
+    boost::beast::websocket::stream<boost::asio::ip::tcp::socket> socket_;
+};
+
+TEST_F(GatewayAgui, D243_WebSocket_AnswersInOrderUntilItsEnd) {
+    model.hold("slow");
+    start_with("openai: true");
+    EXPECT_FALSE(Socket(port, "another-token-of-16").is_open);
+    Socket socket(port);
+    ASSERT_TRUE(socket.is_open);
+    socket.create({{"input", "one"}});
+    socket.create({{"input", "two"}});
+    EXPECT_EQ(text_of(socket.receive("response.completed").at("response").as_object()), "re: one");
+    EXPECT_EQ(text_of(socket.receive("response.completed").at("response").as_object()), "re: two");
+    const JsonObject named{{"session", "s1"}};
+    socket.create({{"input", "slow"}, {"metadata", named}});
+    (void)socket.receive("response.in_progress");
+    model.wait_for("slow");
+    socket.cut();
+    wait_until([&] { return session_state("s1") == "idle"; });
+    model.release();
+    // One that waits does not delay the end of the gateway.
+    Socket idle(port);
+    idle.create({{"input", "three"}});
+    (void)idle.receive("response.completed");
+    gateway->send(SIGTERM);
+    EXPECT_EQ(gateway->wait(), 0);
+}
+
+}  // namespace
+}  // namespace cubepi::gateway_tests
