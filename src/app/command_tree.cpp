@@ -497,8 +497,8 @@ The agent of a chat adds its own with the tool 'schedule'; those of the configur
 void add_schedule_commands(CLI::App& app, CommandLine& line) {
     using What = ScheduleCommandArguments::What;
     ScheduleCommandArguments& schedule = line.schedule;
-    CLI::App* command = app.add_subcommand(
-        "schedule", "List, add and cancel the schedules of the running gateway");
+    CLI::App* command =
+        app.add_subcommand("schedule", "List, add and cancel the schedules of the running gateway");
     command->footer(schedule_examples);
     command->require_subcommand(0, 1);
     command->add_flag("--json", schedule.json, "Print a JSON object");

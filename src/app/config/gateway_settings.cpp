@@ -256,8 +256,9 @@ bub::Schedule read_schedule(const Mapping& mapping, const std::string& zone) {
     mapping.read("channel", origin.channel.emplace());
     mapping.read("chat", origin.chat_id.emplace());
     mapping.read("user", user);
-    for (const auto& [key, value] : {std::pair("name", &name), std::pair("channel", &*origin.channel),
-                                     std::pair("chat", &*origin.chat_id), std::pair("user", &user)})
+    for (const auto& [key, value] :
+         {std::pair("name", &name), std::pair("channel", &*origin.channel),
+          std::pair("chat", &*origin.chat_id), std::pair("user", &user)})
         if (value->empty())
             Mapping::refuse(mapping.below(key),
                             "a text that is not empty; a schedule has {name, channel, chat, user, "
@@ -284,8 +285,8 @@ bub::Schedule read_schedule(const Mapping& mapping, const std::string& zone) {
         // The intervals of all gateways begin at the same instants.
         schedule.times = bub::schedule_times(request, 0);
     } catch (const Error& error) {
-        throw Error(ErrorCode::parse, config_path().string() + ": " + mapping.below(name) + ": " +
-                                          error.what());
+        throw Error(ErrorCode::parse,
+                    config_path().string() + ": " + mapping.below(name) + ": " + error.what());
     }
     return schedule;
 }
@@ -463,9 +464,8 @@ ChannelSettings channel_settings(const JsonObject& config, const ChannelKind& ki
 
 std::vector<std::string> gateway_setting_names() {
     std::vector<std::string> names;
-    for (const Keys& keys :
-         {gateway_keys(), files_keys, rule_keys, approver_keys, schedule_keys, admin_keys,
-          console_keys}) {
+    for (const Keys& keys : {gateway_keys(), files_keys, rule_keys, approver_keys, schedule_keys,
+                             admin_keys, console_keys}) {
         for (const std::string_view name : keys.names)
             names.push_back(std::string(keys.path) + "." + std::string(name));
     }

@@ -181,9 +181,8 @@ Task<std::unique_ptr<GatewayInstance>> Gateway::make_instance() {
     }
     if (!schedules_ && !directory_) {
         const GatewaySettings settings = gateway_settings(config_values(config_path()));
-        Task<std::shared_ptr<bub::ScheduleStore>> opening =
-            open_schedules(place, !settings.schedules.empty(),
-                           [this](const std::string& text) { warn(text); });
+        Task<std::shared_ptr<bub::ScheduleStore>> opening = open_schedules(
+            place, !settings.schedules.empty(), [this](const std::string& text) { warn(text); });
         schedules_ = co_await std::move(opening);
     }
     GatewayInstance::Parts parts;

@@ -299,8 +299,7 @@ std::vector<std::shared_ptr<bub::Channel>> GatewayInstance::channels(
         options.store = parts_.schedules;
         options.configured = settings_.schedules;
         options.on_warning = parts_.on_warning;
-        auto schedules =
-            std::make_shared<bub::ScheduleChannel>(std::move(options), call.handler);
+        auto schedules = std::make_shared<bub::ScheduleChannel>(std::move(options), call.handler);
         schedules->connect(*manager_);
         made.push_back(std::move(schedules));
     }
@@ -644,8 +643,7 @@ std::unique_ptr<bub::Framework> GatewayInstance::make_framework(bool with_channe
         tool.store = schedules;
         tool.zone = zone;
         tool.may_reschedule = rules && allows_tool(rules(*turn.message), bub::schedule_tool_name);
-        agent.tools.push_back(
-            bub::schedule_tool(std::move(tool), turn.session_id, *turn.message));
+        agent.tools.push_back(bub::schedule_tool(std::move(tool), turn.session_id, *turn.message));
     };
     framework->add(bub::builtin_plugin(*framework, std::move(options)));
     if (parts_.schedules) framework->add(bub::schedule_plugin(parts_.schedules));

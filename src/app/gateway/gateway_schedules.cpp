@@ -58,9 +58,9 @@ Task<ListedSchedule> GatewayApi::add_schedule(ScheduleArguments given) {
     const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
     const std::shared_ptr<bub::ScheduleStore> store = store_of(*instance);
     const auto channels = co_await instance->manager().enabled_channels();
-    const bool is_served =
-        std::any_of(channels.begin(), channels.end(),
-                    [&given](const auto& one) { return one->name() == given.channel; });
+    const bool is_served = std::any_of(channels.begin(), channels.end(), [&given](const auto& one) {
+        return one->name() == given.channel;
+    });
     if (!is_served || given.chat.empty())
         throw Error(ErrorCode::invalid_argument,
                     "a schedule needs a channel that this gateway serves, and a chat of it");
@@ -70,8 +70,7 @@ Task<ListedSchedule> GatewayApi::add_schedule(ScheduleArguments given) {
     origin.chat_id = given.chat;
     origin.context["sender_id"] = given.user.empty() ? given.chat : given.user;
     bub::Schedule schedule;
-    schedule.id =
-        detail::sha256_hex(Runtime::standard()->ids->next()).substr(0, digits);
+    schedule.id = detail::sha256_hex(Runtime::standard()->ids->next()).substr(0, digits);
     schedule.session = given.session.empty() ? bub::default_session(origin) : given.session;
     schedule.origin = bub::schedule_origin(origin);
     schedule.text = std::move(given.text);

@@ -38,8 +38,7 @@ void print_schedule(const ListedSchedule& one) {
 }
 
 int list(const ScheduleCommandArguments& arguments) {
-    const JsonObject answer =
-        call_gateway(gateway_socket(), JsonObject{{"command", "schedules"}});
+    const JsonObject answer = call_gateway(gateway_socket(), JsonObject{{"command", "schedules"}});
     if (arguments.json) {
         data_output(safe_json(answer) + "\n");
         return exit_ok;

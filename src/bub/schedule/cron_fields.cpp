@@ -59,8 +59,7 @@ bool has(std::uint64_t bits, unsigned value) { return (bits >> value & 1U) != 0;
 int number_in(const Field& field, std::string_view word) {
     const std::string lower = cubepi::detail::lower_case(word);
     const std::size_t at = lower.size() == 3 ? field.names.find(lower) : std::string_view::npos;
-    if (at != std::string_view::npos && at % 3 == 0)
-        return static_cast<int>(at / 3) + field.least;
+    if (at != std::string_view::npos && at % 3 == 0) return static_cast<int>(at / 3) + field.least;
     int value = -1;
     const char* const end = word.data() + word.size();
     const auto [stop, failed] = std::from_chars(word.data(), end, value);

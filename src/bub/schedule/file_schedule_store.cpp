@@ -58,10 +58,9 @@ public:
 
 private:
     [[noreturn]] void fail(const std::string& what, int error) const {
-        const ErrorCode code = cubepi::detail::is_out_of_space(error) ? ErrorCode::storage_full
-                                                                       : ErrorCode::storage;
-        throw Error(code,
-                    what + " " + path_.string() + ": " + cubepi::detail::errno_text(error));
+        const ErrorCode code =
+            cubepi::detail::is_out_of_space(error) ? ErrorCode::storage_full : ErrorCode::storage;
+        throw Error(code, what + " " + path_.string() + ": " + cubepi::detail::errno_text(error));
     }
     void load();
     void store(const std::map<std::string, Schedule>& schedules) const;
@@ -168,7 +167,8 @@ Task<std::optional<Schedule>> FileScheduleStore::find(std::string id) {
 
 Task<bool> FileScheduleStore::remove(std::string id) {
     auto work = [file = file_, id = std::move(id)] {
-        return file->change([&](std::map<std::string, Schedule>& all) { return all.erase(id) > 0; });
+        return file->change(
+            [&](std::map<std::string, Schedule>& all) { return all.erase(id) > 0; });
     };
     co_return co_await cubepi::offload(thread_, std::move(work));
 }
@@ -179,9 +179,8 @@ Task<DueSchedules> FileScheduleStore::due() {
         due.now = file->now();
         for (const auto& [id, one] : file->read())
             if (detail::is_due(one, due.now)) due.schedules.push_back(one);
-        std::sort(
-            due.schedules.begin(), due.schedules.end(),
-            [](const Schedule& a, const Schedule& b) { return a.next < b.next; });
+        std::sort(due.schedules.begin(), due.schedules.end(),
+                  [](const Schedule& a, const Schedule& b) { return a.next < b.next; });
         if (due.schedules.size() > detail::most_due) due.schedules.resize(detail::most_due);
         return due;
     };

@@ -257,7 +257,7 @@ Task<bool> PostgresScheduleStore::advance(Schedule schedule, std::optional<std::
     current.text(options_.account).text(schedule.id);
     add_optional(current, planned);
     auto decide = [account = options_.account, schedule = std::move(schedule)](const SqlView& view,
-                                                                              SqlBatch& writes) {
+                                                                               SqlBatch& writes) {
         if (view.results[0].integer(0, 0) == 0) return false;
         SqlQuery& update = writes.add(
             "UPDATE bub_schedules SET schedule = $3, has_problem = $4, next_at ="

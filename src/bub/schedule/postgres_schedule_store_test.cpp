@@ -107,8 +107,7 @@ TEST_F(PostgresScheduleStoreTest, D249_SeveralGateways_FireOnce) {
         EXPECT_TRUE(run(store->add(one)));
     }
     std::vector<std::unique_ptr<SharedGateway>> gateways;
-    for (int i = 0; i < 3; ++i)
-        gateways.push_back(std::make_unique<SharedGateway>(options, log));
+    for (int i = 0; i < 3; ++i) gateways.push_back(std::make_unique<SharedGateway>(options, log));
     std::atomic<std::size_t> ended = 0;
     std::vector<std::thread> threads;
     for (const auto& one : gateways) {
@@ -131,9 +130,9 @@ TEST_F(PostgresScheduleStoreTest, D249_SeveralGateways_FireOnce) {
     std::size_t turns = 0;
     for (const auto& one : gateways) turns += one->gateway.begun.size();
     EXPECT_EQ(turns, std::size_t{schedules});
-    EXPECT_EQ(RawPostgres(server.connection(database))
-                  .query("SELECT count(*) FROM bub_delivery_inbound"),
-              std::vector<std::string>{std::to_string(schedules)});
+    EXPECT_EQ(
+        RawPostgres(server.connection(database)).query("SELECT count(*) FROM bub_delivery_inbound"),
+        std::vector<std::string>{std::to_string(schedules)});
 }
 
 }  // namespace

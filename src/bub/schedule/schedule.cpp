@@ -38,9 +38,9 @@ void check_schedule(const Schedule& schedule) {
         throw Error(ErrorCode::invalid_argument,
                     "the id of a schedule has 1 to 64 letters, digits, '-', '_' or '.'");
     if (schedule.text.empty() || schedule.text.size() > longest_schedule_text)
-        throw Error(ErrorCode::invalid_argument, "the text of a schedule has 1 to " +
-                                                     std::to_string(longest_schedule_text) +
-                                                     " bytes");
+        throw Error(
+            ErrorCode::invalid_argument,
+            "the text of a schedule has 1 to " + std::to_string(longest_schedule_text) + " bytes");
     if (schedule.session.empty() || schedule.session.size() > longest_session)
         throw Error(ErrorCode::invalid_argument, "a schedule has a session, of at most " +
                                                      std::to_string(longest_session) + " bytes");
@@ -85,7 +85,10 @@ Envelope firing_message(const Schedule& schedule, std::int64_t planned, bool is_
 
 Task<> configure_schedules(std::shared_ptr<ScheduleStore> store, std::vector<Schedule> configured) {
     std::map<std::string, Schedule> wanted;
-    for (Schedule& one : configured) wanted.insert_or_assign(one.id, std::move(one));
+    for (Schedule& one : configured) {
+        const std::string id = one.id;
+        wanted.insert_or_assign(id, std::move(one));
+    }
     const std::vector<Schedule> stored = co_await store->list(std::string());
     for (const Schedule& one : stored) {
         if (!one.configured) continue;
@@ -99,7 +102,9 @@ Task<> configure_schedules(std::shared_ptr<ScheduleStore> store, std::vector<Sch
     }
     // Another gateway may have added it just now.
     for (auto& [id, one] : wanted) {
-        if (one.next) (void)co_await store->add(std::move(one));
+        if (!one.next) continue;
+        Task<bool> adding = store->add(std::move(one));
+        (void)co_await std::move(adding);
     }
 }
 
@@ -116,8 +121,8 @@ void check_limits(const Schedule& schedule, std::size_t in_session, std::size_t 
         throw Error(ErrorCode::limit, "this session has " + std::to_string(in_session) +
                                           " schedules, which is the limit; cancel one first");
     if (in_all >= max_schedules)
-        throw Error(ErrorCode::limit, "the gateway has " + std::to_string(in_all) +
-                                          " schedules, which is the limit");
+        throw Error(ErrorCode::limit,
+                    "the gateway has " + std::to_string(in_all) + " schedules, which is the limit");
 }
 
 bool is_due(const Schedule& schedule, std::int64_t now) {

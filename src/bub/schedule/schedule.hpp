@@ -13,7 +13,7 @@
 
 namespace bub {
 
-/// What happens to a firing whose time has passed by more than a minute, because no gateway was running. Several that were missed are one.
+/// The treatment of firings whose time has passed by more than a minute, because no gateway was running. Several that were missed are one.
 enum class MissedFirings : std::uint8_t {
     once,  ///< it fires now, and its message says that it is late
     skip,
@@ -30,7 +30,7 @@ struct Schedule {
     bool configured = false;  ///< by the configuration file
     std::int64_t created = 0;
     std::optional<std::int64_t> next = {};  ///< the planned firing; nothing: none follows
-    std::optional<std::int64_t> last = {};  ///< the planned instant of the last firing that was accepted
+    std::optional<std::int64_t> last = {};  ///< the planned instant of the last accepted firing
     std::string problem = {};               ///< why the last firing was not accepted; empty: it was
 };
 

@@ -16,7 +16,7 @@ namespace {
 /// A firing that is later was missed.
 constexpr std::int64_t tolerated_lateness = 60;
 
-/// What becomes of a firing, as far as the gateway decides.
+/// The decision of this gateway about a firing.
 enum class Admission : std::uint8_t {
     allowed,
     refused,    ///< the channel does not admit the sender
@@ -136,7 +136,7 @@ Task<> ScheduleChannel::State::fire(Schedule schedule, std::int64_t now) {
     co_await settle(std::move(schedule), now, std::string());
 }
 
-/// Records what became of the planned firing, and plans the next one.
+/// Records the end of the planned firing, and plans the next one.
 Task<> ScheduleChannel::State::settle(Schedule schedule, std::int64_t now, std::string problem) {
     const std::int64_t planned = schedule.next.value_or(now);
     const auto level = problem.empty() ? cubepi::LogLevel::info : cubepi::LogLevel::warning;
@@ -146,7 +146,7 @@ Task<> ScheduleChannel::State::settle(Schedule schedule, std::int64_t now, std::
                                 {"planned", planned},
                                 {"reason", problem}});
     schedule.problem = std::move(problem);
-    // What was missed is not made up for.
+    // Missed firings are not made up for.
     schedule.next = next_firing(schedule.times, std::max(now, planned));
     if (schedule.times.kind == ScheduleKind::at) schedule.next.reset();
     (void)co_await options.store->advance(std::move(schedule), planned);
@@ -160,10 +160,9 @@ Task<> ScheduleChannel::State::remove_finished(Schedule schedule) {
 
 Task<Admission> ScheduleChannel::State::admission_of(Envelope message) {
     const std::vector<std::shared_ptr<Channel>> channels = co_await manager->enabled_channels();
-    const auto found =
-        std::find_if(channels.begin(), channels.end(), [&message](const auto& one) {
-            return one->name() == message.channel && one->role() != ChannelRole::lifecycle;
-        });
+    const auto found = std::find_if(channels.begin(), channels.end(), [&message](const auto& one) {
+        return one->name() == message.channel && one->role() != ChannelRole::lifecycle;
+    });
     if (found == channels.end()) co_return Admission::elsewhere;
     const std::shared_ptr<Channel> channel = *found;
     std::string session = message.session_id.value_or("");

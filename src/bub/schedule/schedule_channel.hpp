@@ -15,8 +15,8 @@
 namespace bub {
 
 struct ScheduleChannelOptions {
-    std::shared_ptr<ScheduleStore> store = {};    ///< required
-    std::vector<Schedule> configured = {};        ///< see configure_schedules()
+    std::shared_ptr<ScheduleStore> store = {};  ///< required
+    std::vector<Schedule> configured = {};      ///< see configure_schedules()
     std::chrono::nanoseconds poll = std::chrono::seconds(1);
     std::shared_ptr<const cubepi::Runtime> runtime = cubepi::Runtime::standard();
     /// Receives problems that concern the operator. May be empty.

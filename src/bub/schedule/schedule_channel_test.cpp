@@ -115,8 +115,8 @@ protected:
             ScheduleChannelOptions options;
             options.store = store;
             options.configured = configured;
-            options.runtime = std::make_shared<const cubepi::Runtime>(cubepi::Runtime().with_clock(
-                gateway.clock));
+            options.runtime = std::make_shared<const cubepi::Runtime>(
+                cubepi::Runtime().with_clock(gateway.clock));
             options.on_warning = [this](const std::string& text) { warnings.push_back(text); };
             auto made = std::make_shared<ScheduleChannel>(std::move(options), call.handler);
             made->connect(*gateway.manager);
@@ -253,7 +253,7 @@ TEST_F(ScheduleChannelTest, D249_ChannelNotServed_IsLeftToOthers) {
     EXPECT_EQ(store->all.at("tea").problem, "");
 }
 
-TEST_F(ScheduleChannelTest, D249_ClockSetBack_PlansAnew) {
+TEST_F(ScheduleChannelTest, D249_ClockSetBack_NextFiringIsPlanned) {
     Schedule ahead = schedule("tea", "tea");
     ahead.last = start + 86'400;
     ahead.next = start + 86'460;

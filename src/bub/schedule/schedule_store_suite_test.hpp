@@ -12,7 +12,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
 
-// What every store of schedules does.
+// The cases of every store of schedules.
 
 namespace bub::schedule_tests {
 
@@ -26,9 +26,8 @@ inline Schedule schedule(const std::string& id, std::int64_t next,
     made.times.start = next - 60;
     made.times.interval = 60;
     made.times.zone = "UTC";
-    made.origin = JsonObject{{"channel", "telegram"},
-                             {"chat_id", "42"},
-                             {"context", JsonObject{{"sender_id", "42"}}}};
+    made.origin = JsonObject{
+        {"channel", "telegram"}, {"chat_id", "42"}, {"context", JsonObject{{"sender_id", "42"}}}};
     made.next = next;
     return made;
 }
@@ -55,8 +54,7 @@ inline void run_cases(const std::shared_ptr<ScheduleStore>& store) {
     // Lists are those of a session, or of all.
     EXPECT_TRUE(run(store->add(schedule("two", now + 86'400, "http:s1"))));
     EXPECT_EQ(ids_of(run(store->list("telegram:42"))), Ids{"one"});
-    EXPECT_EQ(ids_of(run(store->list(""))),
-              (Ids{"one", "two"}));
+    EXPECT_EQ(ids_of(run(store->list(""))), (Ids{"one", "two"}));
     // Only what is planned for now is due.
     EXPECT_EQ(ids_of(run(store->due()).schedules), Ids{"one"});
     // A firing is recorded once, by the gateway that has read the same plan.
@@ -89,9 +87,9 @@ inline void run_cases(const std::shared_ptr<ScheduleStore>& store) {
     Schedule configured = schedule("configured", now + 60, "s");
     configured.configured = true;
     EXPECT_TRUE(run(store->add(configured)));
-    // What comes from outside is checked.
-    for (const std::string& id : {std::string(), std::string("../x"), std::string("a\0b", 3),
-                                  std::string(65, 'x')})
+    // Ids, texts and sessions from outside are checked.
+    for (const std::string& id :
+         {std::string(), std::string("../x"), std::string("a\0b", 3), std::string(65, 'x')})
         EXPECT_THROW((void)run(store->add(schedule(id, now))), cubepi::Error);
     Schedule text = schedule("text", now);
     text.text = std::string(longest_schedule_text + 1, 'x');

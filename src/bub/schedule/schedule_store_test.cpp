@@ -24,7 +24,8 @@ protected:
     ~FileScheduleStoreTest() override { std::filesystem::remove_all(directory); }
     std::shared_ptr<ScheduleStore> open() const {
         return std::make_shared<FileScheduleStore>(
-            directory, std::make_shared<const cubepi::Runtime>(cubepi::Runtime().with_clock(clock)));
+            directory,
+            std::make_shared<const cubepi::Runtime>(cubepi::Runtime().with_clock(clock)));
     }
 
     const std::shared_ptr<cubepi::testing::ManualClock> clock =
@@ -49,9 +50,10 @@ TEST_F(FileScheduleStoreTest, Restart_HasTheSameSchedules) {
     EXPECT_EQ(found->next, added.next);
 }
 
-TEST_F(FileScheduleStoreTest, InvalidFile_IsReportedAndKept) {
-    for (const char* text : {"{\"version\": 1, \"sched", "[]", "{\"version\": 2, \"schedules\": []}",
-                             "{\"version\": 1, \"schedules\": [{\"next\": \"soon\"}]}"}) {
+TEST_F(FileScheduleStoreTest, InvalidFile_IsReportedAndRetained) {
+    for (const char* text :
+         {"{\"version\": 1, \"sched", "[]", "{\"version\": 2, \"schedules\": []}",
+          "{\"version\": 1, \"schedules\": [{\"next\": \"soon\"}]}"}) {
         std::ofstream(file) << text;
         const auto store = open();
         EXPECT_THROW((void)cubepi::run(store->add(schedule("one", 60))), cubepi::Error) << text;

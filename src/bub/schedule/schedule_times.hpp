@@ -11,7 +11,7 @@ enum class ScheduleKind : std::uint8_t { at, every, cron };
 /// The times at which a schedule fires. All instants are Unix seconds.
 struct ScheduleTimes {
     ScheduleKind kind = ScheduleKind::at;
-    std::int64_t start = 0;     ///< at: the instant. every: the firings are whole intervals after it
+    std::int64_t start = 0;  ///< at: the instant. every: the firings are whole intervals after it
     std::int64_t interval = 0;  ///< every: seconds
     std::string cron = {};      ///< cron: the five fields
     std::string zone = {};      ///< of the IANA database, "Europe/Berlin"

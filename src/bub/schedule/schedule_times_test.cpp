@@ -39,8 +39,8 @@ ScheduleTimes cron(const std::string& fields, const std::string& zone = "UTC") {
 std::vector<std::string> firings(const ScheduleTimes& times, std::int64_t after,
                                  std::size_t count) {
     std::vector<std::string> texts;
-    for (std::optional<std::int64_t> next = next_firing(times, after);
-         next && texts.size() < count; next = next_firing(times, *next)) {
+    for (std::optional<std::int64_t> next = next_firing(times, after); next && texts.size() < count;
+         next = next_firing(times, *next)) {
         const std::string text = instant_text(*next, times.zone);
         texts.push_back(text.substr(0, text.find(" (")));
     }
@@ -76,9 +76,9 @@ TEST(ScheduleTimes, CronOnWeekdays_SkipsTheWeekend) {
 }
 
 TEST(ScheduleTimes, CronWithSteps_FiresInEachRange) {
-    EXPECT_EQ(firings(cron("*/20 9-10 * * *"), utc(2026, 1, 1, 9, 20), 4),
-              (Texts{"2026-01-01 09:40", "2026-01-01 10:00", "2026-01-01 10:20",
-                     "2026-01-01 10:40"}));
+    EXPECT_EQ(
+        firings(cron("*/20 9-10 * * *"), utc(2026, 1, 1, 9, 20), 4),
+        (Texts{"2026-01-01 09:40", "2026-01-01 10:00", "2026-01-01 10:20", "2026-01-01 10:40"}));
     EXPECT_EQ(firings(cron("5,50/5 0 1 jan *"), utc(2026, 1, 1), 3),
               (Texts{"2026-01-01 00:05", "2026-01-01 00:50", "2026-01-01 00:55"}));
     EXPECT_EQ(firings(cron("@monthly"), utc(2026, 1, 1), 1), (Texts{"2026-02-01 00:00"}));
@@ -153,13 +153,13 @@ TEST(ScheduleTimes, InvalidTexts_AreRefused) {
     const std::string huge(100'000, '9');
     for (const std::string& text :
          {std::string(), std::string("tomorrow"), std::string("+0m"), std::string("+m"),
-          std::string("+-5m"), "+" + huge + "m", std::string("25:00"), std::string("2026-02-30 09:00"),
-          std::string("2026-12-24 18:30+25:00"), std::string("2026-12-24 18:30 "), huge,
-          std::string("2025-12-31 09:00"), std::string("2099-01-01 09:00"),
-          std::string("2026-12-24\0 18:30", 17)})
+          std::string("+-5m"), "+" + huge + "m", std::string("25:00"),
+          std::string("2026-02-30 09:00"), std::string("2026-12-24 18:30+25:00"),
+          std::string("2026-12-24 18:30 "), huge, std::string("2025-12-31 09:00"),
+          std::string("2099-01-01 09:00"), std::string("2026-12-24\0 18:30", 17)})
         EXPECT_EQ(code_of(request(text)), ErrorCode::invalid_argument) << text.substr(0, 40);
-    for (const std::string& text : {std::string("1s"), std::string("0m"), std::string("59"),
-                                    std::string("367d"), huge + "d"})
+    for (const std::string& text :
+         {std::string("1s"), std::string("0m"), std::string("59"), std::string("367d"), huge + "d"})
         EXPECT_EQ(code_of(request({}, text)), ErrorCode::invalid_argument) << text.substr(0, 40);
     EXPECT_EQ(code_of(request("+1m", "1m")), ErrorCode::invalid_argument);
     EXPECT_EQ(code_of(request({})), ErrorCode::invalid_argument);
@@ -167,20 +167,21 @@ TEST(ScheduleTimes, InvalidTexts_AreRefused) {
 
 TEST(ScheduleTimes, InvalidCronTexts_AreRefused) {
     for (const std::string& text :
-         {std::string(), std::string("* * * *"), std::string("* * * * * *"), std::string("60 * * * *"),
-          std::string("* 24 * * *"), std::string("* * 0 * *"), std::string("* * * 13 *"),
-          std::string("* * * * 8"), std::string("5-1 * * * *"), std::string("*/0 * * * *"),
-          std::string("*/99999999999999999999 * * * *"), std::string("-1 * * * *"),
-          std::string("1, * * * *"), std::string("1-2-3 * * * *"), std::string("* * * uar *"),
-          std::string("@reboot"), std::string("0 0 30 2 *"), std::string(10'000, '*')})
-        EXPECT_EQ(code_of(request({}, {}, text)), ErrorCode::invalid_argument) << text.substr(0, 40);
+         {std::string(), std::string("* * * *"), std::string("* * * * * *"),
+          std::string("60 * * * *"), std::string("* 24 * * *"), std::string("* * 0 * *"),
+          std::string("* * * 13 *"), std::string("* * * * 8"), std::string("5-1 * * * *"),
+          std::string("*/0 * * * *"), std::string("*/99999999999999999999 * * * *"),
+          std::string("-1 * * * *"), std::string("1, * * * *"), std::string("1-2-3 * * * *"),
+          std::string("* * * uar *"), std::string("@reboot"), std::string("0 0 30 2 *"),
+          std::string(10'000, '*')})
+        EXPECT_EQ(code_of(request({}, {}, text)), ErrorCode::invalid_argument)
+            << text.substr(0, 40);
 }
 
 TEST(ScheduleTimes, InvalidZones_AreRefused) {
-    for (const std::string& zone :
-         {std::string("../../etc/passwd"), std::string(".."), std::string("/etc/localtime"),
-          std::string("Europe/Atlantis"), std::string("Europe/Berlin\0", 14),
-          std::string(100'000, 'x')})
+    for (const std::string& zone : {std::string("../../etc/passwd"), std::string(".."),
+                                    std::string("/etc/localtime"), std::string("Europe/Atlantis"),
+                                    std::string("Europe/Berlin\0", 14), std::string(100'000, 'x')})
         EXPECT_EQ(code_of(request({}, {}, "0 9 * * *", zone)), ErrorCode::invalid_argument)
             << zone.substr(0, 40);
 }
@@ -216,7 +217,8 @@ TEST(ScheduleTimes, RandomFields_NextFiringIsTheFirst) {
         const std::string text = field(0, 59) + " " + field(0, 23) + " " + field(1, 28) + " " +
                                  field(1, 12) + " " + field(0, 7);
         const detail::CronFields fields(text);
-        const detail::LocalTime after = local_days{year{2026} / 1 / 1} + minutes{number(0, 525'600)};
+        const detail::LocalTime after =
+            local_days{year{2026} / 1 / 1} + minutes{number(0, 525'600)};
         const std::optional<detail::LocalTime> next = fields.next(after);
         ASSERT_TRUE(next) << text;
         EXPECT_GT(*next, after) << text;

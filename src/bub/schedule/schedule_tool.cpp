@@ -30,7 +30,7 @@ struct ScheduleArgs {
     std::optional<std::string> id;
 };
 
-/// What the tool knows of its turn.
+/// The turn of the tool.
 struct Context {
     ScheduleToolOptions options;
     std::string session;
@@ -87,8 +87,9 @@ Task<std::string> list(std::shared_ptr<const Context> context) {
 Task<std::string> cancel(std::shared_ptr<const Context> context, std::string id) {
     const std::optional<Schedule> found = co_await context->options.store->find(id);
     if (!found || found->session != context->session)
-        throw Error(ErrorCode::not_found, "this session has no such schedule; the action `list` "
-                                          "returns those that it has");
+        throw Error(ErrorCode::not_found,
+                    "this session has no such schedule; the action `list` "
+                    "returns those that it has");
     if (found->configured)
         throw Error(ErrorCode::permission_denied,
                     "the schedule is part of the configuration of the operator");
@@ -104,13 +105,15 @@ Task<std::string> call(std::shared_ptr<const Context> context, ScheduleArgs args
     }
 }
 
-Task<std::optional<std::string>> end_cancelled(std::shared_ptr<ScheduleStore> store,
-                                               std::string id, TurnState* state) {
+Task<std::optional<std::string>> end_cancelled(std::shared_ptr<ScheduleStore> store, std::string id,
+                                               TurnState* state) {
     std::optional<std::string> answer;
     if (id.empty()) co_return answer;
     const std::optional<Schedule> found = co_await store->find(std::move(id));
     if (found) co_return answer;
     state->mark_silent();
+    // The tape has neither the message nor an answer.
+    state->mark_recorded();
     answer.emplace();
     co_return answer;
 }
@@ -138,9 +141,10 @@ cubepi::AgentTool schedule_tool(ScheduleToolOptions options, const std::string& 
     cubepi::describe(schema, "text",
                      "add: the message that you will receive in this conversation, with all that "
                      "you need to know then.");
-    cubepi::describe(schema, "at",
-                     "add: once. +20m (or h, d), 09:00 (the next one), 2026-12-01 09:00, or with an "
-                     "offset, 2026-12-01T09:00+01:00.");
+    cubepi::describe(
+        schema, "at",
+        "add: once. +20m (or h, d), 09:00 (the next one), 2026-12-01 09:00, or with an "
+        "offset, 2026-12-01T09:00+01:00.");
     cubepi::describe(schema, "every", "add: an interval such as 30m, 2h, 1d; at least 1m.");
     cubepi::describe(schema, "cron",
                      "add: minute, hour, day of the month, month, day of the week. 0 9 * * 1-5 is "

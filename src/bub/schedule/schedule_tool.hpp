@@ -14,7 +14,7 @@ inline constexpr std::string_view schedule_tool_name = "schedule";
 
 struct ScheduleToolOptions {
     std::shared_ptr<ScheduleStore> store = {};  ///< required
-    std::string zone = {};                      ///< the default time zone; empty: that of the system
+    std::string zone = {};  ///< the default time zone; empty: that of the system
     /// Schedules may be added in turns that no user has begun.
     bool may_reschedule = false;
     std::shared_ptr<const cubepi::Runtime> runtime = cubepi::Runtime::standard();
