@@ -5,6 +5,7 @@
 #include <cubepi/schema/json_convert.hpp>
 
 #include "../config/paths.hpp"
+#include "../failure.hpp"
 #include "../process.hpp"
 #include "../program.hpp"
 #include "../terminal/safe_json.hpp"

@@ -152,7 +152,7 @@ Task<> ScheduleChannel::State::settle(Schedule schedule, std::int64_t now, std::
     (void)co_await options.store->advance(std::move(schedule), planned);
 }
 
-/// Removes a schedule that fires once when its message is not in the queue any more: until then it can be cancelled.
+/// Removes a schedule that has fired for the last time, when its message is finished: until then it can be cancelled.
 Task<> ScheduleChannel::State::remove_finished(Schedule schedule) {
     const bool is_waiting = co_await waits(schedule);
     if (!is_waiting) (void)co_await options.store->remove(std::move(schedule.id));
@@ -182,9 +182,9 @@ Task<bool> ScheduleChannel::State::waits(Schedule schedule) {
     const std::optional<FoundMessage> found = co_await std::move(finding);
     const bool waits = found && (found->progress == MessageProgress::pending ||
                                  found->progress == MessageProgress::held);
-    // One that fires once has to be there while its turn may be repeated.
+    // One that does not fire again has to be there while its turn may be repeated.
     const bool runs = found && found->progress == MessageProgress::running;
-    co_return waits || (runs && schedule.times.kind == ScheduleKind::at);
+    co_return waits || (runs && !schedule.next);
 }
 
 ScheduleChannel::ScheduleChannel(ScheduleChannelOptions options, MessageHandler handler)

@@ -8,6 +8,7 @@
 #include <bub/turn_state.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/digest.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/json_schema.hpp>
 
 namespace bub {
@@ -36,6 +37,8 @@ struct Context {
     std::string session;
     JsonObject origin;
     bool was_begun_by_user = true;
+    std::string schedule = {};  ///< that has begun the turn; empty: none has
+    std::int64_t planned = 0;   ///< its firing
 };
 
 std::string line_of(const Schedule& one) {
@@ -93,7 +96,16 @@ Task<std::string> cancel(std::shared_ptr<const Context> context, std::string id)
     if (found->configured)
         throw Error(ErrorCode::permission_denied,
                     "the schedule is part of the configuration of the operator");
-    (void)co_await context->options.store->remove(std::move(id));
+    if (id == context->schedule) {
+        // The turn may be repeated after a kill: the schedule is removed when it is over.
+        Schedule ended = *found;
+        ended.next.reset();
+        ended.last = context->planned;
+        ended.problem.clear();
+        (void)co_await context->options.store->advance(std::move(ended), found->next);
+    } else {
+        (void)co_await context->options.store->remove(std::move(id));
+    }
     co_return "Cancelled.";
 }
 
@@ -137,6 +149,9 @@ cubepi::AgentTool schedule_tool(ScheduleToolOptions options, const std::string& 
     context->origin = schedule_origin(message);
     // The results of a sub-agent that a scheduled turn has started.
     context->was_begun_by_user = !message.rest.contains(task_results_key);
+    context->schedule = schedule_of(message);
+    if (const JsonObject* mark = cubepi::detail::object_member(message.rest, scheduled_key))
+        context->planned = cubepi::detail::integer_member(*mark, "planned").value_or(0);
     Json schema = cubepi::json_schema_of<ScheduleArgs>();
     cubepi::describe(schema, "text",
                      "add: the message that you will receive in this conversation, with all that "
