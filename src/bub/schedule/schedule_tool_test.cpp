@@ -131,7 +131,7 @@ TEST_F(ScheduleToolTest, D250_TurnOfSchedule_AddsNoneWithoutRule) {
     EXPECT_EQ(all().size(), 2u);
 }
 
-TEST_F(ScheduleToolTest, D249_CancelledByItsOwnTurn_StaysUntilTheEnd) {
+TEST_F(ScheduleToolTest, D249_CancelledByItsTurn_StaysUntilTheEnd) {
     (void)answer(tool("telegram:1", message_of("1")), weekdays);
     const Envelope firing = firing_message(all()[0], 1'767'258'000, false);
     const JsonObject cancels{{"action", "cancel"}, {"id", all()[0].id}};
