@@ -35,6 +35,7 @@ set(CUBEPI_LIBRARY_TABLE
     "simdjson::simdjson | simdjson                 | -lsimdjson           | libsimdjson-dev"
     "yaml-cpp           | yaml-cpp                 | -lyaml-cpp           | libyaml-cpp-dev"
     "utf8proc::utf8proc | utf8proc                 | -lutf8proc           | libutf8proc-dev"
+    "date::date-tz      | date                     | -ldate-tz            | libhowardhinnant-date-dev"
 )
 
 # Returns the columns of the table for a library: "package", "pkgconfig" or "debian".
@@ -81,7 +82,7 @@ endforeach()
 # A build of everything needs all libraries, also for its tests. Otherwise cubepi_finish_modules() finds those of the modules that
 # are built.
 if(CUBEPI_BUILD_EVERYTHING)
-    foreach(library IN ITEMS Boost::url CURL::libcurl OpenSSL::SSL ZLIB::ZLIB simdjson::simdjson yaml-cpp utf8proc::utf8proc)
+    foreach(library IN ITEMS Boost::url CURL::libcurl OpenSSL::SSL ZLIB::ZLIB simdjson::simdjson yaml-cpp utf8proc::utf8proc date::date-tz)
         cubepi_find_library(${library} REQUIRED)
     endforeach()
     foreach(row IN ITEMS SQLITE:SQLite::SQLite3 POSTGRES:PostgreSQL::PostgreSQL MYSQL:MariaDBClient::MariaDBClient)

@@ -78,6 +78,23 @@ struct InboxArguments {
     bool gateway = false;       ///< the questions of the running gateway
 };
 
+/// Arguments of `schedule`, which are those of the running gateway.
+struct ScheduleCommandArguments {
+    enum class What : std::uint8_t { list, add, cancel };
+    What what = What::list;
+    std::string id = {};
+    std::string channel = {};
+    std::string chat = {};
+    std::string session = {};
+    std::string user = {};
+    std::string at = {};
+    std::string every = {};
+    std::string cron = {};
+    std::string zone = {};
+    bool skip_missed = false;
+    bool json = false;
+};
+
 /// Arguments of `sessions` and `resume`.
 struct SessionsArguments {
     enum class What : std::uint8_t { list, remove, rename, show, export_file };
@@ -237,6 +254,7 @@ enum class Verb {
     trust,
     permissions,
     gateway,
+    schedule,
     web,
     completion,
     complete,
@@ -261,6 +279,7 @@ struct CommandLine {
     PermissionArguments permissions = {};
     GatewayArguments gateway = {};
     InboxArguments inbox = {};
+    ScheduleCommandArguments schedule = {};
     SessionsArguments sessions = {};
     LogFlags log = {};
     std::string database = {};  ///< of sessions: --db

@@ -489,6 +489,48 @@ void add_gateway_commands(CLI::App& app, CommandLine& line) {
     add("uninstall", "Remove the service", What::uninstall);
 }
 
+constexpr const char* schedule_examples = R"(Examples:
+  cubepi schedule                           what the running gateway sends, when, and to whom
+  cubepi schedule cancel 4f1d0c2b9a
+  cubepi schedule add --channel telegram --chat 42 --cron "0 9 * * 1-5" --zone Europe/Berlin "Plan my day"
+  cubepi schedule add --channel telegram --chat 42 --at +20m "Check the build"
+
+The agent of a chat adds its own with the tool 'schedule'; those of the configuration file are in gateway.schedule.)";
+
+void add_schedule_commands(CLI::App& app, CommandLine& line) {
+    using What = ScheduleCommandArguments::What;
+    ScheduleCommandArguments& schedule = line.schedule;
+    CLI::App* command =
+        app.add_subcommand("schedule", "List, add and cancel the schedules of the running gateway");
+    command->footer(schedule_examples);
+    command->require_subcommand(0, 1);
+    command->add_flag("--json", schedule.json, "Print a JSON object");
+    command->callback([&line] { line.verb = Verb::schedule; });
+    add_action(*command, "list", "List the schedules of all sessions", schedule.what, What::list)
+        .fallthrough();
+    add_action(*command, "cancel", "Cancel a schedule, also a message of it that waits",
+               schedule.what, What::cancel)
+        .add_option("id", schedule.id, "The id that 'cubepi schedule' shows")
+        ->required()
+        ->type_name("ID");
+    CLI::App& add = add_action(*command, "add", "Send a text to a session at certain times",
+                               schedule.what, What::add);
+    option(add, "--channel", schedule.channel, "The channel of the chat", "CHANNEL")->required();
+    option(add, "--chat", schedule.chat, "The chat that gets the answers", "CHAT")->required();
+    option(add, "--user", schedule.user, "The user whose rules hold (default: the id of the chat)",
+           "USER");
+    option(add, "--session", schedule.session, "The session (default: CHANNEL:CHAT)", "SESSION");
+    option(add, "--at", schedule.at, "Once: +20m, 09:00, or a date, 2026-12-01 09:00", "TIME");
+    option(add, "--every", schedule.every, "Repeatedly: 30m, 2h, 1d", "TIME");
+    option(add, "--cron", schedule.cron,
+           "Repeatedly: minute, hour, day of the month, month, day of the week", "FIELDS");
+    option(add, "--zone", schedule.zone,
+           "The time zone of --at and --cron (default: that of the gateway)", "ZONE");
+    add.add_flag("--skip-missed", schedule.skip_missed,
+                 "Send nothing for a time at which no gateway was running");
+    option(add, "text", line.words, "The text, for the agent", "")->required();
+}
+
 constexpr const char* web_examples = R"(Examples:
   cubepi web                     prints a link; open it in a browser of this machine
   cubepi web                     again, in the same directory: another link to it
@@ -603,6 +645,7 @@ void add_commands(CLI::App& app, CommandLine& line, const std::vector<bub::CliCo
     add_trust_commands(app, line);
     add_permission_commands(app, line);
     add_gateway_commands(app, line);
+    add_schedule_commands(app, line);
     add_web_command(app, line);
     add_help_commands(app, line);
     add_internal_commands(app, line);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <bub/channel/postgres_delivery_schema.hpp>
+#include <bub/schedule/postgres_schedule_store.hpp>
 #include <bub/tape/postgres_tape_schema.hpp>
 #include <cubepi/checkpoint/mysql_schema.hpp>
 #include <cubepi/checkpoint/postgres_schema.hpp>
@@ -106,7 +107,7 @@ private:
     const std::string description_;
 };
 
-/// The tables of tapes and deliveries in a PostgreSQL database.
+/// The tables of tapes, deliveries and schedules in a PostgreSQL database.
 class TapeDatabase final : public Database {
 public:
     explicit TapeDatabase(PostgresOptions options)
@@ -118,16 +119,22 @@ public:
         status.tables = {
             {"bub_*", run(bub::postgres_tape_status(options_)), bub::postgres_tape_version},
             {"bub_delivery_*", run(bub::postgres_delivery_status(options_)),
-             bub::postgres_delivery_version}};
+             bub::postgres_delivery_version},
+            {"bub_schedule*", run(bub::postgres_schedule_status(options_)),
+             bub::postgres_schedule_version}};
         return status;
     }
     void migrate() override {
         (void)run(bub::apply_postgres_tape_schema(options_));
         (void)run(bub::apply_postgres_delivery_schema(options_));
+        (void)run(bub::apply_postgres_schedule_schema(options_));
     }
     std::string sql() override { return status().is_current() ? std::string() : new_sql(); }
     /// Returns the SQL that creates or migrates the tables.
-    static std::string new_sql() { return bub::postgres_tape_sql() + bub::postgres_delivery_sql(); }
+    static std::string new_sql() {
+        return bub::postgres_tape_sql() + bub::postgres_delivery_sql() +
+               bub::postgres_schedule_sql();
+    }
 
 private:
     const PostgresOptions options_;

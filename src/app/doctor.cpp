@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <bub/channel/postgres_delivery_schema.hpp>
+#include <bub/schedule/postgres_schedule_store.hpp>
 #include <bub/tape/postgres_tape_schema.hpp>
 #include <cubepi/core/format_version.hpp>
 #include <cubepi/core/run.hpp>
@@ -454,6 +455,9 @@ Task<bool> check_session_database(Report report, TapePlace place) {
                 co_await bub::postgres_delivery_status(options);
             all.push_back(
                 {"deliveries of the gateway", deliveries, bub::postgres_delivery_version});
+            const std::optional<FormatVersion> schedules =
+                co_await bub::postgres_schedule_status(options);
+            all.push_back({"schedules", schedules, bub::postgres_schedule_version});
         }
     } catch (const Error& error) {
         report.failure(error, FailureContext());

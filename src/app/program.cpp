@@ -60,6 +60,7 @@ int dispatch(const CommandLine& line) {
         case Verb::trust: return trust_command(line);
         case Verb::permissions: return permissions_command(line);
         case Verb::gateway: return gateway_command(line);
+        case Verb::schedule: return schedule_command(line);
         case Verb::web: return web_command(line);
         case Verb::completion: return completion_command(line);
         case Verb::man_page: return man_page_command();

@@ -55,6 +55,7 @@ int acp_command(const CommandLine& line);
 int permissions_command(const CommandLine& line);
 int trust_command(const CommandLine& line);
 int gateway_command(const CommandLine& line);
+int schedule_command(const CommandLine& line);
 int web_command(const CommandLine& line);
 /// `inbox` with --gateway.
 int gateway_inbox(const CommandLine& line);

@@ -30,8 +30,8 @@ struct QuestionsRemain {};
 
 /// The key of StreamEvent::data of a text that says why a message to a running turn was refused: its value is the id of the message.
 inline constexpr std::string_view refused_input_key = "refused_input";
-/// The key of Envelope::rest of a message of the host about sub-agents in the background, not of the user whose chat it names: it is
-/// neither merged with messages of users nor limited with them.
+/// The key of Envelope::rest of a message of the host, not of the user whose chat it names: about sub-agents in the background, or of a
+/// schedule. It is neither merged with messages of users nor limited with them.
 inline constexpr std::string_view task_results_key = "subagent_results";
 /// The key of Envelope::rest of an answer `abandon` that was a request to stop a turn, while none was running (D96); its value is true.
 inline constexpr std::string_view stop_key = "stop";

@@ -40,7 +40,7 @@ struct Asked {
     std::string text;    ///< the last line of it
 };
 
-/// A model server that answers "re: TEXT"; for "run COMMAND" after the command, for "delegate TEXT" after a sub-agent. Prompts that are held get their answer at
+/// A model server that answers "re: TEXT"; for "run COMMAND" after the command, for "delegate TEXT" after a sub-agent, for "schedule ARGUMENTS" after the tool schedule. Prompts that are held get their answer at
 /// release().
 class EchoModel {
 public:
@@ -93,6 +93,8 @@ private:
             const JsonObject arguments{{"command", asked.text.substr(4)}};
             return joint_tests::chat_answer("", {{"shell", boost::json::serialize(arguments)}});
         }
+        if (asked.text.starts_with("schedule ") && asked.role == "user")
+            return joint_tests::chat_answer("", {{"schedule", asked.text.substr(9)}});
         if (asked.text.starts_with("delegate ") && asked.role == "user") {
             const JsonObject arguments{{"prompt", asked.text.substr(9)}, {"session", "inherit"}};
             return joint_tests::chat_answer("", {{"subagent", boost::json::serialize(arguments)}});

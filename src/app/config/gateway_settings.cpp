@@ -42,6 +42,8 @@ Keys gateway_keys() {
                "files",
                "rules",
                "approvers",
+               "schedule",
+               "time_zone",
                "status",
                "admin",
                "console",
@@ -55,6 +57,9 @@ Keys gateway_keys() {
 
 const Keys rule_keys{"gateway.rules", {"channel", "chat", "user", "allow", "refuse"}};
 const Keys approver_keys{"gateway.approvers", {"channel", "user"}};
+const Keys schedule_keys{"gateway.schedule",
+                         {"name", "channel", "chat", "session", "user", "text", "at", "every",
+                          "cron", "zone", "missed"}};
 const Keys files_keys{"gateway.files", {"max_file_mb", "max_files", "max_total_mb"}};
 const Keys admin_keys{"gateway.admin", {"listen", "viewer_token_env", "operator_token_env"}};
 const Keys console_keys{"gateway.console", {"listen"}};
@@ -232,6 +237,60 @@ Approver read_approver(const Mapping& mapping) {
     return approver;
 }
 
+void read_optional(const Mapping& mapping, const std::string& key,
+                   std::optional<std::string>& value) {
+    if (mapping.has(key)) mapping.read(key, value.emplace());
+}
+
+/// `zone`: gateway.time_zone.
+bub::Schedule read_schedule(const Mapping& mapping, const std::string& zone) {
+    mapping.allow_only(schedule_keys);
+    bub::Schedule schedule;
+    schedule.configured = true;
+    std::string name;
+    mapping.read("name", name);
+    schedule.id = "config." + name;
+    mapping.read("text", schedule.text);
+    bub::Envelope origin;
+    std::string user;
+    mapping.read("channel", origin.channel.emplace());
+    mapping.read("chat", origin.chat_id.emplace());
+    mapping.read("user", user);
+    for (const auto& [key, value] :
+         {std::pair("name", &name), std::pair("channel", &*origin.channel),
+          std::pair("chat", &*origin.chat_id), std::pair("user", &user)})
+        if (value->empty())
+            Mapping::refuse(mapping.below(key),
+                            "a text that is not empty; a schedule has {name, channel, chat, user, "
+                            "text} and one of at, every and cron");
+    // The rules for this user hold (B26).
+    origin.context["sender_id"] = user;
+    schedule.origin = bub::schedule_origin(origin);
+    schedule.session = bub::default_session(origin);
+    mapping.read("session", schedule.session);
+    std::string missed = "once";
+    mapping.read("missed", missed);
+    if (missed != "once" && missed != "skip")
+        Mapping::refuse(mapping.below("missed"), "once or skip");
+    if (missed == "skip") schedule.missed = bub::MissedFirings::skip;
+    bub::ScheduleRequest request;
+    request.is_configured = true;
+    request.zone = zone;
+    read_optional(mapping, "at", request.at);
+    read_optional(mapping, "every", request.every);
+    read_optional(mapping, "cron", request.cron);
+    mapping.read("zone", request.zone);
+    try {
+        bub::check_schedule(schedule);
+        // The intervals of all gateways begin at the same instants.
+        schedule.times = bub::schedule_times(request, 0);
+    } catch (const Error& error) {
+        throw Error(ErrorCode::parse,
+                    config_path().string() + ": " + mapping.below(name) + ": " + error.what());
+    }
+    return schedule;
+}
+
 void read_file(const Mapping& mapping, const std::string& key, std::filesystem::path& file) {
     std::string text;
     mapping.read(key, text);
@@ -405,8 +464,8 @@ ChannelSettings channel_settings(const JsonObject& config, const ChannelKind& ki
 
 std::vector<std::string> gateway_setting_names() {
     std::vector<std::string> names;
-    for (const Keys& keys :
-         {gateway_keys(), files_keys, rule_keys, approver_keys, admin_keys, console_keys}) {
+    for (const Keys& keys : {gateway_keys(), files_keys, rule_keys, approver_keys, schedule_keys,
+                             admin_keys, console_keys}) {
         for (const std::string_view name : keys.names)
             names.push_back(std::string(keys.path) + "." + std::string(name));
     }
@@ -447,6 +506,10 @@ GatewaySettings gateway_settings(const JsonObject& config) {
                  [&](const Mapping& one) { settings.rules.push_back(read_rule(one)); });
     mapping.each("approvers", "users",
                  [&](const Mapping& one) { settings.approvers.push_back(read_approver(one)); });
+    mapping.read("time_zone", settings.time_zone);
+    mapping.each("schedule", "schedules", [&](const Mapping& one) {
+        settings.schedules.push_back(read_schedule(one, settings.time_zone));
+    });
     read_access(mapping, settings);
     for (const ChannelKind* kind : channel_kinds()) {
         if (mapping.has(kind->name)) settings.configured.push_back(channel_settings(config, *kind));

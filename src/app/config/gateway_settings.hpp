@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <bub/builtin/builtin.hpp>
+#include <bub/schedule/schedule.hpp>
 #include <cubepi/core/json.hpp>
 
 namespace cubepi::app {
@@ -110,6 +111,8 @@ struct GatewaySettings {
     bub::SessionFiles files = {};
     std::vector<SenderRule> rules = {};
     std::vector<Approver> approvers = {};
+    std::vector<bub::Schedule> schedules = {};
+    std::string time_zone = {};  ///< of schedules that name none; empty: that of the system
     std::vector<ChannelSettings> configured =
         {};  ///< the channels with settings, in the order of channel_kinds()
     std::optional<AdminSettings> admin = {};

@@ -290,6 +290,42 @@ TEST(GatewaySettings, D199_Console_IsServedIfConfigured) {
               std::string::npos);
 }
 
+TEST(GatewaySettings, D249_Schedules_AreRead) {
+    const GatewaySettings settings = settings_of(
+        R"({"time_zone": "Europe/Berlin", "schedule": [{"name": "plan", "channel": "telegram",)"
+        R"( "chat": 42, "user": 42, "cron": "0 9 * * 1-5", "text": "Plan"}, {"name": "b",)"
+        R"( "channel": "http", "chat": "ops", "session": "http:other", "user": "olga", "every": "6h",)"
+        R"( "missed": "skip", "text": "Check"}, {"name": "c", "channel": "http", "chat": "ops",)"
+        R"( "user": "olga", "zone": "UTC", "at": "2020-01-01 09:00", "text": "Over"}]})");
+    ASSERT_EQ(settings.schedules.size(), 3u);
+    const bub::Schedule& plan = settings.schedules[0];
+    EXPECT_EQ(plan.id, "config.plan");
+    EXPECT_EQ(plan.session, "telegram:42");
+    EXPECT_EQ(bub::describe(plan.times), "cron 0 9 * * 1-5 (Europe/Berlin)");
+    EXPECT_EQ(plan.origin.at("context").at("sender_id"), "42");
+    EXPECT_TRUE(plan.configured);
+    EXPECT_EQ(settings.schedules[1].session, "http:other");
+    EXPECT_EQ(settings.schedules[1].missed, bub::MissedFirings::skip);
+    EXPECT_EQ(settings.schedules[2].times.start, 1'577'869'200);
+}
+
+TEST(GatewaySettings, D249_InvalidSchedules_AreRefused) {
+    const auto refusal = [](const std::string& members) {
+        return refusal_of(R"({"schedule": [{"channel": "telegram", "chat": 42, "text": "x", )" +
+                          members + "}]}");
+    };
+    for (const char* members :
+         {R"("user": 42, "every": "1m")", R"("name": "a", "every": "1m")",
+          R"("name": "a", "user": 42)", R"("name": "a", "user": 42, "every": "1s")",
+          R"("name": "a", "user": 42, "at": "+20m")", R"("name": "a", "user": 42, "at": "09:00")",
+          R"("name": "a", "user": 42, "cron": "0 9 30 2 *")",
+          R"("name": "../a", "user": 42, "every": "1m")",
+          R"("name": "a", "user": 42, "every": "1m", "zone": "../../etc")",
+          R"("name": "a", "user": 42, "every": "1m", "missed": "all")",
+          R"("name": "a", "user": 42, "every": "1m", "often": true)"})
+        EXPECT_NE(refusal(members).find("gateway.schedule[0]"), std::string::npos) << members;
+}
+
 TEST(SettingsPages, ReferencePage_HasEveryKeyOfTheGateway) {
     const std::string text = page("cli.md");
     for (const std::string& name : gateway_setting_names()) {
@@ -315,7 +351,7 @@ TEST(SettingsPages, ExamplesOfGuides_CanBeRead) {
     std::size_t count = 0;
     for (const char* name :
          {"guides/bub/gateway.md", "guides/bub/telegram.md", "guides/bub/http-channel.md",
-          "guides/bub/console.md", "security.md"}) {
+          "guides/bub/console.md", "guides/bub/schedule.md", "security.md"}) {
         for (const std::string& block : blocks_of(page(name), "gateway")) {
             const std::filesystem::path file = directory.path() / "config.yaml";
             std::ofstream(file) << block;

@@ -9,6 +9,8 @@
 
 #include <bub/channel/file_delivery_log.hpp>
 #include <bub/channel/postgres_delivery_log.hpp>
+#include <bub/schedule/file_schedule_store.hpp>
+#include <bub/schedule/postgres_schedule_store.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/log.hpp>
@@ -109,6 +111,28 @@ Task<LogPtr> open_deliveries(DeliveryPlace place, bub::WarningHandler warn) {
         warn("the database of the messages cannot be used yet: " +
              exception_text(opened.failure()));
     co_return log;
+}
+
+Task<std::shared_ptr<bub::ScheduleStore>> open_schedules(DeliveryPlace place, bool are_configured,
+                                                         bub::WarningHandler warn) {
+    if (place.database.empty()) {
+        std::filesystem::path directory =
+            place.directory.empty() ? files_directory() : std::move(place.directory);
+        co_return std::make_shared<bub::FileScheduleStore>(std::move(directory));
+    }
+    bub::PostgresScheduleStoreOptions options;
+    options.database.connection = std::move(place.database);
+    options.account = std::move(place.account);
+    auto store = std::make_shared<bub::PostgresScheduleStore>(std::move(options));
+    Task<> opening = store->open();
+    const Outcome<> opened = co_await outcome_of(std::move(opening));
+    if (opened) co_return store;
+    if (opened.cancelled()) opened.rethrow();
+    // One that cannot be reached yet is asked again by each poll.
+    if (logged_error(opened.failure()) != to_string(ErrorCode::schema_mismatch)) co_return store;
+    if (are_configured) opened.rethrow();
+    warn("schedules are switched off: " + exception_text(opened.failure()));
+    co_return nullptr;
 }
 
 }  // namespace cubepi::app

@@ -6,6 +6,7 @@
 #include <string>
 
 #include <bub/channel/delivery_log.hpp>
+#include <bub/schedule/schedule.hpp>
 #include <bub/turn_error.hpp>
 #include <cubepi/core/task.hpp>
 
@@ -29,5 +30,10 @@ DeliveryPlace delivery_place();
 /// the failure of a database whose tables are missing, older or newer; one that cannot be reached yet is only reported (D90).
 Task<std::shared_ptr<bub::DeliveryLog>> open_deliveries(DeliveryPlace place,
                                                         bub::WarningHandler warn);
+
+/// Opens the schedules at the same place, next to the deliveries. `are_configured`: the configuration has some. Null, with a warning: the
+/// database has no tables for them yet, and none are configured; if some are, throws that failure.
+Task<std::shared_ptr<bub::ScheduleStore>> open_schedules(DeliveryPlace place, bool are_configured,
+                                                         bub::WarningHandler warn);
 
 }  // namespace cubepi::app

@@ -179,8 +179,15 @@ Task<std::unique_ptr<GatewayInstance>> Gateway::make_instance() {
         deliveries_ = co_await std::move(opening);
         deliveries_at_ = place;
     }
+    if (!schedules_ && !directory_) {
+        const GatewaySettings settings = gateway_settings(config_values(config_path()));
+        Task<std::shared_ptr<bub::ScheduleStore>> opening = open_schedules(
+            place, !settings.schedules.empty(), [this](const std::string& text) { warn(text); });
+        schedules_ = co_await std::move(opening);
+    }
     GatewayInstance::Parts parts;
     parts.deliveries = deliveries_;
+    parts.schedules = schedules_;
     parts.telemetry = telemetry_;
     parts.meter = meter_;
     parts.reports = reports_;
@@ -324,7 +331,10 @@ Task<> Gateway::greet() {
     }
     std::string names;
     const auto channels = co_await instance_->manager().enabled_channels();
-    for (const auto& channel : channels) names += (names.empty() ? "" : ", ") + channel->name();
+    for (const auto& channel : channels) {
+        if (channel->role() == bub::ChannelRole::lifecycle) continue;
+        names += (names.empty() ? "" : ", ") + channel->name();
+    }
     const bool is_terminal = isatty(STDOUT_FILENO) != 0;
     // A log file must not have a link that logs in.
     std::string console;

@@ -109,6 +109,7 @@ private:
     std::shared_ptr<TurnReports> reports_;
     std::shared_ptr<bub::DeliveryLog> deliveries_;
     DeliveryPlace deliveries_at_;
+    std::shared_ptr<bub::ScheduleStore> schedules_;  ///< null: switched off
     const std::shared_ptr<GatewayServers> servers_;
     const std::shared_ptr<ConsoleSessions> console_;
     std::shared_ptr<GatewayInstance> instance_;

@@ -120,6 +120,11 @@ constexpr GatewayOperation operations[] = {
     read("export", "/v1/admin/sessions/{id}/page", "id", Call<&GatewayApi::export_page>::json),
     read("traces", "/v1/admin/sessions/{id}/traces", "id", Call<&GatewayApi::traces>::json),
     read("trace", "/v1/admin/traces/{id}", "id", Call<&GatewayApi::trace>::json),
+    read("schedules", "/v1/admin/schedules", "", Call<&GatewayApi::schedules>::json),
+    {"add_schedule", operator_, "POST", "/v1/admin/schedules", "text", "id", "", false,
+     Call<&GatewayApi::add_schedule>::json},
+    change("cancel_schedule", "/v1/admin/schedules/{id}/cancel", "id",
+           Call<&GatewayApi::cancel_schedule>::json),
     read("held", "/v1/admin/held", "", Call<&GatewayApi::held>::json),
     change("release", "/v1/admin/held/{id}/release", "id", Call<&GatewayApi::release>::json),
     change("discard", "/v1/admin/held/{id}/discard", "id", Call<&GatewayApi::discard>::json),
@@ -159,7 +164,10 @@ Task<GatewayStatus> GatewayApi::status(NoArguments) {
     status.workspaces = instance->framework().workspace().string();
     status.limits = instance->limits();
     const auto enabled = co_await instance->manager().enabled_channels();
-    for (const auto& channel : enabled) status.channels.push_back(channel->name());
+    for (const auto& channel : enabled) {
+        if (channel->role() != bub::ChannelRole::lifecycle)
+            status.channels.push_back(channel->name());
+    }
     for (const bub::TurnSnapshot& one : manager.sessions()) {
         status.running_turns += one.is_running ? 1 : 0;
         status.waiting_messages += one.pending_count;

@@ -96,8 +96,38 @@ struct ForkArguments {
     std::string after = {};  ///< the id of a complete run; empty: the last one
 };
 
+struct ScheduleArguments {
+    std::string channel = {};
+    std::string chat = {};
+    std::string session = {};  ///< empty: CHANNEL:CHAT
+    std::string user = {};     ///< whose rules hold; empty: that of the id `chat`
+    std::string text = {};
+    std::optional<std::string> at = {};  ///< these are as in bub::ScheduleRequest
+    std::optional<std::string> every = {};
+    std::optional<std::string> cron = {};
+    std::string zone = {};
+    bool skip_missed = false;
+};
+
 struct Done {
     bool ok = true;
+};
+struct ListedSchedule {
+    std::string id = {};
+    std::string session = {};
+    std::string channel = {};
+    std::string chat = {};
+    std::string user = {};
+    std::string times = {};           ///< bub::describe()
+    std::optional<double> next = {};  ///< Unix seconds
+    std::optional<double> last = {};
+    std::string next_text = {};  ///< with the time zone
+    std::string problem = {};    ///< why the last firing did not happen
+    bool configured = false;
+    std::string text = {};
+};
+struct ListedSchedules {
+    std::vector<ListedSchedule> schedules = {};
 };
 struct SentMessage {
     std::string session = {};
@@ -295,6 +325,12 @@ public:
     Task<BusySessions> sessions(PageArguments page);
     Task<SessionHistory> history(HistoryArguments which);
     Task<HeldList> held(NoArguments none);
+    /// Returns the schedules of all sessions. Throws Error(invalid_state) if they are switched off, as the two below do.
+    Task<ListedSchedules> schedules(NoArguments none);
+    /// Adds one for a chat, as the tool `schedule` does for the chat of its turn.
+    Task<ListedSchedule> add_schedule(ScheduleArguments schedule);
+    /// Cancels one, also a firing that waits for its turn.
+    Task<Done> cancel_schedule(NamedArguments which);
     /// ChannelManager::release_held() and discard_held(); one at a time for an id.
     Task<Done> release(NamedArguments which);
     Task<Done> discard(NamedArguments which);

@@ -20,6 +20,8 @@
 #include <bub/framework.hpp>
 #include <bub/hooks.hpp>
 #include <bub/questions.hpp>
+#include <bub/schedule/schedule_channel.hpp>
+#include <bub/schedule/schedule_tool.hpp>
 #include <bub/session_tape.hpp>
 #include <bub/tape/postgres_tape_store.hpp>
 #include <bub/tape/support/encoding.hpp>
@@ -83,6 +85,13 @@ bub::SenderRules rules_for(const std::vector<ParsedRule>& all, const ToolRules& 
         rules.refuse.insert(rules.refuse.end(), one.rule.refuse.begin(), one.rule.refuse.end());
     }
     return rules;
+}
+
+/// Returns true if a rule names the tool.
+bool allows_tool(const bub::SenderRules& rules, std::string_view tool) {
+    const std::vector<ApprovalRule>& all = rules.allow.rules();
+    return std::any_of(all.begin(), all.end(),
+                       [tool](const ApprovalRule& one) { return one.tool == tool; });
 }
 
 bool is_approver(const std::vector<Approver>& approvers, const bub::Envelope& message) {
@@ -302,6 +311,15 @@ std::vector<std::shared_ptr<bub::Channel>> GatewayInstance::channels(
         if (has(one.kind())) made.push_back(one.kind().make(one, *this, call));
     }
     if (console_channel_) made.push_back(console_channel_);
+    if (parts_.schedules) {
+        bub::ScheduleChannelOptions options;
+        options.store = parts_.schedules;
+        options.configured = settings_.schedules;
+        options.on_warning = parts_.on_warning;
+        auto schedules = std::make_shared<bub::ScheduleChannel>(std::move(options), call.handler);
+        schedules->connect(*manager_);
+        made.push_back(std::move(schedules));
+    }
     return made;
 }
 
@@ -658,14 +676,26 @@ std::unique_ptr<bub::Framework> GatewayInstance::make_framework(bool with_channe
         if (settings_.shared_workspace) host.roots.push_back(workspaces_root(settings_));
         servers =
             std::make_shared<McpHub>(mcp_servers_, options.environment, Runtime::standard(), host);
-        options.configure = [servers](AgentOptions& agent, const bub::TurnContext&) {
-            add_mcp_tools(agent, *servers);
-        };
         options.defer_tools =
             [most = config_.max_listed_mcp_tools.value_or(default_max_listed_mcp_tools)](
                 std::vector<AgentTool>& tools) { return defer_mcp_tools(tools, most); };
     }
+    std::function<bub::SenderRules(const bub::Envelope&)> rules;
+    if (options.questions) rules = options.questions->rules;
+    options.configure = [servers, schedules = parts_.schedules, zone = settings_.time_zone,
+                         rules = std::move(rules)](AgentOptions& agent,
+                                                   const bub::TurnContext& turn) {
+        if (servers) add_mcp_tools(agent, *servers);
+        // Sub-agents do not schedule.
+        if (!schedules || !turn.message) return;
+        bub::ScheduleToolOptions tool;
+        tool.store = schedules;
+        tool.zone = zone;
+        tool.may_reschedule = rules && allows_tool(rules(*turn.message), bub::schedule_tool_name);
+        agent.tools.push_back(bub::schedule_tool(std::move(tool), turn.session_id, *turn.message));
+    };
     framework->add(bub::builtin_plugin(*framework, std::move(options)));
+    if (parts_.schedules) framework->add(bub::schedule_plugin(parts_.schedules));
     if (servers) {
         framework->add(mcp_servers_plugin(*framework, std::move(servers),
                                           config_.mcp_start_wait.value_or(default_mcp_start_wait),

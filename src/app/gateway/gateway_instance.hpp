@@ -16,6 +16,7 @@
 #include <bub/channel/turn_shards.hpp>
 #include <bub/framework.hpp>
 #include <bub/hooks.hpp>
+#include <bub/schedule/schedule.hpp>
 #include <bub/tape/tape.hpp>
 #include <bub/tape/tape_store.hpp>
 
@@ -74,6 +75,7 @@ class GatewayInstance {
 public:
     struct Parts {
         std::shared_ptr<bub::DeliveryLog> deliveries = {};
+        std::shared_ptr<bub::ScheduleStore> schedules = {};  ///< null: there are none
         std::shared_ptr<Telemetry> telemetry = {};
         std::shared_ptr<Meter> meter = {};  ///< null: that of `telemetry`
         std::shared_ptr<TurnReports> reports = {};
@@ -133,6 +135,10 @@ public:
         return console_channel_;
     }
     const Executor& executor() const noexcept { return executor_; }
+    /// Null: schedules are switched off.
+    const std::shared_ptr<bub::ScheduleStore>& schedules() const noexcept {
+        return parts_.schedules;
+    }
     /// Returns the directory of the files with traces; empty: none are written.
     std::filesystem::path trace_directory() const;
     /// Applies the certificates and the settings for proxies to the servers, and serves the status and operators. The channels serve

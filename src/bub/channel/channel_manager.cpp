@@ -51,7 +51,7 @@ public:
     }
     bool includes(const std::string& name, ChannelRole role) const {
         if (has(excluded_, name)) return false;
-        return has(named_, name) || (all_ && role != ChannelRole::user_interface);
+        return has(named_, name) || (all_ && role == ChannelRole::service);
     }
 
 private:

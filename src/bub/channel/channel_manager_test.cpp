@@ -44,13 +44,11 @@ TEST(EnabledChannels, AllChannels_AreTheConfiguredServices) {
 }
 
 TEST(EnabledChannels, NamesAndExclusions_SelectChannels) {
-    const std::vector<std::pair<Texts, Texts>> cases{{{" cli "}, {"cli", "cron"}},
-                                                     {{"b", "a"}, {"a", "b", "cron"}},
-                                                     {{"all", "!a"}, {"b", "cron"}},
-                                                     {{"a", "!cron"}, {"a"}},
-                                                     {{"cron"}, {"cron"}},
-                                                     {{"off", "unknown", ""}, {}},
-                                                     {{"all", "cli"}, {"cli", "a", "b", "cron"}}};
+    const std::vector<std::pair<Texts, Texts>> cases{
+        {{" cli "}, {"cli", "cron"}},   {{"b", "a"}, {"a", "b", "cron"}},
+        {{"all", "!a"}, {"b", "cron"}}, {{"all", "!a", "!b"}, {}},
+        {{"a", "!cron"}, {"a"}},        {{"cron"}, {"cron"}},
+        {{"off", "unknown", ""}, {}},   {{"all", "cli"}, {"cli", "a", "b", "cron"}}};
     for (const auto& [words, names] : cases) {
         Gateway gateway;
         many_channels(gateway);

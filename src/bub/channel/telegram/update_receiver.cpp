@@ -25,6 +25,14 @@ using cubepi::outcome_of;
 using cubepi::detail::integer_member;
 using cubepi::detail::text_member;
 
+/// Returns 0 for a text that is not an id.
+std::int64_t id_in(const std::string& text) {
+    std::int64_t id = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, failed] = std::from_chars(text.data(), end, id);
+    return failed == std::errc() && stop == end ? id : 0;
+}
+
 constexpr std::chrono::seconds poll_time{50};
 constexpr std::chrono::seconds shortest_poll{1};
 /// A hundred updates of the greatest size that Telegram allows fit.
@@ -447,9 +455,18 @@ void UpdateReceiver::attach_files(Envelope& message) const {
     }
 }
 
+/// Checks the sender of a message that Telegram has not delivered: of a schedule, or with the results of sub-agents.
+bool UpdateReceiver::allows_sender(const Envelope& message) const {
+    // Operators in the web console have no id of Telegram.
+    if (!message.rest.contains(task_results_key)) return true;
+    const std::int64_t chat = id_in(message.chat_id.value_or(""));
+    // Messages of several users of a group have no sender.
+    return access_.allows(id_in(sender_of(message)), chat, chat < 0);
+}
+
 bool UpdateReceiver::allows(const Envelope& message) const {
     const JsonObject* const facts = facts_of(message);
-    if (!facts) return true;
+    if (!facts) return allows_sender(message);
     const std::int64_t chat = integer_member(*facts, "chat").value_or(0);
     return access_.allows(integer_member(*facts, "user").value_or(0), chat, chat < 0);
 }

@@ -71,6 +71,7 @@ public:
     std::uint16_t port() const noexcept { return routes_ ? routes_->port() : std::uint16_t{0}; }
 
     bool allows(const Envelope& message) const;
+    bool allows_sender(const Envelope& message) const;
     /// Restores the files and the rights of a stored message.
     void restore(Envelope& message) const;
 

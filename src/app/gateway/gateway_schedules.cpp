@@ -1,0 +1,106 @@
+#include <algorithm>
+#include <utility>
+
+#include <bub/channel/channel_manager.hpp>
+#include <bub/schedule/schedule.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/digest.hpp>
+#include <cubepi/core/support/json_member.hpp>
+
+#include "gateway_api.hpp"
+#include "gateway_instance.hpp"
+
+// The schedules of a gateway as operations of its operators.
+
+namespace cubepi::app {
+
+namespace {
+
+std::shared_ptr<bub::ScheduleStore> store_of(const GatewayInstance& instance) {
+    if (instance.schedules()) return instance.schedules();
+    throw Error(ErrorCode::invalid_state,
+                "this gateway has no schedules: its database has no tables for them. Run: cubepi "
+                "db migrate --tapes, then restart the gateway");
+}
+
+ListedSchedule listed(const bub::Schedule& schedule) {
+    const bub::Envelope origin{JsonObject(schedule.origin)};
+    ListedSchedule made;
+    made.id = schedule.id;
+    made.session = schedule.session;
+    made.channel = origin.channel.value_or("");
+    made.chat = origin.chat_id.value_or("");
+    made.user = detail::text_member(origin.context, "sender_id");
+    made.times = bub::describe(schedule.times);
+    if (schedule.next) {
+        made.next = static_cast<double>(*schedule.next);
+        made.next_text = bub::instant_text(*schedule.next, schedule.times.zone);
+    }
+    if (schedule.last) made.last = static_cast<double>(*schedule.last);
+    made.problem = schedule.problem;
+    made.configured = schedule.configured;
+    made.text = schedule.text;
+    return made;
+}
+
+}  // namespace
+
+Task<ListedSchedules> GatewayApi::schedules(NoArguments) {
+    const std::shared_ptr<bub::ScheduleStore> store = store_of(*gateway_.instance());
+    const std::vector<bub::Schedule> all = co_await store->list(std::string());
+    ListedSchedules list;
+    for (const bub::Schedule& one : all) list.schedules.push_back(listed(one));
+    co_return list;
+}
+
+Task<ListedSchedule> GatewayApi::add_schedule(ScheduleArguments given) {
+    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
+    const std::shared_ptr<bub::ScheduleStore> store = store_of(*instance);
+    const auto channels = co_await instance->manager().enabled_channels();
+    const bool is_served = std::any_of(channels.begin(), channels.end(), [&given](const auto& one) {
+        return one->name() == given.channel;
+    });
+    if (!is_served || given.chat.empty())
+        throw Error(ErrorCode::invalid_argument,
+                    "a schedule needs a channel that this gateway serves, and a chat of it");
+    constexpr std::size_t digits = 10;
+    bub::Envelope origin;
+    origin.channel = given.channel;
+    origin.chat_id = given.chat;
+    origin.context["sender_id"] = given.user.empty() ? given.chat : given.user;
+    bub::Schedule schedule;
+    schedule.id = detail::sha256_hex(Runtime::standard()->ids->next()).substr(0, digits);
+    schedule.session = given.session.empty() ? bub::default_session(origin) : given.session;
+    schedule.origin = bub::schedule_origin(origin);
+    schedule.text = std::move(given.text);
+    if (given.skip_missed) schedule.missed = bub::MissedFirings::skip;
+    schedule.created = co_await store->now();
+    bub::ScheduleRequest request;
+    request.at = std::move(given.at);
+    request.every = std::move(given.every);
+    request.cron = std::move(given.cron);
+    request.zone = given.zone.empty() ? instance->settings().time_zone : std::move(given.zone);
+    schedule.times = bub::schedule_times(request, schedule.created);
+    schedule.next = bub::first_firing(schedule.times, schedule.created);
+    ListedSchedule added = listed(schedule);
+    (void)co_await store->add(std::move(schedule));
+    co_return added;
+}
+
+Task<Done> GatewayApi::cancel_schedule(NamedArguments which) {
+    const std::shared_ptr<bub::ScheduleStore> store = store_of(*gateway_.instance());
+    const std::optional<bub::Schedule> found = co_await store->find(which.id);
+    if (!found)
+        throw Error(ErrorCode::not_found,
+                    "no schedule '" + which.id + "'; list them with: cubepi schedule");
+    if (found->configured)
+        throw Error(ErrorCode::invalid_state,
+                    "'" + which.id +
+                        "' is part of the configuration file; remove it from gateway.schedule, "
+                        "and run: cubepi gateway reload");
+    (void)co_await store->remove(std::move(which.id));
+    co_return Done();
+}
+
+}  // namespace cubepi::app

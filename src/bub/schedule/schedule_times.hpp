@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace bub {
+
+enum class ScheduleKind : std::uint8_t { at, every, cron };
+
+/// The times at which a schedule fires. All instants are Unix seconds.
+struct ScheduleTimes {
+    ScheduleKind kind = ScheduleKind::at;
+    std::int64_t start = 0;  ///< at: the instant. every: the firings are whole intervals after it
+    std::int64_t interval = 0;  ///< every: seconds
+    std::string cron = {};      ///< cron: the five fields
+    std::string zone = {};      ///< of the IANA database, "Europe/Berlin"
+
+    bool operator==(const ScheduleTimes&) const = default;
+};
+
+/// The texts of a user or a model for the times of a schedule; exactly one of the first three is set.
+struct ScheduleRequest {
+    /// "+20m" (after a time of m, h or d), "09:00" (the next one), "2026-12-01 09:00", or with an offset, "2026-12-01T09:00Z".
+    std::optional<std::string> at = {};
+    std::optional<std::string> every = {};  ///< "30m", "2h", "1d": from a minute to 366 days
+    std::optional<std::string> cron = {};   ///< see detail::CronFields
+    std::string zone = {};                  ///< empty: that of the system
+    bool is_configured = false;             ///< `at` has a date, which may be over
+};
+
+/// Reads a request at an instant. Firings of `every` are counted from `now`. Throws Error(invalid_argument) for a text that is not valid, a
+/// time in the past or more than ten years away, and times that never come; Error(unsupported) without a time zone database.
+ScheduleTimes schedule_times(const ScheduleRequest& request, std::int64_t now);
+
+/// Returns the first firing after an instant; nothing: there is none. A local time of a cron text that a change to daylight saving time skips
+/// fires at the instant of the change, and one that occurs twice fires the first time.
+std::optional<std::int64_t> next_firing(const ScheduleTimes& times, std::int64_t after);
+
+/// Returns the first firing of a new schedule; that of `at` may be a moment ago.
+std::optional<std::int64_t> first_firing(const ScheduleTimes& times, std::int64_t now);
+
+/// "every 30m", "at 2026-12-01 09:00 (Europe/Berlin)", "cron 0 9 * * 1-5 (Europe/Berlin)".
+std::string describe(const ScheduleTimes& times);
+/// "2026-12-01 09:00 (Europe/Berlin)"; UTC if the zone is not known here.
+std::string instant_text(std::int64_t instant, const std::string& zone);
+
+/// Returns the name of the time zone of the system ($TZ, /etc/localtime), or UTC.
+std::string system_zone();
+
+}  // namespace bub

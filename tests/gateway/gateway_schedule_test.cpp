@@ -1,0 +1,254 @@
+// Schedules of a gateway: added in a chat or by the operator, fired as messages of their sessions, once.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <cubepi/core/support/json_member.hpp>
+
+#include "echo_model.hpp"
+#include "fake_bot_server.hpp"
+#include "gateway/control_server.hpp"
+#include "gateway_process.hpp"
+
+namespace cubepi::gateway_tests {
+namespace {
+
+using bub::telegram::FakeBotApi;
+
+std::int64_t unix_now() {
+    return std::chrono::duration_cast<std::chrono::seconds>(
+               std::chrono::system_clock::now().time_since_epoch())
+        .count();
+}
+
+/// The present instant as a time of a schedule, which is due at once.
+std::string present() {
+    const std::time_t now = unix_now();
+    std::tm date = {};
+    (void)gmtime_r(&now, &date);
+    char text[32];
+    (void)std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &date);
+    return text;
+}
+
+/// A prompt by which the model calls the tool `schedule`.
+std::string call_of(const JsonObject& arguments) {
+    return "schedule " + boost::json::serialize(arguments);
+}
+
+JsonObject listed(const GatewayHome& home) {
+    return app::call_gateway(home.socket(), JsonObject{{"command", "schedules"}});
+}
+
+/// The only schedule.
+JsonObject only_one(const GatewayHome& home) {
+    const JsonObject list = listed(home);
+    const JsonArray& all = list.at("schedules").as_array();
+    EXPECT_EQ(all.size(), 1u) << boost::json::serialize(list);
+    return all.empty() ? JsonObject() : all[0].as_object();
+}
+
+/// Waits until the store has no schedule of a firing that is over.
+void wait_until_empty(const GatewayHome& home) {
+    while (!listed(home).at("schedules").as_array().empty())
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
+class TelegramSchedule : public ::testing::Test {
+protected:
+    TelegramSchedule() {
+        bot.with_api([](FakeBotApi& api) { api.add_chat(ann); });
+        configure("[42]");
+    }
+    void configure(const std::string& users, const std::string& more = {}) const {
+        home.configure("{telegram: {token: \"" + bot.token() + "\", api_url: \"" + bot.url() +
+                       "\", progress: false, users: " + users + "}" + more + "}");
+    }
+    void start() {
+        gateway = std::make_unique<GatewayProcess>(home, model.flags());
+        (void)gateway->wait_for("gateway.running");
+    }
+    void say(const std::string& text) {
+        bot.with_api([&text](FakeBotApi& api) { (void)api.say(ann, text); });
+    }
+    std::vector<std::string> texts(std::size_t count) {
+        bot.wait_until([&](const FakeBotApi& api) { return api.texts(ann).size() >= count; });
+        return bot.with_api([](const FakeBotApi& api) { return api.texts(ann); });
+    }
+    /// The planned firing of the only schedule was an hour ago, while no gateway was running.
+    void miss_firing() {
+        gateway->kill();
+        gateway.reset();
+        const std::filesystem::path file = home.path() / ".bub/deliveries/schedules.json";
+        std::ifstream in(file);
+        Json json = boost::json::parse(std::string(std::istreambuf_iterator<char>(in), {}));
+        json.at("schedules").at(0).as_object()["next"] = unix_now() - 3600;
+        std::ofstream(file) << boost::json::serialize(json);
+    }
+
+    static constexpr std::int64_t ann = 42;
+    const GatewayHome home;
+    mutable FakeBotServer bot{std::make_shared<SystemClock>()};
+    EchoModel model;
+    std::unique_ptr<GatewayProcess> gateway;
+};
+
+using Texts = std::vector<std::string>;
+
+TEST_F(TelegramSchedule, D249_AddedByTheTool_FiresIntoTheChat) {
+    start();
+    const std::string call =
+        call_of({{"action", "add"}, {"at", present()}, {"text", "check the build"}});
+    say(call);
+    EXPECT_EQ(texts(2), (Texts{"re: " + call, "re: check the build"}));
+    const std::string asked = model.wait_for("check the build");
+    EXPECT_NE(asked.find("[Scheduled message, not typed now."), std::string::npos) << asked;
+    EXPECT_NE(asked.find("sender_id=42"), std::string::npos) << asked;
+    // The same session.
+    EXPECT_NE(asked.find("Added. "), std::string::npos) << asked;
+    wait_until_empty(home);
+    EXPECT_EQ(model.count("check the build"), 1u);
+}
+
+TEST_F(TelegramSchedule, D249_MissedFiring_IsLateAndSentOnce) {
+    start();
+    say(call_of({{"action", "add"}, {"every", "1d"}, {"text", "water the plants"}}));
+    (void)texts(1);
+    miss_firing();
+    start();
+    EXPECT_EQ(texts(2).back(), "re: water the plants");
+    EXPECT_NE(model.wait_for("water the plants").find("; late, because"), std::string::npos);
+    const JsonObject found = only_one(home);
+    EXPECT_GT(found.at("next").to_number<double>(), static_cast<double>(unix_now()));
+    // After another restart it is not due.
+    gateway->send(SIGTERM);
+    EXPECT_EQ(gateway->wait(), 0) << gateway->output();
+    start();
+    say("hello");
+    EXPECT_EQ(texts(3).back(), "re: hello");
+    EXPECT_EQ(model.count("water the plants"), 1u);
+}
+
+TEST_F(TelegramSchedule, D249_UserRemoved_IsNotFiredAndListed) {
+    start();
+    say(call_of({{"action", "add"}, {"every", "1d"}, {"text", "tea"}}));
+    (void)texts(1);
+    miss_firing();
+    configure("[43]");
+    start();
+    const JsonObject logged = gateway->wait_for("schedule.not_fired");
+    EXPECT_EQ(detail::text_member(logged, "reason"), "its user is not admitted any more");
+    std::string problem;
+    while (problem.empty()) problem = detail::text_member(only_one(home), "problem");
+    EXPECT_EQ(problem, "its user is not admitted any more");
+    EXPECT_EQ(model.count("tea"), 0u);
+    const CommandResult list = run_command(home, {"schedule"});
+    EXPECT_NE(list.output.find("not sent: its user is not admitted any more"), std::string::npos)
+        << list.output;
+}
+
+TEST_F(TelegramSchedule, D249_ScheduledTurn_NeedsRuleToSchedule) {
+    const std::string inner = call_of({{"action", "add"}, {"every", "1m"}, {"text", "for ever"}});
+    const auto add = [&] {
+        return run_command(home, {"schedule", "add", "--channel", "telegram", "--chat", "42",
+                                  "--at", present(), inner});
+    };
+    start();
+    EXPECT_EQ(add().status, 0);
+    (void)texts(1);
+    // The last request has the result of the call.
+    EXPECT_NE(model.wait_for(inner, 2).find("adds no schedules unless a rule"), std::string::npos);
+    wait_until_empty(home);
+    configure("[42]", ", rules: [{allow: [\"schedule: *\"]}]");
+    EXPECT_EQ(run_command(home, {"gateway", "reload"}).status, 0);
+    EXPECT_EQ(add().status, 0);
+    (void)texts(2);
+    EXPECT_NE(model.wait_for(inner, 4).find("Added. "), std::string::npos);
+}
+
+TEST_F(TelegramSchedule, D249_Command_AddsListsAndCancels) {
+    start();
+    EXPECT_NE(run_command(home, {"schedule"}).output.find("has no schedules"), std::string::npos);
+    const CommandResult added =
+        run_command(home, {"schedule", "add", "--channel", "telegram", "--chat", "42", "--cron",
+                           "0 9 * * 1-5", "--zone", "Europe/Berlin", "Plan", "my", "day"});
+    EXPECT_EQ(added.status, 0) << added.output;
+    const std::string id = added.output.substr(0, added.output.find('\t'));
+    const CommandResult list = run_command(home, {"schedule", "list"});
+    EXPECT_NE(list.output.find("telegram:42\t42\tcron 0 9 * * 1-5 (Europe/Berlin)\tnext "),
+              std::string::npos)
+        << list.output;
+    EXPECT_NE(list.output.find("Plan my day"), std::string::npos) << list.output;
+    for (const char* wrong : {"../..", "no\x1bsuch", "x"})
+        EXPECT_NE(run_command(home, {"schedule", "cancel", wrong}).status, 0);
+    EXPECT_EQ(run_command(home, {"schedule", "cancel", id}).status, 0);
+    EXPECT_TRUE(listed(home).at("schedules").as_array().empty());
+    const CommandResult refused =
+        run_command(home, {"schedule", "add", "--channel", "telegram", "--chat", "42", "--every",
+                           "1m", "--zone", "../../etc", "x"});
+    EXPECT_NE(refused.output.find("is not a time zone"), std::string::npos) << refused.output;
+    EXPECT_NE(run_command(home, {"schedule", "add", "--channel", "mars", "--chat", "42", "--every",
+                                 "1m", "x"})
+                  .status,
+              0);
+}
+
+TEST_F(TelegramSchedule, D249_ConfiguredSchedule_FiresAsItsUser) {
+    configure("[42]",
+              ", schedule: [{name: once, channel: telegram, chat: 42, user: 42, text: now, "
+              "zone: UTC, at: \"" +
+                  present() +
+                  "\"}, {name: daily, channel: telegram, chat: "
+                  "42, user: 42, text: later, every: 1d}]");
+    start();
+    EXPECT_EQ(texts(1), Texts{"re: now"});
+    EXPECT_NE(run_command(home, {"schedule", "cancel", "config.daily"}).status, 0);
+    configure("[42]");
+    EXPECT_EQ(run_command(home, {"gateway", "reload"}).status, 0);
+    wait_until_empty(home);
+}
+
+TEST(SharedSchedules, D249_TwoGateways_FireOnce) {
+    const GatewayHome first;
+    const GatewayHome second;
+    const std::string database = new_database(first);
+    for (const GatewayHome* home : {&first, &second})
+        home->configure("{http: {listen: \"127.0.0.1:0\"}}\ndatabase: \"" + database + "\"");
+    EchoModel model;
+    GatewayProcess one(first, model.flags());
+    GatewayProcess two(second, model.flags());
+    (void)one.wait_until_running();
+    (void)two.wait_until_running();
+    constexpr std::size_t count = 10;
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::string number = std::to_string(i);
+        const JsonObject request{{"command", "add_schedule"},
+                                 {"channel", "http"},
+                                 {"chat", "s" + number},
+                                 {"text", "tea " + number},
+                                 {"at", present()}};
+        (void)app::call_gateway((i % 2 == 0 ? first : second).socket(), request);
+    }
+    for (std::size_t i = 0; i < count; ++i) (void)model.wait_for("tea " + std::to_string(i));
+    wait_until_empty(first);
+    wait_until_empty(second);
+    for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(model.count("tea " + std::to_string(i)), 1u);
+    for (GatewayProcess* gateway : {&one, &two}) {
+        gateway->send(SIGTERM);
+        EXPECT_EQ(gateway->wait(), 0) << gateway->output();
+    }
+}
+
+}  // namespace
+}  // namespace cubepi::gateway_tests
