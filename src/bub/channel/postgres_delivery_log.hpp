@@ -79,6 +79,8 @@ public:
     Task<UnfinishedRecords> take() override;
     std::optional<std::chrono::nanoseconds> poll_interval() const override;
     Task<> release() override;
+    std::shared_ptr<AccountLease> account_lease(std::string name) override;
+    std::shared_ptr<GatewayPeers> peers() override;
 
 private:
     Task<> perform(std::shared_ptr<detail::DeliveryWrite> write);

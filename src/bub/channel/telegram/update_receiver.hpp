@@ -5,8 +5,10 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 
+#include <bub/channel/account_lease.hpp>
 #include <bub/channel/telegram/telegram_api.hpp>
 #include <bub/channel/telegram/update.hpp>
 #include <bub/channel/telegram_channel.hpp>
@@ -26,14 +28,18 @@ public:
     /// Called with a description when updates cannot be received, and with an empty text when they arrive again.
     using OnTrouble = std::function<void(std::string)>;
 
+    /// Returns false if another process may ask for updates: then what was received is not used.
+    using MayPoll = std::function<bool()>;
+
     UpdatePoll(std::shared_ptr<const TelegramApi> api, cubepi::Clock& clock, Accept accept,
-               OnTrouble on_trouble)
+               OnTrouble on_trouble, MayPoll may_poll)
         : api_(std::move(api)),
           clock_(clock),
           accept_(std::move(accept)),
-          on_trouble_(std::move(on_trouble)) {}
+          on_trouble_(std::move(on_trouble)),
+          may_poll_(std::move(may_poll)) {}
 
-    /// Runs until it is cancelled.
+    /// Runs until it is cancelled, or until it may not poll. Begins with the first update that is not confirmed.
     Task<> run();
     /// Confirms the updates that were accepted last. Does not throw.
     Task<> confirm();
@@ -49,6 +55,7 @@ private:
     cubepi::Clock& clock_;
     const Accept accept_;
     const OnTrouble on_trouble_;
+    const MayPoll may_poll_;
     std::int64_t offset_ =
         0;  ///< the first update that is not accepted; 0: the first that is not confirmed
     std::int64_t batch_ = 100;
@@ -67,6 +74,8 @@ public:
     Task<std::exception_ptr> check_token();
     /// Begins to receive. The tasks run in `work`, which outlives this.
     void start(cubepi::BackgroundScope& work);
+    /// Leaves the updates to another process, if several share the bot.
+    void drain() noexcept { leaving_.request_stop(); }
     Task<> stop();
     std::uint16_t port() const noexcept { return routes_ ? routes_->port() : std::uint16_t{0}; }
 
@@ -76,6 +85,9 @@ public:
 
 private:
     Task<> serve();
+    Task<> poll();
+    Task<> leave();
+    bool may_poll() const { return !keeper_ || keeper_->holds(); }
     Task<> identify();
     Task<> set_up();
     void set_identity(const Json& me);
@@ -103,6 +115,8 @@ private:
     shared::RecentIds<std::int64_t> refused_;
     const std::shared_ptr<shared::OpenForms<std::int64_t>> forms_;
     bool cannot_store_ = false;
+    const std::unique_ptr<LeaseKeeper> keeper_;  ///< null: no other process polls
+    std::stop_source leaving_;
     UpdatePoll poll_;
     std::optional<cubepi::HttpRoutes> routes_;  ///< of the webhook
     cubepi::BackgroundScope* work_ = nullptr;
