@@ -40,6 +40,13 @@ protected:
         bot.wait_until([count](FakeBotApi& api) { return api.texts(42).size() >= count; });
         return bot.with_api([](FakeBotApi& api) { return api.texts(42); });
     }
+    /// Waits until all answers have receipts: an answer without one is sent again.
+    void wait_for_receipts() const {
+        RawPostgres server(database);
+        const std::string count =
+            "SELECT count(*) FROM bub_delivery_outbound WHERE settled_at IS NULL";
+        while (server.query(count).front() != "0") std::this_thread::yield();
+    }
     /// Waits until the poller has made a request.
     void wait_for_poll(const std::string& poller) {
         while (bot.with_api([](FakeBotApi& api) { return api.poller(); }) != poller)
@@ -66,6 +73,7 @@ TEST_F(SharedBot, D236_KilledPoller_IsReplaced) {
     say("b");
     EXPECT_EQ(wait_for_texts(2), (Texts{"re: a", "re: b"}));
     EXPECT_EQ(bot.with_api([](FakeBotApi& api) { return api.poller(); }), "one");
+    wait_for_receipts();
     bot.with_api([&first](FakeBotApi& api) {
         first->kill();
         api.forget("one");
@@ -100,20 +108,34 @@ TEST_F(SharedBot, D236_FrozenPoller_UsesNothingItReceives) {
     say("a");
     EXPECT_EQ(wait_for_texts(1), Texts{"re: a"});
     const auto second = start(two);
+    wait_for_receipts();
     first->send(SIGSTOP);
     wait_for_poll("two");
     say("b");
     EXPECT_EQ(wait_for_texts(2), (Texts{"re: a", "re: b"}));
     first->send(SIGCONT);
-    // It has found out when it has asked for the lease.
-    RawPostgres server(database);
     say("c");
     EXPECT_EQ(wait_for_texts(3), (Texts{"re: a", "re: b", "re: c"}));
     for (const char* text : {"a", "b", "c"}) EXPECT_EQ(model.count(text), 1u) << text;
     // The service has ended the request of the frozen one.
     EXPECT_LE(conflicts(), 1u);
+    RawPostgres server(database);
     EXPECT_EQ(server.query("SELECT count(*) FROM bub_delivery_inbound").front(), "3");
     EXPECT_EQ(first->output().find("409"), std::string::npos) << first->output();
+}
+
+TEST_F(SharedBot, D236_StoppedPoller_LeavesItsUpdates) {
+    auto first = start(one);
+    wait_for_poll("one");
+    first->send(SIGTERM);
+    EXPECT_EQ(first->wait(), 0) << first->output();
+    say("a");
+    const auto second = start(two);
+    EXPECT_EQ(wait_for_texts(1), Texts{"re: a"});
+    // Its lease is free again, whatever the clock says.
+    first = start(one);
+    EXPECT_EQ(conflicts(), 0u);
+    EXPECT_EQ(bot.with_api([](FakeBotApi& api) { return api.poller(); }), "two");
 }
 
 }  // namespace

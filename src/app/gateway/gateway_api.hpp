@@ -49,7 +49,7 @@ struct NamedArguments {
     std::string id = {};  ///< of a held message or answer, or of a session
 };
 struct DrainArguments {
-    std::string gateway = {};  ///< the id or the host of other ones (ClusterGateway); empty: this one
+    std::string gateway = {};  ///< by its id or host (ClusterGateway); empty: this one
     bool all = false;          ///< of all that share their messages
 };
 struct PageArguments {
@@ -373,6 +373,7 @@ private:
     Task<bool> holds(std::string id);
     Task<bool> stop_here(std::string session);
     Task<JsonObject> perform_here(std::string command, JsonObject arguments);
+    Task<bool> is_meant(std::string name);
     /// Sends a request to other gateways, all of them or those of this name, and returns what each has answered.
     Task<std::vector<PeerAnswer>> ask_others(JsonObject request, std::string gateway = {});
     /// Returns false if the request is about something that no other gateway has.

@@ -40,6 +40,10 @@ constexpr std::size_t longest_page = 1'000;
 /// The name of a host without the namespace of its processes.
 std::string host_of(const GatewayPeer& peer) { return peer.host.substr(0, peer.host.find(' ')); }
 
+bool is_named(const GatewayPeer& peer, const std::string& name) {
+    return name == host_of(peer) || name == std::to_string(peer.number);
+}
+
 JsonObject object_of(const std::string& text) {
     boost::system::error_code failed;
     Json value = boost::json::parse(text, failed);
@@ -144,6 +148,17 @@ Task<GatewayStatus> GatewayApi::status(NoArguments) {
     co_return status;
 }
 
+/// Returns true if a name of a gateway, which may be empty, is that of this one.
+Task<bool> GatewayApi::is_meant(std::string name) {
+    if (name.empty()) co_return true;
+    const std::shared_ptr<bub::GatewayPeers> peers = peers_of(*gateway_.instance());
+    if (!peers) co_return false;
+    const std::vector<GatewayPeer> all = co_await peers->list();
+    co_return std::any_of(all.begin(), all.end(), [&name](const GatewayPeer& one) {
+        return one.is_here && is_named(one, name);
+    });
+}
+
 Task<std::vector<GatewayApi::PeerAnswer>> GatewayApi::ask_others(JsonObject request,
                                                                  std::string gateway) {
     std::vector<PeerAnswer> answers;
@@ -153,9 +168,7 @@ Task<std::vector<GatewayApi::PeerAnswer>> GatewayApi::ask_others(JsonObject requ
     const std::string text = json_text(request);
     std::vector<Task<PeerReply>> calls;
     for (const GatewayPeer& peer : all) {
-        const bool is_meant = gateway.empty() || gateway == host_of(peer) ||
-                              gateway == std::to_string(peer.number);
-        if (peer.is_here || !is_meant) continue;
+        if (peer.is_here || (!gateway.empty() && !is_named(peer, gateway))) continue;
         answers.emplace_back().host = host_of(peer);
         calls.push_back(call_peer(peers, peer.number, text));
     }
@@ -266,21 +279,19 @@ Task<Done> GatewayApi::stop(NamedArguments which) {
 }
 
 Task<Done> GatewayApi::drain(DrainArguments which) {
+    const bool is_here = which.all || co_await is_meant(which.gateway);
+    std::vector<PeerAnswer> answers;
     if (which.all || !which.gateway.empty()) {
         JsonObject request{{"command", "drain"}};
-        const std::vector<PeerAnswer> answers =
-            co_await ask_others(std::move(request), which.all ? std::string() : which.gateway);
-        const auto silent = silent_hosts(answers);
-        if (!which.all && answers.empty())
-            throw Error(ErrorCode::not_found,
-                        "no other gateway is named '" + which.gateway +
-                            "'; names and ids: cubepi gateway status. This one: cubepi gateway "
-                            "drain");
-        if (silent)
-            throw Error(ErrorCode::unavailable,
-                        "these gateways have not answered: " + list_of(*silent));
+        answers = co_await ask_others(std::move(request), which.all ? std::string() : which.gateway);
     }
-    if (which.all || which.gateway.empty()) gateway_.begin_drain();
+    if (!is_here && answers.empty())
+        throw Error(ErrorCode::not_found, "no gateway is named '" + which.gateway +
+                                              "'; names and ids: cubepi gateway status");
+    if (is_here) gateway_.begin_drain();
+    if (const auto silent = silent_hosts(answers))
+        throw Error(ErrorCode::unavailable, "these gateways have not answered: " + list_of(*silent) +
+                                                ". See the gateways: cubepi gateway status");
     co_return Done();
 }
 

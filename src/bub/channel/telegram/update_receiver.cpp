@@ -122,6 +122,7 @@ Task<Json> UpdatePoll::fetch() const {
 
 Task<> UpdatePoll::run() {
     offset_ = 0;
+    has_polled_ = true;
     while (may_poll_()) {
         const cubepi::Clock::time_point asked = clock_.now();
         Outcome<Json> updates = co_await outcome_of(fetch());
@@ -205,9 +206,17 @@ void UpdatePoll::report(std::string trouble) {
 }
 
 Task<> UpdatePoll::confirm() {
-    if (offset_ == 0 || !may_poll_()) co_return;
+    if (offset_ != 0) co_await request_once();
+}
+
+Task<> UpdatePoll::end() {
+    if (std::exchange(has_polled_, false)) co_await request_once();
+}
+
+Task<> UpdatePoll::request_once() {
+    if (!may_poll_()) co_return;
     JsonObject parameters;
-    parameters["offset"] = std::exchange(offset_, 0);
+    if (offset_ != 0) parameters["offset"] = std::exchange(offset_, 0);
     parameters["limit"] = 1;
     parameters["timeout"] = 0;
     CallLimits limits;
@@ -345,8 +354,12 @@ Task<> UpdateReceiver::poll() {
 
 /// Lets another process ask for updates, which begins with those that are not accepted.
 Task<> UpdateReceiver::leave() {
-    co_await poll_.confirm();
-    if (keeper_) co_await keeper_->release();
+    if (keeper_) {
+        co_await poll_.end();
+        co_await keeper_->release();
+    } else {
+        co_await poll_.confirm();
+    }
 }
 
 void UpdateReceiver::start(cubepi::BackgroundScope& work) {

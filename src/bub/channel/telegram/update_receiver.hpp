@@ -43,9 +43,12 @@ public:
     Task<> run();
     /// Confirms the updates that were accepted last. Does not throw.
     Task<> confirm();
+    /// Does the same, and ends the request of run() at Telegram, so that another process may ask at once. Does not throw.
+    Task<> end();
 
 private:
     Task<Json> fetch() const;
+    Task<> request_once();
     Task<bool> accept_all(Json updates);
     Task<> back_off(std::exception_ptr failure);
     std::chrono::nanoseconds delay_after(const std::exception_ptr& failure);
@@ -58,6 +61,7 @@ private:
     const MayPoll may_poll_;
     std::int64_t offset_ =
         0;  ///< the first update that is not accepted; 0: the first that is not confirmed
+    bool has_polled_ = false;
     std::int64_t batch_ = 100;
     int failures_ = 0;
     std::string trouble_;
