@@ -473,9 +473,10 @@ void add_gateway_commands(CLI::App& app, CommandLine& line) {
     CLI::App& drain =
         add("drain", "End the gateway when its running turns have ended", What::drain);
     CLI::Option* const other =
-        drain.add_option("gateway", gateway.id,
-                         "One of several that share their messages: its id or host, as 'cubepi "
-                         "gateway status' shows (default: that of this host)")
+        drain
+            .add_option("gateway", gateway.id,
+                        "One of several that share their messages: its id or host, as 'cubepi "
+                        "gateway status' shows (default: that of this host)")
             ->type_name("GATEWAY");
     drain.add_flag("--all", gateway.all, "All gateways that share the messages")->excludes(other);
     CLI::App& console = add(

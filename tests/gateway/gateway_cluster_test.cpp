@@ -139,9 +139,10 @@ TEST_F(TwoGateways, D237_FrozenGateway_IsNamed) {
     (void)wait_for_status();
     first->send(SIGSTOP);
     RawPostgres server(database);
-    (void)server.query("UPDATE bub_delivery_gateways SET lease_until = now() + interval '1 hour'"
-                       " WHERE pid = " +
-                       std::to_string(first->pid()));
+    (void)server.query(
+        "UPDATE bub_delivery_gateways SET lease_until = now() + interval '1 hour'"
+        " WHERE pid = " +
+        std::to_string(first->pid()));
     const CommandResult listed = operate({"sessions"});
     EXPECT_EQ(listed.status, 0);
     EXPECT_NE(listed.output.find("gateways that did not answer"), std::string::npos)

@@ -252,7 +252,7 @@ struct HeldMessage {
     std::string channel = {};
     std::string chat = {};
     std::string date = {};
-    std::string text = {};  ///< its beginning
+    std::string text = {};                    ///< its beginning
     std::optional<std::string> gateway = {};  ///< the host of another gateway that holds it
 };
 struct HeldList {

@@ -186,7 +186,8 @@ Task<bool> GatewayApi::act_elsewhere(JsonObject request) {
     std::vector<std::string> silent;
     for (const PeerAnswer& one : answers) {
         if (one.result()) co_return true;
-        if (!one.error().empty()) throw Error(ErrorCode::invalid_state, one.host + ": " + one.error());
+        if (!one.error().empty())
+            throw Error(ErrorCode::invalid_state, one.host + ": " + one.error());
         if (!one.is_elsewhere()) silent.push_back(one.host);
     }
     if (!silent.empty())
@@ -283,15 +284,17 @@ Task<Done> GatewayApi::drain(DrainArguments which) {
     std::vector<PeerAnswer> answers;
     if (which.all || !which.gateway.empty()) {
         JsonObject request{{"command", "drain"}};
-        answers = co_await ask_others(std::move(request), which.all ? std::string() : which.gateway);
+        answers =
+            co_await ask_others(std::move(request), which.all ? std::string() : which.gateway);
     }
     if (!is_here && answers.empty())
         throw Error(ErrorCode::not_found, "no gateway is named '" + which.gateway +
                                               "'; names and ids: cubepi gateway status");
     if (is_here) gateway_.begin_drain();
     if (const auto silent = silent_hosts(answers))
-        throw Error(ErrorCode::unavailable, "these gateways have not answered: " + list_of(*silent) +
-                                                ". See the gateways: cubepi gateway status");
+        throw Error(ErrorCode::unavailable,
+                    "these gateways have not answered: " + list_of(*silent) +
+                        ". See the gateways: cubepi gateway status");
     co_return Done();
 }
 
@@ -336,11 +339,12 @@ Task<JsonObject> GatewayApi::answer_peer(JsonObject request) {
         answer["error"] = explain(performed.failure()).text;
     }
     if (command != "sessions" && command != "held" && !answer.contains("not_here"))
-        Runtime::standard()->log.write(LogLevel::info, "gateway.operated",
-                                       {{"by", "another gateway"},
-                                        {"operation", command},
-                                        {"target", id},
-                                        {"outcome", performed ? "ok" : logged_error(performed.failure())}});
+        Runtime::standard()->log.write(
+            LogLevel::info, "gateway.operated",
+            {{"by", "another gateway"},
+             {"operation", command},
+             {"target", id},
+             {"outcome", performed ? "ok" : logged_error(performed.failure())}});
     co_return answer;
 }
 

@@ -215,8 +215,7 @@ void print_sessions(const BusySessions& busy) {
     for (const BusySession& one : busy.sessions)
         out() << for_terminal(one.session) << "\t"
               << (one.running ? TerminalView("running") : TerminalView("waiting")) << "\t"
-              << for_terminal(count_of(one.waiting, "message") + " waiting" +
-                              place_of(one.gateway))
+              << for_terminal(count_of(one.waiting, "message") + " waiting" + place_of(one.gateway))
               << "\n";
     warn_unanswered(busy.unanswered);
 }

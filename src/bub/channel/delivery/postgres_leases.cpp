@@ -95,8 +95,7 @@ Task<> TableLease::release() {
     auto decide = [account = tables_->options().account, name = name_, holder = holder_](
                       const cubepi::detail::SqlView&, SqlBatch& writes) {
         writes
-            .add(
-                "DELETE FROM bub_delivery_leases WHERE account = $1 AND name = $2 AND holder = $3")
+            .add("DELETE FROM bub_delivery_leases WHERE account = $1 AND name = $2 AND holder = $3")
             .text(account)
             .text(name)
             .text(holder);

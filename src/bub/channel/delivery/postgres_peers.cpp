@@ -111,9 +111,8 @@ Task<std::int64_t> TablePeers::insert(std::int64_t number, std::string request,
                                       std::chrono::milliseconds limit) {
     SqlPlan plan;
     plan.reads.add("SELECT nextval('bub_delivery_ids')");
-    auto decide = [number, request = std::move(request),
-                   time = static_cast<double>(limit.count())](const SqlView& view,
-                                                              SqlBatch& writes) {
+    auto decide = [number, request = std::move(request), time = static_cast<double>(limit.count())](
+                      const SqlView& view, SqlBatch& writes) {
         const std::int64_t id = view.results[0].integer(0, 0);
         writes
             .add(

@@ -243,9 +243,7 @@ UpdateReceiver::UpdateReceiver(const TelegramChannelOptions& options, MessageHan
                   : nullptr),
       poll_(
           api_, clock_, [this](Json update) { return accept(std::move(update)); },
-          [this](std::string trouble) {
-              report("cannot receive messages: ", std::move(trouble));
-          },
+          [this](std::string trouble) { report("cannot receive messages: ", std::move(trouble)); },
           [this] { return may_poll(); }) {
     if (!options_.webhook) return;
     check(*options_.webhook);
