@@ -24,6 +24,7 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/posix_file.hpp>
+#include <cubepi/core/timeout.hpp>
 #include <cubepi/schema/json_convert.hpp>
 
 #include "../config/config_file.hpp"
@@ -442,7 +443,8 @@ Task<> Gateway::serve_peers() {
         if (calls)
             for (bub::PeerCall& call : calls.value())
                 work_.spawn(answer_peer(peers, std::move(call)));
-        co_await clock->sleep_for(std::chrono::seconds(1));
+        const auto next = deadline_after(clock->now(), std::chrono::seconds(1));
+        (void)co_await detail::run_until(*clock, next, peers->wait());
     }
 }
 

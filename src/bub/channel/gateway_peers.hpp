@@ -47,6 +47,9 @@ public:
     /// Reports facts about this gateway, and takes the requests to it.
     virtual Task<std::vector<PeerCall>> receive(std::string facts) = 0;
     virtual Task<> answer(std::int64_t call, std::string result) = 0;
+    /// Waits until another gateway has stored something for this one: a request, or a message for one of its sessions (D238). That may
+    /// never return, so callers also look from time to time. One call at a time.
+    virtual Task<> wait() = 0;
     /// Sends a request to a gateway, and waits for its answer.
     virtual Task<PeerReply> call(std::int64_t number, std::string request,
                                  std::chrono::milliseconds limit) = 0;

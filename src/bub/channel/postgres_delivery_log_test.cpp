@@ -728,6 +728,29 @@ TEST_F(PostgresDeliveries, D205_DrainingGateway_TakesNoRecords) {
     EXPECT_EQ(draining.channel->texts(), Texts{"re: one"});
 }
 
+TEST_F(PostgresDeliveries, D238_MessageForOtherGateway_WakesIt) {
+    // Without notifications the test would wait for it.
+    tables.options.poll = std::chrono::hours(1);
+    tables.options.notifications = tables.options.database.connection;
+    Host first(tables.open());
+    Host second(tables.open());
+    first.held = std::make_unique<cubepi::AsyncEvent>();
+    run(serve_both(first, second, [this](Host& a, Host& b) -> Task<> {
+        while (tables.query("SELECT count(*) FROM pg_stat_activity WHERE datname ="
+                            " current_database() AND state = 'idle' AND query LIKE 'LISTEN %'")
+                   .front() != "2")
+            co_await cubepi::Runtime::standard()->clock->sleep_for(std::chrono::milliseconds(1));
+        co_await a.handler(update("one", "one"));
+        while (a.begun.empty()) co_await a.changed.wait();
+        co_await b.handler(update("two", "two"));
+        a.held->set();
+        co_await until_sent(a, 2);
+        co_await both_idle(a, b);
+    }));
+    EXPECT_EQ(first.channel->texts(), (Texts{"re: one", "re: two"}));
+    EXPECT_TRUE(second.channel->sent.empty());
+}
+
 TEST_F(PostgresDeliveries, D205_FrozenGatewayInATurn_SendsNothing) {
     tables.options.poll = std::chrono::hours(1);
     Host frozen(tables.open());

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include <bub/channel/delivery/gateway_wakes.hpp>
 #include <bub/channel/delivery/postgres_tables.hpp>
 #include <bub/channel/gateway_peers.hpp>
 #include <bub/channel/postgres_delivery_log.hpp>
@@ -25,11 +26,13 @@ constexpr std::chrono::milliseconds answer_interval{50};
 
 class TablePeers final : public GatewayPeers {
 public:
-    explicit TablePeers(std::shared_ptr<DeliveryTables> tables) : tables_(std::move(tables)) {}
+    TablePeers(std::shared_ptr<DeliveryTables> tables, std::shared_ptr<GatewayWakes> wakes)
+        : tables_(std::move(tables)), wakes_(std::move(wakes)) {}
 
     Task<std::vector<GatewayPeer>> list() override;
     Task<std::vector<PeerCall>> receive(std::string facts) override;
     Task<> answer(std::int64_t call, std::string result) override;
+    Task<> wait() override;
     Task<PeerReply> call(std::int64_t number, std::string request,
                          std::chrono::milliseconds limit) override;
 
@@ -41,7 +44,20 @@ private:
     Task<PeerReply> take_back(std::int64_t id);
 
     const std::shared_ptr<DeliveryTables> tables_;
+    const std::shared_ptr<GatewayWakes> wakes_;  ///< null: only calls of the caller
+    std::shared_ptr<cubepi::AsyncEvent> woken_;
 };
+
+Task<> TablePeers::wait() {
+    if (!woken_) {
+        woken_ = std::make_shared<cubepi::AsyncEvent>();
+        const cubepi::Executor executor = co_await cubepi::this_executor;
+        if (wakes_) wakes_->add(executor, woken_);
+    }
+    const std::shared_ptr<cubepi::AsyncEvent> woken = woken_;
+    co_await woken->wait();
+    woken->reset();
+}
 
 Task<std::vector<GatewayPeer>> TablePeers::list() {
     const std::shared_ptr<DeliveryTables> tables = tables_;
@@ -160,6 +176,7 @@ Task<PeerReply> TablePeers::call(std::int64_t number, std::string request,
     cubepi::Clock& clock = *tables->store()->options().runtime->clock;
     const cubepi::Clock::time_point deadline = cubepi::deadline_after(clock.now(), limit);
     const std::int64_t id = co_await insert(number, std::move(request), limit);
+    if (wakes_) wakes_->wake(number);
     bool answered = false;
     while (!answered && clock.now() < deadline) {
         co_await clock.sleep_for(answer_interval);
@@ -171,7 +188,7 @@ Task<PeerReply> TablePeers::call(std::int64_t number, std::string request,
 }  // namespace
 
 std::shared_ptr<GatewayPeers> PostgresDeliveryLog::peers() {
-    return std::make_shared<TablePeers>(tables_);
+    return std::make_shared<TablePeers>(tables_, wakes_);
 }
 
 }  // namespace bub
