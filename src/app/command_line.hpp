@@ -179,6 +179,7 @@ struct GatewayArguments {
     std::string id = {};    ///< of a held message or answer, of a session, or of a login
     std::string name = {};  ///< of the user of the console; empty: that of the system
     bool viewer = false;
+    bool all = false;  ///< drain: all gateways that share the messages
     bool json = false;
     std::uint16_t port = 0;  ///< web: 0: a free one
 };

@@ -473,7 +473,15 @@ void add_gateway_commands(CLI::App& app, CommandLine& line) {
         ->required()
         ->type_name("SESSION");
     add("reload", "Use the changed configuration file", What::reload);
-    add("drain", "End the gateway when its running turns have ended", What::drain);
+    CLI::App& drain =
+        add("drain", "End the gateway when its running turns have ended", What::drain);
+    CLI::Option* const other =
+        drain
+            .add_option("gateway", gateway.id,
+                        "One of several that share their messages: its id or host, as 'cubepi "
+                        "gateway status' shows (default: that of this host)")
+            ->type_name("GATEWAY");
+    drain.add_flag("--all", gateway.all, "All gateways that share the messages")->excludes(other);
     CLI::App& console = add(
         "console", "Print a link that logs a browser in to the web console, once", What::console);
     console.add_flag("--viewer", gateway.viewer, "Without the right to change anything");

@@ -42,7 +42,8 @@ FakeBotServer::FakeBotServer(std::shared_ptr<Clock> clock)
       server_(context_.get_executor(), server_options()),
       routes_(server_, "bot_api", no_limits()) {
     for (const char* method : {"GET", "POST"}) {
-        for (const char* pattern : {"/{bot}/{method}", "/file/{bot}/{file}"})
+        for (const char* pattern :
+             {"/{bot}/{method}", "/file/{bot}/{file}", "/{poller}/{bot}/{method}"})
             routes_.add(method, pattern,
                         [this](HttpServerRequest request) { return respond(std::move(request)); });
     }
@@ -78,8 +79,17 @@ void FakeBotServer::wait_for_call(std::size_t after) {
 
 Task<HttpServerResponse> FakeBotServer::respond(HttpServerRequest request) {
     const std::string client = request.peer;
-    HttpRequest passed(request.method, "https://api.telegram.org" + request.path);
+    std::string path = request.path;
+    std::string poller;
+    // The path of a poller: /one/botTOKEN/getUpdates.
+    if (!path.starts_with("/bot") && !path.starts_with("/file")) {
+        const std::size_t end = path.find('/', 1);
+        poller = path.substr(1, end - 1);
+        path.erase(0, end);
+    }
+    HttpRequest passed(request.method, "https://api.telegram.org" + path);
     passed.headers = std::move(request.headers);
+    if (!poller.empty()) passed.headers.set("x-poller", poller);
     passed.body = std::move(request.body);
     Task<HttpResponse> sending = transport_->send(std::move(passed));
     Outcome<HttpResponse> sent = co_await outcome_of(std::move(sending));

@@ -29,6 +29,8 @@ public:
 
     /// The value of gateway.telegram.api_url.
     std::string url() const { return "http://127.0.0.1:" + std::to_string(server_.port()); }
+    /// The same for one of several gateways, whose requests are told apart.
+    std::string url_of(const std::string& poller) const { return url() + "/" + poller; }
     const std::string& token() const { return api_.token(); }
 
     /// Calls `use` with the API on the server's thread; returns its result. The API's own callbacks run on that thread as well.

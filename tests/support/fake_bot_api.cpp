@@ -75,11 +75,13 @@ public:
 
     cubepi::Task<cubepi::HttpResponse> send(cubepi::HttpRequest request) override {
         const bool polls = request.url.ends_with("/getUpdates");
+        const FakeBotApi::Poll poll(api_, polls ? request.headers.get("x-poller") : "", polls);
         if (polls && api_.waits_for_updates &&
             request.body.find("\"timeout\":0") == std::string::npos) {
-            for (int tenths = 0; tenths < 500 && api_.updates_.empty(); ++tenths)
+            for (int tenths = 0; tenths < 500 && api_.updates_.empty() && poll.is_last(); ++tenths)
                 co_await clock_->sleep_for(std::chrono::milliseconds(100));
         }
+        if (!poll.is_last()) request.headers.set("x-terminated", "true");
         co_return co_await inner_.send(std::move(request));
     }
 
@@ -219,7 +221,8 @@ MemoryResponse FakeBotApi::respond(const cubepi::HttpRequest& request) {
     if (!request.url.starts_with(prefix))
         return MemoryResponse(404, R"({"ok":false,"error_code":404,"description":"Not Found"})");
     const std::string method = request.url.substr(prefix.size());
-    const Fault fault = fault_of(method);
+    Fault fault = fault_of(method);
+    if (!request.headers.get("x-terminated").empty()) fault = Fault::conflict;
     ++counts_[method];
     // A transport that quotes the address, as a careless one does.
     const cubepi::Error cut(cubepi::ErrorCode::disconnected,

@@ -103,9 +103,37 @@ public:
     std::size_t rejected = 0;       ///< calls that were answered with 400 or, for their rate, 429
     std::size_t too_fast = 0;       ///< of them, those that exceeded a rate
     std::string last_rejection = {};
+    /// Requests of getUpdates that arrived while one of another poller (header x-poller) was waiting, which then is answered with 409.
+    std::size_t conflicts = 0;
+    /// Returns the poller of the last request of getUpdates.
+    const std::string& poller() const { return poller_; }
+    /// The process of the poller has ended, and its request with it.
+    void forget(const std::string& poller) {
+        if (poller_ == poller) last_poll_ = 0;
+    }
 
 private:
     friend class FakeBotTransport;
+    /// A request of getUpdates that is being answered.
+    class Poll {
+    public:
+        Poll(FakeBotApi& api, std::string_view poller, bool polls) : api_(api), number_(0) {
+            if (!polls) return;
+            if (api_.last_poll_ != 0 && api_.poller_ != poller) ++api_.conflicts;
+            number_ = api_.last_poll_ = ++api_.polls_;
+            api_.poller_ = poller;
+        }
+        ~Poll() {
+            if (number_ != 0 && is_last()) api_.last_poll_ = 0;
+        }
+        Poll(const Poll&) = delete;
+        Poll& operator=(const Poll&) = delete;
+        bool is_last() const { return number_ == 0 || number_ == api_.last_poll_; }
+
+    private:
+        FakeBotApi& api_;
+        std::size_t number_;
+    };
     struct Reply {
         int status = 200;
         Json body = {};
@@ -142,6 +170,9 @@ private:
     std::vector<std::pair<std::string, JsonObject>> calls_;
     std::vector<std::string> notices_;
     std::map<std::int64_t, std::deque<cubepi::Clock::time_point>> sent_;
+    std::size_t polls_ = 0;
+    std::size_t last_poll_ = 0;  ///< 0: none is being answered
+    std::string poller_ = {};    ///< of the last one
     std::int64_t next_message_ = 1000;
     std::int64_t next_update_ = 500;
 };

@@ -81,6 +81,10 @@ std::shared_ptr<bub::Channel> make(const ChannelSettings& settings, const Gatewa
     options.api_url = settings.text("api_url");
     options.runtime = call.framework.runtime();
     options.on_warning = call.framework.options().on_warning;
+    // The part before the colon, the id of the bot, is not a secret.
+    if (const std::shared_ptr<bub::DeliveryLog>& log = gateway.deliveries())
+        options.lease =
+            log->account_lease("telegram:" + options.token.substr(0, options.token.find(':')));
     if (settings.has("webhook")) {
         options.webhook.emplace();
         options.webhook->url = settings.text("webhook.url");

@@ -401,6 +401,9 @@ bool has_secret(const ConfigFile& config, const YAML::Node& gateway) {
     };
     return (gateway && gateway.IsMap() && std::any_of(gateway.begin(), gateway.end(), has_token)) ||
            !config.api_key.empty() || has_password(config.database) ||
+           (gateway && gateway.IsMap() && gateway["notify_database"] &&
+            gateway["notify_database"].IsScalar() &&
+            has_password(gateway["notify_database"].Scalar())) ||
            std::any_of(config.providers.begin(), config.providers.end(),
                        [](const ProviderConfig& one) { return !one.api_key.empty(); });
 }

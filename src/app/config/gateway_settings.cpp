@@ -11,6 +11,7 @@
 #include <cubepi/net/http_server.hpp>
 
 #include "../channels/channel_kinds.hpp"
+#include "config_file.hpp"
 #include "paths.hpp"
 
 namespace cubepi::app {
@@ -32,6 +33,7 @@ Keys gateway_keys() {
                "root",
                "shared_workspace",
                "tape_namespace",
+               "notify_database",
                "drain_timeout",
                "retry_limit",
                "max_waiting",
@@ -486,6 +488,9 @@ GatewaySettings gateway_settings(const JsonObject& config) {
     mapping.read("tape_namespace", settings.tape_namespace);
     if (settings.tape_namespace.empty())
         Mapping::refuse("gateway.tape_namespace", "a text that is not empty");
+    mapping.read("notify_database", settings.notify_database);
+    if (!settings.notify_database.empty() && !database_problem(settings.notify_database).empty())
+        Mapping::refuse("gateway.notify_database", "the URL of a PostgreSQL database");
     auto drain = static_cast<std::size_t>(settings.drain_timeout.count());
     mapping.read("drain_timeout", drain);
     settings.drain_timeout = std::chrono::seconds(drain);

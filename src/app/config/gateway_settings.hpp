@@ -100,6 +100,8 @@ struct GatewaySettings {
     bool has_terminal_sessions = false;
     /// Gateways with the same namespace and database share their sessions.
     std::string tape_namespace = "gateway";
+    /// The database by an address that reaches it without a pooler, for notifications (D238); empty: that of the sessions.
+    std::string notify_database = {};
     std::chrono::seconds drain_timeout{30};
     /// The time for which turns are tried again that fail because of the infrastructure; then their messages are held.
     std::chrono::seconds retry_limit{3600};

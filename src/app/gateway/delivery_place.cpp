@@ -74,8 +74,11 @@ Task<> move_records(LogPtr from, TablesPtr to) {
 DeliveryPlace delivery_place() {
     DeliveryPlace place;
     place.database = tape_place().database;
-    if (!place.database.empty())
-        place.account = gateway_settings(config_values(config_path())).tape_namespace;
+    if (place.database.empty()) return place;
+    GatewaySettings settings = gateway_settings(config_values(config_path()));
+    place.account = std::move(settings.tape_namespace);
+    place.notifications = settings.notify_database.empty() ? place.database
+                                                           : std::move(settings.notify_database);
     return place;
 }
 
@@ -90,6 +93,7 @@ Task<LogPtr> open_deliveries(DeliveryPlace place, bub::WarningHandler warn) {
     bub::PostgresDeliveryLogOptions options;
     options.database.connection = std::move(place.database);
     options.account = std::move(place.account);
+    options.notifications = std::move(place.notifications);
     auto log = std::make_shared<bub::PostgresDeliveryLog>(std::move(options));
     Task<> opening = log->open();
     Outcome<> opened = co_await outcome_of(std::move(opening));

@@ -17,6 +17,7 @@ struct DeliveryPlace {
     std::string database = {};  ///< as TapePlace::database. Empty: files in $BUB_HOME/deliveries
     std::string account =
         {};  ///< of the gateways that share the database: `gateway.tape_namespace`
+    std::string notifications = {};        ///< PostgresDeliveryLogOptions::notifications
     std::filesystem::path directory = {};  ///< of the files; empty: the default
 
     bool operator==(const DeliveryPlace&) const = default;

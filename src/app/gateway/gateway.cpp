@@ -24,6 +24,8 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/posix_file.hpp>
+#include <cubepi/core/timeout.hpp>
+#include <cubepi/schema/json_convert.hpp>
 
 #include "../config/config_file.hpp"
 #include "../config/paths.hpp"
@@ -225,6 +227,7 @@ Task<int> Gateway::run() {
                               {SIGINT, SIGTERM, SIGHUP});
     if (const auto interval = watchdog_interval()) work_.spawn(feed_watchdog(*interval));
     work_.spawn(watch_deadlines());
+    work_.spawn(serve_peers());
     Task<> serving = serve();
     const Outcome<> served = co_await outcome_of(std::move(serving));
     co_await shield();
@@ -432,6 +435,40 @@ Task<> Gateway::replace_instance() {
         std::rethrow_exception(failure);
     }
     if (ending_) throw Error(ErrorCode::invalid_state, "the gateway is ending");
+}
+
+Task<> Gateway::serve_peers() {
+    const std::shared_ptr<bub::GatewayPeers> peers = deliveries_->peers();
+    if (!peers) co_return;
+    const std::shared_ptr<Clock> clock = Runtime::standard()->clock;
+    for (;;) {
+        Outcome<GatewayStatus> status = co_await outcome_of(api_.status_here());
+        if (status.cancelled()) status.rethrow();
+        JsonObject facts;
+        if (status) facts = to_json(status.value());
+        Task<std::vector<bub::PeerCall>> receiving = peers->receive(boost::json::serialize(facts));
+        Outcome<std::vector<bub::PeerCall>> calls = co_await outcome_of(std::move(receiving));
+        if (calls.cancelled()) calls.rethrow();
+        // A database that is away is reported by what needs it.
+        if (calls)
+            for (bub::PeerCall& call : calls.value())
+                work_.spawn(answer_peer(peers, std::move(call)));
+        const auto next = deadline_after(clock->now(), std::chrono::seconds(1));
+        (void)co_await detail::run_until(*clock, next, peers->wait());
+    }
+}
+
+Task<> Gateway::answer_peer(std::shared_ptr<bub::GatewayPeers> peers, bub::PeerCall call) {
+    boost::system::error_code failed;
+    Json request = boost::json::parse(call.request, failed);
+    JsonObject answer{{"error", "the request is not a JSON object"}};
+    if (!failed && request.is_object()) {
+        Task<JsonObject> answering = api_.answer_peer(std::move(request.get_object()));
+        answer = co_await std::move(answering);
+    }
+    // Also of the request that ends this gateway.
+    co_await shield();
+    co_await peers->answer(call.id, boost::json::serialize(answer));
 }
 
 Task<JsonObject> Gateway::answer(JsonObject request) {

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include <bub/channel/gateway_peers.hpp>
 #include <bub/envelope.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/json.hpp>
@@ -91,6 +92,9 @@ private:
     Task<JsonObject> answer(JsonObject request);
     /// Returns the number of open questions of each channel.
     Task<std::map<std::string, std::size_t>> open_questions();
+    /// Reports the status to the gateways that share the messages, and executes their requests, until it is cancelled (D237).
+    Task<> serve_peers();
+    Task<> answer_peer(std::shared_ptr<bub::GatewayPeers> peers, bub::PeerCall call);
     /// Continues the sessions whose questions have expired (D65), until it is cancelled.
     Task<> watch_deadlines();
     Task<> expire_due();

@@ -134,7 +134,8 @@ constexpr GatewayOperation operations[] = {
     {"answer", operator_, "POST", "/v1/admin/questions/{question}/{action}", "question", "question",
      "action", false, Call<&GatewayApi::answer>::json},
     change("reload", "/v1/admin/reload", "", Call<&GatewayApi::reload>::json),
-    change("drain", "/v1/admin/drain", "", Call<&GatewayApi::drain>::json),
+    {"drain", operator_, "POST", "/v1/admin/drain", "", "gateway", "", false,
+     Call<&GatewayApi::drain>::json},
     {"console", operator_, "POST", "/v1/admin/console", "", "name", "role", false,
      Call<&GatewayApi::console_link>::json},
     {"logins", operator_, "GET", "/v1/admin/logins", "", "", "", false,
@@ -152,7 +153,7 @@ std::string logged_member(Outcome<JsonObject>& result, const JsonObject& argumen
 
 }  // namespace
 
-Task<GatewayStatus> GatewayApi::status(NoArguments) {
+Task<GatewayStatus> GatewayApi::status_here() {
     const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
     const bub::ChannelManager& manager = instance->manager();
     GatewayStatus status;
@@ -163,6 +164,7 @@ Task<GatewayStatus> GatewayApi::status(NoArguments) {
     status.model = instance->model().where;
     status.workspaces = instance->framework().workspace().string();
     status.limits = instance->limits();
+    status.configuration = instance->configuration_digest();
     const auto enabled = co_await instance->manager().enabled_channels();
     for (const auto& channel : enabled) {
         if (channel->role() != bub::ChannelRole::lifecycle)
@@ -185,7 +187,7 @@ Task<GatewayStatus> GatewayApi::status(NoArguments) {
     co_return status;
 }
 
-Task<BusySessions> GatewayApi::sessions(PageArguments page) {
+BusySessions GatewayApi::sessions_here(const PageArguments& page) const {
     const std::size_t limit = std::clamp<std::size_t>(page.limit, 1, longest_page);
     BusySessions result;
     for (const bub::TurnSnapshot& one : gateway_.instance()->manager().sessions()) {
@@ -201,7 +203,7 @@ Task<BusySessions> GatewayApi::sessions(PageArguments page) {
         session.steering = one.steering_count;
         result.sessions.push_back(std::move(session));
     }
-    co_return result;
+    return result;
 }
 
 Task<SessionHistory> GatewayApi::history(HistoryArguments which) {
@@ -217,7 +219,7 @@ Task<SessionHistory> GatewayApi::history(HistoryArguments which) {
     co_return std::move(*found);
 }
 
-Task<HeldList> GatewayApi::held(NoArguments) {
+Task<HeldList> GatewayApi::held_here() {
     const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
     const bub::HeldMessages messages = co_await instance->manager().held();
     HeldList list;
@@ -229,7 +231,7 @@ Task<HeldList> GatewayApi::held(NoArguments) {
 }
 
 /// An answer is held until it was sent: without the set, two calls would send it twice.
-Task<Done> GatewayApi::decide(std::string id, bool release) {
+Task<Done> GatewayApi::decide_here(std::string id, bool release) {
     if (!decided_.insert(id).second)
         throw Error(ErrorCode::busy, "another request decides about " + id + " at the moment");
     const std::shared_ptr<const void> over(nullptr,
@@ -245,19 +247,14 @@ Task<Done> GatewayApi::release(NamedArguments which) { return decide(std::move(w
 
 Task<Done> GatewayApi::discard(NamedArguments which) { return decide(std::move(which.id), false); }
 
-Task<Done> GatewayApi::stop(NamedArguments which) {
+Task<bool> GatewayApi::stop_here(std::string session) {
     const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
     bub::Envelope by;
-    by.session_id = which.id;
+    by.session_id = std::move(session);
     by.from_operator = true;
     Task<bub::StopOutcome> stopping = instance->manager().stop_turn(std::move(by));
     const bub::StopOutcome outcome = co_await std::move(stopping);
-    if (outcome == bub::StopOutcome::stopped) co_return Done();
-    throw Error(ErrorCode::invalid_state,
-                "no turn is running in the session '" + which.id +
-                    "' at this gateway. Sessions with turns: cubepi gateway sessions. To withdraw "
-                    "a question: cubepi inbox --gateway cancel ID. A session that another host "
-                    "serves is stopped there");
+    co_return outcome == bub::StopOutcome::stopped;
 }
 
 /// An error in the configuration is not one of the request.
@@ -266,11 +263,6 @@ Task<Done> GatewayApi::reload(NoArguments) {
     if (done) co_return Done();
     if (done.cancelled()) done.rethrow();
     throw Error(ErrorCode::invalid_state, explain(done.failure()).text);
-}
-
-Task<Done> GatewayApi::drain(NoArguments) {
-    gateway_.begin_drain();
-    co_return Done();
 }
 
 Task<ConsoleLink> GatewayApi::console_link(LinkArguments whose) {
@@ -311,7 +303,8 @@ Task<JsonObject> perform(GatewayApi* api, const GatewayOperation* operation, Gat
     if (operation->role == GatewayRole::operator_ && caller.role != GatewayRole::operator_)
         throw Error(ErrorCode::permission_denied,
                     std::string(operation->name) + " is an operation of operators");
-    for (const char* const key : {"id", "question", "after", "name", "action", "search", "key"})
+    for (const char* const key :
+         {"id", "question", "after", "name", "action", "search", "key", "gateway"})
         check_name(arguments, key);
     const std::string_view required = operation->required;
     if (!required.empty() && detail::text_member(arguments, required).empty())

@@ -48,6 +48,10 @@ struct NoArguments {};
 struct NamedArguments {
     std::string id = {};  ///< of a held message or answer, or of a session
 };
+struct DrainArguments {
+    std::string gateway = {};  ///< by its id or host (ClusterGateway); empty: this one
+    bool all = false;          ///< of all that share their messages
+};
 struct PageArguments {
     std::size_t limit = 1'000;  ///< at most that; less is read as 1
     std::string after = {};     ///< `next` of the page before
@@ -151,6 +155,22 @@ struct GatewayLimit {
     std::string key = {};    ///< "gateway.max_waiting"
     std::string value = {};  ///< with its unit
 };
+/// One of the gateways that share their messages by a database (D237).
+struct ClusterGateway {
+    std::string id = {};  ///< unique
+    std::string host = {};
+    std::int64_t pid = 0;
+    bool here = false;  ///< the one that was asked
+    std::string state = {};
+    std::string version = {};
+    double started = 0;              ///< Unix seconds
+    std::string configuration = {};  ///< GatewayStatus::configuration
+    std::vector<std::string> channels = {};
+    std::size_t running_turns = 0;
+    std::size_t waiting_messages = 0;
+    std::size_t held = 0;
+    std::optional<std::string> problem = {};
+};
 struct GatewayStatus {
     std::string state = {};
     std::int64_t pid = 0;
@@ -164,9 +184,13 @@ struct GatewayStatus {
     std::size_t running_turns = 0;
     std::size_t waiting_messages = 0;
     std::size_t held = 0;
+    std::string configuration = {};  ///< a digest of the configuration file, without its comments
+    std::optional<std::vector<ClusterGateway>> gateways = {};  ///< all that share their messages
+    std::optional<bool> configurations_differ = {};            ///< among them
 };
 struct BusySession {
     std::string session = {};
+    std::optional<std::string> gateway = {};  ///< the host of another gateway that serves it
     bool running = false;
     std::size_t waiting = 0;
     std::size_t steering = 0;
@@ -174,6 +198,8 @@ struct BusySession {
 struct BusySessions {
     std::vector<BusySession> sessions = {};
     std::optional<std::string> next = {};  ///< for the following page
+    /// The hosts of gateways that did not answer in time.
+    std::optional<std::vector<std::string>> unanswered = {};
 };
 struct HistoryCall {
     std::string id = {};
@@ -262,11 +288,14 @@ struct HeldMessage {
     std::string channel = {};
     std::string chat = {};
     std::string date = {};
-    std::string text = {};  ///< its beginning
+    std::string text = {};                    ///< its beginning
+    std::optional<std::string> gateway = {};  ///< the host of another gateway that holds it
 };
 struct HeldList {
     std::vector<HeldMessage> messages = {};
     std::vector<HeldMessage> answers = {};
+    /// The hosts of gateways that did not answer in time.
+    std::optional<std::vector<std::string>> unanswered = {};
 };
 struct GatewayQuestion {
     std::string id = {};
@@ -315,6 +344,8 @@ struct GatewayCaller {
 
 /// The operations on a running gateway. The control socket and the routes of `gateway.admin` only translate: both call them through
 /// gateway_operations(). An operation throws Error: not_found, invalid_argument, invalid_state. Used on the executor of the gateway.
+///
+/// status, sessions, held, release, discard, stop and drain are about all gateways that share their messages (D237).
 class GatewayApi {
 public:
     /// `gateway` must outlive the object and its calls.
@@ -337,7 +368,11 @@ public:
     /// Ends the running turn of a session.
     Task<Done> stop(NamedArguments which);
     Task<Done> reload(NoArguments none);
-    Task<Done> drain(NoArguments none);
+    Task<Done> drain(DrainArguments which);
+    /// Returns the status of this gateway alone.
+    Task<GatewayStatus> status_here();
+    /// Executes a request of another gateway, at this one only. Returns an object with `result`, `error` or `not_here`.
+    Task<JsonObject> answer_peer(JsonObject request);
     /// Returns the questions of the sessions in the namespace of the gateway (D100), oldest first. A page may be empty and have a next one.
     Task<GatewayQuestions> questions(PageArguments page);
     Task<GatewayQuestion> question(QuestionArguments which);
@@ -373,7 +408,20 @@ public:
     Task<ExportedPage> trace(NamedArguments which);
 
 private:
+    struct PeerAnswer;
+
+    BusySessions sessions_here(const PageArguments& page) const;
+    Task<HeldList> held_here();
+    Task<bool> holds(std::string id);
+    Task<bool> stop_here(std::string session);
+    Task<JsonObject> perform_here(std::string command, JsonObject arguments);
+    Task<bool> is_meant(std::string name);
+    /// Sends a request to other gateways, all of them or those of this name, and returns what each has answered.
+    Task<std::vector<PeerAnswer>> ask_others(JsonObject request, std::string gateway = {});
+    /// Returns false if the request is about something that no other gateway has.
+    Task<bool> act_elsewhere(JsonObject request);
     Task<Done> decide(std::string id, bool release);
+    Task<Done> decide_here(std::string id, bool release);
     Task<SentMessage> deliver(MessageArguments message, GatewayCaller caller);
     Task<bool> knows_session(std::string session);
     Task<bub::Tape> stored_tape(std::string session);

@@ -160,6 +160,34 @@ T read(const JsonObject& answer) {
     return from_json<T>(answer, options);
 }
 
+/// Names the gateways that did not answer, so that a list is not taken for complete.
+void warn_unanswered(const std::optional<std::vector<std::string>>& hosts) {
+    if (!hosts) return;
+    err() << "Without those of gateways that did not answer: " << for_terminal(list_of(*hosts))
+          << ". To see them: cubepi gateway status\n";
+}
+
+void print_gateway(const ClusterGateway& one) {
+    const std::string work = count_of(one.running_turns, "turn") + ", " +
+                             count_of(one.waiting_messages, "message") + " waiting, " +
+                             std::to_string(one.held) + " held";
+    out() << "  " << for_terminal(one.id) << "\t" << for_terminal(one.host) << "\t"
+          << for_terminal(one.state) << "\t" << for_terminal(one.version) << "\tsince "
+          << for_terminal(one.started > 0 ? local_time(one.started) : "-") << "\tconfiguration "
+          << for_terminal(one.configuration.empty() ? "-" : one.configuration) << "\t"
+          << for_terminal(work) << (one.here ? TerminalView("\t(this one)") : TerminalView(""));
+    if (one.problem) out() << "\tproblem: " << for_terminal(*one.problem);
+    out() << "\n";
+}
+
+void print_gateways(const GatewayStatus& status) {
+    if (!status.gateways || status.gateways->size() < 2) return;
+    out() << "\nGateways that share the messages:\n";
+    for (const ClusterGateway& one : *status.gateways) print_gateway(one);
+    if (status.configurations_differ.value_or(false))
+        out() << "Their configuration files differ.\n";
+}
+
 void print_status(const GatewayStatus& status) {
     print_line("State", status.state);
     if (status.problem) print_line("Problem", *status.problem);
@@ -174,6 +202,12 @@ void print_status(const GatewayStatus& status) {
     print_line("Held", status.held == 0
                            ? "nothing"
                            : count_of(status.held, "message") + "; see them: cubepi gateway held");
+    print_gateways(status);
+}
+
+/// The column of what another gateway has.
+std::string place_of(const std::optional<std::string>& gateway) {
+    return gateway ? "\tat " + *gateway : std::string();
 }
 
 void print_sessions(const BusySessions& busy) {
@@ -181,20 +215,23 @@ void print_sessions(const BusySessions& busy) {
     for (const BusySession& one : busy.sessions)
         out() << for_terminal(one.session) << "\t"
               << (one.running ? TerminalView("running") : TerminalView("waiting")) << "\t"
-              << for_terminal(count_of(one.waiting, "message") + " waiting") << "\n";
+              << for_terminal(count_of(one.waiting, "message") + " waiting" + place_of(one.gateway))
+              << "\n";
+    warn_unanswered(busy.unanswered);
 }
 
 void print_held(const std::vector<HeldMessage>& list, TerminalView kind) {
     for (const HeldMessage& one : list)
         out() << for_terminal(one.id) << "\t" << kind << "\t" << for_terminal(local_time(one.date))
               << "\t" << for_terminal(one.channel) << " " << for_terminal(one.chat) << "\t"
-              << for_terminal(one.text) << "\n";
+              << for_terminal(one.text) << for_terminal(place_of(one.gateway)) << "\n";
 }
 
 void print_held(const HeldList& held) {
     if (held.messages.empty() && held.answers.empty()) err() << "Nothing is held.\n";
     print_held(held.messages, "message");
     print_held(held.answers, "answer");
+    warn_unanswered(held.unanswered);
 }
 
 void print_logins(const ConsoleLogins& all) {
@@ -301,8 +338,13 @@ int change(const GatewayArguments& arguments) {
             err() << "The gateway uses the new configuration.\n";
             break;
         default:
-            (void)call("drain");
-            err() << "The gateway ends when its running turns have ended.\n";
+            (void)call_gateway(gateway_socket(), JsonObject{{"command", "drain"},
+                                                            {"gateway", arguments.id},
+                                                            {"all", arguments.all}});
+            err() << (arguments.all ? TerminalView("The gateways end when their running turns have "
+                                                   "ended.\n")
+                                    : TerminalView("The gateway ends when its running turns have "
+                                                   "ended.\n"));
             break;
     }
     return exit_ok;

@@ -551,6 +551,16 @@ bub::Plugin gateway_sessions(bub::Framework& framework, const GatewaySettings& s
     return plugin;
 }
 
+namespace {
+
+/// Returns a digest of the values, also of those that are secret: enough to see that two differ.
+std::string digest_of(const JsonObject& values) {
+    constexpr std::size_t digits = 12;
+    return detail::sha256_hex(boost::json::serialize(values)).substr(0, digits);
+}
+
+}  // namespace
+
 Task<std::unique_ptr<GatewayInstance>> GatewayInstance::create(ModelFlags flags, Parts parts,
                                                                const GatewayInstance* replaced) {
     ConfigFile config = read_config(config_path());
@@ -563,6 +573,7 @@ Task<std::unique_ptr<GatewayInstance>> GatewayInstance::create(ModelFlags flags,
     std::unique_ptr<GatewayInstance> made(
         new GatewayInstance(std::move(config), std::move(settings), std::move(sources),
                             std::move(model), std::move(parts), executor));
+    made->configuration_digest_ = digest_of(config_values(config_path()));
     co_await check_tables(made->tapes_, made->parts_.on_warning);
     // A channel without its token is reported now, not when the instance is to run.
     const auto channels = co_await made->manager_->enabled_channels();
@@ -588,6 +599,7 @@ Task<std::unique_ptr<GatewayInstance>> GatewayInstance::create(ModelFlags flags,
 Task<std::unique_ptr<GatewayInstance>> GatewayInstance::again() const {
     std::unique_ptr<GatewayInstance> made(
         new GatewayInstance(config_, settings_, sources_, model_, parts_, executor_));
+    made->configuration_digest_ = configuration_digest_;
     // Requests wait for the routes of its channels.
     (void)co_await made->manager_->enabled_channels();
     co_return std::move(made);

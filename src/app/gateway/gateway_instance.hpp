@@ -105,6 +105,12 @@ public:
     bub::Framework& framework() const noexcept { return *framework_; }
     bub::ChannelManager& manager() const noexcept { return *manager_; }
     const std::shared_ptr<bub::TapeStore>& tapes() const noexcept { return tapes_; }
+    /// Returns a digest of the configuration file, by which the gateways of several hosts are compared.
+    const std::string& configuration_digest() const noexcept { return configuration_digest_; }
+    /// Null: messages are not recorded.
+    const std::shared_ptr<bub::DeliveryLog>& deliveries() const noexcept {
+        return parts_.deliveries;
+    }
     /// Returns the open questions of sub-agents in the background, which no tape has (D128).
     std::vector<HitlRequest> task_questions() const;
     /// LiveAnswers::find(); nothing without `gateway.admin` and `gateway.console`, whose users would watch.
@@ -167,6 +173,7 @@ private:
     bub::BuiltinOptions builtin_options() const;
 
     const ConfigFile config_;
+    std::string configuration_digest_;
     const GatewaySettings settings_;
     const ModelSources sources_;
     const ModelChoice model_;

@@ -17,6 +17,9 @@
 
 namespace bub {
 
+class AccountLease;
+class GatewayPeers;
+
 namespace detail {
 class DeliveryRecords;
 struct DeliveryStep;
@@ -116,6 +119,14 @@ public:
     virtual std::optional<std::chrono::nanoseconds> poll_interval() const { return std::nullopt; }
     /// Leaves all records to the next process that calls take(), which may be this one. Called when a manager has ended.
     virtual Task<> release();
+    /// Returns the lease of an account at a service, by its name among the processes that share the log; null for a log that one
+    /// process uses alone.
+    virtual std::shared_ptr<AccountLease> account_lease(std::string name) {
+        (void)name;
+        return nullptr;
+    }
+    /// Returns the gateways that share the log; null for a log that one process uses alone.
+    virtual std::shared_ptr<GatewayPeers> peers() { return nullptr; }
 };
 
 /// A delivery log as a sequence of records that only this process writes (detail::DeliveryRecords).

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <bub/channel/delivery/delivery_records.hpp>
+#include <bub/channel/delivery/gateway_wakes.hpp>
 #include <bub/channel/delivery/postgres_tables.hpp>
 #include <bub/tape/support/encoding.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -69,6 +70,12 @@ DeliveryWritePtr change(const DeliveryTables& tables, const char* table,
 PostgresDeliveryLog::PostgresDeliveryLog(PostgresDeliveryLogOptions options)
     : tables_(std::make_shared<DeliveryTables>(std::move(options))), thread_(1, "cubepi-deliver") {
     prepare_digests();
+    if (tables_->options().notifications.empty()) return;
+    cubepi::PostgresOptions database;
+    database.connection = tables_->options().notifications;
+    const std::string digest = cubepi::detail::sha256_hex(tables_->options().account).substr(0, 32);
+    wakes_ = std::make_shared<GatewayWakes>(std::move(database), "bub_delivery_" + digest,
+                                            [tables = tables_] { return tables->number(); });
 }
 
 PostgresDeliveryLog::~PostgresDeliveryLog() = default;
@@ -89,7 +96,9 @@ Task<> PostgresDeliveryLog::perform(DeliveryWritePtr write) {
 Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) {
     const std::shared_ptr<DeliveryTables> tables = tables_;
     tables->check_limit();
+    const std::shared_ptr<GatewayWakes> wakes = wakes_;
     auto id = std::make_shared<std::optional<std::string>>();
+    auto owner = std::make_shared<std::int64_t>(0);  // another gateway that is to process it
     auto step = std::make_shared<DeliveryWrite>();
     const std::string session = tables->session_key(message);
     step->sessions = {session};
@@ -107,12 +116,13 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
             "SELECT DISTINCT owner FROM bub_delivery_inbound WHERE session = $1 AND finished_at IS"
             " NULL")
         .text(session);
-    step->decide = [id, tables, session, key = step->message_key, body = json_of(message),
+    step->decide = [id, owner, tables, session, key = step->message_key, body = json_of(message),
                     address = address_of(message),
                     channel = channel_name(message.channel.value_or("")),
                     account = tables->options().account](const StepResults& results,
                                                          SqlBatch& writes) {
         id->reset();
+        *owner = 0;
         const SqlResult& row = *results[0];
         if (row.boolean(0, 3)) return;
         RecordId record;
@@ -147,9 +157,12 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
             .text_or_null(key)
             .text(address);
         if (is_ours) *id = text_of(record);
+        if (!is_ours) *owner = row.integer(0, 1);
     };
-    step->stored = [id, tables, session] {
+    step->stored = [id, owner, wakes, tables, session] {
         if (*id) tables->note(**id, session);
+        // After the commit: in the transaction it would serialize those of all gateways.
+        if (wakes && *owner > 0) wakes->wake(*owner);
     };
     co_await perform(step);
     co_return *id;

@@ -16,10 +16,14 @@ namespace bub {
 namespace detail {
 class DeliveryTables;
 struct DeliveryWrite;
+class GatewayWakes;
 }  // namespace detail
 
 struct PostgresDeliveryLogOptions {
     cubepi::PostgresOptions database = {};
+    /// The connection by which gateways wake each other (LISTEN and NOTIFY): to the same database, not through a pooler that assigns a
+    /// session to each transaction. Empty: they find what others have stored when they look, in each `poll`.
+    std::string notifications = {};
     /// Gateways with the same account share their records; those of other accounts do not see them. Ids of messages and sessions
     /// must have the same meaning for all gateways of an account.
     std::string account = "gateway";
@@ -82,11 +86,14 @@ public:
     Task<UnfinishedRecords> take() override;
     std::optional<std::chrono::nanoseconds> poll_interval() const override;
     Task<> release() override;
+    std::shared_ptr<AccountLease> account_lease(std::string name) override;
+    std::shared_ptr<GatewayPeers> peers() override;
 
 private:
     Task<> perform(std::shared_ptr<detail::DeliveryWrite> write);
 
     std::shared_ptr<detail::DeliveryTables> tables_;
+    std::shared_ptr<detail::GatewayWakes> wakes_;  ///< null: none
     cubepi::WorkerPool thread_;  // tasks on it may still use the tables
 };
 

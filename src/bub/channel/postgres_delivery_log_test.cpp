@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <bub/channel/account_lease.hpp>
 #include <bub/channel/channel_test_support.hpp>
 #include <bub/channel/delivery_log_suite_test.hpp>
 #include <bub/channel/postgres_delivery_schema.hpp>
@@ -509,6 +510,7 @@ TEST_F(PostgresDeliveries, D209_Check_FindsBrokenRowsAndChangesNothing) {
 }
 
 TEST_F(PostgresDeliveries, D209_CheckOfOtherTables_NamesTheNextCommand) {
+    tables.query("DELETE FROM bub_delivery_schema WHERE version > 1");
     tables.query("UPDATE bub_delivery_schema SET version = 0");
     cubepi::StoreReport report = run(check_postgres_deliveries(tables.options.database));
     ASSERT_EQ(report.damages(), 1u);
@@ -526,12 +528,12 @@ TEST_F(PostgresDeliveries, D209_CheckOfOtherTables_NamesTheNextCommand) {
 TEST_F(PostgresDeliveries, Tables_MustBeKnown) {
     const LogPtr other = tables.open();
     run(other->open());
-    const cubepi::FormatVersion ours{postgres_delivery_version, postgres_delivery_version};
+    const cubepi::FormatVersion ours{postgres_delivery_version, 1};
     EXPECT_EQ(run(postgres_delivery_status(tables.options.database)), ours);
     EXPECT_EQ(run(apply_postgres_delivery_schema(tables.options.database)), ours);
-    tables.query("INSERT INTO bub_delivery_schema VALUES (2)");
+    tables.query("INSERT INTO bub_delivery_schema VALUES (3)");
     run(tables.open()->open());
-    tables.query("DELETE FROM bub_delivery_schema WHERE version = 1");
+    tables.query("DELETE FROM bub_delivery_schema WHERE version < 3");
     try {
         run(tables.open()->open());
         FAIL() << "tables that this version cannot read were used";
@@ -549,6 +551,49 @@ TEST_F(PostgresDeliveries, Tables_MustBeKnown) {
         EXPECT_EQ(error.code(), cubepi::ErrorCode::schema_mismatch);
         EXPECT_NE(std::string(error.what()).find("cubepi db"), std::string::npos);
     }
+}
+
+TEST_F(PostgresDeliveries, D236_TablesOfVersion1_AreMigratedForBoth) {
+    tables.query("DROP TABLE bub_delivery_leases, bub_delivery_calls");
+    tables.query("ALTER TABLE bub_delivery_gateways DROP COLUMN facts");
+    tables.query("DELETE FROM bub_delivery_schema WHERE version > 1");
+    EXPECT_THROW(run(tables.open()->open()), cubepi::Error);
+    const cubepi::FormatVersion before{1, 1};
+    EXPECT_EQ(run(apply_postgres_delivery_schema(tables.options.database)), before);
+    run(tables.open()->open());
+    // Programs of version 1 use the tables meanwhile.
+    EXPECT_EQ(run(postgres_delivery_status(tables.options.database))->readable_from, 1);
+}
+
+TEST_F(PostgresDeliveries, D236_AccountLease_IsHeldByOne) {
+    const LogPtr one = tables.open();
+    const LogPtr two = tables.open();
+    const auto first = one->account_lease("telegram:42");
+    const auto second = two->account_lease("telegram:42");
+    EXPECT_TRUE(run(first->attempt()).is_held);
+    const AccountLease::Attempt refused = run(second->attempt());
+    EXPECT_FALSE(refused.is_held);
+    EXPECT_GT(refused.time, std::chrono::minutes(59));
+    EXPECT_TRUE(run(first->attempt()).is_held) << "it is renewed";
+    EXPECT_TRUE(run(two->account_lease("telegram:43")->attempt()).is_held);
+    run(second->release());
+    EXPECT_FALSE(run(second->attempt()).is_held) << "only its holder releases it";
+    run(first->release());
+    EXPECT_TRUE(run(second->attempt()).is_held);
+    tables.query("UPDATE bub_delivery_leases SET lease_until = now()");
+    EXPECT_TRUE(run(first->attempt()).is_held) << "its time is over";
+    EXPECT_FALSE(run(second->attempt()).is_held);
+}
+
+TEST_F(PostgresDeliveries, D236_LeaseOfDeadProcess_IsFreeAtOnce) {
+    const LogPtr log = tables.open();
+    EXPECT_TRUE(run(log->account_lease("telegram:42")->attempt()).is_held);
+    tables.query("UPDATE bub_delivery_leases SET pid = 4194305");
+    const auto next = log->account_lease("telegram:42");
+    const AccountLease::Attempt refused = run(next->attempt());
+    EXPECT_FALSE(refused.is_held);
+    EXPECT_EQ(refused.time.count(), 0);
+    EXPECT_TRUE(run(next->attempt()).is_held);
 }
 
 /// One of several gateways.
@@ -702,6 +747,29 @@ TEST_F(PostgresDeliveries, D205_DrainingGateway_TakesNoRecords) {
     }));
     EXPECT_EQ(left, Texts{"two"});
     EXPECT_EQ(draining.channel->texts(), Texts{"re: one"});
+}
+
+TEST_F(PostgresDeliveries, D238_MessageForOtherGateway_WakesIt) {
+    // Without notifications the test would wait for it.
+    tables.options.poll = std::chrono::hours(1);
+    tables.options.notifications = tables.options.database.connection;
+    Host first(tables.open());
+    Host second(tables.open());
+    first.held = std::make_unique<cubepi::AsyncEvent>();
+    run(serve_both(first, second, [this](Host& a, Host& b) -> Task<> {
+        while (tables.query("SELECT count(*) FROM pg_stat_activity WHERE datname ="
+                            " current_database() AND state = 'idle' AND query LIKE 'LISTEN %'")
+                   .front() != "2")
+            co_await cubepi::Runtime::standard()->clock->sleep_for(std::chrono::milliseconds(1));
+        co_await a.handler(update("one", "one"));
+        while (a.begun.empty()) co_await a.changed.wait();
+        co_await b.handler(update("two", "two"));
+        a.held->set();
+        co_await until_sent(a, 2);
+        co_await both_idle(a, b);
+    }));
+    EXPECT_EQ(first.channel->texts(), (Texts{"re: one", "re: two"}));
+    EXPECT_TRUE(second.channel->sent.empty());
 }
 
 TEST_F(PostgresDeliveries, D205_FrozenGatewayInATurn_SendsNothing) {

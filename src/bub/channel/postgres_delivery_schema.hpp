@@ -11,7 +11,7 @@
 namespace bub {
 
 /// The version of the tables of deliveries, bub_delivery_*.
-inline constexpr int postgres_delivery_version = 1;
+inline constexpr int postgres_delivery_version = 2;
 
 /// Returns the SQL that creates the tables, in one transaction, for an operator who runs it with psql.
 std::string postgres_delivery_sql();

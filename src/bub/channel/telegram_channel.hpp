@@ -41,6 +41,9 @@ struct TelegramChannelOptions {
     std::vector<std::string> approvers = {};
     /// Absent: long polling.
     std::optional<TelegramWebhook> webhook = {};
+    /// Updates are asked for while this process holds the lease (DeliveryLog::account_lease()), which stop() and drain() release.
+    /// Null: no other process asks for them. Not used with a webhook.
+    std::shared_ptr<AccountLease> lease = {};
     /// Shows answers while they are generated, if the manager streams them.
     bool shows_progress = true;
     /// Files of users that are larger are not fetched. The Bot API allows 20 MB.
@@ -93,6 +96,7 @@ public:
         end_turn(message, nullptr);
     }
     void show_outcome(const Envelope& message, const AcceptedAnswer& answer) noexcept override;
+    void drain() noexcept override;
 
 private:
     struct State;

@@ -50,7 +50,18 @@ std::vector<std::string> schema_statements() {
         "(session) WHERE settled_at IS NULL",
         "CREATE INDEX IF NOT EXISTS bub_delivery_ix_settled ON bub_delivery_outbound (settled_at)"
         " WHERE settled_at IS NOT NULL",
-        "INSERT INTO bub_delivery_schema VALUES (1) ON CONFLICT DO NOTHING",
+        // Version 2, whose tables version 1 does not need.
+        "CREATE TABLE IF NOT EXISTS bub_delivery_leases (account TEXT NOT NULL, name TEXT NOT NULL,"
+        " holder TEXT NOT NULL, host TEXT NOT NULL, boot_id TEXT NOT NULL, pid BIGINT NOT NULL,"
+        " process_start BIGINT NOT NULL, lease_until TIMESTAMP WITH TIME ZONE NOT NULL,"
+        " PRIMARY KEY (account, name))",
+        "ALTER TABLE bub_delivery_gateways ADD COLUMN IF NOT EXISTS facts TEXT",
+        "CREATE TABLE IF NOT EXISTS bub_delivery_calls (id BIGINT NOT NULL PRIMARY KEY,"
+        " gateway BIGINT NOT NULL, request TEXT NOT NULL,"
+        " expires_at TIMESTAMP WITH TIME ZONE NOT NULL, begun BOOLEAN NOT NULL DEFAULT false,"
+        " result TEXT)",
+        "CREATE INDEX IF NOT EXISTS bub_delivery_ix_calls ON bub_delivery_calls (gateway)",
+        "INSERT INTO bub_delivery_schema VALUES (1), (2) ON CONFLICT DO NOTHING",
     };
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include <bub/channel/gateway_peers.hpp>
 #include <bub/channel/manager/admission_queue.hpp>
 #include <bub/channel/manager/session_scheduler.hpp>
 #include <bub/channel/sent_file.hpp>
@@ -342,7 +343,9 @@ Task<> Recovery::begin() {
     if (!interval || !recovered.failure() || cause_of(recovered.failure()) != FailureCause::outage)
         recovered.rethrow();
     if (recovered.failure()) note_failure(recovered.failure());
-    if (interval) context_.spawn(poll(*interval));
+    if (!interval) co_return;
+    context_.spawn(poll(*interval));
+    if (std::shared_ptr<GatewayPeers> peers = log->peers()) context_.spawn(watch(std::move(peers)));
 }
 
 Task<> Recovery::recover() {
@@ -360,15 +363,28 @@ Task<> Recovery::poll(std::chrono::nanoseconds interval) {
     // A session that is busy elsewhere may be free a moment later.
     const std::chrono::nanoseconds soon = interval / 20;
     for (;;) {
-        Task<> leaving = context_.left.wait();
-        const auto next = cubepi::deadline_after(context_.clock().now(), interval);
-        const bool was_left =
-            co_await cubepi::detail::run_until(context_.clock(), next, std::move(leaving));
-        if (was_left) co_await context_.clock().sleep_for(soon);
+        bool was_left = false;
+        if (!woken_) {
+            Task<> leaving = context_.left.wait();
+            const auto next = cubepi::deadline_after(context_.clock().now(), interval);
+            was_left =
+                co_await cubepi::detail::run_until(context_.clock(), next, std::move(leaving));
+        }
+        if (was_left && !woken_) co_await context_.clock().sleep_for(soon);
+        woken_ = false;
         Task<> recovering = recover();
         const Outcome<> recovered = co_await outcome_of(std::move(recovering));
         if (recovered.cancelled()) recovered.rethrow();
         if (recovered.failure()) note_failure(recovered.failure());
+    }
+}
+
+Task<> Recovery::watch(std::shared_ptr<GatewayPeers> peers) {
+    const std::shared_ptr<void> alive = context_.keep_alive();
+    for (;;) {
+        co_await peers->wait();
+        woken_ = true;
+        context_.left.pulse();
     }
 }
 

@@ -99,6 +99,8 @@ private:
 
     Task<> recover();
     Task<> poll(std::chrono::nanoseconds interval);
+    /// Lets poll() look at once when another process has stored a message for a session of this one.
+    Task<> watch(std::shared_ptr<GatewayPeers> peers);
     void note_failure(const std::exception_ptr& failure);
     /// Decides about the answers whose delivery state is unknown. Those that are sent again come before all other work of their
     /// sessions; a channel that cannot send them delays no other channel.
@@ -116,6 +118,7 @@ private:
     SessionScheduler& sessions_;
     AdmissionQueue& admission_;
     bool fails_ = false;  ///< the last attempt to take records has failed
+    bool woken_ = false;  ///< by another process, since poll() has looked
 };
 
 }  // namespace bub::detail

@@ -121,6 +121,10 @@ void TelegramChannel::show_outcome(const Envelope& message, const AcceptedAnswer
     quietly([&] { state_->outbox->show_outcome(message, answer); });
 }
 
+void TelegramChannel::drain() noexcept {
+    quietly([&] { state_->inbox->drain(); });
+}
+
 void TelegramChannel::end_turn(const Envelope& message, std::exception_ptr failure) noexcept {
     quietly([&] { state_->outbox->end_turn(message, failure != nullptr); });
 }

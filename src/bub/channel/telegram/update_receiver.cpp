@@ -129,10 +129,13 @@ Task<Json> UpdatePoll::fetch() const {
 }
 
 Task<> UpdatePoll::run() {
-    while (true) {
+    offset_ = 0;
+    has_polled_ = true;
+    while (may_poll_()) {
         const cubepi::Clock::time_point asked = clock_.now();
         Outcome<Json> updates = co_await outcome_of(fetch());
         if (updates.cancelled()) updates.rethrow();
+        if (!may_poll_()) co_return;
         if (!updates) {
             co_await back_off(updates.failure());
             continue;
@@ -165,6 +168,7 @@ Task<bool> UpdatePoll::accept_all(Json updates) {
     for (Json& update : all) {
         const std::int64_t id = update_id_of(update).value_or(0);
         if (offset_ != 0 && id < offset_) continue;
+        if (!may_poll_()) co_return false;
         Task<bool> accepting = accept_(std::move(update));
         const bool accepted = co_await std::move(accepting);
         if (!accepted) co_return false;
@@ -210,9 +214,17 @@ void UpdatePoll::report(std::string trouble) {
 }
 
 Task<> UpdatePoll::confirm() {
-    if (offset_ == 0) co_return;
+    if (offset_ != 0) co_await request_once();
+}
+
+Task<> UpdatePoll::end() {
+    if (std::exchange(has_polled_, false)) co_await request_once();
+}
+
+Task<> UpdatePoll::request_once() {
+    if (!may_poll_()) co_return;
     JsonObject parameters;
-    parameters["offset"] = std::exchange(offset_, 0);
+    if (offset_ != 0) parameters["offset"] = std::exchange(offset_, 0);
     parameters["limit"] = 1;
     parameters["timeout"] = 0;
     CallLimits limits;
@@ -234,11 +246,13 @@ UpdateReceiver::UpdateReceiver(const TelegramChannelOptions& options, MessageHan
           [api = api_](SentCard place, shared::Buttons buttons) {
               return show_buttons(api, place, std::move(buttons));
           })),
+      keeper_(options_.lease && !options_.webhook
+                  ? std::make_unique<LeaseKeeper>(options_.lease, clock_)
+                  : nullptr),
       poll_(
           api_, clock_, [this](Json update) { return accept(std::move(update)); },
-          [this](std::string trouble) {
-              report("cannot receive messages: ", std::move(trouble));
-          }) {
+          [this](std::string trouble) { report("cannot receive messages: ", std::move(trouble)); },
+          [this] { return may_poll(); }) {
     if (!options_.webhook) return;
     check(*options_.webhook);
     cubepi::HttpRouteOptions limits;
@@ -328,8 +342,30 @@ Task<> UpdateReceiver::set_up() {
 Task<> UpdateReceiver::serve() {
     const std::shared_ptr<UpdateReceiver> self = shared_from_this();
     co_await identify();
+    if (!keeper_) {
+        co_await poll();
+        co_return;
+    }
+    Task<> polling = keeper_->run([self] { return self->poll(); });
+    Task<> until_drained = cubepi::cancel_on(leaving_.get_token(), std::move(polling));
+    const Outcome<> polled = co_await outcome_of(std::move(until_drained));
+    if (!leaving_.stop_requested()) polled.rethrow();
+    co_await leave();
+}
+
+Task<> UpdateReceiver::poll() {
     co_await set_up();
     if (!options_.webhook) co_await poll_.run();
+}
+
+/// Lets another process ask for updates, which begins with those that are not accepted.
+Task<> UpdateReceiver::leave() {
+    if (keeper_) {
+        co_await poll_.end();
+        co_await keeper_->release();
+    } else {
+        co_await poll_.confirm();
+    }
 }
 
 void UpdateReceiver::start(cubepi::BackgroundScope& work) {
@@ -346,7 +382,7 @@ void UpdateReceiver::start(cubepi::BackgroundScope& work) {
 
 Task<> UpdateReceiver::stop() {
     if (routes_) co_await routes_->stop(std::chrono::seconds(5));
-    co_await poll_.confirm();
+    co_await leave();
 }
 
 Task<HttpServerResponse> UpdateReceiver::receive(HttpServerRequest request) {

@@ -5,8 +5,10 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 
+#include <bub/channel/account_lease.hpp>
 #include <bub/channel/telegram/telegram_api.hpp>
 #include <bub/channel/telegram/update.hpp>
 #include <bub/channel/telegram_channel.hpp>
@@ -26,20 +28,27 @@ public:
     /// Called with a description when updates cannot be received, and with an empty text when they arrive again.
     using OnTrouble = std::function<void(std::string)>;
 
+    /// Returns false if another process may ask for updates: then what was received is not used.
+    using MayPoll = std::function<bool()>;
+
     UpdatePoll(std::shared_ptr<const TelegramApi> api, cubepi::Clock& clock, Accept accept,
-               OnTrouble on_trouble)
+               OnTrouble on_trouble, MayPoll may_poll)
         : api_(std::move(api)),
           clock_(clock),
           accept_(std::move(accept)),
-          on_trouble_(std::move(on_trouble)) {}
+          on_trouble_(std::move(on_trouble)),
+          may_poll_(std::move(may_poll)) {}
 
-    /// Runs until it is cancelled.
+    /// Runs until it is cancelled, or until it may not poll. Begins with the first update that is not confirmed.
     Task<> run();
     /// Confirms the updates that were accepted last. Does not throw.
     Task<> confirm();
+    /// Does the same, and ends the request of run() at Telegram, so that another process may ask at once. Does not throw.
+    Task<> end();
 
 private:
     Task<Json> fetch() const;
+    Task<> request_once();
     Task<bool> accept_all(Json updates);
     Task<> back_off(std::exception_ptr failure);
     std::chrono::nanoseconds delay_after(const std::exception_ptr& failure);
@@ -49,8 +58,10 @@ private:
     cubepi::Clock& clock_;
     const Accept accept_;
     const OnTrouble on_trouble_;
+    const MayPoll may_poll_;
     std::int64_t offset_ =
         0;  ///< the first update that is not accepted; 0: the first that is not confirmed
+    bool has_polled_ = false;
     std::int64_t batch_ = 100;
     int failures_ = 0;
     std::string trouble_;
@@ -67,6 +78,8 @@ public:
     Task<std::exception_ptr> check_token();
     /// Begins to receive. The tasks run in `work`, which outlives this.
     void start(cubepi::BackgroundScope& work);
+    /// Leaves the updates to another process, if several share the bot.
+    void drain() noexcept { leaving_.request_stop(); }
     Task<> stop();
     std::uint16_t port() const noexcept { return routes_ ? routes_->port() : std::uint16_t{0}; }
 
@@ -77,6 +90,9 @@ public:
 
 private:
     Task<> serve();
+    Task<> poll();
+    Task<> leave();
+    bool may_poll() const { return !keeper_ || keeper_->holds(); }
     Task<> identify();
     Task<> set_up();
     void set_identity(const Json& me);
@@ -104,6 +120,8 @@ private:
     shared::RecentIds<std::int64_t> refused_;
     const std::shared_ptr<shared::OpenForms<std::int64_t>> forms_;
     bool cannot_store_ = false;
+    const std::unique_ptr<LeaseKeeper> keeper_;  ///< null: no other process polls
+    std::stop_source leaving_;
     UpdatePoll poll_;
     std::optional<cubepi::HttpRoutes> routes_;  ///< of the webhook
     cubepi::BackgroundScope* work_ = nullptr;

@@ -1,0 +1,351 @@
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <bub/channel/delivery_log.hpp>
+#include <bub/channel/gateway_peers.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/schema/json_convert.hpp>
+#include <cubepi/schema/json_text.hpp>
+
+#include "../failure.hpp"
+#include "gateway_api.hpp"
+#include "gateway_instance.hpp"
+
+// The operations of a GatewayApi on all gateways that share their messages (D237): each gateway reports its status in a row, and executes
+// the requests of others that it finds there.
+
+namespace cubepi::app {
+
+namespace {
+
+using bub::GatewayPeer;
+using bub::PeerReply;
+
+/// How long another gateway may take. It looks for requests in each second.
+constexpr std::chrono::seconds answer_limit{5};
+constexpr std::size_t longest_page = 1'000;
+
+/// The name of a host without the namespace of its processes.
+std::string host_of(const GatewayPeer& peer) { return peer.host.substr(0, peer.host.find(' ')); }
+
+bool is_named(const GatewayPeer& peer, const std::string& name) {
+    return name == host_of(peer) || name == std::to_string(peer.number);
+}
+
+JsonObject object_of(const std::string& text) {
+    boost::system::error_code failed;
+    Json value = boost::json::parse(text, failed);
+    if (failed || !value.is_object()) return {};
+    return std::move(value.get_object());
+}
+
+/// The other gateway may have another version: members that it does not have are empty.
+template <class T>
+T read(JsonObject object) {
+    ReadOptions options;
+    options.require_fields = false;
+    return from_json<T>(Json(std::move(object)), options);
+}
+
+GatewayStatus reported_status(const GatewayPeer& peer) {
+    try {
+        return read<GatewayStatus>(object_of(peer.facts));
+    } catch (const Error&) {
+        // It has another version, or has reported nothing yet.
+        return {};
+    }
+}
+
+ClusterGateway summary(const GatewayPeer& peer, const GatewayStatus& status) {
+    ClusterGateway one;
+    one.id = std::to_string(peer.number);
+    one.host = host_of(peer);
+    one.pid = peer.pid;
+    one.here = peer.is_here;
+    one.state = status.state.empty() ? "unknown" : status.state;
+    one.version = status.version;
+    one.started = status.started;
+    one.configuration = status.configuration;
+    one.channels = status.channels;
+    one.running_turns = status.running_turns;
+    one.waiting_messages = status.waiting_messages;
+    one.held = status.held;
+    one.problem = status.problem;
+    return one;
+}
+
+std::shared_ptr<bub::GatewayPeers> peers_of(const GatewayInstance& instance) {
+    return instance.deliveries() ? instance.deliveries()->peers() : nullptr;
+}
+
+std::string list_of(const std::vector<std::string>& names) {
+    std::string list;
+    for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+    return list;
+}
+
+}  // namespace
+
+struct GatewayApi::PeerAnswer {
+    std::string host = {};
+    PeerReply::State state = PeerReply::State::unknown;
+    JsonObject answer = {};  ///< of answer_peer()
+
+    const JsonObject* result() const { return detail::object_member(answer, "result"); }
+    std::string error() const { return detail::text_member(answer, "error"); }
+    bool is_elsewhere() const { return answer.contains("not_here"); }
+};
+
+namespace {
+
+Task<PeerReply> call_peer(std::shared_ptr<bub::GatewayPeers> peers, std::int64_t number,
+                          std::string request) {
+    co_return co_await peers->call(number, std::move(request), answer_limit);
+}
+
+/// The hosts that have not answered; nothing if all have.
+template <class Answers>
+std::optional<std::vector<std::string>> silent_hosts(const Answers& answers) {
+    std::vector<std::string> hosts;
+    for (const auto& one : answers)
+        if (!one.result()) hosts.push_back(one.host);
+    if (hosts.empty()) return std::nullopt;
+    return hosts;
+}
+
+}  // namespace
+
+Task<GatewayStatus> GatewayApi::status(NoArguments) {
+    GatewayStatus status = co_await status_here();
+    const std::shared_ptr<bub::GatewayPeers> peers = peers_of(*gateway_.instance());
+    if (!peers) co_return status;
+    Task<std::vector<GatewayPeer>> listing = peers->list();
+    Outcome<std::vector<GatewayPeer>> listed = co_await outcome_of(std::move(listing));
+    if (listed.cancelled()) listed.rethrow();
+    if (!listed) {
+        if (!status.problem) status.problem = "the other gateways cannot be listed";
+        co_return status;
+    }
+    std::vector<ClusterGateway>& all = status.gateways.emplace();
+    std::set<std::string> configurations;
+    for (const GatewayPeer& peer : listed.value()) {
+        all.push_back(summary(peer, peer.is_here ? status : reported_status(peer)));
+        if (!all.back().configuration.empty()) configurations.insert(all.back().configuration);
+    }
+    status.configurations_differ = configurations.size() > 1;
+    co_return status;
+}
+
+/// Returns true if a name of a gateway, which may be empty, is that of this one.
+Task<bool> GatewayApi::is_meant(std::string name) {
+    if (name.empty()) co_return true;
+    const std::shared_ptr<bub::GatewayPeers> peers = peers_of(*gateway_.instance());
+    if (!peers) co_return false;
+    const std::vector<GatewayPeer> all = co_await peers->list();
+    co_return std::any_of(all.begin(), all.end(), [&name](const GatewayPeer& one) {
+        return one.is_here && is_named(one, name);
+    });
+}
+
+Task<std::vector<GatewayApi::PeerAnswer>> GatewayApi::ask_others(JsonObject request,
+                                                                 std::string gateway) {
+    std::vector<PeerAnswer> answers;
+    const std::shared_ptr<bub::GatewayPeers> peers = peers_of(*gateway_.instance());
+    if (!peers) co_return answers;
+    const std::vector<GatewayPeer> all = co_await peers->list();
+    const std::string text = json_text(request);
+    std::vector<Task<PeerReply>> calls;
+    for (const GatewayPeer& peer : all) {
+        if (peer.is_here || (!gateway.empty() && !is_named(peer, gateway))) continue;
+        answers.emplace_back().host = host_of(peer);
+        calls.push_back(call_peer(peers, peer.number, text));
+    }
+    std::vector<Outcome<PeerReply>> replies = co_await collect_all(std::move(calls));
+    for (std::size_t at = 0; at < replies.size(); ++at) {
+        if (!replies[at]) continue;
+        answers[at].state = replies[at].value().state;
+        answers[at].answer = object_of(replies[at].value().result);
+    }
+    co_return answers;
+}
+
+Task<bool> GatewayApi::act_elsewhere(JsonObject request) {
+    const std::vector<PeerAnswer> answers = co_await ask_others(std::move(request));
+    std::vector<std::string> silent;
+    for (const PeerAnswer& one : answers) {
+        if (one.result()) co_return true;
+        if (!one.error().empty())
+            throw Error(ErrorCode::invalid_state, one.host + ": " + one.error());
+        if (!one.is_elsewhere()) silent.push_back(one.host);
+    }
+    if (!silent.empty())
+        throw Error(ErrorCode::unavailable,
+                    "no gateway that has answered has it, and these have not answered within " +
+                        std::to_string(answer_limit.count()) + " s: " + list_of(silent) +
+                        ". See the gateways: cubepi gateway status");
+    co_return false;
+}
+
+Task<BusySessions> GatewayApi::sessions(PageArguments page) {
+    const std::size_t limit = std::clamp<std::size_t>(page.limit, 1, longest_page);
+    BusySessions result = sessions_here(page);
+    JsonObject request{{"command", "sessions"}, {"limit", limit}, {"after", page.after}};
+    const std::vector<PeerAnswer> answers = co_await ask_others(std::move(request));
+    for (const PeerAnswer& one : answers) {
+        if (!one.result()) continue;
+        BusySessions theirs = read<BusySessions>(*one.result());
+        for (BusySession& session : theirs.sessions) {
+            session.gateway = one.host;
+            result.sessions.push_back(std::move(session));
+        }
+        if (theirs.next) result.next = std::move(theirs.next);
+    }
+    std::sort(result.sessions.begin(), result.sessions.end(),
+              [](const BusySession& a, const BusySession& b) {
+                  return a.session == b.session ? a.running && !b.running : a.session < b.session;
+              });
+    // A session that moves may be at two of them at the moment.
+    result.sessions.erase(std::unique(result.sessions.begin(), result.sessions.end(),
+                                      [](const BusySession& a, const BusySession& b) {
+                                          return a.session == b.session;
+                                      }),
+                          result.sessions.end());
+    const bool has_more = result.next || result.sessions.size() > limit;
+    if (result.sessions.size() > limit) result.sessions.resize(limit);
+    result.next.reset();
+    if (has_more && !result.sessions.empty()) result.next = result.sessions.back().session;
+    result.unanswered = silent_hosts(answers);
+    co_return result;
+}
+
+Task<HeldList> GatewayApi::held(NoArguments) {
+    HeldList list = co_await held_here();
+    JsonObject request{{"command", "held"}};
+    const std::vector<PeerAnswer> answers = co_await ask_others(std::move(request));
+    for (const PeerAnswer& one : answers) {
+        if (!one.result()) continue;
+        HeldList theirs = read<HeldList>(*one.result());
+        for (auto member : {&HeldList::messages, &HeldList::answers}) {
+            for (HeldMessage& message : theirs.*member) {
+                message.gateway = one.host;
+                (list.*member).push_back(std::move(message));
+            }
+        }
+    }
+    list.unanswered = silent_hosts(answers);
+    co_return list;
+}
+
+Task<bool> GatewayApi::holds(std::string id) {
+    const HeldList list = co_await held_here();
+    const auto has_id = [&id](const HeldMessage& one) { return one.id == id; };
+    co_return std::any_of(list.messages.begin(), list.messages.end(), has_id) ||
+        std::any_of(list.answers.begin(), list.answers.end(), has_id);
+}
+
+Task<Done> GatewayApi::decide(std::string id, bool release) {
+    const bool is_here = co_await holds(id);
+    if (!is_here) {
+        JsonObject request{{"command", release ? "release" : "discard"}, {"id", id}};
+        const bool done = co_await act_elsewhere(std::move(request));
+        if (done) co_return Done();
+    }
+    // Reports that it is held nowhere, or by a call in progress.
+    co_return co_await decide_here(std::move(id), release);
+}
+
+Task<Done> GatewayApi::stop(NamedArguments which) {
+    bool stopped = co_await stop_here(which.id);
+    if (!stopped) {
+        JsonObject request{{"command", "stop"}, {"id", which.id}};
+        stopped = co_await act_elsewhere(std::move(request));
+    }
+    if (stopped) co_return Done();
+    throw Error(ErrorCode::invalid_state,
+                "no turn is running in the session '" + which.id +
+                    "'. Sessions with turns: cubepi gateway sessions. To withdraw a question: "
+                    "cubepi inbox --gateway cancel ID");
+}
+
+Task<Done> GatewayApi::drain(DrainArguments which) {
+    const bool is_here = which.all || co_await is_meant(which.gateway);
+    std::vector<PeerAnswer> answers;
+    if (which.all || !which.gateway.empty()) {
+        JsonObject request{{"command", "drain"}};
+        answers =
+            co_await ask_others(std::move(request), which.all ? std::string() : which.gateway);
+    }
+    if (!is_here && answers.empty())
+        throw Error(ErrorCode::not_found, "no gateway is named '" + which.gateway +
+                                              "'; names and ids: cubepi gateway status");
+    if (is_here) gateway_.begin_drain();
+    if (const auto silent = silent_hosts(answers))
+        throw Error(ErrorCode::unavailable,
+                    "these gateways have not answered: " + list_of(*silent) +
+                        ". See the gateways: cubepi gateway status");
+    co_return Done();
+}
+
+Task<JsonObject> GatewayApi::perform_here(std::string command, JsonObject arguments) {
+    const std::string id = detail::text_member(arguments, "id");
+    JsonObject answer;
+    bool is_here = true;
+    if (command == "sessions") {
+        answer["result"] = to_json(sessions_here(read<PageArguments>(std::move(arguments))));
+    } else if (command == "held") {
+        const HeldList list = co_await held_here();
+        answer["result"] = to_json(list);
+    } else if (command == "release" || command == "discard") {
+        is_here = co_await holds(id);
+        if (is_here) (void)co_await decide_here(id, command == "release");
+    } else if (command == "stop") {
+        is_here = co_await stop_here(id);
+    } else if (command == "drain") {
+        gateway_.begin_drain();
+    } else {
+        throw Error(ErrorCode::unsupported, "this gateway does not know the request '" + command +
+                                                "' of another one: update it");
+    }
+    if (!is_here) {
+        answer["not_here"] = true;
+    } else if (answer.empty()) {
+        answer["result"] = JsonObject{{"ok", true}};
+    }
+    co_return answer;
+}
+
+Task<JsonObject> GatewayApi::answer_peer(JsonObject request) {
+    const std::string command = detail::text_member(request, "command");
+    const std::string id = detail::text_member(request, "id");
+    Task<JsonObject> performing = perform_here(command, std::move(request));
+    Outcome<JsonObject> performed = co_await outcome_of(std::move(performing));
+    if (performed.cancelled()) performed.rethrow();
+    JsonObject answer;
+    if (performed) {
+        answer = std::move(performed).value();
+    } else {
+        answer["error"] = explain(performed.failure()).text;
+    }
+    if (command != "sessions" && command != "held" && !answer.contains("not_here"))
+        Runtime::standard()->log.write(
+            LogLevel::info, "gateway.operated",
+            {{"by", "another gateway"},
+             {"operation", command},
+             {"target", id},
+             {"outcome", performed ? "ok" : logged_error(performed.failure())}});
+    co_return answer;
+}
+
+}  // namespace cubepi::app

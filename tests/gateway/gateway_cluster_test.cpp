@@ -1,0 +1,176 @@
+// The commands of an operator at one of several gateways that share their messages (D237).
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include <cubepi/checkpoint/postgres_server_test.hpp>
+
+#include "echo_model.hpp"
+#include "gateway/control_server.hpp"
+#include "gateway_process.hpp"
+
+namespace cubepi::gateway_tests {
+namespace {
+
+class TwoGateways : public ::testing::Test {
+protected:
+    TwoGateways() : database(new_database(one)) {
+        configure(one, "");
+        configure(two, "");
+    }
+    void configure(const GatewayHome& home, const std::string& more) const {
+        home.configure("{http: {listen: \"127.0.0.1:0\", operators: [olga]}" + more +
+                       "}\ndatabase: \"" + database + "\"");
+    }
+    void start_first() {
+        first = std::make_unique<GatewayProcess>(one, model.flags());
+        port = first->wait_until_running();
+    }
+    void start_second() {
+        second = std::make_unique<GatewayProcess>(two, model.flags());
+        (void)second->wait_until_running();
+    }
+    static JsonObject call(const GatewayHome& home, const std::string& command) {
+        return app::call_gateway(home.socket(), JsonObject{{"command", command}});
+    }
+    /// Waits until the second gateway shows two of them, with their reports; returns its status.
+    JsonObject wait_for_status() const {
+        for (;;) {
+            JsonObject status = call(two, "status");
+            const JsonArray& all = status.at("gateways").as_array();
+            std::size_t reported = 0;
+            for (const Json& one : all) reported += one.at("state") == "running" ? 1 : 0;
+            if (reported == 2) return status;
+        }
+    }
+    /// The id of the first gateway.
+    std::string id_of_first() const {
+        const JsonObject status = wait_for_status();
+        for (const Json& one : status.at("gateways").as_array())
+            if (!one.at("here").as_bool()) return std::string(one.at("id").as_string());
+        return {};
+    }
+    /// Executes a command at the second gateway.
+    CommandResult operate(std::vector<std::string> arguments) const {
+        arguments.insert(arguments.begin(), "gateway");
+        return run_command(two, std::move(arguments));
+    }
+
+    const GatewayHome one;
+    const GatewayHome two;
+    const std::string database;
+    EchoModel model;
+    std::unique_ptr<GatewayProcess> first;
+    std::unique_ptr<GatewayProcess> second;
+    std::uint16_t port = 0;
+};
+
+TEST_F(TwoGateways, D237_Status_ShowsAllOfThem) {
+    start_first();
+    start_second();
+    const JsonObject status = wait_for_status();
+    EXPECT_EQ(status.at("configurations_differ"), false) << boost::json::serialize(status);
+    const std::string shown = operate({"status"}).output;
+    EXPECT_NE(shown.find("Gateways that share the messages:"), std::string::npos) << shown;
+    EXPECT_NE(shown.find("(this one)"), std::string::npos) << shown;
+    configure(one, ", drain_timeout: 7");
+    EXPECT_EQ(run_command(one, {"gateway", "reload"}).status, 0);
+    while (call(two, "status").at("configurations_differ") != true) std::this_thread::yield();
+    EXPECT_NE(operate({"status"}).output.find("Their configuration files differ."),
+              std::string::npos);
+}
+
+TEST_F(TwoGateways, D237_TurnElsewhere_IsListedAndStopped) {
+    start_first();
+    start_second();
+    model.hold("a");
+    const auto waiting = post_later(port, "a");
+    (void)model.wait_for("a");
+    const std::string listed = operate({"sessions"}).output;
+    EXPECT_NE(listed.find("http:s1\trunning\t0 messages waiting\tat "), std::string::npos)
+        << listed;
+    const CommandResult stopped = operate({"stop", "http:s1"});
+    EXPECT_EQ(stopped.status, 0) << stopped.output;
+    while (!call(one, "sessions").at("sessions").as_array().empty()) std::this_thread::yield();
+    EXPECT_EQ(model.count("a"), 1u);
+    const CommandResult again = operate({"stop", "http:s1"});
+    EXPECT_NE(again.status, 0);
+    EXPECT_NE(again.output.find("no turn is running in the session"), std::string::npos)
+        << again.output;
+}
+
+TEST_F(TwoGateways, D237_HeldElsewhere_IsDecidedHere) {
+    model.hold("a");
+    for (int kills = 1; kills <= 2; ++kills) {
+        start_first();
+        if (kills == 1) {
+            const auto lost = post_later(port, "a");
+            (void)model.wait_for("a");
+            first->kill();
+        } else {
+            (void)model.wait_for("a", 2);
+            first->kill();
+        }
+    }
+    start_first();
+    start_second();
+    const JsonObject held = call(two, "held");
+    const JsonArray& messages = held.at("messages").as_array();
+    ASSERT_EQ(messages.size(), 1u) << boost::json::serialize(held);
+    EXPECT_TRUE(messages[0].as_object().contains("gateway"));
+    const std::string id(messages[0].at("id").as_string());
+    model.release();
+    const CommandResult released = operate({"release", id});
+    EXPECT_EQ(released.status, 0) << released.output;
+    (void)model.wait_for("a", 3);
+    EXPECT_EQ(post(port, "a").text(), "re: a");
+    const CommandResult again = operate({"discard", id});
+    EXPECT_NE(again.output.find("no held message or answer has the id"), std::string::npos)
+        << again.output;
+}
+
+TEST_F(TwoGateways, D237_FrozenGateway_IsNamed) {
+    start_first();
+    start_second();
+    (void)wait_for_status();
+    first->send(SIGSTOP);
+    RawPostgres server(database);
+    (void)server.query(
+        "UPDATE bub_delivery_gateways SET lease_until = now() + interval '1 hour'"
+        " WHERE pid = " +
+        std::to_string(first->pid()));
+    const CommandResult listed = operate({"sessions"});
+    EXPECT_EQ(listed.status, 0);
+    EXPECT_NE(listed.output.find("gateways that did not answer"), std::string::npos)
+        << listed.output;
+    const CommandResult stopped = operate({"stop", "http:s1"});
+    EXPECT_NE(stopped.output.find("have not answered within 5 s"), std::string::npos)
+        << stopped.output;
+    EXPECT_EQ(server.query("SELECT count(*) FROM bub_delivery_calls").front(), "0");
+    first->send(SIGCONT);
+}
+
+TEST_F(TwoGateways, D237_Drain_EndsNamedOrAll) {
+    start_first();
+    start_second();
+    const CommandResult unknown = operate({"drain", "elsewhere"});
+    EXPECT_NE(unknown.status, 0);
+    EXPECT_NE(unknown.output.find("no gateway is named 'elsewhere'"), std::string::npos)
+        << unknown.output;
+    const CommandResult drained = operate({"drain", id_of_first()});
+    EXPECT_EQ(drained.status, 0) << drained.output;
+    EXPECT_EQ(first->wait(), 0) << first->output();
+    start_first();
+    (void)wait_for_status();
+    const CommandResult all = operate({"drain", "--all"});
+    EXPECT_EQ(all.status, 0) << all.output;
+    EXPECT_EQ(first->wait(), 0) << first->output();
+    EXPECT_EQ(second->wait(), 0) << second->output();
+}
+
+}  // namespace
+}  // namespace cubepi::gateway_tests

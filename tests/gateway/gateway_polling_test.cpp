@@ -1,0 +1,142 @@
+// Several gateways with the token of one bot: one of them at a time asks for updates (D236).
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <cubepi/checkpoint/postgres_server_test.hpp>
+
+#include "echo_model.hpp"
+#include "fake_bot_server.hpp"
+#include "gateway_process.hpp"
+
+namespace cubepi::gateway_tests {
+namespace {
+
+using bub::telegram::FakeBotApi;
+
+class SharedBot : public ::testing::Test {
+protected:
+    SharedBot() : database(new_database(one)) {
+        for (const auto& [home, name] : {std::pair(&one, "one"), std::pair(&two, "two")}) {
+            home->configure("{telegram: {token: \"" + bot.token() + "\", api_url: \"" +
+                            bot.url_of(name) + "\", users: [42]}}\ndatabase: \"" + database + "\"");
+        }
+    }
+    std::unique_ptr<GatewayProcess> start(const GatewayHome& home) {
+        auto gateway = std::make_unique<GatewayProcess>(home, model.flags());
+        (void)gateway->wait_for("gateway.running");
+        return gateway;
+    }
+    void say(const std::string& text) {
+        bot.with_api([&text](FakeBotApi& api) { api.say(42, text); });
+    }
+    /// Waits until the user has that many messages of the bot; returns them.
+    std::vector<std::string> wait_for_texts(std::size_t count) {
+        bot.wait_until([count](FakeBotApi& api) { return api.texts(42).size() >= count; });
+        return bot.with_api([](FakeBotApi& api) { return api.texts(42); });
+    }
+    /// Waits until all answers have receipts: an answer without one is sent again.
+    void wait_for_receipts() const {
+        RawPostgres server(database);
+        const std::string count =
+            "SELECT count(*) FROM bub_delivery_outbound WHERE settled_at IS NULL";
+        while (server.query(count).front() != "0") std::this_thread::yield();
+    }
+    /// Waits until the poller has made a request.
+    void wait_for_poll(const std::string& poller) {
+        while (bot.with_api([](FakeBotApi& api) { return api.poller(); }) != poller)
+            std::this_thread::yield();
+    }
+    std::size_t conflicts() {
+        return bot.with_api([](FakeBotApi& api) { return api.conflicts; });
+    }
+
+    const GatewayHome one;
+    const GatewayHome two;
+    FakeBotServer bot{std::make_shared<SystemClock>()};
+    const std::string database;
+    EchoModel model;
+};
+
+using Texts = std::vector<std::string>;
+
+TEST_F(SharedBot, D236_KilledPoller_IsReplaced) {
+    const auto first = start(one);
+    say("a");
+    EXPECT_EQ(wait_for_texts(1), Texts{"re: a"});
+    const auto second = start(two);
+    say("b");
+    EXPECT_EQ(wait_for_texts(2), (Texts{"re: a", "re: b"}));
+    EXPECT_EQ(bot.with_api([](FakeBotApi& api) { return api.poller(); }), "one");
+    wait_for_receipts();
+    bot.with_api([&first](FakeBotApi& api) {
+        first->kill();
+        api.forget("one");
+    });
+    say("c");
+    EXPECT_EQ(wait_for_texts(3), (Texts{"re: a", "re: b", "re: c"}));
+    wait_for_poll("two");
+    EXPECT_EQ(conflicts(), 0u);
+}
+
+TEST_F(SharedBot, D236_DrainingPoller_LeavesAtOnce) {
+    const auto first = start(one);
+    say("a");
+    EXPECT_EQ(wait_for_texts(1), Texts{"re: a"});
+    const auto second = start(two);
+    model.hold("b");
+    say("b");
+    (void)model.wait_for("b");
+    // Its turn ends later.
+    first->send(SIGTERM);
+    wait_for_poll("two");
+    say("c");
+    model.release();
+    EXPECT_EQ(first->wait(), 0) << first->output();
+    EXPECT_EQ(wait_for_texts(3), (Texts{"re: a", "re: b", "re: c"}));
+    EXPECT_EQ(conflicts(), 0u);
+    EXPECT_EQ(model.count("b"), 1u);
+}
+
+TEST_F(SharedBot, D236_FrozenPoller_UsesNothingItReceives) {
+    const auto first = start(one);
+    say("a");
+    EXPECT_EQ(wait_for_texts(1), Texts{"re: a"});
+    const auto second = start(two);
+    wait_for_receipts();
+    first->send(SIGSTOP);
+    wait_for_poll("two");
+    say("b");
+    EXPECT_EQ(wait_for_texts(2), (Texts{"re: a", "re: b"}));
+    first->send(SIGCONT);
+    say("c");
+    EXPECT_EQ(wait_for_texts(3), (Texts{"re: a", "re: b", "re: c"}));
+    for (const char* text : {"a", "b", "c"}) EXPECT_EQ(model.count(text), 1u) << text;
+    // The service has ended the request of the frozen one.
+    EXPECT_LE(conflicts(), 1u);
+    RawPostgres server(database);
+    EXPECT_EQ(server.query("SELECT count(*) FROM bub_delivery_inbound").front(), "3");
+    EXPECT_EQ(first->output().find("409"), std::string::npos) << first->output();
+}
+
+TEST_F(SharedBot, D236_StoppedPoller_LeavesItsUpdates) {
+    auto first = start(one);
+    wait_for_poll("one");
+    first->send(SIGTERM);
+    EXPECT_EQ(first->wait(), 0) << first->output();
+    say("a");
+    const auto second = start(two);
+    EXPECT_EQ(wait_for_texts(1), Texts{"re: a"});
+    // Its lease is free again, whatever the clock says.
+    first = start(one);
+    EXPECT_EQ(conflicts(), 0u);
+    EXPECT_EQ(bot.with_api([](FakeBotApi& api) { return api.poller(); }), "two");
+}
+
+}  // namespace
+}  // namespace cubepi::gateway_tests
