@@ -305,7 +305,8 @@ void check_sandbox(const Report& report, const ConfigFile& config) {
                                             : std::to_string(support.landlock_abi)) +
                  (support.seccomp ? ", seccomp" : ", no seccomp") +
                  (support.namespaces ? ", namespaces of users, mounts and the network"
-                                     : ", no namespaces (" + support.namespaces_problem + ")"));
+                                     : ", no namespaces (" + support.namespaces_problem + ")") +
+                 (support.bubblewrap.empty() ? "" : ", bubblewrap (" + support.bubblewrap + ")"));
     try {
         const CommandSandboxes sandboxes(config.sandbox, std::string());
         if (sandboxes.settings().mode == SandboxSettings::Mode::off)

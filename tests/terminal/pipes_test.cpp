@@ -389,6 +389,8 @@ TEST(Run, WriteWithoutTerminal_WaitsForItsAnswer) {
     EXPECT_EQ(blocked.status, 7);
     EXPECT_NE(blocked.err.find("waits for an answer"), std::string::npos) << blocked.err;
     EXPECT_EQ(run_piped(home, {"inbox", "approve", "nosuch"}).status, 2);
+    EXPECT_NE(run_piped(home, {"inbox", "approve", "c1"}).err.find(" --script FILE"),
+              std::string::npos);
     EXPECT_EQ(run_piped(home, {"inbox", "answer", "c1", "yes"}).status, 1);
     const std::string rest = home.script("[\"Done.\"]");
     const Piped answered = run_piped(home, {"inbox", "approve", "c1", "--script", rest});

@@ -155,7 +155,9 @@ TEST_F(Resume, Export_WritesPageAndText) {
     EXPECT_TRUE(has(read_file(text), "# paint it blue")) << read_file(text);
     EXPECT_NE(run_piped(home, {"sessions", "export", "first", "--html", page}).status, 0);
     EXPECT_EQ(run_piped(home, {"sessions", "export", "first", "--html", page, "-f"}).status, 0);
-    EXPECT_EQ(run_piped(home, {"sessions", "export", "first"}).status, 2);
+    EXPECT_EQ(run_piped(home, {"sessions", "export", "first"}).out, read_file(text));
+    EXPECT_EQ(run_piped(home, {"sessions", "export", "nosuch"}).status, 2);
+    EXPECT_EQ(run_piped(home, {"sessions", "export"}).status, 2);
     const Piped shown = run_piped(home, {"sessions", "show", "first", "-n", "1"});
     EXPECT_TRUE(has(shown.out, "## Assistant\n\nYou wrote: *paint it blue")) << shown.out;
     EXPECT_FALSE(has(shown.out, "## User")) << shown.out;
