@@ -120,10 +120,10 @@ std::string text(const std::filesystem::path& path, const YAML::Node& node, cons
     return value.as<std::string>();
 }
 
-/// "; did you mean 'model'?", or nothing.
+/// " (did you mean 'model'?)", or nothing.
 std::string similar_key(std::string_view key, const std::vector<std::string>& keys) {
     const std::vector<std::string> close = bub::close_matches(key, keys);
-    return close.empty() ? std::string() : "; did you mean '" + close.front() + "'?";
+    return close.empty() ? std::string() : " (did you mean '" + close.front() + "'?)";
 }
 
 template <class Keys>

@@ -143,7 +143,7 @@ TEST_F(ConfigFileTest, Pipe_IsRefusedWithoutWaiting) {
 
 TEST_F(ConfigFileTest, Refusal_NamesFileLineAndReason) {
     write("model: x\nmodle: y\n");
-    EXPECT_NE(refusal().find("config.yaml:2: unknown key 'modle'; did you mean 'model'?"),
+    EXPECT_NE(refusal().find("config.yaml:2: unknown key 'modle' (did you mean 'model'?)"),
               std::string::npos)
         << refusal();
     write("model: x\ngateway: {http: {lisen: '127.0.0.1:1'}}\n");

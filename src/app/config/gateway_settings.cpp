@@ -82,7 +82,7 @@ public:
                 bub::close_matches(key, {keys.names.begin(), keys.names.end()});
             throw Error(ErrorCode::parse,
                         config_path().string() + ": unknown key '" + below(std::string(key)) +
-                            (close.empty() ? "'" : "'; did you mean '" + close.front() + "'?") +
+                            (close.empty() ? "'" : "' (did you mean '" + close.front() + "'?)") +
                             "; the keys of " + path_ + " are " + known);
         }
     }

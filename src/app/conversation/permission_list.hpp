@@ -27,7 +27,7 @@ struct Permission {
 std::vector<Permission> permissions(const ToolRules& rules, const ConfigFile& config,
                                     const ProjectSettings& project);
 
-/// What holds where no rule allows a call.
+/// Describes a list without rules.
 inline constexpr std::string_view no_permission =
     "No rule allows a call; tools that write, run commands or use the network ask first.\n";
 

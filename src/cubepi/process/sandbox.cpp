@@ -105,7 +105,7 @@ SandboxProfile SandboxProfile::without_writes() const {
 std::string SandboxSupport::problem() const {
     if (available()) return {};
     if (!seccomp) return "the kernel has no filters of system calls (seccomp)";
-    return "the kernel has no Landlock, " + namespaces_problem + ", and " + bubblewrap_problem;
+    return "the kernel has no Landlock, and " + namespaces_problem;
 }
 
 const SandboxSupport& sandbox_support() {
@@ -117,8 +117,9 @@ const SandboxSupport& sandbox_support() {
         found.namespaces = found.namespaces_problem.empty();
         if (found.namespaces || found.landlock_abi > 0) return found;
         const detail::Bubblewrap& wrapper = detail::bubblewrap();
-        found.bubblewrap_problem = wrapper.problem;
-        if (wrapper.problem.empty()) found.bubblewrap = wrapper.path;
+        found.namespaces = wrapper.problem.empty();
+        found.namespaces_problem +=
+            found.namespaces ? "; " + wrapper.path + " makes them" : ", and " + wrapper.problem;
         return found;
     }();
     return support;

@@ -11,7 +11,7 @@
 #include <cubepi/core/runtime.hpp>
 
 // Confines child processes by means of the kernel: Landlock, seccomp, and namespaces of users, mounts, the network and System V
-// IPC; where neither Landlock nor namespaces can be had, by means of the program bubblewrap (D149). A sandboxed process cannot leave the sandbox, and neither can its descendants.
+// IPC (D149). A sandboxed process cannot leave the sandbox, and neither can its descendants.
 
 namespace cubepi {
 
@@ -50,15 +50,9 @@ struct SandboxSupport {
     bool seccomp = false;
     bool namespaces = false;
     std::string namespaces_problem = {};  ///< why there are no namespaces
-    /// The program bubblewrap, which is used where there is nothing else but seccomp, and why it cannot be. Both are empty where it is
-    /// not needed.
-    std::string bubblewrap = {};
-    std::string bubblewrap_problem = {};
 
     /// True if processes can be sandboxed at all.
-    bool available() const noexcept {
-        return seccomp && (landlock_abi > 0 || namespaces || !bubblewrap.empty());
-    }
+    bool available() const noexcept { return seccomp && (landlock_abi > 0 || namespaces); }
     /// Returns why processes cannot be sandboxed; empty if they can.
     std::string problem() const;
 };

@@ -284,7 +284,7 @@ bool is_within(std::string_view path, std::string_view directory) {
 
 SandboxMeans::SandboxMeans(const SandboxProfile& profile) {
     const SandboxSupport& support = sandbox_support();
-    namespaces = support.namespaces && profile.use_namespaces;
+    namespaces = shared_namespaces().problem.empty() && profile.use_namespaces;
     landlock = std::min(support.landlock_abi, profile.max_landlock_abi);
     // Version 1 refuses moves between directories, and mounts do everything else that it does.
     if (namespaces && landlock < landlock_moves) landlock = 0;
