@@ -559,7 +559,7 @@ TEST(ExitStatus, FailureKind_DeterminesTheExitStatus) {
         run_piped(home, {"run", "--script", home.script(R"([{"error": "on fire"}])"), "x"});
     EXPECT_EQ(failed.status, 1);
     EXPECT_NE(failed.err.find("on fire"), std::string::npos) << failed.err;
-    EXPECT_EQ(run_piped(home, {"run", "--script", "/nowhere.json", "x"}).status, 1);
+    EXPECT_EQ(run_piped(home, {"run", "--script", "/nowhere.json", "x"}).status, 2);
     EXPECT_EQ(run_piped(home, {"run", "--script", home.script("{nonsense"), "x"}).status, 2);
     EXPECT_EQ(run_piped(home, {"run", "--provider", "oracle", "x"}).status, 2);
     const Piped down =

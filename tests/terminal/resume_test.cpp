@@ -120,7 +120,7 @@ TEST_F(Resume, Rename_SetsTitleInChatAndCommand) {
     const std::string json = run_piped(home, {"sessions", "list", "--json"}).out;
     EXPECT_TRUE(has(json, R"("title":"Song 2")")) << json;
     EXPECT_TRUE(has(json, R"("title":null)")) << json;
-    EXPECT_EQ(run_piped(home, {"sessions", "rename", "no such", "x"}).status, 1);
+    EXPECT_EQ(run_piped(home, {"sessions", "rename", "no such", "x"}).status, 2);
     Terminal again(home, {"chat", "-s", "first", "--offline"}, 80, 24);
     ASSERT_TRUE(again.answer_on_screen("“Song 2” · 2 messages", "/quit\r")) << again.shown();
     EXPECT_TRUE(has(again.raw(), "]2;cubepi · Song 2")) << again.shown();

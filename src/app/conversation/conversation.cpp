@@ -32,7 +32,7 @@ namespace {
 /// More entries than fit on any screen.
 constexpr std::size_t replayed_entries = 300;
 /// More than the user reads, and little enough memory for entries of any length.
-constexpr std::size_t replayed_bytes = std::size_t{512} << 10U;
+constexpr std::size_t replayed_bytes = std::size_t{256} << 10U;
 
 /// Stops a turn at the first signal, and ends the program at the second.
 class TurnSignals {

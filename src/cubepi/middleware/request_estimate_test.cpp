@@ -79,7 +79,7 @@ TEST(RequestEstimate, D141_EditedByTheEndpoint_IsNotACut) {
 }
 
 /// The two counts of the same tokens differ by one, depending on the lengths.
-TEST(RequestEstimate, RoundedCountsOfScriptedModel_AreNotACut) {
+TEST(RequestEstimate, RoundedCounts_AreNotACut) {
     MessageList history;
     RequestEstimate estimate;
     std::int64_t cached = 0;
