@@ -307,9 +307,7 @@ void ChatActions::show_permissions() {
     if (approval->mode() != ApprovalMode::ask) text = "Mode " + mode_text(approval->mode()) + ".\n";
     const std::vector<Permission> list = current_permissions();
     text += permissions_text(list);
-    text += list.empty() ? "No rule allows a call; tools that write, run commands or use the "
-                           "network ask first.\n"
-                         : "To withdraw one: /permissions remove NUMBER\n";
+    text += list.empty() ? no_permission : "To withdraw one: /permissions remove NUMBER\n";
     renderer_.print(text);
 }
 

@@ -301,12 +301,15 @@ void show_mcp_servers(const Report& report) {
 void check_sandbox(const Report& report, const ConfigFile& config) {
     report.title("Sandbox of commands");
     const SandboxSupport& support = sandbox_support();
-    report.plain("Landlock " +
-                 (support.landlock_abi == 0 ? std::string("is missing")
-                                            : std::to_string(support.landlock_abi)) +
-                 (support.seccomp ? ", seccomp" : ", no seccomp") +
-                 (support.namespaces ? ", namespaces of users, mounts and the network"
-                                     : ", no namespaces (" + support.namespaces_problem + ")"));
+    report.plain(
+        "Landlock " +
+        (support.landlock_abi == 0 ? std::string("is missing")
+                                   : std::to_string(support.landlock_abi)) +
+        (support.seccomp ? ", seccomp" : ", no seccomp") +
+        (!support.namespaces                  ? ", no namespaces"
+         : support.namespaces_problem.empty() ? ", namespaces of users, mounts and the network"
+                                              : ", namespaces") +
+        (support.namespaces_problem.empty() ? "" : " (" + support.namespaces_problem + ")"));
     try {
         const CommandSandboxes sandboxes(config.sandbox, std::string());
         if (sandboxes.settings().mode == SandboxSettings::Mode::off)

@@ -36,6 +36,14 @@ std::string_view advice_about(std::string_view limit) {
     return {};
 }
 
+/// The message has the name of the limit in the library, where it is not that of the flag.
+std::string limit_text(std::string text, std::string_view limit) {
+    if (limit != "max_spend") return text;
+    for (std::size_t at = text.find(limit); at != text.npos; at = text.find(limit, at))
+        text.replace(at, limit.size(), "--max-cost");
+    return text;
+}
+
 std::string place(const FailureContext& context) {
     return context.where.empty() ? "the model" : context.where;
 }
@@ -259,8 +267,9 @@ Failure explain_waiting(const FailureContext& context) {
 
 Failure explain_limit(const Error& error) {
     const auto* reached = dynamic_cast<const LimitReachedError*>(&error);
-    return say(exit_limited, error.what(),
-               std::string(reached ? advice_about(reached->limit()) : std::string_view()));
+    const std::string_view limit =
+        reached ? std::string_view(reached->limit()) : std::string_view();
+    return say(exit_limited, limit_text(error.what(), limit), std::string(advice_about(limit)));
 }
 
 /// The model's answers do not fit --output-schema.
@@ -360,8 +369,9 @@ std::string explain_event(const JsonObject& data) {
     std::string text =
         message && message->is_string() ? std::string(message->get_string()) : json_text(data);
     const Json* limit = data.if_contains("limit");
-    const std::string_view advice =
-        limit && limit->is_string() ? advice_about(limit->get_string()) : std::string_view();
+    if (!limit || !limit->is_string()) return text;
+    text = limit_text(std::move(text), limit->get_string());
+    const std::string_view advice = advice_about(limit->get_string());
     return advice.empty() ? text : text + "\n  " + std::string(advice);
 }
 

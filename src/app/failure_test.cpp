@@ -193,6 +193,9 @@ TEST(LimitReached, LimitReached_NamesTheFlagOfTheProgram) {
     EXPECT_EQ(failure.exit_code, exit_limited);
     EXPECT_EQ(explain(LimitReachedError("max_spend", "x")).text,
               "x\n  Raise or omit the limit (--max-cost USD), or name another model (--model)");
+    EXPECT_EQ(
+        explain_event({{"message", "max_spend is set"}, {"limit", "max_spend"}}).substr(0, 17),
+        "--max-cost is set");
     EXPECT_EQ(explain(LimitReachedError("max_duration", "x")).text, "x");
     EXPECT_EQ(explain_event({{"message", "x"}, {"limit", "max_turns"}}),
               "x\n  Raise the limit: --max-turns NUMBER");

@@ -205,7 +205,7 @@ Settings of plugins, by name.
 .SH OFFLINE SCRIPT
 .B \-\-script
 takes a JSON file: a list of answers, one for each model call. An answer is a text, an error, or a message with tool
-calls.
+calls. Each process begins with the first one, also if it continues a session.
 .PP
 .nf
 ["Just a text.",
@@ -228,7 +228,7 @@ Success.
 The model, the network or something else failed, or the output could not be written.
 .TP
 .B 2
-Invalid options, arguments or input.
+Invalid options, arguments or input, or a file, session or question that does not exist.
 .TP
 .B 3
 No model is configured or available.

@@ -86,7 +86,9 @@ Failure failure_of(const std::exception_ptr& thrown) {
         failure.exit_code = exit_no_model;
     } catch (const Error& error) {
         const bool of_store = dynamic_cast<const CheckpointerError*>(&error) != nullptr;
-        if (error.code() == ErrorCode::invalid_argument) {
+        // An argument names a file or a session that does not exist.
+        const bool is_missing = error.code() == ErrorCode::not_found && !of_store;
+        if (error.code() == ErrorCode::invalid_argument || is_missing) {
             failure.exit_code = exit_usage;
         } else if (of_store && failure.exit_code == exit_failed) {
             failure.exit_code = exit_storage;

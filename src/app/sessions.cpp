@@ -227,11 +227,6 @@ Task<std::string> picked_name() {
 }
 
 Task<int> export_session(SessionsArguments arguments) {
-    if (arguments.html.empty() && arguments.markdown.empty()) {
-        err() << "cubepi: name a file: cubepi sessions export NAME --html FILE\n"
-                 "  To list the names: cubepi sessions list\n";
-        co_return exit_usage;
-    }
     if (arguments.name.empty()) {
         Task<std::string> picking = picked_name();
         arguments.name = co_await until_signal(std::move(picking));
@@ -240,6 +235,8 @@ Task<int> export_session(SessionsArguments arguments) {
     const StoredSession session = co_await open_session(std::move(arguments.name));
     const MessageList messages =
         co_await read_conversation(session.saved.tapes(), session.facts.tape);
+    if (arguments.html.empty() && arguments.markdown.empty())
+        out() << for_terminal(to_markdown(messages, session.facts.heading()));
     if (!arguments.html.empty()) {
         SessionPageHead head;
         head.title = session.facts.heading();

@@ -29,6 +29,12 @@ MessageList messages_of(std::vector<bub::TapeEntry> entries) {
     return bub::agent_messages(entries);
 }
 
+/// Those that read_end() has taken, newest first.
+struct NewestEntries {
+    std::vector<bub::TapeEntry> found = {};
+    std::size_t bytes = 0;
+};
+
 bool is_prompt(const Message& message) {
     return message.role() == Role::user && !is_synthetic_message(message);
 }
@@ -151,11 +157,20 @@ Task<MessageList> read_beginning(std::shared_ptr<bub::TapeStore> tapes, std::str
 }
 
 Task<MessageList> read_end(std::shared_ptr<bub::TapeStore> tapes, std::string tape,
-                           std::size_t entries) {
-    bub::TapeQuery newest = bub::TapeQuery().newest_first().limit(entries);
-    std::vector<bub::TapeEntry> found = co_await tapes->fetch(std::move(tape), std::move(newest));
-    std::reverse(found.begin(), found.end());
-    co_return messages_of(std::move(found));
+                           std::size_t entries, std::size_t bytes) {
+    const auto newest = std::make_shared<NewestEntries>();
+    std::function<bool(const bub::TapeEntry&)> take = [newest, bytes](const bub::TapeEntry& entry) {
+        // A store that repeats a transaction begins again.
+        const bool begins = newest->found.empty() || entry.id >= newest->found.back().id;
+        if (begins) *newest = NewestEntries();
+        newest->bytes += json_text(entry.payload).size() + json_text(entry.meta).size();
+        newest->found.push_back(entry);
+        return newest->bytes < bytes;
+    };
+    bub::TapeQuery query = bub::TapeQuery().newest_first().limit(entries);
+    co_await tapes->visit(std::move(tape), std::move(query), std::move(take));
+    std::reverse(newest->found.begin(), newest->found.end());
+    co_return messages_of(std::move(newest->found));
 }
 
 std::string title_of(const MessageList& messages) {

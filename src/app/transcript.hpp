@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -23,9 +24,10 @@ Task<MessageList> read_conversation(std::shared_ptr<bub::TapeStore> tapes, std::
 /// The oldest messages, at most `most`.
 Task<MessageList> read_beginning(std::shared_ptr<bub::TapeStore> tapes, std::string tape,
                                  std::size_t most);
-/// The newest messages: those of the last `entries` entries of the tape.
+/// The newest messages: those of the last `entries` entries of the tape, or of fewer, if these have `bytes` as JSON.
 Task<MessageList> read_end(std::shared_ptr<bub::TapeStore> tapes, std::string tape,
-                           std::size_t entries);
+                           std::size_t entries,
+                           std::size_t bytes = std::numeric_limits<std::size_t>::max());
 
 /// The first line of the first prompt, shortened; empty without a prompt.
 std::string title_of(const MessageList& messages);

@@ -263,6 +263,8 @@ TEST(Gateway, SecondGatewayOfTheUser_IsRefused) {
     (void)gateway.wait_until_running();
     GatewayProcess second(home);
     EXPECT_NE(second.wait(), 0);
+    EXPECT_NE(second.output().find("another gateway of this user is running"), std::string::npos)
+        << second.output();
     EXPECT_EQ(run_command(home, {"gateway", "status"}).status, 0)
         << "the first one is not affected";
 }

@@ -129,18 +129,92 @@ TEST(KilledRun, D222_NextPrompt_HasTheWholeLimit) {
     EXPECT_EQ(server.requests().size(), 5u);
 }
 
+/// The same in a chat, which shows what was stored before the kill.
+TEST(KilledRun, D222_NextPromptOfChat_HasTheWholeLimit) {
+    const Home home;
+    std::promise<void> reached;
+    std::promise<void> released;
+    std::size_t asked = 0;
+    ModelServer server([&](const boost::json::object&) {
+        if (++asked == 2) {
+            reached.set_value();
+            released.get_future().wait();
+        }
+        SentCall call = to_list;
+        call.id = "call_" + std::to_string(asked);
+        return chat_answer("", {call});
+    });
+    const std::vector<std::string> chat{"chat",   "-s",          "s1",         "--provider",
+                                        "openai", "--base-url",  server.url(), "-m",
+                                        "local",  "--max-turns", "3"};
+    {
+        Terminal killed(home, chat);
+        ASSERT_TRUE(killed.answer_on_screen("talks to", "go\r")) << killed.shown();
+        reached.get_future().wait();
+        killed.send(SIGKILL);
+        EXPECT_EQ(killed.wait(), 128 + SIGKILL);
+        released.set_value();
+    }
+    Terminal next(home, chat);
+    ASSERT_TRUE(next.answer_on_screen("talks to", "more\r")) << next.shown();
+    ASSERT_TRUE(next.expect("max_turns (3)")) << next.shown();
+    next.type("\x04");
+    EXPECT_EQ(next.wait(), 0) << next.shown();
+    EXPECT_EQ(server.requests().size(), 5u);
+}
+
+/// The call of the killed run is closed; another one starts an agent with limits of its own.
+TEST(KilledRun, D222_NextSubagent_HasTheWholeLimit) {
+    const Home home;
+    write_file(home.config(), "subagents: {max_turns: 3}\n");
+    std::promise<void> reached;
+    std::promise<void> released;
+    std::size_t asked = 0;
+    ModelServer server([&](const boost::json::object&) {
+        const std::string id = "call_" + std::to_string(++asked);
+        if (asked == 3) {
+            reached.set_value();
+            released.get_future().wait();
+        }
+        if (asked == 1 || asked == 4)
+            return chat_answer("", {{"subagent", R"({"prompt":"list it"})", id}});
+        if (asked == 8) return chat_answer("All done.");
+        return chat_answer("", {{"list", R"({"path":"."})", id}});
+    });
+    {
+        Terminal killed(home, {"run", "--yes", "-s", "s1", "--provider", "openai", "--base-url",
+                               server.url(), "-m", "local", "go"});
+        reached.get_future().wait();
+        killed.send(SIGKILL);
+        EXPECT_EQ(killed.wait(), 128 + SIGKILL);
+        released.set_value();
+    }
+    const Piped next = run_at(home, server, {"--yes", "-s", "s1", "more"});
+    EXPECT_EQ(next.status, 0) << next.err;
+    EXPECT_NE(next.out.find("All done."), std::string::npos) << next.out;
+    EXPECT_EQ(server.requests().size(), 8u);
+    EXPECT_NE(server.requests().back().find("max_turns (3)"), std::string::npos);
+}
+
 TEST(MaxCost, D120_RunAndChat_NeedAPrice) {
     Home home;
     home.set("OPENAI_API_KEY", "key");
     ModelServer server({chat_answer("Paid.")});
     const Piped run = run_at(home, server, {"--max-cost", "5", "hello"});
     EXPECT_EQ(run.status, 5) << run.err;
+    EXPECT_NE(run.err.find("--max-cost is set"), std::string::npos) << run.err;
     EXPECT_NE(run.err.find("--max-cost USD"), std::string::npos) << run.err;
     Terminal chat(home, {"chat", "--provider", "openai", "--base-url", server.url(), "-m", "local",
                          "--max-cost", "5"});
     ASSERT_TRUE(chat.answer_on_screen("talks to", "hello\r")) << chat.screen().text();
     EXPECT_TRUE(chat.expect_on_screen("--max-cost USD")) << chat.screen().text();
     EXPECT_EQ(server.requests().size(), 0u);
+}
+
+TEST(MaxCost, ScriptedModel_CostsNothing) {
+    const Home home;
+    const Piped run = run_piped(home, {"run", "--offline", "--max-cost", "0.01", "hello"});
+    EXPECT_EQ(run.status, 0) << run.err;
 }
 
 }  // namespace

@@ -389,6 +389,8 @@ TEST(Run, WriteWithoutTerminal_WaitsForItsAnswer) {
     EXPECT_EQ(blocked.status, 7);
     EXPECT_NE(blocked.err.find("waits for an answer"), std::string::npos) << blocked.err;
     EXPECT_EQ(run_piped(home, {"inbox", "approve", "nosuch"}).status, 2);
+    EXPECT_NE(run_piped(home, {"inbox", "approve", "c1"}).err.find(" --script FILE"),
+              std::string::npos);
     EXPECT_EQ(run_piped(home, {"inbox", "answer", "c1", "yes"}).status, 1);
     const std::string rest = home.script("[\"Done.\"]");
     const Piped answered = run_piped(home, {"inbox", "approve", "c1", "--script", rest});
@@ -557,7 +559,7 @@ TEST(ExitStatus, FailureKind_DeterminesTheExitStatus) {
         run_piped(home, {"run", "--script", home.script(R"([{"error": "on fire"}])"), "x"});
     EXPECT_EQ(failed.status, 1);
     EXPECT_NE(failed.err.find("on fire"), std::string::npos) << failed.err;
-    EXPECT_EQ(run_piped(home, {"run", "--script", "/nowhere.json", "x"}).status, 1);
+    EXPECT_EQ(run_piped(home, {"run", "--script", "/nowhere.json", "x"}).status, 2);
     EXPECT_EQ(run_piped(home, {"run", "--script", home.script("{nonsense"), "x"}).status, 2);
     EXPECT_EQ(run_piped(home, {"run", "--provider", "oracle", "x"}).status, 2);
     const Piped down =

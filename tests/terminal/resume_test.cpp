@@ -120,7 +120,7 @@ TEST_F(Resume, Rename_SetsTitleInChatAndCommand) {
     const std::string json = run_piped(home, {"sessions", "list", "--json"}).out;
     EXPECT_TRUE(has(json, R"("title":"Song 2")")) << json;
     EXPECT_TRUE(has(json, R"("title":null)")) << json;
-    EXPECT_EQ(run_piped(home, {"sessions", "rename", "no such", "x"}).status, 1);
+    EXPECT_EQ(run_piped(home, {"sessions", "rename", "no such", "x"}).status, 2);
     Terminal again(home, {"chat", "-s", "first", "--offline"}, 80, 24);
     ASSERT_TRUE(again.answer_on_screen("“Song 2” · 2 messages", "/quit\r")) << again.shown();
     EXPECT_TRUE(has(again.raw(), "]2;cubepi · Song 2")) << again.shown();
@@ -155,7 +155,9 @@ TEST_F(Resume, Export_WritesPageAndText) {
     EXPECT_TRUE(has(read_file(text), "# paint it blue")) << read_file(text);
     EXPECT_NE(run_piped(home, {"sessions", "export", "first", "--html", page}).status, 0);
     EXPECT_EQ(run_piped(home, {"sessions", "export", "first", "--html", page, "-f"}).status, 0);
-    EXPECT_EQ(run_piped(home, {"sessions", "export", "first"}).status, 2);
+    EXPECT_EQ(run_piped(home, {"sessions", "export", "first"}).out, read_file(text));
+    EXPECT_EQ(run_piped(home, {"sessions", "export", "nosuch"}).status, 2);
+    EXPECT_EQ(run_piped(home, {"sessions", "export"}).status, 2);
     const Piped shown = run_piped(home, {"sessions", "show", "first", "-n", "1"});
     EXPECT_TRUE(has(shown.out, "## Assistant\n\nYou wrote: *paint it blue")) << shown.out;
     EXPECT_FALSE(has(shown.out, "## User")) << shown.out;

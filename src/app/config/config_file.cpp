@@ -14,11 +14,13 @@
 #include <sys/stat.h>
 #include <yaml-cpp/yaml.h>
 
+#include <bub/close_matches.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/sql/postgres_options.hpp>
 
 #include "../shell_quoting.hpp"
+#include "gateway_settings.hpp"
 #include "paths.hpp"
 
 namespace cubepi::app {
@@ -118,12 +120,19 @@ std::string text(const std::filesystem::path& path, const YAML::Node& node, cons
     return value.as<std::string>();
 }
 
+/// " (did you mean 'model'?)", or nothing.
+std::string similar_key(std::string_view key, const std::vector<std::string>& keys) {
+    const std::vector<std::string> close = bub::close_matches(key, keys);
+    return close.empty() ? std::string() : " (did you mean '" + close.front() + "'?)";
+}
+
 template <class Keys>
 void refuse_others(const std::filesystem::path& path, const YAML::Node& node, const Keys& keys) {
     for (const auto& entry : node) {
         const std::string key = entry.first.as<std::string>();
         if (std::find(keys.begin(), keys.end(), key) == keys.end())
-            refuse(path, entry.first.Mark().line, "unknown key '" + key + "'");
+            refuse(path, entry.first.Mark().line,
+                   "unknown key '" + key + "'" + similar_key(key, {keys.begin(), keys.end()}));
     }
 }
 
@@ -527,7 +536,10 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
 ConfigFile read_text(const std::filesystem::path& path, const std::string& content) {
     const YAML::Node node = parsed(path, content);
     try {
-        return read_node(path, node);
+        ConfigFile config = read_node(path, node);
+        // Only a gateway uses them; a misspelt key is found before one is started.
+        if (node["gateway"]) (void)gateway_settings(yaml_values(content));
+        return config;
     } catch (const YAML::Exception& error) {
         refuse(path, std::max(error.mark.line, 0), error.msg);
     }

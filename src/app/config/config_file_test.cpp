@@ -143,7 +143,11 @@ TEST_F(ConfigFileTest, Pipe_IsRefusedWithoutWaiting) {
 
 TEST_F(ConfigFileTest, Refusal_NamesFileLineAndReason) {
     write("model: x\nmodle: y\n");
-    EXPECT_NE(refusal().find("config.yaml:2: unknown key 'modle'"), std::string::npos) << refusal();
+    EXPECT_NE(refusal().find("config.yaml:2: unknown key 'modle' (did you mean 'model'?)"),
+              std::string::npos)
+        << refusal();
+    write("model: x\ngateway: {http: {lisen: '127.0.0.1:1'}}\n");
+    EXPECT_NE(refusal().find("unknown key 'gateway.http.lisen'"), std::string::npos) << refusal();
     write("model: [a]\n");
     EXPECT_NE(refusal().find("config.yaml:1: model must be a string"), std::string::npos)
         << refusal();

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include <bub/close_matches.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/net/http_server.hpp>
 
@@ -84,9 +85,12 @@ public:
             std::string known;
             for (const std::string_view name : keys.names)
                 known += (known.empty() ? "" : ", ") + std::string(name);
-            throw Error(ErrorCode::parse, config_path().string() + ": unknown key '" +
-                                              below(std::string(key)) + "'; the keys of " + path_ +
-                                              " are " + known);
+            const std::vector<std::string> close =
+                bub::close_matches(key, {keys.names.begin(), keys.names.end()});
+            throw Error(ErrorCode::parse,
+                        config_path().string() + ": unknown key '" + below(std::string(key)) +
+                            (close.empty() ? "'" : "' (did you mean '" + close.front() + "'?)") +
+                            "; the keys of " + path_ + " are " + known);
         }
     }
 

@@ -84,7 +84,8 @@ TEST(GatewaySettings, Error_NamesTheKeyAndWhatIsExpected) {
     const auto names = [](std::string_view json, std::string_view text) {
         EXPECT_NE(refusal_of(json).find(text), std::string::npos) << refusal_of(json);
     };
-    names(R"({"chanels": []})", "unknown key 'gateway.chanels'");
+    names(R"({"chanels": []})",
+          "unknown key 'gateway.chanels' (did you mean 'channels'?); the keys");
     names(R"({"drain_timeout": 0})", "gateway.drain_timeout must be a whole number");
     names(R"({"threads": 5000})", "gateway.threads must be at most 256");
     names(R"({"stream": "yes"})", "gateway.stream must be true or false");
@@ -204,9 +205,12 @@ TEST(TelegramSettings, TelegramMistakes_AreNamed) {
 
 TEST(ChannelKeys, UnknownKey_IsReportedWithTheKnownOnes) {
     const std::string unknown = problem_of("gateway: {telegram: {operator: [1]}}");
-    EXPECT_NE(unknown.find("unknown key 'gateway.telegram.operator'; the keys of gateway.telegram "
-                           "are token_env, token, users, chats, operators, "),
-              std::string::npos)
+    EXPECT_NE(
+        unknown.find(
+            "unknown key 'gateway.telegram.operator' (did you mean 'operators'?); the keys of "
+            "gateway.telegram "
+            "are token_env, token, users, chats, operators, "),
+        std::string::npos)
         << unknown;
     EXPECT_NE(problem_of("gateway: {telegram: {webhook: {host: x}}}")
                   .find("the keys of gateway.telegram.webhook are url, listen, path, secret_env"),

@@ -28,6 +28,7 @@ namespace cubepi::app {
 namespace {
 
 constexpr const char* offline_provider = "offline";
+constexpr const char* script_id = "script";
 
 FauxOptions typing_speed(double tokens_per_second) {
     FauxOptions options;
@@ -127,7 +128,7 @@ BoundModel scripted_model(const std::string& path) {
     for (const Json& answer : answers->get_array()) steps.push_back(step_from_json(path, answer));
     FauxProvider faux(typing_speed(speed));
     faux.set_responses(std::move(steps));
-    return faux.model("script");
+    return faux.model(script_id);
 }
 
 /// The scripted model of --offline: identifies itself as one, and uses the tools for prompts about files. With a
@@ -358,7 +359,8 @@ std::string flags_to_continue(const ModelSources& sources, const StoredModel& st
     if (stored.id.empty()) return {};
     if (stored.provider == offline_provider) {
         const std::string& script = sources.flags.script;
-        return script.empty() ? " --offline" : " --script " + shell_word(script);
+        if (!script.empty()) return " --script " + shell_word(script);
+        return stored.model() == script_id ? " --script FILE" : " --offline";
     }
     const std::string& key = sources.flags.api_key_env;
     try {

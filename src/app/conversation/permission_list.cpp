@@ -107,6 +107,7 @@ int list_permissions(bool as_json) {
     const std::vector<Permission> list = permissions_here();
     if (!as_json) {
         out() << for_terminal(permissions_text(list));
+        if (list.empty()) err() << for_terminal(no_permission);
         return exit_ok;
     }
     JsonArray listed;

@@ -27,6 +27,10 @@ struct Permission {
 std::vector<Permission> permissions(const ToolRules& rules, const ConfigFile& config,
                                     const ProjectSettings& project);
 
+/// Describes a list without rules.
+inline constexpr std::string_view no_permission =
+    "No rule allows a call; tools that write, run commands or use the network ask first.\n";
+
 /// Returns a numbered line for each.
 std::string permissions_text(const std::vector<Permission>& list);
 

@@ -10,10 +10,9 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
-#include <cubepi/core/process.hpp>
 #include <cubepi/net/utf8.hpp>
-#include <cubepi/process/environment.hpp>
-#include <cubepi/process/local_process.hpp>
+
+#include "../project/git_process.hpp"
 
 namespace cubepi::app {
 
@@ -25,27 +24,15 @@ constexpr std::chrono::seconds git_timeout(5);
 constexpr int deepest = 12;
 
 /// Throws what the start or the limits throw.
-Task<std::string> ask_git(std::shared_ptr<const Runtime> runtime, std::string directory) {
-    ProcessOptions options("git");
-    // A monitor of the file system, and what brings missing objects, are commands of the repository's configuration.
-    options.arguments = {"-c",       "core.fsmonitor=false", "ls-files", "-z", "--cached",
-                         "--others", "--exclude-standard"};
-    EnvironmentPolicy environment;
-    environment.set["GIT_NO_LAZY_FETCH"] = "1";
-    environment.set["GIT_ALLOW_PROTOCOL"] = "none";
-    options.environment = child_environment(environment);
-    options.directory = std::move(directory);
-    options.input = false;
-    options.timeout = git_timeout;
-    Task<std::shared_ptr<Process>> starting = launcher_of(*runtime)->start(std::move(options));
-    const std::shared_ptr<Process> process = co_await std::move(starting);
-    std::string output;
-    bool more = true;
-    while (more && output.size() < most_bytes) more = co_await process->read(output);
-    if (more) co_return output;  // its end kills the process
-    const ExitStatus status = co_await process->wait();
-    if (!status.ok()) throw Error(ErrorCode::unsupported, "not a git repository");
-    co_return output;
+Task<std::string> ask_git(std::string directory) {
+    GitProcess git(std::move(directory), EnvironmentPolicy());
+    git.set_timeout(git_timeout);
+    git.set_max_output(most_bytes);
+    std::vector<std::string> arguments = {"ls-files", "-z", "--cached", "--others",
+                                          "--exclude-standard"};
+    GitOutput output = co_await git.run(std::move(arguments));
+    if (!output.ok) throw Error(ErrorCode::unsupported, "not a git repository");
+    co_return std::move(output.text);
 }
 
 std::vector<std::string> names_in(const std::string& output) {
@@ -94,7 +81,7 @@ void sort_by_depth(std::vector<std::string>& names) {
 
 Task<std::vector<std::string>> project_names(std::shared_ptr<const Runtime> runtime,
                                              std::filesystem::path directory) {
-    Outcome<std::string> listed = co_await outcome_of(ask_git(runtime, directory.string()));
+    Outcome<std::string> listed = co_await outcome_of(ask_git(directory.string()));
     if (!listed && listed.cancelled()) listed.rethrow();
     std::vector<std::string> names;
     if (listed) {

@@ -58,6 +58,19 @@ TEST_F(ProjectNames, Monitor_OfTheRepositoryDoesNotRun) {
     EXPECT_FALSE(std::filesystem::exists(root_ / "ran"));
 }
 
+/// Versions of git before GIT_NO_LAZY_FETCH ask the remote, unless no protocol is allowed.
+TEST_F(ProjectNames, OlderGit_MayUseNoProtocol) {
+    const std::filesystem::path git = root_ / "bin/git";
+    std::filesystem::create_directories(git.parent_path());
+    std::ofstream(git) << "#!/bin/sh\nprintf 'protocol %s\\0' \"$GIT_ALLOW_PROTOCOL\"\n";
+    std::filesystem::permissions(git, std::filesystem::perms::owner_all);
+    const std::string path = std::getenv("PATH");
+    ::setenv("PATH", (git.parent_path().string() + ":" + path).c_str(), 1);
+    const Names found = names();
+    ::setenv("PATH", path.c_str(), 1);
+    EXPECT_EQ(found, (Names{"protocol none"}));
+}
+
 /// Git asks the remote of a partial clone for an ignore file that is in the index only.
 TEST_F(ProjectNames, RemoteOfAPartialClone_IsNotAsked) {
     git("init -q");

@@ -62,6 +62,7 @@ struct ControlServer::State : std::enable_shared_from_this<ControlServer::State>
           acceptor(executor),
           work(executor, [](const std::exception_ptr&) {}) {}
 
+    void require_free() const;
     void bind();
     Task<> accept();
     Task<> talk(std::shared_ptr<Protocol::socket> socket);
@@ -80,12 +81,15 @@ struct ControlServer::State : std::enable_shared_from_this<ControlServer::State>
     bool bound = false;
 };
 
+void ControlServer::State::require_free() const {
+    if (!has_listener(path)) return;
+    throw Error(ErrorCode::busy,
+                "another gateway of this user is running. To see it: cubepi gateway status");
+}
+
 void ControlServer::State::bind() {
     make_private_directory(path, "BUB_HOME");
-    if (has_listener(path)) {
-        throw Error(ErrorCode::busy,
-                    "another gateway of this user is running. To see it: cubepi gateway status");
-    }
+    require_free();
     ::unlink(path.c_str());
     boost::system::error_code failed;
     (void)acceptor.open(Protocol(), failed);
@@ -189,6 +193,8 @@ ControlServer::ControlServer(Executor executor, std::filesystem::path path, Answ
 ControlServer::~ControlServer() {
     if (state_->bound) ::unlink(state_->path.c_str());
 }
+
+void ControlServer::require_free() const { state_->require_free(); }
 
 void ControlServer::listen() {
     state_->bind();

@@ -24,6 +24,8 @@ public:
     ControlServer(const ControlServer&) = delete;
     ControlServer& operator=(const ControlServer&) = delete;
 
+    /// Throws Error(busy) if another process listens on the path, as listen() does.
+    void require_free() const;
     /// Begins to accept connections. Replaces the socket of a process that has ended. Throws Error(busy) if another
     /// process listens on the path, Error(io) if the socket cannot be created.
     void listen();

@@ -221,6 +221,8 @@ Task<int> Gateway::run() {
     if (!meter_) meter_ = std::make_shared<Meter>();
     reports_ = std::make_shared<TurnReports>(meter_->registry(),
                                              [this](const std::string& text) { warn(text); });
+    // The parts of an instance would report only that a port or a file is in use.
+    control_.require_free();
     instance_ = co_await make_instance();
     control_.listen();
     const SignalWatch signals(executor_, [this](int signal) { on_signal(signal); },

@@ -10,12 +10,6 @@
 
 namespace cubepi::app {
 
-namespace {
-
-constexpr std::size_t max_output = std::size_t{2} << 20;
-
-}  // namespace
-
 GitProcess::GitProcess(std::string directory, EnvironmentPolicy environment)
     : directory_(std::move(directory)), environment_(std::move(environment)) {
     environment_.set["GIT_OPTIONAL_LOCKS"] = "0";
@@ -47,14 +41,15 @@ Task<GitOutput> GitProcess::run(std::vector<std::string> arguments) {
     bool more = true;
     while (more && !output.cut) {
         more = co_await process->read(output.text);
-        output.cut = output.text.size() > max_output;
+        output.cut = output.text.size() > max_output_;
     }
     if (output.cut) {
-        output.text.resize(output.text.rfind('\n', max_output) + 1);
+        constexpr std::string_view ends("\n\0", 2);
+        output.text.resize(output.text.find_last_of(ends, max_output_) + 1);
         process->kill();
     }
     // Few bytes: they fit into the pipe.
-    while (!output.cut && output.errors.size() < max_output) {
+    while (!output.cut && output.errors.size() < max_output_) {
         const bool has_more = co_await process->read_error(output.errors);
         if (!has_more) break;
     }
@@ -73,14 +68,21 @@ std::vector<std::string_view> parts_of(std::string_view text, char end) {
     return parts;
 }
 
-Task<> disarm_filters(GitProcess& git) {
-    std::vector<std::string> listing = {"config", "--includes",   "--show-scope", "--name-only",
-                                        "-z",     "--get-regexp", "^filter\\."};
+Task<std::vector<std::string>> settings_of_repository(GitProcess& git, std::string pattern) {
+    std::vector<std::string> listing = {"config", "--includes",   "--show-scope",    "--name-only",
+                                        "-z",     "--get-regexp", std::move(pattern)};
     const GitOutput found = co_await git.run(std::move(listing));
     const std::vector<std::string_view> parts = parts_of(found.text, '\0');
+    std::vector<std::string> names;
     for (std::size_t i = 0; i + 1 < parts.size(); i += 2) {
-        if (parts[i] == "global" || parts[i] == "system") continue;
-        std::string key(parts[i + 1]);
+        if (parts[i] != "global" && parts[i] != "system") names.emplace_back(parts[i + 1]);
+    }
+    co_return names;
+}
+
+Task<> disarm_filters(GitProcess& git) {
+    std::vector<std::string> keys = co_await settings_of_repository(git, "^filter\\.");
+    for (std::string& key : keys) {
         const bool is_required = key.ends_with(".required");
         git.set(std::move(key), is_required ? "false" : "");
     }

@@ -15,7 +15,8 @@ struct GitOutput {
     std::string text = {};
     std::string errors = {};
     bool ok = false;
-    bool cut = false;  ///< `text` is only the beginning, of whole lines
+    bool cut =
+        false;  ///< `text` is only the beginning, of whole lines, or of parts that end with a zero byte
 };
 
 /// Git in one directory. Settings of the repository that run programs do not apply: its author need not be the user.
@@ -26,6 +27,7 @@ public:
     /// Overrides a setting for the following calls.
     void set(std::string key, std::string value);
     void set_timeout(std::chrono::seconds timeout) { timeout_ = timeout; }
+    void set_max_output(std::size_t bytes) { max_output_ = bytes; }
 
     /// Throws Error(not_found) if git is not installed. A failure of git is in the output.
     Task<GitOutput> run(std::vector<std::string> arguments);
@@ -35,7 +37,12 @@ private:
     EnvironmentPolicy environment_;
     std::size_t settings_ = 0;
     std::chrono::seconds timeout_ = std::chrono::seconds(20);
+    std::size_t max_output_ = std::size_t{2} << 20;
 };
+
+/// Returns the names of the settings that match a regular expression, without those of the user and the system. `git` must outlive the
+/// task.
+Task<std::vector<std::string>> settings_of_repository(GitProcess& git, std::string pattern);
 
 /// Overrides the programs that the repository's own configuration runs on the contents of files. `git` must outlive the task.
 Task<> disarm_filters(GitProcess& git);

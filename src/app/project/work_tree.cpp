@@ -128,17 +128,12 @@ Task<> create_tree(GitProcess& git, std::string place, std::string name, bool is
 
 /// A condition may hold in the new work tree only, where its settings could not be overridden.
 Task<> refuse_conditional_settings(GitProcess& git) {
-    std::vector<std::string> listing = {"config", "--includes",   "--show-scope", "--name-only",
-                                        "-z",     "--get-regexp", "^includeif\\."};
-    const GitOutput found = co_await git.run(std::move(listing));
-    const std::vector<std::string_view> parts = parts_of(found.text, '\0');
-    for (std::size_t i = 0; i + 1 < parts.size(); i += 2) {
-        if (parts[i] == "global" || parts[i] == "system") continue;
-        refuse(
-            "the configuration of the repository has conditional includes (includeIf), which "
-            "may run programs in a new work tree.\n  Make it yourself: git worktree add DIR; "
-            "cubepi -C DIR");
-    }
+    const std::vector<std::string> found = co_await settings_of_repository(git, "^includeif\\.");
+    if (found.empty()) co_return;
+    refuse(
+        "the configuration of the repository has conditional includes (includeIf), which "
+        "may run programs in a new work tree.\n  Make it yourself: git worktree add DIR; "
+        "cubepi -C DIR");
 }
 
 }  // namespace

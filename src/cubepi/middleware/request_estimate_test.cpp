@@ -78,6 +78,23 @@ TEST(RequestEstimate, D141_EditedByTheEndpoint_IsNotACut) {
     EXPECT_TRUE(estimate.follow(history, 0)) << "a cut is still noticed";
 }
 
+/// The two counts of the same tokens differ by one, depending on the lengths.
+TEST(RequestEstimate, RoundedCounts_AreNotACut) {
+    MessageList history;
+    RequestEstimate estimate;
+    std::int64_t cached = 0;
+    for (const std::int64_t less : {0, 0, 1, 0, 1, 0}) {
+        history.push_back(user_message(std::string(4'000, 'x')));
+        AssistantMessage answer = reporting(1'000 - less);
+        answer.usage->cache_write_tokens = 1'000;
+        answer.usage->cache_read_tokens = cached;
+        history.push_back(std::move(answer));
+        EXPECT_FALSE(estimate.follow(history, 0)) << cached;
+        cached += 1'000;
+        EXPECT_EQ(estimate.reported(), cached);
+    }
+}
+
 UserMessage prompt_of(std::size_t bytes, bool has_picture) {
     UserMessage message;
     message.content.emplace_back(TextContent{.text = std::string(bytes, 'x')});

@@ -271,13 +271,20 @@ private:
         if (!directory) fail(program_, "directory " + where, errno);
         const std::vector<std::string> environment =
             options.environment ? *options.environment : child_environment(EnvironmentPolicy());
-        const std::string program = find_program(program_, environment, directory.get());
+        std::string program = find_program(program_, environment, directory.get());
         std::vector<std::string> words = options.arguments;
         words.insert(words.begin(), program_);
+        if (sandbox) {
+            plan_ = std::make_unique<SandboxPlan>(*sandbox, directory.get());
+            if (plan_->is_wrapped()) {
+                // bubblewrap would only print that the program is missing.
+                if (::faccessat(directory.get(), program.c_str(), X_OK, AT_EACCESS) != 0)
+                    fail(program_, "", errno);
+                plan_->wrap(program, words, environment);
+            }
+        }
         const std::vector<char*> arguments = pointers_to(words);
         const std::vector<char*> variables = pointers_to(environment);
-
-        if (sandbox) plan_ = std::make_unique<SandboxPlan>(*sandbox, directory.get());
 
         const UniqueFd low_null = open_file("/dev/null", O_RDWR);
         const UniqueFd null(::fcntl(low_null.get(), F_DUPFD_CLOEXEC, 3));

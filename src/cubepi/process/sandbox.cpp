@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/process/sandbox/bubblewrap.hpp>
 #include <cubepi/process/sandbox/kernel_rules.hpp>
 #include <cubepi/process/sandbox/sandbox_plan.hpp>
 
@@ -17,14 +18,15 @@ public:
         : profile_(profile),
           means_(profile),
           paths_(profile),
-          usable_(sandbox_support().seccomp && (means_.namespaces || means_.landlock > 0)),
+          usable_(sandbox_support().seccomp && means_.usable()),
           landlock_("Landlock " + std::to_string(means_.landlock)) {}
 
     std::vector<SandboxGuarantee> all() const {
         using P = SandboxProperty;
-        const bool spaces = means_.namespaces;
+        const bool spaces = means_.mounts();
+        const std::string by = means_.bubblewrap ? " by bubblewrap" : "";
         const int version = means_.landlock;
-        const std::string mounts = "read-only mounts";
+        const std::string mounts = "read-only mounts" + by;
         const std::string needs_mounts = "needs user namespaces";
         std::vector<SandboxGuarantee> list;
         const auto add = [&](P property, bool applies, bool held, std::string how) {
@@ -40,16 +42,17 @@ public:
             : version >= detail::landlock_truncation ? landlock_
                                                      : "seccomp");
         add(P::metadata, true, spaces, spaces ? mounts : needs_mounts);
-        add(P::read_only, !profile_.read_only.empty(), spaces, spaces ? "mounts" : needs_mounts);
+        add(P::read_only, !profile_.read_only.empty(), spaces,
+            spaces ? "mounts" + by : needs_mounts);
         const bool inside =
             std::any_of(paths_.hidden.begin(), paths_.hidden.end(),
                         [this](const std::string& path) { return paths_.is_in_writable(path); });
         add(P::hidden, !profile_.hidden.empty(), spaces || !inside,
-            spaces   ? "mounts"
+            spaces   ? "mounts" + by
             : inside ? needs_mounts + " below a writable directory"
                      : landlock_ + "; names are visible");
         add(P::network, !profile_.network, true,
-            spaces ? "a network namespace" : "seccomp: no sockets at all");
+            spaces ? "a network namespace" + by : "seccomp: no sockets at all");
         const bool scoped = version >= detail::landlock_scopes;
         const bool own_network = spaces && !profile_.network;
         add(P::abstract_unix, true, !profile_.unix_sockets || own_network || scoped,
@@ -58,10 +61,17 @@ public:
             : scoped               ? landlock_
                                    : "needs Landlock 6");
         add(P::path_unix, !profile_.unix_sockets, true, "seccomp");
-        add(P::processes, true, true, version > 0 ? landlock_ : "a user namespace, seccomp");
-        add(P::signals, true, scoped, scoped ? landlock_ : "needs Landlock 6");
-        add(P::terminals, true, true, spaces ? "mounts" : landlock_);
-        add(P::devices, !contains_root(), true, spaces ? "mounts" : landlock_);
+        const std::string own_processes = "a namespace of processes" + by;
+        add(P::processes, true, true,
+            version > 0         ? landlock_
+            : means_.bubblewrap ? own_processes
+                                : "a user namespace, seccomp");
+        add(P::signals, true, scoped || means_.bubblewrap,
+            scoped              ? landlock_
+            : means_.bubblewrap ? own_processes
+                                : "needs Landlock 6");
+        add(P::terminals, true, true, spaces ? "mounts" + by : landlock_);
+        add(P::devices, !contains_root(), true, spaces ? "mounts" + by : landlock_);
         add(P::privileges, true, true, "no_new_privs, seccomp");
         add(P::process_limit, profile_.max_processes > 0, means_.process_limit,
             means_.process_limit ? std::to_string(profile_.max_processes) + " in a user namespace"
@@ -105,6 +115,11 @@ const SandboxSupport& sandbox_support() {
         found.seccomp = detail::has_system_call_filters();
         found.namespaces_problem = detail::shared_namespaces().problem;
         found.namespaces = found.namespaces_problem.empty();
+        if (found.namespaces || found.landlock_abi > 0) return found;
+        const detail::Bubblewrap& wrapper = detail::bubblewrap();
+        found.namespaces = wrapper.problem.empty();
+        found.namespaces_problem +=
+            found.namespaces ? "; " + wrapper.path + " makes them" : ", and " + wrapper.problem;
         return found;
     }();
     return support;

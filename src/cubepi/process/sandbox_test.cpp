@@ -13,6 +13,7 @@
 #include <cubepi/core/scoped_test_directory.hpp>
 #include <cubepi/process/local_process.hpp>
 #include <cubepi/process/process_test.hpp>
+#include <cubepi/process/sandbox/bubblewrap.hpp>
 #include <cubepi/process/sandbox/sandbox_plan.hpp>
 
 // The hostile scripts are in tests/attack/sandbox_attack_test.cpp; here is what must work, and what is reported.
@@ -59,6 +60,16 @@ protected:
         profile.read_only = {base / "ws/.git/hooks", base / "ws/.git/config"};
         profile.hidden = {base / "secret"};
     }
+    /// With each of the means that this system has.
+    template <class Test>
+    void for_all_means(Test test) {
+        test();
+        profile.use_namespaces = false;
+        test();
+        profile.max_landlock_abi = 0;
+        SCOPED_TRACE("bubblewrap");
+        if (detail::bubblewrap().problem.empty()) test();
+    }
     Ran run(std::string line) { return cubepi::run(run_sandboxed(profile, base / "ws", line)); }
     void expect_output(std::string line, const std::string& output) {
         SCOPED_TRACE(line);
@@ -70,8 +81,7 @@ protected:
 };
 
 TEST_F(SandboxTest, Workspace_CanBeChanged) {
-    for (const bool spaces : {true, false}) {
-        profile.use_namespaces = spaces;
+    for_all_means([&] {
         expect_output("echo new > file && cat file && mkdir -p a && echo x > a/b && rm -r a",
                       "new\n");
         expect_output("pwd", base / "ws\n");
@@ -80,7 +90,7 @@ TEST_F(SandboxTest, Workspace_CanBeChanged) {
         expect_output("echo a > /dev/null; echo b > /dev/stdout; head -c 3 /dev/zero | wc -c",
                       "b\n3\n");
         expect_output("cat <(echo c) <<< d; id -u", "c\n" + std::to_string(::geteuid()) + "\n");
-    }
+    });
 }
 
 TEST_F(SandboxTest, Moves_WorkBetweenDirectories) {
@@ -88,33 +98,30 @@ TEST_F(SandboxTest, Moves_WorkBetweenDirectories) {
 }
 
 TEST_F(SandboxTest, ReadOnly_ChangesNothing) {
-    for (const bool spaces : {true, false}) {
+    for_all_means([&] {
         SandboxProfile limited = profile.without_writes();
-        limited.use_namespaces = spaces;
         const Ran ran = cubepi::run(run_sandboxed(limited, base / "ws", "cat file; echo x > file"));
         EXPECT_THAT(ran.output, HasSubstr("old\n"));
         EXPECT_FALSE(ran.status.ok());
         EXPECT_EQ(base.get("ws/file"), "old\n");
-    }
+    });
 }
 
 TEST_F(SandboxTest, VisibleDirectory_IsReadInHiddenOne) {
     profile.visible = {base / "secret/session"};
-    for (const bool spaces : {true, false}) {
-        profile.use_namespaces = spaces;
+    for_all_means([&] {
         expect_output("cat ../secret/session/note; cat ../secret/key 2>&- || echo hidden",
                       "shown\nhidden\n");
-    }
+    });
 }
 
 TEST_F(SandboxTest, WritableDirectory_MayBeInHiddenOne) {
     profile.writable.push_back(base / "secret/session");
-    for (const bool spaces : {true, false}) {
-        profile.use_namespaces = spaces;
+    for_all_means([&] {
         expect_output("echo y > ../secret/session/new && cat ../secret/session/new", "y\n");
         EXPECT_EQ(base.get("secret/session/new"), "y\n");
         expect_output("cat ../secret/key 2>&- || echo hidden", "hidden\n");
-    }
+    });
 }
 
 TEST_F(SandboxTest, WritableDirectory_MayBeNestedInHiddenOne) {
@@ -122,8 +129,7 @@ TEST_F(SandboxTest, WritableDirectory_MayBeNestedInHiddenOne) {
     base.put("secret/session/.git/config", "[core]\n");
     profile.writable = {base.path(), base / "secret/session"};
     profile.read_only = {base / "secret/session/.git/config"};
-    for (const bool spaces : {true, false}) {
-        profile.use_namespaces = spaces;
+    for_all_means([&] {
         if (sandbox_holds(profile, SandboxProperty::hidden)) {
             expect_output("cat ../secret/key 2>&- || echo hidden", "hidden\n");
             expect_output("(echo x > ../secret/session/.git/config) 2>&- || echo same", "same\n");
@@ -132,7 +138,7 @@ TEST_F(SandboxTest, WritableDirectory_MayBeNestedInHiddenOne) {
         }
         expect_output("echo y > ../secret/session/new && cat ../secret/session/new", "y\n");
         EXPECT_EQ(base.get("secret/session/new"), "y\n");
-    }
+    });
 }
 
 TEST_F(SandboxTest, MissingPaths_HaveNoEffect) {
@@ -159,6 +165,22 @@ TEST_F(SandboxTest, StartFailure_NamesProgram) {
     } catch (const Error& error) {
         EXPECT_EQ(error.code(), ErrorCode::not_found) << error.what();
     }
+}
+
+TEST_F(SandboxTest, Bubblewrap_StartsAsOtherMeans) {
+    profile.use_namespaces = false;
+    profile.max_landlock_abi = 0;
+    if (!detail::bubblewrap().problem.empty()) {
+        EXPECT_FALSE(sandbox_holds(profile, SandboxProperty::writes));
+        EXPECT_THROW((void)run("true"), Error);
+        return;
+    }
+    // Neither its descriptors nor other processes are in the sandbox; its options are not in the list of processes.
+    expect_output("ls /proc/self/fd | wc -l", "4\n");
+    expect_output("test -d /proc/" + std::to_string(::getpid()) + " || echo none", "none\n");
+    expect_output("grep -c s[e]cret /proc/1/cmdline || true", "0\n");
+    const Ran ran = run("exit 3");
+    EXPECT_EQ(ran.status.code, 3);
 }
 
 TEST_F(SandboxTest, DirectoryInHiddenOne_IsNotEntered) {

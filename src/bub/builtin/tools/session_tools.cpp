@@ -312,7 +312,8 @@ Task<std::string> compact(std::shared_ptr<BuiltinCore> core, Tape tape, std::str
         const TurnContext turn{session_id, directory, *state, nullptr};
         core->options().on_result(result, turn);
     }
-    co_return notice.text + (done.report.compacted ? "\nUndo it: ,compact undo" : "");
+    co_return notice.text +
+        (done.report.compacted ? "\nTo undo it: the same command with the argument undo" : "");
 }
 
 Task<std::string> show_todos(Tape tape) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <variant>
 
 #include <cubepi/provider/capability.hpp>
@@ -110,9 +111,10 @@ void RequestEstimate::count(const Message& message, std::size_t index, std::size
         const Usage& usage = *answer->usage;
         const std::int64_t input = usage.input_tokens.value_or(0);
         const std::int64_t written = usage.cache_write_tokens.value_or(0);
-        // CubePi's scripted model counts tokens that it writes to its cache as input, too.
+        // CubePi's scripted model counts tokens that it writes to its cache as input, too, and rounds each of the two counts.
+        const bool is_same = std::abs(input - written) <= 1;
         const std::int64_t prompt =
-            usage.cache_read_tokens.value_or(0) + (input == written ? input : input + written);
+            usage.cache_read_tokens.value_or(0) + (is_same ? written : input + written);
         if (prompt > 0) {
             // The endpoint has left out a part of this request or of the one before: they cannot be compared.
             const bool is_edited = answer->extra.find("context_management") != nullptr;

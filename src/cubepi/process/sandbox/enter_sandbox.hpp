@@ -66,6 +66,9 @@ struct SandboxEntry {
     std::uint64_t terminal_rights = 0;
     const MountStep* steps = nullptr;
     std::size_t step_count = 0;
+    /// The files that bubblewrap reads: it carries the plan out, and has to be the program that is executed. -1: it is not used.
+    int wrapper_options = -1;
+    int wrapper_filter = -1;
     const char* directory = nullptr;  ///< the working directory, an absolute path
     dev_t directory_device = 0;
     ino_t directory_inode = 0;

@@ -24,6 +24,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/blocked_signals.hpp>
+#include <cubepi/process/sandbox/bubblewrap.hpp>
 #include <cubepi/process/sandbox/kernel_rules.hpp>
 
 namespace cubepi::detail {
@@ -283,10 +284,11 @@ bool is_within(std::string_view path, std::string_view directory) {
 
 SandboxMeans::SandboxMeans(const SandboxProfile& profile) {
     const SandboxSupport& support = sandbox_support();
-    namespaces = support.namespaces && profile.use_namespaces;
+    namespaces = shared_namespaces().problem.empty() && profile.use_namespaces;
     landlock = std::min(support.landlock_abi, profile.max_landlock_abi);
     // Version 1 refuses moves between directories, and mounts do everything else that it does.
     if (namespaces && landlock < landlock_moves) landlock = 0;
+    bubblewrap = !namespaces && landlock == 0 && detail::bubblewrap().problem.empty();
     // Before Linux 5.14, of which Landlock 2 is newer, the limit counts all processes of the user. The kernel exempts root.
     process_limit = namespaces && support.landlock_abi >= 2 && ::geteuid() != 0;
 }
@@ -313,11 +315,11 @@ bool SandboxPaths::is_in_writable(std::string_view path) const {
 
 SandboxPlan::SandboxPlan(const SandboxProfile& profile, int directory) {
     const SandboxSupport& support = sandbox_support();
-    if (!support.available()) {
+    const SandboxMeans means(profile);
+    if (!support.seccomp || !means.usable()) {
         throw Error(ErrorCode::unsupported,
                     "The process was not started: " + support.problem() + ".");
     }
-    const SandboxMeans means(profile);
     const SandboxPaths paths(profile);
     char place[PATH_MAX];
     const ssize_t size =
@@ -338,16 +340,34 @@ SandboxPlan::SandboxPlan(const SandboxProfile& profile, int directory) {
         if (means.landlock > 0 && shared.terminals)
             entry_.terminal_rights = LandlockRights(means.landlock).of_file;
     }
+    if (means.bubblewrap) {
+        plan_mounts(paths, true);
+        wrapper_ = bubblewrap_options(steps_, profile.network, entry_.directory);
+    }
     if (means.landlock > 0) make_rules(paths, means);
     FilterNeeds needs;
-    needs.internet_sockets = profile.network || means.namespaces;
+    needs.internet_sockets = profile.network || means.mounts();
     needs.unix_sockets = profile.unix_sockets;
-    needs.close_truncation = !means.namespaces && means.landlock < landlock_truncation;
+    needs.close_truncation = !means.mounts() && means.landlock < landlock_truncation;
     needs.close_tracing = means.landlock == 0;
     filter_ = system_call_filter(needs);
     entry_.filter = filter_.data();
     entry_.filter_size = static_cast<unsigned short>(filter_.size());
     if (means.process_limit) entry_.max_processes = profile.max_processes;
+}
+
+void SandboxPlan::wrap(std::string& program, std::vector<std::string>& words,
+                       const std::vector<std::string>& environment) {
+    wrapper_options_ = memory_file(wrapper_ + bubblewrap_environment(environment));
+    wrapper_filter_ = memory_file(
+        {reinterpret_cast<const char*>(filter_.data()), filter_.size() * sizeof(sock_filter)});
+    entry_.wrapper_options = wrapper_options_.get();
+    entry_.wrapper_filter = wrapper_filter_.get();
+    words.front() = program;
+    const std::string options = std::to_string(entry_.wrapper_options);
+    const std::string filter = std::to_string(entry_.wrapper_filter);
+    words.insert(words.begin(), {"bwrap", "--args", options, "--seccomp", filter, "--"});
+    program = bubblewrap().path;
 }
 
 std::string SandboxPlan::describe(const SandboxFailure& failure) const {

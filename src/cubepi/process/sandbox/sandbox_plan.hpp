@@ -30,8 +30,12 @@ const SharedNamespaces& shared_namespaces();
 struct SandboxMeans {
     explicit SandboxMeans(const SandboxProfile& profile);
     bool namespaces = false;
-    int landlock = 0;  ///< its version; 0: not used
+    int landlock = 0;         ///< its version; 0: not used
+    bool bubblewrap = false;  ///< only if there is nothing else
     bool process_limit = false;
+
+    bool mounts() const noexcept { return namespaces || bubblewrap; }
+    bool usable() const noexcept { return mounts() || landlock > 0; }
 };
 
 /// The paths of a profile as they are now: absolute, without symbolic links, sorted, without those that do not exist.
@@ -52,12 +56,17 @@ bool is_within(std::string_view path, std::string_view directory);
 /// A sandbox for one process, prepared before its fork.
 class SandboxPlan {
 public:
-    /// `directory` is the open working directory. Throws Error: unsupported if the kernel has no means, io.
+    /// `directory` is the open working directory. Throws Error: unsupported if there are no means, io.
     SandboxPlan(const SandboxProfile& profile, int directory);
     SandboxPlan(const SandboxPlan&) = delete;
     SandboxPlan& operator=(const SandboxPlan&) = delete;
 
     const SandboxEntry& entry() const noexcept { return entry_; }
+    /// True if bubblewrap has to carry the plan out.
+    bool is_wrapped() const noexcept { return !wrapper_.empty(); }
+    /// Makes bubblewrap the program. `words` are the name and the arguments of the sandboxed one.
+    void wrap(std::string& program, std::vector<std::string>& words,
+              const std::vector<std::string>& environment);
     /// "mount /srv/keys: Operation not permitted"
     std::string describe(const SandboxFailure& failure) const;
 
@@ -73,6 +82,9 @@ private:
     std::vector<MountStep> steps_;
     std::vector<sock_filter> filter_;
     UniqueFd ruleset_;
+    UniqueFd wrapper_options_;
+    UniqueFd wrapper_filter_;
+    std::string wrapper_;  ///< the options of bubblewrap; empty: it is not used
     SandboxEntry entry_;
 };
 

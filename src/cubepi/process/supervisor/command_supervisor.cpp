@@ -94,19 +94,26 @@ void close_between(int first, int last) noexcept {
     for (int one = first; one <= std::min(last, highest); ++one) ::close(one);
 }
 
-constexpr std::size_t most_inherited = 6;
+constexpr std::size_t most_inherited = 8;
+
+/// The descriptors of a sandbox. -1 stands for none.
+struct SandboxFds {
+    int fds[most_inherited - 2];
+
+    explicit SandboxFds(const SandboxEntry& sandbox) noexcept
+        : fds{sandbox.ruleset,        sandbox.namespaces.user, sandbox.namespaces.network,
+              sandbox.namespaces.ipc, sandbox.wrapper_options, sandbox.wrapper_filter} {}
+};
 
 /// The inherited descriptors that the supervisor uses besides the standard streams, sorted. -1 stands for none.
 struct InheritedFds {
     int fds[most_inherited];
 
     explicit InheritedFds(const SupervisedCommand& command) noexcept
-        : fds{command.control, command.null, -1, -1, -1, -1} {
-        if (const SandboxEntry* const sandbox = command.sandbox; sandbox != nullptr) {
-            fds[2] = sandbox->ruleset;
-            fds[3] = sandbox->namespaces.user;
-            fds[4] = sandbox->namespaces.network;
-            fds[5] = sandbox->namespaces.ipc;
+        : fds{command.control, command.null, -1, -1, -1, -1, -1, -1} {
+        if (command.sandbox != nullptr) {
+            const SandboxFds sandbox(*command.sandbox);
+            std::copy(std::begin(sandbox.fds), std::end(sandbox.fds), fds + 2);
         }
         std::sort(fds, fds + most_inherited);
     }
@@ -124,8 +131,8 @@ void close_all_but(const InheritedFds& inherited) noexcept {
 }
 
 void close_sandbox(const SandboxEntry& sandbox) noexcept {
-    for (const int fd : {sandbox.ruleset, sandbox.namespaces.user, sandbox.namespaces.network,
-                         sandbox.namespaces.ipc}) {
+    const SandboxFds all(sandbox);
+    for (const int fd : all.fds) {
         if (fd >= 0) ::close(fd);
     }
 }
