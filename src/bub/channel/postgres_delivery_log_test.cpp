@@ -757,8 +757,9 @@ TEST_F(PostgresDeliveries, D238_MessageForOtherGateway_WakesIt) {
     Host second(tables.open());
     first.held = std::make_unique<cubepi::AsyncEvent>();
     run(serve_both(first, second, [this](Host& a, Host& b) -> Task<> {
-        while (tables.query("SELECT count(*) FROM pg_stat_activity WHERE datname ="
-                            " current_database() AND state = 'idle' AND query LIKE 'LISTEN %'")
+        while (tables
+                   .query("SELECT count(*) FROM pg_stat_activity WHERE datname ="
+                          " current_database() AND state = 'idle' AND query LIKE 'LISTEN %'")
                    .front() != "2")
             co_await cubepi::Runtime::standard()->clock->sleep_for(std::chrono::milliseconds(1));
         co_await a.handler(update("one", "one"));
