@@ -133,10 +133,10 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
         bool is_ours = true;
         for (int other = 0; other < results[1]->rows(); ++other)
             is_ours = is_ours && results[1]->integer(other, 0) == here;
-        const std::int64_t owner = row.integer(0, 1);
-        if (is_ours && owner != here) {
+        const std::int64_t last_owner = row.integer(0, 1);
+        if (is_ours && last_owner != here) {
             // Its last turns were of this gateway, and the end of one of them may still be written (D227).
-            if (owner != -here) ++record.fence;
+            if (last_owner != -here) ++record.fence;
             writes.add("UPDATE bub_delivery_sessions SET owner = $2, fence = $3 WHERE key = $1")
                 .text(session)
                 .integer(here)
@@ -157,7 +157,7 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
             .text_or_null(key)
             .text(address);
         if (is_ours) *id = text_of(record);
-        if (!is_ours) *owner = row.integer(0, 1);
+        if (!is_ours) *owner = last_owner;
     };
     step->stored = [id, owner, wakes, tables, session] {
         if (*id) tables->note(**id, session);
