@@ -77,8 +77,8 @@ DeliveryPlace delivery_place() {
     if (place.database.empty()) return place;
     GatewaySettings settings = gateway_settings(config_values(config_path()));
     place.account = std::move(settings.tape_namespace);
-    place.notifications = settings.notify_database.empty() ? place.database
-                                                           : std::move(settings.notify_database);
+    place.notifications =
+        settings.notify_database.empty() ? place.database : std::move(settings.notify_database);
     return place;
 }
 

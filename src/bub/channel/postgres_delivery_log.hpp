@@ -94,7 +94,7 @@ private:
 
     std::shared_ptr<detail::DeliveryTables> tables_;
     std::shared_ptr<detail::GatewayWakes> wakes_;  ///< null: none
-    cubepi::WorkerPool thread_;  // tasks on it may still use the tables
+    cubepi::WorkerPool thread_;                    // tasks on it may still use the tables
 };
 
 }  // namespace bub
