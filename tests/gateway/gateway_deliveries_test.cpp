@@ -550,7 +550,7 @@ TEST(Failover, D205_SessionBusyElsewhere_MessageWaits) {
     EXPECT_NE(model.wait_for("two").find("re: one"), std::string::npos);
 }
 
-TEST(Failover, D96_StopElsewhere_LeavesTheTurnAlone) {
+TEST(Failover, D96_StopOfUserElsewhere_LeavesTheTurnAlone) {
     const GatewayHome first;
     const GatewayHome second;
     const std::string database = new_database(first);
@@ -565,8 +565,6 @@ TEST(Failover, D96_StopElsewhere_LeavesTheTurnAlone) {
     auto stop = std::async(std::launch::async, [port = other.wait_until_running()] {
         return run(call_channel(port, "POST", "/v1/sessions/s1/stop"));
     });
-    const CommandResult command = run_command(second, {"gateway", "stop", "http:s1"});
-    EXPECT_NE(command.output.find("stopped there"), std::string::npos) << command.output;
     model.release();
     EXPECT_EQ(one.get().text(), "re: one");
     (void)stop.get();

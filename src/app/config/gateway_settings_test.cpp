@@ -55,7 +55,7 @@ TEST(GatewaySettings, MissingGatewayKey_YieldsDefaults) {
 
 TEST(GatewaySettings, Read_ReturnsAllKeys) {
     const GatewaySettings settings = settings_of(R"({
-        "channels": ["http"], "root": "/srv/agents", "shared_workspace": true, "tape_namespace": "bots", "drain_timeout": 5, "retry_limit": 0,
+        "channels": ["http"], "root": "/srv/agents", "shared_workspace": true, "tape_namespace": "bots", "notify_database": "postgres://db/agents", "drain_timeout": 5, "retry_limit": 0,
         "max_waiting": 8, "threads": 3, "stream": false, "question_timeout": 600,
         "rules": [{"channel": "telegram", "chat": -100, "user": 42, "allow": ["shell: git status"], "refuse": ["fetch"]}],
         "approvers": [{"channel": "telegram", "user": 7}],
@@ -64,6 +64,7 @@ TEST(GatewaySettings, Read_ReturnsAllKeys) {
     EXPECT_EQ(settings.root, "/srv/agents");
     EXPECT_TRUE(settings.shared_workspace);
     EXPECT_EQ(settings.tape_namespace, "bots");
+    EXPECT_EQ(settings.notify_database, "postgres://db/agents");
     EXPECT_EQ(settings.retry_limit, std::chrono::seconds(0));
     EXPECT_EQ(settings.max_waiting, 8u);
     EXPECT_EQ(settings.threads, 3u);
@@ -95,6 +96,7 @@ TEST(GatewaySettings, Error_NamesTheKeyAndWhatIsExpected) {
     names(R"({"approvers": [{"user": 7}]})", "gateway.approvers[0].user must be");
     names(R"({"http": {"certificate": "/c.pem"}})", "gateway.http.key must be set together");
     names(R"({"tape_namespace": ""})", "gateway.tape_namespace must be a text");
+    names(R"({"notify_database": "mysql://db/agents"})", "gateway.notify_database must be the URL");
     names(R"({"root": "relative"})", "gateway.root must be a directory");
     names(R"([])", "gateway must be a mapping");
 }

@@ -757,11 +757,16 @@ TEST_F(PostgresDeliveries, D238_MessageForOtherGateway_WakesIt) {
     Host second(tables.open());
     first.held = std::make_unique<cubepi::AsyncEvent>();
     run(serve_both(first, second, [this](Host& a, Host& b) -> Task<> {
-        while (tables
-                   .query("SELECT count(*) FROM pg_stat_activity WHERE datname ="
-                          " current_database() AND state = 'idle' AND query LIKE 'LISTEN %'")
-                   .front() != "2")
-            co_await cubepi::Runtime::standard()->clock->sleep_for(std::chrono::milliseconds(1));
+        const std::string listening =
+            " FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle' AND"
+            " query LIKE 'LISTEN %'";
+        for (const bool is_lost : {false, true}) {
+            // A connection that is lost is replaced.
+            if (is_lost) tables.query("SELECT pg_terminate_backend(pid, 60000)" + listening);
+            while (tables.query("SELECT count(*)" + listening).front() != "2")
+                co_await cubepi::Runtime::standard()->clock->sleep_for(
+                    std::chrono::milliseconds(1));
+        }
         co_await a.handler(update("one", "one"));
         while (a.begun.empty()) co_await a.changed.wait();
         co_await b.handler(update("two", "two"));
