@@ -212,7 +212,6 @@ TEST(AcpVersionTwoTest, PromptNotTaken_IsCancelledWithTheSession) {
         const std::int64_t second = editor.start("session/prompt", prompt_json(session, "Also"));
         const std::int64_t closing =
             editor.start("session/close", R"({"sessionId":")" + session + "\"}");
-        std::string seen;
         for (int left = 2; left > 0;) {
             RpcMessage message = co_await editor.next();
             if (message.id == Json(second)) {

@@ -482,11 +482,13 @@ std::uint32_t restore_work(RunCore& core, const std::string& input_id,
     return work.turns;
 }
 
+namespace {
+
 /// Returns what a run has spent that had spent `at_suspension`. If a process has continued it since and was killed, the messages since
 /// then record the remainder: all that is beyond the lesser of the two amounts that the process knew. The history may have more than the
 /// state, after a limit at which the run has begun again, and less, if charges had no message yet.
-static std::optional<double> spent_since(const RunCore& core, double at_suspension,
-                                         std::string_view last) {
+std::optional<double> spent_since(const RunCore& core, double at_suspension,
+                                  std::string_view last) {
     const MessageList& history = core.state().messages;
     const std::size_t begin = index_after(history, last).value_or(history.size());
     const std::optional<double> since = work_since(history, begin, *core.state().model).cost;
@@ -494,6 +496,8 @@ static std::optional<double> spent_since(const RunCore& core, double at_suspensi
     const double in_history = core.cost_of_attempts().value_or(at_suspension + *since);
     return std::max(at_suspension, std::min(at_suspension, in_history - *since) + *since);
 }
+
+}  // namespace
 
 std::uint32_t restore_spending(RunCore& core, const std::string& answer_id, std::uint32_t counted) {
     const JsonObject* const turn = saved_turn(core.state(), answer_id);
