@@ -264,7 +264,8 @@ TEST(SharedSchedules, D249_MissingTables_AreNamed) {
         GatewayProcess gateway(home, model.flags());
         const std::uint16_t port = gateway.wait_until_running();
         EXPECT_EQ(post(port, "hello").text(), "re: hello");
-        EXPECT_NE(gateway.output().find("schedules are switched off"), std::string::npos);
+        EXPECT_NE(gateway.output().find("schedule.switched_off"), std::string::npos)
+            << gateway.output();
         const CommandResult list = run_command(home, {"schedule"});
         EXPECT_NE(list.output.find("cubepi db migrate --tapes"), std::string::npos) << list.output;
     }
