@@ -250,5 +250,39 @@ TEST(SharedSchedules, D249_TwoGateways_FireOnce) {
     }
 }
 
+/// The tables of an earlier version: the gateway serves without schedules, unless the configuration has some.
+TEST(SharedSchedules, D249_MissingTables_AreNamed) {
+    const GatewayHome home;
+    const std::string database = new_database(home);
+    RawPostgres(PostgresServer::shared().connection(database.substr(database.rfind('/') + 1)))
+        .query("DROP TABLE bub_schedule_schema, bub_schedule_sessions, bub_schedules");
+    const std::string http = "{http: {listen: \"127.0.0.1:0\"}";
+    const std::string place = "}\ndatabase: \"" + database + "\"";
+    home.configure(http + place);
+    {
+        EchoModel model;
+        GatewayProcess gateway(home, model.flags());
+        const std::uint16_t port = gateway.wait_until_running();
+        EXPECT_EQ(post(port, "hello").text(), "re: hello");
+        EXPECT_NE(gateway.output().find("schedule.switched_off"), std::string::npos)
+            << gateway.output();
+        const CommandResult list = run_command(home, {"schedule"});
+        EXPECT_NE(list.output.find("cubepi db migrate --tapes"), std::string::npos) << list.output;
+    }
+    home.configure(http +
+                   ", schedule: [{name: a, channel: http, chat: a, user: a, every: 1d, text: x}]" +
+                   place);
+    const CommandResult refused = run_command(home, {"gateway", "--offline"});
+    EXPECT_NE(refused.status, 0);
+    EXPECT_NE(refused.output.find("cubepi db migrate --tapes"), std::string::npos)
+        << refused.output;
+    EXPECT_EQ(run_command(home, {"db", "migrate", "--tapes", database}).status, 0);
+    EchoModel model;
+    GatewayProcess gateway(home, model.flags());
+    (void)gateway.wait_until_running();
+    while (listed(home).at("schedules").as_array().empty())
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
 }  // namespace
 }  // namespace cubepi::gateway_tests

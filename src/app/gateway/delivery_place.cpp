@@ -15,6 +15,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/log.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/runtime.hpp>
 
 #include "../config/gateway_settings.hpp"
 #include "../config/paths.hpp"
@@ -135,6 +136,8 @@ Task<std::shared_ptr<bub::ScheduleStore>> open_schedules(DeliveryPlace place, bo
     // One that cannot be reached yet is asked again by each poll.
     if (logged_error(opened.failure()) != to_string(ErrorCode::schema_mismatch)) co_return store;
     if (are_configured) opened.rethrow();
+    Runtime::standard()->log.write(LogLevel::warning, "schedule.switched_off",
+                                   {{"error", logged_error(opened.failure())}});
     warn("schedules are switched off: " + exception_text(opened.failure()));
     co_return nullptr;
 }
