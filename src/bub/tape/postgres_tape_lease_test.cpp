@@ -154,6 +154,21 @@ TEST_F(LeasedTapes, D227_ClaimWithoutLease_IsRespected) {
     EXPECT_THROW(claim(leased(other, 2), "second"), cubepi::RunAlreadyClaimedError);
 }
 
+TEST_F(LeasedTapes, D227_LapsedTurnWithoutLease_IsClosed) {
+    const auto fork = turn(store);
+    claim(fork, "first");
+    run(fork->append("a__one", one("x"), TapeAppend()));
+    EXPECT_EQ(run(leased(other, 1)->position("a__one")).messages, 0);
+    // The process was frozen for longer than the lease of its run.
+    run(other->edit_state("a__one", [](JsonObject& state) {
+        for (Json& one : state.at("claims").as_array()) one.as_object()["lease_until"] = 1.0;
+        return Json();
+    }));
+    EXPECT_EQ(messages(), 0) << "readers do not close it";
+    EXPECT_EQ(run(leased(other, 1)->position("a__one")).messages, 1);
+    EXPECT_THROW(run(fork->merge()), cubepi::StaleAppendError);
+}
+
 TEST_F(LeasedTapes, D227_TurnOfLiveGateway_IsNotClosed) {
     const auto fork = turn(leased(store, 1));
     run(fork->append("a__one", one("x"), TapeAppend()));

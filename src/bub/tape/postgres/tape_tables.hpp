@@ -184,7 +184,7 @@ private:
     /// Returns true if the turn has ended and only its rows could not be removed.
     bool is_removed(const std::string& tape, const std::string& turn_key) const;
     bool is_dead(const std::string& tape, const StoredTurn& stored, const JournaledTurn& turn,
-                 const SessionFences& fences, const JsonObject& state) const;
+                 const SessionFences& fences, const JsonObject& state, bool under_lease) const;
     /// Does the same as close_dead_turns() if the process of a turn has died.
     Task<> close_others(std::string tape);
     /// Ensures that a session of the server shows that the owner is alive.

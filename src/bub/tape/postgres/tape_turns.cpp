@@ -307,14 +307,15 @@ Task<> PgTapeTurns::close_others(std::string tape) {
     if (found[0].boolean(0, 0)) co_await close_dead_turns(std::move(tape), use_);
 }
 
-/// Returns true if no process will write the turn any more.
+/// Returns true if no process may write the turn any more. `under_lease`: also if its run may be superseded (D50), which the turn that
+/// asks is about to do.
 bool PgTapeTurns::is_dead(const std::string& tape, const StoredTurn& stored,
                           const JournaledTurn& turn, const SessionFences& fences,
-                          const JsonObject& state) const {
+                          const JsonObject& state, bool under_lease) const {
     if (turn.lease && fences.has_ended(*turn.lease)) return true;
     if (stored.owner == owner_) return !is_live(tape, stored.key);
     if (turn.lease) return !fences.is_served(*turn.lease);
-    if (stored.alive) return false;
+    if (stored.alive && (!under_lease || turn.claims.empty())) return false;
     return !has_live_claim(state, turn, store_->options().runtime->clock->wall());
 }
 
@@ -329,13 +330,15 @@ Task<> PgTapeTurns::close_dead_turns(std::string tape, std::shared_ptr<TapeUse> 
     SessionFences::select(plan.reads, found.leases);
     const bool has_leases = !found.leases.empty();
     const std::shared_ptr<cubepi::Clock> clock = store_->options().runtime->clock;
-    auto decide = [self, tape, clock, has_leases](const SqlView& view, SqlBatch& writes) {
+    const bool under_lease = use->lease().has_value();
+    auto decide = [self, tape, clock, has_leases, under_lease](const SqlView& view,
+                                                               SqlBatch& writes) {
         TapeRow row = read_tape_row(tape, view.results[0]);
         const SessionFences fences = has_leases ? SessionFences(view.results[3]) : SessionFences();
         std::size_t closed = 0;
         for (StoredTurn& stored : read_turns(view.results[1], view.results[2])) {
             JournaledTurn turn = read_journal(stored.lines);
-            if (!self->is_dead(tape, stored, turn, fences, row.state)) continue;
+            if (!self->is_dead(tape, stored, turn, fences, row.state, under_lease)) continue;
             const bool is_over = stored.owner == self->owner_ && self->is_removed(tape, stored.key);
             if (!is_over && close_turn(writes, tape, row, std::move(turn), clock->wall())) ++closed;
             delete_turn(writes, tape, stored.key);
