@@ -42,6 +42,7 @@ struct StoredInbound {
 struct KnownInbound {
     std::string id = {};    ///< in the log; empty: the message is finished
     Envelope message = {};  ///< of a finished one only channel, chat_id and inbound_id
+    bool runs_elsewhere = false;  ///< a turn of another process has begun on it
 };
 
 /// An answer to be sent by a channel.
