@@ -185,9 +185,14 @@ DeliveryPlace Gateway::place_of_deliveries() const {
 Task<std::unique_ptr<GatewayInstance>> Gateway::make_instance() {
     const DeliveryPlace place = place_of_deliveries();
     // Messages that are processed now are in the other place.
-    if (deliveries_ && place != deliveries_at_)
+    if (deliveries_ && place != deliveries_at_) {
+        DeliveryPlace otherwise_same = place;
+        otherwise_same.notifications = deliveries_at_.notifications;
         throw Error(ErrorCode::invalid_argument,
-                    "a change of 'database' or of 'gateway.tape_namespace' needs a restart");
+                    otherwise_same == deliveries_at_
+                        ? "a change of 'gateway.notify_database' needs a restart"
+                        : "a change of 'database' or of 'gateway.tape_namespace' needs a restart");
+    }
     if (!deliveries_) {
         Task<std::shared_ptr<bub::DeliveryLog>> opening =
             open_deliveries(place, [this](const std::string& text) { warn(text); });
