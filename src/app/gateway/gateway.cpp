@@ -99,9 +99,9 @@ void rethrow_for_user(const Outcome<>& ran) {
 
 /// Returns true for a failure of a database that is away or busy.
 bool is_outage(const std::exception_ptr& failure) {
-    constexpr ErrorCode outages[] = {ErrorCode::connect,     ErrorCode::dns,
-                                     ErrorCode::tls,         ErrorCode::disconnected,
-                                     ErrorCode::unavailable, ErrorCode::timeout,
+    constexpr ErrorCode outages[] = {ErrorCode::connect,       ErrorCode::dns,
+                                     ErrorCode::tls,           ErrorCode::disconnected,
+                                     ErrorCode::unavailable,   ErrorCode::timeout,
                                      ErrorCode::storage_locked};
     const std::string_view code = logged_error(failure);
     return std::any_of(std::begin(outages), std::end(outages),

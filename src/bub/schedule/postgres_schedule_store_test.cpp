@@ -69,7 +69,8 @@ TEST_F(PostgresScheduleStoreTest, MissingTables_NameTheCommand) {
 
 TEST_F(PostgresScheduleStoreTest, D249_ManyDue_ArePages) {
     const auto store = open();
-    for (const char* id : {"a", "z"}) EXPECT_TRUE(run(store->add(schedule_tests::schedule(id, 60))));
+    for (const char* id : {"a", "z"})
+        EXPECT_TRUE(run(store->add(schedule_tests::schedule(id, 60))));
     Schedule finished = schedule_tests::schedule("finished", 60);
     finished.last = 60;
     finished.next.reset();
@@ -77,7 +78,8 @@ TEST_F(PostgresScheduleStoreTest, D249_ManyDue_ArePages) {
     (void)RawPostgres(server.connection(database))
         .query(
             "INSERT INTO bub_schedules SELECT account, 'b' || n, session, configured, next_at,"
-            " last_at, has_problem, replace(schedule, '\"id\":\"a\"', '\"id\":\"b' || n || '\"') FROM"
+            " last_at, has_problem, replace(schedule, '\"id\":\"a\"', '\"id\":\"b' || n || '\"') "
+            "FROM"
             " bub_schedules, generate_series(1, 1000) AS n WHERE id = 'a'");
     const DueSchedules first = run(store->due({}));
     ASSERT_EQ(first.schedules.size(), 1'000u);

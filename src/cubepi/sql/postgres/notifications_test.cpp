@@ -48,8 +48,7 @@ private:
 TEST(PostgresNotifications, SilentHost_DoesNotDelayTheEnd) {
     const SilentPort silent;
     PostgresOptions options;
-    options.connection =
-        "host=127.0.0.1 dbname=x user=x port=" + std::to_string(silent.port());
+    options.connection = "host=127.0.0.1 dbname=x user=x port=" + std::to_string(silent.port());
     PostgresNotifications notifications(std::move(options), "x", [](const std::string&) {});
     // Each one wakes the thread, which waits for the connection.
     for (int i = 0; i < 1'000; ++i) {
