@@ -8,6 +8,7 @@
 #include <thread>
 
 #include <cubepi/checkpoint/postgres_server_test.hpp>
+#include <cubepi/core/support/json_member.hpp>
 
 #include "echo_model.hpp"
 #include "gateway/control_server.hpp"
@@ -154,6 +155,29 @@ TEST_F(TwoGateways, D237_FrozenGateway_IsNamed) {
     first->send(SIGCONT);
 }
 
+TEST_F(TwoGateways, D237_CallsWithoutTheirTable_AreReported) {
+    RawPostgres server(database);
+    (void)server.query("ALTER TABLE bub_delivery_calls RENAME TO bub_other");
+    start_first();
+    (void)first->wait_for("gateway.peers_failed");
+    const JsonObject status = call(one, "status");
+    const std::string problem = detail::text_member(status, "problem");
+    EXPECT_NE(problem.find("other gateways cannot see or operate this one"), std::string::npos)
+        << problem;
+    (void)server.query("ALTER TABLE bub_other RENAME TO bub_delivery_calls");
+    while (call(one, "status").contains("problem")) std::this_thread::yield();
+}
+
+TEST_F(TwoGateways, D237_ChangedNotifyDatabase_IsNamed) {
+    start_first();
+    configure(one, ", notify_database: \"" + database + "?application_name=x\"");
+    const CommandResult reloaded = run_command(one, {"gateway", "reload"});
+    EXPECT_NE(reloaded.status, 0);
+    EXPECT_NE(reloaded.output.find("a change of 'gateway.notify_database' needs a restart"),
+              std::string::npos)
+        << reloaded.output;
+}
+
 TEST_F(TwoGateways, D237_Drain_EndsNamedOrAll) {
     start_first();
     start_second();
@@ -164,6 +188,20 @@ TEST_F(TwoGateways, D237_Drain_EndsNamedOrAll) {
     const CommandResult drained = operate({"drain", id_of_first()});
     EXPECT_EQ(drained.status, 0) << drained.output;
     EXPECT_EQ(first->wait(), 0) << first->output();
+    start_first();
+    (void)wait_for_status();
+    model.hold("a");
+    auto waiting = post_later(port, "a");
+    (void)model.wait_for("a");
+    // A repeated request does not cut off the turn.
+    const std::string id = id_of_first();
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(operate({"drain", id}).status, 0);
+    (void)first->wait_for("gateway.draining");
+    (void)call(one, "drain");
+    model.release();
+    EXPECT_EQ(waiting.get().text(), "re: a");
+    EXPECT_EQ(first->wait(), 0) << first->output();
+    EXPECT_EQ(model.count("a"), 1u);
     start_first();
     (void)wait_for_status();
     const CommandResult all = operate({"drain", "--all"});

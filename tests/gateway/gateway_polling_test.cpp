@@ -9,9 +9,11 @@
 #include <vector>
 
 #include <cubepi/checkpoint/postgres_server_test.hpp>
+#include <cubepi/core/support/json_member.hpp>
 
 #include "echo_model.hpp"
 #include "fake_bot_server.hpp"
+#include "gateway/control_server.hpp"
 #include "gateway_process.hpp"
 
 namespace cubepi::gateway_tests {
@@ -122,6 +124,31 @@ TEST_F(SharedBot, D236_FrozenPoller_UsesNothingItReceives) {
     RawPostgres server(database);
     EXPECT_EQ(server.query("SELECT count(*) FROM bub_delivery_inbound").front(), "3");
     EXPECT_EQ(first->output().find("409"), std::string::npos) << first->output();
+}
+
+TEST_F(SharedBot, D236_LeaseWithoutRights_IsReported) {
+    RawPostgres server(database);
+    (void)server.query(
+        "DO $$ BEGIN CREATE ROLE poller LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$");
+    (void)server.query("GRANT ALL ON ALL TABLES IN SCHEMA public TO poller");
+    (void)server.query("GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO poller");
+    (void)server.query("REVOKE ALL ON bub_delivery_leases FROM poller");
+    std::string limited = database;
+    limited.replace(limited.find("cubepi@"), std::string("cubepi").size(), "poller");
+    one.configure("{telegram: {token: \"" + bot.token() + "\", api_url: \"" + bot.url_of("one") +
+                  "\", users: [42]}}\ndatabase: \"" + limited + "\"");
+    const auto first = start(one);
+    (void)first->wait_for("telegram.receive_failed");
+    const JsonObject status = app::call_gateway(one.socket(), JsonObject{{"command", "status"}});
+    const std::string problem = detail::text_member(status, "problem");
+    EXPECT_NE(problem.find("grant the user SELECT, INSERT, UPDATE and DELETE on the tables "
+                           "bub_delivery_*"),
+              std::string::npos)
+        << problem;
+    (void)server.query("GRANT ALL ON bub_delivery_leases TO poller");
+    (void)first->wait_for("telegram.receive_recovered");
+    say("a");
+    EXPECT_EQ(wait_for_texts(1), Texts{"re: a"});
 }
 
 TEST_F(SharedBot, D236_StoppedPoller_LeavesItsUpdates) {

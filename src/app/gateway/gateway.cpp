@@ -1,5 +1,6 @@
 #include "gateway.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <csignal>
@@ -7,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -95,6 +97,17 @@ void rethrow_for_user(const Outcome<>& ran) {
     }
 }
 
+/// Returns true for a failure of a database that is away or busy.
+bool is_outage(const std::exception_ptr& failure) {
+    constexpr ErrorCode outages[] = {ErrorCode::connect,       ErrorCode::dns,
+                                     ErrorCode::tls,           ErrorCode::disconnected,
+                                     ErrorCode::unavailable,   ErrorCode::timeout,
+                                     ErrorCode::storage_locked};
+    const std::string_view code = logged_error(failure);
+    return std::any_of(std::begin(outages), std::end(outages),
+                       [code](ErrorCode one) { return to_string(one) == code; });
+}
+
 /// Returns the interval in which WATCHDOG=1 must be sent, half of what systemd waits; empty if it does not expect it.
 std::optional<std::chrono::microseconds> watchdog_interval() {
     const std::optional<std::int64_t> limit = number_in("WATCHDOG_USEC");
@@ -172,9 +185,14 @@ DeliveryPlace Gateway::place_of_deliveries() const {
 Task<std::unique_ptr<GatewayInstance>> Gateway::make_instance() {
     const DeliveryPlace place = place_of_deliveries();
     // Messages that are processed now are in the other place.
-    if (deliveries_ && place != deliveries_at_)
+    if (deliveries_ && place != deliveries_at_) {
+        DeliveryPlace otherwise_same = place;
+        otherwise_same.notifications = deliveries_at_.notifications;
         throw Error(ErrorCode::invalid_argument,
-                    "a change of 'database' or of 'gateway.tape_namespace' needs a restart");
+                    otherwise_same == deliveries_at_
+                        ? "a change of 'gateway.notify_database' needs a restart"
+                        : "a change of 'database' or of 'gateway.tape_namespace' needs a restart");
+    }
     if (!deliveries_) {
         Task<std::shared_ptr<bub::DeliveryLog>> opening =
             open_deliveries(place, [this](const std::string& text) { warn(text); });
@@ -387,10 +405,10 @@ void Gateway::on_signal(int signal) {
         if (state_ == State::running) work_.spawn(reload());
         return;
     }
-    if (std::exchange(ending_, true)) {
+    if (ending_) {
         instance_->manager().request_stop();
     } else {
-        work_.spawn(drain());
+        begin_drain();
     }
 }
 
@@ -451,13 +469,28 @@ Task<> Gateway::serve_peers() {
         Task<std::vector<bub::PeerCall>> receiving = peers->receive(boost::json::serialize(facts));
         Outcome<std::vector<bub::PeerCall>> calls = co_await outcome_of(std::move(receiving));
         if (calls.cancelled()) calls.rethrow();
-        // A database that is away is reported by what needs it.
+        note_peers(calls.failure());
         if (calls)
             for (bub::PeerCall& call : calls.value())
                 work_.spawn(answer_peer(peers, std::move(call)));
         const auto next = deadline_after(clock->now(), std::chrono::seconds(1));
         (void)co_await detail::run_until(*clock, next, peers->wait());
     }
+}
+
+void Gateway::note_peers(const std::exception_ptr& failure) {
+    // A database that is away is reported by what needs it.
+    if (failure && is_outage(failure)) return;
+    const bool is_known = !peers_problem_.empty();
+    peers_problem_.clear();
+    if (failure)
+        peers_problem_ =
+            "other gateways cannot see or operate this one: " + exception_text(failure);
+    if (is_known == !peers_problem_.empty()) return;
+    if (failure)
+        Runtime::standard()->log.write(LogLevel::warning, "gateway.peers_failed",
+                                       {{"error", logged_error(failure)}});
+    warn(failure ? peers_problem_ : "other gateways can see and operate this one again");
 }
 
 Task<> Gateway::answer_peer(std::shared_ptr<bub::GatewayPeers> peers, bub::PeerCall call) {
@@ -497,6 +530,8 @@ double Gateway::started() const {
     return std::chrono::duration<double>(began_.time_since_epoch()).count();
 }
 
-void Gateway::begin_drain() { on_signal(SIGTERM); }
+void Gateway::begin_drain() {
+    if (!std::exchange(ending_, true)) work_.spawn(drain());
+}
 
 }  // namespace cubepi::app

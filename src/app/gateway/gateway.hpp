@@ -87,6 +87,7 @@ private:
     /// Makes the instance of the changed configuration, drains the current one, and waits until the new one serves.
     Task<> replace_instance() override;
     void begin_drain() override;
+    std::string peers_problem() const override { return peers_problem_; }
 
     /// Answers a request of the control socket.
     Task<JsonObject> answer(JsonObject request);
@@ -95,6 +96,8 @@ private:
     /// Reports the status to the gateways that share the messages, and executes their requests, until it is cancelled (D237).
     Task<> serve_peers();
     Task<> answer_peer(std::shared_ptr<bub::GatewayPeers> peers, bub::PeerCall call);
+    /// Reports a failure once, and its end, unless the database is away. `failure` is null after a success.
+    void note_peers(const std::exception_ptr& failure);
     /// Continues the sessions whose questions have expired (D65), until it is cancelled.
     Task<> watch_deadlines();
     Task<> expire_due();
@@ -128,6 +131,7 @@ private:
     AsyncEvent state_changed_;
     State state_ = State::starting;
     bool ending_ = false;
+    std::string peers_problem_;
 };
 
 }  // namespace cubepi::app

@@ -8,6 +8,7 @@
 
 #include <bub/channel.hpp>
 #include <bub/channel/channel_manager.hpp>
+#include <bub/channel/reports_problem.hpp>
 #include <bub/framework.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -167,9 +168,14 @@ Task<GatewayStatus> GatewayApi::status_here() {
     status.configuration = instance->configuration_digest();
     const auto enabled = co_await instance->manager().enabled_channels();
     for (const auto& channel : enabled) {
-        if (channel->role() != bub::ChannelRole::lifecycle)
-            status.channels.push_back(channel->name());
+        if (channel->role() == bub::ChannelRole::lifecycle) continue;
+        status.channels.push_back(channel->name());
+        const auto* const reporter = dynamic_cast<const bub::ReportsProblem*>(channel.get());
+        std::string problem = reporter ? reporter->problem() : std::string();
+        if (!problem.empty()) status.problem = channel->name() + ": " + std::move(problem);
     }
+    if (!status.problem && !gateway_.peers_problem().empty())
+        status.problem = gateway_.peers_problem();
     for (const bub::TurnSnapshot& one : manager.sessions()) {
         status.running_turns += one.is_running ? 1 : 0;
         status.waiting_messages += one.pending_count;

@@ -35,8 +35,10 @@ public:
     virtual double started() const = 0;
     /// Applies the changed configuration, and waits until it serves. Throws the reason why the old one still does (D90).
     virtual Task<> replace_instance() = 0;
-    /// Begins to drain, or cancels the turns if it is draining (B27).
+    /// Begins to drain (B27). Without effect if it is ending: a repeated request does not cut off the turns.
     virtual void begin_drain() = 0;
+    /// Returns why other gateways cannot see or operate this one; empty: they can.
+    virtual std::string peers_problem() const = 0;
 
 protected:
     ~OperatedGateway() = default;

@@ -183,13 +183,17 @@ Task<std::vector<GatewayApi::PeerAnswer>> GatewayApi::ask_others(JsonObject requ
 
 Task<bool> GatewayApi::act_elsewhere(JsonObject request) {
     const std::vector<PeerAnswer> answers = co_await ask_others(std::move(request));
+    std::string error;
     std::vector<std::string> silent;
     for (const PeerAnswer& one : answers) {
         if (one.result()) co_return true;
-        if (!one.error().empty())
-            throw Error(ErrorCode::invalid_state, one.host + ": " + one.error());
-        if (!one.is_elsewhere()) silent.push_back(one.host);
+        if (!one.error().empty()) {
+            if (error.empty()) error = one.host + ": " + one.error();
+        } else if (!one.is_elsewhere()) {
+            silent.push_back(one.host);
+        }
     }
+    if (!error.empty()) throw Error(ErrorCode::invalid_state, error);
     if (!silent.empty())
         throw Error(ErrorCode::unavailable,
                     "no gateway that has answered has it, and these have not answered within " +

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/timeout.hpp>
 
@@ -20,13 +21,23 @@ constexpr std::chrono::seconds release_limit{3};
 
 }  // namespace
 
+void LeaseKeeper::report(std::string trouble) {
+    if (has_trouble_ == !trouble.empty()) return;
+    has_trouble_ = !trouble.empty();
+    if (on_trouble_) on_trouble_(std::move(trouble));
+}
+
 Task<> LeaseKeeper::renew() {
     const cubepi::Clock::time_point asked = clock_.now();
     Task<AccountLease::Attempt> attempting = lease_->attempt();
     Outcome<AccountLease::Attempt> attempted = co_await outcome_of(std::move(attempting));
     if (attempted.cancelled()) attempted.rethrow();
     next_ = clock_.now() + retry_interval;
-    if (!attempted) co_return;
+    if (!attempted) {
+        report(cubepi::exception_text(attempted.failure()));
+        co_return;
+    }
+    report({});
     const AccountLease::Attempt& found = attempted.value();
     if (!found.is_held) {
         until_ = {};

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/task.hpp>
@@ -32,9 +33,12 @@ public:
 class LeaseKeeper {
 public:
     using Work = std::function<Task<>()>;
+    /// Called with the failure when attempts begin to fail, and with an empty text when they succeed again.
+    using OnTrouble = std::function<void(std::string)>;
 
-    LeaseKeeper(std::shared_ptr<AccountLease> lease, cubepi::Clock& clock)
-        : lease_(std::move(lease)), clock_(clock) {}
+    /// `on_trouble` may be empty.
+    LeaseKeeper(std::shared_ptr<AccountLease> lease, cubepi::Clock& clock, OnTrouble on_trouble)
+        : lease_(std::move(lease)), clock_(clock), on_trouble_(std::move(on_trouble)) {}
 
     /// Runs `work` whenever this process holds the lease, until it is cancelled. `work`, which ends when it is cancelled, is cancelled
     /// before another process can have the lease, and called again with the next one.
@@ -48,9 +52,12 @@ private:
     Task<> renew();
     Task<> serve(cubepi::TaskScope& scope, Work work);
     Task<> keep();
+    void report(std::string trouble);
 
     const std::shared_ptr<AccountLease> lease_;
     cubepi::Clock& clock_;
+    const OnTrouble on_trouble_;
+    bool has_trouble_ = false;
     cubepi::Clock::time_point until_ = {};  ///< the work ends then
     cubepi::Clock::time_point next_ = {};   ///< of the next attempt
 };

@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -54,7 +56,9 @@ protected:
 
     std::shared_ptr<ManualClock> clock = std::make_shared<ManualClock>();
     std::shared_ptr<MemoryLease> lease = std::make_shared<MemoryLease>(clock);
-    LeaseKeeper keeper{lease, *clock};
+    std::vector<std::string> troubles;
+    LeaseKeeper keeper{lease, *clock,
+                       [this](std::string trouble) { troubles.push_back(std::move(trouble)); }};
     int begun = 0;
     bool outlived = false;  ///< the work has run while another process may have held the lease
     bool works = false;
@@ -103,9 +107,11 @@ TEST_F(LeaseKeeperTest, D236_FailedRenewal_EndsTheWorkInTime) {
     keep_for(1min);
     EXPECT_FALSE(outlived);
     EXPECT_FALSE(keeper.holds());
+    EXPECT_EQ(troubles, std::vector<std::string>{"the database is away"}) << "it is reported once";
     lease->fails = false;
     keep_for(5s);
     EXPECT_TRUE(keeper.holds());
+    EXPECT_EQ(troubles, (std::vector<std::string>{"the database is away", ""}));
 }
 
 }  // namespace

@@ -454,7 +454,8 @@ Task<std::optional<FoundMessage>> ManagerCore::find_message(std::string channel,
     auto message = std::make_shared<Envelope>(found->message);
     found->session_id = co_await context_.framework.resolve_session(std::move(message));
     if (known->id.empty()) co_return found;
-    found->progress = sessions_.is_running(known->id)  ? MessageProgress::running
+    const bool runs = known->runs_elsewhere || sessions_.is_running(known->id);
+    found->progress = runs                             ? MessageProgress::running
                       : deliveries_.is_held(known->id) ? MessageProgress::held
                                                        : MessageProgress::pending;
     co_return found;

@@ -314,14 +314,17 @@ Task<std::optional<KnownInbound>> PostgresDeliveryLog::find(std::string channel,
     SqlBatch reads;
     reads
         .add(
-            "SELECT id, fence, coalesce(message, address), finished_at IS NOT NULL FROM"
-            " bub_delivery_inbound WHERE message_key = $1")
-        .text_or_null(message_key(tables->options().account, channel, inbound_id));
+            "SELECT id, fence, coalesce(message, address), finished_at IS NOT NULL, state ="
+            " 'working' AND owner > 0 AND owner <> $2 FROM bub_delivery_inbound WHERE message_key ="
+            " $1")
+        .text_or_null(message_key(tables->options().account, channel, inbound_id))
+        .integer(tables->number());
     const SqlResults results = co_await tables->store()->read(std::move(reads));
     const SqlResult& row = results[0];
     if (row.rows() == 0) co_return found;
     found.emplace();
     if (!row.boolean(0, 3)) found->id = text_of({row.integer(0, 0), row.integer(0, 1)});
+    found->runs_elsewhere = row.boolean(0, 4);
     const Json json = cubepi::parse_lenient(row.text(0, 2));
     if (json.is_object()) found->message = from_stored_form(json.get_object());
     co_return found;

@@ -694,6 +694,24 @@ TEST_F(PostgresDeliveries, D205_SameWebhookAtTwoGateways_IsOneTurn) {
               (Texts{"10", "10"}));
 }
 
+TEST_F(PostgresDeliveries, D205_TurnAtOtherGateway_IsRunning) {
+    Host first(tables.open());
+    Host second(tables.open());
+    first.held = std::make_unique<cubepi::AsyncEvent>();
+    run(serve_both(first, second, [](Host& a, Host& b) -> Task<> {
+        co_await a.handler(update("one", "one"));
+        while (a.begun.empty()) co_await a.changed.wait();
+        // It waits for the turn of the first one.
+        co_await b.handler(update("two", "two"));
+        for (Host* host : {&a, &b}) {
+            const auto one = co_await host->manager->find_message("chat", "one");
+            const auto two = co_await host->manager->find_message("chat", "two");
+            EXPECT_EQ(one->progress, MessageProgress::running);
+            EXPECT_EQ(two->progress, MessageProgress::pending);
+        }
+    }));
+}
+
 Task<> drain_with(Host& host, std::function<Task<>()> script) {
     co_await host.manager->started();
     const cubepi::Outcome<> done = co_await cubepi::outcome_of(script());

@@ -11,6 +11,7 @@
 
 #include <bub/channel.hpp>
 #include <bub/channel/delivery_log.hpp>
+#include <bub/channel/reports_problem.hpp>
 #include <bub/channel/sent_file.hpp>
 #include <bub/questions.hpp>
 #include <bub/turn_error.hpp>
@@ -64,7 +65,8 @@ class TelegramChannel final : public Channel,
                               public ShowsOutcomes,
                               public SettlesDeliveries,
                               public TracksSending,
-                              public SendsFiles {
+                              public SendsFiles,
+                              public ReportsProblem {
 public:
     /// Throws Error(invalid_argument) for a token, an id, or a webhook without a secret or server.
     TelegramChannel(TelegramChannelOptions options, MessageHandler handler);
@@ -97,6 +99,7 @@ public:
     }
     void show_outcome(const Envelope& message, const AcceptedAnswer& answer) noexcept override;
     void drain() noexcept override;
+    std::string problem() const override;
 
 private:
     struct State;

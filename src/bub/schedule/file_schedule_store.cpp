@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include <fcntl.h>
@@ -173,15 +174,23 @@ Task<bool> FileScheduleStore::remove(std::string id) {
     co_return co_await cubepi::offload(thread_, std::move(work));
 }
 
-Task<DueSchedules> FileScheduleStore::due() {
-    auto work = [file = file_] {
+Task<DueSchedules> FileScheduleStore::due(DuePlace after) {
+    auto work = [file = file_, after = std::move(after)] {
         DueSchedules due;
         due.now = file->now();
+        const auto is_before = [](const DuePlace& a, const DuePlace& b) {
+            return std::tie(a.next, a.id) < std::tie(b.next, b.id);
+        };
         for (const auto& [id, one] : file->read())
-            if (detail::is_due(one, due.now)) due.schedules.push_back(one);
+            if (detail::is_due(one, due.now) && is_before(after, detail::place_of(one)))
+                due.schedules.push_back(one);
         std::sort(due.schedules.begin(), due.schedules.end(),
-                  [](const Schedule& a, const Schedule& b) { return a.next < b.next; });
-        if (due.schedules.size() > detail::most_due) due.schedules.resize(detail::most_due);
+                  [&is_before](const Schedule& a, const Schedule& b) {
+                      return is_before(detail::place_of(a), detail::place_of(b));
+                  });
+        if (due.schedules.size() <= detail::most_due) return due;
+        due.schedules.resize(detail::most_due);
+        due.more = detail::place_of(due.schedules.back());
         return due;
     };
     co_return co_await cubepi::offload(thread_, std::move(work));

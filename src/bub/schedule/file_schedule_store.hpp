@@ -27,7 +27,7 @@ public:
     Task<std::vector<Schedule>> list(std::string session) override;
     Task<std::optional<Schedule>> find(std::string id) override;
     Task<bool> remove(std::string id) override;
-    Task<DueSchedules> due() override;
+    Task<DueSchedules> due(DuePlace after) override;
     Task<bool> advance(Schedule schedule, std::optional<std::int64_t> planned) override;
 
 private:

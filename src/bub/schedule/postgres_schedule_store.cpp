@@ -226,21 +226,26 @@ Task<bool> PostgresScheduleStore::remove(std::string id) {
     co_return co_await server_write(store_, std::move(plan), std::move(decide));
 }
 
-Task<DueSchedules> PostgresScheduleStore::due() {
+Task<DueSchedules> PostgresScheduleStore::due(DuePlace after) {
     SqlBatch batch;
     batch.add(std::string("SELECT ") + now_sql);
     batch
         .add(std::string("SELECT schedule FROM bub_schedules WHERE account = $1 AND (next_at <= ") +
              now_sql + " OR last_at > " + now_sql +
-             " + $2 OR (next_at IS NULL AND last_at IS NOT NULL AND has_problem = 0))"
-             " ORDER BY next_at NULLS FIRST LIMIT $3")
+             " + $2 OR (next_at IS NULL AND last_at IS NOT NULL AND has_problem = 0)) AND"
+             " (coalesce(next_at, $4), id) > ($5, $6) ORDER BY coalesce(next_at, $4), id LIMIT $3")
         .text(options_.account)
         .integer(detail::clock_jump)
-        .integer(detail::most_due);
+        .integer(detail::most_due)
+        .integer(DuePlace().next)
+        .integer(after.next)
+        .text(after.id);
     auto convert = [](const SqlResults& results) {
         DueSchedules due;
         due.now = results[0].integer(0, 0);
         due.schedules = read_schedules(results[1], 0);
+        if (due.schedules.size() == detail::most_due)
+            due.more = detail::place_of(due.schedules.back());
         std::erase_if(due.schedules,
                       [&due](const Schedule& one) { return !detail::is_due(one, due.now); });
         return due;

@@ -50,8 +50,8 @@ TEST_F(PostgresScheduleStoreTest, OtherAccount_SeesNothing) {
     options.account = "other";
     EXPECT_TRUE(run(open()->list("")).empty());
     EXPECT_FALSE(run(open()->remove("one")));
-    EXPECT_TRUE(run(open()->due()).schedules.empty());
-    EXPECT_EQ(run(store->due()).schedules.size(), 1u);
+    EXPECT_TRUE(run(open()->due({})).schedules.empty());
+    EXPECT_EQ(run(store->due({})).schedules.size(), 1u);
 }
 
 TEST_F(PostgresScheduleStoreTest, MissingTables_NameTheCommand) {
@@ -65,6 +65,32 @@ TEST_F(PostgresScheduleStoreTest, MissingTables_NameTheCommand) {
         EXPECT_NE(std::string(error.what()).find("cubepi db migrate --tapes"), std::string::npos)
             << error.what();
     }
+}
+
+TEST_F(PostgresScheduleStoreTest, D249_ManyDue_ArePages) {
+    const auto store = open();
+    for (const char* id : {"a", "z"})
+        EXPECT_TRUE(run(store->add(schedule_tests::schedule(id, 60))));
+    Schedule finished = schedule_tests::schedule("finished", 60);
+    finished.last = 60;
+    finished.next.reset();
+    EXPECT_TRUE(run(store->add(finished)));
+    (void)RawPostgres(server.connection(database))
+        .query(
+            "INSERT INTO bub_schedules SELECT account, 'b' || n, session, configured, next_at,"
+            " last_at, has_problem, replace(schedule, '\"id\":\"a\"', '\"id\":\"b' || n || '\"') "
+            "FROM"
+            " bub_schedules, generate_series(1, 1000) AS n WHERE id = 'a'");
+    const DueSchedules first = run(store->due({}));
+    ASSERT_EQ(first.schedules.size(), 1'000u);
+    EXPECT_EQ(first.schedules[0].id, "finished");
+    EXPECT_EQ(first.schedules[1].id, "a");
+    ASSERT_TRUE(first.more);
+    EXPECT_EQ(first.more->id, first.schedules.back().id);
+    const DueSchedules rest = run(store->due(*first.more));
+    ASSERT_EQ(rest.schedules.size(), 3u);
+    EXPECT_EQ(rest.schedules.back().id, "z");
+    EXPECT_FALSE(rest.more);
 }
 
 /// A gateway of several that share a database, with a clock of its own.
@@ -115,7 +141,8 @@ TEST_F(PostgresScheduleStoreTest, D249_SeveralGateways_FireOnce) {
             one->gateway.run([&ended, &one](Gateway& running) -> Task<> {
                 for (bool waits = true; waits;) {
                     co_await running.clock->sleep_for(std::chrono::seconds(1));
-                    const DueSchedules due = co_await one->store->due();
+                    DuePlace all;
+                    const DueSchedules due = co_await one->store->due(std::move(all));
                     waits = !due.schedules.empty();
                 }
                 co_await running.manager->idle();

@@ -130,6 +130,13 @@ bool is_due(const Schedule& schedule, std::int64_t now) {
     return *schedule.next <= now || (schedule.last && *schedule.last > now + clock_jump);
 }
 
+DuePlace place_of(const Schedule& schedule) {
+    DuePlace place;
+    if (schedule.next) place.next = *schedule.next;
+    place.id = schedule.id;
+    return place;
+}
+
 }  // namespace detail
 
 }  // namespace bub

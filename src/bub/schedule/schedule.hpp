@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,11 +57,18 @@ std::string firing_id(const Schedule& schedule, std::int64_t planned);
 /// Returns the message of a firing: its first line says that a schedule has sent it. It is neither a command (B11) nor an answer (B24).
 Envelope firing_message(const Schedule& schedule, std::int64_t planned, bool is_late);
 
+/// A place in the order of DueSchedules: after the schedule with this id, and with this next firing. By default before all.
+struct DuePlace {
+    std::int64_t next = std::numeric_limits<std::int64_t>::min();  ///< as of a schedule without one
+    std::string id = {};
+};
+
 struct DueSchedules {
     std::int64_t now = 0;  ///< by the clock of the store
     /// Those whose time has come, those whose last firing is an hour in the future, because the clock was set back, and those whose only
     /// firing was accepted; at most 1,000, earliest first.
     std::vector<Schedule> schedules = {};
+    std::optional<DuePlace> more = {};  ///< where due() continues; nothing: there are no more
 };
 
 /// The schedules of one gateway, or of several that share a database. Thread-safe; called on any executor. Throws Error(storage),
@@ -77,7 +85,7 @@ public:
     virtual Task<std::optional<Schedule>> find(std::string id) = 0;
     /// Returns false if there is none.
     virtual Task<bool> remove(std::string id) = 0;
-    virtual Task<DueSchedules> due() = 0;
+    virtual Task<DueSchedules> due(DuePlace after) = 0;
     /// Replaces a schedule, if its next firing is still the one at `planned`.
     virtual Task<bool> advance(Schedule schedule, std::optional<std::int64_t> planned) = 0;
 };
@@ -92,6 +100,7 @@ bool is_schedule_id(std::string_view id) noexcept;
 void check_limits(const Schedule& schedule, std::size_t in_session, std::size_t in_all);
 /// Returns true for a schedule that DueSchedules has at `now`.
 bool is_due(const Schedule& schedule, std::int64_t now);
+DuePlace place_of(const Schedule& schedule);
 inline constexpr std::size_t most_due = 1'000;
 inline constexpr std::int64_t clock_jump = 3600;  ///< seconds
 }  // namespace detail

@@ -46,6 +46,8 @@ struct ScheduleChannel::State : std::enable_shared_from_this<ScheduleChannel::St
     ChannelManager* manager = nullptr;
     std::unique_ptr<cubepi::BackgroundScope> work;
     std::set<std::string> in_progress;  ///< ids of schedules
+    DuePlace place;                     ///< where the next poll begins
+    bool is_draining = false;
     bool is_configured = false;
     std::string last_warning;
 };
@@ -61,7 +63,7 @@ void ScheduleChannel::State::warn(const std::exception_ptr& failure) {
 
 Task<> ScheduleChannel::State::poll() {
     const std::shared_ptr<State> self = shared_from_this();
-    for (;;) {
+    while (!is_draining) {
         const cubepi::Outcome<> fired = co_await cubepi::outcome_of(fire_due());
         if (fired.cancelled()) fired.rethrow();
         if (!fired) warn(fired.failure());
@@ -82,7 +84,11 @@ Task<> ScheduleChannel::State::fire_due() {
         co_await configure_schedules(options.store, std::move(configured));
         is_configured = true;
     }
-    DueSchedules due = co_await options.store->due();
+    if (in_progress.size() >= detail::most_due) co_return;
+    // Those whose channels are not served stay due, and must not hide the others.
+    DuePlace after = std::exchange(place, DuePlace());
+    DueSchedules due = co_await options.store->due(std::move(after));
+    if (due.more) place = std::move(*due.more);
     for (Schedule& one : due.schedules) {
         // The admission of a message may take as long as a hook does.
         if (!in_progress.insert(one.id).second) continue;
@@ -131,6 +137,7 @@ Task<> ScheduleChannel::State::fire(Schedule schedule, std::int64_t now) {
         co_await settle(std::move(schedule), now, "the firing before still waited for its turn");
         co_return;
     }
+    if (is_draining) co_return;
     co_await handler(std::move(message));
     schedule.last = planned;
     co_await settle(std::move(schedule), now, std::string());
@@ -207,6 +214,8 @@ Task<> ScheduleChannel::start(std::stop_token stopping) {
         [state = state_.get()](const std::exception_ptr& failure) { state->warn(failure); });
     state_->work->spawn(state_->poll());
 }
+
+void ScheduleChannel::drain() noexcept { state_->is_draining = true; }
 
 Task<> ScheduleChannel::stop() {
     if (!state_->work) co_return;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -30,7 +31,7 @@ struct ScheduleChannelOptions {
 /// A firing is not passed while the one before it waits for its turn, nor if the channel does not admit its sender any more: the schedule
 /// has the reason, and continues with the next firing. One whose channel this gateway does not serve is left to others. Used on the
 /// manager's executor.
-class ScheduleChannel final : public Channel {
+class ScheduleChannel final : public Channel, public FollowsTurns {
 public:
     static constexpr std::string_view channel_name = "schedule";
 
@@ -44,6 +45,11 @@ public:
     ChannelRole role() const noexcept override { return ChannelRole::lifecycle; }
     Task<> start(std::stop_token stopping) override;
     Task<> stop() override;
+    /// Leaves the firings to other gateways, or to the next start.
+    void drain() noexcept override;
+    // No message is of this channel.
+    void begin_turn(const Envelope& /*message*/) noexcept override {}
+    void end_turn(const Envelope& /*message*/, std::exception_ptr /*failure*/) noexcept override {}
 
 private:
     struct State;

@@ -43,11 +43,17 @@ public:
         co_return found == all.end() ? std::nullopt : std::optional(found->second);
     }
     Task<bool> remove(std::string id) override { co_return all.erase(id) > 0; }
-    Task<DueSchedules> due() override {
+    Task<DueSchedules> due(DuePlace after) override {
         DueSchedules due;
         due.now = time();
-        for (const auto& [id, one] : all)
-            if (detail::is_due(one, due.now)) due.schedules.push_back(one);
+        for (const auto& [id, one] : all) {
+            if (!detail::is_due(one, due.now) || id <= after.id) continue;
+            if (due.schedules.size() == page) {
+                due.more = detail::place_of(due.schedules.back());
+                break;
+            }
+            due.schedules.push_back(one);
+        }
         co_return due;
     }
     Task<bool> advance(Schedule schedule, std::optional<std::int64_t> planned) override {
@@ -67,6 +73,7 @@ public:
     }
 
     std::map<std::string, Schedule> all;
+    std::size_t page = 1'000;
     int failures = 0;  ///< of the next records of firings
 
 private:
@@ -156,6 +163,8 @@ Task<> two_minutes_and_a_half(Gateway& gateway) {
     co_await gateway.clock->sleep_for(std::chrono::seconds(150));
     co_await gateway.manager->idle();
 }
+
+Task<> drain(Gateway& gateway) { (void)co_await gateway.manager->drain(std::chrono::hours(1)); }
 
 TEST_F(ScheduleChannelTest, D249_Firing_IsAnsweredInItsChat) {
     add(schedule("tea", "tea is ready"));
@@ -251,6 +260,41 @@ TEST_F(ScheduleChannelTest, D249_ChannelNotServed_IsLeftToOthers) {
     run(two_minutes_and_a_half);
     EXPECT_EQ(store->all.at("tea").next, start + 60);
     EXPECT_EQ(store->all.at("tea").problem, "");
+}
+
+TEST_F(ScheduleChannelTest, D249_ManyNotServed_HideNoOther) {
+    store->page = 2;
+    for (const char* id : {"a", "b", "c", "d"}) {
+        Schedule other = schedule(id, id);
+        other.origin["channel"] = "elsewhere";
+        add(other);
+    }
+    add(schedule("tea", "tea"));
+    run(two_minutes_and_a_half);
+    EXPECT_EQ(prompts(), (Texts{"tea", "tea"}));
+}
+
+TEST_F(ScheduleChannelTest, D249_DrainingGateway_LeavesFirings) {
+    add(schedule("tea", "tea"));
+    gateway.hold("busy");
+    run([this](Gateway& running) -> Task<> {
+        Envelope busy = from("chat", "2", "busy");
+        busy.rest[task_results_key] = true;  // not collected with others
+        co_await running.handler(std::move(busy));
+        co_await running.until_begun(1);
+        auto end = [this, &running]() -> Task<> {
+            co_await pass(running, std::chrono::seconds(150));
+            EXPECT_EQ(store->all.at("tea").next, start + 60);
+            EXPECT_FALSE(store->all.at("tea").last);
+            running.release("busy");
+        };
+        std::vector<Task<>> both;
+        both.push_back(end());
+        both.push_back(drain(running));
+        co_await cubepi::when_all(std::move(both));
+    });
+    EXPECT_EQ(gateway.begun, Texts{"busy"});
+    EXPECT_EQ(store->all.at("tea").next, start + 60);
 }
 
 TEST_F(ScheduleChannelTest, D249_ClockSetBack_NextFiringIsPlanned) {

@@ -56,27 +56,27 @@ inline void run_cases(const std::shared_ptr<ScheduleStore>& store) {
     EXPECT_EQ(ids_of(run(store->list("telegram:42"))), Ids{"one"});
     EXPECT_EQ(ids_of(run(store->list(""))), (Ids{"one", "two"}));
     // Only what is planned for now is due.
-    EXPECT_EQ(ids_of(run(store->due()).schedules), Ids{"one"});
+    EXPECT_EQ(ids_of(run(store->due({})).schedules), Ids{"one"});
     // A firing is recorded once, by the gateway that has read the same plan.
     Schedule fired = schedule("one", now + 86'400);
     fired.last = now;
     EXPECT_FALSE(run(store->advance(fired, now - 1)));
     EXPECT_TRUE(run(store->advance(fired, now)));
     EXPECT_FALSE(run(store->advance(fired, now)));
-    EXPECT_TRUE(run(store->due()).schedules.empty());
+    EXPECT_TRUE(run(store->due({})).schedules.empty());
     EXPECT_EQ(run(store->find("one"))->last, now);
     // One whose last firing is in the future was fired by a clock that was wrong.
     fired.last = now + 86'400 * 365;
     EXPECT_TRUE(run(store->advance(fired, now + 86'400)));
-    EXPECT_EQ(ids_of(run(store->due()).schedules), Ids{"one"});
+    EXPECT_EQ(ids_of(run(store->due({})).schedules), Ids{"one"});
     // One whose only firing was accepted is to be removed, unless it has a problem to show.
     fired.next.reset();
     fired.last = now;
     EXPECT_TRUE(run(store->advance(fired, now + 86'400)));
-    EXPECT_EQ(ids_of(run(store->due()).schedules), Ids{"one"});
+    EXPECT_EQ(ids_of(run(store->due({})).schedules), Ids{"one"});
     fired.problem = "missed";
     EXPECT_TRUE(run(store->advance(fired, std::nullopt)));
-    EXPECT_TRUE(run(store->due()).schedules.empty());
+    EXPECT_TRUE(run(store->due({})).schedules.empty());
     EXPECT_TRUE(run(store->remove("one")));
     EXPECT_FALSE(run(store->remove("one")));
     EXPECT_FALSE(run(store->advance(fired, std::nullopt)));

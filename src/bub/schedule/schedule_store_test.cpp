@@ -57,7 +57,7 @@ TEST_F(FileScheduleStoreTest, InvalidFile_IsReportedAndRetained) {
         std::ofstream(file) << text;
         const auto store = open();
         EXPECT_THROW((void)cubepi::run(store->add(schedule("one", 60))), cubepi::Error) << text;
-        EXPECT_THROW((void)cubepi::run(store->due()), cubepi::Error) << text;
+        EXPECT_THROW((void)cubepi::run(store->due({})), cubepi::Error) << text;
         std::ifstream read(file);
         EXPECT_EQ(std::string(std::istreambuf_iterator<char>(read), {}), text);
     }

@@ -125,6 +125,8 @@ void TelegramChannel::drain() noexcept {
     quietly([&] { state_->inbox->drain(); });
 }
 
+std::string TelegramChannel::problem() const { return state_->inbox->problem(); }
+
 void TelegramChannel::end_turn(const Envelope& message, std::exception_ptr failure) noexcept {
     quietly([&] { state_->outbox->end_turn(message, failure != nullptr); });
 }

@@ -248,11 +248,20 @@ UpdateReceiver::UpdateReceiver(const TelegramChannelOptions& options, MessageHan
               return show_buttons(api, place, std::move(buttons));
           })),
       keeper_(options_.lease && !options_.webhook
-                  ? std::make_unique<LeaseKeeper>(options_.lease, clock_)
+                  ? std::make_unique<LeaseKeeper>(
+                        options_.lease, clock_,
+                        [this](std::string trouble) {
+                            report(
+                                "cannot receive messages, because the lease of the bot cannot be "
+                                "had: ",
+                                std::move(trouble), lease_trouble_);
+                        })
                   : nullptr),
       poll_(
           api_, clock_, [this](Json update) { return accept(std::move(update)); },
-          [this](std::string trouble) { report("cannot receive messages: ", std::move(trouble)); },
+          [this](std::string trouble) {
+              report("cannot receive messages: ", std::move(trouble), poll_trouble_);
+          },
           [this] { return may_poll(); }) {
     if (!options_.webhook) return;
     check(*options_.webhook);
@@ -273,11 +282,12 @@ void UpdateReceiver::warn(const std::string& text) const {
     if (options_.on_warning) options_.on_warning("telegram: " + text);
 }
 
-void UpdateReceiver::report(const char* what, std::string trouble) const {
+void UpdateReceiver::report(const char* what, std::string trouble, std::string& shown) {
+    shown = trouble.empty() ? std::string() : what + trouble;
     options_.runtime->log.write(
         trouble.empty() ? cubepi::LogLevel::info : cubepi::LogLevel::warning,
         trouble.empty() ? "telegram.receive_recovered" : "telegram.receive_failed");
-    warn(trouble.empty() ? "messages are received again" : what + trouble);
+    warn(trouble.empty() ? "messages are received again" : shown);
 }
 
 void UpdateReceiver::set_identity(const Json& me) {

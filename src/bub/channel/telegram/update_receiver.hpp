@@ -81,6 +81,8 @@ public:
     /// Leaves the updates to another process, if several share the bot.
     void drain() noexcept { leaving_.request_stop(); }
     Task<> stop();
+    /// Returns why no messages are received at the moment; empty: they are.
+    std::string problem() const { return lease_trouble_.empty() ? poll_trouble_ : lease_trouble_; }
     std::uint16_t port() const noexcept { return routes_ ? routes_->port() : std::uint16_t{0}; }
 
     bool allows(const Envelope& message) const;
@@ -108,7 +110,8 @@ private:
     void refuse(const Incoming& incoming);
     void say(ChatTarget to, std::string text);
     void warn(const std::string& text) const;
-    void report(const char* what, std::string trouble) const;
+    /// `trouble` is empty when it is over; `shown` is the one that problem() returns.
+    void report(const char* what, std::string trouble, std::string& shown);
 
     const TelegramChannelOptions options_;
     const MessageHandler handler_;
@@ -120,6 +123,8 @@ private:
     shared::RecentIds<std::int64_t> refused_;
     const std::shared_ptr<shared::OpenForms<std::int64_t>> forms_;
     bool cannot_store_ = false;
+    std::string lease_trouble_;
+    std::string poll_trouble_;
     const std::unique_ptr<LeaseKeeper> keeper_;  ///< null: no other process polls
     std::stop_source leaving_;
     UpdatePoll poll_;

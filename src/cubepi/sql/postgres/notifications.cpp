@@ -1,5 +1,6 @@
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <set>
@@ -24,6 +25,10 @@ namespace {
 
 /// Before another attempt to connect.
 constexpr int retry_ms = 1'000;
+/// Of a host that does not answer, unless the connection string has another one; then libpq tries the next host.
+constexpr const char* host_limit_ms = "10000";
+/// Of an attempt to connect.
+constexpr std::chrono::seconds connect_limit{60};
 
 struct Close {
     void operator()(PGconn* connection) const noexcept { PQfinish(connection); }
@@ -55,7 +60,7 @@ struct PostgresNotifications::State {
         (void)!::write(woken.get(), &one, sizeof one);
     }
     void run();
-    /// Waits for the socket or for wake(). Returns false if the thread is to end.
+    /// Waits for the socket or for wake(). Returns true if the socket is ready.
     bool wait(int socket, short events, int limit_ms) const;
     Connection connect() const;
     void serve(PGconn* database);
@@ -73,24 +78,27 @@ struct PostgresNotifications::State {
 
 bool PostgresNotifications::State::wait(int socket, short events, int limit_ms) const {
     std::array<pollfd, 2> all{pollfd{woken.get(), POLLIN, 0}, pollfd{socket, events, 0}};
-    (void)::poll(all.data(), socket < 0 ? 1 : 2, limit_ms);
+    const int found = ::poll(all.data(), socket < 0 ? 1 : 2, limit_ms);
     std::uint64_t count = 0;
     (void)!::read(woken.get(), &count, sizeof count);
-    return !stopping;
+    return found > 0 && all[1].revents != 0;
 }
 
 Connection PostgresNotifications::State::connect() const {
-    const std::array<const char*, 4> keys{"dbname", "application_name", "client_encoding", nullptr};
-    const std::array<const char*, 4> values{connection.c_str(), "cubepi notifications", "UTF8",
-                                            nullptr};
+    const std::array<const char*, 5> keys{"tcp_user_timeout", "dbname", "application_name",
+                                          "client_encoding", nullptr};
+    const std::array<const char*, 5> values{host_limit_ms, connection.c_str(),
+                                            "cubepi notifications", "UTF8", nullptr};
+    const auto deadline = std::chrono::steady_clock::now() + connect_limit;
     Connection made(PQconnectStartParams(keys.data(), values.data(), 1));
     PostgresPollingStatusType state = PGRES_POLLING_WRITING;
     while (made && state != PGRES_POLLING_OK) {
-        const bool writes = state == PGRES_POLLING_WRITING;
-        const bool has_failed = state == PGRES_POLLING_FAILED || PQsocket(made.get()) < 0;
-        if (has_failed || !wait(PQsocket(made.get()), writes ? POLLOUT : POLLIN, retry_ms)) {
+        const short events = state == PGRES_POLLING_WRITING ? POLLOUT : POLLIN;
+        const bool is_late = std::chrono::steady_clock::now() >= deadline;
+        if (stopping || is_late || state == PGRES_POLLING_FAILED || PQsocket(made.get()) < 0) {
             made.reset();
-        } else {
+        } else if (wait(PQsocket(made.get()), events, retry_ms)) {
+            // It waits without a limit for a socket that is not ready.
             state = PQconnectPoll(made.get());
         }
     }
@@ -110,7 +118,8 @@ bool PostgresNotifications::State::send(PGconn* database, const std::string& pay
 void PostgresNotifications::State::serve(PGconn* database) {
     bool is_busy = send(database, "");
     for (bool works = is_busy; works;) {
-        if (!wait(PQsocket(database), POLLIN, -1)) return;
+        (void)wait(PQsocket(database), POLLIN, -1);
+        if (stopping) return;
         works = PQconsumeInput(database) == 1;
         while (is_busy && PQisBusy(database) == 0) {
             PGresult* const result = PQgetResult(database);
