@@ -432,7 +432,8 @@ Task<bool> check_models(Report report, ModelSources sources, bool offline) {
 /// Returns true if the configuration has a gateway with channels.
 bool has_gateway() {
     try {
-        return !gateway_settings(config_values(config_path())).configured.empty();
+        return !gateway_settings(config_values(config_path()), TimeZones::ignored)
+                    .configured.empty();
     } catch (const Error&) {
         // Reported with the gateway.
         return false;
@@ -557,7 +558,9 @@ void check_gateway(const Report& report) {
     try {
         settings = gateway_settings(config_values(config_path()));
     } catch (const Error& error) {
-        report.problem(error.what(), "Correct it: ${EDITOR:-nano} " + config_path().string());
+        const bool is_in_file = error.code() == ErrorCode::parse;
+        report.problem(error.what(),
+                       is_in_file ? "Correct it: ${EDITOR:-nano} " + config_path().string() : "");
         return;
     }
     for (const GatewayFinding& finding :

@@ -183,7 +183,7 @@ Task<int> show_session(std::string wanted, std::size_t limit) {
         messages = co_await read_conversation(session.saved.tapes(), session.facts.tape);
     } else {
         messages = co_await read_end(session.saved.tapes(), session.facts.tape,
-                                     limit * entries_per_message);
+                                     limit * entries_per_message, shown_bytes);
         if (messages.size() > limit)
             messages =
                 MessageList(messages.end() - static_cast<std::ptrdiff_t>(limit), messages.end());

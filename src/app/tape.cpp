@@ -54,7 +54,8 @@ Task<std::string> tape_of_session(StorePtr store, std::string session) {
     for (std::string name :
          {bub::tape_name(here, session_id_of(session)), bub::tape_name(here, session)})
         if (contains(all, name)) co_return name;
-    const GatewaySettings gateway = gateway_settings(config_values(config_path()));
+    const GatewaySettings gateway =
+        gateway_settings(config_values(config_path()), TimeZones::ignored);
     Task<std::string> finding = session_tape(store, gateway, workspaces_root(gateway), session);
     std::string name = co_await std::move(finding);
     if (!contains(all, name)) name.clear();
@@ -85,7 +86,8 @@ std::vector<std::string> chosen_tapes(const TapeArguments& arguments, const std:
     }
     if (!by_session) return chosen;
     // Of a session of an earlier version: other hosts find its tape by the link (D100).
-    const GatewaySettings gateway = gateway_settings(config_values(config_path()));
+    const GatewaySettings gateway =
+        gateway_settings(config_values(config_path()), TimeZones::ignored);
     const std::string link = bub::shared_tape_name(gateway.tape_namespace, arguments.session);
     if (link != name && contains(all, link)) chosen.push_back(link);
     return chosen;

@@ -24,6 +24,8 @@ Task<MessageList> read_conversation(std::shared_ptr<bub::TapeStore> tapes, std::
 /// The oldest messages, at most `most`.
 Task<MessageList> read_beginning(std::shared_ptr<bub::TapeStore> tapes, std::string tape,
                                  std::size_t most);
+/// More than a user reads, and little enough memory for entries of any length.
+inline constexpr std::size_t shown_bytes = std::size_t{256} << 10U;
 /// The newest messages: those of the last `entries` entries of the tape, or of fewer, if these have `bytes` as JSON.
 Task<MessageList> read_end(std::shared_ptr<bub::TapeStore> tapes, std::string tape,
                            std::size_t entries,

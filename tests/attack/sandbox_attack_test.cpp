@@ -471,6 +471,20 @@ TEST_F(SandboxAttack, Mounts_AreNotChanged) {
     }
 }
 
+TEST_F(SandboxAttack, Variables_ActInsideOnly) {
+    // A loader outside of the sandbox would stop at a library that is empty: bubblewrap uses this one.
+    set("LD_LIBRARY_PATH", ".");
+    Row row("sandbox", "variables of the loader outside of the sandbox");
+    for (const Level& level : levels()) {
+        prepare();
+        adjust(level);
+        base.put("ws/libcap.so.2", "");
+        const bool is_started = succeeds({P::writes, "test \"$LD_LIBRARY_PATH\" = ."},
+                                         std::make_shared<const SandboxProfile>(profile));
+        row.attempt(is_started, level.text());
+    }
+}
+
 TEST_F(SandboxAttack, ForkBomb_IsLimitedAndEnds) {
     profile.max_processes = 64;
     attack("a fork bomb",

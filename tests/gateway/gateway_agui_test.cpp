@@ -65,7 +65,7 @@ TEST_F(GatewayAgui, D239_RepeatedRun_IsOneMessage) {
     EXPECT_EQ(other.status, 422) << other.body;
     EXPECT_EQ(text_in(run_agent(input("t1", "r2", "three"))), "re: three");
     EXPECT_NE(model.wait_for("three").find("re: one"), std::string::npos);
-    EXPECT_EQ(session_state("t1"), "idle");
+    wait_until([&] { return session_state("t1") == "idle"; });
 }
 
 TEST_F(GatewayAgui, D217_Key_ReachesItsThreadsOnly) {
@@ -81,7 +81,7 @@ TEST_F(GatewayAgui, D217_Key_ReachesItsThreadsOnly) {
     forged["forwardedProps"] = JsonObject{{"user", "olga"}};
     EXPECT_EQ(text_in(run_agent(forged, bob)), "re: three");
     EXPECT_EQ(model.wait_for("three").find("re: one"), std::string::npos);
-    EXPECT_EQ(session_state("bob:ann:t"), "idle");
+    wait_until([&] { return session_state("bob:ann:t") == "idle"; });
     // The protocol was not enabled.
     EXPECT_EQ(get("/v1/models").status, 404);
     const std::string sub = boost::json::serialize(input("t/agent/x", "r", "four"));

@@ -206,7 +206,7 @@ TEST_F(GatewayOpenAI, D217_Key_HasItsSessionsAndLimit) {
     // The same name is a session of its own for another key, and an id is bound to its key.
     EXPECT_EQ(ask("bob", {{"input", "two"}, {"metadata", named}}).status, 200);
     EXPECT_EQ(model.wait_for("two").find("re: one"), std::string::npos);
-    EXPECT_EQ(session_state("ann:s1"), "idle");
+    wait_until([&] { return session_state("ann:s1") == "idle"; });
     const JsonObject next{{"input", "three"}, {"previous_response_id", first.json().at("id")}};
     EXPECT_EQ(ask("bob", next).status, 400);
     EXPECT_EQ(text_of(ask("ann", next).json()), "re: three");

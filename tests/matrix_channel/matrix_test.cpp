@@ -179,8 +179,8 @@ TEST_F(Matrix, Settings_AreCheckedAndDescribedByTheirKeys) {
     EXPECT_EQ(configured.find("MATRIX_TOKEN"), std::string::npos) << configured;
     EXPECT_EQ(configured.find("very-secret"), std::string::npos) << configured;
     expect(doctor("user: [a]"),
-           "unknown key 'gateway.matrix.user'; the keys of gateway.matrix are homeserver, "
-           "token_env, token, users, operators");
+           "unknown key 'gateway.matrix.user' (did you mean 'users'?); the keys of gateway.matrix "
+           "are homeserver, token_env, token, users, operators");
     expect(doctor("users: ann"), "gateway.matrix.users must be a list of ids of users");
     expect(doctor("homeserver: \"http://x\", users: [ann]"), "such as @ann:example.org");
     expect(run_command(home, {"onboard", "--help"}).output, "channel matrix: account and");

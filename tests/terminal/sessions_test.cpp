@@ -137,7 +137,7 @@ TEST(Sessions, Session_BelongsToItsDirectory) {
     Home home;
     EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "first"}).status, 0);
     home.work_in("elsewhere");
-    EXPECT_EQ(run_piped(home, {"run", "--offline", "--continue", "x"}).status, 1);
+    EXPECT_EQ(run_piped(home, {"run", "--offline", "--continue", "x"}).status, 2);
     EXPECT_EQ(run_piped(home, {"sessions", "list"}).out, "");
     EXPECT_EQ(run_piped(home, {"sessions", "delete", "plan"}).status, 2);
     EXPECT_EQ(run_piped(home, {"run", "--offline", "--session", "plan", "second"}).status, 0);
@@ -383,7 +383,7 @@ TEST_F(OldSessions, Copy_IsMadeToOneDirectoryOnly) {
     EXPECT_EQ(say({"--session", "plan"}).status, 0);
     const std::string first_directory = home.work().string();
     home.work_in("elsewhere");
-    EXPECT_EQ(say({"--continue"}).status, 1) << "it belongs to the other directory now";
+    EXPECT_EQ(say({"--continue"}).status, 2) << "it belongs to the other directory now";
     const Piped here = say({"--session", "plan"});
     EXPECT_EQ(here.status, 0);
     EXPECT_TRUE(has(here.err, "a tape of " + first_directory)) << here.err;
@@ -405,7 +405,7 @@ TEST_F(OldSessions, Delete_RemovesTheOldMessages) {
         EXPECT_TRUE(has(deleted.err, home.database().string())) << deleted.err;
     }
     EXPECT_EQ(listed(), "");
-    EXPECT_EQ(say({"--continue"}).status, 1);
+    EXPECT_EQ(say({"--continue"}).status, 2);
 }
 
 TEST_F(OldSessions, UnreadableDatabase_DoesNotAffectTapes) {

@@ -538,7 +538,7 @@ ConfigFile read_text(const std::filesystem::path& path, const std::string& conte
     try {
         ConfigFile config = read_node(path, node);
         // Only a gateway uses them; a misspelt key is found before one is started.
-        if (node["gateway"]) (void)gateway_settings(yaml_values(content));
+        if (node["gateway"]) (void)gateway_settings(yaml_values(content), TimeZones::ignored);
         return config;
     } catch (const YAML::Exception& error) {
         refuse(path, std::max(error.mark.line, 0), error.msg);

@@ -249,7 +249,7 @@ void read_optional(const Mapping& mapping, const std::string& key,
 }
 
 /// `zone`: gateway.time_zone.
-bub::Schedule read_schedule(const Mapping& mapping, const std::string& zone) {
+bub::Schedule read_schedule(const Mapping& mapping, const std::string& zone, TimeZones zones) {
     mapping.allow_only(schedule_keys);
     bub::Schedule schedule;
     schedule.configured = true;
@@ -286,12 +286,16 @@ bub::Schedule read_schedule(const Mapping& mapping, const std::string& zone) {
     read_optional(mapping, "every", request.every);
     read_optional(mapping, "cron", request.cron);
     mapping.read("zone", request.zone);
+    // It needs no database.
+    if (zones == TimeZones::ignored) request.zone = "UTC";
     try {
         bub::check_schedule(schedule);
         // The intervals of all gateways begin at the same instants.
         schedule.times = bub::schedule_times(request, 0);
     } catch (const Error& error) {
-        throw Error(ErrorCode::parse,
+        // That it has no time zones is the fault of the machine.
+        const bool is_unsupported = error.code() == ErrorCode::unsupported;
+        throw Error(is_unsupported ? ErrorCode::unsupported : ErrorCode::parse,
                     config_path().string() + ": " + mapping.below(name) + ": " + error.what());
     }
     return schedule;
@@ -482,7 +486,7 @@ std::vector<std::string> gateway_setting_names() {
     return names;
 }
 
-GatewaySettings gateway_settings(const JsonObject& config) {
+GatewaySettings gateway_settings(const JsonObject& config, TimeZones zones) {
     const Mapping mapping(config.if_contains("gateway"), "gateway");
     mapping.allow_only(gateway_keys());
     GatewaySettings settings;
@@ -517,7 +521,7 @@ GatewaySettings gateway_settings(const JsonObject& config) {
                  [&](const Mapping& one) { settings.approvers.push_back(read_approver(one)); });
     mapping.read("time_zone", settings.time_zone);
     mapping.each("schedule", "schedules", [&](const Mapping& one) {
-        settings.schedules.push_back(read_schedule(one, settings.time_zone));
+        settings.schedules.push_back(read_schedule(one, settings.time_zone, zones));
     });
     read_access(mapping, settings);
     for (const ChannelKind* kind : channel_kinds()) {

@@ -128,9 +128,15 @@ struct GatewaySettings {
     std::vector<std::string> trusted_proxies = {};
 };
 
+/// Whether the time zones of schedules are looked up in the database of this machine, which only a gateway needs.
+enum class TimeZones : std::uint8_t {
+    resolved,
+    ignored,  ///< the times of schedules are read as UTC, and are of no use
+};
+
 /// Reads the member `gateway` of the configuration file's values (config_values). Throws Error(parse) that names the key
-/// and what is expected.
-GatewaySettings gateway_settings(const JsonObject& config);
+/// and what is expected; Error(unsupported) if this machine has no database of the time zones.
+GatewaySettings gateway_settings(const JsonObject& config, TimeZones zones = TimeZones::resolved);
 
 /// Returns the paths of all keys below `gateway`: "gateway.http.listen". The documentation must have each of them.
 std::vector<std::string> gateway_setting_names();

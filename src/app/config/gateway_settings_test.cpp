@@ -332,6 +332,14 @@ TEST(GatewaySettings, D249_InvalidSchedules_AreRefused) {
         EXPECT_NE(refusal(members).find("gateway.schedule[0]"), std::string::npos) << members;
 }
 
+TEST(GatewaySettings, D249_IgnoredTimeZones_AreNotLookedUp) {
+    const JsonObject config = yaml_values(
+        "gateway: {schedule: [{name: a, channel: http, chat: a, user: a, cron: 0 9 * * *, zone: "
+        "Mars/Olympus, text: x}]}");
+    EXPECT_THROW((void)gateway_settings(config), Error);
+    EXPECT_EQ(gateway_settings(config, TimeZones::ignored).schedules.size(), 1u);
+}
+
 TEST(SettingsPages, ReferencePage_HasEveryKeyOfTheGateway) {
     const std::string text = page("cli.md");
     for (const std::string& name : gateway_setting_names()) {

@@ -31,8 +31,6 @@ namespace {
 
 /// More entries than fit on any screen.
 constexpr std::size_t replayed_entries = 300;
-/// More than the user reads, and little enough memory for entries of any length.
-constexpr std::size_t replayed_bytes = std::size_t{256} << 10U;
 
 /// Stops a turn at the first signal, and ends the program at the second.
 class TurnSignals {
@@ -198,7 +196,7 @@ Task<> Conversation::replay() {
     const ReplaySpace space = renderer_.replay_space();
     if (!plan.resumed || space.rows == 0) co_return;
     const MessageList messages =
-        co_await read_end(plan.tapes, tape_of(plan), replayed_entries, replayed_bytes);
+        co_await read_end(plan.tapes, tape_of(plan), replayed_entries, shown_bytes);
     // All of it, for the pager.
     Replay all;
     all.tool = [this](const AgentEvent& event) { renderer_.remember(event); };

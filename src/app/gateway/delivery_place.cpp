@@ -76,7 +76,7 @@ DeliveryPlace delivery_place() {
     DeliveryPlace place;
     place.database = tape_place().database;
     if (place.database.empty()) return place;
-    GatewaySettings settings = gateway_settings(config_values(config_path()));
+    GatewaySettings settings = gateway_settings(config_values(config_path()), TimeZones::ignored);
     place.account = std::move(settings.tape_namespace);
     place.notifications =
         settings.notify_database.empty() ? place.database : std::move(settings.notify_database);

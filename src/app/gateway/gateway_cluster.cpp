@@ -336,6 +336,7 @@ Task<JsonObject> GatewayApi::answer_peer(JsonObject request) {
     Task<JsonObject> performing = perform_here(command, std::move(request));
     Outcome<JsonObject> performed = co_await outcome_of(std::move(performing));
     if (performed.cancelled()) performed.rethrow();
+    const std::string outcome(performed ? "ok" : logged_error(performed.failure()));
     JsonObject answer;
     if (performed) {
         answer = std::move(performed).value();
@@ -343,12 +344,11 @@ Task<JsonObject> GatewayApi::answer_peer(JsonObject request) {
         answer["error"] = explain(performed.failure()).text;
     }
     if (command != "sessions" && command != "held" && !answer.contains("not_here"))
-        Runtime::standard()->log.write(
-            LogLevel::info, "gateway.operated",
-            {{"by", "another gateway"},
-             {"operation", command},
-             {"target", id},
-             {"outcome", performed ? "ok" : logged_error(performed.failure())}});
+        Runtime::standard()->log.write(LogLevel::info, "gateway.operated",
+                                       {{"by", "another gateway"},
+                                        {"operation", command},
+                                        {"target", id},
+                                        {"outcome", outcome}});
     co_return answer;
 }
 

@@ -402,7 +402,8 @@ int install_unit(std::vector<std::string> channels) {
     options.program = this_program();
     options.channels = std::move(channels);
     options.environment = gateway_environment_path();
-    options.drain_timeout = gateway_settings(config_values(config_path())).drain_timeout;
+    options.drain_timeout =
+        gateway_settings(config_values(config_path()), TimeZones::ignored).drain_timeout;
     make_environment_file(options.environment);
     write_file(unit, gateway_unit(options));
     out() << "Wrote " << for_terminal(unit.string()) << "\n\n"

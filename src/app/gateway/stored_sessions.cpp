@@ -116,8 +116,10 @@ bool matches(const StoredSession& session, const std::string& pattern) {
 /// Returns the newest complete run of a tape; empty: none.
 Task<std::string> last_complete_run(std::shared_ptr<bub::TapeStore> tapes, std::string tape) {
     constexpr std::size_t entries = 500;
+    // More than a turn that is running has, as its model has a context window.
+    constexpr std::size_t bytes = std::size_t{8} << 20U;
     bub::TapeCheckpointer memory(tapes);
-    const MessageList newest = co_await read_end(tapes, tape, entries);
+    const MessageList newest = co_await read_end(tapes, tape, entries, bytes);
     std::string last;
     for (std::size_t at = newest.size(); at > 0; --at) {
         const std::string run = newest[at - 1].run_id().str();

@@ -171,7 +171,7 @@ Task<Admission> ScheduleChannel::State::admission_of(Envelope message) {
         return one->name() == message.channel && one->role() != ChannelRole::lifecycle;
     });
     if (found == channels.end()) co_return Admission::elsewhere;
-    const std::shared_ptr<Channel> channel = *found;
+    const std::shared_ptr<Channel>& channel = *found;
     std::string session = message.session_id.value_or("");
     TurnSnapshot none;
     const std::optional<AdmitDecision> decision =

@@ -269,7 +269,7 @@ private:
             throw Error(ErrorCode::invalid_argument, "A directory must not contain a zero byte.");
         const UniqueFd directory = open_file(where.c_str(), O_PATH | O_DIRECTORY);
         if (!directory) fail(program_, "directory " + where, errno);
-        const std::vector<std::string> environment =
+        std::vector<std::string> environment =
             options.environment ? *options.environment : child_environment(EnvironmentPolicy());
         std::string program = find_program(program_, environment, directory.get());
         std::vector<std::string> words = options.arguments;

@@ -417,7 +417,8 @@ Task<ExitStatus> run_limited(std::shared_ptr<ProcessLauncher> launcher, ProcessO
 TEST_F(LocalProcessTest, TimeLimit_KillsAllProcesses) {
     auto clock = std::make_shared<testing::ManualClock>();
     const auto launcher = launcher_of(Runtime().with_clock(clock));
-    ProcessOptions options = duplex("setsid sleep 1000 & echo $! > child; sleep 1000");
+    ProcessOptions options =
+        duplex("setsid sleep 1000 & echo $! > made; mv made child; sleep 1000");
     options.timeout = std::chrono::hours(1);
     EXPECT_THROW(testing::run_advancing(*clock, run_limited(launcher, options)), TimeoutError);
     if (std::filesystem::exists(directory / "child")) expect_gone(pid_in("child"));

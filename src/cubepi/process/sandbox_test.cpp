@@ -183,8 +183,17 @@ TEST_F(SandboxTest, Bubblewrap_StartsAsOtherMeans) {
     EXPECT_EQ(ran.status.code, 3);
 }
 
+TEST_F(SandboxTest, Bubblewrap_MountsNoLinks) {
+    const std::filesystem::path real = std::filesystem::canonical(base / "ws");
+    std::filesystem::create_directory(real / "sub");
+    EXPECT_TRUE(detail::open_place(real / "sub"));
+    std::filesystem::create_directory_symlink(real, real / "link");
+    for (const char* path : {"link", "link/sub", "none"})
+        EXPECT_THROW((void)detail::open_place(real / path), Error) << path;
+}
+
 TEST_F(SandboxTest, DirectoryInHiddenOne_IsNotEntered) {
-    if (!sandbox_support().namespaces) return;
+    if (!detail::shared_namespaces().problem.empty()) return;
     try {
         cubepi::run(run_sandboxed(profile, base / "secret", "true"));
         FAIL();

@@ -1,6 +1,7 @@
 #include <bub/channel/telegram/update_receiver.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <utility>
 

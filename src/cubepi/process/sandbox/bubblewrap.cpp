@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <initializer_list>
 
 #include <fcntl.h>
@@ -36,15 +37,18 @@ public:
             case Kind::mask_file: return add({"--ro-bind", "/dev/null", path});
             case Kind::attach:
                 // A device that the profile lists; /dev/null and the like are those of begin().
-                return add({path.starts_with("/dev/") ? "--dev-bind" : "--bind", path, path});
-            case Kind::pin: return add({"--bind", path, path});
+                if (!binds_place(step)) return add({"--dev-bind", path, path});
+                return add({"--bind-fd", std::to_string(step.place), path});
+            case Kind::pin: return add({"--bind-fd", std::to_string(step.place), path});
             case Kind::attach_read_only:
-            case Kind::pin_read_only: return add({"--ro-bind", path, path});
+            case Kind::pin_read_only:
+                return add({"--ro-bind-fd", std::to_string(step.place), path});
         }
     }
     /// Processes of others are neither seen nor signalled, so that their secrets and descriptors are out of reach.
     void begin(bool sealed, bool network) {
-        add({"--unshare-pid", "--unshare-ipc"});
+        // The supervisor cannot end what is below bubblewrap once it is killed itself.
+        add({"--die-with-parent", "--unshare-pid", "--unshare-ipc"});
         if (!network) add({"--unshare-net"});
         // As in drop_capabilities(). A setuid bubblewrap leaves none, and takes these options from root alone.
         if (::geteuid() == 0) {
@@ -82,9 +86,10 @@ std::string first_line(int fd) {
 
 /// Starts a program that does nothing, in a sandbox that has all that others have. Returns the reason if that fails.
 std::string try_out(const std::string& path) {
+    const UniqueFd place = open_place("/usr");
     const MountStep steps[] = {{MountStep::Kind::seal, "/", 0},
                                {MountStep::Kind::mask_directory, "/tmp", 0},
-                               {MountStep::Kind::attach, "/tmp", 0}};
+                               {MountStep::Kind::attach, "/tmp", 0, place.get()}};
     const std::string options =
         bubblewrap_options({std::begin(steps), std::end(steps)}, false, "/");
     std::vector<std::string> words{path};
@@ -103,6 +108,8 @@ std::string try_out(const std::string& path) {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, output.get(), STDERR_FILENO);
+    // To itself: it is not closed on exec then.
+    posix_spawn_file_actions_adddup2(&actions, place.get(), place.get());
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
     pid_t pid = -1;
@@ -128,10 +135,44 @@ const Bubblewrap& bubblewrap() {
         for (const char* path : {"/usr/bin/bwrap", "/usr/local/bin/bwrap"}) {
             if (made.path.empty() && belongs_to_system(path)) made.path = path;
         }
-        made.problem = made.path.empty() ? "bubblewrap is not installed" : try_out(made.path);
+        try {
+            made.problem = made.path.empty() ? "bubblewrap is not installed" : try_out(made.path);
+        } catch (const Error& error) {
+            made.problem = error.what();
+        }
         return made;
     }();
     return found;
+}
+
+bool binds_place(const MountStep& step) {
+    using Kind = MountStep::Kind;
+    switch (step.kind) {
+        case Kind::attach: return !std::string_view(step.path).starts_with("/dev/");
+        case Kind::attach_read_only:
+        case Kind::pin:
+        case Kind::pin_read_only: return true;
+        default: return false;
+    }
+}
+
+UniqueFd open_place(const std::string& path) {
+    const UniqueFd low = open_file(path.c_str(), O_PATH | O_NOFOLLOW);
+    UniqueFd place(low ? ::fcntl(low.get(), F_DUPFD_CLOEXEC, 3) : -1);
+    int error = errno;
+    if (place) {
+        char found[PATH_MAX];
+        const std::string link = "/proc/self/fd/" + std::to_string(place.get());
+        const ssize_t size = ::readlink(link.c_str(), found, sizeof(found));
+        struct stat info{};
+        const bool is_link = ::fstat(place.get(), &info) != 0 || S_ISLNK(info.st_mode);
+        // The directories above the file may be links, too.
+        if (!is_link && size > 0 && std::string_view(found, static_cast<std::size_t>(size)) == path)
+            return place;
+        error = ELOOP;
+    }
+    throw Error(ErrorCode::io,
+                "The sandbox could not be prepared: " + path + ": " + errno_text(error) + ".");
 }
 
 std::string bubblewrap_options(const std::vector<MountStep>& steps, bool network,

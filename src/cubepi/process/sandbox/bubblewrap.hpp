@@ -20,10 +20,16 @@ struct Bubblewrap {
 /// sandbox. Blocks then for some milliseconds. Thread-safe.
 const Bubblewrap& bubblewrap();
 
+/// True if bubblewrap mounts the file at the path of the step from an open descriptor.
+bool binds_place(const MountStep& step);
+/// Opens such a file. The descriptor is closed on exec and not one of the standard streams. Throws Error(io), also if the path leads
+/// through a symbolic link.
+UniqueFd open_place(const std::string& path);
+
 /// A sandbox as options of bubblewrap, each with a zero byte at its end.
 std::string bubblewrap_options(const std::vector<MountStep>& steps, bool network,
                                std::string_view directory);
-/// The options that set variables in the sandbox: the loader removes some from the environment of a setuid program.
+/// The options that set the variables in the sandbox.
 std::string bubblewrap_environment(const std::vector<std::string>& environment);
 
 /// Returns a file in memory that is at its beginning, closed on exec and not one of the standard streams. Throws Error(io).

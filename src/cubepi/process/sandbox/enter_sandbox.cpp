@@ -186,8 +186,10 @@ SandboxFailure enter_mounts(const SandboxEntry& entry) noexcept {
 SandboxFailure enter_sandbox(const SandboxEntry& entry) noexcept {
     if (entry.wrapper_options >= 0) {
         // The flag is that of this process's own descriptors. A restriction would keep bubblewrap from its work.
-        const bool passed = ::fcntl(entry.wrapper_options, F_SETFD, 0) == 0 &&
-                            ::fcntl(entry.wrapper_filter, F_SETFD, 0) == 0;
+        bool passed = ::fcntl(entry.wrapper_options, F_SETFD, 0) == 0 &&
+                      ::fcntl(entry.wrapper_filter, F_SETFD, 0) == 0;
+        for (std::size_t i = 0; i < entry.place_count; ++i)
+            passed = passed && ::fcntl(entry.places[i], F_SETFD, 0) == 0;
         return passed ? SandboxFailure() : failure(SandboxStage::filter);
     }
     const SandboxFailure failed = enter_mounts(entry);

@@ -35,6 +35,7 @@ struct MountStep {
     Kind kind = Kind::open;
     const char* path = nullptr;
     std::size_t slot = 0;
+    int place = -1;  ///< for bubblewrap: the file at `path`, opened before; -1: none
 };
 
 inline constexpr std::size_t most_mount_slots = 128;
@@ -69,6 +70,8 @@ struct SandboxEntry {
     /// The files that bubblewrap reads: it carries the plan out, and has to be the program that is executed. -1: it is not used.
     int wrapper_options = -1;
     int wrapper_filter = -1;
+    const int* places = nullptr;  ///< those of the steps, sorted
+    std::size_t place_count = 0;
     const char* directory = nullptr;  ///< the working directory, an absolute path
     dev_t directory_device = 0;
     ino_t directory_inode = 0;

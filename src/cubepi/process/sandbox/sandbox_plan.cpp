@@ -342,6 +342,7 @@ SandboxPlan::SandboxPlan(const SandboxProfile& profile, int directory) {
     }
     if (means.bubblewrap) {
         plan_mounts(paths, true);
+        open_places();
         wrapper_ = bubblewrap_options(steps_, profile.network, entry_.directory);
     }
     if (means.landlock > 0) make_rules(paths, means);
@@ -357,8 +358,10 @@ SandboxPlan::SandboxPlan(const SandboxProfile& profile, int directory) {
 }
 
 void SandboxPlan::wrap(std::string& program, std::vector<std::string>& words,
-                       const std::vector<std::string>& environment) {
+                       std::vector<std::string>& environment) {
     wrapper_options_ = memory_file(wrapper_ + bubblewrap_environment(environment));
+    // The loader obeys some of them, such as LD_PRELOAD, and bubblewrap itself runs outside of the sandbox.
+    environment.clear();
     wrapper_filter_ = memory_file(
         {reinterpret_cast<const char*>(filter_.data()), filter_.size() * sizeof(sock_filter)});
     entry_.wrapper_options = wrapper_options_.get();
@@ -397,6 +400,19 @@ void SandboxPlan::add(MountStep::Kind kind, const std::string& path, std::size_t
     step.path = texts_.emplace_back(path).c_str();
     step.slot = slot;
     steps_.push_back(step);
+}
+
+/// A command that is running may put links into a path until bubblewrap mounts it.
+void SandboxPlan::open_places() {
+    for (MountStep& step : steps_) {
+        if (!binds_place(step)) continue;
+        places_.push_back(open_place(step.path));
+        step.place = places_.back().get();
+        place_numbers_.push_back(step.place);
+    }
+    std::sort(place_numbers_.begin(), place_numbers_.end());
+    entry_.places = place_numbers_.data();
+    entry_.place_count = place_numbers_.size();
 }
 
 /// All mounts become read-only, and the writable trees, which were remembered before, are put over them.

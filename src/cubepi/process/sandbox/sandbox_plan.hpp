@@ -64,9 +64,9 @@ public:
     const SandboxEntry& entry() const noexcept { return entry_; }
     /// True if bubblewrap has to carry the plan out.
     bool is_wrapped() const noexcept { return !wrapper_.empty(); }
-    /// Makes bubblewrap the program. `words` are the name and the arguments of the sandboxed one.
+    /// Makes bubblewrap the program. `words` are the name and the arguments of the sandboxed one, whose environment bubblewrap sets.
     void wrap(std::string& program, std::vector<std::string>& words,
-              const std::vector<std::string>& environment);
+              std::vector<std::string>& environment);
     /// "mount /srv/keys: Operation not permitted"
     std::string describe(const SandboxFailure& failure) const;
 
@@ -77,6 +77,7 @@ private:
     void allow(const std::string& path, const SandboxMeans& means, bool reads);
     void allow_reading(const std::string& directory, const std::vector<std::string>& hidden);
     void add(MountStep::Kind kind, const std::string& path, std::size_t slot = 0);
+    void open_places();
 
     std::deque<std::string> texts_;  ///< of the steps; their addresses do not change
     std::vector<MountStep> steps_;
@@ -84,6 +85,8 @@ private:
     UniqueFd ruleset_;
     UniqueFd wrapper_options_;
     UniqueFd wrapper_filter_;
+    std::vector<UniqueFd> places_;
+    std::vector<int> place_numbers_;
     std::string wrapper_;  ///< the options of bubblewrap; empty: it is not used
     SandboxEntry entry_;
 };

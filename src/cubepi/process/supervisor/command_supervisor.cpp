@@ -119,14 +119,21 @@ struct InheritedFds {
     }
 };
 
-/// Closes all inherited descriptors except the standard streams and these.
-void close_all_but(const InheritedFds& inherited) noexcept {
+/// Closes all inherited descriptors except the standard streams, these, and the places of a sandbox.
+void close_all_but(const InheritedFds& inherited, const SandboxEntry* sandbox) noexcept {
     int next = standard_streams;
-    for (const int fd : inherited.fds) {
-        if (fd < standard_streams) continue;
+    const auto retain = [&next](int fd) {
+        if (fd < next) return;
         close_between(next, fd - 1);
         next = fd + 1;
+    };
+    const int* place = sandbox ? sandbox->places : nullptr;
+    const int* const end = sandbox ? place + sandbox->place_count : nullptr;
+    for (const int fd : inherited.fds) {
+        for (; place != end && *place < fd; ++place) retain(*place);
+        retain(fd);
     }
+    for (; place != end; ++place) retain(*place);
     close_between(next, static_cast<int>(~0U >> 1U));
 }
 
@@ -135,6 +142,7 @@ void close_sandbox(const SandboxEntry& sandbox) noexcept {
     for (const int fd : all.fds) {
         if (fd >= 0) ::close(fd);
     }
+    for (std::size_t i = 0; i < sandbox.place_count; ++i) ::close(sandbox.places[i]);
 }
 
 /// Why a command could not be started.
@@ -179,7 +187,7 @@ public:
         for (int stream = 0; stream < standard_streams; ++stream) {
             if (::dup2(command.streams[stream], stream) < 0) return {errno, {}};
         }
-        close_all_but(InheritedFds(command));
+        close_all_but(InheritedFds(command), command.sandbox);
         if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return {errno, {}};
         sigset_t ended;
         sigemptyset(&ended);
