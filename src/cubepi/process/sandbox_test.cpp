@@ -1,5 +1,6 @@
 #include <cubepi/process/sandbox.hpp>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -15,6 +16,7 @@
 #include <cubepi/process/process_test.hpp>
 #include <cubepi/process/sandbox/bubblewrap.hpp>
 #include <cubepi/process/sandbox/sandbox_plan.hpp>
+#include <cubepi/process/supervisor/command_supervisor.hpp>
 
 // The hostile scripts are in tests/attack/sandbox_attack_test.cpp; here is what must work, and what is reported.
 
@@ -42,6 +44,33 @@ Task<Ran> run_sandboxed(SandboxProfile profile, std::string directory, std::stri
     ran.status = co_await process->wait();
     co_await process->wait_all();
     co_return ran;
+}
+
+void kill_children() {
+    detail::ProcessTree processes;
+    ASSERT_TRUE(processes.scan());
+    for (const detail::ListedProcess& one : processes) {
+        if (one.parent == ::getpid()) (void)detail::send_signal(one, SIGKILL);
+    }
+}
+
+/// Kills the supervisor when the command runs. Returns when no process has its output any more.
+Task<> lose_supervisor(SandboxProfile profile, std::string directory) {
+    ProcessOptions options("/bin/bash");
+    options.arguments = {"-c", "setsid sleep 100000 & echo started; wait"};
+    options.directory = std::move(directory);
+    const auto sandbox = std::make_shared<const SandboxProfile>(std::move(profile));
+    const std::shared_ptr<ProcessLauncher> launcher = launcher_of(*Runtime::standard(), sandbox);
+    const std::shared_ptr<Process> process = co_await launcher->start(std::move(options));
+    std::string output;
+    bool killed = false;
+    for (bool more = true; more;) {
+        more = co_await process->read(output);
+        if (killed || output.empty()) continue;
+        kill_children();
+        killed = true;
+    }
+    EXPECT_TRUE(killed);
 }
 
 class SandboxTest : public ::testing::Test {
@@ -181,6 +210,12 @@ TEST_F(SandboxTest, Bubblewrap_StartsAsOtherMeans) {
     expect_output("grep -c s[e]cret /proc/1/cmdline || true", "0\n");
     const Ran ran = run("exit 3");
     EXPECT_EQ(ran.status.code, 3);
+}
+
+TEST_F(SandboxTest, Bubblewrap_EndsWithItsSupervisor) {
+    profile.use_namespaces = false;
+    profile.max_landlock_abi = 0;
+    if (detail::bubblewrap().problem.empty()) cubepi::run(lose_supervisor(profile, base / "ws"));
 }
 
 TEST_F(SandboxTest, Bubblewrap_MountsNoLinks) {
