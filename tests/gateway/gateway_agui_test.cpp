@@ -68,6 +68,45 @@ TEST_F(GatewayAgui, D239_RepeatedRun_IsOneMessage) {
     EXPECT_EQ(session_state("t1"), "idle");
 }
 
+TEST_F(GatewayAgui, D239_RepeatedResume_JoinsItsRun) {
+    model.hold("run echo one");
+    start_with("openai: true");
+    JsonObject asked = input("t1", "r1", "run echo one");
+    asked["forwardedProps"] = JsonObject{{"user", "olga"}};
+    const std::vector<JsonObject> first = run_agent(asked);
+    const JsonObject outcome = first.back().at("outcome").as_object();
+    ASSERT_EQ(outcome.at("type"), Json("interrupt"));
+    EXPECT_EQ(run_agent(asked), first);
+    JsonObject resume = asked;
+    resume["runId"] = "r2";
+    resume["messages"] = JsonArray();
+    const Json approval = JsonObject{{"interruptId", outcome.at("interrupts").at(0).at("id")},
+                                     {"status", "resolved"},
+                                     {"payload", JsonObject{{"approved", true}}}};
+    resume["resume"] = JsonArray({approval});
+    const std::string body = boost::json::serialize(resume);
+    Client client(port, "POST /v1/ag-ui", body);
+    client.read_until("RUN_STARTED");
+    model.wait_for("run echo one", 2);
+    Client again(port, "POST /v1/ag-ui", body);
+    again.read_until("RUN_STARTED");
+    JsonObject other = resume;
+    other["state"] = JsonObject{{"x", 1}};
+    EXPECT_EQ(call("POST", "/v1/ag-ui", other).status, 422);
+    model.release();
+    client.read_until("RUN_FINISHED");
+    again.read_until("RUN_FINISHED");
+    EXPECT_EQ(text_in(run_agent(resume)), "re: run echo one");
+    // The records have the answers of runs of an earlier process.
+    gateway->send(SIGTERM);
+    EXPECT_EQ(gateway->wait(), 0);
+    start(model.flags());
+    const std::vector<JsonObject> known = run_agent(resume);
+    EXPECT_EQ(text_in(known), "re: run echo one");
+    EXPECT_EQ(known.back().at("outcome").at("type"), Json("success"));
+    EXPECT_EQ(model.count("run echo one"), 2U);
+}
+
 TEST_F(GatewayAgui, D217_Key_ReachesItsThreadsOnly) {
     start_with(R"(keys: ["ann=ANN_TOKEN", "bob=BOB_TOKEN"])",
                {"ANN_TOKEN=token-of-ann-0123456789", "BOB_TOKEN=token-of-bob-0123456789"});

@@ -87,9 +87,11 @@ private:
     /// Returns the Idempotency-Key of the messages of a request.
     std::string message_key(const HttpServerRequest& request, std::string_view protocol) const;
     /// Checks that a request has the outputs of all calls that its session waits for, and removes those that it does not wait for.
+    /// `is_known`: an earlier request with the same key was accepted.
     Task<std::optional<HttpServerResponse>> check_outputs(OpenAIDestination* destination,
-                                                          std::string key, bool is_repeated,
-                                                          bool has_approval);
+                                                          bool is_known, bool has_approval);
+    /// Returns the state of a message and its answer; nothing if it is not known.
+    Task<std::optional<JsonObject>> known_message(std::string key);
     OpenAIRun::CallId call_ids(std::string session) const {
         return [this, session = std::move(session)](std::string_view question) {
             return names_.call_id_of({session, std::string(question)});
