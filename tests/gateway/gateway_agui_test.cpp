@@ -202,5 +202,34 @@ TEST_F(GatewayAgui, D243_WebSocket_AnswersInOrderUntilItsEnd) {
     EXPECT_EQ(gateway->wait(), 0);
 }
 
+TEST_F(GatewayAgui, D243_MessagesOfAClientThatLeft_AreNotRun) {
+    model.hold("slow");
+    start_with("openai: true");
+    Socket socket(port);
+    socket.create({{"input", "slow"}, {"metadata", JsonObject{{"session", "s1"}}}});
+    socket.create({{"input", "next"}});
+    model.wait_for("slow");
+    socket.cut();
+    wait_until([&] { return session_state("s1") == "idle"; });
+    model.release();
+    gateway->send(SIGTERM);
+    EXPECT_EQ(gateway->wait(), 0);
+    EXPECT_EQ(model.count("next"), 0U);
+}
+
+TEST_F(GatewayAgui, D243_SocketsOfAKey_LeaveSomeForOthers) {
+    start_with(R"(openai: true, keys: ["ann=ANN_TOKEN"])", {"ANN_TOKEN=token-of-ann-0123456789"});
+    const std::string ann = "token-of-ann-0123456789";
+    std::vector<std::unique_ptr<Socket>> sockets;
+    for (int i = 0; i < 16; ++i) {
+        sockets.push_back(std::make_unique<Socket>(port, ann));
+        EXPECT_TRUE(sockets.back()->is_open);
+    }
+    EXPECT_FALSE(Socket(port, ann).is_open);
+    EXPECT_TRUE(Socket(port).is_open);
+    sockets.pop_back();
+    wait_until([&] { return Socket(port, ann).is_open; });
+}
+
 }  // namespace
 }  // namespace cubepi::gateway_tests

@@ -156,7 +156,7 @@ Task<HttpServerResponse> OpenAIInterface::run_agent(HttpServerRequest request) {
     head.state = std::move(asked.state);
     for (const detail::OpenAIClientTool& tool : asked.client.tools)
         head.client_tools.insert(tool.name);
-    if (!asked.answers.empty()) head.open_calls = std::move(asked.open_calls);
+    head.open_calls = std::move(asked.open_calls);
     const std::string digest = detail::sha256_bytes(request.body);
     RunPtr run = runs_.find(key);
     if (run) run->advance();

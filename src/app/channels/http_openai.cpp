@@ -29,7 +29,7 @@ using detail::OpenAIClientMessage;
 using detail::OpenAIClientRequest;
 using detail::OpenAIResponseStatus;
 
-/// WebSockets at a time: the requests of other clients need the rest of the channel's.
+/// WebSockets of all keys at a time: the requests of other clients need the rest of the channel's.
 constexpr std::size_t most_sockets = 128;
 
 /// The message of a session that is a compaction.

@@ -36,18 +36,6 @@ HttpServerResponse refusal_of(const HttpServerResponse& refused) {
     return response;
 }
 
-/// One more, until its end.
-class Counted {
-public:
-    explicit Counted(std::size_t& count) : count_(count) { ++count_; }
-    Counted(const Counted&) = delete;
-    Counted& operator=(const Counted&) = delete;
-    ~Counted() { --count_; }
-
-private:
-    std::size_t& count_;
-};
-
 }  // namespace
 
 std::int64_t seconds_now() {

@@ -41,6 +41,18 @@ private:
     RunPtr run_;
 };
 
+/// One more, until its end.
+class Counted {
+public:
+    explicit Counted(std::size_t& count) : count_(count) { ++count_; }
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+    ~Counted() { --count_; }
+
+private:
+    std::size_t& count_;
+};
+
 /// The last response of a WebSocket, which its next message may continue although it was not stored.
 struct OpenAILastResponse {
     std::string id = {};
@@ -114,6 +126,7 @@ private:
     const std::size_t most_turns_;
     OpenAIRuns runs_;
     std::size_t submitting_ = 0;  // requests whose run is not in runs_ yet
+    std::size_t sockets_ = 0;     // WebSockets that are open
     std::int64_t created_;
 };
 
