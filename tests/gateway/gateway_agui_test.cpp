@@ -97,6 +97,9 @@ TEST_F(GatewayAgui, D239_RepeatedResume_JoinsItsRun) {
     client.read_until("RUN_FINISHED");
     again.read_until("RUN_FINISHED");
     EXPECT_EQ(text_in(run_agent(resume)), "re: run echo one");
+    JsonObject open = asked;
+    open["threadId"] = "t2";
+    EXPECT_EQ(run_agent(open).back().at("outcome").at("type"), Json("interrupt"));
     // The records have the answers of runs of an earlier process.
     gateway->send(SIGTERM);
     EXPECT_EQ(gateway->wait(), 0);
@@ -104,7 +107,9 @@ TEST_F(GatewayAgui, D239_RepeatedResume_JoinsItsRun) {
     const std::vector<JsonObject> known = run_agent(resume);
     EXPECT_EQ(text_in(known), "re: run echo one");
     EXPECT_EQ(known.back().at("outcome").at("type"), Json("success"));
-    EXPECT_EQ(model.count("run echo one"), 2U);
+    EXPECT_EQ(run_agent(open).back().at("outcome").at("type"), Json("interrupt"));
+    EXPECT_EQ(run_agent(asked).back().at("outcome").at("type"), Json("success"));
+    EXPECT_EQ(model.count("run echo one"), 3U);
 }
 
 TEST_F(GatewayAgui, D217_Key_ReachesItsThreadsOnly) {
@@ -202,7 +207,7 @@ TEST_F(GatewayAgui, D243_WebSocket_AnswersInOrderUntilItsEnd) {
     EXPECT_EQ(gateway->wait(), 0);
 }
 
-TEST_F(GatewayAgui, D243_MessagesOfAClientThatLeft_AreNotRun) {
+TEST_F(GatewayAgui, D243_WaitingMessages_EndWithTheirClient) {
     model.hold("slow");
     start_with("openai: true");
     Socket socket(port);
@@ -215,6 +220,14 @@ TEST_F(GatewayAgui, D243_MessagesOfAClientThatLeft_AreNotRun) {
     gateway->send(SIGTERM);
     EXPECT_EQ(gateway->wait(), 0);
     EXPECT_EQ(model.count("next"), 0U);
+}
+
+TEST_F(GatewayAgui, D243_IdleWebSocket_EndsAfterAnHour) {
+    start_with("openai: true", {"CUBEPI_TEST_CLOCK=2000"});
+    Socket socket(port);
+    ASSERT_TRUE(socket.is_open);
+    EXPECT_EQ(socket.receive("error").at("error").at("code"),
+              Json("websocket_connection_limit_reached"));
 }
 
 TEST_F(GatewayAgui, D243_SocketsOfAKey_LeaveSomeForOthers) {

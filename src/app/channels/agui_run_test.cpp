@@ -298,6 +298,15 @@ TEST_F(AguiRunTest, TurnThatIsTriedAgain_EndsItsCalls) {
     EXPECT_NE(events()[0].at("toolCallId"), events()[9].at("toolCallId"));
 }
 
+TEST_F(AguiRunTest, TurnThatIsTriedAgain_ForgetsPendingCalls) {
+    const JsonObject call{{"name", "clock"}, {"arguments", JsonObject()}};
+    ask({{"request_id", "3f09c2a71b"},
+         {"payload", JsonObject{{"kind", "ask"}, {"client_call", call}}}});
+    take(HttpReplyPart::Kind::restart);
+    finish();
+    EXPECT_FALSE(events().back().at("outcome").as_object().contains("pendingToolCallIds"));
+}
+
 TEST_F(AguiRunTest, Failure_IsTheLastEvent) {
     begin_call("c0", "read");
     finish({{"ok", false}, {"error", JsonObject{{"message", "failed (3f09)"}}}});

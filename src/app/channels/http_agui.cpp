@@ -37,11 +37,15 @@ HttpServerResponse refused_run(const AguiRunHead& head, const std::vector<HitlRe
     return run.response();
 }
 
+bool is_in_progress(const JsonObject& message) {
+    const std::string state = detail::text_member(message, "state");
+    return state == "pending" || state == "running" || state == "held";
+}
+
 /// Returns the run of a message that the records know.
 HttpServerResponse known_run(const JsonObject& message, AguiRunHead head,
                              OpenAIRun::CallId call_id) {
-    const std::string state = detail::text_member(message, "state");
-    if (state == "pending" || state == "running" || state == "held") {
+    if (is_in_progress(message)) {
         HttpServerResponse later =
             openai_failure(503, "the run is in progress; send the request again later");
         later.headers.set("retry-after", "5");
@@ -168,7 +172,8 @@ Task<HttpServerResponse> OpenAIInterface::run_agent(HttpServerRequest request) {
         co_return openai_failure(422, "this runId belongs to another request", {}, "runId");
     Task<std::optional<JsonObject>> finding = known_message(key);
     const std::optional<JsonObject> known = co_await std::move(finding);
-    if (known && !asked.answers.empty())
+    // The submission of a message that is still open waits for its end.
+    if (known && !run && (!asked.answers.empty() || !is_in_progress(*known)))
         co_return known_run(*known, std::move(head), call_ids(submission.session));
     submission.is_known = known.has_value();
     if (!known) {

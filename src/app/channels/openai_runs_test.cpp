@@ -80,7 +80,7 @@ TEST(OpenAIRuns, OldestRuns_AreForgotten) {
     EXPECT_TRUE(runs.find("299"));
 }
 
-TEST(OpenAIRuns, RunOfTheSameMessage_ReplacesTheHeldOne) {
+TEST(OpenAIRuns, RunOfTheSameMessage_ReplacesIt) {
     OpenAIRuns runs;
     runs.add("1", response_run(), true);
     runs.add("1", response_run(), true);

@@ -104,7 +104,7 @@ Task<> OpenAIInterface::serve_socket(HttpServerRequest request, WebSocket* socke
         const bool is_over = clock->now() >= end;
         if (!read && (read.cancelled() || !is_over)) read.rethrow();
         if (read && !read.value()) co_return;
-        // Nobody reads the answers to the messages that wait.
+        // The messages that wait have lost their reader.
         if (request.closed.stop_requested()) co_return;
         std::optional<HttpServerResponse> refusal;
         if (read) refusal = read_message(*read.value(), request.body);

@@ -155,7 +155,7 @@ Task<> Socket<Stream>::write(std::string text) {
     beast::error_code failed;
     auto token = asio::redirect_error(awaits, failed);
     stream_.text(true);
-    // The answers to pings are no sign that the client reads.
+    // A client may answer pings without reading.
     auto writing = std::make_shared<bool>(true);
     asio::steady_timer timer(
         stream_.get_executor(),
@@ -540,7 +540,7 @@ Task<> Connection<Stream>::serve_socket(HttpServerResponse response) {
     if (!handled && handled.cancelled()) handled.rethrow();
     if (handled) co_return;
     const std::string_view error = logged_error(handled.failure());
-    // A client that leaves is no failure.
+    // Clients may leave.
     if (closed.stop_requested() && error == to_string(ErrorCode::disconnected)) co_return;
     core_->log.write(LogLevel::error, "http_server.failed",
                      {{"route", "WebSocket"}, {"error", error}});
