@@ -68,6 +68,50 @@ TEST_F(GatewayAgui, D239_RepeatedRun_IsOneMessage) {
     wait_until([&] { return session_state("t1") == "idle"; });
 }
 
+TEST_F(GatewayAgui, D239_RepeatedResume_JoinsItsRun) {
+    model.hold("run echo one");
+    start_with("openai: true");
+    JsonObject asked = input("t1", "r1", "run echo one");
+    asked["forwardedProps"] = JsonObject{{"user", "olga"}};
+    const std::vector<JsonObject> first = run_agent(asked);
+    const JsonObject outcome = first.back().at("outcome").as_object();
+    ASSERT_EQ(outcome.at("type"), Json("interrupt"));
+    EXPECT_EQ(run_agent(asked), first);
+    JsonObject resume = asked;
+    resume["runId"] = "r2";
+    resume["messages"] = JsonArray();
+    const Json approval = JsonObject{{"interruptId", outcome.at("interrupts").at(0).at("id")},
+                                     {"status", "resolved"},
+                                     {"payload", JsonObject{{"approved", true}}}};
+    resume["resume"] = JsonArray({approval});
+    const std::string body = boost::json::serialize(resume);
+    Client client(port, "POST /v1/ag-ui", body);
+    client.read_until("RUN_STARTED");
+    model.wait_for("run echo one", 2);
+    Client again(port, "POST /v1/ag-ui", body);
+    again.read_until("RUN_STARTED");
+    JsonObject other = resume;
+    other["state"] = JsonObject{{"x", 1}};
+    EXPECT_EQ(call("POST", "/v1/ag-ui", other).status, 422);
+    model.release();
+    client.read_until("RUN_FINISHED");
+    again.read_until("RUN_FINISHED");
+    EXPECT_EQ(text_in(run_agent(resume)), "re: run echo one");
+    JsonObject open = asked;
+    open["threadId"] = "t2";
+    EXPECT_EQ(run_agent(open).back().at("outcome").at("type"), Json("interrupt"));
+    // The records have the answers of runs of an earlier process.
+    gateway->send(SIGTERM);
+    EXPECT_EQ(gateway->wait(), 0);
+    start(model.flags());
+    const std::vector<JsonObject> known = run_agent(resume);
+    EXPECT_EQ(text_in(known), "re: run echo one");
+    EXPECT_EQ(known.back().at("outcome").at("type"), Json("success"));
+    EXPECT_EQ(run_agent(open).back().at("outcome").at("type"), Json("interrupt"));
+    EXPECT_EQ(run_agent(asked).back().at("outcome").at("type"), Json("success"));
+    EXPECT_EQ(model.count("run echo one"), 3U);
+}
+
 TEST_F(GatewayAgui, D217_Key_ReachesItsThreadsOnly) {
     start_with(R"(keys: ["ann=ANN_TOKEN", "bob=BOB_TOKEN"])",
                {"ANN_TOKEN=token-of-ann-0123456789", "BOB_TOKEN=token-of-bob-0123456789"});
@@ -161,6 +205,43 @@ TEST_F(GatewayAgui, D243_WebSocket_AnswersInOrderUntilItsEnd) {
     (void)idle.receive("response.completed");
     gateway->send(SIGTERM);
     EXPECT_EQ(gateway->wait(), 0);
+}
+
+TEST_F(GatewayAgui, D243_WaitingMessages_EndWithTheirClient) {
+    model.hold("slow");
+    start_with("openai: true");
+    Socket socket(port);
+    socket.create({{"input", "slow"}, {"metadata", JsonObject{{"session", "s1"}}}});
+    socket.create({{"input", "next"}});
+    model.wait_for("slow");
+    socket.cut();
+    wait_until([&] { return session_state("s1") == "idle"; });
+    model.release();
+    gateway->send(SIGTERM);
+    EXPECT_EQ(gateway->wait(), 0);
+    EXPECT_EQ(model.count("next"), 0U);
+}
+
+TEST_F(GatewayAgui, D243_IdleWebSocket_EndsAfterAnHour) {
+    start_with("openai: true", {"CUBEPI_TEST_CLOCK=2000"});
+    Socket socket(port);
+    ASSERT_TRUE(socket.is_open);
+    EXPECT_EQ(socket.receive("error").at("error").at("code"),
+              Json("websocket_connection_limit_reached"));
+}
+
+TEST_F(GatewayAgui, D243_SocketsOfAKey_LeaveSomeForOthers) {
+    start_with(R"(openai: true, keys: ["ann=ANN_TOKEN"])", {"ANN_TOKEN=token-of-ann-0123456789"});
+    const std::string ann = "token-of-ann-0123456789";
+    std::vector<std::unique_ptr<Socket>> sockets;
+    for (int i = 0; i < 16; ++i) {
+        sockets.push_back(std::make_unique<Socket>(port, ann));
+        EXPECT_TRUE(sockets.back()->is_open);
+    }
+    EXPECT_FALSE(Socket(port, ann).is_open);
+    EXPECT_TRUE(Socket(port).is_open);
+    sockets.pop_back();
+    wait_until([&] { return Socket(port, ann).is_open; });
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "agui_request.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <set>
 #include <utility>
 
@@ -23,6 +25,7 @@ using detail::OpenAIRequestError;
 constexpr std::size_t longest_text = std::size_t{64} << 20U;
 constexpr std::size_t most_answers = 100;
 constexpr std::size_t most_context = 100;
+constexpr std::size_t most_open_calls = 1'000;
 
 /// Returns the elements of a list, which must be objects; none if the member is absent or null.
 std::vector<const JsonObject*> objects_in(const JsonObject& from, const std::string& name,
@@ -123,11 +126,22 @@ public:
         }
     }
 
+    /// Keeps the newest calls without a result.
+    void finish() {
+        std::vector<AguiOpenCall>& open = request_->open_calls;
+        std::erase_if(open, [this](const AguiOpenCall& call) { return ended_.contains(call.id); });
+        const std::size_t excess = open.size() - std::min(open.size(), most_open_calls);
+        open.erase(open.begin(), open.begin() + static_cast<std::ptrdiff_t>(excess));
+    }
+
 private:
     void read_calls(const JsonObject& from, const std::string& path) {
         const std::string place = path + ".toolCalls";
-        for (const JsonObject* const call :
-             objects_in(from, "toolCalls", detail::most_client_messages)) {
+        const std::vector<const JsonObject*> calls =
+            objects_in(from, "toolCalls", detail::most_client_messages);
+        // They continue with the answers to questions only.
+        if (request_->answers.empty()) return;
+        for (const JsonObject* const call : calls) {
             AguiOpenCall made;
             made.id = client_call_id(*call, "id", place);
             const JsonObject* const function = client_object(*call, "function");
@@ -145,9 +159,7 @@ private:
         message.output_of = client_call_id(from, "toolCallId", path);
         if (message.output_of.starts_with(agui_call_prefix)) {
             // The session has the results of its own tools.
-            std::erase_if(request_->open_calls, [&message](const AguiOpenCall& call) {
-                return call.id == message.output_of;
-            });
+            ended_.insert(std::move(message.output_of));
             return;
         }
         read_content(from, path, message);
@@ -156,6 +168,7 @@ private:
     }
 
     AguiRequest* request_;
+    std::set<std::string> ended_;  // ids of calls
 };
 
 void read_answers(const JsonObject& body, AguiRequest& request) {
@@ -196,6 +209,7 @@ AguiRequest read_agui_request(std::string_view body) {
         objects_in(input, "messages", detail::most_client_messages);
     for (std::size_t i = 0; i < messages.size(); ++i)
         conversation.add(*messages[i], "messages[" + std::to_string(i) + "]");
+    conversation.finish();
     if (!request.answers.empty()) {
         // The messages of the user were sent with an earlier run.
         std::erase_if(request.client.messages,

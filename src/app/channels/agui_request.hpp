@@ -36,7 +36,7 @@ struct AguiRequest {
     JsonArray context = {};  ///< {description, value}
     JsonObject state = {};   ///< of the client
     std::vector<AguiAnswer> answers = {};
-    /// As the client has them, oldest first. What it invents here is seen by that client only.
+    /// Those of a request with answers, at most 1,000, as the client has them, oldest first. What it invents here is seen by that client only.
     std::vector<AguiOpenCall> open_calls = {};
 };
 

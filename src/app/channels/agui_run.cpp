@@ -376,6 +376,7 @@ void AguiRun::restarted() {
     end_message();
     abandon_calls();
     interrupts_.clear();
+    pending_.clear();
     has_text_ = false;
 }
 
@@ -386,6 +387,9 @@ void AguiRun::fail(std::string_view message, std::string_view code) {
 void AguiRun::end(const OpenAIAnswerEnd& end) {
     using Status = detail::OpenAIResponseStatus;
     end_message();
+    // The events remain in memory, what a client has sent does not.
+    head_.state.clear();
+    head_.open_calls.clear();
     if (end.status == Status::failed) {
         // Nothing follows an error, so what is open stays open.
         fail(end.reason.empty() ? "the turn has failed" : end.reason, "failed");

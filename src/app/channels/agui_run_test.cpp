@@ -44,7 +44,7 @@ std::string refused_member(const std::string& body) {
 }
 
 TEST(AguiRequest, History_IsNotTaken) {
-    const AguiRequest request = read_agui_request(R"({"threadId":"t","runId":"r","messages":[
+    const std::string messages = R"("messages":[
         {"id":"1","role":"system","content":"Be brief."},
         {"id":"2","role":"user","content":"old"},
         {"id":"3","role":"assistant","content":"x","toolCalls":[
@@ -54,14 +54,39 @@ TEST(AguiRequest, History_IsNotTaken) {
         {"id":"4","role":"tool","toolCallId":"tool_2","content":"invented"},
         {"id":"5","role":"reasoning","content":"..."},
         {"id":"6","role":"tool","toolCallId":"call_9","content":"noon"},
-        {"id":"7","role":"user","content":[{"type":"text","text":"new"}]}]})");
+        {"id":"7","role":"user","content":[{"type":"text","text":"new"}]}]})";
+    const AguiRequest request = read_agui_request(R"({"threadId":"t","runId":"r",)" + messages);
     ASSERT_EQ(request.client.messages.size(), 2U);
     EXPECT_EQ(request.client.messages[0].output_of, "call_9");
     EXPECT_EQ(request.client.messages[1].text, "new");
     EXPECT_EQ(request.client.instructions, "Be brief.");
-    ASSERT_EQ(request.open_calls.size(), 1U);
-    EXPECT_EQ(request.open_calls[0].id, "tool_1");
-    EXPECT_EQ(request.open_calls[0].arguments, Json(JsonObject{{"a", 1}}));
+    EXPECT_TRUE(request.open_calls.empty());
+    const AguiRequest resumed = read_agui_request(
+        R"({"threadId":"t","runId":"r","resume":[{"interruptId":"q","status":"resolved"}],)" +
+        messages);
+    ASSERT_EQ(resumed.open_calls.size(), 1U);
+    EXPECT_EQ(resumed.open_calls[0].id, "tool_1");
+    EXPECT_EQ(resumed.open_calls[0].arguments, Json(JsonObject{{"a", 1}}));
+}
+
+TEST(AguiRequest, OpenCalls_AreLimited) {
+    JsonArray calls;
+    JsonArray messages;
+    for (int i = 0; i < 3'000; ++i) {
+        const std::string id = "tool_" + std::to_string(i);
+        calls.push_back(JsonObject{{"id", id}, {"function", JsonObject{{"name", "read"}}}});
+    }
+    messages.push_back(JsonObject{{"role", "assistant"}, {"toolCalls", std::move(calls)}});
+    for (int i = 2'990; i < 3'000; ++i)
+        messages.push_back(
+            JsonObject{{"role", "tool"}, {"toolCallId", "tool_" + std::to_string(i)}});
+    const JsonObject answer{{"interruptId", "q"}, {"status", "resolved"}};
+    JsonObject body{{"threadId", "t"}, {"runId", "r"}, {"messages", std::move(messages)}};
+    body["resume"] = JsonArray({Json(answer)});
+    const AguiRequest request = read_agui_request(boost::json::serialize(body));
+    ASSERT_EQ(request.open_calls.size(), 1'000U);
+    EXPECT_EQ(request.open_calls.front().id, "tool_1990");
+    EXPECT_EQ(request.open_calls.back().id, "tool_2989");
 }
 
 TEST(AguiRequest, InvalidMember_IsNamed) {
@@ -271,6 +296,15 @@ TEST_F(AguiRunTest, TurnThatIsTriedAgain_EndsItsCalls) {
               "TOOL_CALL_START TOOL_CALL_ARGS TOOL_CALL_END SUBAGENT_STARTED SUBAGENT_FINISHED "
               "TOOL_CALL_RESULT RUN_FINISHED");
     EXPECT_NE(events()[0].at("toolCallId"), events()[9].at("toolCallId"));
+}
+
+TEST_F(AguiRunTest, TurnThatIsTriedAgain_ForgetsPendingCalls) {
+    const JsonObject call{{"name", "clock"}, {"arguments", JsonObject()}};
+    ask({{"request_id", "3f09c2a71b"},
+         {"payload", JsonObject{{"kind", "ask"}, {"client_call", call}}}});
+    take(HttpReplyPart::Kind::restart);
+    finish();
+    EXPECT_FALSE(events().back().at("outcome").as_object().contains("pendingToolCallIds"));
 }
 
 TEST_F(AguiRunTest, Failure_IsTheLastEvent) {

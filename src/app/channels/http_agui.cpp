@@ -4,6 +4,8 @@
 
 #include <bub/questions.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/digest.hpp>
+#include <cubepi/core/support/json_member.hpp>
 
 #include "agui_request.hpp"
 #include "agui_run.hpp"
@@ -32,6 +34,25 @@ HttpServerResponse refused_run(const AguiRunHead& head, const std::vector<HitlRe
                                const std::string& text) {
     AguiRun run(nullptr, {}, head);
     run.refuse(open, text);
+    return run.response();
+}
+
+bool is_in_progress(const JsonObject& message) {
+    const std::string state = detail::text_member(message, "state");
+    return state == "pending" || state == "running" || state == "held";
+}
+
+/// Returns the run of a message that the records know.
+HttpServerResponse known_run(const JsonObject& message, AguiRunHead head,
+                             OpenAIRun::CallId call_id) {
+    if (is_in_progress(message)) {
+        HttpServerResponse later =
+            openai_failure(503, "the run is in progress; send the request again later");
+        later.headers.set("retry-after", "5");
+        return later;
+    }
+    AguiRun run(nullptr, std::move(call_id), std::move(head));
+    run.complete(message);
     return run.response();
 }
 
@@ -139,8 +160,23 @@ Task<HttpServerResponse> OpenAIInterface::run_agent(HttpServerRequest request) {
     head.state = std::move(asked.state);
     for (const detail::OpenAIClientTool& tool : asked.client.tools)
         head.client_tools.insert(tool.name);
-    if (!asked.answers.empty()) head.open_calls = std::move(asked.open_calls);
-    if (!runs_.find(key)) {
+    head.open_calls = std::move(asked.open_calls);
+    const std::string digest = detail::sha256_bytes(request.body);
+    RunPtr run = runs_.find(key);
+    if (run) run->advance();
+    // A postponed one may have ended in another process.
+    if (run && run->is_postponed()) run = nullptr;
+    if (run && run->request == digest)
+        co_return events_of(std::move(run), 0, false, request.closed);
+    if (run && !asked.answers.empty())
+        co_return openai_failure(422, "this runId belongs to another request", {}, "runId");
+    Task<std::optional<JsonObject>> finding = known_message(key);
+    const std::optional<JsonObject> known = co_await std::move(finding);
+    // The submission of a message that is still open waits for its end.
+    if (known && !run && (!asked.answers.empty() || !is_in_progress(*known)))
+        co_return known_run(*known, std::move(head), call_ids(submission.session));
+    submission.is_known = known.has_value();
+    if (!known) {
         Task<std::optional<HttpServerResponse>> checking =
             check_answers(&asked, &head, &submission);
         refusal = co_await std::move(checking);
@@ -151,11 +187,13 @@ Task<HttpServerResponse> OpenAIInterface::run_agent(HttpServerRequest request) {
     const bub::HttpSubmission submitted = co_await std::move(submitting);
     if (!submitted.reply) co_return submitted.refusal;
     const std::string id = submitted.reply->id();
-    RunPtr run = runs_.find(id);
-    if (!run) {
+    run = runs_.find(id);
+    if (!run || run->is_postponed()) {
         run = std::make_shared<AguiRun>(submitted.reply, call_ids(submitted.reply->session()),
                                         std::move(head));
-        runs_.add(id, run, false);
+        run->request = digest;
+        // A client that repeats it finds the run as it was, also when its questions were answered.
+        runs_.add(id, run, true);
     }
     co_return events_of(std::move(run), 0, false, request.closed);
 }

@@ -29,7 +29,7 @@ using detail::OpenAIClientMessage;
 using detail::OpenAIClientRequest;
 using detail::OpenAIResponseStatus;
 
-/// WebSockets at a time: the requests of other clients need the rest of the channel's.
+/// WebSockets of all keys at a time: the requests of other clients need the rest of the channel's.
 constexpr std::size_t most_sockets = 128;
 
 /// The message of a session that is a compaction.
@@ -362,12 +362,13 @@ Task<HttpServerResponse> OpenAIInterface::cancel_response(HttpServerRequest requ
     if (!name) co_return unknown_response(id);
     // The message may be on its way to its turn.
     const RunPtr run = runs_.find(name->message);
+    const std::shared_ptr<bub::HttpReply> reply = run ? run->reply() : nullptr;
     for (bool stopped = false; !stopped;) {
         std::string message = name->message;
         stopped = co_await channel_->stop_message(std::move(message));
-        if (stopped || !run || run->reply()->done() || run->reply()->lost()) break;
+        if (stopped || !reply || reply->done() || reply->lost()) break;
         if (request.closed.stop_requested()) break;
-        co_await run->reply()->wait(request.closed);
+        co_await reply->wait(request.closed);
     }
     if (run) {
         // The turn ends soon after.

@@ -70,6 +70,7 @@ void OpenAIAnswer::take(const HttpReplyPart& part, OpenAIAnswerSink& sink) {
         case HttpReplyPart::Kind::restart:
             end_message(sink);
             problems_.clear();
+            has_calls_ = false;
             sink.restarted();
             break;
         case HttpReplyPart::Kind::reasoning: sink.reasoning(part.text); break;

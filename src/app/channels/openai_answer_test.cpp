@@ -161,6 +161,17 @@ TEST_F(OpenAIAnswerTest, D214_CallOfTheClient_EndsTheAnswer) {
     EXPECT_EQ(sink.ended.usage->reasoning, 0);
 }
 
+TEST_F(OpenAIAnswerTest, TurnThatIsTriedAgain_ForgetsItsCalls) {
+    const JsonObject call{{"name", "clock"}, {"arguments", JsonObject()}};
+    const JsonObject question{{"request_id", "3f09c2a71b"},
+                              {"payload", JsonObject{{"kind", "ask"}, {"client_call", call}}}};
+    take(HttpReplyPart::Kind::output, {},
+         {{"kind", "question"}, {"text", "What is the output?"}, {"question", question}});
+    take(HttpReplyPart::Kind::restart, {}, {});
+    end();
+    EXPECT_EQ(sink.ended.finish, "stop");
+}
+
 TEST_F(OpenAIAnswerTest, TurnOfTheNextProcess_IsPostponed) {
     take(HttpReplyPart::Kind::pending, {}, {});
     EXPECT_EQ(sink.received, "postponed");

@@ -36,18 +36,6 @@ HttpServerResponse refusal_of(const HttpServerResponse& refused) {
     return response;
 }
 
-/// One more, until its end.
-class Counted {
-public:
-    explicit Counted(std::size_t& count) : count_(count) { ++count_; }
-    Counted(const Counted&) = delete;
-    Counted& operator=(const Counted&) = delete;
-    ~Counted() { --count_; }
-
-private:
-    std::size_t& count_;
-};
-
 }  // namespace
 
 std::int64_t seconds_now() {
@@ -83,7 +71,7 @@ std::string OpenAIInterface::session_of(const detail::OpenAIClientRequest& reque
 Task<> OpenAIInterface::abandon(RunPtr run) {
     const ReplyPtr reply = run->reply();
     // Another client may ask for the same answer meanwhile.
-    while (!reply->done() && !reply->lost() && run->readers == 0) {
+    while (reply && !reply->done() && !reply->lost() && run->readers == 0) {
         std::string id = reply->id();
         const bool has_ended = co_await channel_->stop_message(std::move(id));
         if (has_ended) co_return;
@@ -108,21 +96,27 @@ Task<JsonArray> OpenAIInterface::open_questions(std::string session) {
     co_return open;
 }
 
+Task<std::optional<JsonObject>> OpenAIInterface::known_message(std::string key) {
+    HttpServerRequest reading_request;
+    reading_request.parameters["id"] = std::move(key);
+    Task<HttpServerResponse> reading = channel_->read_message(std::move(reading_request));
+    const HttpServerResponse found = co_await std::move(reading);
+    std::optional<JsonObject> known;
+    boost::system::error_code failed;
+    const Json body = boost::json::parse(found.body, failed);
+    if (found.status < 400 && !failed && body.is_object()) known = body.get_object();
+    co_return known;
+}
+
 Task<std::optional<HttpServerResponse>> OpenAIInterface::check_outputs(
-    OpenAIDestination* destination, std::string key, bool is_repeated, bool has_approval) {
+    OpenAIDestination* destination, bool is_known, bool has_approval) {
     std::optional<HttpServerResponse> refusal;
     if (destination->session.empty()) co_return refusal;
     std::vector<OpenAIOutput>& outputs = destination->outputs;
     // A client that repeats a request receives the answer of its turn.
-    if (destination->answers && is_repeated) {
-        HttpServerRequest reading_request;
-        reading_request.parameters["id"] = key + "-" + outputs.back().call.question;
-        Task<HttpServerResponse> reading = channel_->read_message(std::move(reading_request));
-        const HttpServerResponse known = co_await std::move(reading);
-        if (known.status < 400) {
-            outputs.erase(outputs.begin(), outputs.end() - 1);
-            co_return refusal;
-        }
+    if (is_known) {
+        if (!outputs.empty()) outputs.erase(outputs.begin(), outputs.end() - 1);
+        co_return refusal;
     }
     const JsonArray questions = co_await open_questions(destination->session);
     const std::vector<OpenAIOpenCall> open = open_calls_of(questions);
@@ -189,16 +183,25 @@ Task<bub::HttpSubmission> OpenAIInterface::submit(HttpServerRequest from,
     }
     // The caller adds the run before it awaits anything.
     const Counted submitting_one(submitting_);
+    std::optional<bool> is_known = submission.is_known;
+    if (!is_known && !refusal && !from.headers.get("idempotency-key").empty()) {
+        Task<std::optional<JsonObject>> finding = known_message(key);
+        const std::optional<JsonObject> known = co_await std::move(finding);
+        is_known = known.has_value();
+    }
     if (!refusal) {
-        const bool is_repeated = !from.headers.get("idempotency-key").empty();
-        refusal =
-            co_await check_outputs(&destination, key, is_repeated, !submission.answers.empty());
+        refusal = co_await check_outputs(&destination, is_known.value_or(false),
+                                         !submission.answers.empty());
     }
     if (refusal) {
         submitted.refusal = std::move(*refusal);
         co_return submitted;
     }
     std::vector<HttpServerRequest> messages = message_requests(submission, destination, key, from);
+    if (messages.empty()) {
+        submitted.refusal = openai_failure(400, "the request has no message");
+        co_return submitted;
+    }
     JsonObject members = envelope_members(request);
     Task<bub::HttpSubmission> submitting =
         submit_all(std::move(messages), submission.detail, std::move(members), from.closed);

@@ -41,6 +41,18 @@ private:
     RunPtr run_;
 };
 
+/// One more, until its end.
+class Counted {
+public:
+    explicit Counted(std::size_t& count) : count_(count) { ++count_; }
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+    ~Counted() { --count_; }
+
+private:
+    std::size_t& count_;
+};
+
 /// The last response of a WebSocket, which its next message may continue although it was not stored.
 struct OpenAILastResponse {
     std::string id = {};
@@ -87,9 +99,11 @@ private:
     /// Returns the Idempotency-Key of the messages of a request.
     std::string message_key(const HttpServerRequest& request, std::string_view protocol) const;
     /// Checks that a request has the outputs of all calls that its session waits for, and removes those that it does not wait for.
+    /// `is_known`: an earlier request with the same key was accepted.
     Task<std::optional<HttpServerResponse>> check_outputs(OpenAIDestination* destination,
-                                                          std::string key, bool is_repeated,
-                                                          bool has_approval);
+                                                          bool is_known, bool has_approval);
+    /// Returns the state of a message and its answer; nothing if it is not known.
+    Task<std::optional<JsonObject>> known_message(std::string key);
     OpenAIRun::CallId call_ids(std::string session) const {
         return [this, session = std::move(session)](std::string_view question) {
             return names_.call_id_of({session, std::string(question)});
@@ -112,6 +126,7 @@ private:
     const std::size_t most_turns_;
     OpenAIRuns runs_;
     std::size_t submitting_ = 0;  // requests whose run is not in runs_ yet
+    std::size_t sockets_ = 0;     // WebSockets that are open
     std::int64_t created_;
 };
 

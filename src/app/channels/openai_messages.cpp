@@ -181,18 +181,18 @@ std::vector<HttpServerRequest> message_requests(const OpenAISubmission& submissi
                                                 std::string_view key,
                                                 const HttpServerRequest& from) {
     std::vector<HttpServerRequest> made;
+    const std::size_t answers = submission.answers.size() + destination.outputs.size();
     const auto add = [&](JsonObject body, const std::string& of_answer) {
         std::string own(key);
-        if (!of_answer.empty()) own += "-" + of_answer;
+        if (made.size() + 1 < answers) own += "-" + of_answer;
         made.push_back(request_of(std::move(body), submission.request, destination.session,
                                   std::move(own), from));
     };
-    const std::size_t all = submission.answers.size() + destination.outputs.size();
     for (const JsonObject& answer : submission.answers)
-        add(answer, all == 1 ? std::string() : "answer-" + std::to_string(made.size()));
+        add(answer, "answer-" + std::to_string(made.size()));
     for (const OpenAIOutput& output : destination.outputs)
         add(output_body(output), output.call.question);
-    if (!made.empty()) return made;
+    if (!made.empty() || submission.request.messages.empty()) return made;
     JsonObject body;
     add_message(submission, body);
     add(std::move(body), {});

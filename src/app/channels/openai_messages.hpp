@@ -55,10 +55,12 @@ struct OpenAISubmission {
     /// Members of messages that answer questions; they precede the outputs of calls.
     std::vector<JsonObject> answers = {};
     JsonArray context = {};  ///< facts for the model
+    std::optional<bool> is_known =
+        {};  ///< an earlier request had the same key; absent: not read yet
 };
 
 /// Returns the requests to `POST /v1/messages`, whose checks and limits hold for them, for a request of a client: the answers to questions
-/// and to calls, or its last message.
+/// and to calls, or its last message. The last one has `key`, because its turn has the answer. None if there is no message.
 std::vector<HttpServerRequest> message_requests(const OpenAISubmission& submission,
                                                 const OpenAIDestination& destination,
                                                 std::string_view key,

@@ -126,6 +126,8 @@ void OpenAIRun::advance() {
         if (!part) break;
         take(*part);
     }
+    // It has the files of the answer.
+    if (answer_.ended()) reply_.reset();
     for (; counted_ < events_.size(); ++counted_) bytes_ += events_[counted_].size();
 }
 
@@ -238,8 +240,8 @@ void OpenAIRuns::add(const std::string& message, const std::shared_ptr<OpenAIRun
                      bool keeps) {
     std::erase_if(made_, [](const auto& one) { return is_forgotten(one.second); });
     made_[message] = run;
-    if (!keeps || !held_.emplace(message, run).second) return;
-    order_.push_back(message);
+    if (!keeps) return;
+    if (held_.insert_or_assign(message, run).second) order_.push_back(message);
     shrink();
 }
 

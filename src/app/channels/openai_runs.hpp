@@ -75,9 +75,11 @@ public:
     virtual HttpServerResponse response() const = 0;
     /// Returns the event that follows those of a postponed answer; empty: none.
     virtual std::string last_event(std::int64_t sequence) const = 0;
+    /// Returns null if the answer has ended.
     const std::shared_ptr<bub::HttpReply>& reply() const noexcept { return reply_; }
 
-    std::size_t readers = 0;  ///< clients that wait for the answer
+    std::size_t readers = 0;   ///< clients that wait for the answer
+    std::string request = {};  ///< a digest of the request; empty: its key is enough
 
 protected:
     void postponed() override { is_postponed_ = true; }

@@ -1,8 +1,12 @@
 #include "openai_runs.hpp"
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
+
+#include "openai_messages.hpp"
 
 namespace cubepi::app {
 
@@ -74,6 +78,25 @@ TEST(OpenAIRuns, OldestRuns_AreForgotten) {
     EXPECT_FALSE(runs.find("43"));
     EXPECT_TRUE(runs.find("44"));
     EXPECT_TRUE(runs.find("299"));
+}
+
+TEST(OpenAIRuns, RunOfTheSameMessage_ReplacesIt) {
+    OpenAIRuns runs;
+    runs.add("1", response_run(), true);
+    runs.add("1", response_run(), true);
+    for (int i = 2; i < 257; ++i) runs.add(std::to_string(i), response_run(), true);
+    EXPECT_TRUE(runs.find("1"));
+    EXPECT_TRUE(runs.find("256"));
+}
+
+TEST(OpenAIMessages, LastOfSeveralAnswers_HasTheKey) {
+    OpenAISubmission submission;
+    EXPECT_TRUE(message_requests(submission, {}, "k", {}).empty());
+    submission.answers = {JsonObject{{"answer_to", "a"}}, JsonObject{{"answer_to", "b"}}};
+    const std::vector<HttpServerRequest> made = message_requests(submission, {}, "k", {});
+    ASSERT_EQ(made.size(), 2U);
+    EXPECT_EQ(made[0].headers.get("idempotency-key"), "k-answer-0");
+    EXPECT_EQ(made[1].headers.get("idempotency-key"), "k");
 }
 
 }  // namespace

@@ -1,12 +1,15 @@
 // Responses over a WebSocket: a message `response.create` has the members of a request, and its events are messages.
 
 #include <chrono>
+#include <cstddef>
+#include <memory>
 #include <utility>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/timeout.hpp>
 #include <cubepi/schema/json_text.hpp>
 
 #include "openai_interface.hpp"
@@ -15,6 +18,8 @@ namespace cubepi::app {
 
 namespace {
 
+/// Of a key at a time: the others need some, too.
+constexpr std::size_t most_sockets = 16;
 /// As long as OpenAI's.
 constexpr std::chrono::minutes longest_connection{60};
 
@@ -73,9 +78,15 @@ std::optional<HttpServerResponse> read_message(const std::string& text, std::str
 
 Task<HttpServerResponse> OpenAIInterface::connect(HttpServerRequest request) {
     HttpServerResponse response;
-    response.web_socket = [this, request = std::move(request)](WebSocket& socket) {
-        return serve_socket(request, &socket);
-    };
+    if (sockets_ >= most_sockets) {
+        response = openai_failure(
+            429, "this key has " + std::to_string(most_sockets) + " WebSockets, its limit");
+        response.headers.set("retry-after", "5");
+        co_return response;
+    }
+    auto counted = std::make_shared<Counted>(sockets_);
+    response.web_socket = [this, counted = std::move(counted), request = std::move(request)](
+                              WebSocket& socket) { return serve_socket(request, &socket); };
     co_return response;
 }
 
@@ -87,10 +98,16 @@ Task<> OpenAIInterface::serve_socket(HttpServerRequest request, WebSocket* socke
     request.headers.set("idempotency-key", "");
     OpenAILastResponse last;
     for (;;) {
-        const std::optional<std::string> text = co_await socket->read();
-        if (!text) co_return;
-        std::optional<HttpServerResponse> refusal = read_message(*text, request.body);
-        const bool is_over = clock->now() > end;
+        Task<std::optional<std::string>> reading =
+            with_timeout(*clock, end - clock->now(), socket->read());
+        Outcome<std::optional<std::string>> read = co_await outcome_of(std::move(reading));
+        const bool is_over = clock->now() >= end;
+        if (!read && (read.cancelled() || !is_over)) read.rethrow();
+        if (read && !read.value()) co_return;
+        // The messages that wait have lost their reader.
+        if (request.closed.stop_requested()) co_return;
+        std::optional<HttpServerResponse> refusal;
+        if (read) refusal = read_message(*read.value(), request.body);
         if (is_over) {
             refusal = openai_failure(400, "the connection has reached its limit of 60 minutes",
                                      "websocket_connection_limit_reached");

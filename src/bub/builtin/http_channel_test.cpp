@@ -9,7 +9,9 @@
 #include <vector>
 
 #include <bub/channel/channel_manager.hpp>
+#include <bub/channel/http/http_exchange.hpp>
 #include <bub/channel/http_channel.hpp>
+#include <cubepi/core/agent_event.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/task_scope.hpp>
@@ -124,6 +126,32 @@ private:
         done.rethrow();
     }
 };
+
+TEST(HttpExchange, LongEvent_DoesNotRemoveOthers) {
+    detail::HttpExchange exchange("key", "chat", 0);
+    exchange.detail = HttpReplyDetail::events;
+    exchange.begin();
+    const auto add = [&](std::string result) {
+        cubepi::ToolExecutionEndEvent end;
+        end.result = std::move(result);
+        StreamEvent event(event_kind::agent, {});
+        event.agent_event = std::make_shared<const cubepi::AgentEvent>(std::move(end));
+        exchange.add_event(event, 2'000);
+    };
+    add(std::string(5'000, 'x'));
+    add("left out");
+    EXPECT_TRUE(exchange.take_part());
+    EXPECT_FALSE(exchange.take_part());
+    add("next");
+    exchange.add_event(StreamEvent::text("one"), 2'000);
+    exchange.add_event(StreamEvent::text(std::string(2'000, 'x')), 2'000);
+    exchange.add_event(StreamEvent::text("two"), 2'000);
+    EXPECT_EQ(exchange.take_part()->kind, HttpReplyPart::Kind::event);
+    EXPECT_EQ(exchange.take_part()->text, "one");
+    // A text without its middle would be wrong.
+    exchange.add_event(StreamEvent::text("three"), 2'000);
+    EXPECT_FALSE(exchange.take_part());
+}
 
 TEST_F(HttpChannelTest, Message_IsAnsweredWithOutputsOfItsTurn) {
     add({"Hello, Ann."});

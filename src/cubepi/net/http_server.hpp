@@ -63,9 +63,9 @@ class WebSocket {
 public:
     virtual ~WebSocket() = default;
     /// Waits for the next message; nothing at the end: the client is gone, or the routes or the server stop. Other messages than texts
-    /// end the connection.
+    /// end the connection, and so does a client that sends further ones while eight wait, or as many bytes as one may have.
     virtual Task<std::optional<std::string>> read() = 0;
-    /// Throws Error(disconnected) if the client is gone.
+    /// Throws Error(disconnected) if the client is gone, or does not read within HttpServerOptions::write_timeout.
     virtual Task<> write(std::string text) = 0;
 };
 

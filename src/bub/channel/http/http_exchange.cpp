@@ -232,7 +232,7 @@ void HttpExchange::begin() {
     problem_.clear();
     finish_.clear();
     usage_.clear();
-    omits_parts_ = false;
+    omits_text_ = false;
     running_ = true;
     done_ = false;
     ++turns_;
@@ -298,8 +298,13 @@ void HttpExchange::add_output(const Envelope& message, const SentFile* file) {
 }
 
 void HttpExchange::add_part(HttpReplyPart part, std::size_t bytes, std::size_t limit) {
-    omits_parts_ = omits_parts_ || waiting_bytes_ + bytes > limit;
-    if (omits_parts_) return;
+    const bool is_text = !part.event;
+    // A single part may be longer: it is in memory already.
+    const bool is_too_much = waiting_bytes_ > 0 && waiting_bytes_ + bytes > limit;
+    if (is_too_much || (is_text && omits_text_)) {
+        omits_text_ = omits_text_ || is_text;
+        return;
+    }
     waiting_bytes_ += bytes;
     const bool continues = !part.event && !waiting_.empty() && waiting_.back().kind == part.kind;
     if (continues) {

@@ -101,8 +101,8 @@ public:
     void add_output(const Envelope& message, const SentFile* file = nullptr);
     /// Returns the size of the files among the outputs, in bytes.
     std::size_t file_bytes() const noexcept { return file_bytes_; }
-    /// Adds what the client reads of an event of the turn. If more than `limit` bytes wait, it and all that follows in this turn are omitted,
-    /// so that the client has a beginning of the text.
+    /// Adds what the client reads of an event of the turn. It is omitted if more than `limit` bytes would wait, and so is all text that follows
+    /// an omitted one in this turn: the client has a beginning of the text.
     void add_event(const StreamEvent& event, std::size_t limit);
     /// Returns the next part of the turn's events; nothing if there is none.
     std::optional<HttpReplyPart> take_part();
@@ -131,7 +131,7 @@ private:
     std::string finish_;
     JsonObject usage_;
     std::optional<Refusal> refusal_;
-    bool omits_parts_ = false;
+    bool omits_text_ = false;
     bool running_ = false;
     bool done_ = false;
     std::size_t turns_ = 0;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include <sys/socket.h>
 
 #include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/buffers_to_string.hpp>
@@ -109,18 +111,23 @@ private:
     Route& route_;
 };
 
-/// The messages of a client that wait for the handler.
-using SocketQueue = AsyncQueue<std::string>;
-constexpr std::size_t most_waiting_messages = 8;
+/// The limits of a WebSocket.
+struct SocketLimits {
+    std::size_t waiting_messages = 8;  ///< of the client, for the handler
+    std::size_t waiting_bytes = 0;     ///< of them; a single one may have more
+    std::chrono::nanoseconds write_timeout = {};
+};
 
 template <class Stream>
 class Socket final : public WebSocket {
 public:
-    Socket(Stream& stream, std::stop_source closed) : stream_(stream), closed_(std::move(closed)) {}
+    Socket(Stream& stream, std::stop_source closed, SocketLimits limits)
+        : stream_(stream), closed_(std::move(closed)), limits_(limits) {}
 
-    Task<std::optional<std::string>> read() override { return received_.next(); }
+    Task<std::optional<std::string>> read() override;
     Task<> write(std::string text) override;
-    /// Passes on what the client sends, until it is gone. Pings are answered meanwhile.
+    /// Passes on what the client sends, until it is gone. Reads all the time, because pings are answered and the answers to own ones are
+    /// received meanwhile: a client that sends too much is closed.
     Task<> receive();
     /// Closes the connection, as RFC 6455 has it.
     Task<> close();
@@ -130,15 +137,37 @@ public:
 private:
     websocket::stream<Stream&, false> stream_;
     std::stop_source closed_;
-    SocketQueue received_{most_waiting_messages};
+    const SocketLimits limits_;
+    AsyncQueue<std::string> received_{limits_.waiting_messages};
+    std::size_t waiting_bytes_ = 0;
+    websocket::close_code end_ = websocket::close_code::going_away;
 };
+
+template <class Stream>
+Task<std::optional<std::string>> Socket<Stream>::read() {
+    std::optional<std::string> text = co_await received_.next();
+    if (text) waiting_bytes_ -= text->size();
+    co_return text;
+}
 
 template <class Stream>
 Task<> Socket<Stream>::write(std::string text) {
     beast::error_code failed;
     auto token = asio::redirect_error(awaits, failed);
     stream_.text(true);
+    // A client may answer pings without reading.
+    auto writing = std::make_shared<bool>(true);
+    asio::steady_timer timer(
+        stream_.get_executor(),
+        std::chrono::duration_cast<std::chrono::steady_clock::duration>(limits_.write_timeout));
+    const auto expire = [this, is_writing = std::weak_ptr<bool>(writing)](beast::error_code ended) {
+        beast::error_code ignored;
+        if (!ended && !is_writing.expired())
+            beast::get_lowest_layer(stream_).socket().close(ignored);
+    };
+    timer.async_wait(expire);
     co_await stream_.async_write(asio::buffer(text), token);
+    writing.reset();
     if (!failed) co_return;
     closed_.request_stop();
     throw Error(ErrorCode::disconnected, "the client closed the WebSocket: " + failed.message());
@@ -153,11 +182,20 @@ Task<> Socket<Stream>::receive() {
         auto buffer = asio::dynamic_buffer(text);
         co_await stream_.async_read(buffer, token);
         is_open = !failed && stream_.got_text();
-        if (is_open) is_open = co_await received_.push(std::move(text));
+        if (!is_open || received_.closed()) break;
+        const std::size_t size = text.size();
+        const bool is_too_much =
+            waiting_bytes_ > 0 && waiting_bytes_ + size > limits_.waiting_bytes;
+        if (is_too_much || !received_.try_push(text)) {
+            end_ = websocket::close_code::try_again_later;
+            break;
+        }
+        waiting_bytes_ += size;
     }
+    const bool has_ended = received_.closed();
     received_.close();
     // After end() its handler continues.
-    if (failed || !stream_.got_text()) closed_.request_stop();
+    if (failed || !stream_.got_text() || !has_ended) closed_.request_stop();
 }
 
 template <class Stream>
@@ -165,7 +203,7 @@ Task<> Socket<Stream>::close() {
     beast::error_code failed;
     auto token = asio::redirect_error(awaits, failed);
     if (!stream_.is_open()) co_return;
-    const websocket::close_reason reason(stream_.got_text() ? websocket::close_code::going_away
+    const websocket::close_reason reason(stream_.got_text() ? end_
                                                             : websocket::close_code::unknown_data);
     co_await stream_.async_close(reason, token);
 }
@@ -466,7 +504,10 @@ Task<bool> Connection<Stream>::exchange(const Route& route, HttpServerRequest re
 
 template <class Stream>
 Task<> Connection<Stream>::serve_socket(HttpServerResponse response) {
-    Socket<Stream> socket(stream_, closed);
+    SocketLimits most;
+    most.waiting_bytes = routes->options.max_body_bytes;
+    most.write_timeout = options().write_timeout;
+    Socket<Stream> socket(stream_, closed, most);
     websocket::stream_base::timeout limits{};
     limits.handshake_timeout =
         std::chrono::duration_cast<std::chrono::steady_clock::duration>(options().header_timeout);
@@ -497,10 +538,12 @@ Task<> Connection<Stream>::serve_socket(HttpServerResponse response) {
     co_await receiving.idle();
     co_await unshield();
     if (!handled && handled.cancelled()) handled.rethrow();
-    if (!handled) {
-        core_->log.write(LogLevel::error, "http_server.failed",
-                         {{"route", "WebSocket"}, {"error", logged_error(handled.failure())}});
-    }
+    if (handled) co_return;
+    const std::string_view error = logged_error(handled.failure());
+    // Clients may leave.
+    if (closed.stop_requested() && error == to_string(ErrorCode::disconnected)) co_return;
+    core_->log.write(LogLevel::error, "http_server.failed",
+                     {{"route", "WebSocket"}, {"error", error}});
 }
 
 /// Returns true if another request may follow.

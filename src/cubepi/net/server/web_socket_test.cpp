@@ -1,6 +1,9 @@
+#include <chrono>
 #include <future>
 #include <memory>
 #include <optional>
+#include <sstream>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +15,9 @@
 #include <gtest/gtest.h>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/log.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/net/server/http_server_test_support.hpp>
 
 namespace cubepi::http_server_tests {
@@ -81,8 +87,10 @@ protected:
 
 TEST_F(WebSocketTest, Messages_PassInBothDirections) {
     SocketClient client(served.port());
-    for (int i = 0; i < 50; ++i) client.send(std::to_string(i));
-    for (int i = 0; i < 50; ++i) EXPECT_EQ(client.receive(), std::to_string(i));
+    for (int round = 0; round < 8; ++round) {
+        for (int i = 0; i < 8; ++i) client.send(std::to_string(i));
+        for (int i = 0; i < 8; ++i) EXPECT_EQ(client.receive(), std::to_string(i));
+    }
     client.send("end");
     EXPECT_EQ(client.receive(), "closed 1001");
 }
@@ -117,6 +125,62 @@ TEST_F(WebSocketTest, ThrowingHandler_EndsItsConnectionOnly) {
     EXPECT_EQ(client.receive(), "closed 1001");
     other.send("x");
     EXPECT_EQ(other.receive(), "x");
+}
+
+/// Waits until the client is gone.
+Task<> hold(std::stop_token closed) {
+    AsyncEvent gone;
+    const std::stop_callback on_close(closed, [&gone] { gone.set(); });
+    co_await gone.wait();
+}
+
+TEST_F(WebSocketTest, D243_NinthWaitingMessage_EndsTheConnection) {
+    served.call([&] {
+        served.routes().add("GET", "/held",
+                            [](HttpServerRequest request) -> Task<HttpServerResponse> {
+                                HttpServerResponse response;
+                                response.web_socket = [closed = request.closed](WebSocket&) {
+                                    return hold(closed);
+                                };
+                                co_return response;
+                            });
+    });
+    SocketClient many(served.port(), "/held");
+    for (int i = 0; i < 9; ++i) many.send("x");
+    EXPECT_EQ(many.receive(), "closed 1013");
+    SocketClient large(served.port(), "/held");
+    for (int i = 0; i < 2; ++i) large.send(std::string(600, 'x'));
+    EXPECT_EQ(large.receive(), "closed 1013");
+}
+
+Task<> flood(WebSocket* socket, std::promise<void>* ended) {
+    Outcome<> written{std::monostate()};
+    while (written) {
+        Task<> writing = socket->write(std::string(1 << 20, 'x'));
+        written = co_await outcome_of(std::move(writing));
+    }
+    ended->set_value();
+    written.rethrow();
+}
+
+TEST(WebSocketTimeout, ClientThatDoesNotRead_EndsItsHandler) {
+    std::ostringstream log;
+    HttpServerOptions options;
+    options.write_timeout = 50ms;
+    options.idle_timeout = std::chrono::hours(1);
+    options.log = Logger(std::make_shared<StreamLogSink>(log, LogFormat::text), LogLevel::warning);
+    Served served(options);
+    std::promise<void> ended;
+    served.routes().add("GET", "/socket", [&](HttpServerRequest) -> Task<HttpServerResponse> {
+        HttpServerResponse response;
+        response.web_socket = [&](WebSocket& socket) { return flood(&socket, &ended); };
+        co_return response;
+    });
+    served.start();
+    const SocketClient client(served.port());
+    ended.get_future().wait();
+    served.run_task(served.routes().stop(std::chrono::hours(1)));
+    EXPECT_EQ(log.str(), "");
 }
 
 TEST_F(WebSocketTest, ClientThatLeaves_EndsItsHandler) {
