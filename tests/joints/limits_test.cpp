@@ -4,8 +4,10 @@
 
 #include <csignal>
 #include <cstddef>
+#include <functional>
 #include <future>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "program.hpp"
@@ -101,99 +103,99 @@ TEST(RepeatedCalls, D121_Chat_EndsTheTurnOnly) {
     EXPECT_EQ(chat.wait(), 0) << chat.shown();
 }
 
+std::string list_answer(const std::string& id) {
+    SentCall call = to_list;
+    call.id = id;
+    return chat_answer("", {call});
+}
+
+/// A model that holds one request until the program that has sent it is killed.
+class HeldModel {
+public:
+    /// `answer`: called with the number of the request, from 1, and an id for a call.
+    HeldModel(std::size_t held, std::function<std::string(std::size_t, const std::string&)> answer)
+        : held_(held), answer_(std::move(answer)) {}
+
+    void kill_when_held(Terminal& program) {
+        reached_.get_future().wait();
+        program.send(SIGKILL);
+        EXPECT_EQ(program.wait(), 128 + SIGKILL);
+        released_.set_value();
+    }
+
+private:
+    std::string respond() {
+        if (++asked_ == held_) {
+            reached_.set_value();
+            released_.get_future().wait();
+        }
+        return answer_(asked_, "call_" + std::to_string(asked_));
+    }
+
+    const std::size_t held_;
+    const std::function<std::string(std::size_t, const std::string&)> answer_;
+    std::promise<void> reached_;
+    std::promise<void> released_;
+    std::size_t asked_ = 0;
+
+public:
+    ModelServer server{
+        [this](const boost::json::object&) { return respond(); }};  // last: it calls the others
+};
+
 /// A run that is killed is continued by another prompt, which has a limit of its own.
 TEST(KilledRun, D222_NextPrompt_HasTheWholeLimit) {
     const Home home;
-    std::promise<void> reached;
-    std::promise<void> released;
-    std::size_t asked = 0;
-    ModelServer server([&](const boost::json::object&) {
-        if (++asked == 2) {
-            reached.set_value();
-            released.get_future().wait();
-        }
-        SentCall call = to_list;
-        call.id = "call_" + std::to_string(asked);
-        return chat_answer("", {call});
-    });
+    HeldModel model(2, [](std::size_t, const std::string& id) { return list_answer(id); });
     {
         Terminal killed(home, {"run", "-s", "s1", "--provider", "openai", "--base-url",
-                               server.url(), "-m", "local", "--max-turns", "3", "go"});
-        reached.get_future().wait();
-        killed.send(SIGKILL);
-        EXPECT_EQ(killed.wait(), 128 + SIGKILL);
-        released.set_value();
+                               model.server.url(), "-m", "local", "--max-turns", "3", "go"});
+        model.kill_when_held(killed);
     }
-    const Piped next = run_at(home, server, {"-s", "s1", "--max-turns", "3", "more"});
+    const Piped next = run_at(home, model.server, {"-s", "s1", "--max-turns", "3", "more"});
     EXPECT_NE(next.err.find("max_turns (3)"), std::string::npos) << next.err;
-    EXPECT_EQ(server.requests().size(), 5u);
+    EXPECT_EQ(model.server.requests().size(), 5u);
 }
 
 /// The same in a chat, which shows what was stored before the kill.
 TEST(KilledRun, D222_NextPromptOfChat_HasTheWholeLimit) {
     const Home home;
-    std::promise<void> reached;
-    std::promise<void> released;
-    std::size_t asked = 0;
-    ModelServer server([&](const boost::json::object&) {
-        if (++asked == 2) {
-            reached.set_value();
-            released.get_future().wait();
-        }
-        SentCall call = to_list;
-        call.id = "call_" + std::to_string(asked);
-        return chat_answer("", {call});
-    });
-    const std::vector<std::string> chat{"chat",   "-s",          "s1",         "--provider",
-                                        "openai", "--base-url",  server.url(), "-m",
-                                        "local",  "--max-turns", "3"};
+    HeldModel model(2, [](std::size_t, const std::string& id) { return list_answer(id); });
+    const std::vector<std::string> chat{
+        "chat", "-s",    "s1",          "--provider", "openai", "--base-url", model.server.url(),
+        "-m",   "local", "--max-turns", "3"};
     {
         Terminal killed(home, chat);
         ASSERT_TRUE(killed.answer_on_screen("talks to", "go\r")) << killed.shown();
-        reached.get_future().wait();
-        killed.send(SIGKILL);
-        EXPECT_EQ(killed.wait(), 128 + SIGKILL);
-        released.set_value();
+        model.kill_when_held(killed);
     }
     Terminal next(home, chat);
     ASSERT_TRUE(next.answer_on_screen("talks to", "more\r")) << next.shown();
     ASSERT_TRUE(next.expect("max_turns (3)")) << next.shown();
     next.type("\x04");
     EXPECT_EQ(next.wait(), 0) << next.shown();
-    EXPECT_EQ(server.requests().size(), 5u);
+    EXPECT_EQ(model.server.requests().size(), 5u);
 }
 
 /// The call of the killed run is closed; another one starts an agent with limits of its own.
 TEST(KilledRun, D222_NextSubagent_HasTheWholeLimit) {
     const Home home;
     write_file(home.config(), "subagents: {max_turns: 3}\n");
-    std::promise<void> reached;
-    std::promise<void> released;
-    std::size_t asked = 0;
-    ModelServer server([&](const boost::json::object&) {
-        const std::string id = "call_" + std::to_string(++asked);
-        if (asked == 3) {
-            reached.set_value();
-            released.get_future().wait();
-        }
+    HeldModel model(3, [](std::size_t asked, const std::string& id) {
         if (asked == 1 || asked == 4)
             return chat_answer("", {{"subagent", R"({"prompt":"list it"})", id}});
-        if (asked == 8) return chat_answer("All done.");
-        return chat_answer("", {{"list", R"({"path":"."})", id}});
+        return asked == 8 ? chat_answer("All done.") : list_answer(id);
     });
     {
         Terminal killed(home, {"run", "--yes", "-s", "s1", "--provider", "openai", "--base-url",
-                               server.url(), "-m", "local", "go"});
-        reached.get_future().wait();
-        killed.send(SIGKILL);
-        EXPECT_EQ(killed.wait(), 128 + SIGKILL);
-        released.set_value();
+                               model.server.url(), "-m", "local", "go"});
+        model.kill_when_held(killed);
     }
-    const Piped next = run_at(home, server, {"--yes", "-s", "s1", "more"});
+    const Piped next = run_at(home, model.server, {"--yes", "-s", "s1", "more"});
     EXPECT_EQ(next.status, 0) << next.err;
     EXPECT_NE(next.out.find("All done."), std::string::npos) << next.out;
-    EXPECT_EQ(server.requests().size(), 8u);
-    EXPECT_NE(server.requests().back().find("max_turns (3)"), std::string::npos);
+    EXPECT_EQ(model.server.requests().size(), 8u);
+    EXPECT_NE(model.server.requests().back().find("max_turns (3)"), std::string::npos);
 }
 
 TEST(MaxCost, D120_RunAndChat_NeedAPrice) {
