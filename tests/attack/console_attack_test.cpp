@@ -1,6 +1,7 @@
 // The web console: secrets that are guessed or altered, and files of a message that are none.
-#include <chrono>
+#include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <random>
@@ -11,12 +12,13 @@
 #include <gtest/gtest.h>
 
 #include <bub/channel/http_channel.hpp>
-#include <cubepi/core/clock.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/json.hpp>
+#include <cubepi/core/runtime.hpp>
 
 #include "attack.hpp"
 #include "gateway/console_sessions.hpp"
+#include "gateway/sent_files.hpp"
 
 namespace cubepi::attack {
 
@@ -64,7 +66,7 @@ std::string hostile_text(std::mt19937_64& random) {
 TEST(ConsoleAttack, AlteredSecrets_OpenNothing) {
     Row row("console", "links, cookies and ids of logins that were altered");
     std::mt19937_64 random = generator("console secrets");
-    ConsoleSessions sessions(std::make_shared<SystemClock>());
+    ConsoleSessions sessions(Runtime::standard());
     const std::string link = sessions.make_link(GatewayRole::operator_, "olga");
     const std::string other = sessions.make_link(GatewayRole::viewer, "vera");
     const std::optional<std::string> cookie = sessions.log_in(other);
@@ -109,6 +111,33 @@ TEST(ConsoleAttack, HostileFiles_AreRefusedOrPlainData) {
             held = error.code() == ErrorCode::parse;
         }
         row.attempt(held, boost::json::serialize(message));
+    }
+}
+
+TEST(ConsoleAttack, D251_HostileSentFiles_AreNeverPages) {
+    Row row("console", "sent files with forged names and beginnings");
+    std::mt19937_64 random = generator("console sent files");
+    const std::string beginnings[] = {
+        "\x89PNG\r\n\x1a\n",     "\xff\xd8\xff",    "GIF89a",   "RIFF1234WEBP",
+        "<svg onload=alert(1)>", "<!doctype html>", "%PDF-1.7", ""};
+    for (std::size_t i = rounds(5'000); i > 0; --i) {
+        std::string bytes = beginnings[random() % std::size(beginnings)];
+        if (!bytes.empty() && random() % 2 == 0) bytes = altered(bytes, random);
+        bytes += hostile_text(random);
+        const std::string name = hostile_text(random) + (random() % 2 == 0 ? ".svg" : ".png");
+        const HttpServerResponse response = app::file_response(name, bytes);
+        const std::string type(response.headers.get("content-type"));
+        const std::string shown(response.headers.get("content-disposition"));
+        const bool is_image = type == "image/png" || type == "image/jpeg" || type == "image/gif" ||
+                              type == "image/webp";
+        // A browser that is told that it is a picture decodes it, or shows nothing.
+        const bool has_type =
+            is_image ? app::shown_image_type(bytes) == type : type == "application/octet-stream";
+        const bool has_disposition = shown.starts_with(is_image ? "inline; " : "attachment; ") &&
+                                     shown.find_first_of("\r\n\\<") == std::string::npos &&
+                                     std::count(shown.begin(), shown.end(), '"') == 2;
+        const bool is_page = bytes.starts_with("<") && is_image;
+        row.attempt(has_type && has_disposition && !is_page, name);
     }
 }
 

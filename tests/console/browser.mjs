@@ -8,6 +8,7 @@ import http from "node:http";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { smallPng } from "./small_png.mjs";
 
 const [program, shots] = process.argv.slice(2);
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -15,6 +16,8 @@ const home = mkdtempSync(join(tmpdir(), "cubepi-console-"));
 const token = "0123456789abcdef0123";
 const env = { HOME: home, PATH: "/usr/bin:/bin", LANG: "C.UTF-8", CUBEPI_HTTP_TOKEN: token, CUBEPI_LOCAL_SERVERS: "off", CUBEPI_TRACE: join(home, "traces") };
 const failures = [];
+const widths = [1280, 768, 360];
+const heightOf = (width) => (width === 360 ? 740 : 800);
 
 function check(what, holds, detail = "") {
   console.log(`${holds ? "ok    " : "FAILED"} ${what}${holds ? "" : ` ${detail}`}`);
@@ -43,6 +46,7 @@ const hostile = [
 const deep = `${"> ".repeat(1400)}deep`;
 const slow = "_a_b ".repeat(3000);
 const long = "a\n".repeat(100000);
+const dot = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", "base64");
 
 writeFileSync(
   join(home, "script.json"),
@@ -130,7 +134,7 @@ const problems = [];
 // A login that fails and a late answer have statuses of errors, and below the page tries to set innerHTML.
 const expected = ["Failed to load resource", "requires 'TrustedHTML'"];
 async function open(address) {
-  const context = await browser.newContext({ viewport: { width: 1200, height: 800 } });
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
   const page = await context.newPage();
   page.on("pageerror", (error) => problems.push(error.message));
   page.on("console", (message) => {
@@ -142,6 +146,17 @@ async function open(address) {
   });
   await page.goto(address);
   return page;
+}
+async function capture(page, name) {
+  if (shots) writeFileSync(join(shots, `${name}.png`), smallPng(await page.screenshot()));
+}
+/** In the light theme; the size of the page is that of before afterwards. */
+async function captureAll(page, name) {
+  for (const width of widths) {
+    await page.setViewportSize({ width, height: heightOf(width) });
+    await capture(page, `${name}-${width}`);
+  }
+  await page.setViewportSize({ width: 1280, height: 800 });
 }
 const go = (page, hash) => page.evaluate((to) => { location.hash = to; }, hash);
 const card = (page, text) => page.locator("article", { hasText: text });
@@ -161,6 +176,7 @@ async function tryWeb() {
   const project = join(home, "project");
   mkdirSync(join(project, "docs"), { recursive: true });
   writeFileSync(join(project, "notes.md"), "Buy milk\n");
+  writeFileSync(join(project, "dot.png"), dot);
   writeFileSync(join(project, "docs/release notes.md"), "Version 2\n");
   const script = (name, tokens, answers) => {
     writeFileSync(join(home, name), JSON.stringify({ tokens_per_second: tokens, answers }));
@@ -183,7 +199,7 @@ async function tryWeb() {
   };
   const another = (file) => spawnSync(program, flags(file), { env, encoding: "utf8" }).stdout.trim();
 
-  const quick = script("web.json", 100000, ["Read.", call("w1", "write", { path: "made.txt", content: "one\n" }), "Done."]);
+  const quick = script("web.json", 100000, ["Read.", call("w1", "write", { path: "made.txt", content: "one\n" }), "Done.", call("w2", "send_file", { path: "dot.png" }), "Here it is."]);
   let web = await start(quick);
   try {
     const page = await open(another(quick));
@@ -197,14 +213,14 @@ async function tryWeb() {
     await list.waitFor({ state: "detached" });
     await page.keyboard.press("Backspace");
     await list.waitFor();
-    for (const width of [1200, 768, 360]) {
+    for (const width of widths) {
       await page.setViewportSize({ width, height: 740 });
       check(`completion, ${width} pixels: nothing is wider than the page`, !(await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)));
       const found = await axeFinds(page);
       check(`completion, ${width} pixels: axe-core finds nothing`, found === "[]", found);
-      if (shots) await page.screenshot({ path: join(shots, `completion-${width}.png`) });
+      await capture(page, `completion-${width}`);
     }
-    await page.setViewportSize({ width: 1200, height: 800 });
+    await page.setViewportSize({ width: 1280, height: 800 });
     await page.keyboard.press("ArrowDown");
     await page.keyboard.press("Enter");
     check("a name with blanks is quoted", (await message.inputValue()) === 'Read @"docs/release notes.md" ', await message.inputValue());
@@ -225,18 +241,26 @@ async function tryWeb() {
     const question = card(page, "Approve write?");
     await question.getByRole("button", { name: "Change" }).click();
     await question.getByLabel("path").fill("other.txt");
-    for (const width of [1200, 768, 360]) {
+    for (const width of widths) {
       await page.setViewportSize({ width, height: 740 });
       check(`change, ${width} pixels: nothing is wider than the page`, !(await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)));
       const found = await axeFinds(page);
       check(`change, ${width} pixels: axe-core finds nothing`, found === "[]", found);
       await question.scrollIntoViewIfNeeded();
-      if (shots) await page.screenshot({ path: join(shots, `change-${width}.png`) });
+      await capture(page, `change-${width}`);
     }
-    await page.setViewportSize({ width: 1200, height: 800 });
+    await page.setViewportSize({ width: 1280, height: 800 });
     await question.getByRole("button", { name: "Approve the changed call" }).click();
     await page.locator(".message.assistant", { hasText: "Done." }).waitFor();
     check("a call runs as it was changed", readFileSync(join(project, "other.txt"), "utf8") === "one\n");
+    await message.fill("Send me the picture");
+    await page.keyboard.press("Control+Enter");
+    await card(page, "Approve send_file?").getByRole("button", { name: "Approve" }).click();
+    const picture = page.getByRole("img", { name: "dot.png" });
+    await picture.waitFor();
+    await page.waitForFunction(() => document.querySelector(".picture img")?.naturalWidth > 0);
+    const [got] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Download dot.png" }).click()]);
+    check("a picture that a model sends is shown, and can be downloaded", readFileSync(await got.path()).equals(dot));
     const at = new URL(page.url()).port;
     web.removeAllListeners("exit");
     const ended = new Promise((resolve) => web.on("exit", resolve));
@@ -247,14 +271,25 @@ async function tryWeb() {
     const slow = script("slow.json", 20, [Array(400).fill("slowly").join(" ")]);
     web = await start(slow, "--port", at);
     await page.reload();
-    const log = async (file) => {
-      await page.getByLabel("Link").fill(another(file));
-      await page.getByRole("button", { name: "Log in" }).click();
-    };
-    await log(slow);
+    await message.waitFor();
+    check("a login survives a restart", true);
     await message.fill("Take your time");
     await page.keyboard.press("Control+Enter");
-    await page.getByLabel("In progress").getByText("slowly").waitFor();
+    const growing = page.getByLabel("In progress");
+    await growing.getByText("slowly").waitFor();
+    let reads = 0;
+    const count = (request) => {
+      if (/\/sessions\/[^/]+$/.test(request.url())) ++reads;
+    };
+    page.on("request", count);
+    const sizes = [];
+    for (let i = 0; i < 6; ++i) {
+      await page.waitForTimeout(500);
+      sizes.push((await growing.innerText()).length);
+    }
+    page.off("request", count);
+    const grows = sizes.every((size, i) => i === 0 || size > sizes[i - 1]);
+    check("a running turn is shown as it comes, without reading the history", grows && reads <= 1, `${sizes} ${reads}`);
     web.removeAllListeners("exit");
     const killed = new Promise((resolve) => web.on("exit", resolve));
     web.kill("SIGKILL");
@@ -262,8 +297,6 @@ async function tryWeb() {
     await page.getByText("the gateway does not answer").first().waitFor();
     const last = script("last.json", 5000, ["Here it is.", Array(20000).fill("word").join(" ")]);
     web = await start(last, "--port", at);
-    await page.getByLabel("Link").waitFor();
-    await log(last);
     await page.locator(".message.assistant", { hasText: "Here it is." }).waitFor();
     const asked = await page.locator(".message.user", { hasText: "Take your time" }).count();
     const earlier = await page.locator(".message.assistant", { hasText: "Done." }).count();
@@ -315,20 +348,20 @@ try {
   for (const [name, hash, part] of [["questions", "#/questions", "article"], ["sessions", "#/sessions", ".list li"], ["session", "#/session/http%3As1", ".message"], ["gateway", "#/gateway", ".card"], ["new", "#/new", ".composer"], ["logins", "#/logins", ".list li"]]) {
     await go(page, hash);
     await page.waitForSelector(part);
-    for (const width of [1200, 768, 360]) {
+    for (const width of widths) {
       for (const colorScheme of ["light", "dark"]) {
-        await page.setViewportSize({ width, height: width === 360 ? 740 : 800 });
+        await page.setViewportSize({ width, height: heightOf(width) });
         await page.emulateMedia({ colorScheme });
         const overflows = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
         check(`${name}, ${width} pixels, ${colorScheme}: nothing is wider than the page`, !overflows);
-        const file = `${name}-${width}${colorScheme === "dark" ? "-dark" : ""}.png`;
-        if (shots) await page.screenshot({ path: join(shots, file) });
+        if (colorScheme === "light" || (name === "questions" && width === 360))
+          await capture(page, `${name}-${width}${colorScheme === "dark" ? "-dark" : ""}`);
         const found = await axeFinds(page);
         check(`${name}, ${width} pixels, ${colorScheme}: axe-core finds nothing`, found === "[]", found);
       }
     }
   }
-  await page.setViewportSize({ width: 1200, height: 800 });
+  await page.setViewportSize({ width: 1280, height: 800 });
   await page.emulateMedia({ colorScheme: "light" });
   await go(page, "#/gateway");
   await page.getByText("<b>two</b>").waitFor();
@@ -336,6 +369,8 @@ try {
   check("limits are shown", (await page.getByLabel("Limits").innerText()).includes("gateway.max_waiting"));
   await page.unrouteAll({ behavior: "wait" });
 
+  // Without the stream, the history has what is not stored.
+  await page.route(/\/events/, (route) => route.fulfill({ status: 429 }));
   await page.route(/sessions\/http%3As1$/, async (route) => {
     const response = await route.fetch();
     const live = { text: "So **far**", thinking: "First the notes.", truncated: false, calls: [{ id: "x", name: "shell", arguments: '{"command":"make"}' }] };
@@ -346,7 +381,7 @@ try {
   await live.locator("strong", { hasText: "far" }).waitFor();
   await live.locator("summary", { hasText: "shell" }).click();
   await live.getByText('"command": "make"').waitFor();
-  await page.waitForTimeout(1200);
+  await page.waitForTimeout(2500);
   check("an answer in progress shows text and calls, and stays open", await live.getByText('"command": "make"').isVisible());
   await page.unrouteAll({ behavior: "wait" });
   await go(page, "#/session/http%3As5");
@@ -398,8 +433,16 @@ try {
   await page.getByRole("status").getByText("Approved: Approve edit?").waitFor();
   await card(other, "Approve edit?").getByRole("textbox").fill("too late");
   await card(other, "Approve edit?").getByRole("button", { name: "Deny" }).click();
-  await other.getByRole("status").getByText("was not used").waitFor();
-  check("of two operators one is told that the answer was not used", true);
+  await other.getByRole("status").getByText("was not used: olga has approved it before").waitFor();
+  check("of two operators one is told who has answered first", true);
+  const withdrawn = card(page, "long.txt");
+  await card(other, "long.txt").getByRole("button", { name: "Show all of it" }).click();
+  await withdrawn.getByRole("button", { name: "Withdraw" }).click();
+  await withdrawn.getByRole("button", { name: "Withdraw" }).click();
+  await withdrawn.waitFor({ state: "detached" });
+  await card(other, "long.txt").getByRole("button", { name: "Approve" }).click();
+  await other.getByRole("status").getByText("was not used: olga has withdrawn it before").waitFor();
+  check("an answer to a question that was withdrawn is not used", true);
 
   const form = card(page, "Which machine");
   await form.getByRole("button", { name: "Send answer" }).click();
@@ -442,7 +485,7 @@ try {
   await page.getByLabel(/^Message/).fill("Hello <b>there</b>");
   await page.locator("input[type=file]").setInputFiles([
     { name: "<img src=x>.txt", mimeType: "text/plain", buffer: Buffer.from("plain") },
-    { name: "dot.png", mimeType: "image/png", buffer: Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", "base64") },
+    { name: "dot.png", mimeType: "image/png", buffer: dot },
   ]);
   await page.getByText("<img src=x>.txt").waitFor();
   await page.getByRole("button", { name: "Send", exact: true }).click();
@@ -454,13 +497,13 @@ try {
   await page.keyboard.press("Control+Enter");
   await page.getByText("Commands begin with a comma:").waitFor();
   check("a command of an operator runs, by keyboard", true);
-  if (shots) await page.screenshot({ path: join(shots, "chat-1200.png") });
+  await captureAll(page, "chat");
   await page.locator("summary", { hasText: "Traces" }).click();
   const [trace] = await Promise.all([page.context().waitForEvent("page"), page.locator('a[href^="pages/traces/"]').first().click()]);
   await trace.waitForLoadState();
   const shownTrace = await trace.evaluate(() => ({ origin: self.origin, rows: document.body.innerText.length }));
   check("a trace is shown, and cannot use the login", shownTrace.origin === "null" && shownTrace.rows > 100, JSON.stringify(shownTrace));
-  if (shots) await trace.screenshot({ path: join(shots, "trace-1200.png") });
+  await captureAll(trace, "trace");
   await trace.close();
   const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Export" }).click()]);
   const exported = readFileSync(await download.path(), "utf8");
@@ -476,7 +519,7 @@ try {
   await page.getByRole("searchbox").fill("hello");
   await page.waitForFunction(() => document.querySelectorAll(".list li").length === 2);
   check("sessions are found by their first words", true);
-  if (shots) await page.screenshot({ path: join(shots, "search-1200.png") });
+  await captureAll(page, "search");
 
   await go(page, "#/logins");
   const ofOtto = page.locator(".list li", { hasText: "otto" });
@@ -506,6 +549,12 @@ try {
 
   await page.getByRole("button", { name: "Log out" }).click();
   await page.getByText("cubepi gateway console").waitFor();
+  for (const width of widths) {
+    await page.setViewportSize({ width, height: heightOf(width) });
+    const found = await axeFinds(page);
+    check(`login, ${width} pixels: axe-core finds nothing`, found === "[]", found);
+  }
+  await captureAll(page, "login");
   await page.reload();
   await page.getByText("cubepi gateway console").waitFor();
   check("logged out, the page asks for a link", true);

@@ -115,6 +115,8 @@ export interface Message {
   truncated?: boolean;
   thinking?: string;
   calls?: Call[];
+  /** The numbers of its pictures in the entry. */
+  images?: number[];
   error?: string;
   entry: number;
   date: string;
@@ -122,6 +124,8 @@ export interface Message {
 
 /** What the console's channel was told and the history does not have. */
 export interface Notice {
+  /** A file that the session has sent. */
+  file?: { id: string; name: string; size: number; is_image: boolean };
   text: string;
   is_error: boolean;
   date: string;

@@ -123,6 +123,8 @@ export function useLoaded<T>(
   const wake = useRef<() => void>(() => {});
   const reader = useRef(read);
   reader.current = read;
+  const pauseAfter = useRef(pause);
+  pauseAfter.current = pause;
   useEffect(() => {
     let timer = 0;
     let ended = false;
@@ -138,7 +140,7 @@ export function useLoaded<T>(
       reading = true;
       try {
         const value = await reader.current();
-        milliseconds = pause(value);
+        milliseconds = pauseAfter.current(value);
         if (!ended) setState({ key, value, problem: "" });
       } catch (error) {
         milliseconds = 2000;

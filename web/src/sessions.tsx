@@ -1,12 +1,13 @@
 // The list of sessions, and the history of one.
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import {
   type BusySession,
   type Call,
   type History,
   type Live,
   type Message,
+  type Notice,
   type Question,
   type Spending,
   type StoredPage,
@@ -21,6 +22,7 @@ import {
   textOf,
 } from "./api";
 import { Composer, type Waiting } from "./chat";
+import { useLive } from "./live";
 import { Markdown } from "./markdown";
 import { Age, Code, ConfirmButton, Guard, Problem, Visible, useLoaded } from "./parts";
 import { QuestionCard, useNotices } from "./questions";
@@ -203,8 +205,61 @@ export function SessionsPage({ user, onLogout }: { user: User; onLogout: () => v
   );
 }
 
-function ToolResult({ message }: { message: Message }) {
+/** The gateway decides which bytes are a picture; others cannot be shown, and are only downloaded. */
+function Picture({ address, name }: { address: string; name: string }) {
+  const [isBad, setIsBad] = useState(false);
   return (
+    <p class="picture">
+      {isBad ? null : <img src={address} alt={name} loading="lazy" onError={() => setIsBad(true)} />}
+      <a href={address} download={name}>
+        Download <Visible text={name} />
+      </a>
+    </p>
+  );
+}
+
+function Pictures({ session, message }: { session: string; message: Message }) {
+  return (
+    <>
+      {message.images?.map((number) => (
+        <Picture key={number} address={`v1/admin/${sessionPath(session)}/images/${message.entry}/${number}`} name="picture" />
+      ))}
+    </>
+  );
+}
+
+/** Larger pictures are not loaded without a click. */
+const mostShownBytes = 5 * 1024 * 1024;
+
+function NoticeView({ session, notice }: { session: string; notice: Notice }) {
+  const { file } = notice;
+  if (!file)
+    return (
+      <p class={notice.is_error ? "problem" : "dim"}>
+        <Visible text={notice.text} />
+      </p>
+    );
+  const address = `v1/admin/${sessionPath(session)}/files/${encodeURIComponent(file.id)}`;
+  const kilobytes = Math.max(1, Math.round(file.size / 1024));
+  return (
+    <div role="group" class="message" aria-label="File">
+      <p class="dim facts">
+        <span>File, {kilobytes} KB</span>
+        <Age seconds={Date.parse(notice.date) / 1000} />
+      </p>
+      {file.is_image && file.size <= mostShownBytes ? (
+        <Picture address={address} name={file.name} />
+      ) : (
+        <a href={address} download={file.name}>
+          Download <Visible text={file.name} />
+        </a>
+      )}
+    </div>
+  );
+}
+
+function ToolResult({ session, message }: { session: string; message: Message }) {
+  const result = (
     <details class={message.is_error ? "tool failed" : "tool"}>
       <summary>
         <code>
@@ -215,6 +270,12 @@ function ToolResult({ message }: { message: Message }) {
       </summary>
       <Code text={message.text} label={`Result of ${message.name ?? "a tool"}`} />
     </details>
+  );
+  return (
+    <>
+      {result}
+      <Pictures session={session} message={message} />
+    </>
   );
 }
 
@@ -281,8 +342,8 @@ function CommandOutput({ message }: { message: Message }) {
   );
 }
 
-function MessageView({ message }: { message: Message }) {
-  if (message.role === "tool") return <ToolResult message={message} />;
+function MessageView({ session, message }: { session: string; message: Message }) {
+  if (message.role === "tool") return <ToolResult session={session} message={message} />;
   if (message.role === "command") return <CommandOutput message={message} />;
   return (
     <div role="group" class={`message ${message.role}`} aria-label={message.role === "user" ? "User" : "Assistant"}>
@@ -299,6 +360,7 @@ function MessageView({ message }: { message: Message }) {
           <Visible text={message.text} />
         </p>
       )}
+      <Pictures session={session} message={message} />
       {message.calls?.map((call) => (
         <CallView key={call.id} call={call} state="called" />
       ))}
@@ -396,23 +458,29 @@ function SessionActions({ id, user, isRunning, onNotice, onChanged }: {
 }
 
 interface Shown {
+  /** The changes that the history has. */
+  changes: number;
   history: History;
   questions: Question[];
 }
 
-async function readSession(id: string): Promise<Shown> {
+async function readSession(id: string, changes: number): Promise<Shown> {
   const history = await get<History>(sessionPath(id));
   const all = history.questions.length > 0 ? await list<Question>("questions") : [];
-  return { history, questions: all.filter((one) => one.asker.session === id) };
+  return { changes, history, questions: all.filter((one) => one.asker.session === id) };
 }
 
 export function SessionPage({ id, user, onLogout }: { id: string; user: User; onLogout: () => void }) {
+  const reload = useRef(() => {});
+  const followed = useLive(id, () => reload.current());
+  // Without the stream of the session it is read more often.
   const shown = useLoaded(
-    () => readSession(id),
+    () => readSession(id, followed.changes()),
     id,
     onLogout,
-    (now) => (now.history.state === "running" ? 500 : 2000),
+    () => (followed.state.isOpen ? 5000 : 2000),
   );
+  reload.current = shown.reload;
   const notices = useNotices();
   const [earlier, setEarlier] = useState<{ id: string; messages: Message[]; before?: number }>({ id, messages: [] });
   const [problem, setProblem] = useState("");
@@ -438,6 +506,10 @@ export function SessionPage({ id, user, onLogout }: { id: string; user: User; on
   const waiting = sent.id === id && history?.state !== "idle" ? sent.all.filter((one) => !stored.has(one.key)) : [];
   const first = newest[0]?.entry ?? Infinity;
   const messages = isEarlier ? [...earlier.messages.filter((one) => one.entry < first), ...newest] : newest;
+  const { isOpen, now, ended } = followed.state;
+  const unread = ended.filter((one) => one.change > (shown.value?.changes ?? 0)).map((one) => one.live);
+  const current = isOpen ? now : history?.live;
+  const lives = current && (current.text || current.thinking || current.calls.length > 0) ? [...unread, current] : unread;
   return (
     <>
       <p>
@@ -469,14 +541,14 @@ export function SessionPage({ id, user, onLogout }: { id: string; user: User; on
       ) : null}
       {messages.map((message, at) => (
         <Guard key={`${message.entry}-${at - messages.findIndex((one) => one.entry === message.entry)}`} value={message}>
-          <MessageView message={message} />
+          <MessageView session={id} message={message} />
         </Guard>
       ))}
-      {history?.live ? (
-        <Guard value={history.live}>
-          <LiveView live={history.live} />
+      {lives.map((live) => (
+        <Guard value={live}>
+          <LiveView live={live} />
         </Guard>
-      ) : null}
+      ))}
       {waiting.map((one) => (
         <div role="group" key={one.key} class="message user" aria-label="Sent, not processed yet">
           <p class="dim facts">
@@ -491,9 +563,7 @@ export function SessionPage({ id, user, onLogout }: { id: string; user: User; on
         </div>
       ))}
       {history?.notices?.map((notice) => (
-        <p class={notice.is_error ? "problem" : "dim"}>
-          <Visible text={notice.text} />
-        </p>
+        <NoticeView key={notice.file?.id ?? notice.date + notice.text} session={id} notice={notice} />
       ))}
       {shown.value?.questions.map((question) => (
         <Guard key={question.id} value={question}>

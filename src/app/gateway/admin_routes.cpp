@@ -15,10 +15,15 @@
 #include "../failure.hpp"
 #include "gateway_findings.hpp"
 #include "gateway_instance.hpp"
+#include "live_stream.hpp"
+#include "sent_files.hpp"
 
 namespace cubepi::app {
 
 namespace {
+
+/// At a time, of all programs with a token.
+constexpr std::size_t most_streams = 64;
 
 std::string token_in(const std::string& variable) {
     if (variable.empty()) return {};
@@ -81,6 +86,11 @@ Task<JsonObject> perform_request(GatewayApi* api, const GatewayOperation* operat
     Task<JsonObject> performing = perform(api, operation, std::move(caller), std::move(arguments));
     JsonObject result = co_await std::move(performing);
     co_return result;
+}
+
+Task<HttpServerResponse> answer_events(GatewayApi* api, HttpServerRequest request) {
+    const Executor executor = co_await this_executor;
+    co_return live_events(api->live_answers(), request, executor, LiveReader());
 }
 
 using Secure = std::function<HttpServerResponse(HttpServerResponse)>;
@@ -167,7 +177,7 @@ void add_operations(HttpRoutes& routes, GatewayApi& api, const CallerOf& caller_
 std::unique_ptr<HttpRoutes> admin_routes(HttpServer& server, GatewayApi& api, AdminTokens tokens) {
     HttpRouteOptions options;
     options.max_body_bytes = 64 * 1024;
-    options.max_requests = 32;
+    options.max_requests = 32 + most_streams;
     // Without one of the tokens it is without this one.
     auto refuse = bearer_authentication(tokens.viewer.empty() ? tokens.operator_ : tokens.viewer);
     options.authentication =
@@ -183,6 +193,11 @@ std::unique_ptr<HttpRoutes> admin_routes(HttpServer& server, GatewayApi& api, Ad
                              request.client};
     };
     add_operations(*routes, api, caller_of, OperationOptions());
+    routes->add(
+        "GET", std::string(events_path),
+        [&api](HttpServerRequest request) { return answer_events(&api, std::move(request)); },
+        most_streams);
+    add_file_routes(*routes, api, "", {});
     return routes;
 }
 

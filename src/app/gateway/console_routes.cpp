@@ -6,10 +6,13 @@
 #include <utility>
 
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
 #include "admin_routes.hpp"
 #include "console_page.hpp"
+#include "live_stream.hpp"
+#include "sent_files.hpp"
 
 namespace cubepi::app {
 
@@ -140,6 +143,16 @@ struct Login {
     }
 };
 
+/// A login that cannot be recorded ends with the process.
+Task<> record_login(std::shared_ptr<const Login> login) {
+    Task<> saving = login->sessions->save();
+    const Outcome<> saved = co_await outcome_of(std::move(saving));
+    if (saved.cancelled()) saved.rethrow();
+    if (!saved)
+        Runtime::standard()->log.write(LogLevel::warning, "console.logins_not_saved",
+                                       {{"error", logged_error(saved.failure())}});
+}
+
 Task<HttpServerResponse> log_in(std::shared_ptr<const Login> login, HttpServerRequest request) {
     const std::optional<std::string> secret =
         login->sessions->log_in(request.headers.get(link_header));
@@ -151,6 +164,7 @@ Task<HttpServerResponse> log_in(std::shared_ptr<const Login> login, HttpServerRe
     // Another session of this browser ends.
     login->sessions->log_out(cookie_in(request, login->cookie));
     const std::optional<ConsoleSession> session = login->sessions->find(*secret);
+    co_await record_login(login);
     HttpServerResponse response = HttpServerResponse::json(200, session_json(*session));
     response.headers.set("set-cookie", session_cookie(request, login->cookie, *secret));
     co_return secured(std::move(response));
@@ -165,8 +179,33 @@ Task<HttpServerResponse> show_session(std::shared_ptr<const Login> login,
 
 Task<HttpServerResponse> log_out(std::shared_ptr<const Login> login, HttpServerRequest request) {
     login->sessions->log_out(cookie_in(request, login->cookie));
-    HttpServerResponse response = HttpServerResponse::json(200, JsonObject{{"ok", true}});
+    Task<> saving = login->sessions->save();
+    const Outcome<> saved = co_await outcome_of(std::move(saving));
+    if (saved.cancelled()) saved.rethrow();
+    // It would be valid again after a restart.
+    HttpServerResponse response = saved ? HttpServerResponse::json(200, JsonObject{{"ok", true}})
+                                        : failure_response(saved.failure());
     response.headers.set("set-cookie", session_cookie(request, login->cookie, ""));
+    co_return secured(std::move(response));
+}
+
+/// The stream ends with the login.
+Task<HttpServerResponse> show_events(GatewayApi* api, std::shared_ptr<const Login> login,
+                                     HttpServerRequest request) {
+    const Executor executor = co_await this_executor;
+    const std::optional<ConsoleSession> session = login->session_of(request);
+    if (!session) co_return secured(HttpServerResponse::error(401, "not logged in"));
+    std::optional<ConsoleStream> stream =
+        login->sessions->open_stream(cookie_in(request, login->cookie));
+    if (!stream)
+        co_return secured(HttpServerResponse::error(
+            429, "this login reads too many streams; close other windows of the console"));
+    LiveReader reader;
+    reader.ended = stream->ended;
+    reader.counted = std::move(stream->login);
+    reader.is_valid = [sessions = login->sessions, id = session->id] { return sessions->has(id); };
+    HttpServerResponse response =
+        live_events(api->live_answers(), request, executor, std::move(reader));
     co_return secured(std::move(response));
 }
 
@@ -197,6 +236,14 @@ HttpRouteOptions session_options(const std::shared_ptr<const Login>& login) {
     options.authentication = [login](const HttpServerRequest& request) {
         return login->refuse_stranger(request);
     };
+    return options;
+}
+
+/// Streams do not take the place of other requests.
+HttpRouteOptions event_options(const std::shared_ptr<const Login>& login) {
+    HttpRouteOptions options = session_options(login);
+    options.max_body_bytes = 0;
+    options.max_requests = 128;
     return options;
 }
 
@@ -278,16 +325,24 @@ std::vector<std::unique_ptr<HttpRoutes>> console_routes(HttpServer& server, Gate
     operations.secure = [](HttpServerResponse response) { return secured(std::move(response)); };
     operations.takes_files = false;
     add_operations(*session, api, caller_of, operations);
+    add_file_routes(*session, api, operations.prefix, operations.secure);
     auto messages =
         std::make_unique<HttpRoutes>(server, "console-messages", message_options(login));
     operations.takes_files = true;
     add_operations(*messages, api, caller_of, operations);
+
+    auto events = std::make_unique<HttpRoutes>(server, "console-events", event_options(login));
+    events->add("GET", "/console" + std::string(events_path),
+                [&api, login](HttpServerRequest request) {
+                    return show_events(&api, login, std::move(request));
+                });
 
     std::vector<std::unique_ptr<HttpRoutes>> all;
     all.push_back(std::move(page));
     all.push_back(std::move(entrance));
     all.push_back(std::move(session));
     all.push_back(std::move(messages));
+    all.push_back(std::move(events));
     return all;
 }
 

@@ -131,6 +131,12 @@ std::string reloading_notice() {
     return "RELOADING=1\nMONOTONIC_USEC=" + std::to_string(microseconds);
 }
 
+/// The logins of the console are next to the control socket: "gateway.logins".
+std::filesystem::path login_file(const std::optional<ServedDirectory>& directory) {
+    std::filesystem::path path = directory ? directory->socket() : gateway_socket();
+    return path.replace_extension(".logins");
+}
+
 }  // namespace
 
 Gateway::Gateway(Executor executor, CommandLine line, std::optional<ServedDirectory> directory)
@@ -138,7 +144,7 @@ Gateway::Gateway(Executor executor, CommandLine line, std::optional<ServedDirect
       line_(std::move(line)),
       directory_(std::move(directory)),
       servers_(std::make_shared<GatewayServers>(executor)),
-      console_(std::make_shared<ConsoleSessions>(Runtime::standard()->clock)),
+      console_(std::make_shared<ConsoleSessions>(Runtime::standard(), login_file(directory_))),
       control_(executor, directory_ ? directory_->socket() : gateway_socket(),
                [this](JsonObject request) { return answer(std::move(request)); }),
       work_(executor, [this](const std::exception_ptr& failure) {
@@ -241,6 +247,7 @@ Task<int> Gateway::run() {
                                              [this](const std::string& text) { warn(text); });
     // The parts of an instance would report only that a port or a file is in use.
     control_.require_free();
+    co_await load_logins();
     instance_ = co_await make_instance();
     control_.listen();
     const SignalWatch signals(executor_, [this](int signal) { on_signal(signal); },
@@ -248,12 +255,16 @@ Task<int> Gateway::run() {
     if (const auto interval = watchdog_interval()) work_.spawn(feed_watchdog(*interval));
     work_.spawn(watch_deadlines());
     work_.spawn(serve_peers());
+    work_.spawn(save_logins());
     Task<> serving = serve();
     const Outcome<> served = co_await outcome_of(std::move(serving));
     co_await shield();
     co_await control_.stop();
+    instance_->end_streams();
+    if (replaced_) replaced_->end_streams();
     co_await servers_->stop();
     co_await work_.close();
+    co_await write_logins();
     instance_.reset();
     next_.reset();
     replaced_.reset();
@@ -262,6 +273,32 @@ Task<int> Gateway::run() {
     served.rethrow();
     Runtime::standard()->log.write(LogLevel::info, "gateway.ended");
     co_return exit_ok;
+}
+
+/// Without the file, all browsers are logged out.
+Task<> Gateway::load_logins() {
+    Task<> loading = console_->load();
+    const Outcome<> loaded = co_await outcome_of(std::move(loading));
+    if (loaded.cancelled()) loaded.rethrow();
+    if (!loaded) warn("the logins of the web console are lost: " + explain(loaded.failure()).text);
+}
+
+Task<> Gateway::write_logins() {
+    Task<> saving = console_->save();
+    const Outcome<> saved = co_await outcome_of(std::move(saving));
+    if (saved.cancelled()) saved.rethrow();
+    if (!saved)
+        Runtime::standard()->log.write(LogLevel::warning, "console.logins_not_saved",
+                                       {{"error", logged_error(saved.failure())}});
+}
+
+/// Records from time to time which logins were used. Those that begin or end are recorded at once.
+Task<> Gateway::save_logins() {
+    const std::shared_ptr<Clock> clock = Runtime::standard()->clock;
+    for (;;) {
+        co_await clock->sleep_for(std::chrono::minutes(1));
+        co_await write_logins();
+    }
 }
 
 Task<std::string> Gateway::metrics() {
@@ -341,6 +378,7 @@ Task<> Gateway::announce_start() {
     if (!started->settings().console) console_->end_all();
     // A request that has reloaded the configuration is answered before its server stops.
     enter(State::running);
+    co_await write_logins();
     co_await servers_->stop_unused();
     co_await greet();
 }

@@ -71,6 +71,9 @@ private:
     enum class State : std::uint8_t { starting, running, reloading, draining };
 
     Task<std::unique_ptr<GatewayInstance>> make_instance();
+    Task<> load_logins();
+    Task<> write_logins();
+    Task<> save_logins();
     Task<> serve();
     Task<> announce_start();
     Task<> greet();

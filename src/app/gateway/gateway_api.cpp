@@ -9,6 +9,7 @@
 #include <bub/channel.hpp>
 #include <bub/channel/channel_manager.hpp>
 #include <bub/channel/reports_problem.hpp>
+#include <bub/channel/sent_file.hpp>
 #include <bub/framework.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -225,6 +226,36 @@ Task<SessionHistory> GatewayApi::history(HistoryArguments which) {
     co_return std::move(*found);
 }
 
+std::shared_ptr<LiveAnswers> GatewayApi::live_answers() const {
+    return gateway_.instance()->live_answers();
+}
+
+Task<SentFile> GatewayApi::sent_file(std::string session, std::string id) {
+    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
+    const std::shared_ptr<ConsoleChannel> channel = instance->console_channel();
+    if (!channel) throw Error(ErrorCode::not_found, "this gateway has no web console");
+    Task<bub::SentFile> reading = channel->file(std::move(session), std::move(id));
+    bub::SentFile read = co_await std::move(reading);
+    SentFile file;
+    file.name = std::move(read.name);
+    file.bytes = std::move(read.bytes);
+    co_return file;
+}
+
+Task<SentFile> GatewayApi::image(std::string session, std::int64_t entry, std::int64_t number) {
+    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
+    GatewaySessions sessions(*instance);
+    Task<std::optional<bub::MediaItem>> finding = sessions.image(std::move(session), entry, number);
+    const std::optional<bub::MediaItem> found = co_await std::move(finding);
+    std::optional<std::string> bytes;
+    if (found) bytes = co_await found->get_bytes();
+    if (!bytes) throw Error(ErrorCode::not_found, "the session has no such picture");
+    SentFile file;
+    file.name = "picture";
+    file.bytes = std::move(*bytes);
+    co_return file;
+}
+
 Task<HeldList> GatewayApi::held_here() {
     const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
     const bub::HeldMessages messages = co_await instance->manager().held();
@@ -290,10 +321,14 @@ Task<ConsoleLogins> GatewayApi::logins(NoArguments, GatewayCaller caller) {
 }
 
 Task<Done> GatewayApi::end_login(NamedArguments which) {
-    if (!gateway_.instance()->console_sessions().end(which.id))
+    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
+    ConsoleSessions& sessions = instance->console_sessions();
+    if (!sessions.end(which.id))
         throw Error(ErrorCode::not_found,
                     "no login '" + which.id +
                         "' of the web console; list them with: cubepi gateway logins");
+    // It must not be valid again after a restart.
+    co_await sessions.save();
     co_return Done();
 }
 

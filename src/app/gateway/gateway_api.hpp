@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -23,6 +24,7 @@ class Tape;
 namespace cubepi::app {
 
 class GatewayInstance;
+class LiveAnswers;
 
 /// The process that a GatewayApi operates.
 class OperatedGateway {
@@ -220,6 +222,8 @@ struct HistoryMessage {
     std::string text = {};
     std::optional<std::string> thinking = {};  ///< its beginning; not for clients of channels
     std::optional<std::vector<HistoryCall>> calls = {};
+    /// The numbers of its pictures in the entry; not for clients of channels.
+    std::optional<std::vector<std::int64_t>> images = {};
     std::optional<std::string> error = {};
     std::int64_t entry = 0;
     std::string date = {};
@@ -231,11 +235,19 @@ struct LiveAnswer {
     bool truncated = false;               ///< the beginning of a text is missing
     std::vector<HistoryCall> calls = {};  ///< in progress
 };
+/// A file that a session has sent to the channel console.
+struct NoticeFile {
+    std::string id = {};
+    std::string name = {};
+    std::int64_t size = 0;
+    bool is_image = false;  ///< that a browser shows
+};
 /// A message to the channel of a session that no tape has.
 struct SessionNotice {
     std::string text = {};
     bool is_error = false;
     std::string date = {};
+    std::optional<NoticeFile> file = {};
 };
 struct SessionHistory {
     std::string session = {};
@@ -334,6 +346,12 @@ struct ConsoleLogins {
     std::vector<ConsoleLogin> logins = {};  ///< oldest first
 };
 
+/// The bytes of a file or of a picture.
+struct SentFile {
+    std::string name = {};
+    std::string bytes = {};
+};
+
 /// The role of a caller; an operator may also do what a viewer may.
 enum class GatewayRole : std::uint8_t { viewer, operator_ };
 
@@ -357,6 +375,8 @@ public:
     /// Returns the sessions with a running turn or waiting messages, in the order of their ids.
     Task<BusySessions> sessions(PageArguments page);
     Task<SessionHistory> history(HistoryArguments which);
+    /// Returns what the running turns have not stored yet, of the instance that serves, for a stream of events.
+    std::shared_ptr<LiveAnswers> live_answers() const;
     Task<HeldList> held(NoArguments none);
     /// Returns the schedules of all sessions. Throws Error(invalid_state) if they are switched off, as the two below do.
     Task<ListedSchedules> schedules(NoArguments none);
@@ -379,9 +399,9 @@ public:
     Task<GatewayQuestions> questions(PageArguments page);
     Task<GatewayQuestion> question(QuestionArguments which);
     /// Sends the answer to the session as an operator. Its turn, not this call, checks whether the question is still open (D105).
-    /// Throws Error(busy) while the turn of another operator's answer to the question has not closed it, and Error(invalid_state) that
-    /// says who has answered first. Waits for two seconds at most until the turn has read the answer (D242).
-    Task<AnsweredQuestion> answer(AnswerArguments which);
+    /// Throws Error(busy) while the turn of another operator's answer to the question has not closed it, and Error(invalid_state)
+    /// afterwards; both say who has answered first. Waits for two seconds at most until the turn has read the answer (D242).
+    Task<AnsweredQuestion> answer(AnswerArguments which, GatewayCaller caller);
     /// Returns a link that logs a browser in to the web console, once.
     Task<ConsoleLink> console_link(LinkArguments whose);
     /// Returns who is logged in to the web console, and the links that were not opened yet.
@@ -404,6 +424,10 @@ public:
     Task<NewSession> fork(ForkArguments which);
     /// Returns the page that `cubepi sessions export --html` writes.
     Task<ExportedPage> export_page(NamedArguments which);
+    /// Returns a file that a session has sent to the channel console, if it has not changed since.
+    Task<SentFile> sent_file(std::string session, std::string id);
+    /// Returns a picture of a message of a session's history (HistoryMessage::images).
+    Task<SentFile> image(std::string session, std::int64_t entry, std::int64_t number);
     /// Returns the traces of a session that this gateway has written to files.
     Task<SessionTraces> traces(NamedArguments which);
     /// Returns the page that `cubepi trace view --html` writes.
@@ -428,11 +452,16 @@ private:
     Task<bool> knows_session(std::string session);
     Task<bub::Tape> stored_tape(std::string session);
     Task<> claim_answer(std::string question, std::string channel);
+    [[noreturn]] void explain_missing_question(const std::exception_ptr& failure,
+                                               const std::string& name) const;
 
     OperatedGateway& gateway_;
     std::set<std::string> decided_;  ///< ids of calls of decide() in progress
-    /// The ids of the messages with the last answers, by question; an empty one while the answer is sent.
-    std::map<std::string, std::string> answers_;
+    struct SentAnswer {
+        std::string message = {};  ///< its id; empty while it is sent
+        std::string text = {};     ///< who has answered; empty: the answer was not used
+    };
+    std::map<std::string, SentAnswer> answers_;  ///< the last ones, by question
     /// The names that files() has read last.
     struct ListedFiles {
         std::filesystem::path directory = {};

@@ -328,7 +328,12 @@ void GatewayInstance::open_routes() const {
     for (const auto& routes : console_) routes->serve();
 }
 
+void GatewayInstance::end_streams() const {
+    if (live_) live_->close();
+}
+
 void GatewayInstance::close_routes() {
+    end_streams();
     status_.reset();
     admin_.reset();
     console_.clear();
@@ -446,7 +451,7 @@ GatewayInstance::GatewayInstance(ConfigFile config, GatewaySettings settings, Mo
       results_(std::make_unique<TaskResults>(executor, parts_.on_warning)),
       live_(settings_.console || settings_.admin ? std::make_shared<LiveAnswers>() : nullptr),
       console_channel_(settings_.console && parts_.api && parts_.console
-                           ? std::make_shared<ConsoleChannel>()
+                           ? std::make_shared<ConsoleChannel>(settings_.files.max_file_bytes, live_)
                            : nullptr),
       executor_(std::move(executor)),
       framework_(make_framework(true)) {
@@ -479,6 +484,7 @@ GatewayInstance::GatewayInstance(ConfigFile config, GatewaySettings settings, Mo
         console_ = console_routes(*server(console_key), *parts_.api, parts_.console);
     }
     bub::ChannelManagerOptions options = manager_options(settings_, sources_, parts_);
+    if (live_) options.observer = std::make_shared<LiveObserver>(parts_.reports, live_);
     const std::size_t threads = thread_count(settings_);
     if (threads > 1) {
         shards_ =

@@ -90,6 +90,8 @@ public:
     std::vector<HitlRequest> task_questions() const;
     /// LiveAnswers::find(); nothing without `gateway.admin` and `gateway.console`, whose users would watch.
     std::optional<LiveAnswer> live_answer(const std::string& session_id) const;
+    /// Null under the same condition.
+    const std::shared_ptr<LiveAnswers>& live_answers() const noexcept { return live_; }
     /// Returns the tape of a session.
     Task<bub::Tape> tape_of(std::string session_id) const;
     /// Returns whether a tape belongs to the namespace of the gateway. `session_id`: the session of the tape, or that of the caller of
@@ -127,6 +129,8 @@ public:
     void open_routes() const;
     /// Returns the texts for the senders of messages whose turns fail; null: the default.
     bub::FailureText failure_text() const;
+    /// Ends the streams of events. Their clients connect again, to the instance that serves then.
+    void end_streams() const;
     /// Ends what open_routes() has begun. Calls that are in progress may need the instance for longer.
     void close_routes();
     /// Returns the number of threads that run turns.

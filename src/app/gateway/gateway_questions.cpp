@@ -107,6 +107,19 @@ bool may_succeed_later(const std::exception_ptr& failure) {
     }
 }
 
+/// Returns a sentence for operators who answer later.
+std::string text_about(const std::string& name, QuestionAction action) {
+    const std::string who = name.empty() ? "another operator" : name;
+    switch (action) {
+        case QuestionAction::approve: return who + " has approved it before";
+        case QuestionAction::edit: return who + " has approved it with changes before";
+        case QuestionAction::deny: return who + " has denied it before";
+        case QuestionAction::cancel: return who + " has withdrawn it before";
+        case QuestionAction::answer: break;
+    }
+    return who + " has answered it before";
+}
+
 constexpr std::chrono::seconds longest_pause{2};
 
 /// The questions of a page are those of the gateway's sessions. The rest of what the store has are those of conversations at a terminal,
@@ -279,37 +292,67 @@ Task<> GatewayApi::claim_answer(std::string question, std::string channel) {
     const auto earlier = answers_.find(question);
     if (earlier != answers_.end()) {
         bool ended = false;
-        if (const std::string sent = earlier->second; !sent.empty()) {
+        const std::string text = earlier->second.text;
+        if (const std::string sent = earlier->second.message; !sent.empty()) {
             Task<std::optional<bub::FoundMessage>> finding =
                 gateway_.instance()->manager().find_message(std::move(channel), sent);
             const std::optional<bub::FoundMessage> found = co_await std::move(finding);
             const auto now = answers_.find(question);
-            const bool is_last = now == answers_.end() || now->second == sent;
+            const bool is_last = now == answers_.end() || now->second.message == sent;
             ended = is_last && (!found || found->progress == bub::MessageProgress::finished);
         }
-        if (!ended) throw Error(ErrorCode::busy, "another operator has just answered the question");
+        if (!ended)
+            throw Error(ErrorCode::busy,
+                        text.empty() ? "another operator has just answered the question" : text);
     }
     constexpr std::size_t most = 1'000;
     while (answers_.size() >= most) answers_.erase(answers_.begin());
-    answers_[std::move(question)].clear();
+    answers_[std::move(question)] = SentAnswer();
+}
+
+/// An operator whose page still shows the question reads who was faster.
+void GatewayApi::explain_missing_question(const std::exception_ptr& failure,
+                                          const std::string& name) const {
+    if (logged_error(failure) == to_string(ErrorCode::not_found)) {
+        for (const auto& [key, sent] : answers_) {
+            if (!sent.text.empty() && key.ends_with("\n" + name))
+                throw Error(ErrorCode::invalid_state, sent.text);
+        }
+    }
+    std::rethrow_exception(failure);
 }
 
 /// An answer is a turn of the session, as if an operator had answered in its chat. What another user, or another process, has answered
 /// meanwhile is found when the turn begins.
-Task<AnsweredQuestion> GatewayApi::answer(AnswerArguments which) {
+Task<AnsweredQuestion> GatewayApi::answer(AnswerArguments which, GatewayCaller caller) {
     const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
-    const QuestionEntry question = co_await find_question(instance, which.question);
+    Task<QuestionEntry> finding = find_question(instance, which.question);
+    Outcome<QuestionEntry> found = co_await outcome_of(std::move(finding));
+    if (found.cancelled()) found.rethrow();
+    if (!found) explain_missing_question(found.failure(), which.question);
+    const QuestionEntry& question = found.value();
     bub::Envelope message = message_to(question);
     message.answer = answer_of(which, *question.request);
     const std::string name = bub::question_name(*question.request);
     const std::string key = question.thread_id + "\n" + name;
+    SentAnswer before;
+    if (const auto earlier = answers_.find(key); earlier != answers_.end())
+        before = earlier->second;
     co_await claim_answer(key, message.channel.value_or(""));
     bool sent = false;
-    const std::shared_ptr<const void> over(nullptr, [this, &key, &sent](const void*) {
-        if (!sent) answers_.erase(key);
+    const std::shared_ptr<const void> over(nullptr, [this, &key, &sent, &before](const void*) {
+        if (sent) return;
+        answers_.erase(key);
+        if (!before.message.empty()) answers_[key] = before;
     });
     // An earlier answer may have closed it before the claim.
-    (void)co_await find_question(instance, name);
+    Task<QuestionEntry> repeating = find_question(instance, name);
+    const Outcome<QuestionEntry> repeated = co_await outcome_of(std::move(repeating));
+    if (repeated.cancelled()) repeated.rethrow();
+    if (!repeated) {
+        if (!before.text.empty()) answers_[key] = before;
+        explain_missing_question(repeated.failure(), name);
+    }
     // Users of the chat see who has answered. The log has the name.
     message.context["sender_id"] = operator_name;
     // The turn that continues the run is recognized when it is tried again (D42).
@@ -323,11 +366,21 @@ Task<AnsweredQuestion> GatewayApi::answer(AnswerArguments which) {
     const AnswerWatch watch(instance, question, message);
     co_await instance->manager().receive(std::move(message));
     sent = true;
-    answers_[key] = id;
+    SentAnswer last;
+    last.message = id;
+    last.text = text_about(caller.name, which.action);
+    answers_[key] = last;
     // A withdrawal leaves no record.
     if (which.action == QuestionAction::cancel) co_return answered;
     Task<std::string> watching = watch.wait();
-    answered.state = co_await std::move(watching);
+    Outcome<std::string> state = co_await outcome_of(std::move(watching));
+    if (!state) {
+        // Another answer may be on its way by now.
+        if (const auto now = answers_.find(key); now != answers_.end() && now->second.message == id)
+            now->second.text.clear();
+        state.rethrow();
+    }
+    answered.state = std::move(state).value();
     co_return answered;
 }
 

@@ -3,6 +3,7 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <numeric>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -150,6 +151,25 @@ std::vector<HistoryMessage> command_messages(const bub::TapeEntry& entry) {
     return made;
 }
 
+template <class Blocks>
+void add_images(std::vector<const ImageContent*>& images, const Blocks& content) {
+    for (const auto& block : content) {
+        const auto* const image = std::get_if<ImageContent>(&block);
+        if (image && image->source.find(':') == std::string::npos) images.push_back(image);
+    }
+}
+
+/// Returns the pictures of a message that are on the tape, and not at an address.
+std::vector<const ImageContent*> images_of(const Message& message) {
+    std::vector<const ImageContent*> images;
+    if (const ToolResultMessage* const result = message.tool_result())
+        add_images(images, result->content);
+    if (const UserMessage* const user = message.user()) add_images(images, user->content);
+    if (const AssistantMessage* const answer = message.assistant())
+        add_images(images, answer->content);
+    return images;
+}
+
 HistoryMessage history_message(const Message& message, HistoryDetail detail) {
     const bool with_details = detail != HistoryDetail::plain;
     HistoryMessage made;
@@ -210,8 +230,15 @@ Task<HistoryPage> read_page(bub::Tape tape, std::size_t limit, std::int64_t befo
             page->messages.push_back(std::move(made));
         }
         const MessageList messages = bub::agent_messages({entry});
+        std::int64_t images = 0;
+        for (const Message& message : messages)
+            images += static_cast<std::int64_t>(images_of(message).size());
         for (std::size_t at = messages.size(); at > 0; --at) {
             HistoryMessage made = history_message(messages[at - 1], detail);
+            std::vector<std::int64_t> numbers(images_of(messages[at - 1]).size());
+            images -= static_cast<std::int64_t>(numbers.size());
+            std::iota(numbers.begin(), numbers.end(), images);
+            if (detail == HistoryDetail::all && !numbers.empty()) made.images = std::move(numbers);
             made.entry = entry.id;
             made.date = entry.date;
             page->messages.push_back(std::move(made));
@@ -313,6 +340,33 @@ Task<std::optional<SessionHistory>> GatewaySessions::history(std::string session
     if (!notices.empty()) found->notices = std::move(notices);
     if (page.has_more) found->before = page.last_entry;
     co_return found;
+}
+
+Task<std::optional<bub::MediaItem>> GatewaySessions::image(std::string session, std::int64_t entry,
+                                                           std::int64_t number) {
+    const bub::Tape tape = co_await instance_.tape_of(std::move(session));
+    auto found = std::make_shared<std::optional<bub::MediaItem>>();
+    std::size_t searched = 0;
+    std::function<bool(const bub::TapeEntry&)> take = [&, entry](const bub::TapeEntry& one) {
+        if (one.id > entry) return ++searched < searched_entries;
+        if (one.id < entry) return false;
+        std::vector<const ImageContent*> images;
+        const MessageList messages = bub::agent_messages({one});
+        for (const Message& message : messages)
+            for (const ImageContent* const image : images_of(message)) images.push_back(image);
+        if (number < 0 || static_cast<std::size_t>(number) >= images.size()) return false;
+        const ImageContent& image = *images[static_cast<std::size_t>(number)];
+        found->emplace();
+        (*found)->url = "data:image/png;base64," + image.source;
+        return false;
+    };
+    std::vector<std::string> kinds;
+    for (const std::string_view kind :
+         {bub::entry_kind::message, bub::entry_kind::tool_call, bub::entry_kind::tool_result})
+        kinds.emplace_back(kind);
+    bub::TapeQuery query = bub::TapeQuery().kinds(std::move(kinds)).newest_first();
+    co_await tape.store()->visit(tape.name(), std::move(query), std::move(take));
+    co_return std::move(*found);
 }
 
 Task<std::optional<JsonObject>> GatewaySessions::session(std::string session, std::size_t limit,

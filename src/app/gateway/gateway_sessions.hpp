@@ -28,6 +28,10 @@ public:
     Task<std::optional<SessionHistory>> history(std::string session, std::size_t limit,
                                                 std::int64_t before, HistoryDetail detail);
 
+    /// Returns a picture of the history, by the id of its entry and its number in it; nothing if there is none.
+    Task<std::optional<bub::MediaItem>> image(std::string session, std::int64_t entry,
+                                              std::int64_t number);
+
     Task<std::optional<JsonObject>> message(std::string id) override;
     Task<std::optional<JsonObject>> session(std::string session, std::size_t limit,
                                             std::int64_t before) override;

@@ -1,8 +1,15 @@
 #include "live_answers.hpp"
 
+#include <algorithm>
+#include <charconv>
 #include <string_view>
 #include <utility>
 
+#include <boost/asio/post.hpp>
+
+#include <bub/envelope.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/net/utf8.hpp>
 
 namespace cubepi::app {
@@ -16,20 +23,37 @@ constexpr std::size_t most_calls = 64;
 
 bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
-void append(LiveAnswer& answer, std::string& text, std::string_view more) {
+/// Appends to a text. Adds to `begin` what is removed at its beginning.
+void append(LiveAnswer& answer, std::string& text, std::size_t& begin, std::string_view more) {
     text += more;
     if (text.size() <= 2 * longest_text) return;
     // Half of it at a time: a long answer has many small parts.
-    std::size_t begin = text.size() - longest_text;
-    while (begin < text.size() && is_continuation(text[begin])) ++begin;
-    text.erase(0, begin);
+    std::size_t first = text.size() - longest_text;
+    while (first < text.size() && is_continuation(text[first])) ++first;
+    text.erase(0, first);
+    begin += first;
     answer.truncated = true;
 }
 
-void begin_message(LiveAnswer& answer) {
-    answer.text.clear();
-    answer.thinking.clear();
-    answer.truncated = false;
+bool has_content(const LiveAnswer& answer) {
+    return !answer.text.empty() || !answer.thinking.empty() || !answer.calls.empty();
+}
+
+/// Returns the text from a position on; nothing if the position is not one of it.
+std::optional<std::string_view> after(std::string_view text, std::size_t begin,
+                                      std::size_t position) {
+    if (position < begin || position - begin > text.size()) return std::nullopt;
+    text.remove_prefix(position - begin);
+    if (!text.empty() && is_continuation(text.front())) return std::nullopt;
+    return text;
+}
+
+std::optional<std::size_t> number_in(std::string_view text) {
+    std::size_t value = 0;
+    const char* const last = text.data() + text.size();
+    const auto [end, failed] = std::from_chars(text.data(), last, value);
+    if (failed != std::errc() || end != last) return std::nullopt;
+    return value;
 }
 
 }  // namespace
@@ -38,6 +62,40 @@ bool shorten(std::string& text, std::size_t limit) {
     if (text.size() <= limit) return false;
     text.resize(complete_utf8_prefix(std::string_view(text).substr(0, limit)));
     return true;
+}
+
+std::string LivePosition::to_string() const {
+    return answer + "." + std::to_string(text) + "." + std::to_string(thinking);
+}
+
+LivePosition LivePosition::parse(const std::string& text) {
+    LivePosition position;
+    constexpr std::size_t longest = 100;
+    const std::size_t second = text.rfind('.');
+    if (text.size() > longest || second == std::string::npos || second == 0) return position;
+    const std::size_t first = text.rfind('.', second - 1);
+    if (first == std::string::npos) return position;
+    const auto of_text = number_in(std::string_view(text).substr(first + 1, second - first - 1));
+    const auto of_thinking = number_in(std::string_view(text).substr(second + 1));
+    if (!of_text || !of_thinking) return position;
+    position.answer = text.substr(0, first);
+    position.text = *of_text;
+    position.thinking = *of_thinking;
+    // Of a reader who shows something that may be stored by now.
+    position.has_content = true;
+    return position;
+}
+
+LiveAnswers::LiveAnswers()
+    : process_(detail::sha256_hex(Runtime::standard()->ids->next()).substr(0, 12)) {}
+
+void LiveAnswers::begin_message(Entry& entry) {
+    entry.answer.text.clear();
+    entry.answer.thinking.clear();
+    entry.answer.truncated = false;
+    entry.text_begin = 0;
+    entry.thinking_begin = 0;
+    entry.name = process_ + "-" + std::to_string(++messages_);
 }
 
 void LiveAnswers::follow(const std::shared_ptr<LiveAnswers>& answers,
@@ -49,6 +107,8 @@ void LiveAnswers::follow(const std::shared_ptr<LiveAnswers>& answers,
         Entry& entry = answers->entries_[session];
         entry = Entry();
         entry.agent = agent;
+        answers->begin_message(entry);
+        answers->wake(session);
     }
     agent->subscribe([answers, session = std::move(session)](const AgentEvent& event) {
         answers->note(session, event);
@@ -58,29 +118,34 @@ void LiveAnswers::follow(const std::shared_ptr<LiveAnswers>& answers,
 void LiveAnswers::end(const std::string& session) {
     const std::lock_guard lock(mutex_);
     entries_.erase(session);
+    wake(session);
 }
 
 std::optional<LiveAnswer> LiveAnswers::find(const std::string& session) const {
     const std::lock_guard lock(mutex_);
     const auto found = entries_.find(session);
     if (found == entries_.end() || found->second.agent.expired()) return std::nullopt;
-    const LiveAnswer& answer = found->second.answer;
-    if (answer.text.empty() && answer.thinking.empty() && answer.calls.empty()) return std::nullopt;
-    return answer;
+    if (!has_content(found->second.answer)) return std::nullopt;
+    return found->second.answer;
 }
 
 void LiveAnswers::note(const std::string& session, const AgentEvent& event) {
     const std::lock_guard lock(mutex_);
     const auto found = entries_.find(session);
     if (found == entries_.end()) return;
-    LiveAnswer& answer = found->second.answer;
+    Entry& entry = found->second;
+    LiveAnswer& answer = entry.answer;
     if (const std::string_view* const text = event.text_delta()) {
-        append(answer, answer.text, *text);
+        append(answer, answer.text, entry.text_begin, *text);
     } else if (const std::string_view* const thinking = event.thinking_delta()) {
-        append(answer, answer.thinking, *thinking);
-    } else if (event.get_if<MessageStartEvent>() || event.get_if<MessageEndEvent>()) {
+        append(answer, answer.thinking, entry.thinking_begin, *thinking);
+    } else if (event.get_if<MessageStartEvent>()) {
+        begin_message(entry);
+    } else if (event.get_if<MessageEndEvent>()) {
         // A complete message is stored, and therefore in the history.
-        begin_message(answer);
+        begin_message(entry);
+        const auto changes = changes_.find(session);
+        if (changes != changes_.end()) ++changes->second;
     } else if (const auto* const start = event.get_if<ToolExecutionStartEvent>()) {
         if (answer.calls.size() >= most_calls) return;
         HistoryCall& call = answer.calls.emplace_back();
@@ -88,11 +153,111 @@ void LiveAnswers::note(const std::string& session, const AgentEvent& event) {
         call.name = start->tool_name.str();
         call.arguments = boost::json::serialize(start->args);
         (void)shorten(*call.arguments, longest_arguments);
+        ++entry.calls;
     } else if (const auto* const done = event.get_if<ToolExecutionEndEvent>()) {
         std::erase_if(answer.calls, [done](const HistoryCall& call) {
             return call.id == done->tool_call_id.str();
         });
+        ++entry.calls;
+    } else {
+        return;
     }
+    wake(session);
+}
+
+/// Without a reader, this is a search in an empty map.
+void LiveAnswers::wake(const std::string& session) {
+    const auto [first, last] = watches_.equal_range(session);
+    for (auto at = first; at != last; ++at) {
+        std::shared_ptr<Watch> watch = at->second.lock();
+        if (!watch || watch->is_posted.exchange(true)) continue;
+        const Executor executor = watch->executor;
+        boost::asio::post(executor, [watch = std::move(watch)] {
+            watch->is_posted = false;
+            watch->changed.set();
+        });
+    }
+}
+
+void LiveAnswers::forget_readers() {
+    std::erase_if(watches_, [](const auto& one) { return one.second.expired(); });
+    std::erase_if(changes_, [this](const auto& one) { return !watches_.contains(one.first); });
+}
+
+std::shared_ptr<LiveAnswers::Watch> LiveAnswers::watch(const std::string& session,
+                                                       Executor executor) {
+    const auto made = std::make_shared<Watch>(std::move(executor));
+    const std::lock_guard lock(mutex_);
+    forget_readers();
+    watches_.emplace(session, made);
+    changes_.try_emplace(session, 1);
+    return made;
+}
+
+LiveUpdate LiveAnswers::read(const std::string& session, LivePosition& position) const {
+    LiveUpdate update;
+    const std::lock_guard lock(mutex_);
+    const auto changes = changes_.find(session);
+    if (changes != changes_.end() &&
+        std::exchange(position.changes, changes->second) != changes->second)
+        update.has_changed = true;
+    const auto found = entries_.find(session);
+    const bool is_running = found != entries_.end() && !found->second.agent.expired();
+    const Entry none;
+    const Entry& entry = is_running ? found->second : none;
+    const LiveAnswer& answer = entry.answer;
+    std::optional<std::string_view> text;
+    std::optional<std::string_view> thinking;
+    if (is_running && position.answer == entry.name) {
+        text = after(answer.text, entry.text_begin, position.text);
+        thinking = after(answer.thinking, entry.thinking_begin, position.thinking);
+    }
+    if (text && thinking) {
+        update.text = *text;
+        update.thinking = *thinking;
+        if (position.calls != entry.calls) update.calls = answer.calls;
+    } else if (position.has_content || has_content(answer)) {
+        update.whole = answer;
+    }
+    position.answer = entry.name;
+    position.text = entry.text_begin + answer.text.size();
+    position.thinking = entry.thinking_begin + answer.thinking.size();
+    position.calls = entry.calls;
+    position.has_content = has_content(answer);
+    return update;
+}
+
+void LiveAnswers::touch(const std::string& session) {
+    const std::lock_guard lock(mutex_);
+    const auto changes = changes_.find(session);
+    if (changes == changes_.end()) return;
+    ++changes->second;
+    wake(session);
+}
+
+void LiveAnswers::close() {
+    is_closed_ = true;
+    const std::lock_guard lock(mutex_);
+    forget_readers();
+    for (const auto& one : changes_) wake(one.first);
+}
+
+void LiveObserver::touch(const bub::Envelope& message) const noexcept {
+    try {
+        answers_->touch(message.session_id.value_or(bub::default_session(message)));
+    } catch (...) {
+        // Without memory for the name, the readers see it with the next change.
+    }
+}
+
+void LiveObserver::received(const bub::Envelope& message) noexcept {
+    if (next_) next_->received(message);
+    touch(message);
+}
+
+void LiveObserver::turn_ended(const bub::EndedTurn& turn) noexcept {
+    if (next_) next_->turn_ended(turn);
+    touch(turn.message);
 }
 
 }  // namespace cubepi::app

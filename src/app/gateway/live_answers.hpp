@@ -1,20 +1,61 @@
 #pragma once
 
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include <bub/channel/channel_manager.hpp>
 #include <cubepi/agent/agent.hpp>
+#include <cubepi/core/event_signal.hpp>
 
 #include "gateway_api.hpp"
 
 namespace cubepi::app {
 
-/// The output of running turns that is not stored yet, by session, for operators who watch. Thread-safe.
+/// How far a reader has read the live answer of a session. The answer itself is the buffer: a slow reader has no queue of its own (D251).
+struct LivePosition {
+    std::string answer = {};    ///< of which message; empty: nothing was read
+    std::size_t text = 0;       ///< bytes of its text
+    std::size_t thinking = 0;   ///< bytes of its thinking
+    std::uint64_t calls = 0;    ///< the version of the calls in progress
+    std::uint64_t changes = 0;  ///< of the history
+    bool has_content = false;   ///< what was read last is not empty
+
+    /// The form for clients, who return it to continue.
+    std::string to_string() const;
+    /// Returns an empty position for a text that is not one.
+    static LivePosition parse(const std::string& text);
+};
+
+/// The part of a live answer that follows a position.
+struct LiveUpdate {
+    /// The whole of it, if what follows cannot be appended to what was read.
+    std::optional<LiveAnswer> whole = {};
+    std::string text = {};
+    std::string thinking = {};
+    std::optional<std::vector<HistoryCall>> calls = {};
+    bool has_changed = false;  ///< the history, or the state of the session
+};
+
+/// The output of running turns that is not stored yet, by session, for operators who watch. Thread-safe. Turns never wait for a reader.
 class LiveAnswers {
 public:
+    /// Wakes a reader on its executor.
+    struct Watch {
+        explicit Watch(Executor used) : executor(std::move(used)) {}
+        const Executor executor;
+        AsyncEvent changed;  ///< used on the executor
+        std::atomic<bool> is_posted = false;
+    };
+
+    LiveAnswers();
+
     /// Follows the agent of a turn. Called on the agent's executor.
     static void follow(const std::shared_ptr<LiveAnswers>& answers,
                        const std::shared_ptr<Agent>& agent, std::string session);
@@ -23,16 +64,53 @@ public:
     /// Returns nothing if the session has no turn, or if all that it has produced is stored.
     std::optional<LiveAnswer> find(const std::string& session) const;
 
+    /// Sets `changed` when read() may return more, until the last owner of the result has gone.
+    std::shared_ptr<Watch> watch(const std::string& session, Executor executor);
+    /// Returns what follows a position, and moves the position behind it.
+    LiveUpdate read(const std::string& session, LivePosition& position) const;
+    /// Notes that the history or the state of a session has changed.
+    void touch(const std::string& session);
+    /// Wakes all readers for their end.
+    void close();
+    bool is_closed() const noexcept { return is_closed_; }
+
 private:
     struct Entry {
         std::weak_ptr<Agent> agent = {};  ///< an agent that is gone has produced nothing
         LiveAnswer answer = {};
+        std::string name = {};           ///< of the message, LivePosition::answer
+        std::size_t text_begin = 0;      ///< bytes before LiveAnswer::text that were removed
+        std::size_t thinking_begin = 0;  ///< the same of its thinking
+        std::uint64_t calls = 0;         ///< the version of the calls
     };
 
     void note(const std::string& session, const AgentEvent& event);
+    void begin_message(Entry& entry);
+    void wake(const std::string& session);
+    void forget_readers();
 
+    const std::string process_;  ///< positions of an earlier process are not ours
     mutable std::mutex mutex_;
     std::map<std::string, Entry> entries_;
+    std::multimap<std::string, std::weak_ptr<Watch>> watches_;
+    std::map<std::string, std::uint64_t> changes_;  ///< of the sessions with readers
+    std::uint64_t messages_ = 0;
+    std::atomic<bool> is_closed_ = false;
+};
+
+/// Passes what the manager reports on, and tells the readers of a session that its state has changed.
+class LiveObserver final : public bub::ManagerObserver {
+public:
+    LiveObserver(std::shared_ptr<bub::ManagerObserver> next, std::shared_ptr<LiveAnswers> answers)
+        : next_(std::move(next)), answers_(std::move(answers)) {}
+    void received(const bub::Envelope& message) noexcept override;
+    void turn_ended(const bub::EndedTurn& turn) noexcept override;
+
+private:
+    void touch(const bub::Envelope& message) const noexcept;
+
+    const std::shared_ptr<bub::ManagerObserver> next_;  ///< may be null
+    const std::shared_ptr<LiveAnswers> answers_;
 };
 
 /// Shortens a text to its beginning. Returns true if something is missing.

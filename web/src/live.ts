@@ -1,0 +1,111 @@
+// The turn of a session as it runs: a stream of the gateway, without which the page reads the history from time to time.
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { type Call, type Live, sessionPath } from "./api";
+
+/** The gateway sends the end of a longer text, too. */
+const mostCharacters = 64 * 1024;
+
+interface Followed {
+  session: string;
+  /** Without it, the history has what is not stored yet. */
+  isOpen: boolean;
+  now?: Live;
+  /** Names the message of `now`. */
+  answer: string;
+  /** Complete messages, until a history has been read that has them. */
+  ended: { live: Live; change: number }[];
+}
+
+function hasContent(live: Live | undefined): live is Live {
+  return live !== undefined && (live.text !== "" || live.thinking !== "");
+}
+
+function appended(text: string, more: string): { text: string; isCut: boolean } {
+  const whole = text + more;
+  return whole.length > 2 * mostCharacters ? { text: whole.slice(-mostCharacters), isCut: true } : { text: whole, isCut: false };
+}
+
+/**
+ * Follows a session while the page is visible. Calls `onChanged` when its history has changed. `changes()` is the number of changes so
+ * far: a history that was read after it has the messages before it.
+ */
+export function useLive(session: string, onChanged: () => void) {
+  const empty: Followed = { session, isOpen: false, answer: "", ended: [] };
+  const [state, setState] = useState<Followed>(empty);
+  const changes = useRef(0);
+  const notify = useRef(onChanged);
+  notify.current = onChanged;
+  useEffect(() => {
+    let source: EventSource | undefined;
+    let timer = 0;
+    let last = "";
+    setState(empty);
+    const update = (change: (old: Followed) => Followed) =>
+      setState((old) => (old.session === session ? change(old) : old));
+    const close = () => {
+      window.clearTimeout(timer);
+      source?.close();
+      source = undefined;
+      update((old) => ({ ...old, isOpen: false }));
+    };
+    const open = () => {
+      close();
+      if (document.hidden) return;
+      const opened = new EventSource(`v1/admin/${sessionPath(session)}/events${last ? `?after=${encodeURIComponent(last)}` : ""}`);
+      source = opened;
+      const on = <T>(name: string, take: (data: T, answer: string) => void) =>
+        opened.addEventListener(name, (event) => {
+          const { data, lastEventId } = event as MessageEvent<string>;
+          if (lastEventId) last = lastEventId;
+          take(JSON.parse(data) as T, lastEventId.split(".")[0] ?? "");
+        });
+      opened.onopen = () => {
+        update((old) => ({ ...old, isOpen: true }));
+        notify.current();
+      };
+      opened.onerror = () => {
+        update((old) => ({ ...old, isOpen: false }));
+        // It says why, or that the gateway starts again.
+        notify.current();
+        // A refusal ends the attempts of the browser.
+        if (opened.readyState !== EventSource.CLOSED) return;
+        window.clearTimeout(timer);
+        timer = window.setTimeout(open, 5000);
+      };
+      on<Live>("live", (live, answer) => {
+        const change = changes.current + 1;
+        update((old) => {
+          const isEnded = hasContent(old.now) && (old.answer !== answer || !hasContent(live));
+          const ended = isEnded && old.now ? [...old.ended, { live: { ...old.now, calls: [] }, change }].slice(-4) : old.ended;
+          return { ...old, now: live, answer, ended };
+        });
+      });
+      on<{ text?: string; thinking?: string }>("delta", (delta, answer) =>
+        update((old) => {
+          const before = old.now ?? { text: "", thinking: "", truncated: false, calls: [] };
+          const text = appended(before.text, delta.text ?? "");
+          const thinking = appended(before.thinking, delta.thinking ?? "");
+          const truncated = before.truncated || text.isCut || thinking.isCut;
+          return { ...old, answer, now: { ...before, text: text.text, thinking: thinking.text, truncated } };
+        }),
+      );
+      on<{ calls: Call[] }>("calls", ({ calls }) =>
+        update((old) => ({ ...old, now: { ...(old.now ?? { text: "", thinking: "", truncated: false }), calls } })),
+      );
+      on("changed", () => {
+        ++changes.current;
+        notify.current();
+      });
+    };
+    const onVisible = () => (document.hidden ? close() : open());
+    document.addEventListener("visibilitychange", onVisible);
+    open();
+    return () => {
+      document.removeEventListener("visibilitychange", onVisible);
+      window.clearTimeout(timer);
+      source?.close();
+    };
+  }, [session]);
+  return { state: state.session === session ? state : empty, changes: () => changes.current };
+}
