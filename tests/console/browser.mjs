@@ -199,7 +199,7 @@ async function tryWeb() {
   };
   const another = (file) => spawnSync(program, flags(file), { env, encoding: "utf8" }).stdout.trim();
 
-  const quick = script("web.json", 100000, ["Read.", call("w1", "write", { path: "made.txt", content: "one\n" }), "Done.", call("w2", "send_file", { path: "dot.png" }), "Here it is."]);
+  const quick = script("web.json", 100000, ["Read.", call("w1", "write", { path: "made.txt", content: "one\n" }), "Done.", call("w2", "send_file", { path: "dot.png" }), "Here it is.", call("w3", "write", { path: "made.txt", content: "two\n" }), "Allowed.", call("w4", "write", { path: "made.txt", content: "three\n" }), "Unasked."]);
   let web = await start(quick);
   try {
     const page = await open(another(quick));
@@ -261,6 +261,17 @@ async function tryWeb() {
     await page.waitForFunction(() => document.querySelector(".picture img")?.naturalWidth > 0);
     const [got] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Download dot.png" }).click()]);
     check("a picture that a model sends is shown, and can be downloaded", readFileSync(await got.path()).equals(dot));
+    await message.fill("Write as often as you want");
+    await page.keyboard.press("Control+Enter");
+    const always = card(page, "Approve write?");
+    await always.getByRole("button", { name: "Always" }).click();
+    check("the answer 'always' shows its rule before it is given", (await always.innerText()).includes('"write: *"'), await always.innerText());
+    await always.getByRole("button", { name: "Always" }).click();
+    await page.locator(".message.assistant", { hasText: "Allowed." }).waitFor();
+    await message.fill("Write again");
+    await page.keyboard.press("Control+Enter");
+    await page.locator(".message.assistant", { hasText: "Unasked." }).waitFor();
+    check("after 'always' such a call is not asked about", readFileSync(join(project, "made.txt"), "utf8") === "three\n");
     const at = new URL(page.url()).port;
     web.removeAllListeners("exit");
     const ended = new Promise((resolve) => web.on("exit", resolve));

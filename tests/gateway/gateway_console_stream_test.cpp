@@ -352,6 +352,51 @@ TEST_F(ConsoleStream, D242_SecondOperator_ReadsWhoHasAnswered) {
     EXPECT_EQ(ask("and then").text(), "Done.");
 }
 
+std::string writes(const std::string& id, const std::string& path) {
+    return R"({"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": ")" + id +
+           R"(", "name": "write", "arguments": {"path": ")" + path + R"(", "content": "a"}}]})";
+}
+
+TEST_F(ConsoleStream, B26_Always_AllowsCallsOfThatUserOnly) {
+    start({"--script",
+           home.script(R"({"tokens_per_second": 100000, "answers": [)" + writes("c1", "a.txt") +
+                       "," + writes("c2", "a.txt") + R"(, "Both are written.", )" +
+                       writes("c3", "a.txt") + R"(, "And again.", )" + writes("c4", "a.txt") +
+                       R"(, "Done.", "Done.", "Done.", "Done."]})")});
+    const Browser olga = browser_of(false, "olga");
+    const Browser vera = browser_of(true, "vera");
+    const auto questions = [&] {
+        const JsonObject open = olga.get("v1/admin/questions").json();
+        const JsonArray* const all = detail::array_member(open, "questions");
+        return all ? *all : JsonArray();
+    };
+    const HttpReply asked = ask("write");
+    ASSERT_EQ(questions().size(), 1u) << asked.body;
+    const Json question = questions().at(0);
+    const Json& details = question.at("request").at("payload").at("details");
+    EXPECT_NE(boost::json::serialize(details).find("\"rule\":\"write"), std::string::npos)
+        << boost::json::serialize(details);
+    const std::string path = "v1/admin/questions/" + std::string(question.at("id").as_string());
+    EXPECT_EQ(vera.post(path + "/always").status, 403);
+    const Answered always = olga.post(path + "/always");
+    EXPECT_EQ(always.status, 200) << always.body;
+    // The same call of the turn that continues, and of a later one, run unasked.
+    ASSERT_TRUE(eventually([&] {
+        return olga.get(session_path).body.find("Both are written.") != std::string::npos;
+    })) << olga.get(session_path).body;
+    EXPECT_EQ(ask("again").text(), "And again.");
+    EXPECT_TRUE(questions().empty());
+    // Another chat has rules of its own.
+    (void)post_later(ports.at("http"), "write here", "s2").get();
+    ASSERT_EQ(questions().size(), 1u);
+    const std::string other =
+        "v1/admin/questions/" + std::string(questions().at(0).at("id").as_string());
+    EXPECT_EQ(olga.post(other + "/approve").status, 200);
+    EXPECT_TRUE(eventually([&] { return questions().empty(); }));
+    // The operator who comes too late adds no rule.
+    EXPECT_EQ(olga.post(other + "/always").status, 409);
+}
+
 /// A PNG of one pixel, and what pretends to be one.
 constexpr const char* pixel =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+"

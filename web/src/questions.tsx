@@ -73,7 +73,8 @@ function Call({ call, shorten }: { call: Approval; shorten: Shorten }) {
 /** What the host says about a call. Its own approvals have a text with remarks, whose first line repeats the call. */
 function Details({ details, shorten }: { details: unknown; shorten: Shorten }) {
   if (details === null || details === undefined) return null;
-  const { question, ...rest } = typeof details === "object" ? (details as Record<string, unknown>) : { question: details };
+  const { question, rule: _, ...rest } =
+    typeof details === "object" ? (details as Record<string, unknown>) : { question: details, rule: undefined };
   const remarks = typeof question === "string" ? question : JSON.stringify(question);
   return (
     <>
@@ -240,6 +241,13 @@ function kindOf(payload: Payload): string {
   return payload.kind === "confirm" ? "Confirm?" : "Question";
 }
 
+/** The rule that the answer "always" adds; empty: there is none. */
+function ruleOf(payload: Payload): string {
+  if (payload.kind !== "approve" || typeof payload.details !== "object" || payload.details === null) return "";
+  const { rule } = payload.details as { rule?: unknown };
+  return typeof rule === "string" && !hasOdd(rule) ? rule : "";
+}
+
 export function QuestionCard({ question, user, onAnswered }: {
   question: Question;
   user: User;
@@ -369,6 +377,14 @@ export function QuestionCard({ question, user, onAnswered }: {
               <button type="button" class="primary" disabled={busy || isHidden} onClick={() => void answer("approve", "", "Approved")}>
                 {payload.kind === "approve" ? "Approve" : "Yes"}
               </button>
+              {ruleOf(payload) ? (
+                <ConfirmButton
+                  text="Always"
+                  question={`Approve, and from now on run what the rule "${ruleOf(payload)}" allows, for this user in this chat?`}
+                  disabled={busy || isHidden}
+                  onConfirm={() => void answer("always", "", "Approved, from now on")}
+                />
+              ) : null}
               {payload.kind === "approve" && isExact(payload.args) ? (
                 <button type="button" disabled={busy || isHidden} onClick={() => setTexts(editable(payload.args))}>
                   Change

@@ -126,7 +126,7 @@ std::string ConsoleSessions::file_text() const {
     return json_text(file);
 }
 
-/// The times of a file are those of the wall clock. If it was set back, no session lasts longer than a new one would.
+/// The times of a file are dates of the system. If its date was set back, no session lasts longer than a new one would.
 void ConsoleSessions::read_text(const std::string& text) {
     const Json json = parse_json(text);
     const JsonObject* const file = json.if_object();

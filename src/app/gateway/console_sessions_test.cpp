@@ -137,7 +137,7 @@ TEST_F(StoredLogins, D252_Restart_ContinuesLoginsAndTheirEnds) {
     EXPECT_FALSE(second.sessions.find(ended));
     EXPECT_FALSE(second.sessions.log_in(link)) << "links end with the process";
     EXPECT_EQ(second.sessions.logins().size(), 1u);
-    // What is ended after the restart does not come back either.
+    // A login that is ended after the restart does not come back either.
     second.sessions.end_all();
     run(second.sessions.save());
     Consoles third(file);

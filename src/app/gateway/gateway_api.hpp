@@ -68,8 +68,8 @@ struct HistoryArguments {
 struct QuestionArguments {
     std::string question = {};  ///< as for bub::questions_named()
 };
-/// `edit` approves a call with other arguments.
-enum class QuestionAction : std::uint8_t { answer, approve, deny, cancel, edit };
+/// `edit` approves a call with other arguments, `always` also allows such calls of its user from now on (GrantedRules).
+enum class QuestionAction : std::uint8_t { answer, approve, deny, cancel, edit, always };
 struct AnswerArguments {
     std::string question = {};
     QuestionAction action = QuestionAction::answer;

@@ -607,6 +607,12 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
         confinement.reads_unasked = false;
         options.questions = sender_policy(settings_, config_, confinement, mcp_servers_);
     }
+    options.questions->rules =
+        [granted = granted_, configured = options.questions->rules](const bub::Envelope& message) {
+            bub::SenderRules rules = configured(message);
+            granted->add_to(rules.allow, message);
+            return rules;
+        };
     options.failure_text = failure_text();
     options.files = settings_.files;
     set_compaction(options, sources_, model_, transport_of(*Runtime::standard()));

@@ -29,6 +29,7 @@
 #include "console_channel.hpp"
 #include "console_sessions.hpp"
 #include "gateway_http.hpp"
+#include "granted_rules.hpp"
 #include "live_answers.hpp"
 #include "served_directory.hpp"
 #include "session_place.hpp"
@@ -118,6 +119,8 @@ public:
         return console_channel_;
     }
     const Executor& executor() const noexcept { return executor_; }
+    /// Returns the rules that operators have added.
+    GrantedRules& granted_rules() const noexcept { return *granted_; }
     /// Null: schedules are switched off.
     const std::shared_ptr<bub::ScheduleStore>& schedules() const noexcept {
         return parts_.schedules;
@@ -169,6 +172,7 @@ private:
     const std::unique_ptr<TaskResults> results_;
     const std::shared_ptr<LiveAnswers> live_;  ///< null: nothing is followed
     const std::shared_ptr<ConsoleChannel> console_channel_;
+    const std::shared_ptr<GrantedRules> granted_ = std::make_shared<GrantedRules>();
     const Executor executor_;
     std::unique_ptr<bub::Framework> framework_;
     std::shared_ptr<bub::TurnShards> shards_;  ///< null: turns run on the executor of the manager

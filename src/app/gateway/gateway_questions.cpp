@@ -111,6 +111,7 @@ bool may_succeed_later(const std::exception_ptr& failure) {
 std::string text_about(const std::string& name, QuestionAction action) {
     const std::string who = name.empty() ? "another operator" : name;
     switch (action) {
+        case QuestionAction::always:
         case QuestionAction::approve: return who + " has approved it before";
         case QuestionAction::edit: return who + " has approved it with changes before";
         case QuestionAction::deny: return who + " has denied it before";
@@ -206,7 +207,8 @@ bub::Answer answer_of(const AnswerArguments& given, const HitlRequest& request) 
     answer.question = given.question;
     answer.text = given.text;
     if (given.action == QuestionAction::cancel) answer.action = bub::AnswerAction::abandon;
-    if (given.action == QuestionAction::approve) answer.action = bub::AnswerAction::approve;
+    if (given.action == QuestionAction::approve || given.action == QuestionAction::always)
+        answer.action = bub::AnswerAction::approve;
     if (given.action == QuestionAction::deny) answer.action = bub::AnswerAction::deny;
     if (given.action == QuestionAction::edit) {
         const bool is_call = std::holds_alternative<ApproveRequest>(request.payload);
@@ -364,6 +366,15 @@ Task<AnsweredQuestion> GatewayApi::answer(AnswerArguments which, GatewayCaller c
     AnsweredQuestion answered;
     answered.session = message.session_id.value_or("");
     const AnswerWatch watch(instance, question, message);
+    // Before the turn that continues begins: its next calls are decided by the rule.
+    std::optional<ApprovalRule> granted;
+    if (which.action == QuestionAction::always) {
+        granted = GrantedRules::offered_by(*question.request);
+        if (!instance->granted_rules().add(*question.request, *granted)) granted.reset();
+    }
+    const std::shared_ptr<const void> unless_used(nullptr, [&](const void*) {
+        if (granted) instance->granted_rules().withdraw(*question.request, *granted);
+    });
     co_await instance->manager().receive(std::move(message));
     sent = true;
     SentAnswer last;
@@ -380,6 +391,7 @@ Task<AnsweredQuestion> GatewayApi::answer(AnswerArguments which, GatewayCaller c
             now->second.text.clear();
         state.rethrow();
     }
+    granted.reset();
     answered.state = std::move(state).value();
     co_return answered;
 }

@@ -11,7 +11,7 @@
 
 namespace cubepi::app {
 
-/// Who reads a stream, and how long.
+/// The reader of a stream, and its end.
 struct LiveReader {
     std::stop_token ended = {};  ///< of the login
     /// Returns false if the login has expired. Asked from time to time; null: it does not.

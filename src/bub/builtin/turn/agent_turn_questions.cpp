@@ -90,8 +90,17 @@ Task<cubepi::ApprovalDecision> decide(std::shared_ptr<const RulesOfTurn> of_turn
     if (decision.allowed) co_return cubepi::ApprovalDecision(cubepi::Approve());
     if (!decision.refusal.empty())
         co_return cubepi::ApprovalDecision(cubepi::Deny{std::move(decision.refusal)});
+    JsonObject details{{"question", decision.question}};
+    // The rule that an answer "always" would add (B26).
+    if (!decision.always_asks) {
+        std::optional<cubepi::ApprovalRule> rule = decision.always;
+        if (rules->definition) {
+            if (auto defined = rules->definition(call.tool)) rule = std::move(defined);
+        }
+        if (rule) details["rule"] = rule->text();
+    }
     cubepi::AskUser ask;
-    ask.details = JsonObject{{"question", decision.question}};
+    ask.details = std::move(details);
     co_return cubepi::ApprovalDecision(std::move(ask));
 }
 
