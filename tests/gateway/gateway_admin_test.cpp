@@ -297,7 +297,10 @@ TEST_F(AdminTest, D108_Questions_AreShownAndAnswered) {
         const JsonArray& questions = open.at("questions").as_array();
         if (!questions.empty()) second = questions.at(0).at("id").as_string();
     }
-    EXPECT_EQ(post("questions/" + first + "/approve").status, 404) << "answered before";
+    const HttpReply late = post("questions/" + first + "/approve");
+    EXPECT_EQ(late.status, 409) << late.body;
+    EXPECT_NE(late.body.find("operator token has approved it before"), std::string::npos)
+        << late.body;
     EXPECT_EQ(post("questions/" + second + "/deny", R"({"text": "not this one"})").status, 200);
     while (get("sessions/http%3As1").json().at("state") != "idle") {
     }
