@@ -271,7 +271,7 @@ TEST_F(Web, D240_OtherParts_AreNotServed) {
     for (std::size_t at = 0; (at = output.find("http_server.listening", at)) != std::string::npos;
          ++at)
         ++listening;
-    EXPECT_EQ(listening, 4u) << "the four parts of the console: " << output;
+    EXPECT_EQ(listening, 5u) << "the five parts of the console: " << output;
     const Browser olga = browser();
     const std::string status = olga.get("v1/admin/status").body;
     EXPECT_NE(status.find(R"("channels":["console"])"), std::string::npos) << status;

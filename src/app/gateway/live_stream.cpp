@@ -78,7 +78,14 @@ Task<> write_events(std::shared_ptr<LiveStream> stream, ResponseStream* out) {
     const std::stop_callback on_end(stream->reader.ended, wake);
     std::string events = reconnect_after;
     co_await out->write(std::move(events));
+    Clock::time_point next = deadline_after(clock->now(), heartbeat);
     while (!stream->is_over()) {
+        if (clock->now() >= next) {
+            if (stream->reader.is_valid && !stream->reader.is_valid()) co_return;
+            next = deadline_after(clock->now(), heartbeat);
+            std::string alive = comment;
+            co_await out->write(std::move(alive));
+        }
         watch->changed.reset();
         events = stream->take();
         if (!events.empty()) {
@@ -87,13 +94,8 @@ Task<> write_events(std::shared_ptr<LiveStream> stream, ResponseStream* out) {
             continue;
         }
         Task<> waiting = watch->changed.wait();
-        const Clock::time_point next = deadline_after(clock->now(), heartbeat);
         Task<bool> limited = detail::run_until(*clock, next, std::move(waiting));
-        const bool is_woken = co_await std::move(limited);
-        if (is_woken) continue;
-        if (stream->reader.is_valid && !stream->reader.is_valid()) break;
-        std::string alive = comment;
-        co_await out->write(std::move(alive));
+        (void)co_await std::move(limited);
     }
 }
 

@@ -43,7 +43,8 @@ Task<HttpServerResponse> answer(Task<SentFile> reading, Secure secure) {
     Outcome<SentFile> read = co_await outcome_of(std::move(reading));
     if (read.cancelled()) read.rethrow();
     HttpServerResponse response;
-    if (read) {
+    const bool is_read = static_cast<bool>(read);
+    if (is_read) {
         SentFile file = std::move(read).value();
         response = file_response(file.name, std::move(file.bytes));
     } else {
@@ -52,7 +53,7 @@ Task<HttpServerResponse> answer(Task<SentFile> reading, Secure secure) {
     response.headers.set("cache-control", "no-store");
     response.headers.set("x-content-type-options", "nosniff");
     if (secure) response = secure(std::move(response));
-    if (read) response.headers.set("content-security-policy", file_policy);
+    if (is_read) response.headers.set("content-security-policy", file_policy);
     co_return response;
 }
 
