@@ -145,6 +145,8 @@ async function open(address) {
     if (url.protocol !== "data:" && url.hostname !== "127.0.0.1") problems.push(`request to ${url.host}`);
   });
   await page.goto(address);
+  // The page removes the link from its address when it is logged in, and with it an address that was entered meanwhile.
+  await page.locator("nav, .login").first().waitFor();
   return page;
 }
 async function capture(page, name) {
