@@ -25,7 +25,7 @@
 #include "conversation/conversation.hpp"
 #include "conversation/session.hpp"
 #include "failure.hpp"
-#include "mcp/mcp_resource.hpp"
+#include "mcp/mcp_offers.hpp"
 #include "process.hpp"
 #include "program.hpp"
 #include "render/renderers.hpp"

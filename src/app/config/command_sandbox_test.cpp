@@ -15,7 +15,7 @@
 #include <system_error>
 #include <vector>
 
-#include "../project/git_state.hpp"
+#include "../project/git_process.hpp"
 
 namespace cubepi::app {
 namespace {

@@ -17,7 +17,7 @@
 #include <cubepi/net/utf8.hpp>
 
 #include "../failure.hpp"
-#include "../mcp/mcp_prompt.hpp"
+#include "../mcp/mcp_offers.hpp"
 #include "../terminal/interruptible.hpp"
 #include "attachments.hpp"
 #include "external_editor.hpp"

@@ -15,7 +15,7 @@
 #include <cubepi/core/task_scope.hpp>
 
 #include "../chat_commands.hpp"
-#include "../mcp/mcp_resource_offers.hpp"
+#include "../mcp/mcp_offers.hpp"
 #include "../terminal/chat_view.hpp"
 #include "../terminal/console.hpp"
 #include "attachments.hpp"

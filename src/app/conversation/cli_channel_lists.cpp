@@ -13,7 +13,7 @@
 
 #include "../config/config_file.hpp"
 #include "../config/paths.hpp"
-#include "../mcp/mcp_prompt.hpp"
+#include "../mcp/mcp_offers.hpp"
 #include "../resume.hpp"
 #include "../shell_quoting.hpp"
 #include "../terminal/interruptible.hpp"

@@ -14,7 +14,7 @@
 #include "../failure.hpp"
 #include "../process.hpp"
 #include "../program.hpp"
-#include "../project/git_state.hpp"
+#include "../project/git_process.hpp"
 #include "../saved_sessions.hpp"
 #include "../shell_quoting.hpp"
 #include "approval_dialog.hpp"

@@ -43,7 +43,7 @@
 #include "../config/paths.hpp"
 #include "../mcp/mcp_hub.hpp"
 #include "../mcp/open_mcp_calls.hpp"
-#include "../project/git_state.hpp"
+#include "../project/git_process.hpp"
 #include "../project/open_project.hpp"
 #include "../saved_sessions.hpp"
 #include "../session_list.hpp"

@@ -12,8 +12,7 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 
-#include "mcp/mcp_resource.hpp"
-#include "mcp/mcp_resource_offers.hpp"
+#include "mcp/mcp_offers.hpp"
 #include "source_tree.hpp"
 
 namespace cubepi::app {

@@ -20,7 +20,7 @@
 #include "failure.hpp"
 #include "mcp/mcp_agent_tool.hpp"
 #include "mcp/mcp_hub.hpp"
-#include "mcp/mcp_prompt.hpp"
+#include "mcp/mcp_offers.hpp"
 #include "mcp/mcp_settings.hpp"
 #include "program.hpp"
 #include "source_tree.hpp"

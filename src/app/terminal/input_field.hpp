@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,19 @@
 #include "terminal_text.hpp"
 
 namespace cubepi::app {
+
+/// Long texts that were pasted into a field, which shows a mark in place of each: "[pasted 12 lines]".
+class PasteFolds {
+public:
+    /// Returns the mark of a long text, which is stored, or a short text as it is.
+    std::string fold(const std::string& pasted);
+    /// Returns the text with the stored texts in place of their marks. Pasted texts are not searched for marks.
+    std::string unfold(const std::string& text) const;
+    void clear() { texts_.clear(); }
+
+private:
+    std::map<std::string, std::string> texts_;  // by their marks
+};
 
 /// A text under editing, of one or several lines, with a cursor between its characters.
 class EditBuffer {

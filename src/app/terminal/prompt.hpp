@@ -12,7 +12,6 @@
 
 #include "input_field.hpp"
 #include "keys.hpp"
-#include "paste_folds.hpp"
 #include "popup.hpp"
 #include "terminal_stream.hpp"
 #include "vi_keys.hpp"

@@ -180,7 +180,7 @@ public:
     Task<std::size_t> drain(std::chrono::nanoseconds limit);
     Task<std::vector<std::shared_ptr<Channel>>> enabled_channels();
     Task<> prepare();
-    Task<> receive(Envelope message);
+    Task<> receive(Envelope message) { return admission_.receive(std::move(message)); }
     bool is_ready() const noexcept { return context_.ready.is_set(); }
     Task<StopOutcome> stop_turn(Envelope by);
     Task<std::optional<FoundMessage>> find_message(std::string channel, std::string inbound_id);
@@ -223,15 +223,6 @@ private:
     bool over_ = false;  ///< run() has ended
 };
 
-namespace {
-
-Task<> receive_by(std::shared_ptr<ManagerCore> core, Envelope message) {
-    if (!core) throw Error(ErrorCode::invalid_state, "the channel manager was destroyed");
-    co_await core->receive(std::move(message));
-}
-
-}  // namespace
-
 ManagerCore::ManagerCore(Framework& framework, ChannelManagerOptions options)
     : context_(framework, std::move(options)),
       channels_(context_),
@@ -241,11 +232,8 @@ ManagerCore::ManagerCore(Framework& framework, ChannelManagerOptions options)
       recovery_(context_, channels_, deliveries_, sessions_, admission_) {}
 
 Task<std::vector<std::shared_ptr<Channel>>> ManagerCore::enabled_channels() {
-    // Channels hold the handler, and the core holds the channels.
-    MessageHandler handler = [weak = weak_from_this()](Envelope message) {
-        return receive_by(weak.lock(), std::move(message));
-    };
-    return channels_.enabled(std::move(handler));
+    context_.owner = weak_from_this();
+    return channels_.enabled(admission_.handler());
 }
 
 Task<> ManagerCore::prepare() {
@@ -269,7 +257,6 @@ Task<> ManagerCore::run(std::stop_token stop) {
                     "no channel is enabled: name one that is configured (cubepi hooks lists them)");
     }
     const cubepi::Executor executor = co_await cubepi::this_executor;
-    context_.owner = self;
     context_.work = std::make_unique<cubepi::BackgroundScope>(
         executor, [this](const std::exception_ptr& failure) {
             context_.warn("channel.task_failed", {{"error", cubepi::logged_error(failure)}},
@@ -359,12 +346,6 @@ Task<std::size_t> ManagerCore::drain(std::chrono::nanoseconds limit) {
     const std::size_t cancelled = sessions_.running();
     stop_.request_stop();
     co_return cancelled;
-}
-
-Task<> ManagerCore::receive(Envelope message) {
-    const std::shared_ptr<ManagerCore> self = shared_from_this();
-    message.note_arrival(context_.clock().wall());
-    co_await admission_.receive(std::move(message));
 }
 
 std::string ManagerCore::problem() const {

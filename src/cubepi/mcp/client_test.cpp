@@ -1,14 +1,19 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cubepi/agent/agent.hpp>
 #include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/mcp/mcp_test.hpp>
+#include <cubepi/mcp/tools.hpp>
+#include <cubepi/provider/faux.hpp>
 #include <cubepi/schema/parse_json.hpp>
 #include <cubepi/testing/memory_log.hpp>
 
@@ -16,6 +21,7 @@ namespace cubepi {
 namespace {
 
 using namespace mcp_test;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::vector<std::string> names_of(const McpToolList& list) {
@@ -247,6 +253,209 @@ TEST(McpClient, Progress_IsPassedOn) {
     };
     run(FakeServer("modern").start()->call(std::move(call)));
     EXPECT_EQ(seen, (std::vector<std::string>{"step 0", "step 1", "step 2"}));
+}
+
+/// Returns what the server has subscribed to.
+Task<std::string> touch(std::shared_ptr<McpClient> client) {
+    McpCall call("touch", {});
+    const JsonObject result = co_await client->call(std::move(call));
+    co_return text_of(result);
+}
+
+Task<> subscribe_and_touch(std::shared_ptr<McpClient> client, std::vector<std::string>* touched) {
+    co_await client->subscribe("file:///a");
+    co_await client->subscribe("file:///a");
+    co_await client->subscribe("file:///b");
+    std::string first = co_await touch(client);
+    co_await client->unsubscribe("file:///a");
+    std::string second = co_await touch(client);
+    *touched = {std::move(first), std::move(second)};
+}
+
+TEST(McpSubscriptions, Changes_AreReportedInBothEras) {
+    for (const std::string era : {"modern", "2025-11-25"}) {
+        std::vector<std::string> updated;
+        FakeServer server(era);
+        server.client.on_resource_updated = [&updated](const std::string& uri) {
+            updated.push_back(uri);
+        };
+        std::vector<std::string> touched;
+        const auto client = server.start();
+        run(subscribe_and_touch(client, &touched));
+        EXPECT_THAT(touched, ElementsAre("file:///a file:///b", "file:///b")) << era;
+        EXPECT_THAT(updated, ElementsAre("file:///a", "file:///b", "file:///b")) << era;
+        run(client->close());
+    }
+}
+
+TEST(McpSubscriptions, ReplacedStream_ReportsWhatItMayHaveMissed) {
+    std::vector<std::string> updated;
+    FakeServer server("modern,acknowledging");
+    server.client.on_resource_updated = [&updated](const std::string& uri) {
+        updated.push_back(uri);
+    };
+    std::vector<std::string> touched;
+    const auto client = server.start();
+    run(subscribe_and_touch(client, &touched));
+    // Twice because a stream was replaced, and three times because the resource was touched.
+    EXPECT_THAT(updated, ElementsAre("file:///a", "file:///b", "file:///a", "file:///b",
+                                     "file:///b", "file:///b"));
+}
+
+Task<> subscribe_and_lose(std::shared_ptr<McpClient> client, std::string* touched) {
+    co_await client->subscribe("file:///a");
+    McpCall call("die", {});
+    Task<JsonObject> dying = client->call(std::move(call));
+    const Outcome<JsonObject> died = co_await outcome_of(std::move(dying));
+    EXPECT_FALSE(died.ok());
+    *touched = co_await touch(client);
+}
+
+TEST(McpSubscriptions, LostConnection_IsSubscribedAgain) {
+    for (const std::string era : {"modern", "2025-11-25"}) {
+        std::string touched;
+        const auto client = FakeServer(era).start();
+        run(subscribe_and_lose(client, &touched));
+        EXPECT_EQ(touched, "file:///a") << era;
+        run(client->close());
+    }
+}
+
+std::string failure_of(const std::string& mode) {
+    const auto client = FakeServer("modern,tasks," + mode).start();
+    try {
+        (void)run(client->call(McpCall("task", {})));
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return {};
+}
+
+TEST(McpTasks, D165_CallThatBecomesATask_IsAwaited) {
+    std::vector<std::string> seen;
+    McpCall call("task", {});
+    call.on_progress = [&seen](const JsonObject& progress) {
+        seen.emplace_back(progress.at("message").as_string());
+    };
+    const auto client = FakeServer("modern,tasks").start();
+    EXPECT_EQ(text_of(run(client->call(std::move(call)))), "\"done\"");
+    EXPECT_THAT(seen, ElementsAre("step 1", "step 2"));
+}
+
+TEST(McpTasks, Extension_IsDeclaredToServersThatHaveIt) {
+    const auto tasks = FakeServer("modern,tasks").start();
+    EXPECT_THAT(text_of(run(tasks->call(McpCall("meta", {})))),
+                HasSubstr("io.modelcontextprotocol/tasks"));
+    const auto other = FakeServer("modern").start();
+    EXPECT_THAT(text_of(run(other->call(McpCall("meta", {})))),
+                ::testing::Not(HasSubstr("io.modelcontextprotocol/tasks")));
+}
+
+TEST(McpTasks, FailedTask_IsTheServersError) {
+    EXPECT_THAT(failure_of("failing"), HasSubstr("It broke."));
+}
+
+TEST(McpTasks, ForgedId_EndsTheCall) { EXPECT_THAT(failure_of("forged"), HasSubstr("invalid id")); }
+
+Task<JsonObject> decline(std::string, JsonObject) {
+    JsonObject answer;
+    answer["action"] = "decline";
+    co_return answer;
+}
+
+TEST(McpTasks, QuestionOfATask_IsAnswered) {
+    McpCall call("task", {});
+    call.on_input = decline;
+    const auto client = FakeServer("modern,tasks,curious").start();
+    EXPECT_EQ(text_of(run(client->call(std::move(call)))), R"({"who": {"action": "decline"}})");
+    EXPECT_THAT(failure_of("curious"), HasSubstr("no user can be asked"));
+}
+
+TEST(McpTasks, D165_AbortedCall_CancelsTheTask) {
+    const auto client = FakeServer("modern,tasks,hanging").start();
+    run(client->connect());
+    const auto abort_and_look = [](std::shared_ptr<McpClient> one) -> Task<std::string> {
+        McpCall call("task", {});
+        call.timeout = std::chrono::seconds(3);
+        Task<JsonObject> calling = one->call(std::move(call));
+        const Outcome<JsonObject> ended = co_await outcome_of(std::move(calling));
+        EXPECT_FALSE(ended.ok());
+        McpCall look("cancelled task", {});
+        const JsonObject result = co_await one->call(std::move(look));
+        co_return text_of(result);
+    };
+    EXPECT_EQ(run(abort_and_look(client)), "t-1");
+}
+
+// Servers that are broken or hostile: what they do ends their own requests, and nothing else.
+
+/// Returns the text of the failure of a call, or of its result, and then of another call.
+Task<std::vector<std::string>> call_and_echo(std::shared_ptr<McpClient> client, McpCall call) {
+    std::vector<std::string> texts;
+    Task<JsonObject> calling = client->call(std::move(call));
+    Outcome<JsonObject> called = co_await outcome_of(std::move(calling));
+    texts.push_back(called.ok() ? text_of(called.value()) : exception_text(called.failure()));
+    const JsonObject next = co_await client->call(echo_call("next"));
+    texts.push_back(text_of(next));
+    co_return texts;
+}
+
+TEST(McpAttacks, HundredMegabytes_FailTheCallOnly) {
+    const auto client = FakeServer("modern").start();
+    JsonObject arguments;
+    arguments["megabytes"] = 100;
+    const auto texts = run(call_and_echo(client, McpCall("huge", std::move(arguments))));
+    EXPECT_THAT(texts.at(0), HasSubstr("more than 16777216 bytes"));
+    EXPECT_EQ(texts.at(1), "echo: next");
+}
+
+TEST(McpAttacks, FloodDuringACall_FailsTheCallOnly) {
+    FakeServer server("modern");
+    server.client.limits.max_unrequested_bytes = 1 << 20;
+    const auto texts = run(call_and_echo(server.start(), McpCall("flood", {})));
+    EXPECT_THAT(texts.at(0), HasSubstr("without answering a request"));
+    EXPECT_EQ(texts.at(1), "echo: next");
+}
+
+TEST(McpAttacks, OrphanThatHoldsTheOutput_DelaysNothing) {
+    const auto texts = run(call_and_echo(FakeServer("modern").start(), McpCall("orphan", {})));
+    EXPECT_THAT(texts.at(0), HasSubstr("exited with status 3"));
+    EXPECT_EQ(texts.at(1), "echo: next");
+}
+
+Task<> use(std::shared_ptr<McpClient> client) {
+    (void)co_await client->tools();
+    (void)co_await client->call(echo_call("x"));
+}
+
+TEST(McpAttacks, DeathInEachPhase_IsReported) {
+    for (const std::string mode :
+         {"modern,die at=server/discover", "modern,die at=tools/list", "modern,die at=tools/call",
+          "2025-11-25,die at=initialize", "2025-11-25,die at=notifications/initialized",
+          "2025-11-25,die at=tools/list", "2025-11-25,die at=tools/call"}) {
+        try {
+            run(use(FakeServer(mode).start()));
+            ADD_FAILURE() << mode;
+        } catch (const Error& error) {
+            EXPECT_THAT(error.what(), HasSubstr("exited with status 5")) << mode;
+        }
+    }
+}
+
+TEST(McpAttacks, SchemaBomb_EndsInAnErrorResult) {
+    const auto client = FakeServer("modern,bomb").start();
+    const McpTools made = run(mcp_tools(client));
+    ASSERT_EQ(made.tools.size(), 1U);
+    FauxProvider faux;
+    JsonObject arguments;
+    arguments["text"] = "x";
+    faux.set_responses({faux_assistant_message(
+                            faux_tool_call("mcp__fake__echo", std::move(arguments)), "tool_use"),
+                        "done"});
+    Agent agent({.model = faux.model(), .tools = made.tools});
+    const RunResult result = run(agent.prompt("Go"));
+    EXPECT_TRUE(result.new_messages[2].tool_result()->is_error);
+    EXPECT_EQ(result.new_messages[3].text(), "done");
 }
 
 }  // namespace

@@ -16,7 +16,6 @@
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/mcp/auth/discovery.hpp>
 #include <cubepi/mcp/auth/guarded_http.hpp>
-#include <cubepi/mcp/auth/login_response.hpp>
 #include <cubepi/mcp/auth/secrets.hpp>
 #include <cubepi/mcp/auth/token_endpoint.hpp>
 #include <cubepi/mcp/json_rpc.hpp>

@@ -1,15 +1,21 @@
 #include <cubepi/mcp/server_routes.hpp>
 
 #include <algorithm>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <map>
+#include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/lower_case.hpp>
@@ -17,9 +23,113 @@
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/mcp/http/origin.hpp>
 #include <cubepi/mcp/http/parameter_headers.hpp>
-#include <cubepi/mcp/server/http_sessions.hpp>
+#include <cubepi/mcp/server/request_state.hpp>
+#include <cubepi/mcp/server/session.hpp>
 #include <cubepi/mcp/server/tasks.hpp>
 #include <cubepi/schema/json_text.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+/// The sessions of clients over HTTP, by their secret ids. Their number is limited: a session without a request in progress ends after
+/// a time without use, or when another one needs its place.
+class McpHttpSessions {
+public:
+    McpHttpSessions(std::size_t max_sessions, std::chrono::nanoseconds idle_time,
+                    std::shared_ptr<const Runtime> runtime);
+    ~McpHttpSessions();
+
+    /// Stores a session and returns its id; empty if there are too many sessions in use.
+    std::string add(std::shared_ptr<McpSession> session);
+    /// Returns null if there is no such session (any more).
+    std::shared_ptr<McpSession> find(std::string_view id);
+    /// Closes the session. Returns false if there is none.
+    bool remove(std::string_view id);
+
+private:
+    struct Entry {
+        std::shared_ptr<McpSession> session;
+        Clock::time_point used;
+    };
+    using Entries = std::map<std::string, Entry, std::less<>>;
+
+    static bool is_idle(const Entry& entry);
+    Entries::iterator end_session(Entries::iterator entry);
+
+    std::size_t max_sessions_;
+    std::chrono::nanoseconds idle_time_;
+    std::shared_ptr<const Runtime> runtime_;
+    Entries entries_;
+};
+
+McpHttpSessions::McpHttpSessions(std::size_t max_sessions, std::chrono::nanoseconds idle_time,
+                                 std::shared_ptr<const Runtime> runtime)
+    : max_sessions_(max_sessions), idle_time_(idle_time), runtime_(std::move(runtime)) {}
+
+McpHttpSessions::~McpHttpSessions() {
+    for (const auto& [id, entry] : entries_) entry.session->close();
+}
+
+/// A request in progress and a stream share the session.
+bool McpHttpSessions::is_idle(const Entry& entry) { return entry.session.use_count() == 1; }
+
+McpHttpSessions::Entries::iterator McpHttpSessions::end_session(Entries::iterator entry) {
+    const std::shared_ptr<McpSession> session = entry->second.session;
+    const Entries::iterator next = entries_.erase(entry);
+    session->close();
+    session->abort_requests();
+    return next;
+}
+
+std::string McpHttpSessions::add(std::shared_ptr<McpSession> session) {
+    const Clock::time_point now = runtime_->clock->now();
+    auto oldest = entries_.end();
+    for (auto entry = entries_.begin(); entry != entries_.end();) {
+        if (!is_idle(entry->second)) {
+            ++entry;
+        } else if (deadline_after(entry->second.used, idle_time_) <= now) {
+            entry = end_session(entry);
+        } else {
+            if (oldest == entries_.end() || entry->second.used < oldest->second.used)
+                oldest = entry;
+            ++entry;
+        }
+    }
+    if (entries_.size() >= max_sessions_) {
+        if (oldest == entries_.end()) return {};
+        end_session(oldest);
+    }
+    std::string id = random_secret(16);
+    Entry entry;
+    entry.session = std::move(session);
+    entry.used = now;
+    entries_.emplace(id, std::move(entry));
+    return id;
+}
+
+std::shared_ptr<McpSession> McpHttpSessions::find(std::string_view id) {
+    const auto entry = entries_.find(id);
+    if (entry == entries_.end()) return nullptr;
+    const Clock::time_point now = runtime_->clock->now();
+    if (is_idle(entry->second) && deadline_after(entry->second.used, idle_time_) <= now) {
+        end_session(entry);
+        return nullptr;
+    }
+    entry->second.used = now;
+    return entry->second.session;
+}
+
+bool McpHttpSessions::remove(std::string_view id) {
+    const auto entry = entries_.find(id);
+    if (entry == entries_.end()) return false;
+    end_session(entry);
+    return true;
+}
+
+}  // namespace
+
+}  // namespace cubepi::detail
 
 namespace cubepi {
 

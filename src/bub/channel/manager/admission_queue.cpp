@@ -25,6 +25,13 @@ constexpr std::string_view full_notice =
     "Too many messages are waiting. Your last message was not accepted: send it again after this "
     "one is answered.";
 
+/// `queue` exists as long as its manager.
+Task<> receive_by(std::shared_ptr<void> manager, AdmissionQueue* queue, Envelope message) {
+    if (!manager)
+        throw cubepi::Error(ErrorCode::invalid_state, "the channel manager was destroyed");
+    co_await queue->receive(std::move(message));
+}
+
 SenderError queue_full() {
     return SenderError(ErrorCode::limit, "too many messages are waiting; this one was rejected");
 }
@@ -45,8 +52,17 @@ AdmissionQueue::AdmissionQueue(ManagerContext& context, const ChannelSet& channe
       sessions_(sessions),
       router_(router) {}
 
+MessageHandler AdmissionQueue::handler() {
+    // Channels hold the handler, and the manager holds the channels.
+    return [this, manager = context_.owner](Envelope message) {
+        return receive_by(manager.lock(), this, std::move(message));
+    };
+}
+
 Task<> AdmissionQueue::receive(Envelope message) {
+    const std::shared_ptr<void> alive = context_.keep_alive();
     check_open(context_.open);
+    message.note_arrival(context_.clock().wall());
     note_answer(message);
     const std::shared_ptr<Channel> channel = channels_.find(message.channel);
     if (!channel) {

@@ -30,7 +30,9 @@ public:
     AdmissionQueue(ManagerContext& context, const ChannelSet& channels, Deliveries& deliveries,
                    SessionScheduler& sessions, OutboundChannelRouter& router);
 
-    /// Accepts a message of a channel: the MessageHandler.
+    /// Returns the function to which channels pass their messages: receive(). It throws after the end of the manager.
+    MessageHandler handler();
+    /// Accepts a message of a channel.
     Task<> receive(Envelope message);
     /// Stops the turn of the session of `by` (D96). If its sender may not do so, the sender is notified.
     Task<StopOutcome> stop(Envelope by);

@@ -1,3 +1,5 @@
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <map>
@@ -10,7 +12,7 @@
 #include <vector>
 
 #include <cubepi/acp/agent.hpp>
-#include <cubepi/acp/wire/connected_editor.hpp>
+#include <cubepi/acp/editor.hpp>
 #include <cubepi/acp/wire/messages.hpp>
 #include <cubepi/acp/wire/version_two.hpp>
 #include <cubepi/core/cancellation.hpp>
@@ -22,6 +24,213 @@
 #include <cubepi/mcp/json_rpc.hpp>
 #include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/parse_json.hpp>
+
+namespace cubepi::detail {
+
+namespace {
+
+/// Messages for the editor, in their order. An editor that does not read them cannot make them grow without limit.
+class AcpOutbox {
+public:
+    explicit AcpOutbox(std::size_t max_bytes) : max_bytes_(max_bytes) {}
+
+    void post(const RpcMessage& message);
+    /// Returns the next line; nothing after close().
+    Task<std::optional<std::string>> next();
+    void close();
+    /// Waits for close(). Throws Error(disconnected) after an overflow, which the writer cannot notice: it waits for the editor.
+    Task<> until_closed();
+
+private:
+    const std::size_t max_bytes_;
+    AsyncQueue<std::string> lines_{1};
+    std::size_t bytes_ = 0;
+    bool is_closed_ = false;
+    bool has_overflowed_ = false;
+    AsyncEvent closed_;
+};
+
+/// The editor of a connection, the requests that it has not answered, and for version 2 what it knows of the work of its sessions.
+class ConnectedEditor final : public AcpEditor {
+public:
+    explicit ConnectedEditor(std::size_t max_queued_bytes) : outbox_(max_queued_bytes) {}
+
+    const AcpEditorInfo& info() const noexcept override { return info_; }
+    void update(std::string_view session, JsonObject update) override;
+    Task<JsonObject> request(std::string method, JsonObject params) override;
+
+    void set_info(AcpEditorInfo info) { info_ = std::move(info); }
+    AcpOutbox& outbox() noexcept { return outbox_; }
+    void post(const RpcMessage& message) { outbox_.post(message); }
+    /// A response to an unknown id is one that came late, or was never asked for.
+    void answered(RpcMessage response);
+    /// Requests fail from now on.
+    void end();
+
+    // Version 2 reports the work of a session as its state; version 1 has the responses to prompts.
+
+    void begin_work(const std::string& session);
+    /// `idle`: the update that reports the end if this was the last work of the session.
+    void end_work(const std::string& session, JsonObject idle);
+    /// Reports the state of a session that continues.
+    void report_state(const std::string& session);
+
+private:
+    struct Waiting {
+        AsyncEvent done;
+        std::optional<RpcMessage> response;
+    };
+    struct Work {
+        std::size_t prompts = 0;
+        std::size_t questions = 0;
+        std::string_view state() const {
+            if (prompts == 0) return "idle";
+            return questions > 0 ? "requires_action" : "running";
+        }
+    };
+
+    void withdraw(std::int64_t id);
+    void count_question(const std::string& session, int change);
+
+    AcpEditorInfo info_;
+    AcpOutbox outbox_;
+    std::int64_t last_id_ = 0;
+    std::map<std::int64_t, std::shared_ptr<Waiting>> waiting_;
+    std::map<std::string, Work, std::less<>> works_;  ///< of sessions that work
+    bool has_ended_ = false;
+};
+
+[[noreturn]] void throw_ended() {
+    throw Error(ErrorCode::disconnected, "The editor has ended the connection.");
+}
+
+void AcpOutbox::post(const RpcMessage& message) {
+    if (is_closed_) return;
+    std::string line = rpc_text(message) + "\n";
+    bytes_ += line.size();
+    if (bytes_ > max_bytes_) {
+        has_overflowed_ = true;
+        close();
+        return;
+    }
+    (void)lines_.force_push(std::move(line));
+}
+
+Task<std::optional<std::string>> AcpOutbox::next() {
+    std::optional<std::string> line = co_await lines_.next();
+    if (line) bytes_ -= line->size();
+    co_return line;
+}
+
+void AcpOutbox::close() {
+    is_closed_ = true;
+    lines_.close();
+    closed_.set();
+}
+
+Task<> AcpOutbox::until_closed() {
+    co_await closed_.wait();
+    if (has_overflowed_)
+        throw Error(ErrorCode::disconnected, "The editor does not read its messages.");
+}
+
+void ConnectedEditor::update(std::string_view session, JsonObject update) {
+    JsonObject params;
+    params["sessionId"] = session;
+    if (info_.protocol >= 2) {
+        std::optional<JsonObject> translated = update_two(std::move(update));
+        if (!translated) return;
+        update = std::move(*translated);
+    }
+    params["update"] = std::move(update);
+    post(rpc_notification("session/update", std::move(params)));
+}
+
+Task<JsonObject> ConnectedEditor::request(std::string method, JsonObject params) {
+    if (has_ended_) throw_ended();
+    struct Withdrawal {
+        ConnectedEditor& editor;
+        std::int64_t id;
+        std::string asks;  ///< the session whose user is asked
+        ~Withdrawal() {
+            editor.withdraw(id);
+            if (!asks.empty()) editor.count_question(asks, -1);
+        }
+    };
+    const bool asks = method == "session/request_permission";
+    std::string session = asks ? text_member(params, "sessionId") : std::string();
+    const std::int64_t id = ++last_id_;
+    const auto waiting = std::make_shared<Waiting>();
+    waiting_.emplace(id, waiting);
+    post(rpc_request(id, std::move(method), std::move(params)));
+    if (!session.empty()) count_question(session, 1);
+    const Withdrawal withdrawal{*this, id, std::move(session)};
+    co_await waiting->done.wait();
+    if (!waiting->response) throw_ended();
+    RpcMessage& response = *waiting->response;
+    if (response.kind == RpcMessage::Kind::error)
+        throw AcpError(response.code, "The editor has refused: " + response.text);
+    co_return std::move(response.result);
+}
+
+void ConnectedEditor::answered(RpcMessage response) {
+    const std::int64_t* id = response.id.if_int64();
+    const auto entry = id ? waiting_.find(*id) : waiting_.end();
+    if (entry == waiting_.end() || entry->second->response) return;
+    entry->second->response = std::move(response);
+    entry->second->done.set();
+}
+
+void ConnectedEditor::end() {
+    has_ended_ = true;
+    for (auto& [id, waiting] : waiting_) waiting->done.set();
+}
+
+void ConnectedEditor::withdraw(std::int64_t id) {
+    const auto entry = waiting_.find(id);
+    if (entry == waiting_.end()) return;
+    const bool is_answered = entry->second->response.has_value();
+    waiting_.erase(entry);
+    if (is_answered || has_ended_) return;
+    JsonObject params;
+    params["requestId"] = id;
+    post(rpc_notification("$/cancel_request", std::move(params)));
+}
+
+void ConnectedEditor::count_question(const std::string& session, int change) {
+    // A question of background work does not block the foreground, which is idle.
+    const auto entry = works_.find(session);
+    if (entry == works_.end()) return;
+    Work& work = entry->second;
+    const std::string_view before = work.state();
+    if (change > 0) {
+        ++work.questions;
+    } else if (work.questions > 0) {
+        --work.questions;
+    }
+    if (work.state() != before) update(session, state_update(work.state()));
+}
+
+void ConnectedEditor::begin_work(const std::string& session) {
+    Work& work = works_[session];
+    if (++work.prompts == 1) update(session, state_update(work.state()));
+}
+
+void ConnectedEditor::end_work(const std::string& session, JsonObject idle) {
+    const auto entry = works_.find(session);
+    if (entry == works_.end() || --entry->second.prompts > 0) return;
+    works_.erase(entry);
+    update(session, std::move(idle));
+}
+
+void ConnectedEditor::report_state(const std::string& session) {
+    const auto entry = works_.find(session);
+    update(session, state_update(entry == works_.end() ? "idle" : entry->second.state()));
+}
+
+}  // namespace
+
+}  // namespace cubepi::detail
 
 namespace cubepi {
 

@@ -14,7 +14,7 @@
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/agent/run/event_hub.hpp>
 #include <cubepi/agent/run/input_queue.hpp>
-#include <cubepi/agent/run/repeated_calls.hpp>
+#include <cubepi/agent/run/limit_checks.hpp>
 #include <cubepi/agent/run/run_questions.hpp>
 #include <cubepi/agent/run/thread_log.hpp>
 #include <cubepi/agent/run_account.hpp>

@@ -1,24 +1,159 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <cubepi/core/clock.hpp>
 #include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/json.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/core/timeout.hpp>
+#include <cubepi/mcp/authorizer.hpp>
 #include <cubepi/mcp/client.hpp>
-#include <cubepi/mcp/client/call_input.hpp>
-#include <cubepi/mcp/client/waiting_call.hpp>
+
+// Conclusions from the refusal of a request for the next one.
+
+namespace cubepi::detail {
+
+/// Returns what a server has refused a request for, if another token may help.
+std::optional<McpChallenge> challenge_in(const std::exception_ptr& failure);
+/// Returns true if the refusal of a version offers the one without sessions.
+bool offers_stateless(const std::exception_ptr& failure);
+/// Returns true if a server that has refused `server/discover` may be of the era with sessions.
+bool may_have_sessions(const std::exception_ptr& failure);
+/// Returns true if a server would refuse the same request again.
+bool is_lasting_refusal(const std::exception_ptr& failure);
+
+}  // namespace cubepi::detail
+
+namespace cubepi::detail {
+
+/// The answer to a request for input. Neither `answer` nor `failure` is set if the call ended before its handler was started.
+struct McpInputAnswer {
+    AsyncEvent ended;
+    std::optional<JsonObject> answer;
+    std::exception_ptr failure;
+};
+
+/// The requests for input that a server of the era with sessions sends while a call is in progress. The connection receives them,
+/// but their handlers run in the scope of the call: a handler uses objects of the run that made the call, and must end with it.
+/// Used on the executor of the scope.
+class McpCallInput {
+public:
+    /// `call` has the handlers; its arguments are not used. `scope` is used until end().
+    McpCallInput(McpCall call, TaskScope& scope, std::size_t max_requests)
+        : call_(std::move(call)), scope_(scope), left_(max_requests) {}
+
+    const std::string& tool() const noexcept { return call_.tool; }
+    /// Answers the questions of rounds and tasks.
+    const McpInputHandler& handler() const noexcept { return call_.on_input; }
+    const std::shared_ptr<McpCallProgress>& progress() const noexcept { return call_.progress; }
+    const std::shared_ptr<const void>& asker() const noexcept { return call_.asker; }
+    /// Returns false if no user can be asked, or not any more because the call is ending.
+    bool can_ask() const { return call_.on_input && !call_.progress && !has_ended(); }
+    /// Returns true if a request that may belong to other calls of the same asker can be answered.
+    bool can_share() const { return can_ask() && call_.on_shared_input && call_.asker; }
+    /// The call is over: its handlers are, or are being cancelled.
+    void end() noexcept { has_ended_ = true; }
+    bool has_ended() const { return has_ended_ || scope_.cancelled(); }
+    /// Starts a handler: that for shared requests if there are several `tools`. Returns null if the call has asked `max_requests`
+    /// times.
+    std::shared_ptr<McpInputAnswer> ask(std::string method, JsonObject params,
+                                        std::vector<std::string> tools);
+
+private:
+    const McpCall call_;
+    TaskScope& scope_;
+    std::size_t left_;
+    bool has_ended_ = false;
+};
+
+using McpCallInputPtr = std::shared_ptr<McpCallInput>;
+
+/// The users of calls that have ended here without a response. The server may continue such a call, and ask something for it that
+/// names no call.
+class McpAbandonedCalls {
+public:
+    void add(const std::shared_ptr<const void>& asker) {
+        has_several_ = has_several_ || !asker || (has_any_ && asker_.lock() != asker);
+        has_any_ = true;
+        asker_ = asker;
+    }
+    /// Returns true if there are none, or only calls of this user.
+    bool are_all_of(const std::shared_ptr<const void>& asker) const {
+        return !has_any_ || (!has_several_ && asker && asker_.lock() == asker);
+    }
+
+private:
+    std::weak_ptr<const void> asker_;
+    bool has_any_ = false;
+    bool has_several_ = false;
+};
+
+/// Ends the input of a call when its block is left.
+class McpCallInputEnd {
+public:
+    explicit McpCallInputEnd(McpCallInput& input) : input_(input) {}
+    McpCallInputEnd(const McpCallInputEnd&) = delete;
+    McpCallInputEnd& operator=(const McpCallInputEnd&) = delete;
+    ~McpCallInputEnd() { input_.end(); }
+
+private:
+    McpCallInput& input_;
+};
+
+}  // namespace cubepi::detail
+
+namespace cubepi::detail {
+
+/// A question of the server to the user of a call, who may be asked in a later run.
+struct McpWaitingQuestion {
+    std::string method;
+    JsonObject params;
+    std::vector<std::string>
+        tools;  ///< of the calls to which it may belong; empty: it belongs to this one
+    McpInputAnswer slot;
+    /// Stopped when the server does not wait for the answer any more.
+    std::stop_source withdrawn;
+};
+
+/// A call of a server with sessions that belongs to the client and not to the run that has made it: the server waits on its
+/// connection while the run is suspended (D130). A run attends to it: it asks the user and takes the result. Used on the executor of the
+/// client.
+struct McpWaitingCall {
+    std::string id;
+    std::deque<std::shared_ptr<McpWaitingQuestion>> questions;
+    std::optional<Outcome<JsonObject>> ended;
+    AsyncEvent changed;              ///< pulsed after a change of `questions` or `ended`
+    McpProgressHandler on_progress;  ///< of the run that attends
+    bool is_attended = false;
+    Clock::time_point expires = Clock::time_point::max();  ///< unless a run attends
+    std::stop_source expiry;  ///< ends the wait for `expires`: a run attends, or the call has ended
+    std::stop_source stop;    ///< withdraws the call
+
+    /// Queues a question and waits for its answer.
+    static Task<JsonObject> ask(std::shared_ptr<McpWaitingCall> call, std::string method,
+                                JsonObject params, std::vector<std::string> tools);
+};
+
+using McpWaitingCallPtr = std::shared_ptr<McpWaitingCall>;
+
+}  // namespace cubepi::detail
 
 namespace cubepi {
 
@@ -65,7 +200,7 @@ struct McpClient::State final : McpTransportListener, std::enable_shared_from_th
           transport(std::move(its_transport)),
           runtime(std::move(its_runtime)) {}
 
-    // client/connecting.cpp
+    // client/connection.cpp
     Task<> ensure_connected();
     Task<> agree();
     Task<> discover();
@@ -73,7 +208,7 @@ struct McpClient::State final : McpTransportListener, std::enable_shared_from_th
     void adopt(const JsonObject& result, std::string version, bool is_stateless);
     JsonObject capabilities(bool answers_input) const;
 
-    // client/subscriptions.cpp
+    // client/connection.cpp: subscriptions
     /// Waits for notifications in the way of the era, after a connection was opened or the subscriptions have changed.
     void start_listening(const Executor& executor);
     static Task<> listen(std::shared_ptr<State> self);
@@ -94,7 +229,7 @@ struct McpClient::State final : McpTransportListener, std::enable_shared_from_th
         return with_timeout(*runtime->clock, limit, std::move(task), "request");
     }
 
-    // client/rounds.cpp
+    // client/calls.cpp
     static Task<JsonObject> call(std::shared_ptr<State> self, McpCall call);
     Task<JsonObject> ask_with_input(std::string method, JsonObject params,
                                     McpInputHandler on_input);
@@ -127,7 +262,7 @@ struct McpClient::State final : McpTransportListener, std::enable_shared_from_th
     /// Withdraws a call at its server.
     void end_waiting_call(detail::McpWaitingCall& call);
 
-    // client/task_calls.cpp
+    // client/calls.cpp: calls that a server answers with a task
     class TaskEnd;
     /// Waits for the end of a task and returns the result of the call. `round` has the id of the task.
     static Task<JsonObject> follow_task(std::shared_ptr<State> self, McpRound round,
@@ -162,7 +297,7 @@ struct McpClient::State final : McpTransportListener, std::enable_shared_from_th
         ++resources.revision;
     }
 
-    // client/server_messages.cpp
+    // client/connection.cpp: what the server sends
     void notified(const RpcMessage& notification) noexcept override;
     Task<RpcMessage> asked(RpcMessage request, std::optional<std::int64_t> during) override;
     /// Returns the calls to which a question may belong: that with the id, or all that are in progress.

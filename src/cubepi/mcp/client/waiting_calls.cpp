@@ -5,7 +5,6 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/mcp/client/client_state.hpp>
-#include <cubepi/mcp/client/waiting_call.hpp>
 
 // Calls of servers with sessions that wait on their connection while their runs are suspended (D130).
 

@@ -15,7 +15,7 @@
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/mcp/protocol.hpp>
-#include <cubepi/mcp/server/refusal.hpp>
+#include <cubepi/mcp/server/session.hpp>
 #include <cubepi/net/http_server.hpp>
 #include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/parse_json.hpp>

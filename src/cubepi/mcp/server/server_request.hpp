@@ -9,7 +9,6 @@
 
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/task.hpp>
-#include <cubepi/mcp/server/refusal.hpp>
 #include <cubepi/mcp/server/request_state.hpp>
 #include <cubepi/mcp/server/session.hpp>
 #include <cubepi/mcp/server_features.hpp>

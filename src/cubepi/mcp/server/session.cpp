@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/mcp/protocol.hpp>
 
 namespace cubepi::detail {
@@ -67,6 +68,127 @@ void McpSession::close() {
     is_closed_ = true;
     for (const auto& [id, waiting] : waiting_) waiting->ended.set();
     if (subscriber) subscriber->close();
+}
+
+namespace {
+
+constexpr std::size_t max_uris = 256;
+constexpr std::size_t max_uri_bytes = 2048;
+
+}  // namespace
+
+McpFilter McpFilter::from_json(const JsonObject& json) {
+    McpFilter filter;
+    filter.tools = flag_member(json, "toolsListChanged");
+    filter.prompts = flag_member(json, "promptsListChanged");
+    filter.resources = flag_member(json, "resourcesListChanged");
+    if (const JsonArray* uris = array_member(json, "resourceSubscriptions")) {
+        for (const Json& uri : *uris) {
+            if (!uri.is_string()) {
+                throw Refusal(mcp_error::invalid_params,
+                              "`resourceSubscriptions` must be a list of texts.");
+            }
+            filter.add_uri(uri.get_string());
+        }
+    }
+    return filter;
+}
+
+JsonObject McpFilter::to_json() const {
+    JsonObject json;
+    if (tools) json["toolsListChanged"] = true;
+    if (prompts) json["promptsListChanged"] = true;
+    if (resources) json["resourcesListChanged"] = true;
+    if (uris.empty()) return json;
+    JsonArray list;
+    for (const std::string& uri : uris) list.emplace_back(uri);
+    json["resourceSubscriptions"] = std::move(list);
+    return json;
+}
+
+void McpFilter::add_uri(std::string_view uri) {
+    if (uri.empty() || uri.size() > max_uri_bytes || uris.size() >= max_uris) {
+        throw Refusal(mcp_error::invalid_params,
+                      "Subscriptions are limited to 256 URIs of at most 2048 bytes.");
+    }
+    uris.emplace(uri);
+}
+
+void McpSubscriber::mark(bool wanted, bool& changed) {
+    if (!wanted) return;
+    changed = true;
+    changed_.set();
+}
+
+void McpSubscriber::tools_changed() { mark(filter.tools, tools_); }
+void McpSubscriber::prompts_changed() { mark(filter.prompts, prompts_); }
+void McpSubscriber::resources_changed() { mark(filter.resources, resources_); }
+
+void McpSubscriber::resource_updated(std::string_view uri) {
+    if (!filter.uris.contains(uri)) return;
+    updated_.emplace(uri);
+    changed_.set();
+}
+
+void McpSubscriber::close() {
+    is_closed_ = true;
+    changed_.set();
+}
+
+std::optional<RpcMessage> McpSubscriber::take() {
+    if (std::exchange(tools_, false))
+        return rpc_notification("notifications/tools/list_changed", JsonObject());
+    if (std::exchange(prompts_, false))
+        return rpc_notification("notifications/prompts/list_changed", JsonObject());
+    if (std::exchange(resources_, false))
+        return rpc_notification("notifications/resources/list_changed", JsonObject());
+    if (updated_.empty()) return std::nullopt;
+    JsonObject params;
+    params["uri"] = *updated_.begin();
+    updated_.erase(updated_.begin());
+    return rpc_notification("notifications/resources/updated", std::move(params));
+}
+
+Task<std::optional<RpcMessage>> McpSubscriber::next(std::stop_token stop) {
+    while (!is_closed_ && !stop.stop_requested()) {
+        std::optional<RpcMessage> change = take();
+        if (change) co_return change;
+        changed_.reset();
+        co_await changed_.wait();
+    }
+    co_return std::nullopt;
+}
+
+Task<> send_changes(std::shared_ptr<McpSubscriber> subscriber,
+                    std::function<Task<>(RpcMessage)> send, std::stop_token stop) {
+    while (true) {
+        std::optional<RpcMessage> change = co_await subscriber->next(stop);
+        if (!change) co_return;
+        co_await send(std::move(*change));
+    }
+}
+
+std::shared_ptr<McpSubscriber> McpSubscribers::add(McpFilter filter) {
+    forget_ended();
+    auto subscriber = std::make_shared<McpSubscriber>(std::move(filter));
+    subscribers_.push_back(subscriber);
+    return subscriber;
+}
+
+std::size_t McpSubscribers::size() {
+    forget_ended();
+    return subscribers_.size();
+}
+
+void McpSubscribers::for_each(const std::function<void(McpSubscriber&)>& visit) {
+    // close() and the like do not run coroutines, so the list does not change meanwhile.
+    for (const std::weak_ptr<McpSubscriber>& entry : subscribers_) {
+        if (const auto subscriber = entry.lock()) visit(*subscriber);
+    }
+}
+
+void McpSubscribers::forget_ended() {
+    std::erase_if(subscribers_, [](const auto& entry) { return entry.expired(); });
 }
 
 }  // namespace cubepi::detail
