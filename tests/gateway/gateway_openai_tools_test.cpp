@@ -221,7 +221,7 @@ TEST_F(GatewayOpenAITools, OutputAfterARestart_ContinuesTheRun) {
     EXPECT_EQ(model.requests().back().find("\"clock\",\"description\""), std::string::npos);
 }
 
-TEST_F(GatewayOpenAITools, D261_CallOfALostClient_EndsAfterAWeek) {
+TEST_F(GatewayOpenAITools, D261_LostClientsCall_EndsAfterAWeek) {
     start();
     (void)ask({"clock"}, {{"metadata", JsonObject{{"session", "s"}}}});
     const JsonObject session = run(call_channel(port, "GET", "/v1/sessions/s")).json();

@@ -292,7 +292,7 @@ Task<std::string> body_of(cubepi::HttpResponse& response) {
     co_return body;
 }
 
-TEST_F(HttpChannelTest, StreamsOfOneKey_EachHaveTheWholeText) {
+TEST_F(HttpChannelTest, StreamsOfOneKey_HaveTheWholeText) {
     cubepi::AsyncEvent connected;
     add({[&connected](const cubepi::ModelRequest&) -> Task<cubepi::AssistantMessage> {
         co_await connected.wait();
