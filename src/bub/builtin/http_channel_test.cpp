@@ -77,6 +77,14 @@ public:
         return send(cubepi::HttpRequest("GET", url(channel->port(), path)),
                     with("authorization", std::move(authorization)));
     }
+    /// The channel and the delivery log know the last message only.
+    void remember_one() {
+        channel_options.remembered = 1;
+        FileDeliveryLogOptions log;
+        log.directory = root / "deliveries";
+        log.remembered = 1;
+        deliveries = std::make_shared<FileDeliveryLog>(std::move(log));
+    }
     std::string url_of(const std::string& path) const { return url(channel->port(), path); }
     static cubepi::HttpHeaders with(std::string name, std::string value) {
         cubepi::HttpHeaders headers;
@@ -403,11 +411,7 @@ TEST_F(HttpChannelTest, RememberedReplies_AreBoundedByBytes) {
 }
 
 TEST_F(HttpChannelTest, D262_ForgottenKeyWithOtherText_IsRefused) {
-    channel_options.remembered = 1;
-    FileDeliveryLogOptions log;
-    log.directory = root / "deliveries";
-    log.remembered = 1;
-    deliveries = std::make_shared<FileDeliveryLog>(std::move(log));
+    remember_one();
     add({"once", "other"});
     serve([](HttpChannelTest& t) -> Task<> {
         const auto body_of = [](std::string_view text) {
@@ -424,6 +428,26 @@ TEST_F(HttpChannelTest, D262_ForgottenKeyWithOtherText_IsRefused) {
         const Reply same = co_await t.post(body_of("Ho"), with("idempotency-key", "k2"));
         EXPECT_EQ(same.text(0), "other") << same.body;
     });
+}
+
+TEST_F(HttpChannelTest, D262_ForgottenAnswerWithOtherContents_IsRefused) {
+    remember_one();
+    add({test::calling("press"), "done", "other"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const auto answer = [](std::string_view decision) {
+            return R"({"session": "s1", "user": "olga", "answer_to": "c1", "answer": {"decision": ")" +
+                   std::string(decision) + R"("}})";
+        };
+        (void)co_await t.post(R"({"session": "s1", "text": "Press it", "user": "ann"})");
+        const Reply done = co_await t.post(answer("approve"), with("idempotency-key", "k1"));
+        EXPECT_EQ(done.text(0), "done") << done.body;
+        const Reply other = co_await t.post(R"({"session": "s2", "text": "Ho"})");
+        EXPECT_EQ(other.text(0), "other");
+        const Reply changed = co_await t.post(answer("deny"), with("idempotency-key", "k1"));
+        EXPECT_EQ(changed.json().at("ok"), false) << changed.body;
+        EXPECT_NE(changed.body.find("belongs to another"), std::string::npos) << changed.body;
+    });
+    EXPECT_EQ(pressed, 1);
 }
 
 TEST_F(HttpChannelTest, ReplyToMessage_IsReadByItsId) {

@@ -262,11 +262,7 @@ Task<> AgentTurn::recover_input() {
     message_id_ = plan_.input_id;
     const std::optional<EarlierTurn> earlier = co_await find_earlier_turn(*tape_, message_id_);
     if (!earlier) co_return;
-    const std::string digest = request_digest(plan_.message);
-    if (!digest.empty() && !earlier->digest.empty() && digest != earlier->digest) {
-        throw SenderError(cubepi::ErrorCode::invalid_argument,
-                          "The id of this message belongs to another one.");
-    }
+    require_same_request(*earlier, plan_.message);
     message_id_ = earlier->message_id;
     if (earlier->superseded && !earlier->answered) {
         message_id_ = next_message_id(message_id_);

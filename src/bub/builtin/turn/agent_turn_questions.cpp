@@ -287,6 +287,7 @@ Task<> AgentTurn::continue_answered_run() {
     const bool has_expired = plan_.answer->action == AnswerAction::expire;
     const std::vector<cubepi::HitlRequest> open = co_await open_questions(has_expired);
     earlier_answer_ = co_await find_earlier_answer(*tape_, plan_.input_id);
+    if (earlier_answer_) require_same_request(*earlier_answer_, plan_.message);
     if (!open.empty()) {
         asker_ = asker_of(open.front().extra);
     } else if (earlier_answer_) {

@@ -7,6 +7,7 @@
 
 #include <bub/builtin/recorded_reply.hpp>
 #include <bub/tape/tape_context.hpp>
+#include <bub/turn_error.hpp>
 #include <bub/turn_usage.hpp>
 #include <cubepi/core/message.hpp>
 #include <cubepi/core/support/json_member.hpp>
@@ -143,6 +144,13 @@ std::string request_digest(const Envelope* message) {
     return message ? cubepi::detail::text_member(message->rest, request_digest_key) : std::string();
 }
 
+void require_same_request(const EarlierTurn& earlier, const Envelope* message) {
+    const std::string digest = request_digest(message);
+    if (digest.empty() || earlier.digest.empty() || digest == earlier.digest) return;
+    throw SenderError(cubepi::ErrorCode::invalid_argument,
+                      "The id of this message belongs to another one.");
+}
+
 Task<std::optional<EarlierTurn>> find_earlier_turn(Tape tape, std::string input_id) {
     std::optional<EarlierTurn> found;
     const std::shared_ptr<TapeStore>& store = tape.store();
@@ -205,6 +213,7 @@ Task<std::optional<EarlierAnswer>> find_earlier_answer(Tape tape, std::string in
     const InputIds input = co_await find_input(store, tape.name(), message_id);
     read_answers(*found, tail.messages, input.ids);
     found->message_id = input.ids.empty() ? message_id : input.ids.back();
+    found->digest = cubepi::detail::text_member(*event, request_digest_key);
     co_return found;
 }
 

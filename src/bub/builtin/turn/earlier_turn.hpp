@@ -28,6 +28,8 @@ struct EarlierTurn {
 
 /// Returns the value of request_digest_key of a message, which may be null; empty: none.
 std::string request_digest(const Envelope* message);
+/// Throws SenderError if the message, which may be null, has the id of the earlier one and the digest of another request (D262).
+void require_same_request(const EarlierTurn& earlier, const Envelope* message);
 
 /// Returns nothing if the input is not on the tape.
 Task<std::optional<EarlierTurn>> find_earlier_turn(Tape tape, std::string input_id);
