@@ -109,6 +109,13 @@ TEST_F(GatewayAgui, D239_RepeatedResume_JoinsItsRun) {
     EXPECT_EQ(known.back().at("outcome").at("type"), Json("success"));
     EXPECT_EQ(run_agent(open).back().at("outcome").at("type"), Json("interrupt"));
     EXPECT_EQ(run_agent(asked).back().at("outcome").at("type"), Json("success"));
+    // The records answer the run that they have, and no other one with its id.
+    JsonObject changed = asked;
+    changed["messages"].at(0).as_object()["content"] = "run echo two";
+    EXPECT_EQ(call("POST", "/v1/ag-ui", changed).status, 422);
+    JsonObject denied = resume;
+    denied["resume"].at(0).at("payload").as_object()["approved"] = false;
+    EXPECT_EQ(call("POST", "/v1/ag-ui", denied).status, 422);
     EXPECT_EQ(model.count("run echo one"), 3U);
 }
 

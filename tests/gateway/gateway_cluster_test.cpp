@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
 #include <memory>
+#include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <cubepi/checkpoint/postgres_server_test.hpp>
 #include <cubepi/core/support/json_member.hpp>
@@ -153,6 +157,88 @@ TEST_F(TwoGateways, D237_FrozenGateway_IsNamed) {
         << stopped.output;
     EXPECT_EQ(server.query("SELECT count(*) FROM bub_delivery_calls").front(), "0");
     first->send(SIGCONT);
+}
+
+/// Rows of a gateway that has no process: the test answers its calls.
+class FakeGateway {
+public:
+    FakeGateway(const std::string& database, const std::string& host) : server_(database) {
+        number_ = server_
+                      .query(
+                          "INSERT INTO bub_delivery_gateways (number, account, host, boot_id,"
+                          " pid, process_start, lease_until) SELECT"
+                          " nextval('bub_delivery_ids'), account, '" +
+                          host +
+                          "', 'b', 1, 1, now() + interval '1 hour' FROM bub_delivery_gateways"
+                          " LIMIT 1 RETURNING number")
+                      .front();
+        thread_ = std::jthread([this](const std::stop_token& ended) { serve(ended); });
+    }
+    void answer_with(std::string result) {
+        const std::lock_guard lock(mutex_);
+        result_ = std::move(result);
+    }
+
+private:
+    void serve(const std::stop_token& ended) {
+        while (!ended.stop_requested()) {
+            std::string result;
+            {
+                const std::lock_guard lock(mutex_);
+                result = result_;
+            }
+            (void)server_.query("UPDATE bub_delivery_calls SET begun = true, result = '" + result +
+                                "' WHERE result IS NULL AND gateway = " + number_);
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        }
+    }
+
+    RawPostgres server_;
+    std::string number_;
+    std::mutex mutex_;
+    std::string result_ = "{}";
+    std::jthread thread_;
+};
+
+TEST_F(TwoGateways, D237_DamagedResult_IsThatOfOneGateway) {
+    start_second();
+    FakeGateway damaged(database, "damaged");
+    FakeGateway other(database, "other");
+    for (const char* const result :
+         {R"({"result": {"sessions": 5}})", R"({"result": {"sessions": [{"session": []}]}})", "[[",
+          R"({"result": []})", "7"}) {
+        damaged.answer_with(result);
+        other.answer_with(R"({"result": {"sessions": [{"session": "x:y"}]}})");
+        const JsonObject listed = call(two, "sessions");
+        EXPECT_EQ(listed.at("unanswered"), Json(JsonArray{"damaged"})) << result;
+        EXPECT_EQ(listed.at("sessions").at(0).at("gateway"), Json("other")) << result;
+    }
+    damaged.answer_with(R"({"result": {"messages": {}}})");
+    other.answer_with(R"({"result": {"messages": [{"id": "m"}]}})");
+    const JsonObject held = call(two, "held");
+    EXPECT_EQ(held.at("unanswered"), Json(JsonArray{"damaged"}));
+    EXPECT_EQ(held.at("messages").at(0).at("id"), Json("m"));
+}
+
+/// A gateway that has done it counts more than one that has failed, and this one more than one without an answer.
+TEST_F(TwoGateways, D237_Operation_ReportsTheStrongestAnswer) {
+    start_second();
+    FakeGateway first_fake(database, "fake-1");
+    FakeGateway second_fake(database, "fake-2");
+    const std::string not_here = R"({"not_here": true})";
+    const std::string failed = R"({"error": "it has failed"})";
+    const std::string done = R"({"result": {"ok": true}})";
+    const auto stop = [&](const std::string& one, const std::string& other) {
+        first_fake.answer_with(one);
+        second_fake.answer_with(other);
+        return operate({"stop", "http:s1"});
+    };
+    EXPECT_EQ(stop(failed, done).status, 0);
+    EXPECT_EQ(stop(done, "[").status, 0);
+    EXPECT_NE(stop("[", failed).output.find("fake-2: it has failed"), std::string::npos);
+    EXPECT_NE(stop(failed, not_here).output.find("fake-1: it has failed"), std::string::npos);
+    EXPECT_NE(stop(not_here, "[").output.find("have not answered within"), std::string::npos);
+    EXPECT_NE(stop(not_here, not_here).output.find("no turn is running"), std::string::npos);
 }
 
 TEST_F(TwoGateways, D237_CallsWithoutTheirTable_AreReported) {

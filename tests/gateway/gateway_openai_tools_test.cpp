@@ -221,6 +221,32 @@ TEST_F(GatewayOpenAITools, OutputAfterARestart_ContinuesTheRun) {
     EXPECT_EQ(model.requests().back().find("\"clock\",\"description\""), std::string::npos);
 }
 
+TEST_F(GatewayOpenAITools, D261_LostClientsCall_EndsAfterAWeek) {
+    start();
+    (void)ask({"clock"}, {{"metadata", JsonObject{{"session", "s"}}}});
+    const JsonObject session = run(call_channel(port, "GET", "/v1/sessions/s")).json();
+    const Json& question = session.at("questions").at(0);
+    EXPECT_EQ(question.at("timeout_seconds").to_number<int>(), 7 * 24 * 3600);
+}
+
+TEST_F(GatewayOpenAITools, D261_LateOutput_FindsAClosedRun) {
+    home.configure(
+        R"({http: {listen: "127.0.0.1:0", openai: true, operators: [olga]}, question_timeout: 1})");
+    start();
+    const JsonObject asked = ask({"clock"}, {{"metadata", JsonObject{{"session", "s"}}}});
+    const std::size_t calls = model_calls();
+    wait_until([&] {
+        const HttpReply session = run(call_channel(port, "GET", "/v1/sessions/s"));
+        return session.body.find("not answered in time") != std::string::npos;
+    });
+    const HttpReply late = answer(asked, {output(calls_of(asked).at(0), "noon")});
+    EXPECT_NE(error_of(late).find("their time is over"), std::string::npos);
+    // No client reads what a model would say.
+    EXPECT_EQ(model_calls(), calls);
+    const HttpReply next = respond("next", {{"metadata", JsonObject{{"session", "s"}}}});
+    EXPECT_EQ(text_of(next.json()), "re: next") << next.body;
+}
+
 TEST_F(GatewayOpenAITools, OwnTools_RunInTheTurn) {
     start();
     const JsonObject asked = ask({"clock", "read"}, {{"tools", tools({"clock"})}});

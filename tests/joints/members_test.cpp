@@ -198,6 +198,18 @@ TEST(RefusedHistory, D89_Reasoning_IsLeftOutOnce) {
     }
 }
 
+/// Another server would refuse the member.
+TEST(CompactModel, ServerThatCannotCompact_IsNotAsked) {
+    const Home home;
+    terminal_tests::write_file(
+        home.config(), "compact_at: 0.5\ncontext_window: 100000\ncompact_model: provider\n");
+    ModelServer server({response(responses_text)});
+    EXPECT_EQ(prompt(home, server, "openai-responses").status, 0);
+    const auto bodies = server.bodies();
+    ASSERT_EQ(bodies.size(), 1u);
+    EXPECT_FALSE(bodies[0].as_object().contains("context_management"));
+}
+
 TEST(CallIds, ItemIds_AreOmittedWithoutTheirReasoning) {
     const std::string unsealed = R"({"type":"reasoning","id":"rs_1","summary":[]},)";
     for (const std::string& reasoning : {std::string(), sealed, unsealed}) {

@@ -3,6 +3,7 @@
 #include <variant>
 
 #include <bub/questions.hpp>
+#include <bub/turn_usage.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
@@ -35,6 +36,10 @@ HttpServerResponse refused_run(const AguiRunHead& head, const std::vector<HitlRe
     AguiRun run(nullptr, {}, head);
     run.refuse(open, text);
     return run.response();
+}
+
+HttpServerResponse other_run() {
+    return openai_failure(422, "this runId belongs to another request", {}, "runId");
 }
 
 bool is_in_progress(const JsonObject& message) {
@@ -162,16 +167,22 @@ Task<HttpServerResponse> OpenAIInterface::run_agent(HttpServerRequest request) {
         head.client_tools.insert(tool.name);
     head.open_calls = std::move(asked.open_calls);
     const std::string digest = detail::sha256_bytes(request.body);
+    JsonArray answers;
+    for (const AguiAnswer& answer : asked.answers)
+        answers.push_back(JsonArray{answer.question, answer.is_cancelled, answer.payload});
+    submission.digest = digest_of(asked.client, answers);
     RunPtr run = runs_.find(key);
     if (run) run->advance();
     // A postponed one may have ended in another process.
     if (run && run->is_postponed()) run = nullptr;
     if (run && run->request == digest)
         co_return events_of(std::move(run), 0, false, request.closed);
-    if (run && !asked.answers.empty())
-        co_return openai_failure(422, "this runId belongs to another request", {}, "runId");
+    if (run && !asked.answers.empty()) co_return other_run();
     Task<std::optional<JsonObject>> finding = known_message(key);
     const std::optional<JsonObject> known = co_await std::move(finding);
+    const std::string recorded =
+        known ? detail::text_member(*known, bub::request_digest_key) : std::string();
+    if (!recorded.empty() && recorded != submission.digest) co_return other_run();
     // The submission of a message that is still open waits for its end.
     if (known && !run && (!asked.answers.empty() || !is_in_progress(*known)))
         co_return known_run(*known, std::move(head), call_ids(submission.session));

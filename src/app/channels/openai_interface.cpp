@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include <bub/turn_usage.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/digest.hpp>
@@ -141,7 +142,8 @@ Task<std::optional<HttpServerResponse>> OpenAIInterface::check_outputs(
                             [&](const OpenAIOpenCall& call) { return is_of(output, call); });
     });
     if (outputs.empty())
-        refusal = openai_failure(400, "The outputs of these calls were received before.");
+        refusal = openai_failure(
+            400, "The outputs of these calls were received before, or their time is over.");
     co_return refusal;
 }
 
@@ -203,6 +205,11 @@ Task<bub::HttpSubmission> OpenAIInterface::submit(HttpServerRequest from,
         co_return submitted;
     }
     JsonObject members = envelope_members(request);
+    if (submission.digest.empty() && !from.headers.get("idempotency-key").empty()) {
+        const JsonArray answers(submission.answers.begin(), submission.answers.end());
+        submission.digest = digest_of(request, answers);
+    }
+    if (!submission.digest.empty()) members[bub::request_digest_key] = submission.digest;
     Task<bub::HttpSubmission> submitting =
         submit_all(std::move(messages), submission.detail, std::move(members), from.closed);
     submitted = co_await std::move(submitting);

@@ -5,6 +5,7 @@
 
 #include <bub/builtin/client_tools.hpp>
 #include <bub/turn_usage.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/json_text.hpp>
 
@@ -197,6 +198,18 @@ std::vector<HttpServerRequest> message_requests(const OpenAISubmission& submissi
     add_message(submission, body);
     add(std::move(body), {});
     return made;
+}
+
+std::string digest_of(const OpenAIClientRequest& request, const JsonArray& answers) {
+    JsonArray parts;
+    for (const OpenAIClientMessage& message : request.messages) {
+        parts.push_back(fact_of(message));
+        for (const OpenAIClientFile& file : message.files)
+            parts.push_back(JsonArray{file.name, file.type, detail::sha256_hex(file.content)});
+    }
+    parts.emplace_back(answers);
+    parts.emplace_back(request.user);
+    return detail::sha256_hex(json_text(parts));
 }
 
 JsonObject envelope_members(const OpenAIClientRequest& request) {

@@ -54,7 +54,8 @@ struct OpenAISubmission {
     bub::HttpReplyDetail detail = bub::HttpReplyDetail::text;
     /// Members of messages that answer questions; they precede the outputs of calls.
     std::vector<JsonObject> answers = {};
-    JsonArray context = {};  ///< facts for the model
+    JsonArray context = {};   ///< facts for the model
+    std::string digest = {};  ///< of digest_of(); empty: the key names one request only
     std::optional<bool> is_known =
         {};  ///< an earlier request had the same key; absent: not read yet
 };
@@ -65,6 +66,9 @@ std::vector<HttpServerRequest> message_requests(const OpenAISubmission& submissi
                                                 const OpenAIDestination& destination,
                                                 std::string_view key,
                                                 const HttpServerRequest& from);
+
+/// Returns a digest of what a request has for the agent, its messages and `answers`, by which a repeated one is recognized.
+std::string digest_of(const detail::OpenAIClientRequest& request, const JsonArray& answers);
 
 /// Returns what the messages of a request add to Envelope::rest.
 JsonObject envelope_members(const detail::OpenAIClientRequest& request);

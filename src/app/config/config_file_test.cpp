@@ -1,11 +1,15 @@
 #include "config_file.hpp"
+#include "../gateway/delivery_place.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <sys/stat.h>
 
@@ -185,6 +189,43 @@ TEST_F(ConfigFileTest, UnusualYaml_IsRejectedWithItsLine) {
     }
     write(laughs);
     EXPECT_THROW(config_values(path()), Error);
+}
+
+TEST_F(ConfigFileTest, D237_DigestForOthers_LeavesSecretsOut) {
+    const auto digest = [this](const std::string& text) {
+        write(text);
+        return configuration_digest(config_values(path()));
+    };
+    const std::string plain =
+        "model: m\napi_key_env: ONE\nmax_turns: 3\ngateway: {http: {listen: 127.0.0.1:1}}\n";
+    const std::vector<std::pair<std::string, std::string>> changes = {
+        {"model: m", "model: n"}, {"ONE", "TWO"}, {": 3", ": 4"}, {"127.0.0.1:1", "127.0.0.1:2"}};
+    for (const auto& [one, other] : changes) {
+        std::string changed = plain;
+        changed.replace(changed.find(one), one.size(), other);
+        EXPECT_NE(digest(plain), digest(changed)) << changed;
+    }
+    for (const char* const secret :
+         {"api_key: ", "providers: {p: {type: openai, api_key: ", "gateway: {http: {token: ",
+          "gateway: {telegram: {webhook: {secret: ", "mcp: {s: {command: x, env: {PIN: ",
+          "mcp: {s: {url: \"http://x\", headers: {X: ",
+          "mcp: {s: {url: \"http://x\", oauth: {client_secret: "}) {
+        const std::string begin = secret;
+        const auto depth = std::count(begin.begin(), begin.end(), '{');
+        const std::string end(static_cast<std::size_t>(depth), '}');
+        const auto with = [&](const std::string& value) { return begin + value + end + "\n"; };
+        EXPECT_EQ(digest(with("1234")), digest(with("5678"))) << secret;
+        EXPECT_EQ(digest(with("[a]")), digest(with("[b]"))) << secret;
+    }
+    for (const char* const url :
+         {"postgres://ann:%@host/db", "host=x password=%", "http://x?key=%"}) {
+        const auto with = [url](const std::string& value) {
+            std::string text = url;
+            text.replace(text.find('%'), 1, value);
+            return "database: \"" + text + "\"\n";
+        };
+        EXPECT_EQ(digest(with("1234")), digest(with("5678"))) << url;
+    }
 }
 
 TEST_F(ConfigFileTest, KeyReadableByOthers_IsNoticed) {

@@ -16,6 +16,8 @@
 #include <cubepi/core/log.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/digest.hpp>
+#include <cubepi/process/environment.hpp>
 
 #include "../config/gateway_settings.hpp"
 #include "../config/paths.hpp"
@@ -71,6 +73,40 @@ Task<> move_records(LogPtr from, TablesPtr to) {
 }
 
 }  // namespace
+
+namespace {
+
+/// `is_secret`: all values in it are.
+Json without_secrets(const Json& value, bool is_secret) {
+    if (const JsonArray* const list = value.if_array()) {
+        JsonArray shown;
+        for (const Json& one : *list) shown.push_back(without_secrets(one, is_secret));
+        return shown;
+    }
+    if (const JsonObject* const object = value.if_object()) {
+        JsonObject shown;
+        for (const auto& member : *object) {
+            const std::string_view name = member.key();
+            // A name of a variable is not its value: "api_key_env".
+            const bool names_secret = is_secret_variable(name) && !name.ends_with("_env");
+            const bool is_hidden = names_secret || name == "env" || name == "headers";
+            shown[name] = without_secrets(member.value(), is_secret || is_hidden);
+        }
+        return shown;
+    }
+    const std::string text = value.is_string() ? std::string(value.get_string()) : std::string();
+    // The query of an address may have a key.
+    const bool has_query = text.find("://") != text.npos && text.find('?') != text.npos;
+    return is_secret || has_query || has_password(text) ? Json() : value;
+}
+
+}  // namespace
+
+std::string configuration_digest(const JsonObject& values) {
+    constexpr std::size_t digits = 12;
+    const Json shown = without_secrets(values, false);
+    return detail::sha256_hex(boost::json::serialize(shown)).substr(0, digits);
+}
 
 DeliveryPlace delivery_place() {
     DeliveryPlace place;

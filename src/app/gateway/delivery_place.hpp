@@ -8,6 +8,7 @@
 #include <bub/channel/delivery_log.hpp>
 #include <bub/schedule/schedule.hpp>
 #include <bub/turn_error.hpp>
+#include <cubepi/core/json.hpp>
 #include <cubepi/core/task.hpp>
 
 namespace cubepi::app {
@@ -25,6 +26,11 @@ struct DeliveryPlace {
 
 /// Returns the place of the configuration, next to the sessions. Throws Error for a configuration that cannot be used.
 DeliveryPlace delivery_place();
+
+/// Returns a short digest of the values of a configuration (config_values) for the database, where other gateways compare it with theirs.
+/// Values that may be secret, by their names, those of `env` and `headers`, and URLs with a password or a query, are left out: a short
+/// secret can be found by trying all.
+std::string configuration_digest(const JsonObject& values);
 
 /// Opens the log. One in a database receives the unfinished records of the files, which an earlier version or configuration has left; if that
 /// is interrupted, a message without an id of its platform, and an answer, may be in both. Throws

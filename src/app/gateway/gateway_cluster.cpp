@@ -115,6 +115,22 @@ Task<PeerReply> call_peer(std::shared_ptr<bub::GatewayPeers> peers, std::int64_t
     co_return co_await peers->call(number, std::move(request), answer_limit);
 }
 
+/// Reads the results of other gateways. One that cannot be read, which a damaged row has, counts as none.
+template <class T, class Answers>
+std::vector<std::optional<T>> read_results(Answers& answers) {
+    std::vector<std::optional<T>> results;
+    for (auto& one : answers) {
+        std::optional<T>& result = results.emplace_back();
+        if (!one.result()) continue;
+        try {
+            result = read<T>(*one.result());
+        } catch (const Error&) {
+            one.answer.clear();
+        }
+    }
+    return results;
+}
+
 /// The hosts that have not answered; nothing if all have.
 template <class Answers>
 std::optional<std::vector<std::string>> silent_hosts(const Answers& answers) {
@@ -206,15 +222,15 @@ Task<BusySessions> GatewayApi::sessions(PageArguments page) {
     const std::size_t limit = std::clamp<std::size_t>(page.limit, 1, longest_page);
     BusySessions result = sessions_here(page);
     JsonObject request{{"command", "sessions"}, {"limit", limit}, {"after", page.after}};
-    const std::vector<PeerAnswer> answers = co_await ask_others(std::move(request));
-    for (const PeerAnswer& one : answers) {
-        if (!one.result()) continue;
-        BusySessions theirs = read<BusySessions>(*one.result());
-        for (BusySession& session : theirs.sessions) {
-            session.gateway = one.host;
+    std::vector<PeerAnswer> answers = co_await ask_others(std::move(request));
+    std::vector<std::optional<BusySessions>> results = read_results<BusySessions>(answers);
+    for (std::size_t at = 0; at < answers.size(); ++at) {
+        if (!results[at]) continue;
+        for (BusySession& session : results[at]->sessions) {
+            session.gateway = answers[at].host;
             result.sessions.push_back(std::move(session));
         }
-        if (theirs.next) result.next = std::move(theirs.next);
+        if (results[at]->next) result.next = std::move(results[at]->next);
     }
     std::sort(result.sessions.begin(), result.sessions.end(),
               [](const BusySession& a, const BusySession& b) {
@@ -237,13 +253,13 @@ Task<BusySessions> GatewayApi::sessions(PageArguments page) {
 Task<HeldList> GatewayApi::held(NoArguments) {
     HeldList list = co_await held_here();
     JsonObject request{{"command", "held"}};
-    const std::vector<PeerAnswer> answers = co_await ask_others(std::move(request));
-    for (const PeerAnswer& one : answers) {
-        if (!one.result()) continue;
-        HeldList theirs = read<HeldList>(*one.result());
+    std::vector<PeerAnswer> answers = co_await ask_others(std::move(request));
+    std::vector<std::optional<HeldList>> results = read_results<HeldList>(answers);
+    for (std::size_t at = 0; at < answers.size(); ++at) {
+        if (!results[at]) continue;
         for (auto member : {&HeldList::messages, &HeldList::answers}) {
-            for (HeldMessage& message : theirs.*member) {
-                message.gateway = one.host;
+            for (HeldMessage& message : (*results[at]).*member) {
+                message.gateway = answers[at].host;
                 (list.*member).push_back(std::move(message));
             }
         }

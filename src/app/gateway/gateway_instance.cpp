@@ -23,7 +23,6 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
-#include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/mcp/deferred_mcp_tools.hpp>
 #include <cubepi/net/http_client.hpp>
@@ -43,6 +42,7 @@
 #include "../saved_sessions.hpp"
 #include "console_channel.hpp"
 #include "console_routes.hpp"
+#include "delivery_place.hpp"
 #include "gateway_findings.hpp"
 #include "gateway_mcp.hpp"
 #include "gateway_sessions.hpp"
@@ -383,16 +383,6 @@ bub::TurnQuestions sender_policy(const GatewaySettings& settings, const ConfigFi
     return questions;
 }
 
-namespace {
-
-/// Returns a digest of the values, also of those that are secret: enough to see that two differ.
-std::string digest_of(const JsonObject& values) {
-    constexpr std::size_t digits = 12;
-    return detail::sha256_hex(boost::json::serialize(values)).substr(0, digits);
-}
-
-}  // namespace
-
 Task<std::unique_ptr<GatewayInstance>> GatewayInstance::create(ModelFlags flags, Parts parts,
                                                                const GatewayInstance* replaced) {
     ConfigFile config = read_config(config_path());
@@ -405,7 +395,7 @@ Task<std::unique_ptr<GatewayInstance>> GatewayInstance::create(ModelFlags flags,
     std::unique_ptr<GatewayInstance> made(
         new GatewayInstance(std::move(config), std::move(settings), std::move(sources),
                             std::move(model), std::move(parts), executor));
-    made->configuration_digest_ = digest_of(config_values(config_path()));
+    made->configuration_digest_ = app::configuration_digest(config_values(config_path()));
     co_await check_tables(made->tapes_, made->parts_.on_warning);
     // A channel without its token is reported now, not when the instance is to run.
     const auto channels = co_await made->manager_->enabled_channels();

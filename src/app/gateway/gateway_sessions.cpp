@@ -14,6 +14,7 @@
 #include <bub/tape/prompt_context.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_context.hpp>
+#include <bub/turn_usage.hpp>
 #include <cubepi/core/message.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/json_convert.hpp>
@@ -294,6 +295,7 @@ Task<std::optional<JsonObject>> GatewaySessions::message(std::string id) {
         co_await bub::find_reply(tape, bub::input_id_of(found->message));
     if (!reply) reply.emplace();
     set_reply(message, *reply, instance_.settings().show_error_details);
+    if (!reply->digest.empty()) message[bub::request_digest_key] = reply->digest;
     if (reply->answered || reply->run_id.empty()) co_return message;
     set_questions(message, open, reply->run_id);
     // A run continues in the turn of the answer to its question.

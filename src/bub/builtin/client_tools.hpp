@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,11 +35,17 @@ std::optional<ClientCall> client_call_of(const JsonObject& request);
 /// Returns the answer to such a question. `images`: data URLs.
 JsonObject client_output(std::string text, const std::vector<std::string>& images);
 
+/// The time for the output of a call if the program sets none for answers: a client that never sends it leaves no open run (D261).
+inline constexpr std::chrono::hours longest_client_call{24 * 7};
+
 /// Returns the tools of a message; empty if it has none. They ask on the channel of the agent, which must store its requests.
-/// Throws Error(invalid_argument) if they are not in the form of `client_tools_key`.
-std::vector<cubepi::AgentTool> client_tools_of(const JsonObject& rest);
+/// `time` is that for outputs; zero: longest_client_call. Throws Error(invalid_argument) if they are not in the form of
+/// `client_tools_key`.
+std::vector<cubepi::AgentTool> client_tools_of(const JsonObject& rest,
+                                               std::chrono::nanoseconds time);
 /// Returns the tool of a stored request, for the turn that continues its call; nothing if it is not about one.
-std::optional<cubepi::AgentTool> client_tool_of(const cubepi::HitlRequest& request);
+std::optional<cubepi::AgentTool> client_tool_of(const cubepi::HitlRequest& request,
+                                                std::chrono::nanoseconds time);
 /// Returns what the model must call first.
 std::optional<cubepi::ToolChoice> client_choice_of(const JsonObject& rest);
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <bub/channel/channel_manager.hpp>
+#include <bub/channel/file_delivery_log.hpp>
 #include <bub/channel/http/http_exchange.hpp>
 #include <bub/channel/http_channel.hpp>
 #include <cubepi/core/agent_event.hpp>
@@ -76,6 +77,14 @@ public:
         return send(cubepi::HttpRequest("GET", url(channel->port(), path)),
                     with("authorization", std::move(authorization)));
     }
+    /// The channel and the delivery log know the last message only.
+    void remember_one() {
+        channel_options.remembered = 1;
+        FileDeliveryLogOptions log;
+        log.directory = root / "deliveries";
+        log.remembered = 1;
+        deliveries = std::make_shared<FileDeliveryLog>(std::move(log));
+    }
     std::string url_of(const std::string& path) const { return url(channel->port(), path); }
     static cubepi::HttpHeaders with(std::string name, std::string value) {
         cubepi::HttpHeaders headers;
@@ -128,7 +137,7 @@ private:
 };
 
 TEST(HttpExchange, LongEvent_DoesNotRemoveOthers) {
-    detail::HttpExchange exchange("key", "chat", 0);
+    detail::HttpExchange exchange("key", "chat", "digest");
     exchange.detail = HttpReplyDetail::events;
     exchange.begin();
     const auto add = [&](std::string result) {
@@ -138,19 +147,60 @@ TEST(HttpExchange, LongEvent_DoesNotRemoveOthers) {
         event.agent_event = std::make_shared<const cubepi::AgentEvent>(std::move(end));
         exchange.add_event(event, 2'000);
     };
+    const std::shared_ptr<detail::HttpParts> parts = exchange.read_parts();
     add(std::string(5'000, 'x'));
     add("left out");
-    EXPECT_TRUE(exchange.take_part());
-    EXPECT_FALSE(exchange.take_part());
+    EXPECT_TRUE(parts->take());
+    EXPECT_FALSE(parts->take());
     add("next");
     exchange.add_event(StreamEvent::text("one"), 2'000);
     exchange.add_event(StreamEvent::text(std::string(2'000, 'x')), 2'000);
     exchange.add_event(StreamEvent::text("two"), 2'000);
-    EXPECT_EQ(exchange.take_part()->kind, HttpReplyPart::Kind::event);
-    EXPECT_EQ(exchange.take_part()->text, "one");
+    EXPECT_EQ(parts->take()->kind, HttpReplyPart::Kind::event);
+    EXPECT_EQ(parts->take()->text, "one");
     // A text without its middle would be wrong.
     exchange.add_event(StreamEvent::text("three"), 2'000);
-    EXPECT_FALSE(exchange.take_part());
+    EXPECT_FALSE(parts->take());
+}
+
+std::string text_in(detail::HttpParts& parts) {
+    std::string text;
+    while (std::optional<HttpReplyPart> part = parts.take()) text += part->text;
+    return text;
+}
+
+TEST(HttpExchange, SeveralClients_EachReadTheWholeText) {
+    detail::HttpExchange exchange("key", "chat", "digest");
+    exchange.detail = HttpReplyDetail::text;
+    const std::shared_ptr<detail::HttpParts> early = exchange.read_parts();
+    exchange.begin();
+    exchange.add_event(StreamEvent::text("one "), 10);
+    EXPECT_EQ(text_in(*early), "one ");
+    const std::shared_ptr<detail::HttpParts> late = exchange.read_parts();
+    exchange.add_event(StreamEvent::text("two "), 10);
+    EXPECT_EQ(text_in(*early), "two ");
+    // The limit is that of the slow client alone.
+    exchange.add_event(StreamEvent::text("three"), 10);
+    EXPECT_EQ(text_in(*early), "three");
+    EXPECT_EQ(text_in(*late), "one two ");
+    exchange.begin();
+    exchange.add_event(StreamEvent::text("next"), 10);
+    EXPECT_EQ(text_in(*early), "next");
+    EXPECT_EQ(text_in(*late), "next");
+    const std::size_t size = exchange.size();
+    exchange.end({});
+    EXPECT_LT(exchange.size(), size);
+    EXPECT_EQ(text_in(*exchange.read_parts()), "");
+}
+
+TEST(HttpExchange, FirstClientAfterTheEnd_ReadsTheText) {
+    detail::HttpExchange exchange("key", "chat", "digest");
+    exchange.detail = HttpReplyDetail::text;
+    exchange.begin();
+    exchange.add_event(StreamEvent::text("text"), 10);
+    exchange.end({});
+    EXPECT_EQ(text_in(*exchange.read_parts()), "text");
+    EXPECT_EQ(text_in(*exchange.read_parts()), "");
 }
 
 TEST_F(HttpChannelTest, Message_IsAnsweredWithOutputsOfItsTurn) {
@@ -231,6 +281,41 @@ TEST_F(HttpChannelTest, StreamingRequest_GetsTheAnswerAsEvents) {
             << reply.body;
         EXPECT_NE(reply.body.find("event: done\ndata: {\"session\":\"s1\""), std::string::npos)
             << reply.body;
+    });
+}
+
+Task<cubepi::HttpResponse> stream_message(HttpChannelTest& t, cubepi::HttpClient& client,
+                                          bool streams) {
+    cubepi::HttpRequest request("POST", t.url_of("/v1/messages"));
+    request.body = R"({"session": "s1", "text": "Hi"})";
+    request.headers = HttpChannelTest::with("idempotency-key", "k1");
+    request.headers.set("authorization", "Bearer secret");
+    if (streams) request.headers.set("accept", "text/event-stream");
+    co_return co_await client.send(std::move(request));
+}
+
+Task<std::string> body_of(cubepi::HttpResponse& response) {
+    std::string body;
+    for (bool more = true; more;) more = co_await response.body->read(body);
+    co_return body;
+}
+
+TEST_F(HttpChannelTest, StreamsOfOneKey_HaveTheWholeText) {
+    cubepi::AsyncEvent connected;
+    add({[&connected](const cubepi::ModelRequest&) -> Task<cubepi::AssistantMessage> {
+        co_await connected.wait();
+        co_return faux_assistant_message("A streamed answer of several pieces.");
+    }});
+    serve([&connected](HttpChannelTest& t) -> Task<> {
+        cubepi::HttpClient client;
+        cubepi::HttpResponse first = co_await stream_message(t, client, true);
+        cubepi::HttpResponse second = co_await stream_message(t, client, true);
+        connected.set();
+        const std::string body = co_await body_of(first);
+        EXPECT_NE(body.find("event: delta"), std::string::npos) << body;
+        EXPECT_NE(body.find("event: done"), std::string::npos) << body;
+        const std::string repeated = co_await body_of(second);
+        EXPECT_EQ(repeated, body);
     });
 }
 
@@ -323,6 +408,46 @@ TEST_F(HttpChannelTest, RememberedReplies_AreBoundedByBytes) {
             EXPECT_EQ(reply.status, status) << key << reply.body;
         }
     });
+}
+
+TEST_F(HttpChannelTest, D262_ForgottenKeyWithOtherText_IsRefused) {
+    remember_one();
+    add({"once", "other"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const auto body_of = [](std::string_view text) {
+            return R"({"session": "s1", "text": ")" + std::string(text) + R"("})";
+        };
+        const Reply first = co_await t.post(body_of("Hi"), with("idempotency-key", "k1"));
+        const Reply second = co_await t.post(body_of("Ho"), with("idempotency-key", "k2"));
+        EXPECT_EQ(second.text(0), "other");
+        EXPECT_EQ(first.text(0), "once");
+        const Reply changed = co_await t.post(body_of("Remove it"), with("idempotency-key", "k1"));
+        EXPECT_EQ(changed.json().at("ok"), false) << changed.body;
+        EXPECT_NE(changed.body.find("belongs to another"), std::string::npos) << changed.body;
+        EXPECT_EQ(changed.body.find("once"), std::string::npos) << changed.body;
+        const Reply same = co_await t.post(body_of("Ho"), with("idempotency-key", "k2"));
+        EXPECT_EQ(same.text(0), "other") << same.body;
+    });
+}
+
+TEST_F(HttpChannelTest, D262_ForgottenAnswerWithOtherContents_IsRefused) {
+    remember_one();
+    add({test::calling("press"), "done", "other"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const auto answer = [](std::string_view decision) {
+            return R"({"session": "s1", "user": "olga", "answer_to": "c1", "answer": {"decision": ")" +
+                   std::string(decision) + R"("}})";
+        };
+        (void)co_await t.post(R"({"session": "s1", "text": "Press it", "user": "ann"})");
+        const Reply done = co_await t.post(answer("approve"), with("idempotency-key", "k1"));
+        EXPECT_EQ(done.text(0), "done") << done.body;
+        const Reply other = co_await t.post(R"({"session": "s2", "text": "Ho"})");
+        EXPECT_EQ(other.text(0), "other");
+        const Reply changed = co_await t.post(answer("deny"), with("idempotency-key", "k1"));
+        EXPECT_EQ(changed.json().at("ok"), false) << changed.body;
+        EXPECT_NE(changed.body.find("belongs to another"), std::string::npos) << changed.body;
+    });
+    EXPECT_EQ(pressed, 1);
 }
 
 TEST_F(HttpChannelTest, ReplyToMessage_IsReadByItsId) {

@@ -13,6 +13,7 @@ inline constexpr std::string_view ended_turn_text = "the turn was ended before i
 
 /// The answer to a message of a channel, as the tape of its session has it.
 struct RecordedReply {
+    std::string digest = {};   ///< of its request; empty: none is recorded
     std::string run_id = {};   ///< of the run that answers; empty for a command
     std::string text = {};     ///< texts of several steps are joined (B19)
     std::string finish = {};   ///< how an answer that is not complete ended; see finish_key

@@ -72,6 +72,7 @@ enum class HttpReplyDetail : std::uint8_t {
 
 namespace detail {
 class HttpExchange;
+class HttpParts;
 }  // namespace detail
 
 /// The reply to a message while it is made, for other interfaces. Used on the manager's executor.
@@ -96,6 +97,7 @@ private:
     std::shared_ptr<detail::HttpExchange> exchange_;
     std::stop_token draining_;
     std::stop_token stopping_;
+    std::shared_ptr<detail::HttpParts> parts_;
     std::size_t turn_ = 0;
     std::size_t outputs_ = 0;
     bool ended_ = false;

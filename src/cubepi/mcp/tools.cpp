@@ -10,7 +10,9 @@
 #include <cubepi/agent/run_account.hpp>
 #include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/task_scope.hpp>
@@ -160,6 +162,34 @@ Task<> report_progress(std::shared_ptr<ProgressQueue> queue, ToolContext* ctx) {
     }
 }
 
+/// Takes the size of a value from `left`. Returns false, without reading the rest of the value, if it is larger.
+bool fits(const Json& value, std::size_t& left) {
+    const std::size_t size = 16 + (value.is_string() ? value.get_string().size() : 0);
+    if (size > left) return false;
+    left -= size;
+    if (const JsonArray* const list = value.if_array()) {
+        return std::ranges::all_of(*list, [&left](const Json& one) { return fits(one, left); });
+    }
+    const JsonObject* const object = value.if_object();
+    return !object || std::ranges::all_of(*object, [&left](const auto& member) {
+        return fits(member.value(), left);
+    });
+}
+
+/// The conversion of a large result would delay the other sessions of the process.
+Task<AgentToolResult> convert(std::shared_ptr<McpClient> client, JsonObject result,
+                              std::shared_ptr<const Runtime> runtime) {
+    std::size_t left = std::size_t{64} << 10U;
+    Json whole = std::move(result);
+    const bool is_small = fits(whole, left);
+    auto work = [server = client->server(), limit = client->limits().max_result_bytes,
+                 whole = std::move(whole)] {
+        return mcp_tool_result(server, whole.get_object(), limit);
+    };
+    if (is_small) co_return work();
+    co_return co_await offload(*runtime->workers, std::move(work));
+}
+
 Task<AgentToolResult> call_tool(std::shared_ptr<McpClient> client, std::string tool,
                                 std::string digest, std::shared_ptr<const McpDataStore> store,
                                 JsonObject arguments, ToolContext* ctx) {
@@ -197,8 +227,8 @@ Task<AgentToolResult> call_tool(std::shared_ptr<McpClient> client, std::string t
         Task<> storing = detail::store_data_of(&result, std::move(place));
         co_await std::move(storing);
     }
-    AgentToolResult converted =
-        mcp_tool_result(client->server(), result, client->limits().max_result_bytes);
+    Task<AgentToolResult> converting = convert(client, std::move(result), ctx->shared_runtime());
+    AgentToolResult converted = co_await std::move(converting);
     if (suspended && suspended->was_refused())
         converted.content.emplace_back(TextContent{std::string(refused_notice)});
     co_return converted;

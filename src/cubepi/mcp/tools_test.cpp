@@ -30,12 +30,15 @@ struct AgentRun {
     FauxProvider faux;
     std::shared_ptr<InMemoryChannel> channel = std::make_shared<InMemoryChannel>();
     std::vector<std::string> updates;
+    std::shared_ptr<const Runtime> runtime = Runtime::standard();
 
     ToolResultMessage call(const McpTools& made, std::string tool, JsonObject arguments = {}) {
         faux.set_responses(
             {faux_assistant_message(faux_tool_call(tool, std::move(arguments)), "tool_use"),
              "done"});
-        Agent agent({.model = faux.model(), .tools = made.tools, .channel = channel});
+        AgentOptions options{.model = faux.model(), .tools = made.tools, .channel = channel};
+        options.runtime = runtime;
+        Agent agent(std::move(options));
         const Subscription subscription = agent.subscribe([this](const AgentEvent& event) {
             if (const auto* update = std::get_if<ToolExecutionUpdateEvent>(&event.body))
                 updates.emplace_back(update->partial_result.at("message").as_string());
@@ -59,6 +62,23 @@ TEST(McpToolsTest, Agent_CallsToolOfServer) {
     const ToolResultMessage result = AgentRun().call(made, "mcp__fake__echo", std::move(arguments));
     EXPECT_EQ(text_of_message(result), "echo: hi");
     EXPECT_FALSE(result.is_error);
+}
+
+TEST(McpToolsTest, LargeResult_IsConvertedOnAWorker) {
+    const auto client = FakeServer("modern").start();
+    const McpTools made = run(mcp_tools(client));
+    AgentRun agent;
+    const auto workers = std::make_shared<WorkerPool>(2);
+    agent.runtime = std::make_shared<const Runtime>(Runtime().with_workers(workers));
+    const auto echo = [&](std::string text) {
+        JsonObject arguments{{"text", std::move(text)}};
+        return text_of_message(agent.call(made, "mcp__fake__echo", std::move(arguments)));
+    };
+    EXPECT_EQ(echo("hi"), "echo: hi");
+    EXPECT_EQ(workers->stats().threads, 0U);
+    // The agent cuts it.
+    EXPECT_TRUE(echo(std::string(300'000, 'x')).starts_with("echo: xxxxxxxxxx"));
+    EXPECT_GT(workers->stats().threads, 0U);
 }
 
 TEST(McpToolsTest, Failures_AreErrorResults) {

@@ -66,9 +66,10 @@ cubepi::AgentToolResult result_of(const JsonObject& answer) {
 
 Task<cubepi::AgentToolResult> ask_client(std::shared_ptr<cubepi::HitlChannel> channel,
                                          JsonObject definition, JsonObject arguments,
-                                         std::string call_id) {
+                                         std::string call_id, std::chrono::nanoseconds time) {
     const std::string name = text_member(definition, "name");
     cubepi::HitlOptions options;
+    options.timeout = time;
     options.asking_call = call_id;
     // A digest of the question would be the same for two calls of an answer, and their order changes when one is answered.
     options.question_id = "output:" + call_id;
@@ -85,7 +86,9 @@ Task<cubepi::AgentToolResult> ask_client(std::shared_ptr<cubepi::HitlChannel> ch
     co_return cubepi::AgentToolResult::error("The output of this call did not arrive in time.");
 }
 
-cubepi::AgentTool tool_of(const JsonObject& definition, bool is_sequential) {
+cubepi::AgentTool tool_of(const JsonObject& definition, bool is_sequential,
+                          std::chrono::nanoseconds time) {
+    if (time.count() <= 0) time = longest_client_call;
     cubepi::AgentTool tool;
     const Json* const parameters = definition.if_contains("parameters");
     tool.name = cubepi::SharedString(text_member(definition, "name"));
@@ -97,11 +100,11 @@ cubepi::AgentTool tool_of(const JsonObject& definition, bool is_sequential) {
     tool.risk_level = cubepi::ToolRisk::read_only;
     tool.replay_policy = cubepi::ReplayPolicy::idempotent;
     if (is_sequential) tool.execution_mode = cubepi::ExecutionMode::sequential;
-    tool.execute = [definition](
+    tool.execute = [definition, time](
                        JsonObject arguments,
                        cubepi::ToolContext& context) -> cubepi::MaybeTask<cubepi::AgentToolResult> {
         return ask_client(context.channel(), definition, std::move(arguments),
-                          context.tool_call_id().str());
+                          context.tool_call_id().str(), time);
     };
     return tool;
 }
@@ -134,7 +137,8 @@ JsonObject client_output(std::string text, const std::vector<std::string>& image
     return answer;
 }
 
-std::vector<cubepi::AgentTool> client_tools_of(const JsonObject& rest) {
+std::vector<cubepi::AgentTool> client_tools_of(const JsonObject& rest,
+                                               std::chrono::nanoseconds time) {
     std::vector<cubepi::AgentTool> tools;
     const JsonObject* const given = object_member(rest, client_tools_key);
     if (!given) return tools;
@@ -143,15 +147,16 @@ std::vector<cubepi::AgentTool> client_tools_of(const JsonObject& rest) {
     const bool is_sequential = cubepi::detail::flag_member(*given, "one_at_a_time");
     for (const Json& one : listed->get_array()) {
         if (!one.is_object()) refuse("each must be an object");
-        tools.push_back(tool_of(one.get_object(), is_sequential));
+        tools.push_back(tool_of(one.get_object(), is_sequential, time));
     }
     return tools;
 }
 
-std::optional<cubepi::AgentTool> client_tool_of(const cubepi::HitlRequest& request) {
+std::optional<cubepi::AgentTool> client_tool_of(const cubepi::HitlRequest& request,
+                                                std::chrono::nanoseconds time) {
     std::optional<cubepi::AgentTool> tool;
     const JsonObject* const definition = object_member(request.extra, tool_key);
-    if (definition) tool = tool_of(*definition, false);
+    if (definition) tool = tool_of(*definition, false, time);
     return tool;
 }
 

@@ -15,6 +15,7 @@
 #include <bub/tape/turn_lease.hpp>
 #include <bub/turn_error.hpp>
 #include <bub/turn_span.hpp>
+#include <bub/turn_usage.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/middleware/goal.hpp>
 #include <cubepi/middleware/todo_list.hpp>
@@ -261,6 +262,7 @@ Task<> AgentTurn::recover_input() {
     message_id_ = plan_.input_id;
     const std::optional<EarlierTurn> earlier = co_await find_earlier_turn(*tape_, message_id_);
     if (!earlier) co_return;
+    require_same_request(*earlier, plan_.message);
     message_id_ = earlier->message_id;
     if (earlier->superseded && !earlier->answered) {
         message_id_ = next_message_id(message_id_);
@@ -338,7 +340,10 @@ Task<std::vector<cubepi::AgentTool>> AgentTurn::client_tools(std::vector<cubepi:
         return std::any_of(tools.begin(), tools.end(),
                            [&name](const auto& tool) { return tool.name == name; });
     };
-    made = client_tools_of(plan_.message->rest);
+    const auto& questions = core_->options().questions;
+    const std::chrono::nanoseconds time =
+        questions ? questions->timeout : std::chrono::nanoseconds::zero();
+    made = client_tools_of(plan_.message->rest, time);
     for (const cubepi::AgentTool& tool : made) {
         if (is_in(own, tool.name)) {
             throw SenderError(cubepi::ErrorCode::invalid_argument,
@@ -354,7 +359,7 @@ Task<std::vector<cubepi::AgentTool>> AgentTurn::client_tools(std::vector<cubepi:
     if (!suspends_ || (!plan_.answer && run_id_.empty())) co_return made;
     std::vector<cubepi::HitlRequest> asked = co_await open_questions(true);
     for (const cubepi::HitlRequest& request : asked) {
-        const std::optional<cubepi::AgentTool> tool = client_tool_of(request);
+        const std::optional<cubepi::AgentTool> tool = client_tool_of(request, time);
         if (!tool || !is_in(own, tool->name)) continue;
         // The client may have executed the call.
         throw SenderError(cubepi::ErrorCode::invalid_argument,
@@ -367,7 +372,7 @@ Task<std::vector<cubepi::AgentTool>> AgentTurn::client_tools(std::vector<cubepi:
     for (const cubepi::AnswerRecord& one : answered)
         if (one.request) asked.push_back(*one.request);
     for (const cubepi::HitlRequest& request : asked) {
-        std::optional<cubepi::AgentTool> tool = client_tool_of(request);
+        std::optional<cubepi::AgentTool> tool = client_tool_of(request, time);
         if (!tool || is_in(own, tool->name) || is_in(made, tool->name)) continue;
         tool->expose_to_model = false;
         made.push_back(std::move(*tool));
@@ -577,6 +582,11 @@ Task<> AgentTurn::start_agent() {
             if (!refused.empty()) co_return say_and_end(refused);
         }
         if (!message_id_.empty()) message = std::move(message).with_id(message_id_);
+        if (const std::string digest = request_digest(plan_.message); !digest.empty()) {
+            cubepi::UserMessage marked = *message.user();
+            marked.metadata[request_digest_key] = digest;
+            message = std::move(marked);
+        }
         inputs.push_back(std::move(message));
     }
     cubepi::PromptOptions how = run_options(run_id_);

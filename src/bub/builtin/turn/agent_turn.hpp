@@ -143,6 +143,7 @@ private:
     Task<> resume_expired(std::vector<cubepi::HitlRequest> open, cubepi::Message message,
                           cubepi::PromptOptions how);
     Task<bool> has_expired_questions_only();
+    Task<bool> has_expired_client_calls_only();
     Task<> close_expired();
     JsonObject answer_record(const cubepi::HitlRequest& request) const;
     Task<> recognize_answer();

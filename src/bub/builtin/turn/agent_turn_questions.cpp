@@ -7,6 +7,7 @@
 #include <bub/builtin/turn/agent_turn.hpp>
 #include <bub/builtin/turn/earlier_turn.hpp>
 #include <bub/questions.hpp>
+#include <bub/turn_usage.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
@@ -240,6 +241,8 @@ void AgentTurn::say_and_end(std::string text) {
 
 /// Starts the run of this turn: an answer continues the suspended one.
 Task<> AgentTurn::start_run(cubepi::MessageList inputs, cubepi::PromptOptions how) {
+    const bool expires = plan_.answer && plan_.answer->action == AnswerAction::expire;
+    if (expires && !closes_run_) closes_run_ = co_await has_expired_client_calls_only();
     if (closes_run_) co_await close_expired();
     if (!asks_user()) co_return begin_run(std::move(inputs), std::move(how));
     if (plan_.answer) {
@@ -293,6 +296,7 @@ Task<> AgentTurn::continue_answered_run() {
     const bool has_expired = plan_.answer->action == AnswerAction::expire;
     const std::vector<cubepi::HitlRequest> open = co_await open_questions(has_expired);
     earlier_answer_ = co_await find_earlier_answer(*tape_, plan_.input_id);
+    if (earlier_answer_) require_same_request(*earlier_answer_, plan_.message);
     if (!open.empty()) {
         asker_ = asker_of(open.front().extra);
     } else if (earlier_answer_) {
@@ -375,6 +379,8 @@ JsonObject AgentTurn::answer_record(const cubepi::HitlRequest& request) const {
     record["question"] = question_name(request);
     record["asker"] = asker_of(request.extra);
     if (!plan_.input_id.empty()) record["input"] = plan_.input_id;
+    const std::string digest = request_digest(plan_.message);
+    if (!digest.empty()) record[request_digest_key] = digest;
     return record;
 }
 
@@ -524,7 +530,16 @@ Task<bool> AgentTurn::has_expired_questions_only() {
     co_return !all.empty() && open.empty();
 }
 
-/// Closes a run whose questions have expired, and whose endpoint is not configured any more: nothing can continue it (D86).
+/// Returns true if it waits for outputs whose client has not sent them in time: nothing reads what the run would continue with (D261).
+Task<bool> AgentTurn::has_expired_client_calls_only() {
+    const bool is_over = co_await has_expired_questions_only();
+    if (!is_over) co_return false;
+    const std::vector<cubepi::HitlRequest> all = co_await open_questions(true);
+    const bool are_calls = std::all_of(all.begin(), all.end(), is_client_call);
+    co_return are_calls;
+}
+
+/// Closes a run whose questions have expired, and which nothing can continue (D86) or waits for (D261).
 Task<> AgentTurn::close_expired() {
     const std::vector<cubepi::HitlRequest> expired = co_await open_questions(true);
     if (!expired.empty()) note_end(expired.front(), "expired");

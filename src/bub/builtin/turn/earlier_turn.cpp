@@ -7,6 +7,8 @@
 
 #include <bub/builtin/recorded_reply.hpp>
 #include <bub/tape/tape_context.hpp>
+#include <bub/turn_error.hpp>
+#include <bub/turn_usage.hpp>
 #include <cubepi/core/message.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/provider/answer_end.hpp>
@@ -89,6 +91,7 @@ void read_answers(EarlierTurn& turn, const cubepi::MessageList& messages,
         if (is_input) {
             if (std::exchange(turn.superseded, false)) turn.texts.clear();
             turn.run_id = message.run_id().str();
+            turn.digest = cubepi::detail::text_member(message.metadata().get(), request_digest_key);
             runs.insert(turn.run_id);
         } else if (message.user() && !message.id().empty() && !is_inherited(message) &&
                    !runs.contains(message.run_id().str())) {
@@ -136,6 +139,17 @@ Task<EarlierTurn> read_turn(Tape tape, InputIds input) {
 }
 
 }  // namespace
+
+std::string request_digest(const Envelope* message) {
+    return message ? cubepi::detail::text_member(message->rest, request_digest_key) : std::string();
+}
+
+void require_same_request(const EarlierTurn& earlier, const Envelope* message) {
+    const std::string digest = request_digest(message);
+    if (digest.empty() || earlier.digest.empty() || digest == earlier.digest) return;
+    throw SenderError(cubepi::ErrorCode::invalid_argument,
+                      "The id of this message belongs to another one.");
+}
 
 Task<std::optional<EarlierTurn>> find_earlier_turn(Tape tape, std::string input_id) {
     std::optional<EarlierTurn> found;
@@ -199,6 +213,7 @@ Task<std::optional<EarlierAnswer>> find_earlier_answer(Tape tape, std::string in
     const InputIds input = co_await find_input(store, tape.name(), message_id);
     read_answers(*found, tail.messages, input.ids);
     found->message_id = input.ids.empty() ? message_id : input.ids.back();
+    found->digest = cubepi::detail::text_member(*event, request_digest_key);
     co_return found;
 }
 
@@ -266,6 +281,7 @@ Task<std::optional<RecordedReply>> find_reply(Tape tape, std::string input_id) {
     const std::optional<EarlierTurn> turn = co_await find_earlier_turn(tape, input_id);
     if (turn) {
         found.emplace();
+        found->digest = turn->digest;
         found->run_id = turn->run_id;
         found->text = joined(turn->texts);
         found->answered = turn->answered;
@@ -283,6 +299,7 @@ Task<std::optional<RecordedReply>> find_reply(Tape tape, std::string input_id) {
     found = reply_to_command(*data);
     if (entry_name(*event) != answer_event) co_return found;
     found.emplace();
+    found->digest = cubepi::detail::text_member(*data, request_digest_key);
     const Tail tail = co_await read_tail(tape.store(), tape.name(), event->id);
     std::vector<std::string> texts;
     read_until_input(*found, tail.messages, texts);

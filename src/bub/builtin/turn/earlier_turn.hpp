@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include <bub/envelope.hpp>
 #include <bub/tape/tape.hpp>
 #include <cubepi/agent/middleware.hpp>
 
@@ -15,6 +16,7 @@ struct EarlierTurn {
     std::string message_id =
         {};  ///< of the newest user message; a repeated input has another id, see next_message_id()
     std::string run_id = {};
+    std::string digest = {};  ///< of its request (request_digest_key); empty: none is recorded
     std::vector<std::string> texts = {};  ///< the model's complete answers, oldest first
     std::optional<cubepi::AssistantMessage> last = {};  ///< of them, also without text
     bool answered = false;                              ///< the model had finished
@@ -24,6 +26,11 @@ struct EarlierTurn {
     bool superseded = false;
 };
 
+/// Returns the value of request_digest_key of a message, which may be null; empty: none.
+std::string request_digest(const Envelope* message);
+/// Throws SenderError if the message, which may be null, has the id of the earlier one and the digest of another request (D262).
+void require_same_request(const EarlierTurn& earlier, const Envelope* message);
+
 /// Returns nothing if the input is not on the tape.
 Task<std::optional<EarlierTurn>> find_earlier_turn(Tape tape, std::string input_id);
 
@@ -31,7 +38,7 @@ Task<std::optional<EarlierTurn>> find_earlier_turn(Tape tape, std::string input_
 const JsonObject* data_of(const std::optional<TapeEntry>& event) noexcept;
 
 /// The event that records an answer on the tape. Its data: `question_id`, `question` (its key), `user`, `channel`, `asker`, `input`,
-/// the id of the message with the answer, and `expired`, true for the end of the time to answer.
+/// the id of the message with the answer, request_digest_key of this message, and `expired`, true for the end of the time to answer.
 inline constexpr std::string_view answer_event = "hitl.answer";
 
 /// The state of an answer to a question that is already on the tape because a process was killed after it was received. The message is

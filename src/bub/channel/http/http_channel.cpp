@@ -241,6 +241,7 @@ HttpReply::HttpReply(ExchangePtr exchange, std::stop_token draining, std::stop_t
     : exchange_(std::move(exchange)),
       draining_(std::move(draining)),
       stopping_(std::move(stopping)),
+      parts_(exchange_->read_parts()),
       turn_(exchange_->turns()) {}
 
 const std::string& HttpReply::id() const noexcept { return exchange_->key(); }
@@ -263,7 +264,7 @@ std::optional<HttpReplyPart> HttpReply::poll() {
             return part;
         }
     }
-    if (std::optional<HttpReplyPart> streamed = exchange_->take_part()) return streamed;
+    if (std::optional<HttpReplyPart> streamed = parts_->take()) return streamed;
     if (outputs_ < exchange_->outputs().size()) {
         part.kind = Kind::output;
         part.value = exchange_->outputs().at(outputs_++).as_object();
@@ -401,6 +402,9 @@ Task<ExchangePtr> HttpChannel::State::exchange_for(HttpMessage message, HttpRepl
         message.envelope.channel = name;
         Task<> submitting = submit(exchange, std::move(message.envelope));
         co_await std::move(submitting);
+    } else if (!exchange->running()) {
+        // Its turn has not begun, so this client receives all of the text, too.
+        exchange->detail = std::max(exchange->detail, detail);
     }
     co_return exchange;
 }
@@ -479,6 +483,9 @@ Task<HttpServerResponse> HttpChannel::State::read(HttpServerRequest request) {
     JsonObject result;
     if (has_reply) {
         result = result_of(*exchange);
+        // For interfaces that compare a repeated request.
+        const Json* const digest = record ? record->if_contains(request_digest_key) : nullptr;
+        if (digest) result[request_digest_key] = *digest;
     } else if (record) {
         result = std::move(*record);
     } else {

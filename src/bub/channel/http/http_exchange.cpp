@@ -10,6 +10,7 @@
 #include <bub/turn_usage.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/base64.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/random_word.hpp>
 #include <cubepi/net/utf8.hpp>
@@ -198,10 +199,12 @@ HttpMessage read_message(const cubepi::HttpServerRequest& request, const HttpAcc
             refuse("the message has no 'text'");
     }
     note_answer(envelope);
+    if (!request.headers.get("idempotency-key").empty())
+        envelope.rest[request_digest_key] = content_digest(envelope);
     return message;
 }
 
-std::size_t content_digest(const Envelope& message) {
+std::string content_digest(const Envelope& message) {
     JsonArray parts;
     parts.emplace_back(message.content_text());
     parts.emplace_back(sender_of(message));
@@ -211,7 +214,7 @@ std::size_t content_digest(const Envelope& message) {
         parts.emplace_back(file.filename);
         parts.emplace_back(file.url);
     }
-    return std::hash<std::string>()(boost::json::serialize(parts));
+    return cubepi::detail::sha256_hex(boost::json::serialize(parts));
 }
 
 bool HttpExchange::is_of(const HttpMessage& message) const {
@@ -226,13 +229,12 @@ void HttpExchange::begin() {
     outputs_ = JsonArray();
     output_bytes_ = 0;
     file_bytes_ = 0;
-    waiting_.clear();
-    waiting_bytes_ = 0;
+    first_parts_.clear();
+    for_readers([](HttpParts& parts) { parts.clear(); });
     error_.clear();
     problem_.clear();
     finish_.clear();
     usage_.clear();
-    omits_text_ = false;
     running_ = true;
     done_ = false;
     ++turns_;
@@ -246,6 +248,7 @@ bool HttpExchange::has_asked() const {
 
 void HttpExchange::end(std::string error) {
     if (!error.empty()) error_ = std::move(error);
+    if (!readers_.empty()) first_parts_.clear();
     running_ = false;
     done_ = true;
     changed_.pulse();
@@ -297,24 +300,6 @@ void HttpExchange::add_output(const Envelope& message, const SentFile* file) {
     changed_.pulse();
 }
 
-void HttpExchange::add_part(HttpReplyPart part, std::size_t bytes, std::size_t limit) {
-    const bool is_text = !part.event;
-    // A single part may be longer: it is in memory already.
-    const bool is_too_much = waiting_bytes_ > 0 && waiting_bytes_ + bytes > limit;
-    if (is_too_much || (is_text && omits_text_)) {
-        omits_text_ = omits_text_ || is_text;
-        return;
-    }
-    waiting_bytes_ += bytes;
-    const bool continues = !part.event && !waiting_.empty() && waiting_.back().kind == part.kind;
-    if (continues) {
-        waiting_.back().text += part.text;
-    } else {
-        waiting_.push_back(std::move(part));
-    }
-    changed_.pulse();
-}
-
 namespace {
 
 /// Returns the size of an event of a call for its limit, in bytes; nothing for one that clients do not read.
@@ -333,6 +318,63 @@ std::optional<std::size_t> size_of(const cubepi::AgentEvent& event) {
 
 }  // namespace
 
+void HttpParts::add(const HttpReplyPart& part, std::size_t bytes, std::size_t limit) {
+    const bool is_text = !part.event;
+    // A single part may be longer: it is in memory already.
+    const bool is_too_much = bytes_ > 0 && bytes_ + bytes > limit;
+    if (is_too_much || (is_text && omits_text_)) {
+        omits_text_ = omits_text_ || is_text;
+        return;
+    }
+    bytes_ += bytes;
+    if (is_text && !parts_.empty() && parts_.back().kind == part.kind) {
+        parts_.back().text += part.text;
+    } else {
+        parts_.push_back(part);
+    }
+}
+
+std::optional<HttpReplyPart> HttpParts::take() {
+    std::optional<HttpReplyPart> part;
+    if (parts_.empty()) return part;
+    part = std::move(parts_.front());
+    parts_.pop_front();
+    if (parts_.empty()) {
+        bytes_ = 0;
+    } else {
+        const std::size_t size =
+            part->event ? size_of(*part->event).value_or(0) : part->text.size();
+        bytes_ -= std::min(size, bytes_);
+    }
+    return part;
+}
+
+void HttpParts::clear() {
+    parts_.clear();
+    bytes_ = 0;
+    omits_text_ = false;
+}
+
+template <class Call>
+void HttpExchange::for_readers(const Call& call) {
+    for (const std::weak_ptr<HttpParts>& reader : readers_)
+        if (const std::shared_ptr<HttpParts> parts = reader.lock()) call(*parts);
+}
+
+std::shared_ptr<HttpParts> HttpExchange::read_parts() {
+    auto parts = std::make_shared<HttpParts>(first_parts_);
+    if (done_) first_parts_.clear();
+    std::erase_if(readers_, [](const auto& reader) { return reader.expired(); });
+    readers_.push_back(parts);
+    return parts;
+}
+
+void HttpExchange::add_part(const HttpReplyPart& part, std::size_t bytes, std::size_t limit) {
+    first_parts_.add(part, bytes, limit);
+    for_readers([&](HttpParts& parts) { parts.add(part, bytes, limit); });
+    changed_.pulse();
+}
+
 void HttpExchange::add_event(const StreamEvent& event, std::size_t limit) {
     if (detail == HttpReplyDetail::outputs) return;
     HttpReplyPart part;
@@ -348,27 +390,12 @@ void HttpExchange::add_event(const StreamEvent& event, std::size_t limit) {
         if (!size) return;
         part.kind = HttpReplyPart::Kind::event;
         part.event = event.agent_event;
-        return add_part(std::move(part), *size, limit);
+        return add_part(part, *size, limit);
     } else {
         return;
     }
     const std::size_t size = part.text.size();
-    if (size > 0) add_part(std::move(part), size, limit);
-}
-
-std::optional<HttpReplyPart> HttpExchange::take_part() {
-    std::optional<HttpReplyPart> part;
-    if (waiting_.empty()) return part;
-    part = std::move(waiting_.front());
-    waiting_.pop_front();
-    if (waiting_.empty()) {
-        waiting_bytes_ = 0;
-    } else {
-        const std::size_t size =
-            part->event ? size_of(*part->event).value_or(0) : part->text.size();
-        waiting_bytes_ -= std::min(size, waiting_bytes_);
-    }
-    return part;
+    if (size > 0) add_part(part, size, limit);
 }
 
 std::shared_ptr<HttpExchange> HttpExchanges::find(const std::string& key) const {

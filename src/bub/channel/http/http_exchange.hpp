@@ -46,7 +46,24 @@ void check_id(std::string_view what, std::string_view id);
 void check_session(std::string_view session);
 
 /// Returns a digest of what a client has sent, the same after a restart.
-std::size_t content_digest(const Envelope& message);
+std::string content_digest(const Envelope& message);
+
+/// The parts of a turn that wait for one client.
+class HttpParts {
+public:
+    /// Adds a part of this size in bytes. It is omitted if more than `limit` bytes would wait, and so is all text that follows an omitted
+    /// one in this turn: the client has a beginning of the text.
+    void add(const HttpReplyPart& part, std::size_t bytes, std::size_t limit);
+    /// Returns the next part; nothing if there is none.
+    std::optional<HttpReplyPart> take();
+    void clear();
+    std::size_t bytes() const noexcept { return bytes_; }
+
+private:
+    std::deque<HttpReplyPart> parts_;
+    std::size_t bytes_ = 0;
+    bool omits_text_ = false;
+};
 
 /// A message of a client and the outputs of its turn.
 class HttpExchange {
@@ -57,8 +74,8 @@ public:
         std::string text = {};
     };
 
-    HttpExchange(std::string key, std::string chat, std::size_t digest)
-        : key_(std::move(key)), chat_(std::move(chat)), digest_(digest) {}
+    HttpExchange(std::string key, std::string chat, std::string digest)
+        : key_(std::move(key)), chat_(std::move(chat)), digest_(std::move(digest)) {}
 
     /// Another turn on the message follows: a client that asks meanwhile waits for its answer.
     void reopen() noexcept { done_ = false; }
@@ -96,16 +113,18 @@ public:
     /// The tokens of the turn (usage_key); empty if they are not known.
     const JsonObject& usage() const noexcept { return usage_; }
     /// Returns the approximate size of what is held for a client, in bytes.
-    std::size_t size() const noexcept { return output_bytes_ + waiting_bytes_ + error_.size(); }
+    std::size_t size() const noexcept {
+        return output_bytes_ + first_parts_.bytes() + error_.size();
+    }
     /// `file`: of an output of kind `file`; null: none.
     void add_output(const Envelope& message, const SentFile* file = nullptr);
     /// Returns the size of the files among the outputs, in bytes.
     std::size_t file_bytes() const noexcept { return file_bytes_; }
-    /// Adds what the client reads of an event of the turn. It is omitted if more than `limit` bytes would wait, and so is all text that follows
-    /// an omitted one in this turn: the client has a beginning of the text.
+    /// Adds what clients read of an event of the turn, with the limit of HttpParts::add() for each of them.
     void add_event(const StreamEvent& event, std::size_t limit);
-    /// Returns the next part of the turn's events; nothing if there is none.
-    std::optional<HttpReplyPart> take_part();
+    /// Returns the parts of the turn's events for one more client, from the beginning of the turn. Those of a turn that has ended are for
+    /// its first client: the outputs repeat them.
+    std::shared_ptr<HttpParts> read_parts();
     /// Waits for the next change.
     Task<> wait() { return changed_.wait(); }
     void wake() { changed_.pulse(); }
@@ -116,22 +135,24 @@ public:
     HttpReplyDetail detail = HttpReplyDetail::outputs;  ///< what a client reads of the turn
 
 private:
-    void add_part(HttpReplyPart part, std::size_t bytes, std::size_t limit);
+    void add_part(const HttpReplyPart& part, std::size_t bytes, std::size_t limit);
+    /// Calls `call` with the parts of each client that still reads.
+    template <class Call>
+    void for_readers(const Call& call);
 
     const std::string key_;
     const std::string chat_;
-    const std::size_t digest_;
+    const std::string digest_;
     JsonArray outputs_;
     std::size_t output_bytes_ = 0;
     std::size_t file_bytes_ = 0;
-    std::deque<HttpReplyPart> waiting_;
-    std::size_t waiting_bytes_ = 0;
+    HttpParts first_parts_;  // of the turn, for clients that come later
+    std::vector<std::weak_ptr<HttpParts>> readers_;
     std::string error_;
     std::string problem_;
     std::string finish_;
     JsonObject usage_;
     std::optional<Refusal> refusal_;
-    bool omits_text_ = false;
     bool running_ = false;
     bool done_ = false;
     std::size_t turns_ = 0;

@@ -54,18 +54,20 @@ std::string bytes_of(std::string_view base64) {
 }
 
 Task<> store_block(Json* block, BlockData data, McpDataPlace place) {
-    std::string bytes = bytes_of(data.base64);
-    if (bytes.empty()) co_return;
-    const std::size_t size = bytes.size();
     auto work = [store = place.store, tool = place.tool, type = data.mime_type,
-                 content = std::move(bytes)] { return (*store)(tool, type, content); };
+                 encoded = std::string(data.base64)] {
+        const std::string content = bytes_of(encoded);
+        std::string end;
+        if (!content.empty())
+            end = std::to_string(content.size()) + " bytes. " + (*store)(tool, type, content);
+        return end;
+    };
     Task<std::string> storing = offload(*place.runtime->workers, std::move(work));
     Outcome<std::string> stored = co_await outcome_of(std::move(storing));
     if (stored.cancelled()) stored.rethrow();
     // A store without space leaves the description.
-    if (!stored) co_return;
-    const std::string text = "[" + data.kind + ", " + data.mime_type + ", " + std::to_string(size) +
-                             " bytes. " + stored.value() + "]";
+    if (!stored || stored.value().empty()) co_return;
+    const std::string text = "[" + data.kind + ", " + data.mime_type + ", " + stored.value() + "]";
     *block = mcp_content::text(text);
 }
 
