@@ -371,6 +371,8 @@ Task<> McpClient::State::answer_task(std::shared_ptr<State> self, McpRound* roun
 
 }  // namespace cubepi
 
+// The input that calls ask for.
+
 namespace cubepi::detail {
 
 namespace {

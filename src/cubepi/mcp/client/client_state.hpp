@@ -26,9 +26,9 @@
 #include <cubepi/mcp/authorizer.hpp>
 #include <cubepi/mcp/client.hpp>
 
-// Conclusions from the refusal of a request for the next one.
-
 namespace cubepi::detail {
+
+// Conclusions from the refusal of a request for the next one: client/requests.cpp.
 
 /// Returns what a server has refused a request for, if another token may help.
 std::optional<McpChallenge> challenge_in(const std::exception_ptr& failure);
@@ -39,9 +39,7 @@ bool may_have_sessions(const std::exception_ptr& failure);
 /// Returns true if a server would refuse the same request again.
 bool is_lasting_refusal(const std::exception_ptr& failure);
 
-}  // namespace cubepi::detail
-
-namespace cubepi::detail {
+// The input that calls ask for: client/calls.cpp.
 
 /// The answer to a request for input. Neither `answer` nor `failure` is set if the call ended before its handler was started.
 struct McpInputAnswer {
@@ -116,10 +114,6 @@ public:
 private:
     McpCallInput& input_;
 };
-
-}  // namespace cubepi::detail
-
-namespace cubepi::detail {
 
 /// A question of the server to the user of a call, who may be asked in a later run.
 struct McpWaitingQuestion {

@@ -8,6 +8,8 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/mcp/client/client_state.hpp>
 
+// The connection: agreement about a version, what the server sends on it, subscriptions.
+
 namespace cubepi {
 
 namespace {
@@ -294,6 +296,8 @@ Task<RpcMessage> McpClient::State::asked(RpcMessage request, std::optional<std::
                        {{"server", options.server}, {"method", request.method}});
     co_return unanswered(std::move(request));
 }
+
+// Subscriptions.
 
 namespace {
 

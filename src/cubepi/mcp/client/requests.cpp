@@ -133,6 +133,8 @@ Task<JsonObject> McpClient::State::send_within(std::chrono::nanoseconds limit, s
 
 }  // namespace cubepi
 
+// Conclusions from the refusal of a request for the next one.
+
 namespace cubepi::detail {
 
 namespace {
