@@ -211,8 +211,7 @@ MemoryCheckpointer::MemoryCheckpointer(MemoryOptions options)
     : StoredThreads(std::make_shared<State>(std::move(options))) {}
 MemoryCheckpointer::~MemoryCheckpointer() = default;
 
-std::int64_t MemoryCheckpointer::State::change(const std::string& thread_id,
-                                               ThreadAppend& append) {
+std::int64_t MemoryCheckpointer::State::change(const std::string& thread_id, ThreadAppend& append) {
     auto& [messages, wanted] = append;
     MemoryThread* stored = find(thread_id);
     static const MemoryThread none;
