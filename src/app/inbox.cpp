@@ -272,7 +272,7 @@ Task<> require_unanswered(InboxArguments inbox) {
     for (const SavedSession& session : sessions) {
         if (!inbox.session.empty() && session.name != inbox.session) continue;
         const std::vector<AnswerRecord> answered =
-            co_await memory.load_answer_records(session.tape);
+            co_await memory.load_answer_records(session.tape, "");
         const std::string earlier = bub::earlier_answer_text(answered, inbox.question);
         if (earlier.empty()) continue;
         throw Error(ErrorCode::stale_answer, "the question '" + inbox.question + "' of session '" +

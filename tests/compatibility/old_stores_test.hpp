@@ -82,7 +82,7 @@ void answer_question(Store& store) {
     run(store.append("asks", prompt("instead of the call", "run-2"), std::move(options)));
     EXPECT_FALSE(run(store.load_hitl_answer("asks", "run-2", "call-1")));
     run(store.complete_run("asks", "run-2", "continuer"));
-    EXPECT_EQ(run(store.load_answer_records("asks")).size(), 1U);
+    EXPECT_EQ(run(store.load_answer_records("asks", "")).size(), 1U);
 }
 
 /// The messages of a tape, and the status of its last turn.

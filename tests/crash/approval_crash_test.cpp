@@ -82,7 +82,8 @@ TEST(ApprovalCrash, TwoProcessesAnswerAQuestion_OneSucceeds) {
         ben.thaw();
         const int first = anna.wait().status;
         EXPECT_EQ(first + ben.wait().status, was_stale);
-        const std::vector<AnswerRecord> records = run(inbox_of(*tapes).load_answer_records("t"));
+        const std::vector<AnswerRecord> records =
+            run(inbox_of(*tapes).load_answer_records("t", ""));
         ASSERT_EQ(records.size(), round);
         EXPECT_EQ(records.back().user, first == 0 ? "anna" : "ben");
     }

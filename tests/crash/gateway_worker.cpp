@@ -117,7 +117,7 @@ std::size_t times_looked(const std::filesystem::path& directory) {
 
 std::size_t recorded_answers(const std::filesystem::path& directory) {
     bub::TapeCheckpointer memory(tapes_in(directory));
-    return run(memory.load_answer_records(bub::tape_name(directory, "platform:long"))).size();
+    return run(memory.load_answer_records(bub::tape_name(directory, "platform:long"), "")).size();
 }
 
 int run_gateway_worker(const std::filesystem::path& directory, std::size_t kill_at, bool asks,

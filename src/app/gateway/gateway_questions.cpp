@@ -35,6 +35,7 @@ public:
                 const bub::Envelope& message)
         : instance_(std::move(instance)),
           tape_(question.thread_id),
+          run_id_(question.run_id),
           name_(bub::question_name(*question.request)),
           channel_(message.channel.value_or("")),
           message_(message.inbound_id.value_or("")),
@@ -77,7 +78,8 @@ private:
     /// Returns true if the tape has this answer. Throws Error for another one, which may be that of an operator of another gateway.
     Task<bool> is_recorded() const {
         bub::TapeCheckpointer memory(instance_->tapes());
-        const std::vector<AnswerRecord> records = co_await memory.load_answer_records(tape_);
+        const std::vector<AnswerRecord> records =
+            co_await memory.load_answer_records(tape_, run_id_);
         for (const AnswerRecord& one : records) {
             if (!one.request || bub::question_name(*one.request) != name_) continue;
             if (one.user == operator_name && one.channel == place_) co_return true;
@@ -90,6 +92,7 @@ private:
 
     const std::shared_ptr<GatewayInstance> instance_;
     const std::string tape_;
+    const std::string run_id_;
     const std::string name_;
     const std::string channel_;
     const std::string message_;

@@ -36,12 +36,12 @@ public:
         request.payload = std::move(payload);
         request.created_at = created_at;
         if (timeout > 0) request.timeout_seconds = timeout;
-        run(memory_.save_pending_request(tape, "r", std::move(request)));
+        run(memory_.save_pending_request(tape, run_id, std::move(request)));
     }
     void answer(const std::string& tape, double answered_at = 0) {
         AnswerRecord record;
         record.answered_at = answered_at;
-        record.run_id = "r";
+        record.run_id = run_id;
         record.question_id = "q";
         record.answer = true;
         run(memory_.answer_request(tape, std::move(record)));
@@ -58,6 +58,8 @@ public:
     }
     FileTapeStore& store() { return *store_; }
     TapeCheckpointer& memory() { return memory_; }
+
+    std::string run_id = "r";
 
 private:
     std::shared_ptr<FileTapeStore> store_;
@@ -187,13 +189,13 @@ TEST(TapeQuestions, DamagedAnswerRecord_IsReturnedWithItsDamage) {
     inbox.answer("w__a");
     const std::string state = directory.read("w__a.jsonl.state");
     directory.write("w__a.jsonl.state", replaced(state, "\"prompt\"", "\"pro\""));
-    const std::vector<AnswerRecord> records = run(inbox.memory().load_answer_records("w__a"));
+    const std::vector<AnswerRecord> records = run(inbox.memory().load_answer_records("w__a", ""));
     ASSERT_EQ(records.size(), 1u);
     EXPECT_FALSE(records.front().request);
     EXPECT_EQ(records.front().damage, "human request key 'prompt': expected a string");
     EXPECT_EQ(records.front().question_id, "q");
     directory.write("w__a.jsonl.state", R"({"answered": [17, {"run_id": "r"}]})");
-    for (const AnswerRecord& record : run(inbox.memory().load_answer_records("w__a")))
+    for (const AnswerRecord& record : run(inbox.memory().load_answer_records("w__a", "")))
         EXPECT_NE(record.damage, "");
 }
 
@@ -211,16 +213,22 @@ TEST(TapeQuestions, RecordsOfManyAnswers_LeaveTheSideState) {
     // As a process leaves it that is killed before it has removed the records from the side state.
     directory.write("w__a.jsonl.state", before);
     for (int time = 66; time <= 200; ++time) answer(time);
-    const std::vector<AnswerRecord> records = run(inbox.memory().load_answer_records("w__a"));
+    const std::vector<AnswerRecord> records = run(inbox.memory().load_answer_records("w__a", ""));
     ASSERT_EQ(records.size(), 200u);
     for (std::size_t i = 0; i < records.size(); ++i)
         EXPECT_EQ(records[i].answered_at, static_cast<double>(i + 1));
+    // Those of the last run, of which most are in the sidecar.
+    inbox.run_id = "s";
+    for (int time = 201; time <= 270; ++time) answer(time);
+    EXPECT_EQ(run(inbox.memory().load_answer_records("w__a", "s")).size(), 70u);
+    EXPECT_EQ(run(inbox.memory().load_answer_records("w__a", "s")).front().answered_at, 201.0);
+    EXPECT_EQ(run(inbox.memory().load_answer_records("w__a", "")).size(), 270u);
     MessageList messages;
     messages.push_back(user_message("hi"));
     (void)run(inbox.memory().append("w__a", std::move(messages), AppendOptions()));
     EXPECT_EQ(run(inbox.memory().list_threads()).size(), 1u) << "a sidecar is not a thread";
     run(inbox.memory().delete_thread("w__a"));
-    EXPECT_TRUE(run(inbox.memory().load_answer_records("w__a")).empty());
+    EXPECT_TRUE(run(inbox.memory().load_answer_records("w__a", "")).empty());
     EXPECT_FALSE(directory.has("w__a__sidecar__answers.jsonl"));
 }
 

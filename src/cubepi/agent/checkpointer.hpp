@@ -56,6 +56,8 @@ public:
         return expected_position_;
     }
     const std::optional<JsonObject>& extra() const noexcept { return extra_; }
+    /// Moves extra out, for the store that saves it.
+    std::optional<JsonObject> take_extra() noexcept { return std::exchange(extra_, std::nullopt); }
     const std::string& claim_run_id() const noexcept { return claim_run_id_; }
     const std::string& claim_owner() const noexcept { return claim_owner_; }
     const std::string& settled_run_id() const noexcept { return settled_run_id_; }

@@ -97,8 +97,10 @@ public:
     /// question, exactly one succeeds. Throws CheckpointerError(stale_answer) if the request is not pending in this run, or
     /// has expired by `answered_at`; nothing is stored then. Does not check the answer: see check_answer().
     virtual Task<void> answer_request(std::string thread_id, AnswerRecord record) = 0;
-    /// Returns the answers to requests of the thread, oldest first. They stay when runs complete.
-    virtual Task<std::vector<AnswerRecord>> load_answer_records(std::string thread_id) = 0;
+    /// Returns the answers to requests of the thread, oldest first. They stay when runs complete. `run_id`: only those of this run, which is
+    /// the last one whose requests were answered; others may be left out. Empty: of all runs, which may be many.
+    virtual Task<std::vector<AnswerRecord>> load_answer_records(std::string thread_id,
+                                                                std::string run_id) = 0;
     /// Removes all requests of the thread, unreadable ones too, and returns their number. For threads whose requests
     /// cannot be loaded (CheckpointCorruptionError).
     virtual Task<std::size_t> discard_requests(std::string thread_id) = 0;

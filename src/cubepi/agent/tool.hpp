@@ -147,8 +147,10 @@ struct AgentTool {
         risk_level = level;
         return std::move(*this);
     }
+    /// For all arguments: replaces what decides by the arguments.
     AgentTool&& replay(ReplayPolicy policy) && {
         replay_policy = policy;
+        replay_policy_for = nullptr;
         return std::move(*this);
     }
     AgentTool&& replay(std::function<ReplayPolicy(const JsonObject& arguments)> policy_for) && {

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <cubepi/agent/named_arguments.hpp>
+#include <cubepi/agent/run/tool_batch.hpp>
 #include <cubepi/agent/tool.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
@@ -475,6 +476,14 @@ TEST(ToolText, ReasonOfBlockedCall_IsSanitized) {
             EXPECT_EQ(end->result.text(), sanitized);
         }
     }
+}
+
+TEST(Tool, D104_LaterReplayPolicy_ReplacesTheEarlierOne) {
+    const auto by_arguments = [](const JsonObject&) { return ReplayPolicy::idempotent; };
+    AgentTool fixed = AgentTool().replay(by_arguments).replay(ReplayPolicy::never);
+    EXPECT_FALSE(detail::is_repeatable(&fixed, {}));
+    AgentTool chosen = std::move(fixed).replay(by_arguments);
+    EXPECT_TRUE(detail::is_repeatable(&chosen, {}));
 }
 
 }  // namespace

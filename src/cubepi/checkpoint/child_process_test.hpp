@@ -270,7 +270,7 @@ void expect_one_answer_each(Store& store, const std::string& place) {
     EXPECT_EQ(second.wait(), 0);
     EXPECT_EQ(anna + ben, open_questions);
     std::map<std::string, int> recorded;
-    const std::vector<AnswerRecord> records = run(store.load_answer_records("t"));
+    const std::vector<AnswerRecord> records = run(store.load_answer_records("t", ""));
     for (const AnswerRecord& record : records) ++recorded[record.user];
     EXPECT_EQ(recorded["anna"], anna);
     EXPECT_EQ(recorded["ben"], ben);

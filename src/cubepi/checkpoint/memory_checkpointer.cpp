@@ -55,13 +55,13 @@ struct MemoryThread {
             messages.push_back(message);
         }
     }
-    void merge_extra(const JsonObject& changes) {
+    void merge_extra(JsonObject changes) {
         if (!extra) extra.emplace();
-        for (const auto& [key, value] : changes) {
-            if (value.is_null()) {
-                extra->erase(key);
+        for (auto& member : changes) {
+            if (member.value().is_null()) {
+                extra->erase(member.key());
             } else {
-                (*extra)[key] = value;
+                (*extra)[member.key()] = std::move(member.value());
             }
         }
     }
@@ -143,14 +143,14 @@ struct MemoryCheckpointer::State final : ThreadStates {
         const auto found = threads.find(thread_id);
         return found == threads.end() ? nullptr : &found->second;
     }
-    std::int64_t change(const std::string& thread_id, const ThreadAppend& append);
+    std::int64_t change(const std::string& thread_id, ThreadAppend& append);
     std::int64_t change(const std::string& thread_id, const ThreadFork& fork);
     std::int64_t change(const std::string& thread_id, const ThreadRemoval& removal);
 
     Task<std::optional<CheckpointData>> read_thread(ThreadQuery query) override;
     Task<std::int64_t> change_thread(std::string thread_id, ThreadChange wanted) override {
         const std::lock_guard lock(mutex);
-        const auto execute = [&](const auto& one) { return change(thread_id, one); };
+        const auto execute = [&](auto& one) { return change(thread_id, one); };
         co_return std::visit(execute, wanted);
     }
     Task<std::vector<ThreadInfo>> list_threads() override;
@@ -211,9 +211,8 @@ MemoryCheckpointer::MemoryCheckpointer(MemoryOptions options)
     : StoredThreads(std::make_shared<State>(std::move(options))) {}
 MemoryCheckpointer::~MemoryCheckpointer() = default;
 
-std::int64_t MemoryCheckpointer::State::change(const std::string& thread_id,
-                                               const ThreadAppend& append) {
-    const auto& [messages, wanted] = append;
+std::int64_t MemoryCheckpointer::State::change(const std::string& thread_id, ThreadAppend& append) {
+    auto& [messages, wanted] = append;
     MemoryThread* stored = find(thread_id);
     static const MemoryThread none;
     const MemoryThread& before = stored ? *stored : none;
@@ -233,7 +232,8 @@ std::int64_t MemoryCheckpointer::State::change(const std::string& thread_id,
     MemoryThread& thread = threads[thread_id];
     if (settles) detail::remove_settled(thread.state, wanted);
     thread.store(messages);
-    if (wanted.extra()) thread.merge_extra(*wanted.extra());
+    if (std::optional<JsonObject> extra = wanted.take_extra())
+        thread.merge_extra(std::move(*extra));
     if (messages.empty()) return thread.position;
     thread.updated_at = now();
     return thread.position = ++last_position;

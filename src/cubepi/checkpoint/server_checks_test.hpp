@@ -182,7 +182,7 @@ inline void use_store(SqlCheckpointer& store) {
     record.question_id = "q";
     record.answer = true;
     run(store.answer_request("t400", std::move(record)));
-    EXPECT_EQ(run(store.load_answer_records("t400")).size(), 1U);
+    EXPECT_EQ(run(store.load_answer_records("t400", "")).size(), 1U);
     EXPECT_EQ(run(store.discard_requests("t500")), 1U);
 }
 

@@ -154,7 +154,7 @@ TEST_F(SQLiteQuestions, D18_AnswerToClearedRequest_IsStale) {
     raw().query("DELETE FROM thread_pending_request");
     const Error error = error_of(store.answer_request("a", yes("1")));
     EXPECT_EQ(error.code(), ErrorCode::stale_answer);
-    EXPECT_TRUE(run(store.load_answer_records("a")).empty());
+    EXPECT_TRUE(run(store.load_answer_records("a", "")).empty());
 }
 
 TEST_F(SQLiteQuestions, D21_OtherPrograms_MayUseAnyConflictClause) {
@@ -275,7 +275,7 @@ TEST_F(SQLiteQuestions, D63_AnswerRecord_OmitsTheToolSchema) {
     request.extra["input_schema"] = JsonObject{{"type", "object"}};
     run(store.save_pending_request("a", "r", std::move(request)));
     run(store.answer_request("a", yes("1")));
-    const JsonObject extra = run(store.load_answer_records("a")).at(0).request.value().extra;
+    const JsonObject extra = run(store.load_answer_records("a", "")).at(0).request.value().extra;
     EXPECT_EQ(extra, (JsonObject{{"approval_digest", "sha256:00"}}));
 }
 
@@ -285,7 +285,7 @@ TEST_F(SQLiteQuestions, DamagedAnswerRecord_DoesNotHideTheOthers) {
     run(store.answer_request("a", yes("1")));
     run(store.answer_request("a", yes("2")));
     raw().query("UPDATE cubepi_native_answers SET request_json = '{' WHERE question_id = '1'");
-    const std::vector<AnswerRecord> records = run(store.load_answer_records("a"));
+    const std::vector<AnswerRecord> records = run(store.load_answer_records("a", ""));
     ASSERT_EQ(records.size(), 2u);
     EXPECT_FALSE(records.front().request);
     EXPECT_NE(records.front().damage.find("cubepi_native_answers.id=1"), std::string::npos)
@@ -360,7 +360,7 @@ std::vector<std::string> statements_of_an_inbox(const std::string& path, RawData
     record.question_id = "q";
     record.answer = true;
     run(store.answer_request("t000400", std::move(record)));
-    EXPECT_EQ(run(store.load_answer_records("t000400")).size(), 1u);
+    EXPECT_EQ(run(store.load_answer_records("t000400", "")).size(), 1u);
     EXPECT_EQ(run(store.discard_requests("t000500")), 1u);
     std::vector<std::string> statements = executed();
     std::sort(statements.begin(), statements.end());

@@ -187,8 +187,9 @@ Task<void> StoredThreads::answer_request(std::string thread_id, AnswerRecord rec
     return change_questions(backend_, std::move(thread_id), std::move(record));
 }
 
-Task<std::vector<AnswerRecord>> StoredThreads::load_answer_records(std::string thread_id) {
-    return backend_->load_answer_records(std::move(thread_id));
+Task<std::vector<AnswerRecord>> StoredThreads::load_answer_records(std::string thread_id,
+                                                                   std::string run_id) {
+    return backend_->load_answer_records(std::move(thread_id), std::move(run_id));
 }
 
 Task<std::size_t> StoredThreads::discard_requests(std::string thread_id) {

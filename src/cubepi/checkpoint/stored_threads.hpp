@@ -88,7 +88,8 @@ public:
                                                        std::string question_id) = 0;
     virtual Task<std::optional<StartedBatch>> load_started_batch(std::string thread_id,
                                                                  std::string run_id) = 0;
-    virtual Task<std::vector<AnswerRecord>> load_answer_records(std::string thread_id) = 0;
+    virtual Task<std::vector<AnswerRecord>> load_answer_records(std::string thread_id,
+                                                                std::string run_id) = 0;
     virtual Task<QuestionPage> list_requests(QuestionQuery query) = 0;
     virtual Task<std::vector<QuestionEntry>> expire_due(double now, std::size_t limit) = 0;
 };
@@ -154,7 +155,8 @@ public:
     Task<QuestionPage> list_requests(QuestionQuery query) override;
     Task<std::vector<QuestionEntry>> expire_due(double now, std::size_t limit) override;
     Task<void> answer_request(std::string thread_id, AnswerRecord record) override;
-    Task<std::vector<AnswerRecord>> load_answer_records(std::string thread_id) override;
+    Task<std::vector<AnswerRecord>> load_answer_records(std::string thread_id,
+                                                        std::string run_id) override;
     Task<std::size_t> discard_requests(std::string thread_id) override;
 
 private:

@@ -415,10 +415,11 @@ void remove_settled(JsonObject& state, const AppendOptions& options) {
     tidy_lists(state);
 }
 
-std::vector<AnswerRecord> read_records(const JsonArray& stored) {
+std::vector<AnswerRecord> read_records(const JsonArray& stored, const std::string& run_id) {
     std::vector<AnswerRecord> records;
     std::set<std::string> seen;
     for (const Json& one : stored) {
+        if (!run_id.empty() && !is_of_run(one, run_id)) continue;
         if (seen.insert(boost::json::serialize(one)).second) records.push_back(read_record(one));
     }
     return records;
@@ -478,8 +479,11 @@ Task<std::optional<StartedBatch>> ThreadStates::load_started_batch(std::string t
     return from_state(shared_from_this(), std::move(thread_id), std::move(find));
 }
 
-Task<std::vector<AnswerRecord>> ThreadStates::load_answer_records(std::string thread_id) {
-    auto read = [](const JsonObject& state) { return read_records(list_of(state, "answered")); };
+Task<std::vector<AnswerRecord>> ThreadStates::load_answer_records(std::string thread_id,
+                                                                  std::string run_id) {
+    auto read = [run_id = std::move(run_id)](const JsonObject& state) {
+        return read_records(list_of(state, "answered"), run_id);
+    };
     return from_state(shared_from_this(), std::move(thread_id), std::move(read));
 }
 

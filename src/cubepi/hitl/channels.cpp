@@ -529,7 +529,7 @@ Task<RequestStorage::Answered> RequestStorage::answered_request(std::string run_
             found.request = std::move(one.request);
     }
     if (found.request || !inbox_) co_return found;
-    std::vector<AnswerRecord> records = co_await inbox_->load_answer_records(thread_id_);
+    std::vector<AnswerRecord> records = co_await inbox_->load_answer_records(thread_id_, run_id);
     for (AnswerRecord& one : records) {
         if (one.run_id != run_id || one.question_id != question_id) continue;
         found.request = std::move(one.request);

@@ -52,8 +52,9 @@ public:
                                                          std::string run_id) override {
         return inner_->load_started_batch(std::move(thread_id), std::move(run_id));
     }
-    Task<std::vector<AnswerRecord>> load_answer_records(std::string thread_id) override {
-        return inner_->load_answer_records(std::move(thread_id));
+    Task<std::vector<AnswerRecord>> load_answer_records(std::string thread_id,
+                                                        std::string run_id) override {
+        return inner_->load_answer_records(std::move(thread_id), std::move(run_id));
     }
     Task<QuestionPage> list_requests(QuestionQuery query) override {
         return inner_->list_requests(std::move(query));

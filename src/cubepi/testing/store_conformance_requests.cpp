@@ -279,7 +279,7 @@ Task<> check_records(StoreProbe& probe) {
     co_await probe.inbox()->answer_request("t", std::move(record));
     std::vector<std::string> all;
     co_await probe.hitl()->clear_hitl_answers("t", "r", std::move(all));
-    const std::vector<AnswerRecord> records = co_await probe.inbox()->load_answer_records("t");
+    const std::vector<AnswerRecord> records = co_await probe.inbox()->load_answer_records("t", "");
     probe.expect(records.size() == 1, "the record of an answer stays when the answer is cleared");
     if (records.size() != 1) co_return;
     const AnswerRecord& one = records.front();
@@ -287,7 +287,11 @@ Task<> check_records(StoreProbe& probe) {
                  "a record contains who answered, from where and when");
     probe.expect(one.answer == Json(true) && one.request && one.request->question_id == "q",
                  "a record contains the request and the answer");
-    const std::vector<AnswerRecord> none = co_await probe.inbox()->load_answer_records("x");
+    const std::vector<AnswerRecord> of_run = co_await probe.inbox()->load_answer_records("t", "r");
+    const std::vector<AnswerRecord> of_other =
+        co_await probe.inbox()->load_answer_records("t", "other");
+    probe.expect(of_run.size() == 1 && of_other.empty(), "records are selected by their run");
+    const std::vector<AnswerRecord> none = co_await probe.inbox()->load_answer_records("x", "");
     probe.expect(none.empty(), "records belong to one thread");
 }
 
@@ -312,7 +316,7 @@ Task<> check_durable(StoreProbe& probe) {
     probe.reopen();
     const std::string text = co_await listed(probe, QuestionOrder::age, 10);
     probe.expect(text == "b |", "the inbox is the same after reopening");
-    const std::vector<AnswerRecord> records = co_await probe.inbox()->load_answer_records("c");
+    const std::vector<AnswerRecord> records = co_await probe.inbox()->load_answer_records("c", "");
     probe.expect(records.size() == 1, "records of answers are there after reopening");
 }
 

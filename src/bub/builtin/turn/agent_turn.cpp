@@ -367,8 +367,15 @@ Task<std::vector<cubepi::AgentTool>> AgentTurn::client_tools(std::vector<cubepi:
                               "' itself; withdraw the question.");
     }
     TapeCheckpointer memory(fork_);
+    std::string run_id = run_id_;
+    if (run_id.empty()) {
+        const std::vector<cubepi::PendingRequest> pending =
+            co_await memory.load_pending_requests(tape_->name());
+        if (pending.empty()) co_return made;
+        run_id = pending.back().run_id;
+    }
     const std::vector<cubepi::AnswerRecord> answered =
-        co_await memory.load_answer_records(tape_->name());
+        co_await memory.load_answer_records(tape_->name(), run_id);
     for (const cubepi::AnswerRecord& one : answered)
         if (one.request) asked.push_back(*one.request);
     for (const cubepi::HitlRequest& request : asked) {

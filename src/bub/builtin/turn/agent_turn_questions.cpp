@@ -426,7 +426,7 @@ Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how
 Task<std::string> AgentTurn::stale_text(std::string reason) {
     TapeCheckpointer memory(fork_);
     const std::vector<cubepi::AnswerRecord> answered =
-        co_await memory.load_answer_records(tape_->name());
+        co_await memory.load_answer_records(tape_->name(), "");
     const std::string& name = plan_.answer->question;
     const std::string earlier = earlier_answer_text(answered, name);
     if (earlier.empty()) {
@@ -462,7 +462,7 @@ Task<> AgentTurn::require_new_name(std::string name, const cubepi::HitlRequest& 
     if (name != request.question_id || request.request_id.empty()) co_return;
     TapeCheckpointer memory(fork_);
     const std::vector<cubepi::AnswerRecord> answered =
-        co_await memory.load_answer_records(tape_->name());
+        co_await memory.load_answer_records(tape_->name(), "");
     for (const cubepi::AnswerRecord& one : answered) {
         if (one.question_id != name) continue;
         throw cubepi::Error(cubepi::ErrorCode::stale_answer,

@@ -39,7 +39,8 @@ struct TapeCheckpointer::State final : cubepi::ThreadStates {
     Task<cubepi::ClaimResult> change_claim(std::string tape, cubepi::ClaimChange change) override;
     Task<bool> is_run_complete(std::string tape, std::string run_id) override;
     Task<std::size_t> change_questions(std::string tape, cubepi::QuestionChange change) override;
-    Task<std::vector<cubepi::AnswerRecord>> load_answer_records(std::string tape) override;
+    Task<std::vector<cubepi::AnswerRecord>> load_answer_records(std::string tape,
+                                                                std::string run_id) override;
     Task<Json> edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) override;
     Task<void> read_state(std::string tape, std::function<void(const JsonObject&)> read) override;
     Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override;

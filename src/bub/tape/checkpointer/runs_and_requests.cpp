@@ -259,20 +259,29 @@ Task<void> TapeCheckpointer::State::remove_records(std::string tape) {
 }
 
 /// Reads the side state first, so that a record that is moved meanwhile is not missed.
-Task<std::vector<AnswerRecord>> TapeCheckpointer::State::load_answer_records(std::string tape) {
+Task<std::vector<AnswerRecord>> TapeCheckpointer::State::load_answer_records(std::string tape,
+                                                                             std::string run_id) {
     const auto self = shared_from_this();
     const JsonObject side_state = co_await store->read_state(tape);
     std::vector<TapeEntry> entries;
     if (side_state.contains(records_archived)) {
-        TapeQuery all;
-        entries = co_await store->fetch(archive_of(tape), std::move(all));
+        std::function<bool(const TapeEntry&)> take = [&](const TapeEntry& entry) {
+            const Json* const data = entry.payload.if_contains("data");
+            // The records of a run follow each other: a session has one open run at a time.
+            if (!run_id.empty() && data && !cubepi::detail::is_of_run(*data, run_id)) return false;
+            entries.push_back(entry);
+            return true;
+        };
+        TapeQuery newest = TapeQuery().newest_first();
+        co_await store->visit(archive_of(tape), std::move(newest), std::move(take));
+        std::reverse(entries.begin(), entries.end());
     }
     JsonArray stored;
     for (const TapeEntry& entry : entries) {
         if (const Json* data = entry.payload.if_contains("data")) stored.push_back(*data);
     }
     for (const Json& record : list_of(side_state, "answered")) stored.push_back(record);
-    co_return cubepi::detail::read_records(stored);
+    co_return cubepi::detail::read_records(stored, run_id);
 }
 
 }  // namespace bub

@@ -58,7 +58,9 @@ Task<bool> has_answer_without_request(ThreadLog& log, const std::string& run_id)
     std::set<std::string> ids;
     for (const ToolCall& call : log.open_calls()) ids.insert(call.id.str());
     if (log.question_store()) {
-        auto call = [&] { return log.question_store()->load_answer_records(log.thread_id()); };
+        auto call = [&] {
+            return log.question_store()->load_answer_records(log.thread_id(), run_id);
+        };
         Task<std::vector<AnswerRecord>> loading =
             store_call("load the answers of the thread", log.thread_id(), std::move(call));
         const std::vector<AnswerRecord> records = co_await std::move(loading);

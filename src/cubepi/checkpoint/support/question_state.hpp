@@ -41,7 +41,7 @@ void remove_answers_of_run(JsonObject& state, const std::string& run_id);
 void remove_settled(JsonObject& state, const AppendOptions& options);
 
 /// Reads records, of which some may be present twice.
-std::vector<AnswerRecord> read_records(const JsonArray& records);
+std::vector<AnswerRecord> read_records(const JsonArray& records, const std::string& run_id);
 
 /// Returns the requests that wait for a user: neither expired nor nested ones.
 std::vector<QuestionEntry> pending_requests(const std::string& thread_id, const JsonObject& state);

@@ -435,13 +435,16 @@ Task<std::vector<QuestionEntry>> ThreadTables::expire_due(double now, std::size_
     return expire_requests(shared_from_this(), now, limit);
 }
 
-Task<std::vector<AnswerRecord>> ThreadTables::load_answer_records(std::string thread_id) {
+Task<std::vector<AnswerRecord>> ThreadTables::load_answer_records(std::string thread_id,
+                                                                  std::string run_id) {
     SqlBatch reads;
-    reads
-        .add("SELECT id, run_id, question_id, request_json, answer_json, answered_at, " +
-             run_schema_->words().user +
-             ", channel FROM cubepi_native_answers WHERE thread_id = $1 ORDER BY id")
-        .text(thread_id);
+    const bool is_all = run_id.empty();
+    auto& statement = reads.add(
+        "SELECT id, run_id, question_id, request_json, answer_json, answered_at, " +
+        run_schema_->words().user + ", channel FROM cubepi_native_answers WHERE thread_id = $1" +
+        (is_all ? "" : " AND run_id = $2") + " ORDER BY id");
+    statement.text(thread_id);
+    if (!is_all) statement.text(run_id);
     auto convert = [](const SqlResults& results) {
         std::vector<AnswerRecord> records;
         for (int row = 0; row < results[0].rows(); ++row)

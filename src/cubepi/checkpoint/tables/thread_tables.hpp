@@ -105,7 +105,8 @@ public:
                                                std::string question_id) override;
     Task<std::optional<StartedBatch>> load_started_batch(std::string thread_id,
                                                          std::string run_id) override;
-    Task<std::vector<AnswerRecord>> load_answer_records(std::string thread_id) override;
+    Task<std::vector<AnswerRecord>> load_answer_records(std::string thread_id,
+                                                        std::string run_id) override;
     Task<QuestionPage> list_requests(QuestionQuery query) override;
     Task<std::vector<QuestionEntry>> expire_due(double now, std::size_t limit) override;
 
