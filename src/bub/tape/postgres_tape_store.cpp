@@ -135,8 +135,8 @@ Task<std::optional<TapeEntry>> read_one(StorePtr store, SqlBatch reads) {
 
 }  // namespace
 
-PostgresTapeStore::PostgresTapeStore(cubepi::PostgresOptions options)
-    : store_(tape_transactions(options)),
+PostgresTapeStore::PostgresTapeStore(cubepi::PostgresOptions options, std::string division)
+    : store_(tape_transactions(options, 0, std::move(division))),
       turns_(std::make_shared<PgTapeTurns>(options, store_)),
       locks_(std::make_shared<SqlPool>(options, cubepi::detail::postgres_driver(options),
                                        std::make_shared<const TapeSchema>())),
