@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <mutex>
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -10,6 +11,7 @@
 #include <bub/channel/gateway_peers.hpp>
 #include <bub/channel/manager/admission_queue.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/task_scope.hpp>
@@ -60,6 +62,13 @@ Task<> DividedPeers::wait() {
 
 }  // namespace
 
+/// Wakes take() when a database has answered, as long as it waits.
+struct DividedDeliveryLog::Wake {
+    std::mutex mutex = {};
+    std::optional<cubepi::Executor> executor = {};  ///< of the call; absent: it does not wait
+    cubepi::AsyncEvent event;
+};
+
 struct DividedDeliveryLog::Local {
     std::size_t database = 0;
     std::string id = {};
@@ -68,7 +77,7 @@ struct DividedDeliveryLog::Local {
 DividedDeliveryLog::DividedDeliveryLog(DividedDeliveryLogOptions options)
     : options_(std::move(options)),
       troubles_(options_.map.size()),
-      taken_(std::make_shared<cubepi::AsyncEvent>()) {
+      wake_(std::make_shared<Wake>()) {
     (void)options_.logs.at(options_.map.size() - 1);
 }
 
@@ -343,14 +352,22 @@ void DividedDeliveryLog::serve(std::vector<std::string> channels) {
 
 Task<UnfinishedRecords> DividedDeliveryLog::take() {
     cubepi::Clock& clock = *cubepi::Runtime::standard()->clock;
+    const std::shared_ptr<Wake> wake = wake_;
     const cubepi::Executor executor = co_await cubepi::this_executor;
+    const auto set_executor = [wake](std::optional<cubepi::Executor> value) {
+        const std::lock_guard lock(wake->mutex);
+        wake->executor = std::move(value);
+    };
+    set_executor(executor);
+    const std::shared_ptr<const void> over(
+        nullptr, [set_executor](const void*) { set_executor(std::nullopt); });
     // A database that does not answer must not delay the renewal of the leases in the others.
     const auto deadline = cubepi::deadline_after(clock.now(), *poll_interval());
     for (const LogPtr& log : options_.logs) {
-        log->begin_take([executor, weak = std::weak_ptr(taken_)] {
-            boost::asio::post(executor, [weak] {
-                if (const auto event = weak.lock()) event->set();
-            });
+        log->begin_take([wake] {
+            const std::lock_guard lock(wake->mutex);
+            if (wake->executor)
+                boost::asio::post(*wake->executor, [wake] { wake->event.set(); });
         });
     }
     UnfinishedRecords all;
@@ -358,7 +375,7 @@ Task<UnfinishedRecords> DividedDeliveryLog::take() {
     std::exception_ptr failure;
     bool was_read = false;
     for (bool waits = true; waits;) {
-        taken_->reset();
+        wake->event.reset();
         waits = false;
         for (std::size_t at = 0; at < map().size(); ++at) {
             if (ended[at]) continue;
@@ -373,7 +390,7 @@ Task<UnfinishedRecords> DividedDeliveryLog::take() {
             if (*taken) add(all, std::move(*taken).value(), at);
         }
         if (!waits) break;
-        Task<> waiting = taken_->wait();
+        Task<> waiting = wake->event.wait();
         waits = co_await cubepi::detail::run_until(clock, deadline, std::move(waiting));
     }
     for (std::size_t at = 0; at < map().size(); ++at)
@@ -393,8 +410,6 @@ Task<> DividedDeliveryLog::release() {
     std::vector<Task<>> releasing;
     for (const LogPtr& log : options_.logs) releasing.push_back(log->release());
     const std::vector<Outcome<>> released = co_await cubepi::collect_all(std::move(releasing));
-    // What was taken last belongs to no gateway now.
-    for (const LogPtr& log : options_.logs) (void)log->taken();
     for (const Outcome<>& one : released) one.rethrow();
 }
 

@@ -13,7 +13,6 @@
 #include <bub/channel/postgres_delivery_log.hpp>
 #include <bub/tape/database_map.hpp>
 #include <bub/turn_error.hpp>
-#include <cubepi/core/event_signal.hpp>
 
 namespace bub {
 
@@ -68,6 +67,7 @@ public:
 private:
     using Ids = std::vector<std::string>;
     struct Local;
+    struct Wake;
 
     /// Splits an id; absent: it is not one of this log.
     std::optional<Local> local(const std::string& id) const;
@@ -89,7 +89,7 @@ private:
 
     const DividedDeliveryLogOptions options_;
     std::vector<std::string> troubles_;  ///< of each database; empty: none
-    const std::shared_ptr<cubepi::AsyncEvent> taken_;
+    const std::shared_ptr<Wake> wake_;  ///< of take()
 };
 
 }  // namespace bub

@@ -71,6 +71,7 @@ DeliveryWritePtr change(const DeliveryTables& tables, const char* table,
 struct PostgresDeliveryLog::Taking {
     std::mutex mutex = {};
     bool is_running = false;
+    std::int64_t number = 0;  ///< of the gateway that has the records of the result
     std::optional<cubepi::Outcome<UnfinishedRecords>> result = {};
 };
 
@@ -519,6 +520,8 @@ void PostgresDeliveryLog::begin_take(std::function<void()> ended) {
     const std::shared_ptr<Taking> taking = taking_;
     {
         const std::lock_guard lock(taking->mutex);
+        // After release() they belong to no gateway, and are taken once more.
+        if (taking->number != tables_->number()) taking->result.reset();
         if (taking->is_running || taking->result) return;
         taking->is_running = true;
     }
@@ -533,6 +536,7 @@ void PostgresDeliveryLog::begin_take(std::function<void()> ended) {
         {
             const std::lock_guard lock(taking->mutex);
             taking->result.emplace(std::move(outcome));
+            taking->number = tables->number();
             taking->is_running = false;
         }
         ended();
