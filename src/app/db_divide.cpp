@@ -19,6 +19,7 @@
 #include "config/config_file.hpp"
 #include "config/paths.hpp"
 #include "config/tape_place.hpp"
+#include "failure.hpp"
 #include "program.hpp"
 #include "saved_sessions.hpp"
 

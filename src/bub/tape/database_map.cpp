@@ -137,9 +137,11 @@ std::size_t DatabaseMap::at_position(std::uint16_t position) const {
 
 std::size_t DatabaseMap::of_tape(std::string_view tape) const {
     const std::size_t mark = tape.find("__");
-    const std::optional<std::uint32_t> position =
-        mark == std::string_view::npos ? std::nullopt : position_in(tape.substr(mark + 2));
-    return position ? at_position(static_cast<std::uint16_t>(*position)) : of_session(tape);
+    if (mark == std::string_view::npos) return of_session(tape);
+    const std::optional<std::uint32_t> position = position_in(tape.substr(mark + 2));
+    if (position) return at_position(static_cast<std::uint16_t>(*position));
+    // Another name: a sidecar, NAME__X, is with its tape.
+    return of_session(tape.substr(0, tape.find("__", mark + 2)));
 }
 
 std::string DatabaseMap::record(std::size_t database) const {

@@ -62,6 +62,7 @@ TEST(DatabaseMap, D258_TapesOfASession_AreWithIt) {
         EXPECT_EQ(map.of_tape(tape), map.of_session(session));
         EXPECT_EQ(map.of_tape(tape + "__sidecar"), map.of_session(session));
     }
+    EXPECT_EQ(map.of_tape("x__name"), map.of_tape("x__name__sidecar"));
     // Any name has a database.
     for (const char* name : {"", "__", "x__12", "x__zzzz", "plain"})
         EXPECT_LT(map.of_tape(name), map.size()) << name;
