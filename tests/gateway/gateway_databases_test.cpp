@@ -46,7 +46,7 @@ protected:
         parts[1].sessions = b;
         parts[2].sessions = c;
         std::string text =
-            "{http: {listen: \"127.0.0.1:0\", operators: [olga]}, status: \"127.0.0.1:0\"}\n"
+            "{http: {listen: \"127.0.0.1:0\", operators: [olga]}}\n"
             "databases:\n";
         for (const app::DatabasePart& part : parts)
             text += "  - {name: " + part.name + ", url: \"" + part.url + "\", sessions: \"" +
@@ -154,7 +154,7 @@ TEST_F(ThreeDatabases, D258_DatabaseThatFails_StopsOnlyItsSessions) {
     EXPECT_EQ(post_later(port, "before", away).get().text(), "re: before");
     allow(1, false);
     EXPECT_EQ(post_later(port, "lost", away).get().status, 503);
-    for (const std::size_t at : {0, 2}) {
+    for (const std::size_t at : {std::size_t{0}, std::size_t{2}}) {
         const std::string text = "text " + std::to_string(at);
         EXPECT_EQ(post_later(port, text, session_in(at)).get().text(), "re: " + text);
     }
