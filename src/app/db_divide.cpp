@@ -92,16 +92,15 @@ Task<> Division::check_idle() const {
         const bub::DivisionState state = co_await bub::read_division(options(at));
         if (state.gateways > 0)
             throw Error(ErrorCode::busy,
-                        std::to_string(state.gateways) + " gateways use the database '" +
-                            name(at) +
+                        std::to_string(state.gateways) + " gateways use the database '" + name(at) +
                             "'. Stop all of them (cubepi gateway drain --all); one that was killed "
                             "counts for 10 s");
         if (state.unfinished > 0)
-            throw Error(ErrorCode::busy,
-                        "the database '" + name(at) + "' has " +
-                            std::to_string(state.unfinished) +
-                            " unfinished messages and answers. Let a gateway with the division "
-                            "from before finish them; see those that are held: cubepi gateway held");
+            throw Error(
+                ErrorCode::busy,
+                "the database '" + name(at) + "' has " + std::to_string(state.unfinished) +
+                    " unfinished messages and answers. Let a gateway with the division "
+                    "from before finish them; see those that are held: cubepi gateway held");
     }
 }
 
@@ -175,8 +174,7 @@ int divide_sessions(bool move, TerminalStream& err) {
                         "recorded. Back up the databases, then move the tapes and record the "
                         "division: cubepi db divide --move");
     run(division.record_all());
-    if (move)
-        err << for_terminal("Moved " + std::to_string(tapes) + " tapes.\n");
+    if (move) err << for_terminal("Moved " + std::to_string(tapes) + " tapes.\n");
     err << for_terminal("Recorded which sessions each of the " + std::to_string(division.size()) +
                         " databases has.\n");
     return exit_ok;

@@ -151,12 +151,12 @@ struct ConfigFile {
     std::vector<std::string> deny = {};
     std::vector<std::string> trust = {};  ///< directories
     std::vector<bub::CommandHook> hooks = {};
-    EnvironmentPolicy environment = {};  ///< of commands
-    SandboxSettings sandbox = {};        ///< of commands
-    TraceSettings trace = {};            ///< use trace_settings()
-    std::string database = {};           ///< use tape_place()
+    EnvironmentPolicy environment = {};        ///< of commands
+    SandboxSettings sandbox = {};              ///< of commands
+    TraceSettings trace = {};                  ///< use trace_settings()
+    std::string database = {};                 ///< use tape_place()
     std::vector<DatabasePart> databases = {};  ///< use tape_place()
-    bool has_secret = false;             ///< a key, a token or a password
+    bool has_secret = false;                   ///< a key, a token or a password
     /// True if the file has a secret and its group or others may read it.
     bool too_open = false;
 };

@@ -79,7 +79,8 @@ std::shared_ptr<bub::SessionTapeStore> configured_tapes() {
     static TapePlace opened;
     const TapePlace place = tape_place();
     if (place.is_files()) return open_tapes({});
-    if (place.databases.empty() && !is_postgres_url(place.database) && place.database.find("://") == std::string::npos) {
+    if (place.databases.empty() && !is_postgres_url(place.database) &&
+        place.database.find("://") == std::string::npos) {
         throw Error(ErrorCode::invalid_argument, place.by +
                                                      " does not name a database; use a URL, e.g. "
                                                      "postgres://me@localhost/agents");

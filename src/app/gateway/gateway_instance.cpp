@@ -224,8 +224,7 @@ std::optional<LiveAnswer> GatewayInstance::live_answer(const std::string& sessio
 
 Task<bub::Tape> GatewayInstance::tape_of(std::string session_id) const {
     std::shared_ptr<bub::TapeStore> tapes = tapes_;
-    if (!settings_.has_terminal_sessions)
-        tapes = tapes_of_session(std::move(tapes), session_id);
+    if (!settings_.has_terminal_sessions) tapes = tapes_of_session(std::move(tapes), session_id);
     Task<std::string> finding =
         session_tape(tapes, settings_, framework_->workspace(), std::move(session_id));
     std::string name = co_await std::move(finding);

@@ -101,8 +101,7 @@ Task<> use_database(SessionPlace place, bub::LoadStateCall& call) {
     auto tapes = std::make_shared<bub::TurnTapes>();
     std::size_t database = divided->map().of_session(call.session_id);
     if (place.divided && !call.message.receipts.empty()) {
-        std::optional<bub::TurnLease> lease =
-            place.divided->lease(call.message.receipts, database);
+        std::optional<bub::TurnLease> lease = place.divided->lease(call.message.receipts, database);
         if (database != divided->map().of_session(call.session_id))
             throw mapped_elsewhere(divided->map(), call.session_id, database);
         if (!lease)

@@ -250,8 +250,8 @@ Task<NewSession> GatewayApi::fork(ForkArguments which) {
         made.session =
             instance->new_session_id(detail::sha256_hex(Runtime::standard()->ids->next()));
         is_there = instance->settings().has_terminal_sessions ||
-            tapes_of_session(instance->tapes(), made.session) ==
-                tapes_of_session(instance->tapes(), which.id);
+                   tapes_of_session(instance->tapes(), made.session) ==
+                       tapes_of_session(instance->tapes(), which.id);
     }
     const bub::Tape target = co_await instance->tape_of(made.session);
     bub::TapeCheckpointer memory(source.store());

@@ -131,8 +131,8 @@ void DividedDeliveryLog::note(std::size_t database, const std::string& trouble) 
     const bool was_usable = is_usable(database);
     troubles_[database] = trouble;
     if (was_usable == trouble.empty()) return;
-    const std::string what = "the database '" + map().name(database) + "' with the sessions " +
-        map().ranges(database);
+    const std::string what =
+        "the database '" + map().name(database) + "' with the sessions " + map().ranges(database);
     cubepi::Runtime::standard()->log.write(
         trouble.empty() ? cubepi::LogLevel::info : cubepi::LogLevel::warning,
         trouble.empty() ? "delivery.database_recovered" : "delivery.database_failed",
@@ -153,7 +153,7 @@ std::string DividedDeliveryLog::partial_outage() const {
         if (is_usable(at)) continue;
         ++failing;
         text += (text.empty() ? "" : "; ") + ("the database '" + map().name(at)) +
-            "' with the sessions " + map().ranges(at) + " cannot be used: " + troubles_[at];
+                "' with the sessions " + map().ranges(at) + " cannot be used: " + troubles_[at];
     }
     return failing < troubles_.size() ? text : std::string();
 }
@@ -174,7 +174,7 @@ Task<std::optional<std::string>> DividedDeliveryLog::receive(Envelope message) {
     Outcome<std::optional<std::string>> stored = co_await cubepi::outcome_of(std::move(storing));
     // Now, and not only at the next take(): the others are still usable.
     const bool is_full = cubepi::logged_error(stored.failure()) ==
-        cubepi::to_string(cubepi::ErrorCode::storage_full);
+                         cubepi::to_string(cubepi::ErrorCode::storage_full);
     if (!stored && !stored.cancelled() && !is_full) note(database, stored.failure());
     std::optional<std::string> id = std::move(stored).value();
     if (id) id = id_at(database, *id);
@@ -319,10 +319,8 @@ Task<std::vector<Delivery>> DividedDeliveryLog::unsettled() {
 Task<std::optional<KnownInbound>> DividedDeliveryLog::find(std::string channel,
                                                            std::string inbound_id) {
     using Known = std::optional<KnownInbound>;
-    std::function<Task<Known>(PostgresDeliveryLog&)> read = [channel, inbound_id](
-                                                                PostgresDeliveryLog& log) {
-        return log.find(channel, inbound_id);
-    };
+    std::function<Task<Known>(PostgresDeliveryLog&)> read =
+        [channel, inbound_id](PostgresDeliveryLog& log) { return log.find(channel, inbound_id); };
     std::vector<std::optional<Known>> found = co_await read_usable<Known>(std::move(read));
     bool was_read = true;
     for (std::size_t at = 0; at < found.size(); ++at) {
@@ -366,8 +364,7 @@ Task<UnfinishedRecords> DividedDeliveryLog::take() {
     for (const LogPtr& log : options_.logs) {
         log->begin_take([wake] {
             const std::lock_guard lock(wake->mutex);
-            if (wake->executor)
-                boost::asio::post(*wake->executor, [wake] { wake->event.set(); });
+            if (wake->executor) boost::asio::post(*wake->executor, [wake] { wake->event.set(); });
         });
     }
     UnfinishedRecords all;

@@ -55,7 +55,8 @@ public:
     Task<> failed(std::string id, std::string reason) override;
     Task<std::vector<Delivery>> unsettled() override;
     /// Returns the lease of a session, and its database. Thread-safe.
-    std::optional<TurnLease> lease(const std::vector<std::string>& ids, std::size_t& database) const;
+    std::optional<TurnLease> lease(const std::vector<std::string>& ids,
+                                   std::size_t& database) const;
     void serve(std::vector<std::string> channels) override;
     Task<UnfinishedRecords> take() override;
     std::optional<std::chrono::nanoseconds> poll_interval() const override;
@@ -89,7 +90,7 @@ private:
 
     const DividedDeliveryLogOptions options_;
     std::vector<std::string> troubles_;  ///< of each database; empty: none
-    const std::shared_ptr<Wake> wake_;  ///< of take()
+    const std::shared_ptr<Wake> wake_;   ///< of take()
 };
 
 }  // namespace bub

@@ -44,8 +44,7 @@ public:
     }
     void expire_leases() const {
         for (std::size_t at = 0; at < map.size(); ++at)
-            query(at,
-                  "UPDATE bub_delivery_gateways SET lease_until = now() - interval '1 minute'");
+            query(at, "UPDATE bub_delivery_gateways SET lease_until = now() - interval '1 minute'");
     }
     LogPtr open() const {
         DividedDeliveryLogOptions divided{map, {}, {}};

@@ -110,7 +110,7 @@ private:
     std::shared_ptr<detail::DeliveryTables> tables_;
     std::shared_ptr<detail::GatewayWakes> wakes_;  ///< null: none
     const std::shared_ptr<Taking> taking_;
-    cubepi::WorkerPool thread_;                    // tasks on it may still use the tables
+    cubepi::WorkerPool thread_;  // tasks on it may still use the tables
 };
 
 }  // namespace bub

@@ -29,9 +29,9 @@ cubepi::Task<std::optional<cubepi::FormatVersion>> apply_postgres_delivery_schem
 
 /// The facts that matter before the division of sessions among databases is changed (DatabaseMap).
 struct DivisionState {
-    std::string record = {};      ///< DatabaseMap::record() of this database; empty: none
-    std::size_t gateways = 0;     ///< that are alive
-    std::size_t unfinished = 0;   ///< messages and answers
+    std::string record = {};     ///< DatabaseMap::record() of this database; empty: none
+    std::size_t gateways = 0;    ///< that are alive
+    std::size_t unfinished = 0;  ///< messages and answers
 };
 
 /// Reads the state of a database with the tables. Throws CheckpointerError like PostgresDeliveryLog.

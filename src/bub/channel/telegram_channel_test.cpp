@@ -268,7 +268,7 @@ TEST_F(TelegramChannelTest, B18_DatabaseThatIsAway_LosesNothing) {
     EXPECT_EQ(received.at(0).content, "one");
 }
 
-TEST_F(TelegramChannelTest, D258_UpdateThatCannotBeStored_DelaysOnlyItsChat) {
+TEST_F(TelegramChannelTest, D258_UpdateThatIsLeft_DelaysOnlyItsChat) {
     bool is_away = true;
     int attempts = 0;
     on_message = [&](const Envelope& message) {
@@ -295,8 +295,8 @@ TEST_F(TelegramChannelTest, D258_UpdateThatCannotBeStored_DelaysOnlyItsChat) {
     });
     std::vector<std::string> texts;
     for (const Envelope& one : received) texts.push_back(*one.content);
-    EXPECT_EQ(texts, (std::vector<std::string>{"before", "two", "four", "five", "one", "three",
-                                               "six"}));
+    EXPECT_EQ(texts,
+              (std::vector<std::string>{"before", "two", "four", "five", "one", "three", "six"}));
     EXPECT_EQ(warnings.size(), 2u) << all_warnings();
 }
 

@@ -105,8 +105,7 @@ DatabaseMap::DatabaseMap(const std::vector<DatabaseShare>& shares) {
                           shares_[part.database].name + "' is one of them");
         if (part.first > next) break;
         const bool continues = !ranges_.empty() && ranges_.back().database == part.database;
-        if (!continues)
-            ranges_.push_back({static_cast<std::uint16_t>(part.first), part.database});
+        if (!continues) ranges_.push_back({static_cast<std::uint16_t>(part.first), part.database});
         next = part.last + 1;
     }
     if (next <= last_position)

@@ -13,8 +13,9 @@ std::uint16_t session_position(std::string_view session_id);
 
 /// A database with a part of the sessions.
 struct DatabaseShare {
-    std::string name = {};    ///< 1 to 32 letters, digits and '-'
-    std::string ranges = {};  ///< of positions: "0000-3fff" or "0000-1fff, 8000-8fff"; "none": it receives none
+    std::string name = {};  ///< 1 to 32 letters, digits and '-'
+    std::string ranges =
+        {};  ///< of positions: "0000-3fff" or "0000-1fff, 8000-8fff"; "none": it receives none
 };
 
 /// The division of sessions among databases, by the position of their ids (D258). Each position belongs to exactly one database. Immutable;

@@ -86,8 +86,8 @@ TEST(DatabaseMap, D258_InvalidDivision_IsRefused) {
     EXPECT_TRUE(has(problem_of({{"a", "0000-7fff"}, {"a", "8000-ffff"}}), "two databases"));
     for (const char* name : {"", "a b", "a:b", "\xc3\xbc"})
         EXPECT_TRUE(has(problem_of({{name, "0000-ffff"}}), "the name of a database")) << name;
-    for (const char* ranges :
-         {"", "0-ffff", "0000ffff", "0000-fffff", "ffff-0000", "0000-7fff,", "0x00-ffff", "-001-ffff"})
+    for (const char* ranges : {"", "0-ffff", "0000ffff", "0000-fffff", "ffff-0000", "0000-7fff,",
+                               "0x00-ffff", "-001-ffff"})
         EXPECT_TRUE(has(problem_of({{"a", ranges}}), "four hexadecimal digits")) << ranges;
 }
 

@@ -76,7 +76,8 @@ private:
     const DatabaseMap map_;
     const std::vector<std::shared_ptr<SessionTapeStore>> stores_;
     mutable std::mutex mutex_;
-    std::map<std::string, std::size_t> elsewhere_;  ///< tapes that are not where their names place them
+    std::map<std::string, std::size_t>
+        elsewhere_;  ///< tapes that are not where their names place them
 };
 
 }  // namespace bub

@@ -283,8 +283,7 @@ UpdateReceiver::UpdateReceiver(const TelegramChannelOptions& options, MessageHan
           [this](std::string trouble) {
               report("cannot receive messages: ", std::move(trouble), poll_trouble_);
           },
-          [this] { return may_poll(); },
-          [this] { return stores_partly(); },
+          [this] { return may_poll(); }, [this] { return stores_partly(); },
           [this] { left_.clear(); }) {
     if (!options_.webhook) return;
     check(*options_.webhook);
@@ -469,7 +468,7 @@ Task<bool> UpdateReceiver::accept(Json update) {
 
 Task<bool> UpdateReceiver::pass(Envelope message, std::string callback_id) {
     const std::string session = message.session_id.value_or("");
-    // It must not overtake one of its session.
+    // One of its session must be accepted first.
     if (left_.contains(session)) co_return false;
     Task<> handling = handler_(std::move(message));
     const Outcome<> handled = co_await outcome_of(std::move(handling));

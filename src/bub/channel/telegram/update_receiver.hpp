@@ -70,7 +70,7 @@ private:
     const std::function<void()> begin_batch_;
     std::int64_t offset_ =
         0;  ///< the first update that is not accepted; 0: the first that is not confirmed
-    bool was_left_ = false;             ///< an update of the last answer
+    bool was_left_ = false;                 ///< an update of the last answer
     std::set<std::int64_t> accepted_ = {};  ///< after one that was left
     bool has_polled_ = false;
     std::int64_t batch_ = 100;

@@ -25,9 +25,10 @@ inline void check_division(const std::string& where, const std::string& expected
         text += " has a part of the sessions only (" + found +
                 "): configure all of the databases with the key 'databases'";
     } else if (found.empty()) {
-        text += " has no record of the databases among which the sessions are divided: configured "
-                "is (" +
-                expected + "). Stop all gateways, then record it: cubepi db divide";
+        text +=
+            " has no record of the databases among which the sessions are divided: configured "
+            "is (" +
+            expected + "). Stop all gateways, then record it: cubepi db divide";
     } else {
         text += " is recorded as (" + found + "), but configured as (" + expected +
                 "): correct the key 'databases'; or, to divide the sessions differently, stop all "
