@@ -174,6 +174,8 @@ TEST_F(DividedDeliveries, D258_DatabaseThatFails_StopsOnlyItsSessions) {
 TEST_F(DividedDeliveries, D258_DatabaseThatDoesNotAnswer_DelaysNoOther) {
     PostgresProxy proxy(databases.server.socket_directory());
     databases.options[1].database.connection = proxy.connection(databases.names[1]);
+    // The end of the log waits for its last call.
+    databases.options[1].database.query_timeout = std::chrono::seconds(5);
     const LogPtr log = databases.open();
     ASSERT_TRUE(run(log->receive(message(session_in(1), "before"))));
     (void)run(log->take());
