@@ -190,6 +190,11 @@ TEST_F(ThreeDatabases, D259_OtherDivision_IsRefused) {
         EXPECT_NE(gateway.wait(), 0);
         return gateway.output();
     };
+    // Without an argument they are about all of the databases.
+    for (const char* command : {"init", "status", "check"}) {
+        const CommandResult result = run_command(one, {"db", command});
+        EXPECT_EQ(result.status, 0) << result.output;
+    }
     EXPECT_TRUE(has(refusal(), "cubepi db divide"));
     record();
     record();  // without effect
