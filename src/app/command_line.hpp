@@ -110,13 +110,14 @@ struct SessionsArguments {
 
 /// The arguments of `cubepi db`.
 struct DatabaseArguments {
-    enum class What { status, check, init, migrate, sql };
+    enum class What { status, check, init, migrate, sql, divide };
     What what = What::status;
     /// A URL, an SQLite file; check: also a directory; sql: also the name of a kind of database. Empty: the database of the sessions (tape_place()).
     std::string target = {};
     int from = 0;        ///< sql, of a kind: the version of CubePi's tables
     bool tapes = false;  ///< the tables of tapes instead of those of threads
     bool json = false;
+    bool move = false;  ///< divide: sessions are moved to their databases
 };
 
 /// The arguments of `cubepi mcp`.

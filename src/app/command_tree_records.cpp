@@ -206,6 +206,7 @@ constexpr const char* db_examples = R"(Examples:
   cubepi db init postgres://app@db.example/agents       create them in an empty database
   cubepi db init --tapes postgres://app@db.example/agents
   cubepi db migrate threads.db                          an SQLite file
+  cubepi db divide                                      record the key databases of the configuration
   cubepi db sql postgres://app@db.example/agents        what init or migrate would execute
   cubepi db sql postgres --from 4                       the same without a connection
 
@@ -248,6 +249,11 @@ void add_db_commands(CLI::App& app, CommandLine& line) {
     check.add_flag("--json", db.json, "Print a JSON object");
     add_on("init", "Create the tables in an empty database", What::init);
     add_on("migrate", "Migrate older tables, also those of CubePi", What::migrate);
+    add("divide",
+        "Record in the databases of the configuration which sessions each of them has; no gateway "
+        "may run",
+        What::divide)
+        .add_flag("--move", db.move, "Move the sessions that are in another database than theirs");
     CLI::App& sql = add("sql", "Print the SQL that creates or migrates the tables", What::sql);
     option(sql, "database", db.target, "A database, or postgres, mysql or sqlite for a new one",
            value_type::database)

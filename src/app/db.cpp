@@ -21,6 +21,7 @@
 
 #include "config/tape_place.hpp"
 #include "db_check.hpp"
+#include "db_divide.hpp"
 #include "failure.hpp"
 #include "program.hpp"
 #include "terminal/safe_json.hpp"
@@ -334,32 +335,41 @@ int print_sql(const DatabaseArguments& arguments, std::ostream& data, TerminalSt
     return exit_ok;
 }
 
-/// Without a database the command is about that of the sessions.
-DatabaseArguments with_default(DatabaseArguments arguments) {
-    if (!arguments.target.empty()) return arguments;
-    arguments.target = tape_place().database;
-    arguments.tapes = true;
-    return arguments;
-}
-
-}  // namespace
-
-int use_database(const DatabaseArguments& given, std::ostream& out, std::ostream& error_output) {
+int use_one(const DatabaseArguments& arguments, std::ostream& out, TerminalStream& err) {
     using What = DatabaseArguments::What;
-    const DatabaseArguments arguments = with_default(given);
-    TerminalStream err(error_output);
-    if (arguments.what == What::sql) return print_sql(arguments, out, err);
-    if (arguments.what == What::check)
-        return show_checks(check_stores(given.target, given.tapes), given.json, out, err);
     const std::unique_ptr<Database> database = open_database(arguments.target, arguments.tapes);
     switch (arguments.what) {
         case What::status: return show_status(*database, arguments.json, out, err);
         case What::init: return init(*database, err);
         case What::migrate: return migrate(*database, err);
         case What::check:
+        case What::divide:
         case What::sql: break;
     }
     return exit_usage;
+}
+
+}  // namespace
+
+int use_database(const DatabaseArguments& given, std::ostream& out, std::ostream& error_output) {
+    using What = DatabaseArguments::What;
+    DatabaseArguments arguments = given;
+    TerminalStream err(error_output);
+    if (arguments.what == What::divide) return divide_sessions(arguments.move, err);
+    if (arguments.what == What::sql) return print_sql(arguments, out, err);
+    if (arguments.what == What::check)
+        return show_checks(check_stores(given.target, given.tapes), given.json, out, err);
+    if (!arguments.target.empty()) return use_one(arguments, out, err);
+    // Without a database the command is about those of the sessions.
+    arguments.tapes = true;
+    std::vector<std::string> urls = tape_place().urls();
+    if (urls.empty()) urls.emplace_back();
+    int status = exit_ok;
+    for (std::string& url : urls) {
+        arguments.target = std::move(url);
+        status = std::max(status, use_one(arguments, out, err));
+    }
+    return status;
 }
 
 int db_command(const CommandLine& line) { return use_database(line.db, std::cout, std::cerr); }

@@ -86,10 +86,14 @@ std::vector<StoreReport> check_path(const std::string& path) {
 std::vector<StoreReport> check_configured() {
     const fs::path tapes = bub::default_tape_directory();
     const fs::path deliveries = tapes.parent_path() / "deliveries";
-    const std::string database = tape_place().database;
+    const TapePlace place = tape_place();
     std::vector<StoreReport> reports;
-    if (!database.empty()) {
-        reports = check_server(database, true);
+    for (const std::string& database : place.urls()) {
+        std::vector<StoreReport> some = check_server(database, true);
+        std::move(some.begin(), some.end(), std::back_inserter(reports));
+    }
+    if (!place.is_files()) {
+        // Its tapes are in databases.
     } else if (is_there(tapes)) {
         reports.push_back(bub::check_tape_files(tapes));
     }

@@ -495,14 +495,19 @@ Task<void> check_sessions(Report report, bool offline) {
     } catch (const Error&) {
         co_return;  // reported with the configuration
     }
-    if (!place.database.empty() && offline) {
+    if (!place.is_files() && offline) {
         report.plain("in a database, which was not contacted (--offline)");
         co_return;
     }
-    if (!place.database.empty()) {
-        const bool usable = co_await check_session_database(report, place);
-        if (!usable) co_return;
+    bool are_usable = true;
+    for (const std::string& url : place.urls()) {
+        TapePlace one;
+        one.database = url;
+        one.by = place.by;
+        const bool usable = co_await check_session_database(report, std::move(one));
+        are_usable = are_usable && usable;
     }
+    if (!are_usable) co_return;
     SavedSessions saved = SavedSessions::here();
     const std::string tapes = saved.tapes()->place();
     try {

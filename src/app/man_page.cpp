@@ -200,6 +200,15 @@ describes them.
 .B database
 A PostgreSQL database (postgres://...) in which sessions are stored instead of in files.
 .TP
+.B databases
+In place of
+.BR database :
+several databases among which sessions are divided, each with
+.BR name ", " url ", " sessions " (ranges of positions, such as 0000-7fff) and " notify_database .
+The page
+.I guides/bub/several-gateways.md
+describes them.
+.TP
 .B plugins
 Settings of plugins, by name.
 .SH OFFLINE SCRIPT

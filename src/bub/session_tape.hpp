@@ -24,7 +24,10 @@ struct SessionTapes {
 /// The tapes of a turn, if it does not use those of the framework: under the lease of its session (LeasableTapes), as a service of the
 /// turn's state. A plugin offers it in load_state.
 struct TurnTapes {
-    std::shared_ptr<TapeStore> store = {};  ///< null: those of the framework
+    std::shared_ptr<TapeStore> store = {};  ///< null: those of `base`
+    /// The same tapes without a lease, for what is not a part of the turn: those of the session's database (DividedTapeStore). Null: those of
+    /// the framework.
+    std::shared_ptr<TapeStore> base = {};
 };
 
 /// The event on a tape of SessionTapes whose session continues on a tape of an earlier version, for hosts that cannot derive its

@@ -82,9 +82,11 @@ std::shared_ptr<bub::Channel> make(const ChannelSettings& settings, const Gatewa
     options.runtime = call.framework.runtime();
     options.on_warning = call.framework.options().on_warning;
     // The part before the colon, the id of the bot, is not a secret.
-    if (const std::shared_ptr<bub::DeliveryLog>& log = gateway.deliveries())
+    if (const std::shared_ptr<bub::DeliveryLog>& log = gateway.deliveries()) {
         options.lease =
             log->account_lease("telegram:" + options.token.substr(0, options.token.find(':')));
+        options.stores_partly = [log] { return !log->partial_outage().empty(); };
+    }
     if (settings.has("webhook")) {
         options.webhook.emplace();
         options.webhook->url = settings.text("webhook.url");

@@ -32,7 +32,7 @@ std::string variable(const char* name) {
     return value ? value : "";
 }
 
-constexpr std::array<std::string_view, 40> known_keys{"provider",
+constexpr std::array<std::string_view, 41> known_keys{"provider",
                                                       "model",
                                                       "base_url",
                                                       "api_key",
@@ -51,6 +51,7 @@ constexpr std::array<std::string_view, 40> known_keys{"provider",
                                                       "trace",
                                                       "gateway",
                                                       "database",
+                                                      "databases",
                                                       "thinking_tag",
                                                       "escape_timeout",
                                                       "max_repeated_calls",
@@ -404,12 +405,49 @@ std::string read_database(const std::filesystem::path& path, const YAML::Node& n
     return url;
 }
 
+std::vector<DatabasePart> read_databases(const std::filesystem::path& path,
+                                         const YAML::Node& node) {
+    constexpr std::array<std::string_view, 4> keys{"name", "url", "sessions", "notify_database"};
+    std::vector<DatabasePart> all;
+    const YAML::Node list = node["databases"];
+    if (!list || list.IsNull()) return all;
+    const int line = list.Mark().line;
+    if (!list.IsSequence())
+        refuse(path, line, "databases must be a list of mappings with name, url and sessions");
+    if (node["database"])
+        refuse(path, line, "databases takes the place of database: remove one of the keys");
+    for (const YAML::Node& one : list) {
+        if (!one.IsMap())
+            refuse(path, one.Mark().line, "a database must be a mapping: name, url, sessions");
+        refuse_others(path, one, keys);
+        DatabasePart& part = all.emplace_back();
+        part.name = text(path, one, "name");
+        part.url = text(path, one, "url");
+        part.sessions = text(path, one, "sessions");
+        part.notify = text(path, one, "notify_database");
+        std::string problem = database_problem(part.url);
+        if (problem.empty() && !part.notify.empty()) problem = database_problem(part.notify);
+        if (!problem.empty())
+            refuse(path, one.Mark().line, "the database '" + part.name + "': " + problem);
+    }
+    try {
+        (void)database_map(all);
+    } catch (const Error& error) {
+        refuse(path, line, "databases: " + std::string(error.what()));
+    }
+    return all;
+}
+
 bool has_secret(const ConfigFile& config, const YAML::Node& gateway) {
     const auto has_token = [](const auto& part) {
         return part.second.IsMap() && part.second["token"];
     };
     return (gateway && gateway.IsMap() && std::any_of(gateway.begin(), gateway.end(), has_token)) ||
            !config.api_key.empty() || has_password(config.database) ||
+           std::any_of(config.databases.begin(), config.databases.end(),
+                       [](const DatabasePart& one) {
+                           return has_password(one.url) || has_password(one.notify);
+                       }) ||
            (gateway && gateway.IsMap() && gateway["notify_database"] &&
             gateway["notify_database"].IsScalar() &&
             has_password(gateway["notify_database"].Scalar())) ||
@@ -504,6 +542,7 @@ ConfigFile read_node(const std::filesystem::path& path, const YAML::Node& node) 
     config.hooks = read_hooks(path, node["hooks"]);
     config.fallback_models = texts(path, node, "fallback_models", "models");
     config.database = read_database(path, node);
+    config.databases = read_databases(path, node);
     config.model_timeout = seconds(path, node, "model_timeout");
     config.first_byte_timeout = seconds(path, node, "first_byte_timeout");
     config.idle_timeout = seconds(path, node, "idle_timeout");
@@ -598,6 +637,12 @@ TraceSettings trace_settings(const TraceSettings& configured) {
 
 bool is_postgres_url(const std::string& text) {
     return text.starts_with("postgres://") || text.starts_with("postgresql://");
+}
+
+bub::DatabaseMap database_map(const std::vector<DatabasePart>& databases) {
+    std::vector<bub::DatabaseShare> shares;
+    for (const DatabasePart& one : databases) shares.push_back({one.name, one.sessions});
+    return bub::DatabaseMap(shares);
 }
 
 std::string database_problem(const std::string& url) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <bub/builtin/command_hooks.hpp>
+#include <bub/tape/database_map.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/process/environment.hpp>
 #include <cubepi/workspace/tool_rules.hpp>
@@ -52,6 +53,19 @@ std::string_view to_string(SandboxSettings::Mode mode) noexcept;
 /// OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT (true or false) take precedence over the configuration file. A leading
 /// `~/` is the home directory.
 TraceSettings trace_settings(const TraceSettings& configured);
+
+/// One of several databases among which the sessions are divided (D258).
+struct DatabasePart {
+    std::string name = {};
+    std::string url = {};       ///< as ConfigFile::database
+    std::string sessions = {};  ///< bub::DatabaseShare::ranges
+    std::string notify = {};    ///< as GatewaySettings::notify_database
+
+    bool operator==(const DatabasePart&) const = default;
+};
+
+/// Returns the division of the sessions. Throws Error(invalid_argument).
+bub::DatabaseMap database_map(const std::vector<DatabasePart>& databases);
 
 /// Returns why sessions cannot be stored in a database with this URL, without the URL, which may have a password; empty: they
 /// can.
@@ -137,11 +151,12 @@ struct ConfigFile {
     std::vector<std::string> deny = {};
     std::vector<std::string> trust = {};  ///< directories
     std::vector<bub::CommandHook> hooks = {};
-    EnvironmentPolicy environment = {};  ///< of commands
-    SandboxSettings sandbox = {};        ///< of commands
-    TraceSettings trace = {};            ///< use trace_settings()
-    std::string database = {};           ///< use tape_place()
-    bool has_secret = false;             ///< a key, a token or a password
+    EnvironmentPolicy environment = {};        ///< of commands
+    SandboxSettings sandbox = {};              ///< of commands
+    TraceSettings trace = {};                  ///< use trace_settings()
+    std::string database = {};                 ///< use tape_place()
+    std::vector<DatabasePart> databases = {};  ///< use tape_place()
+    bool has_secret = false;                   ///< a key, a token or a password
     /// True if the file has a secret and its group or others may read it.
     bool too_open = false;
 };

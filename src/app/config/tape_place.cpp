@@ -2,7 +2,9 @@
 
 #include <mutex>
 #include <utility>
+#include <vector>
 
+#include <bub/tape/divided_tape_store.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <bub/tape/postgres_tape_store.hpp>
 #include <cubepi/core/error.hpp>
@@ -19,10 +21,19 @@ std::string& database_flag() {
     return flag;
 }
 
-std::shared_ptr<bub::SessionTapeStore> open_database(const std::string& url) {
+std::shared_ptr<bub::SessionTapeStore> open_database(const std::string& url,
+                                                     std::string division = {}) {
     PostgresOptions options;
     options.connection = url;
-    return std::make_shared<bub::PostgresTapeStore>(std::move(options));
+    return std::make_shared<bub::PostgresTapeStore>(std::move(options), std::move(division));
+}
+
+std::shared_ptr<bub::SessionTapeStore> open_divided(const std::vector<DatabasePart>& databases) {
+    bub::DatabaseMap map = database_map(databases);
+    std::vector<std::shared_ptr<bub::SessionTapeStore>> stores;
+    for (std::size_t at = 0; at < databases.size(); ++at)
+        stores.push_back(open_database(databases[at].url, map.record(at)));
+    return std::make_shared<bub::DividedTapeStore>(std::move(map), std::move(stores));
 }
 
 }  // namespace
@@ -34,9 +45,18 @@ TapePlace tape_place() {
     place.database = database_flag();
     place.by = "--db";
     if (!place.database.empty()) return place;
-    place.database = read_config(config_path()).database;
+    ConfigFile config = read_config(config_path());
+    place.database = std::move(config.database);
+    place.databases = std::move(config.databases);
     place.by = config_origin;
     return place;
+}
+
+std::vector<std::string> TapePlace::urls() const {
+    std::vector<std::string> urls;
+    if (!database.empty()) urls.push_back(database);
+    for (const DatabasePart& one : databases) urls.push_back(one.url);
+    return urls;
 }
 
 std::shared_ptr<bub::SessionTapeStore> open_tapes(const std::string& place) {
@@ -56,20 +76,21 @@ std::shared_ptr<bub::SessionTapeStore> configured_tapes() {
     // The parts of a command share the connections.
     static std::mutex mutex;
     static std::weak_ptr<bub::SessionTapeStore> last;
-    static std::string opened;
+    static TapePlace opened;
     const TapePlace place = tape_place();
-    if (place.database.empty()) return open_tapes({});
-    if (!is_postgres_url(place.database) && place.database.find("://") == std::string::npos) {
+    if (place.is_files()) return open_tapes({});
+    if (place.databases.empty() && !is_postgres_url(place.database) &&
+        place.database.find("://") == std::string::npos) {
         throw Error(ErrorCode::invalid_argument, place.by +
                                                      " does not name a database; use a URL, e.g. "
                                                      "postgres://me@localhost/agents");
     }
     const std::lock_guard lock(mutex);
     std::shared_ptr<bub::SessionTapeStore> store = last.lock();
-    if (store && opened == place.database) return store;
-    store = open_tapes(place.database);
+    if (store && opened == place) return store;
+    store = place.databases.empty() ? open_tapes(place.database) : open_divided(place.databases);
     last = store;
-    opened = place.database;
+    opened = place;
     return store;
 }
 

@@ -1,5 +1,6 @@
 #include "delivery_place.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -7,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <bub/channel/divided_delivery_log.hpp>
 #include <bub/channel/file_delivery_log.hpp>
 #include <bub/channel/postgres_delivery_log.hpp>
 #include <bub/schedule/file_schedule_store.hpp>
@@ -18,6 +20,7 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/process/environment.hpp>
+#include <cubepi/core/task_scope.hpp>
 
 #include "../config/gateway_settings.hpp"
 #include "../config/paths.hpp"
@@ -28,7 +31,6 @@ namespace cubepi::app {
 namespace {
 
 using LogPtr = std::shared_ptr<bub::DeliveryLog>;
-using TablesPtr = std::shared_ptr<bub::PostgresDeliveryLog>;
 using Ids = std::vector<std::string>;
 
 LogPtr open_files(const bub::WarningHandler& warn, std::filesystem::path directory = {}) {
@@ -47,7 +49,8 @@ bool has_files() {
     return std::filesystem::exists(files_directory() / "deliveries.jsonl", unknown);
 }
 
-Task<> move_inbound(LogPtr from, TablesPtr to, bub::StoredInbound inbound,
+template <class Tables>
+Task<> move_inbound(LogPtr from, std::shared_ptr<Tables> to, bub::StoredInbound inbound,
                     std::map<std::string, std::string>& turns) {
     Ids old(1, inbound.id);
     std::string& first = turns[inbound.turn.empty() ? inbound.id : inbound.turn];
@@ -57,19 +60,77 @@ Task<> move_inbound(LogPtr from, TablesPtr to, bub::StoredInbound inbound,
     co_await from->finish(std::move(old));
 }
 
-Task<> move_answer(LogPtr from, TablesPtr to, bub::Delivery delivery) {
+template <class Tables>
+Task<> move_answer(LogPtr from, std::shared_ptr<Tables> to, bub::Delivery delivery) {
     std::string id = delivery.id;
     co_await to->adopt(std::move(delivery));
     std::string reason = "moved to the database";
     co_await from->failed(std::move(id), std::move(reason));
 }
 
-Task<> move_records(LogPtr from, TablesPtr to) {
+template <class Tables>
+Task<> move_records(LogPtr from, std::shared_ptr<Tables> to) {
     bub::UnfinishedRecords records = co_await from->take();
     std::map<std::string, std::string> turns;
     for (bub::StoredInbound& inbound : records.inbounds)
         co_await move_inbound(from, to, std::move(inbound), turns);
     for (bub::Delivery& answer : records.answers) co_await move_answer(from, to, std::move(answer));
+}
+
+/// Moves the records that an earlier version or configuration has left in files.
+template <class Tables>
+Task<> move_from_files(LogPtr files, std::shared_ptr<Tables> log, bub::WarningHandler warn) {
+    Task<> moving = move_records(files, log);
+    const Outcome<> done = co_await outcome_of(std::move(moving));
+    // Also after a failure: what was moved is for the manager that takes it.
+    Task<> releasing = log->release();
+    (void)co_await outcome_of(std::move(releasing));
+    if (done.cancelled()) done.rethrow();
+    if (!done)
+        warn("the messages and answers in " + files_directory().string() +
+             " could not be moved to the database, which is tried again at the next start: " +
+             exception_text(done.failure()));
+}
+
+/// Throws the failure of a database whose tables this gateway must not use; one that cannot be reached yet is only reported (D90).
+void check_opened(const Outcome<>& opened, const std::string& what,
+                  const bub::WarningHandler& warn) {
+    if (opened) return;
+    if (opened.cancelled()) opened.rethrow();
+    if (logged_error(opened.failure()) == to_string(ErrorCode::schema_mismatch)) opened.rethrow();
+    warn(what + " cannot be used yet: " + exception_text(opened.failure()));
+}
+
+std::shared_ptr<bub::PostgresDeliveryLog> make_log(std::string url, std::string account,
+                                                   std::string notifications,
+                                                   std::string division) {
+    bub::PostgresDeliveryLogOptions options;
+    options.database.connection = std::move(url);
+    options.account = std::move(account);
+    options.notifications = std::move(notifications);
+    options.division = std::move(division);
+    return std::make_shared<bub::PostgresDeliveryLog>(std::move(options));
+}
+
+Task<LogPtr> open_divided(DeliveryPlace place, LogPtr files, bub::WarningHandler warn) {
+    bub::DividedDeliveryLogOptions options{database_map(place.databases), {}, warn};
+    std::vector<Task<>> opening;
+    for (std::size_t at = 0; at < place.databases.size(); ++at) {
+        const DatabasePart& part = place.databases[at];
+        std::string notify = part.notify.empty() ? part.url : part.notify;
+        auto log = make_log(part.url, place.account, std::move(notify), options.map.record(at));
+        opening.push_back(log->open());
+        options.logs.push_back(std::move(log));
+    }
+    const std::vector<Outcome<>> opened = co_await collect_all(std::move(opening));
+    for (std::size_t at = 0; at < opened.size(); ++at)
+        check_opened(opened[at], "the database '" + place.databases[at].name + "' of the messages",
+                     warn);
+    const bool are_open =
+        std::all_of(opened.begin(), opened.end(), [](const Outcome<>& one) { return one.ok(); });
+    auto log = std::make_shared<bub::DividedDeliveryLog>(std::move(options));
+    if (files && are_open) co_await move_from_files(files, log, warn);
+    co_return log;
 }
 
 }  // namespace
@@ -110,10 +171,19 @@ std::string configuration_digest(const JsonObject& values) {
 
 DeliveryPlace delivery_place() {
     DeliveryPlace place;
-    place.database = tape_place().database;
-    if (place.database.empty()) return place;
+    TapePlace tapes = tape_place();
+    if (tapes.is_files()) return place;
+    place.database = std::move(tapes.database);
+    place.databases = std::move(tapes.databases);
     GatewaySettings settings = gateway_settings(config_values(config_path()), TimeZones::ignored);
     place.account = std::move(settings.tape_namespace);
+    if (!place.databases.empty()) {
+        if (settings.notify_database.empty()) return place;
+        throw Error(ErrorCode::invalid_argument,
+                    config_path().string() +
+                        ": with several databases, notify_database is a key of each of them in "
+                        "'databases', not of 'gateway'");
+    }
     place.notifications =
         settings.notify_database.empty() ? place.database : std::move(settings.notify_database);
     return place;
@@ -125,37 +195,26 @@ Task<LogPtr> open_deliveries(DeliveryPlace place, bub::WarningHandler warn) {
         files = open_files(warn, std::move(place.directory));
         co_return files;
     }
-    if (place.database.empty() || has_files()) files = open_files(warn);
-    if (place.database.empty()) co_return files;
-    bub::PostgresDeliveryLogOptions options;
-    options.database.connection = std::move(place.database);
-    options.account = std::move(place.account);
-    options.notifications = std::move(place.notifications);
-    auto log = std::make_shared<bub::PostgresDeliveryLog>(std::move(options));
-    Task<> opening = log->open();
-    Outcome<> opened = co_await outcome_of(std::move(opening));
-    if (opened && files) {
-        Task<> moving = move_records(files, log);
-        const Outcome<> done = co_await outcome_of(std::move(moving));
-        // Also after a failure: what was moved is for the manager that takes it.
-        Task<> releasing = log->release();
-        (void)co_await outcome_of(std::move(releasing));
-        if (done.cancelled()) done.rethrow();
-        if (!done)
-            warn("the messages and answers in " + files_directory().string() +
-                 " could not be moved to the database, which is tried again at the next start: " +
-                 exception_text(done.failure()));
+    const bool is_in_files = place.database.empty() && place.databases.empty();
+    if (is_in_files || has_files()) files = open_files(warn);
+    if (is_in_files) co_return files;
+    if (!place.databases.empty()) {
+        Task<LogPtr> opening = open_divided(std::move(place), std::move(files), std::move(warn));
+        LogPtr divided = co_await std::move(opening);
+        co_return divided;
     }
-    if (opened.cancelled()) opened.rethrow();
-    if (logged_error(opened.failure()) == to_string(ErrorCode::schema_mismatch)) opened.rethrow();
-    if (!opened)
-        warn("the database of the messages cannot be used yet: " +
-             exception_text(opened.failure()));
+    auto log = make_log(std::move(place.database), std::move(place.account),
+                        std::move(place.notifications), std::string());
+    Task<> opening = log->open();
+    const Outcome<> opened = co_await outcome_of(std::move(opening));
+    check_opened(opened, "the database of the messages", warn);
+    if (opened && files) co_await move_from_files(files, log, warn);
     co_return log;
 }
 
 Task<std::shared_ptr<bub::ScheduleStore>> open_schedules(DeliveryPlace place, bool are_configured,
                                                          bub::WarningHandler warn) {
+    if (!place.databases.empty()) place.database = place.databases.front().url;
     if (place.database.empty()) {
         std::filesystem::path directory =
             place.directory.empty() ? files_directory() : std::move(place.directory);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <bub/channel/delivery_log.hpp>
 #include <bub/schedule/schedule.hpp>
@@ -11,11 +12,15 @@
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/task.hpp>
 
+#include "../config/config_file.hpp"
+
 namespace cubepi::app {
 
 /// Where a gateway stores its messages until they are answered.
 struct DeliveryPlace {
-    std::string database = {};  ///< as TapePlace::database. Empty: files in $BUB_HOME/deliveries
+    std::string database = {};  ///< as TapePlace::database
+    std::vector<DatabasePart> databases =
+        {};  ///< as TapePlace::databases. Without any: files in $BUB_HOME/deliveries
     std::string account =
         {};  ///< of the gateways that share the database: `gateway.tape_namespace`
     std::string notifications = {};        ///< PostgresDeliveryLogOptions::notifications
@@ -34,11 +39,11 @@ std::string configuration_digest(const JsonObject& values);
 
 /// Opens the log. One in a database receives the unfinished records of the files, which an earlier version or configuration has left; if that
 /// is interrupted, a message without an id of its platform, and an answer, may be in both. Throws
-/// the failure of a database whose tables are missing, older or newer; one that cannot be reached yet is only reported (D90).
+/// the failure of a database whose tables are missing, older or newer, or whose division differs; one that cannot be reached yet is only reported (D90).
 Task<std::shared_ptr<bub::DeliveryLog>> open_deliveries(DeliveryPlace place,
                                                         bub::WarningHandler warn);
 
-/// Opens the schedules at the same place, next to the deliveries. `are_configured`: the configuration has some. Null, with a warning: the
+/// Opens the schedules at the same place, next to the deliveries; of several databases in the first. `are_configured`: the configuration has some. Null, with a warning: the
 /// database has no tables for them yet, and none are configured; if some are, throws that failure.
 Task<std::shared_ptr<bub::ScheduleStore>> open_schedules(DeliveryPlace place, bool are_configured,
                                                          bub::WarningHandler warn);

@@ -183,6 +183,9 @@ Task<GatewayStatus> GatewayApi::status_here() {
     }
     if (std::string problem = manager.problem(); !problem.empty())
         status.problem = std::move(problem);
+    const auto& deliveries = instance->deliveries();
+    if (std::string outage = deliveries ? deliveries->partial_outage() : ""; !outage.empty())
+        status.problem = std::move(outage);
     Task<bub::HeldMessages> reading = instance->manager().held();
     Outcome<bub::HeldMessages> read = co_await outcome_of(std::move(reading));
     if (read.cancelled()) read.rethrow();

@@ -18,6 +18,7 @@
 #include <bub/schedule/schedule_channel.hpp>
 #include <bub/schedule/schedule_tool.hpp>
 #include <bub/session_tape.hpp>
+#include <bub/tape/divided_tape_store.hpp>
 #include <bub/tape/postgres_tape_store.hpp>
 #include <bub/turn_state.hpp>
 #include <cubepi/core/error.hpp>
@@ -160,6 +161,13 @@ std::size_t thread_count(const GatewaySettings& settings) {
 /// Throws the failure of a database whose tables are missing, older or newer, which names the command that creates them. One that
 /// cannot be reached yet is only reported: turns are tried again until it can (D90).
 Task<> check_tables(std::shared_ptr<bub::TapeStore> tapes, bub::WarningHandler warn) {
+    if (const auto divided = std::dynamic_pointer_cast<bub::DividedTapeStore>(tapes)) {
+        for (std::size_t at = 0; at < divided->map().size(); ++at) {
+            Task<> checking = check_tables(divided->at(at), warn);
+            co_await std::move(checking);
+        }
+        co_return;
+    }
     const auto database = std::dynamic_pointer_cast<bub::PostgresTapeStore>(tapes);
     if (!database) co_return;
     Task<> opening = database->open();
@@ -215,10 +223,12 @@ std::optional<LiveAnswer> GatewayInstance::live_answer(const std::string& sessio
 }
 
 Task<bub::Tape> GatewayInstance::tape_of(std::string session_id) const {
+    std::shared_ptr<bub::TapeStore> tapes = tapes_;
+    if (!settings_.has_terminal_sessions) tapes = tapes_of_session(std::move(tapes), session_id);
     Task<std::string> finding =
-        session_tape(tapes_, settings_, framework_->workspace(), std::move(session_id));
+        session_tape(tapes, settings_, framework_->workspace(), std::move(session_id));
     std::string name = co_await std::move(finding);
-    co_return bub::Tape(tapes_, std::move(name));
+    co_return bub::Tape(std::move(tapes), std::move(name));
 }
 
 Task<bool> GatewayInstance::owns_tape(std::string tape, std::string session_id) const {

@@ -26,7 +26,9 @@ Task<> wait_for_open_calls(std::shared_ptr<Servers> servers, std::string session
                            bub::TurnState* state) {
     std::vector<std::string> missing = servers->hub->without_tools();
     if (missing.empty()) co_return;
-    const std::shared_ptr<bub::TapeStore> tapes = co_await servers->framework->tape_store();
+    std::shared_ptr<bub::TapeStore> tapes;
+    if (const auto own = state->service<bub::TurnTapes>()) tapes = own->base;
+    if (!tapes) tapes = co_await servers->framework->tape_store();
     if (!tapes) co_return;
     Task<std::string> naming = bub::session_tape_name(tapes, *state, std::move(session_id));
     std::string tape = co_await std::move(naming);

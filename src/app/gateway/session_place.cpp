@@ -9,9 +9,11 @@
 
 #include <sys/stat.h>
 
+#include <bub/channel/divided_delivery_log.hpp>
 #include <bub/channel/postgres_delivery_log.hpp>
 #include <bub/envelope.hpp>
 #include <bub/session_tape.hpp>
+#include <bub/tape/divided_tape_store.hpp>
 #include <bub/tape/turn_lease.hpp>
 #include <bub/turn_state.hpp>
 #include <cubepi/core/error.hpp>
@@ -74,13 +76,51 @@ struct SessionPlace {
     std::string name_space;
     bool is_shared = false;
     bool has_terminal_sessions = false;
-    std::shared_ptr<bub::PostgresDeliveryLog> deliveries = {};  ///< null: they are in files
+    std::shared_ptr<bub::PostgresDeliveryLog> deliveries = {};  ///< null: in files, or divided
+    std::shared_ptr<bub::DividedDeliveryLog> divided = {};      ///< null: not divided
 };
+
+Error mapped_elsewhere(const bub::DatabaseMap& map, const std::string& session,
+                       std::size_t database) {
+    return Error(ErrorCode::unsupported,
+                 "the hook resolve_session maps a chat whose messages are in the database '" +
+                     map.name(database) + "' to the session '" + session +
+                     "', which is in the database '" + map.name(map.of_session(session)) +
+                     "'. With several databases, a hook may only map a chat to a session of the "
+                     "same database");
+}
+
+/// Lets a turn use the tapes of the database that has its messages (D258). Throws Error for a session of another database: two chats in
+/// two databases could continue it at the same time.
+Task<> use_database(SessionPlace place, bub::LoadStateCall& call) {
+    // The sessions of a terminal are found by the names of their tapes.
+    if (place.has_terminal_sessions || call.session_id.starts_with("temp/")) co_return;
+    const std::shared_ptr<bub::TapeStore> store = co_await place.framework->tape_store();
+    const auto divided = std::dynamic_pointer_cast<bub::DividedTapeStore>(store);
+    if (!divided) co_return;
+    auto tapes = std::make_shared<bub::TurnTapes>();
+    std::size_t database = divided->map().of_session(call.session_id);
+    if (place.divided && !call.message.receipts.empty()) {
+        std::optional<bub::TurnLease> lease = place.divided->lease(call.message.receipts, database);
+        if (database != divided->map().of_session(call.session_id))
+            throw mapped_elsewhere(divided->map(), call.session_id, database);
+        if (!lease)
+            throw bub::SessionTakenError("the messages of the turn are not of this gateway");
+        const auto leasable = std::dynamic_pointer_cast<bub::LeasableTapes>(divided->at(database));
+        if (leasable) tapes->store = leasable->leased(std::move(*lease));
+    }
+    tapes->base = divided->at(database);
+    call.state.offer(std::move(tapes));
+}
 
 /// Lets a turn use its tapes under the lease of its messages (D227): both are in the same database.
 Task<> lease_tapes(SessionPlace place, bub::LoadStateCall& call) {
     const std::vector<std::string>& receipts = call.message.receipts;
-    if (!place.deliveries || receipts.empty()) co_return;
+    if (!place.deliveries) {
+        co_await use_database(std::move(place), call);
+        co_return;
+    }
+    if (receipts.empty()) co_return;
     const std::shared_ptr<bub::TapeStore> store = co_await place.framework->tape_store();
     const auto tapes = std::dynamic_pointer_cast<bub::LeasableTapes>(store);
     if (!tapes) co_return;
@@ -100,7 +140,8 @@ Task<bool> owns_earlier(SessionPlace place, SessionWorkspace workspace, std::str
     std::optional<std::string> owner = recorded_owner(record);
     if (!owner) {
         bool is_own = workspace.is_unique;
-        const std::shared_ptr<bub::TapeStore> store = co_await place.framework->tape_store();
+        const std::shared_ptr<bub::TapeStore> all = co_await place.framework->tape_store();
+        const std::shared_ptr<bub::TapeStore> store = tapes_of_session(all, session_id);
         if (!is_own && store) {
             std::string tape = bub::tape_name(workspace.earlier, session_id);
             const bub::TapePosition end = co_await store->position(std::move(tape));
@@ -147,6 +188,12 @@ Task<std::string> known_name(std::string name) { co_return name; }
 
 }  // namespace
 
+std::shared_ptr<bub::TapeStore> tapes_of_session(std::shared_ptr<bub::TapeStore> tapes,
+                                                 const std::string& session_id) {
+    const auto divided = std::dynamic_pointer_cast<bub::DividedTapeStore>(tapes);
+    return divided ? divided->of_session(session_id) : std::move(tapes);
+}
+
 std::filesystem::path workspaces_root(const GatewaySettings& settings) {
     std::error_code failed;
     const std::filesystem::path root = settings.root.empty() ? gateway_root() : settings.root;
@@ -188,7 +235,8 @@ bub::Plugin gateway_sessions(bub::Framework& framework, const GatewaySettings& s
                              settings.tape_namespace,
                              settings.shared_workspace,
                              settings.has_terminal_sessions,
-                             std::dynamic_pointer_cast<bub::PostgresDeliveryLog>(deliveries)};
+                             std::dynamic_pointer_cast<bub::PostgresDeliveryLog>(deliveries),
+                             std::dynamic_pointer_cast<bub::DividedDeliveryLog>(deliveries)};
     bub::Plugin plugin;
     plugin.name = "gateway-sessions";
     plugin.load_state = [place](bub::LoadStateCall& call) { return place_session(place, call); };

@@ -28,6 +28,10 @@ SessionWorkspace session_workspace(const std::filesystem::path& root, std::strin
 /// Returns the directory with the workspaces of the sessions, which may be missing.
 std::filesystem::path workspaces_root(const GatewaySettings& settings);
 
+/// Returns the tapes of the database that has a session (DividedTapeStore::of_session()); `tapes` itself if they are not divided.
+std::shared_ptr<bub::TapeStore> tapes_of_session(std::shared_ptr<bub::TapeStore> tapes,
+                                                 const std::string& session_id);
+
 /// Returns the name of the tape of a session of the gateway: that of its namespace, or the one of an earlier version that it continues
 /// (D100). `root`: the directory of the workspaces.
 Task<std::string> session_tape(std::shared_ptr<bub::TapeStore> tapes,
@@ -36,7 +40,7 @@ Task<std::string> session_tape(std::shared_ptr<bub::TapeStore> tapes,
 
 /// Returns a plugin that assigns each session a workspace of its own (B26), created with the mode 0700 at its first use, and a tape
 /// that has the same name on all hosts (D100). If the deliveries are in the database of the tapes, turns have the lease of their session
-/// (D227).
+/// (D227). A turn whose session is not in the database of its messages fails (D258).
 bub::Plugin gateway_sessions(bub::Framework& framework, const GatewaySettings& settings,
                              const std::shared_ptr<bub::DeliveryLog>& deliveries = {});
 

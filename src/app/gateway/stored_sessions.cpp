@@ -245,7 +245,14 @@ Task<NewSession> GatewayApi::fork(ForkArguments which) {
         throw Error(ErrorCode::invalid_state,
                     "there is no complete answer yet from which to continue");
     NewSession made;
-    made.session = instance->new_session_id(detail::sha256_hex(Runtime::standard()->ids->next()));
+    // In the database of its source, whose media it uses.
+    for (bool is_there = false; !is_there;) {
+        made.session =
+            instance->new_session_id(detail::sha256_hex(Runtime::standard()->ids->next()));
+        is_there = instance->settings().has_terminal_sessions ||
+                   tapes_of_session(instance->tapes(), made.session) ==
+                       tapes_of_session(instance->tapes(), which.id);
+    }
     const bub::Tape target = co_await instance->tape_of(made.session);
     bub::TapeCheckpointer memory(source.store());
     Task<> forking = memory.fork(source.name(), target.name(), std::move(after), std::nullopt);

@@ -353,7 +353,7 @@ std::string ManagerCore::problem() const {
     const auto& failed = context_.storing_failed;
     if (failed && context_.clock().now() - *failed < remembered) return "messages cannot be stored";
     const std::size_t failing = sessions_.failing();
-    if (failing == 0) return {};
+    if (failing == 0 || !context_.partial_outage().empty()) return {};
     return std::to_string(failing) + (failing == 1 ? " session waits" : " sessions wait") +
            ", because storage or descriptors fail";
 }

@@ -421,6 +421,14 @@ Task<std::optional<KnownInbound>> DeliveryLog::find(std::string, std::string) {
     co_return none;
 }
 
+Task<std::vector<StoredInbound>> DeliveryLog::unfinished_of(std::vector<std::string> ids) {
+    std::vector<StoredInbound> all = co_await unfinished();
+    std::erase_if(all, [&ids](const StoredInbound& one) {
+        return std::find(ids.begin(), ids.end(), one.id) == ids.end();
+    });
+    co_return all;
+}
+
 Task<> DeliveryLog::plan(std::vector<TurnOutput>, std::vector<std::string>) { co_return; }
 
 Task<std::string> DeliveryLog::intend(Envelope message, std::vector<std::string> answers) {

@@ -84,6 +84,8 @@ public:
     virtual Task<> finish(std::vector<std::string> ids) = 0;
     /// Returns the messages of this process that are not finished, in order of arrival.
     virtual Task<std::vector<StoredInbound>> unfinished() = 0;
+    /// Returns those of unfinished() with these ids.
+    virtual Task<std::vector<StoredInbound>> unfinished_of(std::vector<std::string> ids);
     /// Returns the message of a channel with this `inbound_id`, also one of the last that are finished. By default nothing: the log does
     /// not find messages.
     virtual Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id);
@@ -128,6 +130,8 @@ public:
     }
     /// Returns the gateways that share the log; null for a log that one process uses alone.
     virtual std::shared_ptr<GatewayPeers> peers() { return nullptr; }
+    /// Returns which part of the records cannot be used at the moment, while the others can; empty: none, or all.
+    virtual std::string partial_outage() const { return {}; }
 };
 
 /// A delivery log as a sequence of records that only this process writes (detail::DeliveryRecords).

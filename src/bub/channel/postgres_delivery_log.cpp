@@ -1,5 +1,6 @@
 #include <bub/channel/postgres_delivery_log.hpp>
 
+#include <mutex>
 #include <utility>
 
 #include <bub/channel/delivery/delivery_records.hpp>
@@ -67,8 +68,17 @@ DeliveryWritePtr change(const DeliveryTables& tables, const char* table,
 
 }  // namespace
 
+struct PostgresDeliveryLog::Taking {
+    std::mutex mutex = {};
+    bool is_running = false;
+    std::int64_t number = 0;  ///< of the gateway that has the records of the result
+    std::optional<cubepi::Outcome<UnfinishedRecords>> result = {};
+};
+
 PostgresDeliveryLog::PostgresDeliveryLog(PostgresDeliveryLogOptions options)
-    : tables_(std::make_shared<DeliveryTables>(std::move(options))), thread_(1, "cubepi-deliver") {
+    : tables_(std::make_shared<DeliveryTables>(std::move(options))),
+      taking_(std::make_shared<Taking>()),
+      thread_(1, "cubepi-deliver") {
     prepare_digests();
     if (tables_->options().notifications.empty()) return;
     cubepi::PostgresOptions database;
@@ -504,6 +514,43 @@ Task<UnfinishedRecords> PostgresDeliveryLog::take() {
     Task<UnfinishedRecords> taking = cubepi::offload(thread_, std::move(work));
     UnfinishedRecords records = co_await std::move(taking);
     co_return records;
+}
+
+void PostgresDeliveryLog::begin_take(std::function<void()> ended) {
+    const std::shared_ptr<Taking> taking = taking_;
+    {
+        const std::lock_guard lock(taking->mutex);
+        // After release() they belong to no gateway, and are taken once more.
+        if (taking->number != tables_->number()) taking->result.reset();
+        if (taking->is_running || taking->result) return;
+        taking->is_running = true;
+    }
+    thread_.post([tables = tables_, taking, ended = std::move(ended)] {
+        cubepi::Outcome<UnfinishedRecords> outcome{std::exception_ptr()};
+        try {
+            UnfinishedRecords records = tables->exclusively([&tables] { return tables->take(); });
+            outcome = cubepi::Outcome<UnfinishedRecords>(std::move(records));
+        } catch (...) {
+            outcome = cubepi::Outcome<UnfinishedRecords>(std::current_exception());
+        }
+        {
+            const std::lock_guard lock(taking->mutex);
+            taking->result.emplace(std::move(outcome));
+            taking->number = tables->number();
+            taking->is_running = false;
+        }
+        ended();
+    });
+}
+
+std::optional<cubepi::Outcome<UnfinishedRecords>> PostgresDeliveryLog::taken() {
+    const std::lock_guard lock(taking_->mutex);
+    return std::exchange(taking_->result, std::nullopt);
+}
+
+void PostgresDeliveryLog::wake(cubepi::Executor executor,
+                               const std::shared_ptr<cubepi::AsyncEvent>& event) {
+    if (wakes_) wakes_->add(std::move(executor), event);
 }
 
 std::optional<std::chrono::nanoseconds> PostgresDeliveryLog::poll_interval() const {

@@ -2,13 +2,16 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <bub/channel/delivery_log.hpp>
+#include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/offload.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/sql/postgres_options.hpp>
 
 namespace bub {
@@ -27,6 +30,9 @@ struct PostgresDeliveryLogOptions {
     /// Gateways with the same account share their records; those of other accounts do not see them. Ids of messages and sessions
     /// must have the same meaning for all gateways of an account.
     std::string account = "gateway";
+    /// The record that the database must have of the databases among which sessions are divided (DatabaseMap::record()); empty: it has all
+    /// of them. Each connection checks it: CheckpointerError(schema_mismatch).
+    std::string division = {};
     /// The time, by the clock of the server, after which others take the records of a process that does not call take().
     std::chrono::milliseconds lease{10'000};
     /// poll_interval(). Must be shorter than the lease.
@@ -89,12 +95,22 @@ public:
     std::shared_ptr<AccountLease> account_lease(std::string name) override;
     std::shared_ptr<GatewayPeers> peers() override;
 
+    /// Begins take() on the thread of the log, unless one is in progress or its result was not fetched. `ended` is called on that thread.
+    void begin_take(std::function<void()> ended);
+    /// Returns the result of begin_take(), once; nothing: there is none yet.
+    std::optional<cubepi::Outcome<UnfinishedRecords>> taken();
+    /// Sets the event, on its executor, whenever another gateway has stored something for this one. The executor must outlive the log.
+    void wake(cubepi::Executor executor, const std::shared_ptr<cubepi::AsyncEvent>& event);
+
 private:
+    struct Taking;
+
     Task<> perform(std::shared_ptr<detail::DeliveryWrite> write);
 
     std::shared_ptr<detail::DeliveryTables> tables_;
     std::shared_ptr<detail::GatewayWakes> wakes_;  ///< null: none
-    cubepi::WorkerPool thread_;                    // tasks on it may still use the tables
+    const std::shared_ptr<Taking> taking_;
+    cubepi::WorkerPool thread_;  // tasks on it may still use the tables
 };
 
 }  // namespace bub

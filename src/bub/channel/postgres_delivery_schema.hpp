@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -11,7 +12,7 @@
 namespace bub {
 
 /// The version of the tables of deliveries, bub_delivery_*.
-inline constexpr int postgres_delivery_version = 2;
+inline constexpr int postgres_delivery_version = 3;
 
 /// Returns the SQL that creates the tables, in one transaction, for an operator who runs it with psql.
 std::string postgres_delivery_sql();
@@ -25,6 +26,18 @@ cubepi::Task<std::optional<cubepi::FormatVersion>> postgres_delivery_status(
 /// that this library must not use.
 cubepi::Task<std::optional<cubepi::FormatVersion>> apply_postgres_delivery_schema(
     cubepi::PostgresOptions options);
+
+/// The facts that matter before the division of sessions among databases is changed (DatabaseMap).
+struct DivisionState {
+    std::string record = {};     ///< DatabaseMap::record() of this database; empty: none
+    std::size_t gateways = 0;    ///< that are alive
+    std::size_t unfinished = 0;  ///< messages and answers
+};
+
+/// Reads the state of a database with the tables. Throws CheckpointerError like PostgresDeliveryLog.
+cubepi::Task<DivisionState> read_division(cubepi::PostgresOptions options);
+/// Records the division in a database. Throws CheckpointerError like PostgresDeliveryLog.
+cubepi::Task<> record_division(cubepi::PostgresOptions options, std::string record);
 
 /// Checks the records of all accounts in the tables (D209); reads only, in short transactions, while gateways use them. Throws
 /// CheckpointerError like PostgresDeliveryLog.

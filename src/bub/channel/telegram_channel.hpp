@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -45,6 +46,9 @@ struct TelegramChannelOptions {
     /// Updates are asked for while this process holds the lease (DeliveryLog::account_lease()), which stop() and drain() release.
     /// Null: no other process asks for them. Not used with a webhook.
     std::shared_ptr<AccountLease> lease = {};
+    /// Returns true while messages of some sessions cannot be stored, but those of others can (DeliveryLog::partial_outage()). Then an update
+    /// that is polled does not wait for one of another session. May be empty.
+    std::function<bool()> stores_partly = {};
     /// Shows answers while they are generated, if the manager streams them.
     bool shows_progress = true;
     /// Files of users that are larger are not fetched. The Bot API allows 20 MB.

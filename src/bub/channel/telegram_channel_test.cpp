@@ -257,6 +257,49 @@ TEST_F(TelegramChannelTest, B18_Update_IsConfirmedAfterItIsStored) {
     EXPECT_NE(warnings.at(0).find("the disk is full"), std::string::npos);
 }
 
+TEST_F(TelegramChannelTest, B18_DatabaseThatIsAway_LosesNothing) {
+    int attempts = 0;
+    on_message = [&](const Envelope&) {
+        if (++attempts < 3)
+            throw cubepi::CheckpointerError(cubepi::ErrorCode::connect, "connection refused");
+    };
+    api.say(7, "one");
+    serve([](Fixture& t) -> Task<> { co_await t.wait_for_messages(1); });
+    EXPECT_EQ(received.at(0).content, "one");
+}
+
+TEST_F(TelegramChannelTest, D258_UpdateThatIsLeft_DelaysOnlyItsChat) {
+    bool is_away = true;
+    int attempts = 0;
+    on_message = [&](const Envelope& message) {
+        if (!is_away || message.chat_id != "7") return;
+        ++attempts;
+        throw cubepi::CheckpointerError(cubepi::ErrorCode::connect, "one of the databases is away");
+    };
+    options.stores_partly = [&] { return is_away; };
+    for (const auto& [chat, text] : std::vector<std::pair<int, std::string>>{
+             {8, "before"}, {7, "one"}, {8, "two"}, {7, "three"}, {8, "four"}})
+        api.say(chat, text);
+    serve([&](Fixture& t) -> Task<> {
+        co_await t.wait_for_messages(3);
+        auto is_tried = [&] { return attempts >= 3; };
+        const bool tried = co_await t.until(std::move(is_tried));
+        EXPECT_TRUE(tried);
+        EXPECT_EQ(t.received.size(), 3u) << "each is passed on once";
+        t.api.say(8, "five");
+        co_await t.wait_for_messages(4);
+        is_away = false;
+        co_await t.wait_for_messages(6);
+        t.api.say(7, "six");
+        co_await t.wait_for_messages(7);
+    });
+    std::vector<std::string> texts;
+    for (const Envelope& one : received) texts.push_back(*one.content);
+    EXPECT_EQ(texts,
+              (std::vector<std::string>{"before", "two", "four", "five", "one", "three", "six"}));
+    EXPECT_EQ(warnings.size(), 2u) << all_warnings();
+}
+
 TEST_F(TelegramChannelTest, FullDeliveryLog_LosesNothing) {
     int attempts = 0;
     on_message = [&](const Envelope&) {

@@ -234,7 +234,8 @@ Task<std::string> Turn::tape_of_session(std::shared_ptr<TapeStore> store) const 
 
 Task<std::shared_ptr<TapeStore>> Turn::tapes() {
     std::shared_ptr<TapeStore> store;
-    if (const auto own = result.state.service<TurnTapes>()) store = own->store;
+    if (const auto own = result.state.service<TurnTapes>())
+        store = own->store ? own->store : own->base;
     if (!store) store = co_await framework.tape_store();
     co_return store;
 }

@@ -135,8 +135,8 @@ Task<std::optional<TapeEntry>> read_one(StorePtr store, SqlBatch reads) {
 
 }  // namespace
 
-PostgresTapeStore::PostgresTapeStore(cubepi::PostgresOptions options)
-    : store_(tape_transactions(options)),
+PostgresTapeStore::PostgresTapeStore(cubepi::PostgresOptions options, std::string division)
+    : store_(tape_transactions(options, 0, std::move(division))),
       turns_(std::make_shared<PgTapeTurns>(options, store_)),
       locks_(std::make_shared<SqlPool>(options, cubepi::detail::postgres_driver(options),
                                        std::make_shared<const TapeSchema>())),
@@ -197,7 +197,18 @@ Task<void> PostgresTapeStore::remove_tape(std::string tape) {
     const StorePtr store = store_;
     check_tape_name(tape);
     const std::string where = place();
-    Task<std::vector<std::string>> listing = all_tapes();
+    SqlBatch reads;
+    // Those that begin with TAPE__, by the index: a character of the next value follows '_'.
+    reads.add("SELECT tape FROM bub_tapes WHERE tape >= $1 || '__' AND tape < $1 || '_`'")
+        .text(tape);
+    auto read_names = [](const SqlResults& results) {
+        std::vector<std::string> found;
+        for (int row = 0; row < results[0].rows(); ++row)
+            found.push_back(results[0].string(row, 0));
+        return found;
+    };
+    Task<std::vector<std::string>> listing =
+        server_read(store, std::move(reads), std::move(read_names));
     co_await turns_->close_dead_turns(tape, use_);
     std::vector<std::string> names = co_await std::move(listing);
     std::vector<std::string> tapes = sidecars_of(tape, std::move(names));

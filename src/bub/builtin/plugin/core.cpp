@@ -155,12 +155,17 @@ void BuiltinCore::release_session(const std::string& session_id) {
     drop_unused(spills_);
 }
 
-Task<std::shared_ptr<TapeStore>> BuiltinCore::store() { return framework_.tape_store(); }
+Task<std::shared_ptr<TapeStore>> BuiltinCore::store(const TurnState& state) {
+    std::shared_ptr<TapeStore> tapes;
+    if (const auto own = state.service<TurnTapes>()) tapes = own->base;
+    if (!tapes) tapes = co_await framework_.tape_store();
+    co_return tapes;
+}
 
 Task<Tape> BuiltinCore::tape(std::string session_id, const TurnState& state) {
     std::shared_ptr<TapeStore> tapes;
     if (const auto own = state.service<TurnTapes>()) tapes = own->store;
-    if (!tapes) tapes = co_await store();
+    if (!tapes) tapes = co_await store(state);
     if (!tapes) {
         throw cubepi::Error(
             cubepi::ErrorCode::not_found,

@@ -49,7 +49,8 @@ public:
     /// Ends the background commands and sub-agents of a session.
     void end_session(const std::string& session_id);
 
-    Task<std::shared_ptr<TapeStore>> store();
+    /// Returns the tapes of a turn without its lease (TurnTapes::base).
+    Task<std::shared_ptr<TapeStore>> store(const TurnState& state);
     /// Returns the session's tape, with its sidecars. Accesses the file system.
     Task<Tape> tape(std::string session_id, const TurnState& state);
 

@@ -246,7 +246,11 @@ TurnState Subagent::child_state() const {
     state.values["session_id"] = plan_.session_id;
     state.values.erase("_runtime_thread_id");
     // In the background it outlives the lease of the turn that has started it.
-    if (plan_.in_background) state.replace(std::make_shared<TurnTapes>());
+    if (plan_.in_background) {
+        auto tapes = std::make_shared<TurnTapes>();
+        if (const auto own = parent_.service<TurnTapes>()) tapes->base = own->base;
+        state.replace(std::move(tapes));
+    }
     if (!plan_.model_id.empty()) state.values["model"] = plan_.model_id;
     if (plan_.allowed_skills) {
         JsonArray list(plan_.allowed_skills->begin(), plan_.allowed_skills->end());
@@ -343,7 +347,7 @@ Task<> Subagent::note_questions(const TurnState& state) {
     }
     open_ = open->requests;
     unread_ = open->unread;
-    std::shared_ptr<TapeStore> store = co_await core_->store();
+    std::shared_ptr<TapeStore> store = co_await core_->store(state);
     TapeCheckpointer memory(std::move(store));
     const std::optional<cubepi::CheckpointData> stored = co_await memory.load(tape.name());
     if (!stored) co_return;
@@ -357,7 +361,7 @@ Task<> Subagent::note_questions(const TurnState& state) {
 
 /// Counts what the answers on the tape of a call that is repeated have cost before.
 Task<> Subagent::count_earlier_attempts(std::string tape) {
-    std::shared_ptr<TapeStore> store = co_await core_->store();
+    std::shared_ptr<TapeStore> store = co_await core_->store(parent_);
     TapeCheckpointer memory(std::move(store));
     const std::optional<cubepi::CheckpointData> stored = co_await memory.load(std::move(tape));
     if (!stored) co_return;

@@ -776,7 +776,7 @@ Task<> AgentTurn::wait_for_run() {
 /// Removes the tapes of subagents whose results are on the tape of this turn.
 Task<> AgentTurn::remove_tapes(std::vector<std::string> tapes) {
     if (tapes.empty()) co_return;
-    const std::shared_ptr<TapeStore> store = co_await core_->store();
+    const std::shared_ptr<TapeStore> store = co_await core_->store(state_);
     for (std::string& tape : tapes) co_await store->reset(std::move(tape));
 }
 

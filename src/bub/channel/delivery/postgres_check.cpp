@@ -48,10 +48,7 @@ bool is_plan(std::string_view text) {
 class DeliveriesCheck {
 public:
     DeliveriesCheck(const cubepi::PostgresOptions& options, std::shared_ptr<StoreReport> report)
-        : store_(std::make_shared<SqlStore>(
-              options, postgres_driver(options),
-              std::make_shared<const DeliverySchema>(PostgresDeliveryLogOptions().lease))),
-          report_(std::move(report)) {}
+        : store_(undivided_store(options)), report_(std::move(report)) {}
 
     Task<void> run() {
         report_->count("unfinished messages", 0);

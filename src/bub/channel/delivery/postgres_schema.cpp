@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <bub/channel/delivery/postgres_tables.hpp>
+#include <bub/tape/postgres/division.hpp>
 #include <cubepi/sql/support/migration.hpp>
 #include <cubepi/sql/support/postgres.hpp>
 
@@ -61,7 +62,10 @@ std::vector<std::string> schema_statements() {
         " expires_at TIMESTAMP WITH TIME ZONE NOT NULL, begun BOOLEAN NOT NULL DEFAULT false,"
         " result TEXT)",
         "CREATE INDEX IF NOT EXISTS bub_delivery_ix_calls ON bub_delivery_calls (gateway)",
-        "INSERT INTO bub_delivery_schema VALUES (1), (2) ON CONFLICT DO NOTHING",
+        // Version 3, whose table earlier ones do not need.
+        "CREATE TABLE IF NOT EXISTS bub_delivery_division (id INTEGER NOT NULL PRIMARY KEY CHECK"
+        " (id = 1), record TEXT NOT NULL)",
+        "INSERT INTO bub_delivery_schema VALUES (1), (2), (3) ON CONFLICT DO NOTHING",
     };
 }
 
@@ -94,12 +98,14 @@ SqlBatch DeliverySchema::session(const SqlDriver& driver) const {
     SqlBatch batch = driver.store_session();
     batch.add("SELECT set_config('idle_in_transaction_session_timeout', $1, false)")
         .text(std::to_string(lease_.count()));
+    if (division_) select_division(batch);
     select_version(batch, delivery_tables().version_table());
     return batch;
 }
 
 void DeliverySchema::check(const std::string& where, const SqlResults& results) const {
     delivery_tables().check(where, version_of(results.back()));
+    if (division_) check_division(where, *division_, results[results.size() - 2]);
 }
 
 void DeliverySchema::lock(SqlBatch& batch, const std::vector<std::string>& sessions) const {
@@ -128,7 +134,41 @@ SqlWriteIds DeliverySchema::write_ids() const {
     return ids;
 }
 
+std::shared_ptr<SqlStore> undivided_store(const cubepi::PostgresOptions& options) {
+    return std::make_shared<SqlStore>(
+        options, postgres_driver(options),
+        std::make_shared<const DeliverySchema>(PostgresDeliveryLogOptions().lease, std::nullopt));
+}
+
 }  // namespace detail
+
+Task<DivisionState> read_division(cubepi::PostgresOptions options) {
+    const std::shared_ptr<SqlStore> store = detail::undivided_store(options);
+    SqlBatch reads;
+    detail::select_division(reads);
+    reads.add("SELECT count(*) FROM bub_delivery_gateways WHERE lease_until > clock_timestamp()");
+    reads.add(
+        "SELECT (SELECT count(*) FROM bub_delivery_inbound WHERE finished_at IS NULL) + (SELECT"
+        " count(*) FROM bub_delivery_outbound WHERE settled_at IS NULL)");
+    const SqlResults results = co_await store->read(std::move(reads));
+    DivisionState state;
+    if (!results[0].is_null(0, 0)) state.record = results[0].string(0, 0);
+    state.gateways = static_cast<std::size_t>(results[1].integer(0, 0));
+    state.unfinished = static_cast<std::size_t>(results[2].integer(0, 0));
+    co_return state;
+}
+
+Task<> record_division(cubepi::PostgresOptions options, std::string record) {
+    SqlPlan plan;
+    auto decide = [record = std::move(record)](const SqlView&, SqlBatch& writes) {
+        writes
+            .add(
+                "INSERT INTO bub_delivery_division VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET"
+                " record = excluded.record")
+            .text(record);
+    };
+    return server_write(detail::undivided_store(options), std::move(plan), std::move(decide));
+}
 
 std::string postgres_delivery_sql() { return detail::delivery_tables().sql(); }
 

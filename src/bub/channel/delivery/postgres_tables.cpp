@@ -127,7 +127,7 @@ DeliveryTables::DeliveryTables(PostgresDeliveryLogOptions options)
     : options_(std::move(options)),
       store_(std::make_shared<cubepi::detail::SqlStore>(
           options_.database, cubepi::detail::postgres_driver(options_.database),
-          std::make_shared<const DeliverySchema>(options_.lease))) {}
+          std::make_shared<const DeliverySchema>(options_.lease, options_.division))) {}
 
 std::string DeliveryTables::session_key(const Envelope& message) const {
     constexpr std::size_t digits = 32;  // 128 bits

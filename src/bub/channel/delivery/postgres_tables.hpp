@@ -30,8 +30,10 @@ const cubepi::detail::VersionedTables& delivery_tables();
 /// The tables of deliveries. A transaction locks sessions of messages, by their rows.
 class DeliverySchema final : public cubepi::detail::SqlSchema {
 public:
-    /// `lease`: the server ends a transaction that a frozen gateway has left open for so long.
-    explicit DeliverySchema(std::chrono::milliseconds lease) : lease_(lease) {}
+    /// `lease`: the server ends a transaction that a frozen gateway has left open for so long. `division`: the record that the database must
+    /// have (DatabaseMap::record()), empty: none; absent: not checked.
+    DeliverySchema(std::chrono::milliseconds lease, std::optional<std::string> division)
+        : lease_(lease), division_(std::move(division)) {}
 
     SqlBatch session(const cubepi::detail::SqlDriver& driver) const override;
     void check(const std::string& where, const SqlResults& results) const override;
@@ -42,7 +44,11 @@ public:
 
 private:
     const std::chrono::milliseconds lease_;
+    const std::optional<std::string> division_;
 };
+
+/// Returns the transactions on the tables of a database, whatever its division.
+std::shared_ptr<cubepi::detail::SqlStore> undivided_store(const cubepi::PostgresOptions& options);
 
 /// The id of a message or an answer in a log, as text "ID.FENCE".
 struct RecordId {

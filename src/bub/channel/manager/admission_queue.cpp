@@ -120,7 +120,7 @@ Task<> AdmissionQueue::receive(Envelope message) {
         Outcome<std::optional<std::string>> stored = co_await outcome_of(std::move(storing));
         context_.storing_failed.reset();
         // After the end of the manager the framework may be gone.
-        if (!stored && !stored.cancelled() && context_.open)
+        if (!stored && !stored.cancelled() && context_.open && context_.partial_outage().empty())
             context_.storing_failed = context_.clock().now();
         std::optional<std::string> receipt = std::move(stored).value();
         // The platform delivered a message again that is already stored, or another process works on its session.

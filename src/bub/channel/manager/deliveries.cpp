@@ -291,11 +291,9 @@ Task<std::optional<KnownInbound>> Deliveries::find(std::string channel, std::str
 }
 
 Task<bool> Deliveries::is_being_answered(Receipts receipts) {
-    const std::vector<StoredInbound> all = co_await log().unfinished();
-    co_return std::any_of(all.begin(), all.end(), [&receipts](const StoredInbound& one) {
-        return one.answered &&
-               std::find(receipts.begin(), receipts.end(), one.id) != receipts.end();
-    });
+    const std::vector<StoredInbound> all = co_await log().unfinished_of(std::move(receipts));
+    co_return std::any_of(all.begin(), all.end(),
+                          [](const StoredInbound& one) { return one.answered; });
 }
 
 Task<HeldMessages> Deliveries::held() {

@@ -78,6 +78,10 @@ struct ManagerContext {
     void add_waiting() { ++waiting; }
     void remove_waiting(std::size_t messages = 1) { waiting -= std::min(waiting, messages); }
     cubepi::Clock& clock() const { return *framework.runtime()->clock; }
+    /// DeliveryLog::partial_outage(). It must not take the gateway from the users of the other part.
+    std::string partial_outage() const {
+        return options.deliveries ? options.deliveries->partial_outage() : std::string();
+    }
     /// Starts a coroutine that ends with the manager. It must hold keep_alive().
     void spawn(Task<> task) { work->spawn(std::move(task)); }
     /// Returns an object that keeps the manager alive, for coroutines that may outlast its last user.

@@ -36,6 +36,8 @@ std::int64_t id_in(const std::string& text) {
 
 constexpr std::chrono::seconds poll_time{50};
 constexpr std::chrono::seconds shortest_poll{1};
+/// After an answer with an update that was left.
+constexpr std::chrono::seconds left_pause{1};
 /// A hundred updates of the greatest size that Telegram allows fit.
 constexpr std::size_t max_batch_bytes = 16 << 20;
 
@@ -131,6 +133,7 @@ Task<Json> UpdatePoll::fetch() const {
 
 Task<> UpdatePoll::run() {
     offset_ = 0;
+    accepted_.clear();
     has_polled_ = true;
     while (may_poll_()) {
         const cubepi::Clock::time_point asked = clock_.now();
@@ -146,11 +149,16 @@ Task<> UpdatePoll::run() {
         const bool is_idle = !all || all->empty();
         if (is_idle && clock_.now() - asked < shortest_poll)
             co_await clock_.sleep_for(shortest_poll);
+        begin_batch_();
         Task<bool> accepting = accept_all(std::move(updates).value());
         const bool accepted = co_await std::move(accepting);
         if (accepted) {
             failures_ = 0;
             report({});
+        } else if (was_left_) {
+            // The others must not wait for long: they are in the next answer, too.
+            failures_ = 0;
+            co_await clock_.sleep_for(left_pause);
         } else {
             // Not confirmed: the next request returns it again.
             co_await back_off(nullptr);
@@ -162,7 +170,11 @@ Task<bool> UpdatePoll::accept_all(Json updates) {
     if (!updates.is_array()) co_return true;
     JsonArray& all = updates.get_array();
     // Everything is confirmed. After a week without updates Telegram chooses a new, possibly lower id.
-    if (all.empty()) offset_ = 0;
+    if (all.empty()) {
+        offset_ = 0;
+        accepted_.clear();
+    }
+    was_left_ = false;
     // An answer without a new update cannot be confirmed, and would come at once again.
     bool progressed = all.empty();
     std::sort(all.begin(), all.end(), is_earlier);
@@ -170,14 +182,23 @@ Task<bool> UpdatePoll::accept_all(Json updates) {
         const std::int64_t id = update_id_of(update).value_or(0);
         if (offset_ != 0 && id < offset_) continue;
         if (!may_poll_()) co_return false;
-        Task<bool> accepting = accept_(std::move(update));
-        const bool accepted = co_await std::move(accepting);
-        if (!accepted) co_return false;
-        if (id == 0) continue;
+        bool accepted = accepted_.erase(id) > 0;
+        if (!accepted) {
+            Task<bool> accepting = accept_(std::move(update));
+            accepted = co_await std::move(accepting);
+        }
+        if (!accepted && !may_leave_()) co_return false;
+        was_left_ = was_left_ || !accepted;
+        if (id == 0 || !accepted) continue;
+        if (was_left_) {
+            // It cannot be confirmed before the one that was left.
+            accepted_.insert(id);
+            continue;
+        }
         offset_ = id + 1;
         progressed = true;
     }
-    co_return progressed;
+    co_return progressed && !was_left_;
 }
 
 std::chrono::nanoseconds UpdatePoll::delay_after(const std::exception_ptr& failure) {
@@ -262,7 +283,8 @@ UpdateReceiver::UpdateReceiver(const TelegramChannelOptions& options, MessageHan
           [this](std::string trouble) {
               report("cannot receive messages: ", std::move(trouble), poll_trouble_);
           },
-          [this] { return may_poll(); }) {
+          [this] { return may_poll(); }, [this] { return stores_partly(); },
+          [this] { left_.clear(); }) {
     if (!options_.webhook) return;
     check(*options_.webhook);
     cubepi::HttpRouteOptions limits;
@@ -445,15 +467,20 @@ Task<bool> UpdateReceiver::accept(Json update) {
 }
 
 Task<bool> UpdateReceiver::pass(Envelope message, std::string callback_id) {
+    const std::string session = message.session_id.value_or("");
+    // One of its session must be accepted first.
+    if (left_.contains(session)) co_return false;
     Task<> handling = handler_(std::move(message));
     const Outcome<> handled = co_await outcome_of(std::move(handling));
     if (handled || is_over(handled.failure())) {
-        if (std::exchange(cannot_store_, false)) warn("messages are stored again");
+        if (!stores_partly() && std::exchange(cannot_store_, false))
+            warn("messages are stored again");
         // A rejected press has no turn that answers it.
         if (!handled && !callback_id.empty())
             work_->spawn(ignore_result(answer_press(api_, std::move(callback_id), {})));
         co_return true;
     }
+    if (!options_.webhook) left_.insert(session);
     co_return false;
 }
 
@@ -465,12 +492,11 @@ bool UpdateReceiver::is_over(const std::exception_ptr& failure) {
         case ErrorCode::invalid_state:
         case ErrorCode::unavailable:
         case ErrorCode::not_found: return false;
-        case ErrorCode::storage:
-        case ErrorCode::storage_full:
         case ErrorCode::storage_locked:
-        case ErrorCode::storage_corrupt:
-        case ErrorCode::io: break;
-        default: return true;
+        case ErrorCode::storage_corrupt: break;
+        default:
+            // Also a database that cannot be reached.
+            if (cause_of(failure) != FailureCause::outage) return true;
     }
     if (!std::exchange(cannot_store_, true)) {
         warn("messages cannot be stored, and stay with Telegram until they can: " +

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 
@@ -30,14 +31,20 @@ public:
 
     /// Returns false if another process may ask for updates: then what was received is not used.
     using MayPoll = std::function<bool()>;
+    /// Returns true if an update that was not accepted is left, and those after it are passed on: it comes again with the next request.
+    using MayLeave = std::function<bool()>;
 
+    /// `begin_batch` is called before the updates of an answer are passed on.
     UpdatePoll(std::shared_ptr<const TelegramApi> api, cubepi::Clock& clock, Accept accept,
-               OnTrouble on_trouble, MayPoll may_poll)
+               OnTrouble on_trouble, MayPoll may_poll, MayLeave may_leave,
+               std::function<void()> begin_batch)
         : api_(std::move(api)),
           clock_(clock),
           accept_(std::move(accept)),
           on_trouble_(std::move(on_trouble)),
-          may_poll_(std::move(may_poll)) {}
+          may_poll_(std::move(may_poll)),
+          may_leave_(std::move(may_leave)),
+          begin_batch_(std::move(begin_batch)) {}
 
     /// Runs until it is cancelled, or until it may not poll. Begins with the first update that is not confirmed.
     Task<> run();
@@ -59,8 +66,12 @@ private:
     const Accept accept_;
     const OnTrouble on_trouble_;
     const MayPoll may_poll_;
+    const MayLeave may_leave_;
+    const std::function<void()> begin_batch_;
     std::int64_t offset_ =
         0;  ///< the first update that is not accepted; 0: the first that is not confirmed
+    bool was_left_ = false;                 ///< an update of the last answer
+    std::set<std::int64_t> accepted_ = {};  ///< after one that was left
     bool has_polled_ = false;
     std::int64_t batch_ = 100;
     int failures_ = 0;
@@ -95,6 +106,7 @@ private:
     Task<> poll();
     Task<> leave();
     bool may_poll() const { return !keeper_ || keeper_->holds(); }
+    bool stores_partly() const { return options_.stores_partly && options_.stores_partly(); }
     Task<> identify();
     Task<> set_up();
     void set_identity(const Json& me);
@@ -123,6 +135,7 @@ private:
     shared::RecentIds<std::int64_t> refused_;
     const std::shared_ptr<shared::OpenForms<std::int64_t>> forms_;
     bool cannot_store_ = false;
+    std::set<std::string> left_;  ///< sessions with an update of this answer that was not accepted
     std::string lease_trouble_;
     std::string poll_trouble_;
     const std::unique_ptr<LeaseKeeper> keeper_;  ///< null: no other process polls

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include <bub/tape/postgres/division.hpp>
 #include <bub/tape/postgres/tape_tables.hpp>
 #include <cubepi/sql/support/migration.hpp>
 #include <cubepi/sql/support/postgres.hpp>
@@ -84,12 +85,14 @@ const VersionedTables& tape_tables() {
 SqlBatch TapeSchema::session(const SqlDriver& driver) const {
     SqlBatch batch = driver.store_session();
     if (owner_ != 0) batch.add("SELECT pg_advisory_lock_shared($1)").integer(owner_);
+    if (!division_.empty()) select_division(batch);
     select_version(batch, tape_tables().version_table());
     return batch;
 }
 
 void TapeSchema::check(const std::string& where, const SqlResults& results) const {
     tape_tables().check(where, version_of(results.back()));
+    if (!division_.empty()) check_division(where, division_, results[results.size() - 2]);
 }
 
 void TapeSchema::lock(SqlBatch& batch, const std::vector<std::string>& tapes) const {
@@ -112,9 +115,10 @@ SqlWriteIds TapeSchema::write_ids() const {
 }
 
 std::shared_ptr<SqlStore> tape_transactions(const cubepi::PostgresOptions& options,
-                                            std::int64_t owner) {
-    return std::make_shared<SqlStore>(options, postgres_driver(options),
-                                      std::make_shared<const TapeSchema>(owner));
+                                            std::int64_t owner, std::string division) {
+    return std::make_shared<SqlStore>(
+        options, postgres_driver(options),
+        std::make_shared<const TapeSchema>(owner, std::move(division)));
 }
 
 }  // namespace detail

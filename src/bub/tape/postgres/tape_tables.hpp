@@ -31,8 +31,10 @@ const cubepi::detail::VersionedTables& tape_tables();
 /// The tables of tapes. A transaction locks tapes.
 class TapeSchema final : public cubepi::detail::SqlSchema {
 public:
-    /// `owner`: its sessions show that the owner of turns is alive (PgTapeTurns); 0: they do not.
-    explicit TapeSchema(std::int64_t owner = 0) : owner_(owner) {}
+    /// `owner`: its sessions show that the owner of turns is alive (PgTapeTurns); 0: they do not. `division`: the record that the database
+    /// must have (DatabaseMap::record()); empty: not checked.
+    explicit TapeSchema(std::int64_t owner = 0, std::string division = {})
+        : owner_(owner), division_(std::move(division)) {}
 
     SqlBatch session(const cubepi::detail::SqlDriver& driver) const override;
     void check(const std::string& where, const cubepi::detail::SqlResults& results) const override;
@@ -43,6 +45,7 @@ public:
 
 private:
     const std::int64_t owner_;
+    const std::string division_;
 };
 
 /// The code of the failure of a transaction whose lease has ended when it commits.
@@ -50,7 +53,8 @@ inline constexpr cubepi::ErrorCode lease_end_code = cubepi::ErrorCode::run_not_c
 
 /// Returns the transactions on these tables.
 std::shared_ptr<cubepi::detail::SqlStore> tape_transactions(const cubepi::PostgresOptions& options,
-                                                            std::int64_t owner = 0);
+                                                            std::int64_t owner = 0,
+                                                            std::string division = {});
 
 struct StoredTurn;
 struct JournaledTurn;

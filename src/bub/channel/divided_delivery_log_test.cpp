@@ -1,0 +1,229 @@
+#include <bub/channel/divided_delivery_log.hpp>
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <bub/channel/channel_test_support.hpp>
+#include <bub/channel/delivery_log_suite_test.hpp>
+#include <bub/channel/postgres_delivery_schema.hpp>
+#include <cubepi/checkpoint/postgres_server_test.hpp>
+#include <cubepi/checkpoint/server_proxy_test.hpp>
+#include <cubepi/core/error.hpp>
+
+namespace bub::channel_tests {
+namespace {
+
+using cubepi::PostgresProxy;
+using cubepi::PostgresServer;
+using cubepi::RawPostgres;
+using cubepi::run;
+using LogPtr = std::shared_ptr<DividedDeliveryLog>;
+
+/// Three databases with the tables of deliveries and the record of their division.
+class Databases {
+public:
+    Databases() : server(PostgresServer::shared()) {
+        for (std::size_t at = 0; at < map.size(); ++at) {
+            names.push_back(server.create_empty_database());
+            PostgresDeliveryLogOptions& one = options.emplace_back();
+            one.database.connection = server.connection(names[at]);
+            // Only the test ends a lease.
+            one.lease = std::chrono::hours(1);
+            one.division = map.record(at);
+            run(apply_postgres_delivery_schema(one.database));
+            run(record_division(one.database, one.division));
+        }
+    }
+    std::vector<std::string> query(std::size_t database, const std::string& sql) const {
+        return RawPostgres(server.connection(names[database])).query(sql);
+    }
+    void expire_leases() const {
+        for (std::size_t at = 0; at < map.size(); ++at)
+            query(at, "UPDATE bub_delivery_gateways SET lease_until = now() - interval '1 minute'");
+    }
+    LogPtr open() const {
+        DividedDeliveryLogOptions divided{map, {}, {}};
+        for (const PostgresDeliveryLogOptions& one : options)
+            divided.logs.push_back(std::make_shared<PostgresDeliveryLog>(one));
+        return std::make_shared<DividedDeliveryLog>(std::move(divided));
+    }
+    /// Ends the connections to a database, and refuses others until `allowed`.
+    void allow(std::size_t database, bool allowed) const {
+        const std::string& name = names[database];
+        query(0, "ALTER DATABASE " + name + " ALLOW_CONNECTIONS " + (allowed ? "true" : "false"));
+        const std::string others = " FROM pg_stat_activity WHERE datname = '" + name + "'";
+        while (!allowed && query(0, "SELECT count(*)" + others).front() != "0")
+            query(0, "SELECT pg_terminate_backend(pid)" + others);
+    }
+    /// The number of messages in a database.
+    std::string messages(std::size_t database) const {
+        return query(database, "SELECT count(*) FROM bub_delivery_inbound").front();
+    }
+
+    const DatabaseMap map{{{"a", "0000-5554"}, {"b", "5555-aaa9"}, {"c", "aaaa-ffff"}}};
+    PostgresServer& server;
+    std::vector<std::string> names;
+    std::vector<PostgresDeliveryLogOptions> options;
+};
+
+class DividedStorage final : public DeliveryStorage {
+public:
+    std::shared_ptr<DeliveryLog> open() override {
+        databases_.expire_leases();
+        return databases_.open();
+    }
+
+private:
+    Databases databases_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Divided, DeliveryLogSuite,
+                         testing::Values(DeliveryStorageKind{
+                             "databases", [] { return std::make_unique<DividedStorage>(); }}),
+                         testing::PrintToStringParamName());
+
+class DividedDeliveries : public testing::Test {
+protected:
+    static Envelope message(const std::string& chat, const std::string& id) {
+        Envelope message = from("http", chat, "text " + id);
+        message.inbound_id = id;
+        return message;
+    }
+    std::string session_in(std::size_t database) const {
+        for (int i = 0;; ++i) {
+            std::string chat = "s" + std::to_string(i);
+            if (databases.map.of_session("http:" + chat) == database) return chat;
+        }
+    }
+
+    Databases databases;
+};
+
+TEST_F(DividedDeliveries, D258_Message_IsInTheDatabaseOfItsSession) {
+    const LogPtr log = databases.open();
+    const LogPtr other = databases.open();
+    for (std::size_t at = 0; at < 3; ++at) {
+        const std::string chat = session_in(at);
+        const auto id = run(log->receive(message(chat, "m" + std::to_string(at))));
+        ASSERT_TRUE(id);
+        EXPECT_TRUE(id->starts_with(databases.map.name(at) + ":")) << *id;
+        EXPECT_EQ(databases.messages(at), "1");
+        // The same message at another gateway.
+        EXPECT_FALSE(run(other->receive(message(chat, "m" + std::to_string(at)))));
+        EXPECT_EQ(databases.messages(at), "1");
+        const auto found = run(other->find("http", "m" + std::to_string(at)));
+        ASSERT_TRUE(found);
+        EXPECT_EQ(found->id, *id);
+        std::size_t database = 9;
+        EXPECT_TRUE(log->lease({*id}, database));
+        EXPECT_EQ(database, at);
+        EXPECT_FALSE(other->lease({*id}, database));
+    }
+    EXPECT_FALSE(run(other->find("http", "unknown")));
+    EXPECT_EQ(run(log->unfinished()).size(), 3U);
+    for (const StoredInbound& one : run(log->unfinished()))
+        run(log->finish(std::vector<std::string>(1, one.id)));
+    EXPECT_TRUE(run(log->unfinished()).empty());
+}
+
+TEST_F(DividedDeliveries, D258_ForeignIds_HaveNoEffect) {
+    const LogPtr log = databases.open();
+    const auto id = run(log->receive(message(session_in(1), "m")));
+    for (const char* foreign : {"", ":", "1.1", "d:1.1", "b:", "b:x", "b:1.1:2", "B:1.1"}) {
+        run(log->finish(std::vector<std::string>(1, foreign)));
+        run(log->sent(foreign));
+        run(log->failed(foreign, "reason"));
+        std::size_t database = 0;
+        EXPECT_FALSE(log->lease({foreign}, database)) << foreign;
+    }
+    EXPECT_EQ(run(log->unfinished()).size(), 1U);
+}
+
+TEST_F(DividedDeliveries, D258_DatabaseThatFails_StopsOnlyItsSessions) {
+    const LogPtr log = databases.open();
+    const std::string here = session_in(0);
+    const std::string away = session_in(1);
+    ASSERT_TRUE(run(log->receive(message(away, "before"))));
+    EXPECT_EQ(log->partial_outage(), "");
+    databases.allow(1, false);
+    EXPECT_THROW((void)run(log->receive(message(away, "lost"))), cubepi::Error);
+    EXPECT_NE(log->partial_outage().find("the database 'b' with the sessions 5555-aaa9"),
+              std::string::npos)
+        << log->partial_outage();
+    const auto id = run(log->receive(message(here, "m")));
+    ASSERT_TRUE(id);
+    run(log->begin(std::vector<std::string>(1, *id)));
+    (void)run(log->take());
+    EXPECT_EQ(run(log->unfinished()).size(), 1U);
+    EXPECT_TRUE(run(log->find("http", "m")));
+    // It may be in the other one.
+    EXPECT_THROW((void)run(log->find("http", "unknown")), cubepi::Error);
+    run(log->finish(std::vector<std::string>(1, *id)));
+    databases.allow(1, true);
+    while (!log->partial_outage().empty()) (void)run(log->take());
+    EXPECT_EQ(run(log->unfinished()).size(), 1U);
+    EXPECT_TRUE(run(log->receive(message(away, "lost"))));
+    EXPECT_FALSE(run(log->receive(message(away, "before"))));
+}
+
+TEST_F(DividedDeliveries, D258_DatabaseThatDoesNotAnswer_DelaysNoOther) {
+    PostgresProxy proxy(databases.server.socket_directory());
+    databases.options[1].database.connection = proxy.connection(databases.names[1]);
+    // The end of the log waits for its last call.
+    databases.options[1].database.query_timeout = std::chrono::seconds(5);
+    const LogPtr log = databases.open();
+    ASSERT_TRUE(run(log->receive(message(session_in(1), "before"))));
+    (void)run(log->take());
+    proxy.freeze();
+    const auto waiting = run(log->receive(message(session_in(0), "m")));
+    ASSERT_TRUE(waiting);
+    (void)run(log->take());
+    EXPECT_NE(log->partial_outage().find("'b' with the sessions 5555-aaa9 cannot be used: it does"),
+              std::string::npos)
+        << log->partial_outage();
+    EXPECT_EQ(run(log->unfinished()).size(), 1U);
+    run(log->finish(std::vector<std::string>(1, *waiting)));
+    (void)run(log->take());
+}
+
+TEST_F(DividedDeliveries, D258_AllDatabasesFail_IsAFailure) {
+    for (PostgresDeliveryLogOptions& one : databases.options)
+        one.database.connection = "host=/nowhere dbname=x";
+    const LogPtr nowhere = databases.open();
+    EXPECT_THROW((void)run(nowhere->take()), cubepi::Error);
+    EXPECT_EQ(nowhere->partial_outage(), "") << "it is not partial";
+    EXPECT_THROW((void)run(nowhere->unfinished()), cubepi::Error);
+}
+
+TEST_F(DividedDeliveries, D258_OtherDivision_IsRefused) {
+    const auto problem_of = [this] {
+        try {
+            const LogPtr log = databases.open();
+            (void)run(log->receive(message(session_in(1), "m")));
+        } catch (const cubepi::CheckpointerError& error) {
+            EXPECT_EQ(error.code(), cubepi::ErrorCode::schema_mismatch);
+            return std::string(error.what());
+        }
+        return std::string();
+    };
+    const std::string record = databases.options[1].division;
+    EXPECT_EQ(problem_of(), "");
+    databases.options[1].division = "b of a: 0000-5554; b: 5555-ffff";
+    EXPECT_NE(problem_of().find("to divide the sessions differently"), std::string::npos);
+    // The database of another name.
+    databases.options[1].division = databases.map.record(2);
+    EXPECT_NE(problem_of().find("is recorded as"), std::string::npos);
+    databases.options[1].division.clear();
+    EXPECT_NE(problem_of().find("has a part of the sessions only"), std::string::npos);
+    databases.options[1].division = record;
+    databases.query(1, "DELETE FROM bub_delivery_division");
+    EXPECT_NE(problem_of().find("cubepi db divide"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace bub::channel_tests

@@ -1,0 +1,238 @@
+#include <bub/tape/divided_tape_store.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <limits>
+#include <utility>
+
+#include <bub/tape/tape_store_support.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/digest.hpp>
+#include <cubepi/core/task_scope.hpp>
+
+namespace bub {
+
+namespace {
+
+using cubepi::Outcome;
+
+/// More are not remembered; a list finds them once more.
+constexpr std::size_t most_known = 10'000;
+
+}  // namespace
+
+DividedTapeStore::DividedTapeStore(DatabaseMap map,
+                                   std::vector<std::shared_ptr<SessionTapeStore>> stores)
+    : map_(std::move(map)), stores_(std::move(stores)) {
+    (void)stores_.at(map_.size() - 1);
+}
+
+SessionTapeStore& DividedTapeStore::store_of(const std::string& tape) const {
+    {
+        const std::lock_guard lock(mutex_);
+        const auto known = elsewhere_.find(tape);
+        if (known != elsewhere_.end()) return *stores_[known->second];
+    }
+    return *stores_[map_.of_tape(tape)];
+}
+
+void DividedTapeStore::note(const std::string& tape, std::size_t database) {
+    const bool is_named = map_.of_tape(tape) == database;
+    const std::lock_guard lock(mutex_);
+    if (is_named) {
+        elsewhere_.erase(tape);
+        return;
+    }
+    if (elsewhere_.size() >= most_known) elsewhere_.clear();
+    elsewhere_[tape] = database;
+}
+
+std::string DividedTapeStore::place() const {
+    std::string text;
+    for (std::size_t at = 0; at < map_.size(); ++at)
+        text += (at > 0 ? ", " : "") + map_.name(at) + ": " + stores_[at]->place();
+    return text;
+}
+
+Task<std::vector<ListedTape>> DividedTapeStore::newest_tapes() {
+    std::vector<Task<std::vector<ListedTape>>> reading;
+    for (const auto& store : stores_) reading.push_back(store->newest_tapes());
+    std::vector<std::vector<ListedTape>> lists = co_await cubepi::when_all(std::move(reading));
+    std::vector<ListedTape> all;
+    for (std::size_t at = 0; at < lists.size(); ++at) {
+        for (ListedTape& tape : lists[at]) {
+            note(tape.name, at);
+            all.push_back(std::move(tape));
+        }
+    }
+    std::sort(all.begin(), all.end(), [](const ListedTape& a, const ListedTape& b) {
+        return a.modified != b.modified ? a.modified > b.modified : a.name < b.name;
+    });
+    co_return all;
+}
+
+Task<std::vector<std::string>> DividedTapeStore::all_tapes() {
+    std::vector<Task<std::vector<std::string>>> reading;
+    for (const auto& store : stores_) reading.push_back(store->all_tapes());
+    std::vector<std::vector<std::string>> lists = co_await cubepi::when_all(std::move(reading));
+    std::vector<std::string> all;
+    for (std::size_t at = 0; at < lists.size(); ++at) {
+        for (std::string& tape : lists[at]) {
+            note(tape, at);
+            all.push_back(std::move(tape));
+        }
+    }
+    std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+    co_return all;
+}
+
+Task<cubepi::QuestionPage> DividedTapeStore::list_requests(cubepi::QuestionQuery query) {
+    InboxBuilder inbox(query);
+    // One more than the page has, so that it is known whether another one follows.
+    const std::size_t limit =
+        std::min(query.limit(), std::numeric_limits<std::size_t>::max() - 1) + 1;
+    std::vector<Task<cubepi::QuestionPage>> reading;
+    for (const auto& store : stores_) {
+        cubepi::QuestionQuery one =
+            cubepi::QuestionQuery().order(query.order()).limit(limit).after(query.after());
+        reading.push_back(store->list_requests(std::move(one)));
+    }
+    std::vector<Outcome<cubepi::QuestionPage>> pages =
+        co_await cubepi::collect_all(std::move(reading));
+    std::exception_ptr failure;
+    bool was_read = false;
+    for (std::size_t at = 0; at < pages.size(); ++at) {
+        if (!pages[at]) {
+            failure = pages[at].failure();
+            continue;
+        }
+        was_read = true;
+        for (cubepi::QuestionEntry& entry : pages[at].value().entries) {
+            note(entry.thread_id, at);
+            inbox.add(std::move(entry));
+        }
+    }
+    if (!was_read) std::rethrow_exception(failure);
+    co_return inbox.page();
+}
+
+// The others are functions of one tape.
+
+Task<void> DividedTapeStore::remove_tape(std::string tape) {
+    SessionTapeStore& store = store_of(tape);
+    return store.remove_tape(std::move(tape));
+}
+
+Task<std::shared_ptr<const void>> DividedTapeStore::open_tape(std::string tape) {
+    SessionTapeStore& store = store_of(tape);
+    return store.open_tape(std::move(tape));
+}
+
+Task<std::shared_ptr<const void>> DividedTapeStore::hold(std::string name) {
+    return stores_.front()->hold(std::move(name));
+}
+
+Task<bool> DividedTapeStore::has_open_turn(std::string tape) {
+    SessionTapeStore& store = store_of(tape);
+    return store.has_open_turn(std::move(tape));
+}
+
+std::shared_ptr<TurnJournal> DividedTapeStore::open_journal(const std::string& tape,
+                                                            const std::string& turn_id) {
+    return store_of(tape).open_journal(tape, turn_id);
+}
+
+Task<std::vector<TapeEntry>> DividedTapeStore::fetch(std::string tape, TapeQuery query) {
+    SessionTapeStore& store = store_of(tape);
+    return store.fetch(std::move(tape), std::move(query));
+}
+
+Task<void> DividedTapeStore::visit(std::string tape, TapeQuery query,
+                                   std::function<bool(const TapeEntry&)> visit) {
+    SessionTapeStore& store = store_of(tape);
+    return store.visit(std::move(tape), std::move(query), std::move(visit));
+}
+
+Task<TapePosition> DividedTapeStore::append(std::string tape, std::vector<TapeEntry> entries,
+                                            TapeAppend options) {
+    SessionTapeStore& store = store_of(tape);
+    return store.append(std::move(tape), std::move(entries), std::move(options));
+}
+
+Task<TapePosition> DividedTapeStore::position(std::string tape) {
+    SessionTapeStore& store = store_of(tape);
+    return store.position(std::move(tape));
+}
+
+Task<void> DividedTapeStore::reset(std::string tape) {
+    SessionTapeStore& store = store_of(tape);
+    return store.reset(std::move(tape));
+}
+
+Task<TapeInfo> DividedTapeStore::info(std::string tape) {
+    SessionTapeStore& store = store_of(tape);
+    return store.info(std::move(tape));
+}
+
+Task<std::vector<TapeEntry>> DividedTapeStore::anchors(std::string tape, std::size_t limit) {
+    SessionTapeStore& store = store_of(tape);
+    return store.anchors(std::move(tape), limit);
+}
+
+Task<Json> DividedTapeStore::edit_state(std::string tape,
+                                        std::function<Json(JsonObject& state)> edit) {
+    SessionTapeStore& store = store_of(tape);
+    return store.edit_state(std::move(tape), std::move(edit));
+}
+
+void DividedTapeStore::edit_state_later(const std::string& tape,
+                                        std::function<void(JsonObject& state)> edit) {
+    store_of(tape).edit_state_later(tape, std::move(edit));
+}
+
+Task<JsonObject> DividedTapeStore::read_state(std::string tape) {
+    SessionTapeStore& store = store_of(tape);
+    return store.read_state(std::move(tape));
+}
+
+std::string DividedTapeStore::state_file(const std::string& tape) const {
+    return store_of(tape).state_file(tape);
+}
+
+Task<std::optional<TapeEntry>> DividedTapeStore::find_message_entry(std::string tape,
+                                                                    std::string message_id) {
+    SessionTapeStore& store = store_of(tape);
+    return store.find_message_entry(std::move(tape), std::move(message_id));
+}
+
+Task<std::optional<TapeEntry>> DividedTapeStore::find_event(std::string tape, std::string name) {
+    SessionTapeStore& store = store_of(tape);
+    return store.find_event(std::move(tape), std::move(name));
+}
+
+Task<std::optional<TapeEntry>> DividedTapeStore::find_run(std::string tape, std::string run_id) {
+    SessionTapeStore& store = store_of(tape);
+    return store.find_run(std::move(tape), std::move(run_id));
+}
+
+Task<std::string> DividedTapeStore::put_media(std::string bytes) {
+    SessionTapeStore& store = *stores_[map_.of_session(bytes)];
+    return store.put_media(std::move(bytes));
+}
+
+Task<std::optional<std::string>> DividedTapeStore::get_media(std::string sha256) {
+    std::exception_ptr failure;
+    for (const auto& store : stores_) {
+        Task<std::optional<std::string>> reading = store->get_media(sha256);
+        Outcome<std::optional<std::string>> read = co_await cubepi::outcome_of(std::move(reading));
+        if (read.cancelled()) read.rethrow();
+        if (read && read.value()) co_return std::move(read).value();
+        if (!read) failure = read.failure();
+    }
+    // Those that cannot be read may have them.
+    if (failure) std::rethrow_exception(failure);
+    co_return std::nullopt;
+}
+
+}  // namespace bub

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <bub/tape/database_map.hpp>
+#include <bub/tape/session_tape_store.hpp>
+
+namespace bub {
+
+/// Tapes that are divided among several stores, usually databases (D258). A tape is found by its name (DatabaseMap::of_tape()). The tapes
+/// of sub-agents are those of their session's database instead, so a caller that knows the session uses of_session().
+///
+/// A tape that a list has found elsewhere, such as that of a sub-agent, is known from then on. Lists of names and of sessions fail if one of
+/// the stores does; list_requests() lists the questions of the others, so that they expire in time. Media that are stored through this
+/// object are placed by their hash, and found wherever they are.
+class DividedTapeStore final : public SessionTapeStore {
+public:
+    /// `stores`: one for each database of the map.
+    DividedTapeStore(DatabaseMap map, std::vector<std::shared_ptr<SessionTapeStore>> stores);
+
+    const DatabaseMap& map() const noexcept { return map_; }
+    const std::shared_ptr<SessionTapeStore>& at(std::size_t database) const {
+        return stores_.at(database);
+    }
+    /// Returns the store of a session with its sub-agents.
+    const std::shared_ptr<SessionTapeStore>& of_session(std::string_view session_id) const {
+        return at(map_.of_session(session_id));
+    }
+
+    std::string place() const override;
+    Task<std::vector<ListedTape>> newest_tapes() override;
+    Task<void> remove_tape(std::string tape) override;
+    Task<std::shared_ptr<const void>> open_tape(std::string tape) override;
+    Task<std::shared_ptr<const void>> hold(std::string name) override;
+    Task<bool> has_open_turn(std::string tape) override;
+    std::shared_ptr<TurnJournal> open_journal(const std::string& tape,
+                                              const std::string& turn_id) override;
+
+    Task<std::vector<std::string>> all_tapes() override;
+    Task<std::vector<TapeEntry>> fetch(std::string tape, TapeQuery query) override;
+    Task<void> visit(std::string tape, TapeQuery query,
+                     std::function<bool(const TapeEntry&)> visit) override;
+    Task<TapePosition> append(std::string tape, std::vector<TapeEntry> entries,
+                              TapeAppend options) override;
+    Task<TapePosition> position(std::string tape) override;
+    Task<void> reset(std::string tape) override;
+    Task<TapeInfo> info(std::string tape) override;
+    Task<std::vector<TapeEntry>> anchors(std::string tape, std::size_t limit) override;
+    Task<Json> edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) override;
+    void edit_state_later(const std::string& tape,
+                          std::function<void(JsonObject& state)> edit) override;
+    Task<JsonObject> read_state(std::string tape) override;
+    std::string state_file(const std::string& tape) const override;
+    Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override;
+    Task<std::optional<TapeEntry>> find_message_entry(std::string tape,
+                                                      std::string message_id) override;
+    Task<std::optional<TapeEntry>> find_event(std::string tape, std::string name) override;
+    Task<std::optional<TapeEntry>> find_run(std::string tape, std::string run_id) override;
+
+    Task<std::string> put_media(std::string bytes) override;
+    Task<std::optional<std::string>> get_media(std::string sha256) override;
+
+private:
+    SessionTapeStore& store_of(const std::string& tape) const;
+    /// Notes where a list has found a tape.
+    void note(const std::string& tape, std::size_t database);
+
+    const DatabaseMap map_;
+    const std::vector<std::shared_ptr<SessionTapeStore>> stores_;
+    mutable std::mutex mutex_;
+    std::map<std::string, std::size_t>
+        elsewhere_;  ///< tapes that are not where their names place them
+};
+
+}  // namespace bub

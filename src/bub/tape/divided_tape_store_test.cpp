@@ -1,0 +1,98 @@
+#include <bub/tape/divided_tape_store.hpp>
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <bub/tape/file_tape_store.hpp>
+#include <bub/tape/tape_store_conformance.hpp>
+#include <bub/tape/tape_test_support.hpp>
+#include <cubepi/core/error.hpp>
+#include <cubepi/core/support/digest.hpp>
+
+namespace bub {
+namespace {
+
+/// Three directories of tapes in place of databases.
+class Divided {
+public:
+    std::shared_ptr<DividedTapeStore> open() const {
+        std::vector<std::shared_ptr<SessionTapeStore>> stores;
+        for (const TestDirectory& directory : directories_)
+            stores.push_back(std::make_shared<FileTapeStore>(directory.options()));
+        DatabaseMap map({{"a", "0000-5554"}, {"b", "5555-aaa9"}, {"c", "aaaa-ffff"}});
+        return std::make_shared<DividedTapeStore>(std::move(map), std::move(stores));
+    }
+
+private:
+    TestDirectory directories_[3];
+};
+
+std::string tape_of(const std::string& session) {
+    return "0123456789abcdef__" + cubepi::detail::sha256_hex(session).substr(0, 32);
+}
+
+void append_to(TapeStore& store, const std::string& tape) {
+    std::vector<TapeEntry> entries(1, message_entry("user", "text"));
+    TapeAppend how;
+    (void)run(store.append(tape, std::move(entries), std::move(how)));
+}
+
+TEST(DividedTapes, D258_Store_PassesTheSuite) {
+    std::unique_ptr<Divided> divided;
+    TapeStoreUnderTest store;
+    store.make = [&] {
+        divided = std::make_unique<Divided>();
+        return divided->open();
+    };
+    store.reopen = [&](std::shared_ptr<TapeStore> open) {
+        open.reset();
+        return divided->open();
+    };
+    store.share = [&](TapeStore&) { return divided->open(); };
+    for (const TapeStoreFailure& failure : check_tape_store(store))
+        ADD_FAILURE() << failure.check << ": " << failure.text;
+}
+
+TEST(DividedTapes, D258_Tape_IsWhereItsSessionIs) {
+    const Divided divided;
+    const auto store = divided.open();
+    for (int i = 0; i < 30; ++i) {
+        const std::string session = "http:" + std::to_string(i);
+        append_to(*store, tape_of(session));
+        for (std::size_t at = 0; at < store->map().size(); ++at) {
+            const TapePosition end = run(store->at(at)->position(tape_of(session)));
+            EXPECT_EQ(end.last_id > 0, at == store->map().of_session(session)) << session;
+        }
+        EXPECT_EQ(run(store->of_session(session)->position(tape_of(session))).last_id, 1);
+    }
+    EXPECT_EQ(run(store->newest_tapes()).size(), 30U);
+    EXPECT_EQ(run(divided.open()->list_tapes()).size(), 30U);
+}
+
+TEST(DividedTapes, D258_TapeOfSubagent_IsFoundByLists) {
+    const Divided divided;
+    const auto store = divided.open();
+    const std::string tape = tape_of("http:s1/agent/x");
+    const std::size_t named = store->map().of_tape(tape);
+    const std::size_t other = (named + 1) % store->map().size();
+    append_to(*store->at(other), tape);
+    EXPECT_EQ(run(store->position(tape)).last_id, 0);
+    EXPECT_EQ(run(store->all_tapes()), std::vector<std::string>(1, tape));
+    EXPECT_EQ(run(store->position(tape)).last_id, 1);
+}
+
+TEST(DividedTapes, D258_Media_AreFoundWhereverTheyAre) {
+    const Divided divided;
+    const auto store = divided.open();
+    for (std::size_t at = 0; at < store->map().size(); ++at) {
+        const std::string name = run(store->at(at)->put_media("bytes " + std::to_string(at)));
+        EXPECT_EQ(run(store->get_media(name)), "bytes " + std::to_string(at));
+    }
+    EXPECT_FALSE(run(store->get_media(std::string(64, '0'))));
+}
+
+}  // namespace
+}  // namespace bub

@@ -1,0 +1,289 @@
+// Gateways whose sessions are divided among three databases (D258, D259).
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <bub/channel/divided_delivery_log.hpp>
+#include <bub/framework.hpp>
+#include <bub/hooks.hpp>
+#include <bub/tape/divided_tape_store.hpp>
+#include <cubepi/checkpoint/postgres_server_test.hpp>
+#include <cubepi/core/support/json_member.hpp>
+
+#include "config/tape_place.hpp"
+#include "echo_model.hpp"
+#include "gateway/control_server.hpp"
+#include "gateway/delivery_place.hpp"
+#include "gateway/session_place.hpp"
+#include "gateway_process.hpp"
+
+namespace cubepi::gateway_tests {
+namespace {
+
+bool has(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+class ThreeDatabases : public ::testing::Test {
+protected:
+    ThreeDatabases() {
+        for (const char* name : {"a", "b", "c"}) {
+            app::DatabasePart& part = parts.emplace_back();
+            part.name = name;
+            part.url = new_database(one);
+        }
+        divide("0000-5554", "5555-aaa9", "aaaa-ffff");
+    }
+    /// Writes the configuration of both gateways.
+    void divide(const std::string& a, const std::string& b, const std::string& c) {
+        parts[0].sessions = a;
+        parts[1].sessions = b;
+        parts[2].sessions = c;
+        std::string text =
+            "{http: {listen: \"127.0.0.1:0\", operators: [olga]}}\n"
+            "databases:\n";
+        for (const app::DatabasePart& part : parts)
+            text += "  - {name: " + part.name + ", url: \"" + part.url + "\", sessions: \"" +
+                    part.sessions + "\"}\n";
+        one.configure(text);
+        two.configure(text);
+    }
+    void record() const {
+        const CommandResult recorded = run_command(one, {"db", "divide"});
+        EXPECT_EQ(recorded.status, 0) << recorded.output;
+    }
+    std::unique_ptr<GatewayProcess> start(const GatewayHome& home, std::uint16_t& port) {
+        auto gateway = std::make_unique<GatewayProcess>(home, model.flags());
+        port = gateway->wait_until_running();
+        return gateway;
+    }
+    std::vector<std::string> query(std::size_t database, const std::string& sql) const {
+        return RawPostgres(parts[database].url).query(sql);
+    }
+    /// A session of the channel http in this database.
+    std::string session_in(std::size_t database, const std::string& prefix = "s") const {
+        const bub::DatabaseMap map = app::database_map(parts);
+        for (int i = 0;; ++i) {
+            std::string session = prefix + std::to_string(i);
+            if (map.of_session("http:" + session) == database) return session;
+        }
+    }
+    /// Ends the connections to a database, and refuses others until `allowed`.
+    void allow(std::size_t database, bool allowed) const {
+        const std::string name = parts[database].url.substr(parts[database].url.rfind('/') + 1);
+        query(0, "ALTER DATABASE " + name + " ALLOW_CONNECTIONS " + (allowed ? "true" : "false"));
+        const std::string others = " FROM pg_stat_activity WHERE datname = '" + name + "'";
+        while (!allowed && query(0, "SELECT count(*)" + others).front() != "0")
+            query(0, "SELECT pg_terminate_backend(pid)" + others);
+    }
+
+    const GatewayHome one;
+    const GatewayHome two;
+    std::vector<app::DatabasePart> parts;
+    EchoModel model;
+};
+
+TEST_F(ThreeDatabases, D258_Sessions_AreAnsweredAtAnyGateway) {
+    record();
+    std::uint16_t first_port = 0;
+    std::uint16_t second_port = 0;
+    const auto first = start(one, first_port);
+    const auto second = start(two, second_port);
+    for (std::size_t at = 0; at < parts.size(); ++at) {
+        const std::string session = session_in(at);
+        const std::string text = "text" + std::to_string(at);
+        EXPECT_EQ(post_later(first_port, text, session).get().text(), "re: " + text);
+        // The same message at the other one.
+        (void)post_later(second_port, text, session).get();
+        const HttpReply known = run(call_channel(second_port, "GET", "/v1/messages/key-" + text));
+        EXPECT_TRUE(has(known.body, "re: " + text)) << known.body;
+        EXPECT_EQ(model.count(text), 1u);
+        EXPECT_EQ(post_later(second_port, "next " + text, session).get().text(),
+                  "re: next " + text);
+        EXPECT_TRUE(has(model.wait_for("next " + text), "re: " + text));
+        const HttpReply history = run(call_channel(first_port, "GET", "/v1/sessions/" + session));
+        EXPECT_TRUE(has(history.body, "re: next " + text)) << history.body;
+    }
+    for (std::size_t at = 0; at < parts.size(); ++at) {
+        EXPECT_EQ(query(at, "SELECT count(*) FROM bub_delivery_inbound").front(), "2");
+        EXPECT_EQ(query(at, "SELECT count(*) FROM bub_tapes").front(), "1");
+    }
+    const CommandResult shown =
+        run_command(one, {"tape", "show", "--session", "http:" + session_in(2)});
+    EXPECT_TRUE(has(shown.output, "re: text2")) << shown.output;
+}
+
+TEST_F(ThreeDatabases, D258_TurnElsewhere_IsListedAndHeldMessagesDecided) {
+    record();
+    const std::string session = session_in(1);
+    model.hold("held");
+    std::uint16_t port = 0;
+    for (std::size_t kills = 1; kills <= 2; ++kills) {
+        const auto gateway = start(one, port);
+        const auto lost = kills == 1 ? post_later(port, "held", session) : std::future<HttpReply>();
+        (void)model.wait_for("held", kills);
+        gateway->kill();
+    }
+    const auto first = start(one, port);
+    const auto second = start(two, port);
+    JsonObject held;
+    do {
+        held = app::call_gateway(two.socket(), JsonObject{{"command", "held"}});
+    } while (held.at("messages").as_array().empty());
+    const std::string id(held.at("messages").as_array()[0].at("id").as_string());
+    EXPECT_TRUE(id.starts_with("b:")) << id;
+    const std::future<HttpReply> running = post_later(port, "other", session_in(2));
+    model.release();
+    const CommandResult released = run_command(two, {"gateway", "release", id});
+    EXPECT_EQ(released.status, 0) << released.output;
+    (void)model.wait_for("held", 3);
+    while (
+        query(1, "SELECT count(*) FROM bub_delivery_inbound WHERE finished_at IS NULL").front() !=
+        "0")
+        std::this_thread::yield();
+}
+
+TEST_F(ThreeDatabases, D258_DatabaseThatFails_StopsOnlyItsSessions) {
+    record();
+    std::uint16_t port = 0;
+    const auto gateway = start(one, port);
+    const std::string away = session_in(1);
+    EXPECT_EQ(post_later(port, "before", away).get().text(), "re: before");
+    allow(1, false);
+    EXPECT_EQ(post_later(port, "lost", away).get().status, 503);
+    for (const std::size_t at : {std::size_t{0}, std::size_t{2}}) {
+        const std::string text = "text " + std::to_string(at);
+        EXPECT_EQ(post_later(port, text, session_in(at)).get().text(), "re: " + text);
+    }
+    const JsonObject status = app::call_gateway(one.socket(), JsonObject{{"command", "status"}});
+    const std::string problem = detail::text_member(status, "problem");
+    EXPECT_TRUE(has(problem, "the database 'b' with the sessions 5555-aaa9 cannot be used"))
+        << problem;
+    allow(1, true);
+    while (app::call_gateway(one.socket(), JsonObject{{"command", "status"}}).contains("problem"))
+        std::this_thread::yield();
+    EXPECT_EQ(post_later(port, "lost", away).get().text(), "re: lost");
+}
+
+TEST_F(ThreeDatabases, D258_DatabaseThatIsAway_PreventsNoStart) {
+    record();
+    allow(1, false);
+    std::uint16_t port = 0;
+    const auto gateway = start(one, port);
+    EXPECT_EQ(post_later(port, "here", session_in(0)).get().text(), "re: here");
+    EXPECT_EQ(post_later(port, "away", session_in(1)).get().status, 503);
+    allow(1, true);
+    while (app::call_gateway(one.socket(), JsonObject{{"command", "status"}}).contains("problem"))
+        std::this_thread::yield();
+    EXPECT_EQ(post_later(port, "away", session_in(1)).get().text(), "re: away");
+}
+
+TEST_F(ThreeDatabases, D259_OtherDivision_IsRefused) {
+    const auto refusal = [this] {
+        GatewayProcess gateway(one, model.flags());
+        EXPECT_NE(gateway.wait(), 0);
+        return gateway.output();
+    };
+    // Without an argument they are about all of the databases.
+    for (const char* command : {"init", "status", "check"}) {
+        const CommandResult result = run_command(one, {"db", command});
+        EXPECT_EQ(result.status, 0) << result.output;
+    }
+    EXPECT_TRUE(has(refusal(), "cubepi db divide"));
+    record();
+    record();  // without effect
+    divide("0000-7fff", "8000-aaa9", "aaaa-ffff");
+    const std::string other = refusal();
+    EXPECT_TRUE(has(other, "is recorded as")) << other;
+    EXPECT_TRUE(has(other, "cubepi db divide")) << other;
+    // One of them alone.
+    one.configure("{http: {listen: \"127.0.0.1:0\"}}\ndatabase: \"" + parts[1].url + "\"");
+    const std::string alone = refusal();
+    EXPECT_TRUE(has(alone, "has a part of the sessions only")) << alone;
+}
+
+TEST_F(ThreeDatabases, D259_Divide_MovesSessionsWithTheirTapes) {
+    divide("0000-ffff", "none", "none");
+    record();
+    std::uint16_t port = 0;
+    auto gateway = start(one, port);
+    const std::vector<std::string> sessions = {"s0", "s1", "s2", "s3", "s4", "s5"};
+    for (const std::string& session : sessions)
+        (void)post_later(port, "first " + session, session).get();
+    divide("0000-5554", "5555-aaa9", "aaaa-ffff");
+    const CommandResult busy = run_command(one, {"db", "divide"});
+    EXPECT_NE(busy.status, 0);
+    EXPECT_TRUE(has(busy.output, "1 gateways use the database 'a'")) << busy.output;
+    EXPECT_EQ(run_command(one, {"gateway", "drain"}).status, 0);
+    EXPECT_EQ(gateway->wait(), 0);
+    const CommandResult refused = run_command(one, {"db", "divide"});
+    EXPECT_NE(refused.status, 0);
+    EXPECT_TRUE(has(refused.output, "cubepi db divide --move")) << refused.output;
+    EXPECT_EQ(query(1, "SELECT count(*) FROM bub_tapes").front(), "0");
+    const CommandResult moved = run_command(one, {"db", "divide", "--move"});
+    EXPECT_EQ(moved.status, 0) << moved.output;
+    gateway = start(one, port);
+    const bub::DatabaseMap map = app::database_map(parts);
+    std::vector<int> tapes(parts.size());
+    for (const std::string& session : sessions) {
+        EXPECT_EQ(post_later(port, "next " + session, session).get().text(), "re: next " + session);
+        EXPECT_TRUE(has(model.wait_for("next " + session), "re: first " + session)) << session;
+        ++tapes[map.of_session("http:" + session)];
+    }
+    for (std::size_t at = 0; at < parts.size(); ++at)
+        EXPECT_EQ(query(at, "SELECT count(*) FROM bub_tapes").front(), std::to_string(tapes[at]));
+}
+
+/// A turn whose session a hook has chosen.
+TEST_F(ThreeDatabases, D258_HookThatMapsToAnotherDatabase_IsRefused) {
+    record();
+    std::vector<std::shared_ptr<bub::SessionTapeStore>> stores;
+    for (const app::DatabasePart& part : parts) stores.push_back(app::open_tapes(part.url));
+    const auto tapes = std::make_shared<bub::DividedTapeStore>(app::database_map(parts), stores);
+    app::DeliveryPlace place;
+    place.databases = parts;
+    place.account = "gateway";
+    const auto log = run(app::open_deliveries(place, [](const std::string&) {}));
+    bub::FrameworkOptions options;
+    options.workspace = one.path();
+    bub::Framework framework(std::move(options));
+    std::string chosen;
+    bub::Plugin plugin;
+    plugin.name = "test";
+    plugin.provide_tape_store = [tapes](bub::ProvideCall&) {
+        return std::shared_ptr<bub::TapeStore>(tapes);
+    };
+    plugin.resolve_session = [&chosen](bub::ResolveSessionCall&) {
+        return std::optional<std::string>(chosen);
+    };
+    plugin.run_model = [](bub::RunModelCall&) { return std::optional<std::string>("answer"); };
+    framework.add(std::move(plugin));
+    framework.add(app::gateway_sessions(framework, app::GatewaySettings(), log));
+    const auto problem_of = [&](const std::string& chat, const std::string& session) {
+        chosen = session;
+        bub::Envelope message = bub::Envelope("hi").on("http", chat);
+        message.receipts.push_back(run(log->receive(message)).value());
+        try {
+            (void)run(framework.process_inbound(std::move(message)));
+        } catch (const Error& error) {
+            return std::string(error.what());
+        }
+        return std::string();
+    };
+    const std::string here = session_in(1);
+    EXPECT_EQ(problem_of(here, "http:" + session_in(1, "other")), "");
+    const std::string elsewhere = "http:" + session_in(2);
+    const std::string problem = problem_of(here, elsewhere);
+    EXPECT_TRUE(has(problem, "the database 'b' to the session '" + elsewhere)) << problem;
+    EXPECT_EQ(query(2, "SELECT count(*) FROM bub_tapes").front(), "0");
+    run(log->release());
+}
+
+}  // namespace
+}  // namespace cubepi::gateway_tests
