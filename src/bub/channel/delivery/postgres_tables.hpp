@@ -33,7 +33,8 @@ public:
     /// `lease`: the server ends a transaction that a frozen gateway has left open for so long.
     explicit DeliverySchema(std::chrono::milliseconds lease) : lease_(lease) {}
 
-    SqlBatch session(const cubepi::detail::SqlDriver& driver) const override;
+    SqlBatch settings(const cubepi::detail::SqlDriver& driver) const override;
+    SqlBatch session() const override;
     void check(const std::string& where, const SqlResults& results) const override;
     void lock(SqlBatch& batch, const std::vector<std::string>& sessions) const override;
     cubepi::detail::SqlWriteIds write_ids() const override;
