@@ -6,6 +6,8 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
+#include <sstream>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -72,6 +74,11 @@ void CountingModel::end() {
     changed_.notify_all();
 }
 
+bool CountingModel::is_over() {
+    const std::lock_guard lock(mutex_);
+    return is_over_;
+}
+
 std::string CountingModel::answer_to(const std::string& request) {
     const Asked asked(request);
     std::unique_lock lock(mutex_);
@@ -85,27 +92,67 @@ std::string CountingModel::answer_to(const std::string& request) {
     return joint_tests::chat_answer("re: " + asked.text);
 }
 
-Cluster::Cluster(std::uint32_t seed)
+Cluster::Cluster(std::uint32_t seed, Database database)
     : random_(seed),
+      count_(database == Database::files ? 1 : size),
       effects_(homes_.front().path() / "effects"),
-      database_(gateway_tests::new_database(homes_.front())) {
-    for (const GatewayHome& home : homes_)
-        home.configure("{http: {listen: \"127.0.0.1:0\"}, max_waiting: 100}\ndatabase: \"" +
-                       database_ + "\"");
+      primary_(database == Database::replicated ? std::make_unique<PostgresServer>() : nullptr),
+      database_(database == Database::files
+                    ? std::string()
+                    : gateway_tests::new_database(homes_.front(), server())) {
+    if (database == Database::files) {
+        homes_.front().configure("{http: {listen: \"127.0.0.1:0\"}, max_waiting: 100}");
+        start_all();
+        return;
+    }
+    const std::string name = database_.substr(database_.rfind('/') + 1);
+    std::string socket = server().file(".s.PGSQL.5432");
+    if (database == Database::pooled) {
+        pooler_ = std::make_unique<PgBouncer>(server());
+        socket = server().file(".s.PGSQL." + std::to_string(PgBouncer::port));
+    }
+    if (primary_) replica_ = std::make_unique<PostgresServer>(*primary_);
+    for (std::size_t index = 0; index < size; ++index) {
+        std::string url;
+        if (replica_) {
+            const std::string hosts =
+                primary_->socket_directory() + "," + replica_->socket_directory();
+            url = gateway_tests::database_url(hosts, name) + "?target_session_attrs=read-write";
+        } else {
+            links_.at(index) =
+                std::make_unique<ServerProxy>(ServerProxy::Protocol::postgres, socket);
+            url = gateway_tests::database_url(links_.at(index)->directory(), name);
+        }
+        const std::string notify = pooler_ ? ", notify_database: \"" + database_ + "\"" : "";
+        homes_.at(index).configure("{http: {listen: \"127.0.0.1:0\"}, max_waiting: 100" + notify +
+                                   "}\ndatabase: \"" + url + "\"");
+    }
     start_all();
 }
 
-Cluster::~Cluster() { model_.release(); }
+Cluster::~Cluster() {
+    model_.release();
+    for (std::size_t index = 0; index < count_; ++index) print_held(index);
+}
+
+void Cluster::print_held(std::size_t index) const {
+    if (!gateways_.at(index)) return;
+    std::istringstream output(gateways_.at(index)->output());
+    for (std::string line; std::getline(output, line);)
+        if (line.find("turn.held") != std::string::npos) std::cout << line << "\n";
+}
 
 void Cluster::start(std::size_t index) {
+    print_held(index);
     gateways_.at(index) = std::make_unique<GatewayProcess>(
         homes_.at(index), model_.flags(),
-        std::vector<std::string>{"CUBEPI_TEST_EFFECTS=" + effects_.string()});
+        std::vector<std::string>{"CUBEPI_TEST_EFFECTS=" + effects_.string(),
+                                 "CUBEPI_TEST_CLOCK_AHEAD=" + std::to_string(index * 3600)});
     ports_.at(index) = gateways_.at(index)->wait_until_running();
 }
 
 void Cluster::start_all() {
-    for (std::size_t index = 0; index < size; ++index)
+    for (std::size_t index = 0; index < count_; ++index)
         if (ports_.at(index) == 0) start(index);
 }
 
@@ -156,7 +203,9 @@ private:
             for (const HttpReply& reply : replies) {
                 // 409: it is finished, or an operator has to decide about it; its answer is in the history.
                 is_done = is_done || reply.status == 200 || reply.status == 409;
-                if (reply.status == 200 && reply.text() != "re: " + message.text)
+                const bool is_held =
+                    reply.body.find("stored until an operator decides") != std::string::npos;
+                if (reply.status == 200 && !is_held && reply.text() != "re: " + message.text)
                     wrong.push_back("the client of " + message.key + " received " + reply.body);
             }
             if (!is_done) co_await Runtime::standard()->clock->sleep_for(interval);
@@ -219,9 +268,33 @@ void Cluster::apply(const PlannedFault& fault) {
             freeze(busy(), [this] { std::ofstream(effects_.string() + ".go"); });
             break;
         case Fault::crash:
-            PostgresServer::shared().stop(SIGKILL);
-            PostgresServer::shared().start();
+            server().stop(SIGKILL);
+            server().start();
             break;
+        case Fault::partition:
+            start_all();
+            links_.at(index)->hold();
+            model_.release();
+            wait_until_taken(index);
+            links_.at(index)->release(random_() % 2 == 0);
+            break;
+        case Fault::half_open:
+            start_all();
+            links_.at(index)->freeze();
+            break;
+        case Fault::restart:
+            model_.release();
+            restart_all();
+            break;
+        case Fault::full_disk:
+            model_.release();
+            fill_disk();
+            break;
+        case Fault::pooler:
+            pooler_->stop(SIGKILL);
+            pooler_->start();
+            break;
+        case Fault::failover: fail_over(); break;
     }
     model_.release();
 }
@@ -240,15 +313,92 @@ void Cluster::freeze(std::size_t index, const std::function<void()>& meanwhile) 
     GatewayProcess& frozen = *gateways_.at(index);
     frozen.send(SIGSTOP);
     meanwhile();
+    wait_until_taken(index);
+    frozen.send(SIGCONT);
+}
+
+void Cluster::wait_until_taken(std::size_t index) {
     RawPostgres server(database_);
-    const std::string pid = std::to_string(frozen.pid());
+    const std::string pid = std::to_string(gateways_.at(index)->pid());
     const std::string count =
         "SELECT (SELECT count(*) FROM bub_delivery_gateways WHERE pid = " + pid +
         " AND lease_until > clock_timestamp()) + (SELECT count(*) FROM bub_delivery_sessions AS s"
         " JOIN bub_delivery_gateways AS g ON s.owner = g.number WHERE g.pid = " +
         pid + ")";
+    const auto begin = std::chrono::steady_clock::now();
     while (server.query(count).front() != "0") pause();
-    frozen.send(SIGCONT);
+    takeovers_.push_back(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+}
+
+void Cluster::add_idle_sessions(std::size_t count) const {
+    RawPostgres server(database_);
+    const std::string all = " FROM generate_series(1, " + std::to_string(count) + ") AS i";
+    server.query("INSERT INTO bub_delivery_sessions (key) SELECT 'idle-' || i" + all);
+    server.query("INSERT INTO bub_tapes (tape, last_id, messages) SELECT 'idle__' || i, 0, 2" +
+                 all);
+    for (const char* id : {"1", "2"})
+        server.query(std::string("INSERT INTO bub_entries (tape, id, kind, line) SELECT 'idle__' ||"
+                                 " i, ") +
+                     id + ", 'message', repeat('x', 300)" + all);
+    server.query("ANALYZE");
+}
+
+std::string Cluster::sizes() const {
+    std::string text;
+    for (std::size_t index = 0; index < count_; ++index) {
+        std::ifstream status("/proc/" + std::to_string(gateways_.at(index)->pid()) + "/status");
+        for (std::string line; std::getline(status, line);)
+            if (line.starts_with("VmRSS")) text += "gateway: " + line + "\n";
+    }
+    if (database_.empty()) return text;
+    const std::vector<std::string> tables = RawPostgres(database_).query(
+        "SELECT relname || ': ' || n_live_tup || ' rows, table ' ||"
+        " pg_size_pretty(pg_table_size(relid)) || ', indexes ' ||"
+        " pg_size_pretty(pg_indexes_size(relid)) FROM pg_stat_user_tables WHERE relname"
+        " LIKE 'bub%' ORDER BY pg_total_relation_size(relid) DESC LIMIT 6");
+    for (const std::string& table : tables) text += table + "\n";
+    return text;
+}
+
+void Cluster::restart_all() {
+    start_all();
+    for (std::size_t index = 0; index < size; ++index) {
+        gateways_.at(index)->send(SIGTERM);
+        ports_.at(index) = 0;
+        EXPECT_EQ(gateways_.at(index)->wait(), 0) << gateways_.at(index)->output();
+        start(index);
+    }
+}
+
+void Cluster::fill_disk() {
+    constexpr int refusals = 20;
+    RawPostgres server(database_);
+    server.query("SET client_min_messages = warning");
+    server.query("CREATE SEQUENCE IF NOT EXISTS refused");
+    const int before = std::stoi(server.query("SELECT nextval('refused')").front());
+    server.query(
+        "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " PERFORM nextval('refused'); RAISE EXCEPTION 'could not extend file: No space left on"
+        " device' USING ERRCODE = 'disk_full'; END $$");
+    // Where a turn and its message are stored; short rows may fit into pages that exist.
+    const std::vector<std::string> tables{"bub_entries", "bub_turn_lines", "bub_delivery_inbound",
+                                          "bub_delivery_outbound"};
+    for (const std::string& table : tables)
+        server.query("CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON " + table +
+                     " FOR EACH ROW EXECUTE FUNCTION refuse()");
+    // Unless nothing remains to be written.
+    while (!model_.is_over() &&
+           std::stoi(server.query("SELECT last_value FROM refused").front()) < before + refusals)
+        pause();
+    for (const std::string& table : tables) server.query("DROP TRIGGER refuse ON " + table);
+}
+
+void Cluster::fail_over() {
+    primary_->stop(SIGQUIT);
+    replica_->promote();
+    const std::string name = database_.substr(database_.rfind('/') + 1);
+    database_ = gateway_tests::database_url(replica_->socket_directory(), name);
 }
 
 std::size_t Cluster::waiting() const {

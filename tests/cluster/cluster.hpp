@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include <cubepi/checkpoint/postgres_server_test.hpp>
+#include <cubepi/checkpoint/server_proxy_test.hpp>
 #include <cubepi/core/task.hpp>
 
 #include "../gateway/gateway_process.hpp"
@@ -39,6 +41,7 @@ public:
     /// Waits until that many requests have arrived. Returns false if end() comes first.
     bool wait_for(std::size_t requests);
     void end();
+    bool is_over();
 
 private:
     std::string answer_to(const std::string& request);
@@ -57,6 +60,12 @@ enum class Fault : std::uint8_t {
     freeze,          ///< of a gateway, until others have taken its sessions
     crash,           ///< of the database server, which recovers
     freeze_in_call,  ///< of the gateway in which the call "held" runs, which ends when it continues
+    partition,       ///< of a gateway and the database, until others have taken its sessions
+    restart,         ///< of all gateways, one after the other, as for a new version
+    full_disk,       ///< the database refuses writes, until it has refused some
+    pooler,          ///< PgBouncer is killed and started again
+    half_open,       ///< the database has lost the connections of a gateway, which is not notified
+    failover,        ///< the database server ends, and its replica takes its place
 };
 
 struct PlannedFault {
@@ -65,12 +74,21 @@ struct PlannedFault {
     bool is_in_turns = true;  ///< the model answers no further request until it has happened
 };
 
-/// Gateways that share one database of the test's own server, their model, and the clients.
+/// The way from the gateways to the database.
+enum class Database : std::uint8_t {
+    plain,
+    pooled,      ///< PgBouncer, which assigns a session to each transaction
+    replicated,  ///< a second server as a synchronous replica
+    files,       ///< none: one gateway with files
+};
+
+/// Gateways that share one database of the test's own server, their model, and the clients. The clocks of the gateways are an hour
+/// apart.
 class Cluster {
 public:
     static constexpr std::size_t size = 3;
 
-    explicit Cluster(std::uint32_t seed);
+    explicit Cluster(std::uint32_t seed, Database database = Database::plain);
     ~Cluster();
 
     const std::string& database() const noexcept { return database_; }
@@ -94,6 +112,14 @@ public:
     /// The sum of unfinished messages and answers without a receipt.
     std::size_t waiting() const;
 
+    // For what is measured.
+    /// Adds sessions without work, each with a tape of two entries.
+    void add_idle_sessions(std::size_t count) const;
+    /// Returns lines about the memory of the gateways and the tables.
+    std::string sizes() const;
+    /// The seconds from each freeze or partition until others had the sessions of the gateway.
+    std::vector<double> takeovers() const { return takeovers_; }
+
 private:
     class Client;
 
@@ -102,11 +128,26 @@ private:
     std::size_t busy() const;
     void apply(const PlannedFault& fault);
     void start_all();
+    /// Prints why the gateway has left messages to the operator.
+    void print_held(std::size_t index) const;
+    void restart_all();
+    /// Waits until others have taken the sessions of a gateway.
+    void wait_until_taken(std::size_t index);
+    void fill_disk();
+    void fail_over();
+    PostgresServer& server() { return primary_ ? *primary_ : PostgresServer::shared(); }
 
     std::mt19937 random_;
+    const std::size_t count_;  ///< of gateways
+    std::vector<double> takeovers_;
     std::array<GatewayHome, size> homes_;
     const std::filesystem::path effects_;
+    std::unique_ptr<PostgresServer> primary_;  ///< null: PostgresServer::shared()
+    std::unique_ptr<PostgresServer> replica_;
     std::string database_;
+    std::unique_ptr<PgBouncer> pooler_;
+    std::array<std::unique_ptr<ServerProxy>, size>
+        links_;  ///< from a gateway to the database; null: none
     CountingModel model_;
     std::array<std::unique_ptr<GatewayProcess>, size> gateways_;
     std::array<std::atomic<std::uint16_t>, size> ports_{};  ///< 0: it does not run

@@ -1,9 +1,11 @@
-// Three gateways, one database, and clients that repeat themselves (D232), while gateways are killed and frozen and the server crashes.
-// ALL=1: 10,000 messages.
+// Three gateways, one database, and clients that repeat themselves (D232), during faults of gateways, of the network and of the server.
+// ALL=1: 10,000 messages, or CUBEPI_CLUSTER_MESSAGES.
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <iostream>
 #include <random>
 #include <string>
 #include <vector>
@@ -24,6 +26,21 @@ std::uint32_t seed() {
 bool is_set(const char* name) {
     const char* const value = std::getenv(name);
     return value && std::string_view(value) == "1";
+}
+
+/// The number of messages, unless ALL=1.
+std::size_t messages_or_all(std::size_t count) {
+    if (!is_set("ALL")) return count;
+    const char* const other = std::getenv("CUBEPI_CLUSTER_MESSAGES");
+    return other ? std::strtoul(other, nullptr, 10) : 10'000;
+}
+
+/// The faults, ten times with ALL=1.
+std::vector<Fault> rounds_of(const std::vector<Fault>& kinds) {
+    std::vector<Fault> all;
+    for (int round = 0; round < (is_set("ALL") ? 10 : 1); ++round)
+        all.insert(all.end(), kinds.begin(), kinds.end());
+    return all;
 }
 
 /// Spreads faults over the requests of so many messages.
@@ -51,23 +68,61 @@ void expect_one_turn_each(Cluster& cluster, const std::vector<Posted>& messages,
                           const std::vector<PlannedFault>& faults) {
     const std::vector<std::string> wrong = cluster.run(messages, faults);
     EXPECT_EQ(lines_of(wrong), "");
+    for (const double seconds : cluster.takeovers())
+        std::cout << "others had the sessions after " << seconds << " s\n";
+    cluster.settle();
+    EXPECT_EQ(lines_of(findings(messages, cluster.records())), "");
+}
+
+/// Expects an answer for each message, and prints how many there were in a second.
+void expect_rate(Cluster& cluster, std::size_t count) {
+    const std::vector<Posted> messages = cluster.messages(count, count / 6);
+    const auto begin = std::chrono::steady_clock::now();
+    const std::vector<std::string> wrong = cluster.run(messages, {});
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+    EXPECT_EQ(lines_of(wrong), "");
+    std::cout << static_cast<double>(count) / time.count() << " messages/s\n" << cluster.sizes();
+    if (cluster.database().empty()) return;
     cluster.settle();
     EXPECT_EQ(lines_of(findings(messages, cluster.records())), "");
 }
 
 TEST(Cluster, D232_MessagesAtAnyGateway_HaveOneTurnEach) {
-    const std::size_t count = is_set("ALL") ? 10'000 : 60;
     Cluster cluster(seed());
-    expect_one_turn_each(cluster, cluster.messages(count, count / 6), {});
+    // CUBEPI_CLUSTER_IDLE: with so many sessions that have no work.
+    if (const char* const idle = std::getenv("CUBEPI_CLUSTER_IDLE"))
+        cluster.add_idle_sessions(std::strtoul(idle, nullptr, 10));
+    expect_rate(cluster, messages_or_all(60));
+}
+
+TEST(Cluster, D232_OneGatewayWithFiles_AnswersTheSameMessages) {
+    Cluster cluster(seed(), Database::files);
+    expect_rate(cluster, messages_or_all(60));
 }
 
 TEST(Cluster, D232_MessagesDuringFaults_HaveOneTurnEach) {
-    const std::size_t rounds = is_set("ALL") ? 10 : 1;
-    const std::size_t count = is_set("ALL") ? 10'000 : 60;
-    std::vector<Fault> kinds;
-    for (std::size_t round = 0; round < rounds; ++round)
-        kinds.insert(kinds.end(), {Fault::kill, Fault::freeze, Fault::kill, Fault::crash});
+    const std::size_t count = messages_or_all(60);
+    const std::vector<Fault> kinds = rounds_of(
+        {Fault::kill, Fault::freeze, Fault::kill, Fault::restart, Fault::crash, Fault::full_disk});
     Cluster cluster(seed());
+    expect_one_turn_each(cluster, cluster.messages(count, count / 6), plan(count, kinds));
+}
+
+TEST(Cluster, D257_MessagesThroughPooler_HaveOneTurnEach) {
+    const std::size_t count = messages_or_all(40);
+    std::vector<Fault> kinds{Fault::pooler, Fault::partition};
+    if (is_set("ALL"))
+        kinds = rounds_of(
+            {Fault::pooler, Fault::partition, Fault::kill, Fault::half_open, Fault::crash});
+    Cluster cluster(seed(), Database::pooled);
+    expect_one_turn_each(cluster, cluster.messages(count, count / 6), plan(count, kinds));
+}
+
+TEST(Cluster, D232_MessagesDuringFailover_HaveOneTurnEach) {
+    const std::size_t count = messages_or_all(40);
+    std::vector<Fault> kinds{Fault::failover};
+    if (is_set("ALL")) kinds = {Fault::kill, Fault::failover, Fault::freeze, Fault::kill};
+    Cluster cluster(seed(), Database::replicated);
     expect_one_turn_each(cluster, cluster.messages(count, count / 6), plan(count, kinds));
 }
 

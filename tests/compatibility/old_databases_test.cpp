@@ -52,8 +52,15 @@ MySQLOptions mysql() {
     return options;
 }
 
+/// Tapes of version 2, to which version 3 adds a table.
+PostgresOptions migrated_tapes() {
+    PostgresOptions options = postgres("postgres-tapes.sql");
+    EXPECT_EQ(run(bub::apply_postgres_tape_schema(options)), (FormatVersion{2, 2}));
+    return options;
+}
+
 std::shared_ptr<bub::PostgresTapeStore> postgres_tapes() {
-    return std::make_shared<bub::PostgresTapeStore>(postgres("postgres-tapes.sql"));
+    return std::make_shared<bub::PostgresTapeStore>(migrated_tapes());
 }
 
 TEST(OldDatabases, PostgresThreads_AreListedAndContinued) {
@@ -89,7 +96,7 @@ TEST(OldDatabases, D21_CubePisRows_StayAsTheyWere) {
 TEST(OldDatabases, D209_Check_FindsThemSound) {
     const StoreReport rows = run(check_postgres(postgres("postgres-threads.sql")));
     EXPECT_EQ(damage_in(rows) + repairs_in(rows), "");
-    const StoreReport tapes = run(bub::check_postgres_tapes(postgres("postgres-tapes.sql")));
+    const StoreReport tapes = run(bub::check_postgres_tapes(migrated_tapes()));
     EXPECT_EQ(damage_in(tapes), "");
     EXPECT_EQ(repairs_in(tapes),
               "tape 'open': the process of a turn has ended without closing it\n");

@@ -60,9 +60,6 @@ SqlStatements statements(const SqlSchemaStatus& /*from*/) {
 
 class Schema final : public ThreadSchema {
 public:
-    SqlBatch session(const SqlDriver& driver) const override {
-        return checked_session(driver, SqlBatch());
-    }
     // A transaction that writes has the whole database, so lock() has nothing to do.
 
     void write_extra(SqlBatch& batch, const std::string& thread_id,

@@ -122,13 +122,17 @@ inline HttpReply post(std::uint16_t port, const std::string& text) {
     return post_later(port, text).get();
 }
 
-/// The URL of a new database with the tables of tapes.
-inline std::string new_database(const GatewayHome& home) {
-    PostgresServer& server = PostgresServer::shared();
+/// The URL of a database at the socket in this directory.
+inline std::string database_url(const std::string& directory, const std::string& database) {
     std::string url = "postgres://cubepi@";
-    for (const char c : server.socket_directory())
-        url += c == '/' ? std::string("%2F") : std::string(1, c);
-    url += "/" + server.create_empty_database();
+    for (const char c : directory) url += c == '/' ? std::string("%2F") : std::string(1, c);
+    return url + "/" + database;
+}
+
+/// The URL of a new database with the tables of tapes.
+inline std::string new_database(const GatewayHome& home,
+                                PostgresServer& server = PostgresServer::shared()) {
+    const std::string url = database_url(server.socket_directory(), server.create_empty_database());
     const CommandResult made = run_command(home, {"db", "init", "--tapes", url});
     EXPECT_EQ(made.status, 0) << made.output;
     return url;

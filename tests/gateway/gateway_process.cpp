@@ -307,8 +307,9 @@ private:
     const std::unique_ptr<ClockTimer> timer_;
 };
 
-ScaledClock::ScaledClock(int factor)
+ScaledClock::ScaledClock(int factor, std::chrono::seconds ahead)
     : factor_(factor),
+      ahead_(ahead),
       begin_(std::chrono::steady_clock::now()),
       system_(std::make_shared<SystemClock>()) {}
 
@@ -316,7 +317,9 @@ Clock::time_point ScaledClock::now() const noexcept {
     return begin_ + (system_->now() - begin_) * factor_;
 }
 
-std::chrono::system_clock::time_point ScaledClock::wall() const noexcept { return system_->wall(); }
+std::chrono::system_clock::time_point ScaledClock::wall() const noexcept {
+    return system_->wall() + ahead_;
+}
 
 Task<> ScaledClock::sleep_until(time_point deadline) {
     return system_->sleep_for(real(deadline - now()));
@@ -413,9 +416,12 @@ void add_echo(bub::Framework& framework) {
 int main(int argc, char** argv) {
     if (argc > 1 && std::string_view(argv[1]) == "--program") {
         argv[1] = argv[0];
-        if (const char* const factor = std::getenv("CUBEPI_TEST_CLOCK"))
-            cubepi::detail::set_standard_clock(
-                std::make_shared<cubepi::gateway_tests::ScaledClock>(std::atoi(factor)));
+        const char* const factor = std::getenv("CUBEPI_TEST_CLOCK");
+        const char* const ahead = std::getenv("CUBEPI_TEST_CLOCK_AHEAD");
+        if (factor || ahead)
+            cubepi::detail::set_standard_clock(std::make_shared<cubepi::gateway_tests::ScaledClock>(
+                factor ? std::atoi(factor) : 1,
+                std::chrono::seconds(ahead ? std::atoi(ahead) : 0)));
         return cubepi::app::run_program(argc - 1, argv + 1, add_echo);
     }
     ::testing::InitGoogleTest(&argc, argv);

@@ -105,10 +105,10 @@ Task<HttpReply> call_with_token(std::uint16_t port, std::string method, std::str
 Task<HttpReply> http_get(std::uint16_t port, std::string path);
 
 /// The system clock, a number of times as fast: limits of a rate and delays take less time in a test of a process. The date is that of
-/// the system.
+/// the system, `ahead` later.
 class ScaledClock final : public Clock {
 public:
-    explicit ScaledClock(int factor);
+    explicit ScaledClock(int factor, std::chrono::seconds ahead = {});
 
     time_point now() const noexcept override;
     std::chrono::system_clock::time_point wall() const noexcept override;
@@ -120,6 +120,7 @@ private:
     std::chrono::nanoseconds real(std::chrono::nanoseconds delay) const { return delay / factor_; }
 
     const int factor_;
+    const std::chrono::seconds ahead_;
     const time_point begin_;
     const std::shared_ptr<SystemClock> system_;
 };

@@ -252,6 +252,7 @@ TEST_F(Tables, D209_StoresInUse_AreChecked) {
 TEST_F(Tables, D98_TablesOfOtherVersions_GatewayDoesNotStart) {
     EXPECT_EQ(run_command(home, {"db", "init"}).status, 0);
     RawPostgres connection(PostgresServer::shared().connection(database));
+    (void)connection.query("DELETE FROM bub_schema WHERE version = 2");
     (void)connection.query("UPDATE bub_schema SET version = 1");
     const std::string older = failed_start();
     EXPECT_NE(older.find("cubepi db migrate"), std::string::npos) << older;

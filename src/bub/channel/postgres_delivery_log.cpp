@@ -139,8 +139,9 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
         record.id = row.integer(0, 0);
         record.fence = row.integer(0, 2);
         const std::int64_t here = tables->number();
-        // A session in which others have unfinished messages is theirs, or is taken with these, in their order.
-        bool is_ours = true;
+        // A session in which others have unfinished messages is theirs, or is taken with these, in their order. So are messages of
+        // this gateway of which it may not know.
+        bool is_ours = results[1]->rows() == 0 || !tables->may_have_lost();
         for (int other = 0; other < results[1]->rows(); ++other)
             is_ours = is_ours && results[1]->integer(other, 0) == here;
         const std::int64_t last_owner = row.integer(0, 1);

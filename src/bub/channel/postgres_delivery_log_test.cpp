@@ -141,6 +141,23 @@ TEST_F(PostgresDeliveries, D205_MessageForBusySession_ReachesItsGateway) {
     EXPECT_TRUE(run(other->unfinished()).empty());
 }
 
+TEST_F(PostgresDeliveries, D205_MessageAfterAFailedCall_WaitsForItsOrder) {
+    const LogPtr log = tables.open();
+    ASSERT_TRUE(store(*log, "one"));
+    tables.query("ALTER TABLE bub_delivery_inbound ADD CONSTRAINT none CHECK (false) NOT VALID");
+    EXPECT_THROW(store(*log, "two"), cubepi::CheckpointerError);
+    tables.query("ALTER TABLE bub_delivery_inbound DROP CONSTRAINT none");
+    // As if it had been stored, and the connection was lost before the answer.
+    tables.query(
+        "INSERT INTO bub_delivery_inbound (id, account, channel, session, owner, fence, state,"
+        " message, address) SELECT nextval('bub_delivery_ids'), account, channel, session, owner,"
+        " fence, state, replace(message, 'one', 'two'), replace(address, 'one', 'two') FROM"
+        " bub_delivery_inbound");
+    EXPECT_FALSE(store(*log, "three")) << "before it knows of the second one";
+    EXPECT_EQ(taken_by(*log), (Texts{"two", "three"}));
+    EXPECT_TRUE(store(*log, "four"));
+}
+
 TEST_F(PostgresDeliveries, D205_IdleSession_MovesToReceivingGateway) {
     const LogPtr first = tables.open();
     const LogPtr second = tables.open();

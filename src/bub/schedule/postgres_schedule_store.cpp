@@ -59,8 +59,9 @@ const VersionedTables& schedule_tables() {
 /// The tables of schedules. A transaction locks sessions, by their rows.
 class ScheduleSchema final : public SqlSchema {
 public:
-    SqlBatch session(const SqlDriver& driver) const override {
-        SqlBatch batch = driver.store_session();
+    SqlBatch settings(const SqlDriver& driver) const override { return driver.store_session(); }
+    SqlBatch session() const override {
+        SqlBatch batch;
         select_version(batch, schedule_tables().version_table());
         return batch;
     }

@@ -11,7 +11,7 @@
 namespace bub {
 
 /// The version of the tables of tapes, bub_*.
-inline constexpr int postgres_tape_version = 2;
+inline constexpr int postgres_tape_version = 3;
 
 /// Returns the SQL that creates the tables, in one transaction, for an operator who runs it with psql.
 std::string postgres_tape_sql();

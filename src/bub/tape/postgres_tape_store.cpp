@@ -254,6 +254,7 @@ Task<std::shared_ptr<const void>> PostgresTapeStore::hold(std::string name) {
     const std::shared_ptr<SqlLease> held = co_await std::move(lease);
     SqlBatch lock;
     lock.add("BEGIN");
+    locks->add_settings(lock, *held);
     // The transaction is idle while the lock is held.
     lock.add("SET LOCAL idle_in_transaction_session_timeout = 0");
     lock.add("SELECT pg_advisory_xact_lock(hashtext('bub.hold'), hashtext($1))").text(name);

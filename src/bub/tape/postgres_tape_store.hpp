@@ -35,10 +35,10 @@ class TapeUse;
 /// the transaction has to be repeated.
 ///
 /// The journal of a turn is written to the server as the turn proceeds. One connection of its own, which opens with the first
-/// journal or open_tape(), shows the other processes that this one is alive; when it ends, the next process that uses the tape closes
-/// the turn. A turn that was closed although its process lives (it had lost its connections, and its claim had expired) is rejected at
-/// its merge. This needs connections that stay with their session: a pooler such as PgBouncer must pool sessions. A turn under a
-/// lease (leased()) needs no such connection: it belongs to the process that has its session, by the clock of the server.
+/// journal or open_tape(), shows the other processes that this one is alive, through a pooler of transactions such as PgBouncer by a row
+/// that a thread renews; when it ends, the next process that uses the tape closes the turn. A turn that was closed although its process lives (it had lost its connections, and its claim had expired) is rejected at
+/// its merge. A turn under a lease (leased()) needs no such
+/// connection: it belongs to the process that has its session, by the clock of the server.
 ///
 /// Throws, from every call, what PostgresCheckpointer throws, and what TapeStore documents.
 class PostgresTapeStore final : public SessionTapeStore, public LeasableTapes {

@@ -316,9 +316,10 @@ TEST_F(PostgresTapes, Tape_IsCopiedFromFilesAndBack) {
 TEST_F(PostgresTapes, FirstVersion_IsMigrated) {
     PostgresTapeStore store(options);
     run(store.append("a__one", one("x"), TapeAppend()));
-    query("DROP TABLE bub_open, bub_turn_lines, bub_turns");
+    query("DROP TABLE bub_open, bub_turn_lines, bub_turns, bub_owners");
     query("ALTER TABLE bub_tapes DROP COLUMN bytes");
-    query("UPDATE bub_schema SET version = 1");
+    query("UPDATE bub_schema SET version = 1 WHERE version = 2");
+    query("DELETE FROM bub_schema WHERE version = 3");
     try {
         run(PostgresTapeStore(options).open());
         FAIL();
@@ -370,6 +371,7 @@ TEST_F(PostgresTapes, EveryStatement_UsesAnIndex) {
 }
 
 TEST_F(PostgresTapes, TablesOfNewerVersion_AreRefused) {
+    query("DELETE FROM bub_schema WHERE version = 2");
     query("UPDATE bub_schema SET version = 7");
     for (const bool apply : {false, true}) {
         try {
@@ -418,9 +420,10 @@ TEST_F(PostgresTapes, D209_CheckOfOtherTables_NamesTheNextCommand) {
     EXPECT_EQ(report.findings()[0].what, "there are none");
     EXPECT_TRUE(
         report.findings()[0].remedy.starts_with("create them with 'cubepi db init --tapes'"));
+    query("DELETE FROM bub_schema WHERE version = 2");
     query("UPDATE bub_schema SET version = 1");
     EXPECT_EQ(damage_in(run(check_postgres_tapes(options))),
-              "tables bub_*: they are of version 1 and not 2\n");
+              "tables bub_*: they are of version 1 and not 3\n");
 }
 
 TEST_F(PostgresTapes, D209_TurnOfDeadOwner_IsARepair) {
@@ -442,13 +445,15 @@ TEST_F(PostgresTapes, D208_NewerReadableVersion_IsShared) {
     run(PostgresTapeStore(options).append("a__one", one("x"), TapeAppend()));
     EXPECT_EQ(run(apply_postgres_tape_schema(options)), (cubepi::FormatVersion{7, 2}));
     EXPECT_EQ(query("SELECT version FROM bub_schema ORDER BY version"),
-              (std::vector<std::string>{"2", "7"}));
-    query("UPDATE bub_schema SET version = 3 WHERE version = 2");
+              (std::vector<std::string>{"2", "3", "7"}));
+    query("DELETE FROM bub_schema WHERE version = 2");
+    run(PostgresTapeStore(options).open());
+    query("UPDATE bub_schema SET version = 4 WHERE version = 3");
     try {
         run(PostgresTapeStore(options).open());
         FAIL();
     } catch (const cubepi::CheckpointerError& error) {
-        EXPECT_NE(std::string(error.what()).find("knows version 3"), std::string::npos)
+        EXPECT_NE(std::string(error.what()).find("knows version 4"), std::string::npos)
             << error.what();
     }
 }

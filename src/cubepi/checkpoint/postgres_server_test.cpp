@@ -43,13 +43,42 @@ bool wait_for_start(int log, std::string& text) {
         const ssize_t count = read(log, buffer.data(), buffer.size());
         if (count <= 0) return false;
         text.append(buffer.data(), static_cast<std::size_t>(count));
-        if (text.find("ready to accept connections") != std::string::npos) return true;
+        if (text.find("ready to accept ") != std::string::npos) return true;
     }
 }
 
 }  // namespace
 
-PostgresServer::PostgresServer() : programs_(output_of("pg_config --bindir")) {
+PostgresServer::PostgresServer() {
+    make_directory();
+    run_program({"initdb", "-D", file("data"), "-A", "trust", "-U", "cubepi", "-E", "UTF8",
+                 "--locale=C.UTF-8", "--no-sync"});
+    // One user has a password.
+    std::ofstream(file("data/pg_hba.conf")) << "local all secret scram-sha-256\n"
+                                               "local all,replication all trust\n"
+                                               "host all all 127.0.0.1/32 trust\n";
+    start();
+}
+
+PostgresServer::PostgresServer(PostgresServer& primary) {
+    make_directory();
+    run_program({"pg_basebackup", "-h", primary.socket_directory(), "-U", "cubepi", "-D",
+                 file("data"), "-R", "-c", "fast", "--no-sync"});
+    start();
+    RawPostgres server(primary.connection("postgres"));
+    server.query("ALTER SYSTEM SET synchronous_standby_names = '*'");
+    server.query("SELECT pg_reload_conf()");
+    while (server.query("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") !=
+           std::vector<std::string>{"1"})
+        usleep(20'000);
+}
+
+void PostgresServer::promote() const {
+    RawPostgres(connection("postgres")).query("SELECT pg_promote()");
+}
+
+void PostgresServer::make_directory() {
+    programs_ = output_of("pg_config --bindir");
     if (access((programs_ + "/initdb").c_str(), X_OK) != 0)
         fail("PostgreSQL is not installed; run tools/setup all");
     std::string name = (std::filesystem::temp_directory_path() / "cubepi-postgres-XXXXXX").string();
@@ -63,19 +92,17 @@ PostgresServer::PostgresServer() : programs_(output_of("pg_config --bindir")) {
         group_ = user->pw_gid;
         if (chown(directory_.c_str(), user_, group_) != 0) fail("chown failed");
     }
+}
+
+void PostgresServer::run_program(std::vector<std::string> arguments) const {
+    const std::string name = arguments.front();
+    arguments.front() = programs_ + "/" + name;
     const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    const int pid = spawn({programs_ + "/initdb", "-D", file("data"), "-A", "trust", "-U", "cubepi",
-                           "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"},
-                          null);
+    const int pid = spawn(arguments, null);
     close(null);
     int status = 0;
     waitpid(pid, &status, 0);
-    if (status != 0) fail("initdb failed");
-    // One user has a password.
-    std::ofstream(file("data/pg_hba.conf")) << "local all secret scram-sha-256\n"
-                                               "local all all trust\n"
-                                               "host all all 127.0.0.1/32 trust\n";
-    start();
+    if (status != 0) fail(name + " failed");
 }
 
 PostgresServer::~PostgresServer() {
@@ -218,6 +245,43 @@ std::string PostgresServer::create_database() {
     RawPostgres(connection("postgres"))
         .query("CREATE DATABASE " + name + " TEMPLATE ready STRATEGY file_copy");
     return name;
+}
+
+PgBouncer::PgBouncer(const PostgresServer& server) : server_(server) {
+    if (access("/usr/sbin/pgbouncer", X_OK) != 0)
+        fail("PgBouncer is not installed; run tools/setup all");
+    const std::string directory = server.socket_directory();
+    // Another session for each transaction, even if one is free.
+    std::ofstream(server.file("pgbouncer.ini"))
+        << "[databases]\n* = host=" << directory << " port=5432 user=cubepi\n[pgbouncer]\n"
+        << "unix_socket_dir = " << directory << "\nlisten_port = " << port
+        << "\nauth_type = any\npool_mode = transaction\nserver_round_robin = 1\n"
+           "default_pool_size = 20\nmax_client_conn = 500\nserver_login_retry = 1\n"
+           "ignore_startup_parameters = options\n";
+    start();
+}
+
+void PgBouncer::start() {
+    const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    pid_ = server_.spawn({"/usr/sbin/pgbouncer", server_.file("pgbouncer.ini")}, null);
+    close(null);
+    for (;;) {
+        try {
+            RawPostgres(connection("postgres")).query("SELECT 1");
+            return;
+        } catch (const std::runtime_error&) {
+            if (waitpid(pid_, nullptr, WNOHANG) != 0) fail("PgBouncer did not start");
+            usleep(20'000);
+        }
+    }
+}
+
+void PgBouncer::stop(int signal) {
+    if (pid_ <= 0) return;
+    kill(pid_, signal);
+    while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    pid_ = -1;
 }
 
 RawPostgres::RawPostgres(const std::string& connection)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <csignal>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -23,8 +24,9 @@ class PostgresServer {
 public:
     /// Initializes a new cluster and starts it. Throws if there is no PostgreSQL on this machine.
     PostgresServer();
+    /// Copies another one, and becomes its synchronous replica.
+    explicit PostgresServer(PostgresServer& primary);
     ~PostgresServer();
-    PostgresServer(const PostgresServer&) = delete;
     PostgresServer& operator=(const PostgresServer&) = delete;
 
     /// The server that all tests of the binary share; started at the first call.
@@ -35,6 +37,8 @@ public:
     /// Sends the signal to the server and waits for its end.
     void stop(int signal);
     int pid() const noexcept { return pid_; }
+    /// Makes a replica the primary.
+    void promote() const;
     /// Kills a process that serves a store, if there is one: the other processes of the server end, and it recovers. Waits if the
     /// server still recovers from an earlier crash.
     void crash(const std::string& database) const;
@@ -48,11 +52,14 @@ public:
     std::string log_of(const std::function<void()>& work);
     std::string socket_directory() const { return directory_; }
     std::string file(const std::string& name) const { return directory_ + "/" + name; }
-
-private:
-    std::vector<std::string> command(std::vector<std::string> arguments) const;
+    /// Starts a program as the user of the server, which ends with this thread. Returns its process id.
     int spawn(const std::vector<std::string>& arguments, int output,
               std::size_t file_limit = 0) const;
+
+private:
+    void make_directory();
+    /// Runs a program of PostgreSQL until its end.
+    void run_program(std::vector<std::string> arguments) const;
 
     std::string directory_;
     std::string programs_;
@@ -68,6 +75,29 @@ private:
     int markers_ = 0;
     int databases_ = 0;
     bool has_template_ = false;
+};
+
+/// PgBouncer before a server: it assigns another session of the server to each transaction.
+class PgBouncer {
+public:
+    /// Starts it. Throws if it is not installed on this machine.
+    explicit PgBouncer(const PostgresServer& server);
+    ~PgBouncer() { stop(SIGKILL); }
+    PgBouncer(const PgBouncer&) = delete;
+    PgBouncer& operator=(const PgBouncer&) = delete;
+
+    void start();
+    /// Sends the signal and waits for its end.
+    void stop(int signal);
+    /// The connection string of a database.
+    std::string connection(const std::string& database, const std::string& more = {}) const {
+        return server_.connection(database, "port=" + std::to_string(port) + " " + more);
+    }
+    static constexpr int port = 6432;
+
+private:
+    const PostgresServer& server_;
+    int pid_ = -1;
 };
 
 /// A connection of a test, which blocks.

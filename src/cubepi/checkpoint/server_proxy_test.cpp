@@ -82,6 +82,19 @@ void ServerProxy::freeze() {
     eventfd_write(wake_, 1);
 }
 
+void ServerProxy::hold() {
+    const std::lock_guard lock(mutex_);
+    hold_ = true;
+    eventfd_write(wake_, 1);
+}
+
+void ServerProxy::release(bool cut) {
+    const std::lock_guard lock(mutex_);
+    hold_ = false;
+    cut_all_ = cut;
+    eventfd_write(wake_, 1);
+}
+
 std::size_t ServerProxy::take_count(Direction direction) {
     const std::lock_guard lock(mutex_);
     return std::exchange(counts_[static_cast<std::size_t>(direction)], 0);
@@ -185,7 +198,26 @@ bool ServerProxy::forward(Pair& pair, Direction direction) {
     return count > 0 && pass(pair, direction, buffer.data(), static_cast<std::size_t>(count));
 }
 
+bool ServerProxy::obey() {
+    const std::lock_guard lock(mutex_);
+    eventfd_t ignored = 0;
+    eventfd_read(wake_, &ignored);
+    if (std::exchange(freeze_, false))
+        for (Pair& pair : pairs_) pair.frozen = true;
+    if (std::exchange(cut_all_, false)) close_all();
+    return !stopped_;
+}
+
+void ServerProxy::close_all() {
+    for (const Pair& pair : pairs_) {
+        close(pair.client);
+        close(pair.server);
+    }
+    pairs_.clear();
+}
+
 void ServerProxy::run() {
+    bool is_held = false;
     for (;;) {
         std::vector<pollfd> waits{{listener_, POLLIN, 0}, {wake_, POLLIN, 0}};
         for (const Pair& pair : pairs_) {
@@ -193,16 +225,14 @@ void ServerProxy::run() {
             waits.push_back({pair.client, events, 0});
             waits.push_back({pair.server, events, 0});
         }
-        poll(waits.data(), waits.size(), -1);
-        {
+        // Only for wake_.
+        if (is_held) waits[0].fd = -1;
+        poll(waits.data(), is_held ? 2 : waits.size(), -1);
+        if (waits[1].revents != 0) {
+            if (!obey()) break;
             const std::lock_guard lock(mutex_);
-            if (stopped_) break;
-            if (std::exchange(freeze_, false)) {
-                for (Pair& pair : pairs_) pair.frozen = true;
-                eventfd_t ignored = 0;
-                eventfd_read(wake_, &ignored);
-                continue;
-            }
+            is_held = hold_;
+            continue;
         }
         std::size_t next = 2;
         for (auto pair = pairs_.begin(); pair != pairs_.end();) {
@@ -219,10 +249,7 @@ void ServerProxy::run() {
         }
         if (waits[0].revents != 0) accept_one();
     }
-    for (const Pair& pair : pairs_) {
-        close(pair.client);
-        close(pair.server);
-    }
+    close_all();
 }
 
 }  // namespace cubepi

@@ -36,6 +36,10 @@ public:
     void before_statement(int number, std::function<void()> hook, bool cut = true);
     /// Forwards nothing more on the current connections.
     void freeze();
+    /// Forwards nothing and accepts no connection until release(), as if the network were divided.
+    void hold();
+    /// Forwards again what has waited. `cut`: closes the connections first.
+    void release(bool cut);
     /// Returns the bytes forwarded since the last call of this function.
     std::size_t take_count(Direction direction);
 
@@ -52,6 +56,9 @@ private:
     };
 
     void run();
+    /// Does what other functions have requested. Returns false at the end.
+    bool obey();
+    void close_all();
     void accept_one();
     bool forward(Pair& pair, Direction direction);
     bool pass(Pair& pair, Direction direction, const char* data, std::size_t size);
@@ -69,6 +76,8 @@ private:
     std::mutex mutex_;
     bool stopped_ = false;
     bool freeze_ = false;
+    bool hold_ = false;
+    bool cut_all_ = false;
     bool cuts_[2] = {false, false};
     std::size_t left_[2] = {0, 0};
     std::size_t counts_[2] = {0, 0};

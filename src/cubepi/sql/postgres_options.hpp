@@ -8,9 +8,8 @@ namespace cubepi {
 /// libpq. For those that are missing the PG* environment variables and libpq's defaults apply. Several hosts are tried in
 /// order; add target_session_attrs=read-write to find the primary after a failover.
 struct PostgresOptions : SqlOptions {
-    /// Whether each connection prepares the statements that it executes repeatedly. A connection that loses them stops
-    /// doing so by itself, after calls that are repeated; set this to false for a pooler that assigns another session to each
-    /// transaction, such as PgBouncer in transaction mode, to avoid these repetitions.
+    /// Whether each connection prepares the statements that it executes repeatedly. A connection through a pooler, such as
+    /// PgBouncer, prepares none, and one that loses them stops doing so, after calls that are repeated.
     bool prepare_statements = true;
 };
 

@@ -94,10 +94,15 @@ const VersionedTables& delivery_tables() {
     return tables;
 }
 
-SqlBatch DeliverySchema::session(const SqlDriver& driver) const {
+SqlBatch DeliverySchema::settings(const SqlDriver& driver) const {
     SqlBatch batch = driver.store_session();
-    batch.add("SELECT set_config('idle_in_transaction_session_timeout', $1, false)")
+    batch.add("SELECT set_config('idle_in_transaction_session_timeout', $1, {pooled})")
         .text(std::to_string(lease_.count()));
+    return batch;
+}
+
+SqlBatch DeliverySchema::session() const {
+    SqlBatch batch;
     if (division_) select_division(batch);
     select_version(batch, delivery_tables().version_table());
     return batch;

@@ -35,7 +35,8 @@ public:
     DeliverySchema(std::chrono::milliseconds lease, std::optional<std::string> division)
         : lease_(lease), division_(std::move(division)) {}
 
-    SqlBatch session(const cubepi::detail::SqlDriver& driver) const override;
+    SqlBatch settings(const cubepi::detail::SqlDriver& driver) const override;
+    SqlBatch session() const override;
     void check(const std::string& where, const SqlResults& results) const override;
     void lock(SqlBatch& batch, const std::vector<std::string>& sessions) const override;
     cubepi::detail::SqlWriteIds write_ids() const override;
@@ -110,6 +111,8 @@ public:
     /// Returns the lease of the session of these messages; nothing if this gateway has none of them.
     std::optional<TurnLease> lease(const std::vector<std::string>& ids) const;
 
+    /// Returns true if records of this gateway may be stored that only the next take() returns: a write has failed.
+    bool may_have_lost() const noexcept { return may_have_lost_; }
     /// Limits take() to records of these channels, by their stored names.
     void serve(std::vector<std::string> channels);
     /// Registers the gateway if it is not; blocks.
@@ -134,7 +137,6 @@ private:
     const std::shared_ptr<cubepi::detail::SqlStore> store_;
     std::atomic<std::int64_t> number_ = 0;
     std::atomic<std::size_t> open_ = 0;  ///< records, as counted by take()
-    /// A write has failed: records may be stored that no caller knows of.
     std::atomic<bool> may_have_lost_ = false;
     std::optional<cubepi::Clock::time_point> removed_at_;
     mutable std::mutex mutex_;

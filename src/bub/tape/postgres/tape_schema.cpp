@@ -57,8 +57,11 @@ std::vector<std::string> tape_schema_statements() {
         " REFERENCES bub_turns (tape, turn_key) ON DELETE CASCADE)",
         "CREATE TABLE IF NOT EXISTS bub_open (tape TEXT COLLATE \"C\" NOT NULL,"
         " owner BIGINT NOT NULL, mark BIGINT NOT NULL, PRIMARY KEY (tape, owner, mark))",
-        "DELETE FROM bub_schema WHERE version <> 2",
-        "INSERT INTO bub_schema VALUES (2) ON CONFLICT DO NOTHING",
+        // Version 3, whose table version 2 does not need.
+        "CREATE TABLE IF NOT EXISTS bub_owners (number BIGINT NOT NULL PRIMARY KEY,"
+        " alive_until TIMESTAMP WITH TIME ZONE NOT NULL)",
+        "DELETE FROM bub_schema WHERE version < 2",
+        "INSERT INTO bub_schema VALUES (2), (3) ON CONFLICT DO NOTHING",
     };
 }
 
@@ -82,9 +85,13 @@ const VersionedTables& tape_tables() {
     return tables;
 }
 
-SqlBatch TapeSchema::session(const SqlDriver& driver) const {
-    SqlBatch batch = driver.store_session();
-    if (owner_ != 0) batch.add("SELECT pg_advisory_lock_shared($1)").integer(owner_);
+SqlBatch TapeSchema::settings(const SqlDriver& driver) const { return driver.store_session(); }
+
+SqlBatch TapeSchema::session() const {
+    SqlBatch batch;
+    // The lock of a session that others share would outlive its owner.
+    if (owner_ != 0)
+        batch.add("SELECT pg_advisory_lock_shared($1) WHERE NOT {pooled}").integer(owner_);
     if (!division_.empty()) select_division(batch);
     select_version(batch, tape_tables().version_table());
     return batch;

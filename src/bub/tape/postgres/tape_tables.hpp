@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <bub/tape/postgres/owner_presence.hpp>
 #include <bub/tape/tape_store.hpp>
 #include <bub/tape/turn_lease.hpp>
 #include <cubepi/sql/postgres_options.hpp>
@@ -31,12 +32,13 @@ const cubepi::detail::VersionedTables& tape_tables();
 /// The tables of tapes. A transaction locks tapes.
 class TapeSchema final : public cubepi::detail::SqlSchema {
 public:
-    /// `owner`: its sessions show that the owner of turns is alive (PgTapeTurns); 0: they do not. `division`: the record that the database
+    /// `owner`: its sessions show that the owner of turns is alive (OwnerPresence); 0: they do not. `division`: the record that the database
     /// must have (DatabaseMap::record()); empty: not checked.
     explicit TapeSchema(std::int64_t owner = 0, std::string division = {})
         : owner_(owner), division_(std::move(division)) {}
 
-    SqlBatch session(const cubepi::detail::SqlDriver& driver) const override;
+    SqlBatch settings(const cubepi::detail::SqlDriver& driver) const override;
+    SqlBatch session() const override;
     void check(const std::string& where, const cubepi::detail::SqlResults& results) const override;
     void lock(SqlBatch& batch, const std::vector<std::string>& tapes) const override;
     cubepi::detail::SqlWriteIds write_ids() const override;
@@ -143,9 +145,9 @@ Task<void> visit_pages(std::shared_ptr<cubepi::detail::SqlStore> store, std::str
 
 /// The journals of turns in the table bub_turns. Each belongs to an owner: a store in one process. A turn that is written under a
 /// lease is dead when the lease has ended: its owner cannot write, whether it is alive or not. The owner of another one is alive
-/// while a session of the server holds its advisory lock, which ends with the process. A dead turn is closed by the next process
-/// that uses its tape. An owner that only lost its session (a restart of the server) is fenced: if its turn has been closed
-/// meanwhile, the next write of its journal and its append fail. A turn whose journal was destroyed without being removed (its
+/// while its OwnerPresence shows it. A dead turn is closed by the next process that uses its tape. An owner that only seemed to be
+/// dead (it was frozen, or the server restarted) is fenced: if its turn has been closed meanwhile, the next write of its journal and
+/// its append fail. A turn whose journal was destroyed without being removed (its
 /// merge has failed) is dead too: its owner closes it like another's. Thread-safe.
 class PgTapeTurns : public std::enable_shared_from_this<PgTapeTurns> {
 public:
@@ -191,8 +193,6 @@ private:
                  const SessionFences& fences, const JsonObject& state, bool under_lease) const;
     /// Does the same as close_dead_turns() if the process of a turn has died.
     Task<> close_others(std::string tape);
-    /// Ensures that a session of the server shows that the owner is alive.
-    Task<> be_present();
     /// Stores lines as the part `seq` of the journal, which is created with part 1.
     Task<> write_lines(std::shared_ptr<TapeUse> use, Turn turn, std::int64_t seq, std::string head,
                        std::string lines);
@@ -204,16 +204,13 @@ private:
     const std::shared_ptr<cubepi::detail::SqlStore> store_;
     const std::shared_ptr<TapeUse> use_;
     const std::int64_t owner_;
-    const std::shared_ptr<cubepi::detail::SqlStore> presence_;
+    const std::shared_ptr<OwnerPresence> presence_;
     std::atomic<std::int64_t> marks_ = 0;
     mutable std::mutex mutex_;
     std::set<Turn> journals_;   ///< that are stored
     std::multiset<Turn> live_;  ///< journals that have not ended
     std::set<Turn> removed_;    ///< whose rows may still be stored
 };
-
-/// An SQL condition: the owner in this expression is alive.
-std::string is_alive_sql(const std::string& owner);
 
 /// Adds the statement that removes a turn with its journal.
 void delete_turn(SqlBatch& writes, const std::string& tape, const std::string& turn_key);

@@ -36,13 +36,6 @@ std::int64_t make_owner(cubepi::IdSource& ids) {
     return bits | (std::int64_t{1} << 60U);
 }
 
-cubepi::PostgresOptions presence_options(cubepi::PostgresOptions options) {
-    options.max_connections = 1;
-    // The session must not end while its owner is alive.
-    options.idle_limit = std::chrono::hours(24 * 365 * 10);
-    return options;
-}
-
 [[noreturn]] void throw_closed(const std::string& tape, const std::string& turn_id,
                                bool has_lease) {
     if (has_lease)
@@ -160,13 +153,6 @@ bool is_still_readable(const std::exception_ptr& failure) {
 
 }  // namespace
 
-std::string is_alive_sql(const std::string& owner) {
-    return "EXISTS (SELECT 1 FROM pg_locks AS l WHERE l.locktype = 'advisory' AND l.granted"
-           " AND l.objsubid = 1 AND l.database = (SELECT oid FROM pg_database"
-           " WHERE datname = current_database()) AND l.classid::bigint = (" +
-           owner + " >> 32) AND l.objid::bigint = (" + owner + " & 4294967295))";
-}
-
 void delete_turn(SqlBatch& writes, const std::string& tape, const std::string& turn_key) {
     writes.add("DELETE FROM bub_turns WHERE tape = $1 AND turn_key = $2").text(tape).text(turn_key);
 }
@@ -250,7 +236,7 @@ PgTapeTurns::PgTapeTurns(const cubepi::PostgresOptions& options, std::shared_ptr
     : store_(std::move(store)),
       use_(std::make_shared<TapeUse>(store_, std::nullopt)),
       owner_(make_owner(*store_->options().runtime->ids)),
-      presence_(tape_transactions(presence_options(options), owner_)) {}
+      presence_(std::make_shared<OwnerPresence>(options, owner_)) {}
 
 void PgTapeTurns::post(std::function<void()> work) const noexcept {
     try {
@@ -265,13 +251,6 @@ void PgTapeTurns::post(std::function<void()> work) const noexcept {
     } catch (...) {
         return;
     }
-}
-
-Task<> PgTapeTurns::be_present() {
-    const auto self = shared_from_this();
-    // Uses the connection, and opens one if it is gone.
-    SqlBatch nothing;
-    (void)co_await presence_->read(std::move(nothing));
 }
 
 Task<> PgTapeTurns::look(std::string tape, std::shared_ptr<TapeUse> use) {
@@ -427,7 +406,7 @@ Task<> PgTapeTurns::write_lines(std::shared_ptr<TapeUse> use, Turn turn, std::in
                                 std::string head, std::string lines) {
     const auto self = shared_from_this();
     const bool has_lease = use->lease().has_value();
-    if (!has_lease) co_await be_present();
+    if (!has_lease) co_await presence_->ensure();
     SqlPlan plan;
     plan.locks = {turn.first};
     select_turn(plan.reads, turn.first, turn.second);
@@ -488,7 +467,7 @@ Task<> PgTapeTurns::remove_journal(Turn turn) {
 
 Task<std::shared_ptr<const void>> PgTapeTurns::open_tape(std::string tape) {
     const auto self = shared_from_this();
-    co_await be_present();
+    co_await presence_->ensure();
     const std::int64_t mark = ++marks_;
     SqlPlan plan;
     plan.locks = {tape};

@@ -212,11 +212,11 @@ SqlStatements schema_statements(const SqlSchemaStatus& from) {
 
 class MyThreadSchema final : public ThreadSchema {
 public:
-    SqlBatch session(const SqlDriver& driver) const override {
-        SqlBatch own;
+    SqlBatch settings(const SqlDriver& driver) const override {
+        SqlBatch batch = ThreadSchema::settings(driver);
         // The triggers of add_triggers() ignore changes by sessions that are a writer of ours.
-        own.add("SET @cubepi_native_writer = 1");
-        return checked_session(driver, own);
+        batch.add("SET @cubepi_native_writer = 1");
+        return batch;
     }
 
     /// The row of the thread in our table is locked first: it can be inserted when the thread does not exist. CubePi locks

@@ -214,11 +214,11 @@ SqlStatements schema_statements(const SqlSchemaStatus& from) {
 
 class PgThreadSchema final : public ThreadSchema {
 public:
-    SqlBatch session(const SqlDriver& driver) const override {
-        SqlBatch own;
+    SqlBatch settings(const SqlDriver& driver) const override {
+        SqlBatch batch = ThreadSchema::settings(driver);
         // The trigger in `change_trigger` ignores changes by sessions that are a writer of ours.
-        own.add("SELECT set_config('cubepi_native.writer', '1', false)");
-        return checked_session(driver, own);
+        batch.add("SELECT set_config('cubepi_native.writer', '1', {pooled})");
+        return batch;
     }
 
     /// CubePi takes the same lock.

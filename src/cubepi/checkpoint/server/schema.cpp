@@ -38,9 +38,10 @@ std::string version_text(std::optional<int> version) {
 
 }  // namespace
 
-SqlBatch ThreadSchema::checked_session(const SqlDriver& driver, const SqlBatch& own) {
-    SqlBatch batch = driver.store_session();
-    batch.add_all(own);
+SqlBatch ThreadSchema::settings(const SqlDriver& driver) const { return driver.store_session(); }
+
+SqlBatch ThreadSchema::session() const {
+    SqlBatch batch;
     for (const std::string& table : version_tables()) select_version(batch, table);
     return batch;
 }

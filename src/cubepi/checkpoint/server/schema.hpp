@@ -30,6 +30,8 @@ struct SqlFork {
 /// servers beyond the words of their SQL.
 class ThreadSchema : public SqlSchema, public RunSchema {
 public:
+    SqlBatch settings(const SqlDriver& driver) const override;
+    SqlBatch session() const override;
     void check(const std::string& where, const SqlResults& results) const override;
     SqlWriteIds write_ids() const override;
 
@@ -63,8 +65,6 @@ public:
     virtual std::vector<std::string> dependent_tables() const = 0;
 
 protected:
-    /// The start of a session, after which its tables can be checked. `own` are the statements of one kind of server.
-    static SqlBatch checked_session(const SqlDriver& driver, const SqlBatch& own);
     /// Says how older tables are migrated.
     virtual std::string migration_hint() const = 0;
 };

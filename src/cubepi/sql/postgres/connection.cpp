@@ -44,7 +44,7 @@ public:
     explicit PgStatements(bool prepare) : prepares_(prepare) {}
 
     /// Returns the statement of a query that has parameters. The reference is valid until forget().
-    PgStatement& find(const SqlQuery& query);
+    PgStatement& find(const SqlQuery& query, bool is_pooled);
     /// Returns true if the statement must be prepared before it is executed now.
     bool must_prepare(PgStatement& statement) const noexcept;
 
@@ -53,6 +53,8 @@ public:
     /// The same, after the server did not know a statement. If that occurs repeatedly, the session is not ours alone (a pooler
     /// assigns another one to each transaction), and nothing is prepared any longer.
     void forget_lost();
+    /// Prepares no statements any longer.
+    void stop() noexcept { prepares_ = false; }
 
 private:
     bool prepares_;
@@ -69,6 +71,7 @@ public:
     ~PgConnection() override;
 
     Task<> connect(SqlAddresses addresses) override;
+    bool shares_sessions() const noexcept override { return is_pooled_; }
     bool is_idle() const noexcept override;
     bool is_open() noexcept override;
     std::function<void()> canceller() const override;
@@ -76,6 +79,7 @@ public:
 
 private:
     Task<SqlResults> run(SqlBatch batch, bool cancellable) override;
+    Task<> find_pooler();
     void send(const SqlBatch& batch);
     void send(const SqlQuery& query);
     SqlFailure failure_of(const PGresult* result);
@@ -89,7 +93,10 @@ private:
     PgStatements statements_;
     /// One for each result of the current exchange: the statement that is prepared, or null for a query.
     std::vector<PgStatement*> sent_;
+    /// The first failure of the current exchange.
+    std::optional<SqlFailure> failure_;
     bool in_exchange_ = false;
+    bool is_pooled_ = false;
 };
 
 // pg_type.dat
@@ -176,7 +183,7 @@ private:
     std::vector<std::string> encoded_;  ///< of the parameters that are not texts
 };
 
-std::string expand(std::string_view name, std::string_view argument) {
+std::string expand(std::string_view name, std::string_view argument, bool is_pooled) {
     const std::string text(argument);
     if (name == "text") return text + "::text";
     if (name == "epoch") return "extract(epoch FROM " + text + ")::float8";
@@ -187,6 +194,7 @@ std::string expand(std::string_view name, std::string_view argument) {
     if (name == "skip") return "ON CONFLICT DO NOTHING";
     if (name == "filled") return text + " <> '{}'::jsonb";
     if (name == "nulls") return "NULLS LAST";
+    if (name == "pooled") return is_pooled ? "true" : "false";
     // replace KEYS: COLUMNS
     const std::size_t colon = argument.find(':');
     return "ON CONFLICT (" + text.substr(0, colon) + ") DO UPDATE SET " +
@@ -220,7 +228,11 @@ private:
 };
 
 /// Returns the SQL with its escapes expanded for PostgreSQL.
-std::string pg_sql(std::string_view sql) { return expand_escapes(sql, expand); }
+std::string pg_sql(std::string_view sql, bool is_pooled) {
+    return expand_escapes(sql, [is_pooled](std::string_view name, std::string_view argument) {
+        return expand(name, argument, is_pooled);
+    });
+}
 
 /// Takes the result.
 SqlResult pg_result(PGresult* result) { return SqlResult(std::make_unique<PgRows>(result)); }
@@ -314,11 +326,11 @@ std::string field(const PGresult* result, int code) {
 
 }  // namespace
 
-PgStatement& PgStatements::find(const SqlQuery& query) {
+PgStatement& PgStatements::find(const SqlQuery& query, bool is_pooled) {
     const auto [at, is_new] = statements_.try_emplace(query.sql());
     PgStatement& statement = at->second;
     if (is_new) {
-        statement.sql = pg_sql(query.sql());
+        statement.sql = pg_sql(query.sql(), is_pooled);
         statement.types = types_of(query);
         statement.name = name_of(statement, generation_);
     }
@@ -383,16 +395,26 @@ Task<> PgConnection::connect(SqlAddresses addresses) {
     connecting_ = false;
     PQsetErrorVerbosity(connection_, PQERRORS_DEFAULT);
     if (PQsetnonblocking(connection_, 1) != 0 || PQenterPipelineMode(connection_) != 1) fail_lost();
+    co_await find_pooler();
+}
+
+Task<> PgConnection::find_pooler() {
+    SqlBatch batch;
+    batch.add("SELECT pg_backend_pid()::bigint");
+    const SqlResults results = co_await run(std::move(batch), true);
+    // A pooler states a number of its own, by which it recognizes requests to cancel.
+    is_pooled_ = results[0].integer(0, 0) != PQbackendPID(connection_);
+    if (is_pooled_) statements_.stop();
 }
 
 void PgConnection::send(const SqlQuery& query) {
     // BEGIN and COMMIT would not become faster.
     if (query.values().empty()) {
-        if (!send_plain(connection_, pg_sql(query.sql()))) fail_lost();
+        if (!send_plain(connection_, pg_sql(query.sql(), is_pooled_))) fail_lost();
         sent_.push_back(nullptr);
         return;
     }
-    PgStatement& statement = statements_.find(query);
+    PgStatement& statement = statements_.find(query, is_pooled_);
     if (statements_.must_prepare(statement)) {
         if (!send_prepare(connection_, statement)) fail_lost();
         statement.state = PgStatement::State::requested;
@@ -434,10 +456,10 @@ SqlFailure PgConnection::failure_of(const PGresult* result) {
 
 Task<SqlResults> PgConnection::run(SqlBatch batch, bool cancellable) {
     in_exchange_ = true;
+    failure_.reset();
     batch.start_sinks();
     send(batch);
     SqlResults results;
-    std::optional<SqlFailure> failure;
     for (std::size_t at = 0;;) {
         co_await wait_for_result(cancellable);
         PGresult* const raw = PQgetResult(connection_);
@@ -455,14 +477,14 @@ Task<SqlResults> PgConnection::run(SqlBatch batch, bool cancellable) {
             prepared->state = status == PGRES_COMMAND_OK ? PgStatement::State::prepared
                                                          : PgStatement::State::unprepared;
         }
-        if (status == PGRES_FATAL_ERROR && !failure) failure.emplace(failure_of(raw));
+        if (status == PGRES_FATAL_ERROR && !failure_) failure_.emplace(failure_of(raw));
         if (prepared) continue;
         if (SqlRowSink* const sink = batch.sink_after(results.size()))
             pass_rows(std::exchange(result, SqlResult()), *sink);
         results.push_back(std::move(result));
     }
     in_exchange_ = false;
-    if (failure) throw SqlFailure(*failure);
+    if (failure_) throw SqlFailure(*failure_);
     co_return results;
 }
 
@@ -489,6 +511,10 @@ std::function<void()> PgConnection::canceller() const {
 }
 
 void PgConnection::fail_lost() {
+    // The server, or a pooler, has stated why it ends the connection.
+    if (failure_ && failure_->is_starting())
+        throw SqlFailure(SqlFailureKind::lost, failure_->what(), failure_->code(),
+                         SqlCondition::starting);
     std::string reason = one_line(connection_ ? PQerrorMessage(connection_) : "");
     if (reason.empty()) reason = "the connection was lost";
     throw SqlFailure(SqlFailureKind::lost, reason);
@@ -500,6 +526,8 @@ void PgConnection::fail_connecting() {
     reason.erase(std::min(reason.find("  LOCATION:"), reason.size()));
     reason.erase(std::min(reason.find(" LOCATION:"), reason.size()));
     std::string code = take_sqlstate(reason);
+    // A pooler that cannot reach the server has this code too, and others for which no attempt will succeed.
+    if (code.starts_with("08")) code.clear();
     throw pg_failure(SqlFailureKind::connect, reason, std::move(code));
 }
 

@@ -60,6 +60,8 @@ constexpr Translation translations[] = {
      "lower max_connections of the pools, or raise max_connections of the server"},
     {"57P03", ErrorCode::unavailable, "the server starts or stops: try again later"},
     {"57P", ErrorCode::disconnected, "try again later"},
+    {"08", ErrorCode::disconnected,
+     "the server, or the pooler before it, ends or starts: try again later"},
     {"42P01", ErrorCode::schema_mismatch,
      "a table is missing: apply the schema, and check the search_path"},
     {"42703", ErrorCode::schema_mismatch, "a column is missing: apply the schema"},
@@ -235,8 +237,9 @@ SqlCondition condition_of(std::string_view sqlstate) {
     // A prepared statement does not exist, or exists already: a pooler has changed the session.
     if (sqlstate == "26000" || sqlstate == "42P05") return SqlCondition::conflict;
     if (sqlstate == "25006") return SqlCondition::read_only;
-    // An administrator ends the server, or it has crashed, or it starts.
-    if (sqlstate == "57P01" || sqlstate == "57P02" || sqlstate == "57P03")
+    // An administrator ends the server, or it has crashed, or it starts; or a pooler reports that (08).
+    if (sqlstate == "57P01" || sqlstate == "57P02" || sqlstate == "57P03" ||
+        sqlstate.starts_with("08"))
         return SqlCondition::starting;
     return SqlCondition::other;
 }
@@ -281,7 +284,7 @@ public:
     SqlBatch migration_session() const override {
         SqlBatch batch;
         // "relation exists, skipping" would be sent for each table.
-        batch.add("SELECT set_config('client_min_messages', 'warning', false)");
+        batch.add("SELECT set_config('client_min_messages', 'warning', {pooled})");
         return batch;
     }
 
@@ -290,9 +293,9 @@ public:
         // Compiling a plan of 64 partitions takes seconds, and one of them is visited.
         batch
             .add(
-                "SELECT set_config('lock_timeout', $1, false), set_config('statement_timeout', $2, "
-                "false), set_config('idle_in_transaction_session_timeout', $2, false),"
-                " set_config('jit', 'off', false)")
+                "SELECT set_config('lock_timeout', $1, {pooled}), set_config('statement_timeout',"
+                " $2, {pooled}), set_config('idle_in_transaction_session_timeout', $2, {pooled}),"
+                " set_config('jit', 'off', {pooled})")
             .text(lock_timeout_)
             .text(query_timeout_);
         return batch;

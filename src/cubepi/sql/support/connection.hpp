@@ -53,6 +53,7 @@ public:
 ///     {replace KEYS: COLUMNS}  at the end of an INSERT: the columns are replaced if the key exists
 ///     {filled COLUMN}          a JSON object that is not empty
 ///     {nulls last}             after a descending order
+///     {pooled}                 true if SqlConnection::shares_sessions(), false otherwise (PostgreSQL only)
 class SqlQuery {
 public:
     explicit SqlQuery(std::string sql) : sql_(std::move(sql)) {}
@@ -174,6 +175,9 @@ public:
     /// Does the same, but ignores cancellation: for a COMMIT.
     Task<SqlResults> exchange_to_the_end(SqlBatch batch);
 
+    /// Returns true if a pooler may assign another session of the server to each transaction: settings, locks and prepared
+    /// statements of a session have no meaning then.
+    virtual bool shares_sessions() const noexcept { return false; }
     /// Returns true if the connection can be used for another transaction.
     virtual bool is_idle() const noexcept = 0;
     /// Returns false if the server has closed an idle connection. Does not block.

@@ -125,9 +125,11 @@ class SqlSchema {
 public:
     virtual ~SqlSchema() = default;
 
-    /// The first statements of a new connection.
-    virtual SqlBatch session(const SqlDriver& driver) const { return driver.migration_session(); }
-    /// Checks their results. `where` names the database. Throws CheckpointerError(schema_mismatch).
+    /// The settings of a connection. If a pooler assigns a session of the server to each transaction, those of each transaction.
+    virtual SqlBatch settings(const SqlDriver& driver) const { return driver.migration_session(); }
+    /// The first statements of a new connection after its settings.
+    virtual SqlBatch session() const { return {}; }
+    /// Checks the results of both. `where` names the database. Throws CheckpointerError(schema_mismatch).
     virtual void check(const std::string& where, const SqlResults& results) const;
 
     /// Waits for the exclusive use of the objects with these names, in a transaction that has begun.

@@ -240,7 +240,8 @@ Task<SqlPool::Connection> SqlPool::open_checked(SqlAddresses addresses,
     auto connection = driver_->connection();
     const SqlUse use(*connection, executor, clock(), limit);
     co_await connection->connect(std::move(addresses));
-    SqlBatch set_up = schema_->session(*driver_);
+    SqlBatch set_up = schema_->settings(*driver_);
+    set_up.add_all(schema_->session());
     const SqlResults results = co_await connection->exchange(std::move(set_up));
     schema_->check(driver_->description(), results);
     connection->used_at = clock().now();
@@ -270,6 +271,10 @@ void SqlPool::cancel_on_server(const SqlConnection& connection) noexcept {
     } catch (...) {
         // The server's own limits end what it executes.
     }
+}
+
+void SqlPool::add_settings(SqlBatch& batch, const SqlLease& lease) const {
+    if (lease->shares_sessions()) batch.add_all(schema_->settings(*driver_));
 }
 
 void SqlPool::close_idle() {

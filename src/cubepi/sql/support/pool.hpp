@@ -47,6 +47,8 @@ public:
 
     /// Returns a connection that was open a moment ago, connecting if necessary. Throws SqlFailure, CheckpointerError.
     Task<std::unique_ptr<SqlLease>> acquire();
+    /// Adds the settings of a transaction that has begun, if the connection has none of its own.
+    void add_settings(SqlBatch& batch, const SqlLease& lease) const;
     /// Closes the idle connections.
     void close_idle();
 

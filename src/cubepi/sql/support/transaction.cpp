@@ -86,6 +86,7 @@ Task<SqlResults> SqlStore::attempt_read(SqlBatch reads) {
     const std::unique_ptr<SqlLease> lease = co_await pool_->acquire();
     SqlBatch batch;
     driver().begin_read(batch);
+    pool_->add_settings(batch, *lease);
     const std::size_t own = batch.size();
     batch.add_all(reads);
     batch.add("COMMIT");
@@ -115,6 +116,7 @@ Task<> SqlStore::attempt(const SqlPlan& plan, const SqlDecide& decide, Attempt& 
     const std::unique_ptr<SqlLease> lease = co_await pool_->acquire();
     SqlBatch first;
     driver().begin_write(first);
+    pool_->add_settings(first, *lease);
     schema().lock(first, plan.locks);
     first.add("SELECT " + schema().write_ids().before + ", {now}").text(first_of(plan.locks));
     const std::size_t own = first.size();
@@ -190,6 +192,7 @@ Task<SqlStore::LastWrite> SqlStore::last_write(std::vector<std::string> locks) {
     SqlBatch batch;
     // Waits until the server has ended the transaction, which holds the locks.
     driver().begin_write(batch);
+    pool_->add_settings(batch, *lease);
     schema().lock(batch, locks);
     batch.add(schema().write_ids().current).text(first_of(locks));
     batch.add("ROLLBACK");
