@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <optional>
 #include <string_view>
@@ -47,6 +48,7 @@ Keys gateway_keys() {
                "approvers",
                "schedule",
                "time_zone",
+               "limits",
                "status",
                "admin",
                "console",
@@ -63,6 +65,9 @@ const Keys approver_keys{"gateway.approvers", {"channel", "user"}};
 const Keys schedule_keys{"gateway.schedule",
                          {"name", "channel", "chat", "session", "user", "text", "at", "every",
                           "cron", "zone", "missed"}};
+const Keys limits_keys{"gateway.limits", {"per_user", "per_chat", "total", "exempt_operators"}};
+/// Of each of the first three.
+const Keys limit_keys{"gateway.limits.per_user", {"messages", "tokens", "money"}};
 const Keys files_keys{"gateway.files", {"max_file_mb", "max_files", "max_total_mb"}};
 const Keys admin_keys{"gateway.admin", {"listen", "viewer_token_env", "operator_token_env"}};
 const Keys console_keys{"gateway.console", {"listen"}};
@@ -249,6 +254,41 @@ void read_optional(const Mapping& mapping, const std::string& key,
 }
 
 /// `zone`: gateway.time_zone.
+/// Reads a number of at most a million millions.
+std::optional<std::int64_t> read_limit(const Mapping& mapping, const std::string& key) {
+    constexpr std::int64_t most = 1'000'000'000'000;
+    if (!mapping.has(key)) return std::nullopt;
+    const Json& value = mapping.at(key);
+    if (!value.is_int64() || value.get_int64() < 1 || value.get_int64() > most)
+        Mapping::refuse(mapping.below(key), "a whole number from 1 to " + std::to_string(most));
+    return value.get_int64();
+}
+
+bub::UsageLimit read_usage_limit(const Mapping& mapping) {
+    constexpr double most = 1e9;
+    mapping.allow_only(limit_keys);
+    bub::UsageLimit limit;
+    limit.messages = read_limit(mapping, "messages");
+    limit.tokens = read_limit(mapping, "tokens");
+    if (!mapping.has("money")) return limit;
+    const Json& value = mapping.at("money");
+    const double usd = value.is_number() ? value.to_number<double>() : 0.0;
+    if (!(usd >= 1e-6 && usd <= most))
+        Mapping::refuse(mapping.below("money"), "an amount of USD from 0.000001 to 1000000000");
+    limit.micros = std::llround(usd * 1e6);
+    return limit;
+}
+
+bub::UsageLimitOptions read_limits(const Mapping& mapping) {
+    mapping.allow_only(limits_keys);
+    bub::UsageLimitOptions limits;
+    limits.per_user = read_usage_limit(mapping.mapping("per_user"));
+    limits.per_chat = read_usage_limit(mapping.mapping("per_chat"));
+    limits.total = read_usage_limit(mapping.mapping("total"));
+    mapping.read("exempt_operators", limits.exempts_operators);
+    return limits;
+}
+
 bub::Schedule read_schedule(const Mapping& mapping, const std::string& zone, TimeZones zones) {
     mapping.allow_only(schedule_keys);
     bub::Schedule schedule;
@@ -474,8 +514,8 @@ ChannelSettings channel_settings(const JsonObject& config, const ChannelKind& ki
 
 std::vector<std::string> gateway_setting_names() {
     std::vector<std::string> names;
-    for (const Keys& keys : {gateway_keys(), files_keys, rule_keys, approver_keys, schedule_keys,
-                             admin_keys, console_keys}) {
+    for (const Keys& keys : {gateway_keys(), files_keys, limits_keys, limit_keys, rule_keys,
+                             approver_keys, schedule_keys, admin_keys, console_keys}) {
         for (const std::string_view name : keys.names)
             names.push_back(std::string(keys.path) + "." + std::string(name));
     }
@@ -523,6 +563,8 @@ GatewaySettings gateway_settings(const JsonObject& config, TimeZones zones) {
     mapping.each("schedule", "schedules", [&](const Mapping& one) {
         settings.schedules.push_back(read_schedule(one, settings.time_zone, zones));
     });
+    settings.limits = read_limits(mapping.mapping("limits"));
+    settings.limits.zone = settings.time_zone;
     read_access(mapping, settings);
     for (const ChannelKind* kind : channel_kinds()) {
         if (mapping.has(kind->name)) settings.configured.push_back(channel_settings(config, *kind));

@@ -9,6 +9,8 @@
 
 #include <bub/channel/file_delivery_log.hpp>
 #include <bub/channel/postgres_delivery_log.hpp>
+#include <bub/limits/file_usage_store.hpp>
+#include <bub/limits/postgres_usage_store.hpp>
 #include <bub/schedule/file_schedule_store.hpp>
 #include <bub/schedule/postgres_schedule_store.hpp>
 #include <bub/tape/file_tape_store.hpp>
@@ -140,6 +142,24 @@ Task<std::shared_ptr<bub::ScheduleStore>> open_schedules(DeliveryPlace place, bo
                                    {{"error", logged_error(opened.failure())}});
     warn("schedules are switched off: " + exception_text(opened.failure()));
     co_return nullptr;
+}
+
+Task<std::shared_ptr<bub::UsageStore>> open_usage(DeliveryPlace place) {
+    if (place.database.empty()) {
+        std::filesystem::path directory =
+            place.directory.empty() ? files_directory() : std::move(place.directory);
+        co_return std::make_shared<bub::FileUsageStore>(std::move(directory));
+    }
+    bub::PostgresUsageStoreOptions options;
+    options.database.connection = std::move(place.database);
+    options.account = std::move(place.account);
+    auto store = std::make_shared<bub::PostgresUsageStore>(std::move(options));
+    Task<> opening = store->open();
+    const Outcome<> opened = co_await outcome_of(std::move(opening));
+    if (opened.cancelled() ||
+        logged_error(opened.failure()) == to_string(ErrorCode::schema_mismatch))
+        opened.rethrow();
+    co_return store;
 }
 
 }  // namespace cubepi::app

@@ -6,6 +6,7 @@
 #include <string>
 
 #include <bub/channel/delivery_log.hpp>
+#include <bub/limits/usage_store.hpp>
 #include <bub/schedule/schedule.hpp>
 #include <bub/turn_error.hpp>
 #include <cubepi/core/task.hpp>
@@ -36,5 +37,9 @@ Task<std::shared_ptr<bub::DeliveryLog>> open_deliveries(DeliveryPlace place,
 /// database has no tables for them yet, and none are configured; if some are, throws that failure.
 Task<std::shared_ptr<bub::ScheduleStore>> open_schedules(DeliveryPlace place, bool are_configured,
                                                          bub::WarningHandler warn);
+
+/// Opens the counters of limits at the same place, next to the deliveries. Throws the failure of a database whose tables are missing, older or
+/// newer; one that cannot be reached yet is asked again by each turn.
+Task<std::shared_ptr<bub::UsageStore>> open_usage(DeliveryPlace place);
 
 }  // namespace cubepi::app
