@@ -171,6 +171,7 @@ struct GatewayArguments {
         console,
         logins,
         logout,
+        import_files,
         install,
         uninstall
     };

@@ -120,6 +120,23 @@ public:
             refuse(below(key), "a whole number from " + std::to_string(least) + " to 1000000");
         value = static_cast<std::size_t>(given.get_int64());
     }
+    /// A whole number of at most a million millions.
+    void read(const std::string& key, std::optional<std::int64_t>& value) const {
+        constexpr std::int64_t most = 1'000'000'000'000;
+        if (!has(key)) return;
+        const std::int64_t* const number = at(key).if_int64();
+        if (!number || *number < 1 || *number > most)
+            refuse(below(key), "a whole number from 1 to " + std::to_string(most));
+        value = *number;
+    }
+    /// An amount of USD; `micros` are millionths.
+    void read_money(const std::string& key, std::optional<std::int64_t>& micros) const {
+        if (!has(key)) return;
+        const double usd = at(key).is_number() ? at(key).to_number<double>() : 0.0;
+        if (!(usd >= 1e-6 && usd <= 1e9))
+            refuse(below(key), "an amount of USD from 0.000001 to 1000000000");
+        micros = std::llround(usd * 1e6);
+    }
     /// Ids may be written as numbers.
     void read(const std::string& key, std::vector<std::string>& value,
               std::string_view what) const {
@@ -254,28 +271,12 @@ void read_optional(const Mapping& mapping, const std::string& key,
 }
 
 /// `zone`: gateway.time_zone.
-/// Reads a number of at most a million millions.
-std::optional<std::int64_t> read_limit(const Mapping& mapping, const std::string& key) {
-    constexpr std::int64_t most = 1'000'000'000'000;
-    if (!mapping.has(key)) return std::nullopt;
-    const Json& value = mapping.at(key);
-    if (!value.is_int64() || value.get_int64() < 1 || value.get_int64() > most)
-        Mapping::refuse(mapping.below(key), "a whole number from 1 to " + std::to_string(most));
-    return value.get_int64();
-}
-
 bub::UsageLimit read_usage_limit(const Mapping& mapping) {
-    constexpr double most = 1e9;
     mapping.allow_only(limit_keys);
     bub::UsageLimit limit;
-    limit.messages = read_limit(mapping, "messages");
-    limit.tokens = read_limit(mapping, "tokens");
-    if (!mapping.has("money")) return limit;
-    const Json& value = mapping.at("money");
-    const double usd = value.is_number() ? value.to_number<double>() : 0.0;
-    if (!(usd >= 1e-6 && usd <= most))
-        Mapping::refuse(mapping.below("money"), "an amount of USD from 0.000001 to 1000000000");
-    limit.micros = std::llround(usd * 1e6);
+    mapping.read("messages", limit.messages);
+    mapping.read("tokens", limit.tokens);
+    mapping.read_money("money", limit.micros);
     return limit;
 }
 

@@ -1,6 +1,8 @@
 #include "delivery_place.hpp"
 
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <system_error>
@@ -38,41 +40,56 @@ LogPtr open_files(const bub::WarningHandler& warn, std::filesystem::path directo
     return std::make_shared<bub::FileDeliveryLog>(std::move(options));
 }
 
-std::filesystem::path files_directory() {
-    return bub::default_tape_directory().parent_path() / "deliveries";
-}
-
 bool has_files() {
     std::error_code unknown;
-    return std::filesystem::exists(files_directory() / "deliveries.jsonl", unknown);
+    return std::filesystem::exists(deliveries_directory() / "deliveries.jsonl", unknown) &&
+           moved_to(deliveries_directory()).empty();
 }
 
-Task<> move_inbound(LogPtr from, TablesPtr to, bub::StoredInbound inbound,
-                    std::map<std::string, std::string>& turns) {
+Task<> adopt_message(LogPtr from, TablesPtr to, bub::StoredInbound inbound, bool finishes,
+                     std::map<std::string, std::string>& turns) {
     Ids old(1, inbound.id);
     std::string& first = turns[inbound.turn.empty() ? inbound.id : inbound.turn];
     std::string turn = first;
     const std::string id = co_await to->adopt(std::move(inbound), std::move(turn));
     if (first.empty()) first = id;
-    co_await from->finish(std::move(old));
+    if (finishes) co_await from->finish(std::move(old));
 }
 
-Task<> move_answer(LogPtr from, TablesPtr to, bub::Delivery delivery) {
+Task<> adopt_answer(LogPtr from, TablesPtr to, bub::Delivery delivery, bool finishes) {
     std::string id = delivery.id;
     co_await to->adopt(std::move(delivery));
     std::string reason = "moved to the database";
-    co_await from->failed(std::move(id), std::move(reason));
-}
-
-Task<> move_records(LogPtr from, TablesPtr to) {
-    bub::UnfinishedRecords records = co_await from->take();
-    std::map<std::string, std::string> turns;
-    for (bub::StoredInbound& inbound : records.inbounds)
-        co_await move_inbound(from, to, std::move(inbound), turns);
-    for (bub::Delivery& answer : records.answers) co_await move_answer(from, to, std::move(answer));
+    if (finishes) co_await from->failed(std::move(id), std::move(reason));
 }
 
 }  // namespace
+
+std::filesystem::path deliveries_directory() {
+    return bub::default_tape_directory().parent_path() / "deliveries";
+}
+
+std::string moved_to(const std::filesystem::path& directory) {
+    constexpr std::size_t longest = 4096;
+    std::ifstream file(directory / moved_mark, std::ios::binary);
+    if (!file.is_open()) return {};
+    std::string text(longest, '\0');
+    file.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<std::size_t>(file.gcount()));
+    text.resize(std::min(text.size(), text.find('\n')));
+    return text.empty() ? std::string("a database") : text;
+}
+
+Task<AdoptedRecords> adopt_records(LogPtr from, TablesPtr to, bool finishes) {
+    bub::UnfinishedRecords records = co_await from->take();
+    AdoptedRecords adopted{records.inbounds.size(), records.answers.size()};
+    std::map<std::string, std::string> turns;
+    for (bub::StoredInbound& inbound : records.inbounds)
+        co_await adopt_message(from, to, std::move(inbound), finishes, turns);
+    for (bub::Delivery& answer : records.answers)
+        co_await adopt_answer(from, to, std::move(answer), finishes);
+    co_return adopted;
+}
 
 DeliveryPlace delivery_place() {
     DeliveryPlace place;
@@ -91,6 +108,14 @@ Task<LogPtr> open_deliveries(DeliveryPlace place, bub::WarningHandler warn) {
         files = open_files(warn, std::move(place.directory));
         co_return files;
     }
+    const std::string moved =
+        place.database.empty() ? moved_to(deliveries_directory()) : std::string();
+    if (!moved.empty())
+        throw Error(ErrorCode::invalid_state,
+                    "the sessions and messages of this gateway were moved to " + moved +
+                        ": set the key 'database' in " + config_path().string() + ", or remove " +
+                        (deliveries_directory() / moved_mark).string() +
+                        " to use the files again, whose unfinished messages both have then");
     if (place.database.empty() || has_files()) files = open_files(warn);
     if (place.database.empty()) co_return files;
     bub::PostgresDeliveryLogOptions options;
@@ -101,14 +126,14 @@ Task<LogPtr> open_deliveries(DeliveryPlace place, bub::WarningHandler warn) {
     Task<> opening = log->open();
     Outcome<> opened = co_await outcome_of(std::move(opening));
     if (opened && files) {
-        Task<> moving = move_records(files, log);
-        const Outcome<> done = co_await outcome_of(std::move(moving));
+        Task<AdoptedRecords> moving = adopt_records(files, log, true);
+        const Outcome<AdoptedRecords> done = co_await outcome_of(std::move(moving));
         // Also after a failure: what was moved is for the manager that takes it.
         Task<> releasing = log->release();
         (void)co_await outcome_of(std::move(releasing));
         if (done.cancelled()) done.rethrow();
         if (!done)
-            warn("the messages and answers in " + files_directory().string() +
+            warn("the messages and answers in " + deliveries_directory().string() +
                  " could not be moved to the database, which is tried again at the next start: " +
                  exception_text(done.failure()));
     }
@@ -124,7 +149,7 @@ Task<std::shared_ptr<bub::ScheduleStore>> open_schedules(DeliveryPlace place, bo
                                                          bub::WarningHandler warn) {
     if (place.database.empty()) {
         std::filesystem::path directory =
-            place.directory.empty() ? files_directory() : std::move(place.directory);
+            place.directory.empty() ? deliveries_directory() : std::move(place.directory);
         co_return std::make_shared<bub::FileScheduleStore>(std::move(directory));
     }
     bub::PostgresScheduleStoreOptions options;
@@ -147,7 +172,7 @@ Task<std::shared_ptr<bub::ScheduleStore>> open_schedules(DeliveryPlace place, bo
 Task<std::shared_ptr<bub::UsageStore>> open_usage(DeliveryPlace place) {
     if (place.database.empty()) {
         std::filesystem::path directory =
-            place.directory.empty() ? files_directory() : std::move(place.directory);
+            place.directory.empty() ? deliveries_directory() : std::move(place.directory);
         co_return std::make_shared<bub::FileUsageStore>(std::move(directory));
     }
     bub::PostgresUsageStoreOptions options;

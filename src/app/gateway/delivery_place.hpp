@@ -11,6 +11,10 @@
 #include <bub/turn_error.hpp>
 #include <cubepi/core/task.hpp>
 
+namespace bub {
+class PostgresDeliveryLog;
+}
+
 namespace cubepi::app {
 
 /// Where a gateway stores its messages until they are answered.
@@ -27,7 +31,24 @@ struct DeliveryPlace {
 /// Returns the place of the configuration, next to the sessions. Throws Error for a configuration that cannot be used.
 DeliveryPlace delivery_place();
 
-/// Opens the log. One in a database receives the unfinished records of the files, which an earlier version or configuration has left; if that
+/// What was stored in another log.
+struct AdoptedRecords {
+    std::size_t messages = 0;
+    std::size_t answers = 0;
+};
+/// Stores the unfinished records of a log in a database, unless it has them. `finishes`: they are finished in the first log.
+Task<AdoptedRecords> adopt_records(std::shared_ptr<bub::DeliveryLog> from,
+                                   std::shared_ptr<bub::PostgresDeliveryLog> to, bool finishes);
+
+/// The directory of the files of messages, $BUB_HOME/deliveries.
+std::filesystem::path deliveries_directory();
+
+/// The file that `cubepi gateway import` leaves in that directory when all is in a database: a text that says where.
+inline constexpr const char* moved_mark = "moved";
+/// Returns the text of the mark; empty: there is none.
+std::string moved_to(const std::filesystem::path& directory);
+
+/// Opens the log. Throws Error(invalid_state) for files that were moved to a database. One in a database receives the unfinished records of the files, which an earlier version or configuration has left; if that
 /// is interrupted, a message without an id of its platform, and an answer, may be in both. Throws
 /// the failure of a database whose tables are missing, older or newer; one that cannot be reached yet is only reported (D90).
 Task<std::shared_ptr<bub::DeliveryLog>> open_deliveries(DeliveryPlace place,

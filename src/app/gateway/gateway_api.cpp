@@ -154,26 +154,6 @@ std::string logged_member(Outcome<JsonObject>& result, const JsonObject& argumen
 
 }  // namespace
 
-namespace {
-
-Task<std::optional<GatewayUsage>> usage_of(std::shared_ptr<GatewayInstance> instance) {
-    constexpr std::size_t most_shown = 20;
-    std::optional<GatewayUsage> usage;
-    if (!instance->usage()) co_return usage;
-    Task<bub::UsageReport> reading = instance->usage()->report(most_shown);
-    Outcome<bub::UsageReport> read = co_await outcome_of(std::move(reading));
-    if (read.cancelled()) read.rethrow();
-    if (!read) co_return usage;
-    usage.emplace();
-    usage->day = read.value().day.date;
-    usage->ends = static_cast<double>(read.value().day.end);
-    for (const auto& [counter, used] : read.value().used)
-        usage->used.push_back({counter, used.messages, used.tokens, bub::usd_of(used.micros)});
-    co_return usage;
-}
-
-}  // namespace
-
 Task<GatewayStatus> GatewayApi::status_here() {
     const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
     const bub::ChannelManager& manager = instance->manager();
@@ -185,7 +165,6 @@ Task<GatewayStatus> GatewayApi::status_here() {
     status.model = instance->model().where;
     status.workspaces = instance->framework().workspace().string();
     status.limits = instance->limits();
-    status.usage = co_await usage_of(instance);
     status.configuration = instance->configuration_digest();
     const auto enabled = co_await instance->manager().enabled_channels();
     for (const auto& channel : enabled) {

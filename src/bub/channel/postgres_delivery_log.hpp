@@ -65,6 +65,9 @@ public:
     Task<std::string> adopt(StoredInbound record, std::string turn);
     /// Stores an unsettled answer of another log with all that was recorded about it, unless it was stored before.
     Task<> adopt(Delivery answer);
+    /// Stores the ids of finished messages of another log (channel, chat_id and inbound_id), so that these are not accepted again. Those that
+    /// are known stay as they are.
+    Task<> adopt_finished(std::vector<Envelope> messages);
 
     Task<std::optional<std::string>> receive(Envelope message) override;
     Task<> begin(std::vector<std::string> ids) override;

@@ -297,7 +297,7 @@ Task<TurnOutcome> SessionScheduler::process(SessionPtr session, std::shared_ptr<
     co_return ended.suspended ? TurnOutcome::suspended : TurnOutcome::answered;
 }
 
-/// Throws if the message gets no turn, after its sender was told so by an output, which is recorded as the answer to the message.
+/// Throws if the message gets no turn, after its sender was told so by an output like that of a failed turn.
 Task<> SessionScheduler::pass_gate(SessionPtr session, std::shared_ptr<Envelope> message) {
     Envelope asked = *message;
     Task<std::optional<std::string>> asking = context_.options.gate->refuse(std::move(asked));
