@@ -89,7 +89,7 @@ TEST_F(GatewayImport, D256_WorkOfFiles_ContinuesInDatabase) {
     EXPECT_EQ(model.count("done"), 1u);
     // The question is open, and its answer continues the turn.
     const HttpReply approved = run(post_message(
-        port, JsonObject{{"session", "asks"}, {"text", ",approve"}, {"user", "olga"}}, "approval"));
+        port, JsonObject{{"session", "asks"}, {"text", ",approve call_0"}, {"user", "olga"}}, "approval"));
     EXPECT_EQ(approved.text(), "re: run echo hello");
     const JsonObject held = app::call_gateway(home.socket(), JsonObject{{"command", "held"}});
     ASSERT_EQ(held.at("messages").as_array().size(), 1u) << boost::json::serialize(held);

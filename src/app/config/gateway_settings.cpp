@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -290,6 +291,20 @@ bub::UsageLimitOptions read_limits(const Mapping& mapping) {
     return limits;
 }
 
+/// Reads times at a key, of which `check` may throw an Error, too.
+bub::ScheduleTimes read_times(const std::string& key, const bub::ScheduleRequest& request,
+                              const std::function<void()>& check = [] {}) {
+    try {
+        check();
+        return bub::schedule_times(request, 0);
+    } catch (const Error& error) {
+        // That it has no time zones is the fault of the machine.
+        const bool is_unsupported = error.code() == ErrorCode::unsupported;
+        throw Error(is_unsupported ? ErrorCode::unsupported : ErrorCode::parse,
+                    config_path().string() + ": " + key + ": " + error.what());
+    }
+}
+
 bub::Schedule read_schedule(const Mapping& mapping, const std::string& zone, TimeZones zones) {
     mapping.allow_only(schedule_keys);
     bub::Schedule schedule;
@@ -329,16 +344,10 @@ bub::Schedule read_schedule(const Mapping& mapping, const std::string& zone, Tim
     mapping.read("zone", request.zone);
     // It needs no database.
     if (zones == TimeZones::ignored) request.zone = "UTC";
-    try {
+    // The intervals of all gateways begin at the same instants.
+    schedule.times = read_times(mapping.below(name), request, [&schedule] {
         bub::check_schedule(schedule);
-        // The intervals of all gateways begin at the same instants.
-        schedule.times = bub::schedule_times(request, 0);
-    } catch (const Error& error) {
-        // That it has no time zones is the fault of the machine.
-        const bool is_unsupported = error.code() == ErrorCode::unsupported;
-        throw Error(is_unsupported ? ErrorCode::unsupported : ErrorCode::parse,
-                    config_path().string() + ": " + mapping.below(name) + ": " + error.what());
-    }
+    });
     return schedule;
 }
 
@@ -566,6 +575,12 @@ GatewaySettings gateway_settings(const JsonObject& config, TimeZones zones) {
     });
     settings.limits = read_limits(mapping.mapping("limits"));
     settings.limits.zone = settings.time_zone;
+    if (settings.limits.any() && zones == TimeZones::resolved) {
+        bub::ScheduleRequest day;
+        day.every = "1d";
+        day.zone = settings.time_zone;
+        (void)read_times("gateway.time_zone", day);
+    }
     read_access(mapping, settings);
     for (const ChannelKind* kind : channel_kinds()) {
         if (mapping.has(kind->name)) settings.configured.push_back(channel_settings(config, *kind));

@@ -26,6 +26,7 @@
 
 #include "../config/paths.hpp"
 #include "../config/tape_place.hpp"
+#include "../failure.hpp"
 #include "../log_setup.hpp"
 #include "../program.hpp"
 #include "../terminal/terminal_stream.hpp"
@@ -60,7 +61,7 @@ Task<std::size_t> import_tapes(StorePtr from, StorePtr to, std::vector<std::stri
             changed += copied.value().entries > 0 || copied.value().state ? 1 : 0;
             continue;
         }
-        const std::string code = logged_error(copied.failure());
+        const std::string code(logged_error(copied.failure()));
         bool is_done = false;
         if (code == to_string(ErrorCode::invalid_state))
             is_done = co_await was_continued(from, to, tape);

@@ -53,7 +53,7 @@ std::string limit_text(const UsageLimit& limit, UsageKind kind) {
 
 }  // namespace
 
-/// What is charged and not stored yet. Thread-safe.
+/// Charges that are not stored yet. Thread-safe.
 struct UsageLimits::Pending {
     /// Returns true if no write of it was announced.
     bool add(const std::vector<std::string>& counters, const UsageAmounts& used) {
@@ -125,17 +125,19 @@ std::string UsageLimits::refusal_text(const LimitedCounter& counter, UsageKind k
 Task<std::optional<std::string>> UsageLimits::refuse(Envelope message) {
     const std::shared_ptr<UsageLimits> self = shared_from_this();
     std::optional<std::string> refusal;
-    // An answer continues a turn that was admitted, and a command calls no model.
-    if (message.answer || is_command(message)) co_return refusal;
+    // Neither calls a model.
+    const bool ends = message.answer && message.answer->action == AnswerAction::abandon;
+    if (ends || is_command(message)) co_return refusal;
     UsageAdmission turn;
     turn.counters =
         counters_of(message.channel.value_or(""), message.chat_id.value_or(""), sender_of(message));
     if (turn.counters.empty()) co_return refusal;
     if (options_.exempts_operators && message.is_operator())
         for (LimitedCounter& counter : turn.counters) counter.limit = UsageLimit();
-    // The results of sub-agents are not messages of the user.
+    // An answer continues a turn whose message was counted, and the results of sub-agents are not messages of the user.
     const bool is_counted =
-        !message.rest.contains(task_results_key) || message.rest.contains(scheduled_key);
+        !message.answer &&
+        (!message.rest.contains(task_results_key) || message.rest.contains(scheduled_key));
     if (is_counted) {
         for (const std::string& receipt : message.receipts)
             turn.records.push_back(stable_record(receipt));

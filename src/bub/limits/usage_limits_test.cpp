@@ -260,8 +260,8 @@ TEST_F(UsageLimitsTest, D255_Firing_CountsAndTaskResultDoesNot) {
     EXPECT_EQ(answers().back(), refused_text);
 }
 
-TEST_F(UsageLimitsTest, D255_AnswersAndCommands_AreNotRefused) {
-    options.per_user = limit_of(1);
+TEST_F(UsageLimitsTest, D255_AnswersAndCommands_AreNoMessages) {
+    options.per_user = limit_of(1, 100);
     run([](Gateway& h) -> Task<> {
         co_await h.manager->receive(sent_by("ann", "1", "one", "u1"));
         co_await h.manager->idle();
@@ -274,6 +274,22 @@ TEST_F(UsageLimitsTest, D255_AnswersAndCommands_AreNotRefused) {
         co_await h.manager->idle();
     });
     EXPECT_EQ(gateway->begun.size(), 3u);
+    EXPECT_EQ(used("user:chat:ann").messages, 1);
+    // An answer continues a turn, for which nothing may be left.
+    const std::string day = today;
+    cubepi::run(store->add(day, {{"user:chat:ann", {0, 100, 0}}}));
+    run([](Gateway& h) -> Task<> {
+        Envelope answer = sent_by("ann", "1", "yes", "u4");
+        answer.answer = Answer();
+        co_await h.manager->receive(std::move(answer));
+        Envelope withdrawal = sent_by("ann", "1", ",abandon", "u5");
+        withdrawal.answer = Answer();
+        withdrawal.answer->action = AnswerAction::abandon;
+        co_await h.manager->receive(std::move(withdrawal));
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(gateway->begun, Texts{",abandon"});
+    EXPECT_NE(answers().front().find("limit of 100 tokens"), std::string::npos);
 }
 
 /// A model whose calls cost 0.01 USD: 1,000 tokens, of which 900 are the prompt. The call number `fails_at` fails before usage is reported.
