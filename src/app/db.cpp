@@ -123,8 +123,7 @@ public:
              bub::postgres_delivery_version},
             {"bub_schedule*", run(bub::postgres_schedule_status(options_)),
              bub::postgres_schedule_version},
-            {"bub_usage*", run(bub::postgres_usage_status(options_)),
-             bub::postgres_usage_version}};
+            {"bub_usage*", run(bub::postgres_usage_status(options_)), bub::postgres_usage_version}};
         return status;
     }
     void migrate() override {

@@ -72,8 +72,7 @@ TEST_F(GatewayImport, D256_WorkOfFiles_ContinuesInDatabase) {
     use_database();
     const CommandResult imported = import();
     EXPECT_EQ(imported.status, 0) << imported.output;
-    EXPECT_NE(imported.output.find("1\tunfinished messages"), std::string::npos)
-        << imported.output;
+    EXPECT_NE(imported.output.find("1\tunfinished messages"), std::string::npos) << imported.output;
     EXPECT_NE(imported.output.find("1\tschedules"), std::string::npos) << imported.output;
     EXPECT_TRUE(std::filesystem::exists(home.path() / ".bub/deliveries/deliveries.jsonl"));
     // Without the database, no gateway continues the same work.
@@ -89,7 +88,8 @@ TEST_F(GatewayImport, D256_WorkOfFiles_ContinuesInDatabase) {
     EXPECT_EQ(model.count("done"), 1u);
     // The question is open, and its answer continues the turn.
     const HttpReply approved = run(post_message(
-        port, JsonObject{{"session", "asks"}, {"text", ",approve call_0"}, {"user", "olga"}}, "approval"));
+        port, JsonObject{{"session", "asks"}, {"text", ",approve call_0"}, {"user", "olga"}},
+        "approval"));
     EXPECT_EQ(approved.text(), "re: run echo hello");
     const JsonObject held = app::call_gateway(home.socket(), JsonObject{{"command", "held"}});
     ASSERT_EQ(held.at("messages").as_array().size(), 1u) << boost::json::serialize(held);

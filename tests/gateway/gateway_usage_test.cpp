@@ -121,9 +121,10 @@ class GatewayUsage : public ::testing::Test {
 protected:
     static void configure(const GatewayHome& home, const std::string& limits,
                           const std::string& more = {}) {
-        home.configure("{http: {listen: \"127.0.0.1:0\", operators: [olga]}, time_zone: UTC, "
-                       "limits: " +
-                       limits + "}" + more);
+        home.configure(
+            "{http: {listen: \"127.0.0.1:0\", operators: [olga]}, time_zone: UTC, "
+            "limits: " +
+            limits + "}" + more);
     }
     std::uint16_t start(const GatewayHome& home) {
         gateway.reset();
@@ -160,8 +161,9 @@ TEST_F(GatewayUsage, D255_UserAtLimit_IsTold) {
 }
 
 TEST_F(GatewayUsage, D255_Tokens_CountSubagentsToTheirUser) {
-    configure(home, "{per_user: {tokens: 300}, total: {tokens: 100000}}, rules: [{channel: http, "
-                    "user: olga, allow: [\"subagent: *\"]}]");
+    configure(home,
+              "{per_user: {tokens: 300}, total: {tokens: 100000}}, rules: [{channel: http, "
+              "user: olga, allow: [\"subagent: *\"]}]");
     const std::uint16_t port = start(home);
     const HttpReply answer = say(port, "olga", "s1", "delegate look");
     EXPECT_EQ(answer.status, 200) << answer.body;
@@ -272,8 +274,7 @@ TEST_F(GatewayUsage, D255_MoneyWithoutPrice_IsRefusedAtStart) {
     configure(home, "{per_user: {money: 5}}");
     GatewayProcess refused(home, model.flags());
     EXPECT_NE(refused.wait(), 0);
-    EXPECT_NE(refused.output().find("the price of the model 'local' is unknown"),
-              std::string::npos)
+    EXPECT_NE(refused.output().find("the price of the model 'local' is unknown"), std::string::npos)
         << refused.output();
 }
 

@@ -292,8 +292,9 @@ bub::UsageLimitOptions read_limits(const Mapping& mapping) {
 }
 
 /// Reads times at a key, of which `check` may throw an Error, too.
-bub::ScheduleTimes read_times(const std::string& key, const bub::ScheduleRequest& request,
-                              const std::function<void()>& check = [] {}) {
+bub::ScheduleTimes read_times(
+    const std::string& key, const bub::ScheduleRequest& request,
+    const std::function<void()>& check = [] {}) {
     try {
         check();
         return bub::schedule_times(request, 0);
@@ -345,9 +346,8 @@ bub::Schedule read_schedule(const Mapping& mapping, const std::string& zone, Tim
     // It needs no database.
     if (zones == TimeZones::ignored) request.zone = "UTC";
     // The intervals of all gateways begin at the same instants.
-    schedule.times = read_times(mapping.below(name), request, [&schedule] {
-        bub::check_schedule(schedule);
-    });
+    schedule.times =
+        read_times(mapping.below(name), request, [&schedule] { bub::check_schedule(schedule); });
     return schedule;
 }
 

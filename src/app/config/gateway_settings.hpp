@@ -115,7 +115,8 @@ struct GatewaySettings {
     std::vector<SenderRule> rules = {};
     std::vector<Approver> approvers = {};
     std::vector<bub::Schedule> schedules = {};
-    std::string time_zone = {};  ///< of schedules that name none, and of limits; empty: that of the system
+    std::string time_zone =
+        {};  ///< of schedules that name none, and of limits; empty: that of the system
     bub::UsageLimitOptions limits = {};
     std::vector<ChannelSettings> configured =
         {};  ///< the channels with settings, in the order of channel_kinds()

@@ -350,9 +350,9 @@ TEST(GatewaySettings, D255_Limits_AreReadAndChecked) {
           "{per_chat: {money: 0}}", "{total: {money: .nan}}", "{total: {money: 1e30}}",
           "{total: {money: 5 USD}}", "{per_day: {messages: 1}}", "{per_user: {turns: 1}}",
           "{per_user: 5}", "{exempt_operators: yes please}"})
-        EXPECT_THROW((void)gateway_settings(
-                         yaml_values(std::string("gateway: {limits: ") + wrong + "}")),
-                     Error)
+        EXPECT_THROW(
+            (void)gateway_settings(yaml_values(std::string("gateway: {limits: ") + wrong + "}")),
+            Error)
             << wrong;
 }
 

@@ -31,7 +31,7 @@ struct DeliveryPlace {
 /// Returns the place of the configuration, next to the sessions. Throws Error for a configuration that cannot be used.
 DeliveryPlace delivery_place();
 
-/// What was stored in another log.
+/// The numbers of records that were stored in another log.
 struct AdoptedRecords {
     std::size_t messages = 0;
     std::size_t answers = 0;

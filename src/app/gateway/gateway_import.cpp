@@ -110,8 +110,8 @@ Task<> import_schedules(std::filesystem::path directory, DeliveryPlace place) {
 void mark(const std::filesystem::path& directory, const std::string& where) {
     const std::filesystem::path path = directory / moved_mark;
     const std::filesystem::path temporary = path.string() + ".new";
-    detail::ReplacementFile file(
-        detail::open_file(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC), temporary);
+    detail::ReplacementFile file(detail::open_file(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC),
+                                 temporary);
     const detail::UniqueFd parent = detail::open_file(directory.c_str(), O_RDONLY | O_DIRECTORY);
     if (!file || !parent || !detail::write_all(file.get(), where + "\n") ||
         !detail::sync_file(file.get()) || !file.replace(path) || !detail::sync_file(parent.get()))
@@ -124,8 +124,9 @@ Task<int> import_all() {
     if (place.database.empty())
         throw Error(ErrorCode::invalid_argument,
                     "there is no database to import to: set the key 'database' in " +
-                        config_path().string() + ", or name one: cubepi gateway --db DATABASE "
-                                                 "import");
+                        config_path().string() +
+                        ", or name one: cubepi gateway --db DATABASE "
+                        "import");
     const std::filesystem::path directory = deliveries_directory();
     PostgresOptions database;
     database.connection = place.database;
@@ -136,10 +137,10 @@ Task<int> import_all() {
         co_return exit_ok;
     }
     if (!moved.empty())
-        throw Error(ErrorCode::invalid_state,
-                    "the files were moved to " + moved + "; to move them to another database, "
-                                                         "remove " +
-                        (directory / moved_mark).string() + " first");
+        throw Error(ErrorCode::invalid_state, "the files were moved to " + moved +
+                                                  "; to move them to another database, "
+                                                  "remove " +
+                                                  (directory / moved_mark).string() + " first");
     bub::FileDeliveryLogOptions options;
     options.directory = directory;
     options.on_warning = [](const std::string& text) { warn_operator(text); };

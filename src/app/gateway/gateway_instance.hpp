@@ -52,7 +52,7 @@ public:
     struct Parts {
         std::shared_ptr<bub::DeliveryLog> deliveries = {};
         std::shared_ptr<bub::ScheduleStore> schedules = {};  ///< null: there are none
-        std::shared_ptr<bub::UsageStore> usage = {};         ///< null: `gateway.limits` is not applied
+        std::shared_ptr<bub::UsageStore> usage = {};  ///< null: `gateway.limits` is not applied
         std::shared_ptr<Telemetry> telemetry = {};
         std::shared_ptr<Meter> meter = {};  ///< null: that of `telemetry`
         std::shared_ptr<TurnReports> reports = {};

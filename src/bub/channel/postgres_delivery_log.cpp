@@ -180,8 +180,8 @@ Task<std::string> PostgresDeliveryLog::adopt(StoredInbound record, std::string t
                                     message.inbound_id.value_or(""));
     // One without an id of its platform is found by what another log has of it, if it is moved twice.
     if (step->message_key.empty())
-        step->message_key = cubepi::detail::sha256_hex(tables->options().account + "\nmoved\n" +
-                                                       record.id + "\n" + record.date + "\n" + body);
+        step->message_key = cubepi::detail::sha256_hex(
+            tables->options().account + "\nmoved\n" + record.id + "\n" + record.date + "\n" + body);
     step->reads
         .add(
             "SELECT nextval('bub_delivery_ids'), fence, (SELECT id FROM bub_delivery_inbound WHERE"

@@ -99,8 +99,8 @@ void update(SqlBatch& writes, const std::string& key, const std::string& account
     };
     writes
         .add("UPDATE bub_usage SET account = $2, day = $3, counter = $4, " +
-             added("messages", "$5") + ", " + added("tokens", "$6") + ", " +
-             added("micros", "$7") + " WHERE key = $1")
+             added("messages", "$5") + ", " + added("tokens", "$6") + ", " + added("micros", "$7") +
+             " WHERE key = $1")
         .text(key)
         .text(account)
         .text(day)
@@ -183,8 +183,7 @@ Task<std::optional<ReachedLimit>> PostgresUsageStore::admit(UsageAdmission turn)
         const SqlResult& known = view.results[1];
         for (int row = 0; row < known.rows(); ++row) fresh.erase(known.string(row, 0));
         std::int64_t messages = turn.unrecorded + static_cast<std::int64_t>(fresh.size());
-        const std::optional<ReachedLimit> reached =
-            detail::reached_limit(turn, used, messages);
+        const std::optional<ReachedLimit> reached = detail::reached_limit(turn, used, messages);
         // A refused message counts nothing, but the rows that the lock has created need their day to be removed one day.
         if (reached) messages = 0;
         for (std::size_t at = 0; at < keys.size(); ++at)
@@ -232,9 +231,9 @@ Task<std::vector<std::pair<std::string, UsageAmounts>>> PostgresUsageStore::list
         std::vector<std::pair<std::string, UsageAmounts>> found;
         const SqlResult& rows = results[0];
         for (int row = 0; row < rows.rows(); ++row)
-            found.emplace_back(rows.string(row, 0),
-                               UsageAmounts{rows.integer(row, 1), rows.integer(row, 2),
-                                            rows.integer(row, 3)});
+            found.emplace_back(
+                rows.string(row, 0),
+                UsageAmounts{rows.integer(row, 1), rows.integer(row, 2), rows.integer(row, 3)});
         return found;
     };
     co_return co_await server_read(store_, std::move(batch), std::move(convert));

@@ -90,8 +90,7 @@ TEST_F(PostgresUsageStoreTest, D255_SameMessageAtSeveral_CountsOnce) {
         threads.emplace_back([this] {
             const auto store = open();
             for (int i = 0; i < 20; ++i)
-                EXPECT_FALSE(
-                    run(store->admit(turn("user:a", limit_of(20), {std::to_string(i)}))));
+                EXPECT_FALSE(run(store->admit(turn("user:a", limit_of(20), {std::to_string(i)}))));
         });
     }
     for (std::thread& one : threads) one.join();

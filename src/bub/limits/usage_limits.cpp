@@ -114,9 +114,9 @@ std::vector<LimitedCounter> UsageLimits::counters_of(const std::string& channel,
 
 std::string UsageLimits::refusal_text(const LimitedCounter& counter, UsageKind kind,
                                       std::int64_t end) const {
-    const std::string owner = counter.name == total_counter           ? "this service"
+    const std::string owner = counter.name == total_counter          ? "this service"
                               : counter.name.starts_with(chat_scope) ? "each chat"
-                                                                      : "each user";
+                                                                     : "each user";
     return "The message was not processed: the limit of " + limit_text(counter.limit, kind) +
            " a day for " + owner + " is reached. It is reset at " +
            instant_text(end, options_.zone.empty() ? system_zone() : options_.zone) + ".";
@@ -135,9 +135,8 @@ Task<std::optional<std::string>> UsageLimits::refuse(Envelope message) {
     if (options_.exempts_operators && message.is_operator())
         for (LimitedCounter& counter : turn.counters) counter.limit = UsageLimit();
     // An answer continues a turn whose message was counted, and the results of sub-agents are not messages of the user.
-    const bool is_counted =
-        !message.answer &&
-        (!message.rest.contains(task_results_key) || message.rest.contains(scheduled_key));
+    const bool is_counted = !message.answer && (!message.rest.contains(task_results_key) ||
+                                                message.rest.contains(scheduled_key));
     if (is_counted) {
         for (const std::string& receipt : message.receipts)
             turn.records.push_back(stable_record(receipt));
@@ -161,16 +160,16 @@ cubepi::BoundModel UsageLimits::metered(const cubepi::BoundModel& model,
                                         const JsonObject& origin) const {
     using cubepi::detail::text_member;
     std::vector<std::string> names;
-    for (LimitedCounter& counter : counters_of(text_member(origin, "channel"),
-                                               text_member(origin, "chat"),
-                                               text_member(origin, "user")))
+    for (LimitedCounter& counter :
+         counters_of(text_member(origin, "channel"), text_member(origin, "chat"),
+                     text_member(origin, "user")))
         names.push_back(std::move(counter.name));
     if (names.empty()) return model;
     const bool has_money = options_.has_money();
     auto charge = [pending = pending_, limits = std::weak_ptr(weak_from_this()),
-                   executor = executor_, names = std::move(names), has_money,
-                   warn = on_warning_, id = model.spec().id](
-                      const cubepi::Usage& usage, const std::optional<double>& cost) {
+                   executor = executor_, names = std::move(names), has_money, warn = on_warning_,
+                   id = model.spec().id](const cubepi::Usage& usage,
+                                         const std::optional<double>& cost) {
         if (has_money && !cost && pending->note_unknown_price() && warn)
             warn("calls of the model '" + id +
                  "' do not count toward the limits of money, because its price is unknown");
@@ -211,7 +210,7 @@ Task<> UsageLimits::write(std::shared_ptr<UsageLimits> self) {
     if (!stored) {
         if (!std::exchange(self->fails_, true) && self->on_warning_)
             self->on_warning_("the use of models could not be counted yet: " +
-                                      describe(stored.failure()));
+                              describe(stored.failure()));
         self->work_.spawn(retry(self, self->runtime_));
         co_return;
     }

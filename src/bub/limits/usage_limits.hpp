@@ -51,8 +51,7 @@ private:
 
     std::vector<LimitedCounter> counters_of(const std::string& channel, const std::string& chat,
                                             const std::string& user) const;
-    std::string refusal_text(const LimitedCounter& counter, UsageKind kind,
-                             std::int64_t end) const;
+    std::string refusal_text(const LimitedCounter& counter, UsageKind kind, std::int64_t end) const;
     void begin_write();
     static Task<> write(std::shared_ptr<UsageLimits> self);
     static Task<> retry(std::weak_ptr<UsageLimits> limits,

@@ -260,7 +260,7 @@ TEST_F(UsageLimitsTest, D255_Firing_CountsAndTaskResultDoesNot) {
     EXPECT_EQ(answers().back(), refused_text);
 }
 
-TEST_F(UsageLimitsTest, D255_AnswersAndCommands_AreNoMessages) {
+TEST_F(UsageLimitsTest, D255_AnswersAndCommands_CountNoMessage) {
     options.per_user = limit_of(1, 100);
     run([](Gateway& h) -> Task<> {
         co_await h.manager->receive(sent_by("ann", "1", "one", "u1"));
@@ -351,9 +351,8 @@ TEST_F(UsageLimitsTest, D255_CallOfModel_CountsTokensAndMoney) {
             const cubepi::BoundModel metered = made->metered(dear.model(), origin);
             cubepi::MessageList messages;
             messages.push_back(cubepi::user_message(call.prompt.text()));
-            const cubepi::AssistantMessage answer =
-                co_await metered.generate(std::move(messages));
-            // What was used counts although the turn fails.
+            const cubepi::AssistantMessage answer = co_await metered.generate(std::move(messages));
+            // The use counts although the turn fails.
             throw TurnError(ErrorKind::provider, "it has failed after " + answer.text());
         };
         h.framework->add(std::move(model));
@@ -406,7 +405,9 @@ TEST(MeteredModel, D255_DroppedCall_IsChargedOnce) {
             (void)co_await stream.result();
             (void)co_await stream.next();
         }
-        { const cubepi::MessageStream unread = model.stream(messages); }
+        {
+            const cubepi::MessageStream unread = model.stream(messages);
+        }
         const cubepi::AssistantMessage failed = co_await model.generate(messages);
         EXPECT_EQ(failed.stop_reason, cubepi::stop_reason::error);
     }(metered));

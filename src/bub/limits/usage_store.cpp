@@ -60,7 +60,8 @@ std::optional<ReachedLimit> reached_limit(const UsageAdmission& turn,
         next += UsageAmounts{new_messages, 0, 0};
         if (limit.messages && new_messages > 0 && next.messages > *limit.messages)
             return ReachedLimit{at, UsageKind::messages};
-        if (limit.tokens && next.tokens >= *limit.tokens) return ReachedLimit{at, UsageKind::tokens};
+        if (limit.tokens && next.tokens >= *limit.tokens)
+            return ReachedLimit{at, UsageKind::tokens};
         if (limit.micros && next.micros >= *limit.micros) return ReachedLimit{at, UsageKind::money};
     }
     return std::nullopt;

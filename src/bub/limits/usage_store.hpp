@@ -15,7 +15,7 @@ namespace bub {
 
 using cubepi::Task;
 
-/// What a user, a chat or all of them have used on a day.
+/// The use of a user, a chat or all of them on a day.
 struct UsageAmounts {
     std::int64_t messages = 0;
     std::int64_t tokens = 0;
@@ -28,7 +28,7 @@ struct UsageAmounts {
 
 enum class UsageKind : std::uint8_t { messages, tokens, money };
 
-/// What may be used on a day. Absent: no limit.
+/// The most that may be used on a day. Absent: no limit.
 struct UsageLimit {
     std::optional<std::int64_t> messages = {};
     std::optional<std::int64_t> tokens = {};

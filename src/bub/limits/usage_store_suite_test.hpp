@@ -72,8 +72,7 @@ inline void run_cases(const std::shared_ptr<UsageStore>& store) {
     UsageAdmission both_reached = turn("user:c", limit_of({}, 101, 10), {});
     both_reached.unrecorded = 0;
     EXPECT_EQ(run(store->admit(std::move(both_reached)))->kind, UsageKind::money);
-    EXPECT_EQ(run(store->admit(turn("user:c", limit_of({}, 100), {"5"})))->kind,
-              UsageKind::tokens);
+    EXPECT_EQ(run(store->admit(turn("user:c", limit_of({}, 100), {"5"})))->kind, UsageKind::tokens);
     EXPECT_FALSE(run(store->admit(turn("user:c", limit_of({}, 100), {"4"}))));
     // A refused message counts toward none of several counters.
     UsageAdmission several = turn("user:d", limit_of(9), {"6"});

@@ -38,9 +38,7 @@ TEST(CounterName, D255_HostileIds_AreShortAndDistinct) {
 class FileUsageStoreTest : public ::testing::Test {
 protected:
     ~FileUsageStoreTest() override { std::filesystem::remove_all(directory); }
-    std::shared_ptr<UsageStore> open() const {
-        return std::make_shared<FileUsageStore>(directory);
-    }
+    std::shared_ptr<UsageStore> open() const { return std::make_shared<FileUsageStore>(directory); }
 
     const std::filesystem::path directory =
         std::filesystem::temp_directory_path() /
