@@ -172,6 +172,7 @@ struct GatewayArguments {
         console,
         logins,
         logout,
+        import_files,
         install,
         uninstall
     };

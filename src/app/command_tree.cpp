@@ -493,6 +493,10 @@ void add_gateway_commands(CLI::App& app, CommandLine& line) {
         .add_option("id", gateway.id, "The id that 'cubepi gateway logins' shows")
         ->required()
         ->type_name("ID");
+    add("import",
+        "Copy the sessions, messages and answers of a gateway with files to the configured "
+        "database",
+        What::import_files);
     add("install", "Install the gateway as a service of systemd", What::install);
     add("uninstall", "Remove the service", What::uninstall);
 }

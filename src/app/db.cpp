@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <bub/channel/postgres_delivery_schema.hpp>
+#include <bub/limits/postgres_usage_store.hpp>
 #include <bub/schedule/postgres_schedule_store.hpp>
 #include <bub/tape/postgres_tape_schema.hpp>
 #include <cubepi/checkpoint/mysql_schema.hpp>
@@ -108,7 +109,7 @@ private:
     const std::string description_;
 };
 
-/// The tables of tapes, deliveries and schedules in a PostgreSQL database.
+/// The tables of tapes, deliveries, schedules and usage in a PostgreSQL database.
 class TapeDatabase final : public Database {
 public:
     explicit TapeDatabase(PostgresOptions options)
@@ -122,19 +123,21 @@ public:
             {"bub_delivery_*", run(bub::postgres_delivery_status(options_)),
              bub::postgres_delivery_version},
             {"bub_schedule*", run(bub::postgres_schedule_status(options_)),
-             bub::postgres_schedule_version}};
+             bub::postgres_schedule_version},
+            {"bub_usage*", run(bub::postgres_usage_status(options_)), bub::postgres_usage_version}};
         return status;
     }
     void migrate() override {
         (void)run(bub::apply_postgres_tape_schema(options_));
         (void)run(bub::apply_postgres_delivery_schema(options_));
         (void)run(bub::apply_postgres_schedule_schema(options_));
+        (void)run(bub::apply_postgres_usage_schema(options_));
     }
     std::string sql() override { return status().is_current() ? std::string() : new_sql(); }
     /// Returns the SQL that creates or migrates the tables.
     static std::string new_sql() {
         return bub::postgres_tape_sql() + bub::postgres_delivery_sql() +
-               bub::postgres_schedule_sql();
+               bub::postgres_schedule_sql() + bub::postgres_usage_sql();
     }
 
 private:

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <bub/channel/postgres_delivery_schema.hpp>
+#include <bub/limits/postgres_usage_store.hpp>
 #include <bub/schedule/postgres_schedule_store.hpp>
 #include <bub/tape/postgres_tape_schema.hpp>
 #include <cubepi/core/format_version.hpp>
@@ -462,6 +463,8 @@ Task<bool> check_session_database(Report report, TapePlace place) {
             const std::optional<FormatVersion> schedules =
                 co_await bub::postgres_schedule_status(options);
             all.push_back({"schedules", schedules, bub::postgres_schedule_version});
+            const std::optional<FormatVersion> usage = co_await bub::postgres_usage_status(options);
+            all.push_back({"the use of the gateway", usage, bub::postgres_usage_version});
         }
     } catch (const Error& error) {
         report.failure(error, FailureContext());

@@ -192,6 +192,7 @@ constexpr const char* tail = R"(.BR status " (an address for health and metrics)
 .BR rules " (" channel ", " chat ", " user ", " allow ", " refuse "),"
 .BR files " (" max_file_mb ", " max_files ", " max_total_mb "),"
 .BR schedule " (" name ", " channel ", " chat ", " session ", " user ", " text ", " at ", " every ", " cron ", " zone ", " missed "), " time_zone ,
+.BR limits " (" per_user ", " per_chat ", " total ": each with " messages ", " tokens ", " money "; " exempt_operators "),"
 .BR approvers ", " root ", " shared_workspace ", " tape_namespace ", " notify_database ", " drain_timeout ", " retry_limit ", " question_timeout ", " max_waiting ", " threads ", " stream " and " show_error_details .
 The page
 .I guides/bub/gateway.md

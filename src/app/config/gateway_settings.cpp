@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -47,6 +49,7 @@ Keys gateway_keys() {
                "approvers",
                "schedule",
                "time_zone",
+               "limits",
                "status",
                "admin",
                "console",
@@ -63,6 +66,9 @@ const Keys approver_keys{"gateway.approvers", {"channel", "user"}};
 const Keys schedule_keys{"gateway.schedule",
                          {"name", "channel", "chat", "session", "user", "text", "at", "every",
                           "cron", "zone", "missed"}};
+const Keys limits_keys{"gateway.limits", {"per_user", "per_chat", "total", "exempt_operators"}};
+/// Of each of the first three.
+const Keys limit_keys{"gateway.limits.per_user", {"messages", "tokens", "money"}};
 const Keys files_keys{"gateway.files", {"max_file_mb", "max_files", "max_total_mb"}};
 const Keys admin_keys{"gateway.admin", {"listen", "viewer_token_env", "operator_token_env"}};
 const Keys console_keys{"gateway.console", {"listen"}};
@@ -114,6 +120,23 @@ public:
         if (!given.is_int64() || given.get_int64() < least || given.get_int64() > 1'000'000)
             refuse(below(key), "a whole number from " + std::to_string(least) + " to 1000000");
         value = static_cast<std::size_t>(given.get_int64());
+    }
+    /// A whole number of at most a million millions.
+    void read(const std::string& key, std::optional<std::int64_t>& value) const {
+        constexpr std::int64_t most = 1'000'000'000'000;
+        if (!has(key)) return;
+        const std::int64_t* const number = at(key).if_int64();
+        if (!number || *number < 1 || *number > most)
+            refuse(below(key), "a whole number from 1 to " + std::to_string(most));
+        value = *number;
+    }
+    /// An amount of USD; `micros` are millionths.
+    void read_money(const std::string& key, std::optional<std::int64_t>& micros) const {
+        if (!has(key)) return;
+        const double usd = at(key).is_number() ? at(key).to_number<double>() : 0.0;
+        if (!(usd >= 1e-6 && usd <= 1e9))
+            refuse(below(key), "an amount of USD from 0.000001 to 1000000000");
+        micros = std::llround(usd * 1e6);
     }
     /// Ids may be written as numbers.
     void read(const std::string& key, std::vector<std::string>& value,
@@ -249,6 +272,40 @@ void read_optional(const Mapping& mapping, const std::string& key,
 }
 
 /// `zone`: gateway.time_zone.
+bub::UsageLimit read_usage_limit(const Mapping& mapping) {
+    mapping.allow_only(limit_keys);
+    bub::UsageLimit limit;
+    mapping.read("messages", limit.messages);
+    mapping.read("tokens", limit.tokens);
+    mapping.read_money("money", limit.micros);
+    return limit;
+}
+
+bub::UsageLimitOptions read_limits(const Mapping& mapping) {
+    mapping.allow_only(limits_keys);
+    bub::UsageLimitOptions limits;
+    limits.per_user = read_usage_limit(mapping.mapping("per_user"));
+    limits.per_chat = read_usage_limit(mapping.mapping("per_chat"));
+    limits.total = read_usage_limit(mapping.mapping("total"));
+    mapping.read("exempt_operators", limits.exempts_operators);
+    return limits;
+}
+
+/// Reads times at a key, of which `check` may throw an Error, too.
+bub::ScheduleTimes read_times(
+    const std::string& key, const bub::ScheduleRequest& request,
+    const std::function<void()>& check = [] {}) {
+    try {
+        check();
+        return bub::schedule_times(request, 0);
+    } catch (const Error& error) {
+        // That it has no time zones is the fault of the machine.
+        const bool is_unsupported = error.code() == ErrorCode::unsupported;
+        throw Error(is_unsupported ? ErrorCode::unsupported : ErrorCode::parse,
+                    config_path().string() + ": " + key + ": " + error.what());
+    }
+}
+
 bub::Schedule read_schedule(const Mapping& mapping, const std::string& zone, TimeZones zones) {
     mapping.allow_only(schedule_keys);
     bub::Schedule schedule;
@@ -288,16 +345,9 @@ bub::Schedule read_schedule(const Mapping& mapping, const std::string& zone, Tim
     mapping.read("zone", request.zone);
     // It needs no database.
     if (zones == TimeZones::ignored) request.zone = "UTC";
-    try {
-        bub::check_schedule(schedule);
-        // The intervals of all gateways begin at the same instants.
-        schedule.times = bub::schedule_times(request, 0);
-    } catch (const Error& error) {
-        // That it has no time zones is the fault of the machine.
-        const bool is_unsupported = error.code() == ErrorCode::unsupported;
-        throw Error(is_unsupported ? ErrorCode::unsupported : ErrorCode::parse,
-                    config_path().string() + ": " + mapping.below(name) + ": " + error.what());
-    }
+    // The intervals of all gateways begin at the same instants.
+    schedule.times =
+        read_times(mapping.below(name), request, [&schedule] { bub::check_schedule(schedule); });
     return schedule;
 }
 
@@ -474,8 +524,8 @@ ChannelSettings channel_settings(const JsonObject& config, const ChannelKind& ki
 
 std::vector<std::string> gateway_setting_names() {
     std::vector<std::string> names;
-    for (const Keys& keys : {gateway_keys(), files_keys, rule_keys, approver_keys, schedule_keys,
-                             admin_keys, console_keys}) {
+    for (const Keys& keys : {gateway_keys(), files_keys, limits_keys, limit_keys, rule_keys,
+                             approver_keys, schedule_keys, admin_keys, console_keys}) {
         for (const std::string_view name : keys.names)
             names.push_back(std::string(keys.path) + "." + std::string(name));
     }
@@ -523,6 +573,14 @@ GatewaySettings gateway_settings(const JsonObject& config, TimeZones zones) {
     mapping.each("schedule", "schedules", [&](const Mapping& one) {
         settings.schedules.push_back(read_schedule(one, settings.time_zone, zones));
     });
+    settings.limits = read_limits(mapping.mapping("limits"));
+    settings.limits.zone = settings.time_zone;
+    if (settings.limits.any() && zones == TimeZones::resolved) {
+        bub::ScheduleRequest day;
+        day.every = "1d";
+        day.zone = settings.time_zone;
+        (void)read_times("gateway.time_zone", day);
+    }
     read_access(mapping, settings);
     for (const ChannelKind* kind : channel_kinds()) {
         if (mapping.has(kind->name)) settings.configured.push_back(channel_settings(config, *kind));

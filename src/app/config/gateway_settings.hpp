@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <bub/builtin/builtin.hpp>
+#include <bub/limits/usage_store.hpp>
 #include <bub/schedule/schedule.hpp>
 #include <cubepi/core/json.hpp>
 
@@ -114,7 +115,9 @@ struct GatewaySettings {
     std::vector<SenderRule> rules = {};
     std::vector<Approver> approvers = {};
     std::vector<bub::Schedule> schedules = {};
-    std::string time_zone = {};  ///< of schedules that name none; empty: that of the system
+    std::string time_zone =
+        {};  ///< of schedules that name none, and of limits; empty: that of the system
+    bub::UsageLimitOptions limits = {};
     std::vector<ChannelSettings> configured =
         {};  ///< the channels with settings, in the order of channel_kinds()
     std::optional<AdminSettings> admin = {};

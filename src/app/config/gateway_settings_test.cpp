@@ -332,6 +332,30 @@ TEST(GatewaySettings, D249_InvalidSchedules_AreRefused) {
         EXPECT_NE(refusal(members).find("gateway.schedule[0]"), std::string::npos) << members;
 }
 
+TEST(GatewaySettings, D255_Limits_AreReadAndChecked) {
+    const GatewaySettings settings = gateway_settings(yaml_values(
+        "gateway: {time_zone: Europe/Berlin, limits: {per_user: {messages: 100, tokens: 1000000, "
+        "money: 0.5}, total: {money: 50}, exempt_operators: true}}"));
+    EXPECT_EQ(settings.limits.per_user, (bub::UsageLimit{100, 1'000'000, 500'000}));
+    EXPECT_FALSE(settings.limits.per_chat.any());
+    EXPECT_EQ(settings.limits.total, (bub::UsageLimit{{}, {}, 50'000'000}));
+    EXPECT_TRUE(settings.limits.exempts_operators);
+    EXPECT_EQ(settings.limits.zone, "Europe/Berlin");
+    EXPECT_FALSE(gateway_settings(yaml_values("gateway: {limits: {}}")).limits.any());
+    EXPECT_THROW((void)gateway_settings(yaml_values(
+                     "gateway: {time_zone: Mars/Olympus, limits: {per_user: {messages: 1}}}")),
+                 Error);
+    for (const char* const wrong :
+         {"{per_user: {messages: 0}}", "{per_user: {tokens: -1}}", "{per_user: {messages: 1.5}}",
+          "{per_chat: {money: 0}}", "{total: {money: .nan}}", "{total: {money: 1e30}}",
+          "{total: {money: 5 USD}}", "{per_day: {messages: 1}}", "{per_user: {turns: 1}}",
+          "{per_user: 5}", "{exempt_operators: yes please}"})
+        EXPECT_THROW(
+            (void)gateway_settings(yaml_values(std::string("gateway: {limits: ") + wrong + "}")),
+            Error)
+            << wrong;
+}
+
 TEST(GatewaySettings, D249_IgnoredTimeZones_AreNotLookedUp) {
     const JsonObject config = yaml_values(
         "gateway: {schedule: [{name: a, channel: http, chat: a, user: a, cron: 0 9 * * *, zone: "

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <system_error>
@@ -11,6 +12,8 @@
 #include <bub/channel/divided_delivery_log.hpp>
 #include <bub/channel/file_delivery_log.hpp>
 #include <bub/channel/postgres_delivery_log.hpp>
+#include <bub/limits/file_usage_store.hpp>
+#include <bub/limits/postgres_usage_store.hpp>
 #include <bub/schedule/file_schedule_store.hpp>
 #include <bub/schedule/postgres_schedule_store.hpp>
 #include <bub/tape/file_tape_store.hpp>
@@ -19,8 +22,8 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/digest.hpp>
-#include <cubepi/process/environment.hpp>
 #include <cubepi/core/task_scope.hpp>
+#include <cubepi/process/environment.hpp>
 
 #include "../config/gateway_settings.hpp"
 #include "../config/paths.hpp"
@@ -31,6 +34,7 @@ namespace cubepi::app {
 namespace {
 
 using LogPtr = std::shared_ptr<bub::DeliveryLog>;
+using TablesPtr = std::shared_ptr<bub::DeliveryTables>;
 using Ids = std::vector<std::string>;
 
 LogPtr open_files(const bub::WarningHandler& warn, std::filesystem::path directory = {}) {
@@ -40,54 +44,39 @@ LogPtr open_files(const bub::WarningHandler& warn, std::filesystem::path directo
     return std::make_shared<bub::FileDeliveryLog>(std::move(options));
 }
 
-std::filesystem::path files_directory() {
-    return bub::default_tape_directory().parent_path() / "deliveries";
-}
-
 bool has_files() {
     std::error_code unknown;
-    return std::filesystem::exists(files_directory() / "deliveries.jsonl", unknown);
+    return std::filesystem::exists(deliveries_directory() / "deliveries.jsonl", unknown) &&
+           moved_to(deliveries_directory()).empty();
 }
 
-template <class Tables>
-Task<> move_inbound(LogPtr from, std::shared_ptr<Tables> to, bub::StoredInbound inbound,
-                    std::map<std::string, std::string>& turns) {
+Task<> adopt_message(LogPtr from, TablesPtr to, bub::StoredInbound inbound, bool finishes,
+                     std::map<std::string, std::string>& turns) {
     Ids old(1, inbound.id);
     std::string& first = turns[inbound.turn.empty() ? inbound.id : inbound.turn];
     std::string turn = first;
     const std::string id = co_await to->adopt(std::move(inbound), std::move(turn));
     if (first.empty()) first = id;
-    co_await from->finish(std::move(old));
+    if (finishes) co_await from->finish(std::move(old));
 }
 
-template <class Tables>
-Task<> move_answer(LogPtr from, std::shared_ptr<Tables> to, bub::Delivery delivery) {
+Task<> adopt_answer(LogPtr from, TablesPtr to, bub::Delivery delivery, bool finishes) {
     std::string id = delivery.id;
     co_await to->adopt(std::move(delivery));
     std::string reason = "moved to the database";
-    co_await from->failed(std::move(id), std::move(reason));
-}
-
-template <class Tables>
-Task<> move_records(LogPtr from, std::shared_ptr<Tables> to) {
-    bub::UnfinishedRecords records = co_await from->take();
-    std::map<std::string, std::string> turns;
-    for (bub::StoredInbound& inbound : records.inbounds)
-        co_await move_inbound(from, to, std::move(inbound), turns);
-    for (bub::Delivery& answer : records.answers) co_await move_answer(from, to, std::move(answer));
+    if (finishes) co_await from->failed(std::move(id), std::move(reason));
 }
 
 /// Moves the records that an earlier version or configuration has left in files.
-template <class Tables>
-Task<> move_from_files(LogPtr files, std::shared_ptr<Tables> log, bub::WarningHandler warn) {
-    Task<> moving = move_records(files, log);
-    const Outcome<> done = co_await outcome_of(std::move(moving));
+Task<> move_from_files(LogPtr files, TablesPtr log, bub::WarningHandler warn) {
+    Task<AdoptedRecords> moving = adopt_records(files, log, true);
+    const Outcome<AdoptedRecords> done = co_await outcome_of(std::move(moving));
     // Also after a failure: what was moved is for the manager that takes it.
     Task<> releasing = log->release();
     (void)co_await outcome_of(std::move(releasing));
     if (done.cancelled()) done.rethrow();
     if (!done)
-        warn("the messages and answers in " + files_directory().string() +
+        warn("the messages and answers in " + deliveries_directory().string() +
              " could not be moved to the database, which is tried again at the next start: " +
              exception_text(done.failure()));
 }
@@ -169,6 +158,36 @@ std::string configuration_digest(const JsonObject& values) {
     return detail::sha256_hex(boost::json::serialize(shown)).substr(0, digits);
 }
 
+std::filesystem::path deliveries_directory() {
+    return bub::default_tape_directory().parent_path() / "deliveries";
+}
+
+std::string moved_to(const std::filesystem::path& directory) {
+    constexpr std::size_t longest = 4096;
+    std::ifstream file(directory / moved_mark, std::ios::binary);
+    if (!file.is_open()) return {};
+    std::string text(longest, '\0');
+    file.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<std::size_t>(file.gcount()));
+    text.resize(std::min(text.size(), text.find('\n')));
+    return text.empty() ? std::string("a database") : text;
+}
+
+Task<AdoptedRecords> adopt_records(LogPtr from, TablesPtr to, bool finishes) {
+    bub::UnfinishedRecords records = co_await from->take();
+    AdoptedRecords adopted{records.inbounds.size(), records.answers.size()};
+    std::map<std::string, std::string> turns;
+    for (bub::StoredInbound& inbound : records.inbounds)
+        co_await adopt_message(from, to, std::move(inbound), finishes, turns);
+    for (bub::Delivery& answer : records.answers)
+        co_await adopt_answer(from, to, std::move(answer), finishes);
+    co_return adopted;
+}
+
+std::string DeliveryPlace::first_database() const {
+    return databases.empty() ? database : databases.front().url;
+}
+
 DeliveryPlace delivery_place() {
     DeliveryPlace place;
     TapePlace tapes = tape_place();
@@ -196,6 +215,13 @@ Task<LogPtr> open_deliveries(DeliveryPlace place, bub::WarningHandler warn) {
         co_return files;
     }
     const bool is_in_files = place.database.empty() && place.databases.empty();
+    const std::string moved = is_in_files ? moved_to(deliveries_directory()) : std::string();
+    if (!moved.empty())
+        throw Error(ErrorCode::invalid_state,
+                    "the sessions and messages of this gateway were moved to " + moved +
+                        ": set the key 'database' in " + config_path().string() + ", or remove " +
+                        (deliveries_directory() / moved_mark).string() +
+                        " to use the files again, whose unfinished messages both have then");
     if (is_in_files || has_files()) files = open_files(warn);
     if (is_in_files) co_return files;
     if (!place.databases.empty()) {
@@ -214,10 +240,10 @@ Task<LogPtr> open_deliveries(DeliveryPlace place, bub::WarningHandler warn) {
 
 Task<std::shared_ptr<bub::ScheduleStore>> open_schedules(DeliveryPlace place, bool are_configured,
                                                          bub::WarningHandler warn) {
-    if (!place.databases.empty()) place.database = place.databases.front().url;
+    place.database = place.first_database();
     if (place.database.empty()) {
         std::filesystem::path directory =
-            place.directory.empty() ? files_directory() : std::move(place.directory);
+            place.directory.empty() ? deliveries_directory() : std::move(place.directory);
         co_return std::make_shared<bub::FileScheduleStore>(std::move(directory));
     }
     bub::PostgresScheduleStoreOptions options;
@@ -235,6 +261,25 @@ Task<std::shared_ptr<bub::ScheduleStore>> open_schedules(DeliveryPlace place, bo
                                    {{"error", logged_error(opened.failure())}});
     warn("schedules are switched off: " + exception_text(opened.failure()));
     co_return nullptr;
+}
+
+Task<std::shared_ptr<bub::UsageStore>> open_usage(DeliveryPlace place) {
+    place.database = place.first_database();
+    if (place.database.empty()) {
+        std::filesystem::path directory =
+            place.directory.empty() ? deliveries_directory() : std::move(place.directory);
+        co_return std::make_shared<bub::FileUsageStore>(std::move(directory));
+    }
+    bub::PostgresUsageStoreOptions options;
+    options.database.connection = std::move(place.database);
+    options.account = std::move(place.account);
+    auto store = std::make_shared<bub::PostgresUsageStore>(std::move(options));
+    Task<> opening = store->open();
+    const Outcome<> opened = co_await outcome_of(std::move(opening));
+    if (opened.cancelled() ||
+        logged_error(opened.failure()) == to_string(ErrorCode::schema_mismatch))
+        opened.rethrow();
+    co_return store;
 }
 
 }  // namespace cubepi::app

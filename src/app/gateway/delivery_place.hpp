@@ -7,12 +7,17 @@
 #include <vector>
 
 #include <bub/channel/delivery_log.hpp>
+#include <bub/limits/usage_store.hpp>
 #include <bub/schedule/schedule.hpp>
 #include <bub/turn_error.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/task.hpp>
 
 #include "../config/config_file.hpp"
+
+namespace bub {
+class DeliveryTables;
+}
 
 namespace cubepi::app {
 
@@ -27,6 +32,8 @@ struct DeliveryPlace {
     std::filesystem::path directory = {};  ///< of the files; empty: the default
 
     bool operator==(const DeliveryPlace&) const = default;
+    /// Returns the database of what is not of a session; empty: files.
+    std::string first_database() const;
 };
 
 /// Returns the place of the configuration, next to the sessions. Throws Error for a configuration that cannot be used.
@@ -37,7 +44,24 @@ DeliveryPlace delivery_place();
 /// secret can be found by trying all.
 std::string configuration_digest(const JsonObject& values);
 
-/// Opens the log. One in a database receives the unfinished records of the files, which an earlier version or configuration has left; if that
+/// The numbers of records that were stored in another log.
+struct AdoptedRecords {
+    std::size_t messages = 0;
+    std::size_t answers = 0;
+};
+/// Stores the unfinished records of a log in a database, unless it has them. `finishes`: they are finished in the first log.
+Task<AdoptedRecords> adopt_records(std::shared_ptr<bub::DeliveryLog> from,
+                                   std::shared_ptr<bub::DeliveryTables> to, bool finishes);
+
+/// The directory of the files of messages, $BUB_HOME/deliveries.
+std::filesystem::path deliveries_directory();
+
+/// The file that `cubepi gateway import` leaves in that directory when all is in a database: a text that says where.
+inline constexpr const char* moved_mark = "moved";
+/// Returns the text of the mark; empty: there is none.
+std::string moved_to(const std::filesystem::path& directory);
+
+/// Opens the log. Throws Error(invalid_state) for files that were moved to a database. One in a database receives the unfinished records of the files, which an earlier version or configuration has left; if that
 /// is interrupted, a message without an id of its platform, and an answer, may be in both. Throws
 /// the failure of a database whose tables are missing, older or newer, or whose division differs; one that cannot be reached yet is only reported (D90).
 Task<std::shared_ptr<bub::DeliveryLog>> open_deliveries(DeliveryPlace place,
@@ -47,5 +71,9 @@ Task<std::shared_ptr<bub::DeliveryLog>> open_deliveries(DeliveryPlace place,
 /// database has no tables for them yet, and none are configured; if some are, throws that failure.
 Task<std::shared_ptr<bub::ScheduleStore>> open_schedules(DeliveryPlace place, bool are_configured,
                                                          bub::WarningHandler warn);
+
+/// Opens the counters of limits at the same place, next to the deliveries; of several databases in the first. Throws the failure of a database whose tables are missing, older or
+/// newer; one that cannot be reached yet is asked again by each turn.
+Task<std::shared_ptr<bub::UsageStore>> open_usage(DeliveryPlace place);
 
 }  // namespace cubepi::app

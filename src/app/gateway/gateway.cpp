@@ -205,8 +205,12 @@ Task<std::unique_ptr<GatewayInstance>> Gateway::make_instance() {
         deliveries_ = co_await std::move(opening);
         deliveries_at_ = place;
     }
+    const GatewaySettings settings = gateway_settings(config_values(config_path()));
+    if (!usage_ && !directory_ && settings.limits.any()) {
+        Task<std::shared_ptr<bub::UsageStore>> opening = open_usage(place);
+        usage_ = co_await std::move(opening);
+    }
     if (!schedules_ && !directory_) {
-        const GatewaySettings settings = gateway_settings(config_values(config_path()));
         Task<std::shared_ptr<bub::ScheduleStore>> opening = open_schedules(
             place, !settings.schedules.empty(), [this](const std::string& text) { warn(text); });
         schedules_ = co_await std::move(opening);
@@ -214,6 +218,7 @@ Task<std::unique_ptr<GatewayInstance>> Gateway::make_instance() {
     GatewayInstance::Parts parts;
     parts.deliveries = deliveries_;
     parts.schedules = schedules_;
+    parts.usage = usage_;
     parts.telemetry = telemetry_;
     parts.meter = meter_;
     parts.reports = reports_;

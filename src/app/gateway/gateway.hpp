@@ -120,6 +120,7 @@ private:
     std::shared_ptr<bub::DeliveryLog> deliveries_;
     DeliveryPlace deliveries_at_;
     std::shared_ptr<bub::ScheduleStore> schedules_;  ///< null: switched off
+    std::shared_ptr<bub::UsageStore> usage_;         ///< null: there were no limits yet
     const std::shared_ptr<GatewayServers> servers_;
     const std::shared_ptr<ConsoleSessions> console_;
     std::shared_ptr<GatewayInstance> instance_;

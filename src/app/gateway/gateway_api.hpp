@@ -159,6 +159,19 @@ struct GatewayLimit {
     std::string key = {};    ///< "gateway.max_waiting"
     std::string value = {};  ///< with its unit
 };
+/// The use of a user, a chat or all of them on a day.
+struct GatewayUse {
+    std::string counter = {};  ///< "user:telegram:42", "chat:http:s1", "total"
+    std::int64_t messages = 0;
+    std::int64_t tokens = 0;
+    double cost = 0;  ///< USD
+};
+/// The use that counts toward `gateway.limits`, of all gateways that share their messages.
+struct GatewayUsage {
+    std::string day = {};               ///< "2026-12-01"
+    double ends = 0;                    ///< Unix seconds: then the counters begin at zero
+    std::vector<GatewayUse> used = {};  ///< those with the highest costs first, at most 20
+};
 /// One of the gateways that share their messages by a database (D237).
 struct ClusterGateway {
     std::string id = {};  ///< unique
@@ -184,6 +197,8 @@ struct GatewayStatus {
     std::string workspaces = {};
     std::vector<std::string> channels = {};
     std::vector<GatewayLimit> limits = {};
+    std::optional<GatewayUsage> usage =
+        {};  ///< absent: nothing is limited by day, or it cannot be read
     std::optional<std::string> problem = {};  ///< why messages cannot be processed
     std::size_t running_turns = 0;
     std::size_t waiting_messages = 0;

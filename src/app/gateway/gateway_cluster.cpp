@@ -141,10 +141,27 @@ std::optional<std::vector<std::string>> silent_hosts(const Answers& answers) {
     return hosts;
 }
 
+Task<std::optional<GatewayUsage>> usage_of(std::shared_ptr<GatewayInstance> instance) {
+    constexpr std::size_t most_shown = 20;
+    std::optional<GatewayUsage> usage;
+    if (!instance->usage()) co_return usage;
+    Task<bub::UsageReport> reading = instance->usage()->report(most_shown);
+    Outcome<bub::UsageReport> read = co_await outcome_of(std::move(reading));
+    if (read.cancelled()) read.rethrow();
+    if (!read) co_return usage;
+    usage.emplace();
+    usage->day = read.value().day.date;
+    usage->ends = static_cast<double>(read.value().day.end);
+    for (const auto& [counter, used] : read.value().used)
+        usage->used.push_back({counter, used.messages, used.tokens, bub::usd_of(used.micros)});
+    co_return usage;
+}
+
 }  // namespace
 
 Task<GatewayStatus> GatewayApi::status(NoArguments) {
     GatewayStatus status = co_await status_here();
+    status.usage = co_await usage_of(gateway_.instance());
     const std::shared_ptr<bub::GatewayPeers> peers = peers_of(*gateway_.instance());
     if (!peers) co_return status;
     Task<std::vector<GatewayPeer>> listing = peers->list();

@@ -15,6 +15,7 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/posix_file.hpp>
+#include <cubepi/provider/cost.hpp>
 #include <cubepi/schema/json_convert.hpp>
 
 #include "../channels/channel_kinds.hpp"
@@ -29,6 +30,7 @@
 #include "control_server.hpp"
 #include "gateway.hpp"
 #include "gateway_api.hpp"
+#include "gateway_import.hpp"
 
 namespace cubepi::app {
 
@@ -188,6 +190,17 @@ void print_gateways(const GatewayStatus& status) {
         out() << "Their configuration files differ.\n";
 }
 
+void print_usage(const GatewayUsage& usage) {
+    out() << "\nUsed on " << for_terminal(usage.day) << ", until "
+          << for_terminal(local_time(usage.ends)) << ":\n";
+    for (const GatewayUse& one : usage.used)
+        out() << "  " << for_terminal(one.counter) << "\t"
+              << for_terminal(std::to_string(one.messages) + " messages\t" +
+                              std::to_string(one.tokens) + " tokens\t" + money_text(one.cost))
+              << "\n";
+    if (usage.used.empty()) out() << "  nothing\n";
+}
+
 void print_status(const GatewayStatus& status) {
     print_line("State", status.state);
     if (status.problem) print_line("Problem", *status.problem);
@@ -202,6 +215,7 @@ void print_status(const GatewayStatus& status) {
     print_line("Held", status.held == 0
                            ? "nothing"
                            : count_of(status.held, "message") + "; see them: cubepi gateway held");
+    if (status.usage) print_usage(*status.usage);
     print_gateways(status);
 }
 
@@ -460,6 +474,7 @@ int gateway_command(const CommandLine& line) {
         case What::drain: return change(line.gateway);
         case What::logins: return print(call("logins"), line.gateway);
         case What::console: return print_console_link(gateway_socket(), line.gateway);
+        case What::import_files: return import_command();
         case What::install: return install_unit(line.gateway.channels);
         case What::uninstall: return uninstall_unit();
     }

@@ -27,6 +27,7 @@
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/mcp/deferred_mcp_tools.hpp>
 #include <cubepi/net/http_client.hpp>
+#include <cubepi/provider/cost.hpp>
 
 #include "../channels/channel_kinds.hpp"
 #include "../config/command_sandbox.hpp"
@@ -151,6 +152,23 @@ bub::ChannelManagerOptions manager_options(const GatewaySettings& settings,
     options.on_warning = parts.on_warning;
     options.observer = parts.reports;
     return options;
+}
+
+std::shared_ptr<bub::UsageLimits> usage_limits(const GatewaySettings& settings,
+                                               const GatewayInstance::Parts& parts,
+                                               const Executor& executor) {
+    if (!parts.usage || !settings.limits.any()) return nullptr;
+    return std::make_shared<bub::UsageLimits>(settings.limits, parts.usage, Runtime::standard(),
+                                              executor, parts.on_warning);
+}
+
+/// A limit of money needs a price.
+void check_price(const GatewaySettings& settings, const ModelChoice& model) {
+    if (!settings.limits.has_money() || model.offline || price_of(model.model.spec())) return;
+    throw Error(ErrorCode::invalid_argument,
+                "gateway.limits has amounts of money, but the price of the model '" +
+                    model.model.spec().id + "' is unknown; limit tokens instead of money in " +
+                    config_path().string());
 }
 
 std::size_t thread_count(const GatewaySettings& settings) {
@@ -283,6 +301,17 @@ std::vector<GatewayLimit> GatewayInstance::limits() const {
     if (settings_.question_timeout.count() > 0)
         seconds("gateway.question_timeout", settings_.question_timeout);
     seconds("gateway.retry_limit", settings_.retry_limit);
+    const auto add_daily = [&all](const std::string& key, const bub::UsageLimit& limit) {
+        if (limit.messages)
+            all.push_back({key + ".messages", std::to_string(*limit.messages) + " a day"});
+        if (limit.tokens)
+            all.push_back({key + ".tokens", std::to_string(*limit.tokens) + " a day"});
+        if (limit.micros)
+            all.push_back({key + ".money", money_text(bub::usd_of(*limit.micros)) + " a day"});
+    };
+    add_daily("gateway.limits.per_user", settings_.limits.per_user);
+    add_daily("gateway.limits.per_chat", settings_.limits.per_chat);
+    add_daily("gateway.limits.total", settings_.limits.total);
     seconds("gateway.drain_timeout", settings_.drain_timeout);
     add("gateway.files.max_file_mb", settings_.files.max_file_bytes / 1'000'000, " MB");
     add("gateway.files.max_files", settings_.files.max_files, " files of a session");
@@ -401,6 +430,7 @@ Task<std::unique_ptr<GatewayInstance>> GatewayInstance::create(ModelFlags flags,
     ModelSources sources = model_sources(flags, config, false);
     const std::shared_ptr<const Runtime> runtime = Runtime::standard();
     ModelChoice model = co_await choose_model(sources, transport_of(*runtime), ChooseModel());
+    check_price(settings, model);
     const Executor executor = co_await this_executor;
     std::unique_ptr<GatewayInstance> made(
         new GatewayInstance(std::move(config), std::move(settings), std::move(sources),
@@ -454,6 +484,7 @@ GatewayInstance::GatewayInstance(ConfigFile config, GatewaySettings settings, Mo
                            ? std::make_shared<ConsoleChannel>(settings_.files.max_file_bytes, live_)
                            : nullptr),
       executor_(std::move(executor)),
+      usage_(usage_limits(settings_, parts_, executor_)),
       framework_(make_framework(true)) {
     for (const ChannelSettings& one : settings_.configured) {
         for (const ChannelKey& key : one.kind().keys) {
@@ -485,6 +516,7 @@ GatewayInstance::GatewayInstance(ConfigFile config, GatewaySettings settings, Mo
     }
     bub::ChannelManagerOptions options = manager_options(settings_, sources_, parts_);
     if (live_) options.observer = std::make_shared<LiveObserver>(parts_.reports, live_);
+    options.gate = usage_;
     const std::size_t threads = thread_count(settings_);
     if (threads > 1) {
         shards_ =
@@ -613,6 +645,13 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
             granted->add_to(rules.allow, message);
             return rules;
         };
+    if (usage_) {
+        options.metered_model = [usage = std::weak_ptr<const bub::UsageLimits>(usage_)](
+                                    const BoundModel& model, const JsonObject& origin) {
+            const std::shared_ptr<const bub::UsageLimits> limits = usage.lock();
+            return limits ? limits->metered(model, origin) : model;
+        };
+    }
     options.failure_text = failure_text();
     options.files = settings_.files;
     set_compaction(options, sources_, model_, transport_of(*Runtime::standard()));

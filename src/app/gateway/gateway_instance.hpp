@@ -16,6 +16,7 @@
 #include <bub/channel/turn_shards.hpp>
 #include <bub/framework.hpp>
 #include <bub/hooks.hpp>
+#include <bub/limits/usage_limits.hpp>
 #include <bub/schedule/schedule.hpp>
 #include <bub/tape/tape.hpp>
 #include <bub/tape/tape_store.hpp>
@@ -52,6 +53,7 @@ public:
     struct Parts {
         std::shared_ptr<bub::DeliveryLog> deliveries = {};
         std::shared_ptr<bub::ScheduleStore> schedules = {};  ///< null: there are none
+        std::shared_ptr<bub::UsageStore> usage = {};  ///< null: `gateway.limits` is not applied
         std::shared_ptr<Telemetry> telemetry = {};
         std::shared_ptr<Meter> meter = {};  ///< null: that of `telemetry`
         std::shared_ptr<TurnReports> reports = {};
@@ -106,6 +108,8 @@ public:
     const std::vector<ProjectPrompt>& project_prompts() const noexcept { return project_.prompts; }
     /// Returns the limits of the configuration, for operators.
     std::vector<GatewayLimit> limits() const;
+    /// Null: nothing is limited by day.
+    const std::shared_ptr<bub::UsageLimits>& usage() const noexcept { return usage_; }
     /// Returns the server on the address that a key of the settings has: "gateway.http.listen". Null: not configured.
     std::shared_ptr<HttpServer> server(const std::string& key) const;
     /// The servers of the gateway, which outlive the instance.
@@ -174,6 +178,7 @@ private:
     const std::shared_ptr<ConsoleChannel> console_channel_;
     const std::shared_ptr<GrantedRules> granted_ = std::make_shared<GrantedRules>();
     const Executor executor_;
+    const std::shared_ptr<bub::UsageLimits> usage_;
     std::unique_ptr<bub::Framework> framework_;
     std::shared_ptr<bub::TurnShards> shards_;  ///< null: turns run on the executor of the manager
     std::unique_ptr<bub::ChannelManager> manager_;

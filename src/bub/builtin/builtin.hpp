@@ -127,6 +127,10 @@ struct BuiltinOptions {
     /// a subagent of the run names one. Throws Error if this process has other settings. Set if `describe_endpoint` is.
     std::function<cubepi::BoundModel(const JsonObject& endpoint, const std::string& id)>
         model_at_endpoint = {};
+    /// Returns the model that a turn calls instead of `model`, for example one whose calls are counted; also for its sub-agents, summaries
+    /// and goals. `origin`: of the message that has caused the turn (asker_key); empty for a command. Called on the threads of turns. Null: `model`.
+    std::function<cubepi::BoundModel(const cubepi::BoundModel& model, const JsonObject& origin)>
+        metered_model = {};
     /// Listed as choices, in addition to `model`.
     std::vector<std::string> other_models = {};
 

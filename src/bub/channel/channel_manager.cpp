@@ -318,6 +318,15 @@ Task<> ManagerCore::shut_down() {
     co_await context_.work->close();
     admission_.forget();
     sessions_.forget();
+    if (context_.options.gate) {
+        Task<> flushing = context_.options.gate->flush();
+        const cubepi::Outcome<> flushed = co_await cubepi::outcome_of(std::move(flushing));
+        if (!flushed)
+            context_.warn("channel.gate_not_stored",
+                          {{"error", cubepi::logged_error(flushed.failure())}},
+                          "what the last turns have used could not be counted: " +
+                              describe(flushed.failure()));
+    }
     // The router is still bound, so that final messages of a channel can be shown.
     co_await channels_.stop();
     co_await deliveries_.release();

@@ -15,6 +15,7 @@
 #include <bub/channel.hpp>
 #include <bub/channel/debounce.hpp>
 #include <bub/channel/delivery_log.hpp>
+#include <bub/channel/turn_gate.hpp>
 #include <bub/framework.hpp>
 #include <bub/turn_error.hpp>
 
@@ -78,6 +79,8 @@ struct ChannelManagerOptions {
     std::shared_ptr<DeliveryLog> deliveries = {};
     /// The threads on which the turns run (bub/channel/turn_shards.hpp). Null: they run on the manager's executor.
     std::shared_ptr<TurnShards> shards = {};
+    /// Decides which messages get a turn. The others count as failed, and their senders get its text. Null: all do.
+    std::shared_ptr<TurnGate> gate = {};
     /// Receives problems that concern the operator rather than a turn: a channel that does not stop, answers that are
     /// held. Never receives message bodies (B13). May be empty.
     WarningHandler on_warning = {};

@@ -302,6 +302,20 @@ std::optional<KnownInbound> DeliveryRecords::find(const std::string& channel,
     return found;
 }
 
+std::vector<Envelope> DeliveryRecords::finished() const {
+    std::vector<Envelope> all;
+    for (const auto& [name, channel] : channels_) {
+        for (const std::string& id : channel.order) {
+            Envelope message;
+            message.channel = name;
+            message.chat_id = channel.chats.at(id);
+            message.inbound_id = id;
+            all.push_back(std::move(message));
+        }
+    }
+    return all;
+}
+
 bool DeliveryRecords::knows(const Envelope& message) const {
     return find(message.channel.value_or(""), message.inbound_id.value_or("")).has_value();
 }

@@ -29,15 +29,14 @@ struct DividedDeliveryLogOptions {
 ///
 /// A database that fails or does not answer delays and fails only what is about its sessions: take() returns the records of the others,
 /// and partial_outage() names it. The leases of accounts, and the gateways with their calls, are in the first database. Used on one executor.
-class DividedDeliveryLog final : public DeliveryLog {
+class DividedDeliveryLog final : public DeliveryTables {
 public:
     explicit DividedDeliveryLog(DividedDeliveryLogOptions options);
     ~DividedDeliveryLog() override;
 
     const DatabaseMap& map() const noexcept { return options_.map; }
-    /// Does the same as PostgresDeliveryLog::adopt, in the database of the record.
-    Task<std::string> adopt(StoredInbound record, std::string turn);
-    Task<> adopt(Delivery answer);
+    Task<std::string> adopt(StoredInbound record, std::string turn) override;
+    Task<> adopt(Delivery answer) override;
 
     Task<std::optional<std::string>> receive(Envelope message) override;
     Task<> begin(std::vector<std::string> ids) override;

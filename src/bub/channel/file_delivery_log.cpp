@@ -290,6 +290,17 @@ FileDeliveryLog::FileDeliveryLog(FileDeliveryLogOptions options)
     : state_(std::make_shared<State>(std::move(options))), thread_(1, "cubepi-deliver") {}
 FileDeliveryLog::~FileDeliveryLog() = default;
 
+Task<std::vector<Envelope>> FileDeliveryLog::finished() {
+    auto found = std::make_shared<std::vector<Envelope>>();
+    auto step = std::make_shared<detail::DeliveryStep>();
+    step->make = [found](detail::DeliveryRecords& records) {
+        *found = records.finished();
+        return std::optional<JsonObject>();
+    };
+    co_await perform(std::move(step));
+    co_return std::move(*found);
+}
+
 std::string FileDeliveryLog::date() const { return tape_date(state_->options.clock->wall()); }
 
 void FileDeliveryLog::perform_later(detail::DeliveryStepPtr step) {

@@ -52,6 +52,9 @@ public:
     explicit FileDeliveryLog(FileDeliveryLogOptions options = {});
     ~FileDeliveryLog() override;
 
+    /// Returns the messages whose ids are remembered although they are finished: channel, chat and id of each.
+    Task<std::vector<Envelope>> finished();
+
 private:
     struct State;
     Task<> perform(std::shared_ptr<detail::DeliveryStep> step) override;

@@ -186,8 +186,13 @@ Task<std::string> PostgresDeliveryLog::adopt(StoredInbound record, std::string t
     const Envelope& message = record.message;
     const std::string session = tables->session_key(message);
     step->sessions = {session};
+    const std::string body = json_of(message);
     step->message_key = message_key(tables->options().account, message.channel.value_or(""),
                                     message.inbound_id.value_or(""));
+    // One without an id of its platform is found by what another log has of it, if it is moved twice.
+    if (step->message_key.empty())
+        step->message_key = cubepi::detail::sha256_hex(
+            tables->options().account + "\nmoved\n" + record.id + "\n" + record.date + "\n" + body);
     step->reads
         .add(
             "SELECT nextval('bub_delivery_ids'), fence, (SELECT id FROM bub_delivery_inbound WHERE"
@@ -197,8 +202,7 @@ Task<std::string> PostgresDeliveryLog::adopt(StoredInbound record, std::string t
     std::string planned;
     if (!record.planned.empty()) planned = json_of(DeliveryRecords::planned(record.planned, {}));
     const std::string state = record.begun > 0 ? "working" : "waiting";
-    step->decide = [id, session, key = step->message_key, body = json_of(message),
-                    address = address_of(message),
+    step->decide = [id, session, key = step->message_key, body, address = address_of(message),
                     channel = channel_name(message.channel.value_or("")),
                     account = tables->options().account, planned, state, turn = std::move(turn),
                     begun = static_cast<std::int64_t>(record.begun),
@@ -274,6 +278,46 @@ Task<> PostgresDeliveryLog::adopt(Delivery answer) {
             .text(origin);
     };
     co_await perform(step);
+}
+
+Task<> PostgresDeliveryLog::adopt_finished(std::vector<Envelope> messages) {
+    constexpr std::size_t most_together = 500;
+    const std::shared_ptr<DeliveryTables> tables = tables_;
+    for (std::size_t at = 0; at < messages.size(); at += most_together) {
+        auto step = std::make_shared<DeliveryWrite>();
+        std::vector<std::string> keys;
+        std::vector<std::string> channels;
+        std::vector<std::string> sessions;
+        std::vector<std::string> addresses;
+        const std::size_t end = std::min(messages.size(), at + most_together);
+        for (std::size_t i = at; i < end; ++i) {
+            const Envelope& message = messages[i];
+            keys.push_back(message_key(tables->options().account, message.channel.value_or(""),
+                                       message.inbound_id.value_or("")));
+            channels.push_back(channel_name(message.channel.value_or("")));
+            sessions.push_back(tables->session_key(message));
+            addresses.push_back(address_of(message));
+        }
+        // A transaction locks at least one session.
+        step->sessions = {sessions.front()};
+        step->decide = [account = tables->options().account, keys, channels, sessions, addresses](
+                           const StepResults&, SqlBatch& writes) {
+            writes
+                .add(
+                    "INSERT INTO bub_delivery_inbound (id, account, channel, session, owner, fence,"
+                    " state, message_key, address, finished_at) SELECT"
+                    " nextval('bub_delivery_ids'), $1, m.channel, m.session, 0, 0, 'done', m.key,"
+                    " m.address, now() FROM unnest($2::text[], $3::text[], $4::text[], $5::text[])"
+                    " AS m (key, channel, session, address) WHERE m.key <> '' ON CONFLICT"
+                    " (message_key) DO NOTHING")
+                .text(account)
+                .texts(keys)
+                .texts(channels)
+                .texts(sessions)
+                .texts(addresses);
+        };
+        co_await perform(step);
+    }
 }
 
 Task<> PostgresDeliveryLog::begin(std::vector<std::string> ids) {

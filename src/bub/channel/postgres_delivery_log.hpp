@@ -44,6 +44,17 @@ struct PostgresDeliveryLogOptions {
     std::size_t max_open = 10'000;
 };
 
+/// A delivery log in databases, to which the records of another log can be moved.
+class DeliveryTables : public DeliveryLog {
+public:
+    /// Stores an unfinished message of another log with all that was recorded about it, at once, unless it is known. The next gateway
+    /// that takes its session gets it. Returns its number, which is `turn` for further messages of the same turn; empty for the
+    /// first.
+    virtual Task<std::string> adopt(StoredInbound record, std::string turn) = 0;
+    /// Stores an unsettled answer of another log with all that was recorded about it, unless it was stored before.
+    virtual Task<> adopt(Delivery answer) = 0;
+};
+
 /// A delivery log in a PostgreSQL database that several gateways share (D205). The tables are those of
 /// apply_postgres_delivery_schema().
 ///
@@ -57,7 +68,7 @@ struct PostgresDeliveryLogOptions {
 /// connection breaks is stored once or not at all. They run on a thread of the log. Used on one executor at a time.
 ///
 /// Throws, from every call, what PostgresCheckpointer throws; Error(storage_full) if too many records are unfinished.
-class PostgresDeliveryLog final : public DeliveryLog {
+class PostgresDeliveryLog final : public DeliveryTables {
 public:
     explicit PostgresDeliveryLog(PostgresDeliveryLogOptions options);
     ~PostgresDeliveryLog() override;
@@ -65,12 +76,11 @@ public:
     /// Connects now, to detect errors early. Optional.
     Task<> open();
 
-    /// Stores an unfinished message of another log with all that was recorded about it, at once, unless it is known. The next gateway
-    /// that takes its session gets it. Returns its number, which is `turn` for further messages of the same turn; empty for the
-    /// first.
-    Task<std::string> adopt(StoredInbound record, std::string turn);
-    /// Stores an unsettled answer of another log with all that was recorded about it, unless it was stored before.
-    Task<> adopt(Delivery answer);
+    Task<std::string> adopt(StoredInbound record, std::string turn) override;
+    Task<> adopt(Delivery answer) override;
+    /// Stores the ids of finished messages of another log (channel, chat_id and inbound_id), so that these are not accepted again. Those that
+    /// are known stay as they are.
+    Task<> adopt_finished(std::vector<Envelope> messages);
 
     Task<std::optional<std::string>> receive(Envelope message) override;
     Task<> begin(std::vector<std::string> ids) override;

@@ -66,6 +66,16 @@ const date::time_zone* find_zone(const std::string& name) {
     refuse(quote(name) + " is not a time zone; names are such as Europe/Berlin or UTC");
 }
 
+/// Like find_zone(); UTC, also in `name`, if the zone is not known here.
+const date::time_zone* zone_or_utc(std::string& name) {
+    try {
+        return find_zone(name);
+    } catch (const Error&) {
+        name = utc;
+        return nullptr;
+    }
+}
+
 LocalTime local_time_of(const date::time_zone* zone, std::int64_t instant) {
     const sys_seconds time{seconds{instant}};
     const seconds offset = zone ? zone->get_info(time).offset : seconds{0};
@@ -250,12 +260,7 @@ std::optional<std::int64_t> first_firing(const ScheduleTimes& times, std::int64_
 
 std::string instant_text(std::int64_t instant, const std::string& zone) {
     std::string name = zone;
-    const date::time_zone* used = nullptr;
-    try {
-        used = find_zone(zone);
-    } catch (const Error&) {
-        name = utc;
-    }
+    const date::time_zone* const used = zone_or_utc(name);
     const LocalTime local = local_time_of(used, instant);
     const local_days day = floor<days>(local);
     const year_month_day date{day};
@@ -265,6 +270,17 @@ std::string instant_text(std::int64_t instant, const std::string& zone) {
                   unsigned{date.month()}, unsigned{date.day()},
                   static_cast<int>(time.hours().count()), static_cast<int>(time.minutes().count()));
     return std::string(text) + " (" + name + ")";
+}
+
+LocalDay local_day(std::int64_t instant, const std::string& zone) {
+    std::string name = zone.empty() ? system_zone() : zone;
+    const date::time_zone* const used = zone_or_utc(name);
+    const local_days day = floor<days>(local_time_of(used, instant));
+    const year_month_day date{day};
+    char text[64];
+    std::snprintf(text, sizeof text, "%04d-%02u-%02u", int{date.year()}, unsigned{date.month()},
+                  unsigned{date.day()});
+    return LocalDay{text, instant_of(used, day + days{1})};
 }
 
 std::string describe(const ScheduleTimes& times) {

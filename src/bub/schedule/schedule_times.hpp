@@ -45,6 +45,14 @@ std::string describe(const ScheduleTimes& times);
 /// "2026-12-01 09:00 (Europe/Berlin)"; UTC if the zone is not known here.
 std::string instant_text(std::int64_t instant, const std::string& zone);
 
+/// A day of a time zone.
+struct LocalDay {
+    std::string date = {};  ///< "2026-12-01"
+    std::int64_t end = 0;   ///< the first instant of the next day
+};
+/// Returns the day of an instant. `zone`: empty: that of the system; UTC if it is not known here.
+LocalDay local_day(std::int64_t instant, const std::string& zone);
+
 /// Returns the name of the time zone of the system ($TZ, /etc/localtime), or UTC.
 std::string system_zone();
 

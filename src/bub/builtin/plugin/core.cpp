@@ -243,6 +243,11 @@ std::optional<cubepi::CompactionOptions> BuiltinCore::compaction(
     return how;
 }
 
+cubepi::BoundModel BuiltinCore::metered(const cubepi::BoundModel& model,
+                                        const JsonObject& origin) const {
+    return options_.metered_model ? options_.metered_model(model, origin) : model;
+}
+
 cubepi::BoundModel BuiltinCore::model(const TurnState& state) const {
     const std::string chosen = state.text("model");
     if (!chosen.empty() && options_.find_model) return options_.find_model(chosen);

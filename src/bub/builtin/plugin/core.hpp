@@ -67,6 +67,8 @@ public:
     cubepi::BoundModel model(const TurnState& state) const;
     /// Returns the options of the compaction of a conversation with that model; nothing if there is none.
     std::optional<cubepi::CompactionOptions> compaction(const cubepi::BoundModel& model) const;
+    /// Returns BuiltinOptions::metered_model() of a model; without it, the model.
+    cubepi::BoundModel metered(const cubepi::BoundModel& model, const JsonObject& origin) const;
 
 private:
     Framework& framework_;

@@ -529,12 +529,15 @@ Task<> AgentTurn::start_agent() {
         double& limit = options.limits.max_spend;
         if (plan_.max_spend > 0 && (limit <= 0 || plan_.max_spend < limit)) limit = plan_.max_spend;
     }
+    const JsonObject origin = payer();
+    // Of its sub-agents, too; add_questions() does not set it without questions.
+    if (chosen.metered_model && running && !plan_.is_subagent) running->asker = origin;
     add_questions(options);
     suspends_ = asks_user() && options.channel && options.channel->is_durable();
     if (!options.model.provider() && options.provider.get())
         options.model = cubepi::BoundModel(options.provider.get(), options.model.shared_spec());
     std::vector<cubepi::AgentTool> tools(options.tools.begin(), options.tools.end());
-    if (!plan_.is_subagent) add_plans(options, tools);
+    if (!plan_.is_subagent) add_plans(options, tools, origin);
     if (!plan_.is_subagent) add_tasks(options, tools);
     keep_allowed(tools, plan_);
     if (is_branch && !plan_.allowed_tools) tools = like_parent(tools, running->tools);
@@ -551,6 +554,7 @@ Task<> AgentTurn::start_agent() {
             !plan_.allowed_tools && std::none_of(tools.begin(), tools.end(), [](const auto& tool) {
                 return tool.name == "recall";
             });
+        compaction->summary_model = core_->metered(compaction->summary_model, origin);
         cubepi::CompactionMiddleware middleware(std::move(*compaction));
         known.insert(known.end(), middleware.tools.begin(), middleware.tools.end());
         options.middleware.emplace_back(std::move(middleware));
@@ -567,6 +571,7 @@ Task<> AgentTurn::start_agent() {
     if (running && (!plan_.is_subagent || (is_branch && !plan_.allowed_skills)))
         options.middleware.emplace_back(SharedSystemPrompt(running, is_branch));
     options.tools = std::move(tools);
+    options.model = core_->metered(options.model, origin);
     make_agent(std::move(options));
     // The same view of the conversation, which is its cached prefix.
     for (const auto& [key, value] : inherited_) {
@@ -606,7 +611,8 @@ Task<> AgentTurn::start_agent() {
 }
 
 /// Adds the to-do list and the goal of the session.
-void AgentTurn::add_plans(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools) {
+void AgentTurn::add_plans(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools,
+                          const JsonObject& origin) {
     const BuiltinOptions& chosen = core_->options();
     const bool is_taken =
         std::any_of(tools.begin(), tools.end(),
@@ -622,7 +628,7 @@ void AgentTurn::add_plans(cubepi::AgentOptions& options, std::vector<cubepi::Age
         options.middleware.emplace_back(std::move(todos));
     }
     if (chosen.max_goal_evaluations > 0) {
-        cubepi::GoalOptions how{.evaluator = options.model};
+        cubepi::GoalOptions how{.evaluator = core_->metered(options.model, origin)};
         how.max_evaluations = chosen.max_goal_evaluations;
         how.user_text = text_of_user;
         how.on_end = [this](const cubepi::GoalState& goal) { ended_goal_ = goal; };

@@ -108,7 +108,11 @@ private:
     Task<> remember(cubepi::AgentOptions& options);
     std::vector<cubepi::AgentTool> tools(const std::filesystem::path& directory);
     Task<std::vector<cubepi::AgentTool>> client_tools(std::vector<cubepi::AgentTool> own);
-    void add_plans(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools);
+    void add_plans(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools,
+                   const JsonObject& origin);
+    /// See asker_key.
+    JsonObject origin_of_turn() const;
+    JsonObject payer() const;
     // Sub-agents in the background (agent_turn_tasks.cpp).
     bool has_tasks() const;
     void add_tasks(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools);

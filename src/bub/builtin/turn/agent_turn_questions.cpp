@@ -170,6 +170,26 @@ void AgentTurn::ask_on(cubepi::AgentOptions& options,
     options.channel = cubepi::detail::forwarding_channel(std::move(to), std::move(asking));
 }
 
+JsonObject AgentTurn::origin_of_turn() const {
+    if (plan_.is_subagent) return plan_.asker;
+    JsonObject origin;
+    if (plan_.answer) {
+        origin = asker_;
+    } else if (plan_.message) {
+        origin = origin_json(*plan_.message);
+    }
+    origin["session"] = plan_.session_id;
+    return origin;
+}
+
+/// Returns the origin of the message that has caused the calls of the turn.
+JsonObject AgentTurn::payer() const {
+    JsonObject origin = origin_of_turn();
+    // The answer to a question of a version that did not record who was asked.
+    if (!origin.contains("channel") && plan_.message) origin = origin_json(*plan_.message);
+    return origin;
+}
+
 void AgentTurn::add_questions(cubepi::AgentOptions& options) {
     if (options.channel) {
         // Of `configure`, which has a policy of its own. A channel that waits in this process belongs to the run of the
@@ -182,13 +202,7 @@ void AgentTurn::add_questions(cubepi::AgentOptions& options) {
         if (plan_.in_background) ask_on(options, nullptr);
         return;
     }
-    JsonObject asker;
-    if (plan_.is_subagent) {
-        asker = plan_.asker;
-    } else {
-        asker = plan_.answer ? asker_ : origin_json(*plan_.message);
-        asker["session"] = plan_.session_id;
-    }
+    JsonObject asker = origin_of_turn();
     cubepi::ApprovalPolicy policy = approval_policy(asker);
     if (const auto running = state_.service<RunningTurn>()) {
         running->policy = policy;

@@ -59,6 +59,8 @@ public:
     void check_limit() const;
     std::vector<StoredInbound> unfinished() const;
     std::vector<Delivery> unsettled() const;
+    /// Returns channel, chat and id of the finished messages whose ids are remembered, oldest first in each channel.
+    std::vector<Envelope> finished() const;
     /// Returns records that recreate this state in a new object.
     std::vector<JsonObject> all() const;
 

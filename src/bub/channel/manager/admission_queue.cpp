@@ -337,15 +337,26 @@ Task<> AdmissionQueue::place(QueuedMessage message, AdmitDecision decision) {
         co_await deliveries_.finish(std::move(message.receipts));
         co_return;
     }
-    const bool steered =
-        decision.action == AdmitAction::steer && sessions_.steer(id, message, decision.reason);
-    if (steered) co_return;
+    bool steers = decision.action == AdmitAction::steer;
+    // A message that is refused gets the reason instead of its own turn.
+    if (steers && context_.options.gate) steers = co_await passes_gate(message);
+    if (steers && sessions_.steer(id, message, decision.reason)) co_return;
     if (sessions_.is_full(id, *message.message) && !message.redelivered) {
         co_await deliveries_.finish(std::move(message.receipts));
         announce_rejection(std::move(*message.message), full_notice);
         throw queue_full();
     }
     sessions_.enqueue(id, std::move(message));
+}
+
+/// Returns false also if the gate fails, which the turn of the message reports.
+Task<bool> AdmissionQueue::passes_gate(const QueuedMessage& message) {
+    Envelope asked = *message.message;
+    asked.receipts = message.receipts;
+    Task<std::optional<std::string>> asking = context_.options.gate->refuse(std::move(asked));
+    Outcome<std::optional<std::string>> refusal = co_await outcome_of(std::move(asking));
+    if (refusal.cancelled()) refusal.rethrow();
+    co_return refusal && !refusal.value();
 }
 
 /// Notifies the sender that the queue is full (B14), or that the turn is not theirs to stop, without delaying the messages of others: the channel may be slow to send. A sender

@@ -83,6 +83,7 @@ private:
     Task<> admit(LanePtr lane, QueuedMessage message);
     Task<AdmitDecision> decide(LanePtr lane, std::shared_ptr<Envelope> message);
     Task<> place(QueuedMessage message, AdmitDecision decision);
+    Task<bool> passes_gate(const QueuedMessage& message);
     Task<bool> drop_collected(std::string key, Envelope by);
     /// `text` must outlive the notice.
     void announce_rejection(Envelope message, std::string_view text);

@@ -282,6 +282,7 @@ Task<TurnOutcome> SessionScheduler::process(SessionPtr session, std::shared_ptr<
                 cubepi::ErrorCode::storage,
                 "an answer was recorded by a call whose result did not arrive");
     }
+    if (context_.options.gate) co_await pass_gate(session, message);
     std::stop_token stop = session->turn->stop.get_token();
     const bool stream = context_.options.stream_output;
     TurnShards* const shards = context_.options.shards.get();
@@ -294,6 +295,19 @@ Task<TurnOutcome> SessionScheduler::process(SessionPtr session, std::shared_ptr<
     if (shows && ended.answer) shows->show_outcome(*message, *ended.answer);
     if (ended.unread) co_return TurnOutcome::unread;
     co_return ended.suspended ? TurnOutcome::suspended : TurnOutcome::answered;
+}
+
+/// Throws if the message gets no turn, after its sender was told so by an output like that of a failed turn.
+Task<> SessionScheduler::pass_gate(SessionPtr session, std::shared_ptr<Envelope> message) {
+    Envelope asked = *message;
+    Task<std::optional<std::string>> asking = context_.options.gate->refuse(std::move(asked));
+    const std::optional<std::string> refusal = co_await std::move(asking);
+    if (!refusal) co_return;
+    TurnOutput output(notice_to(*message, *refusal, "limit"), 0, 1);
+    Receipts answered = session->answered;
+    Task<bool> sending = deliveries_.send(std::move(output), std::move(answered));
+    (void)co_await std::move(sending);
+    throw SenderError(cubepi::ErrorCode::limit, *refusal);
 }
 
 Task<TurnSummary> SessionScheduler::run_here(std::shared_ptr<Envelope> message, bool stream) {

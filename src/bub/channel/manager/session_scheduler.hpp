@@ -117,6 +117,7 @@ private:
                                     std::exception_ptr failure);
     TurnOutcome cut_off(const std::exception_ptr& failure) const;
     Task<TurnOutcome> process(SessionPtr session, std::shared_ptr<Envelope> message);
+    Task<> pass_gate(SessionPtr session, std::shared_ptr<Envelope> message);
     Task<TurnSummary> run_here(std::shared_ptr<Envelope> message, bool stream);
     void report(const Session& session, const Waiting& message, TurnOutcome outcome,
                 cubepi::Clock::time_point begun) const;

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <bub/channel/turn_gate.hpp>
+#include <bub/limits/usage_store.hpp>
+#include <bub/schedule/schedule_times.hpp>
+#include <bub/turn_error.hpp>
+#include <cubepi/core/event_signal.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/provider/provider.hpp>
+
+namespace bub {
+
+/// The use of the current day.
+struct UsageReport {
+    LocalDay day = {};
+    std::vector<std::pair<std::string, UsageAmounts>> used = {};  ///< UsageStore::list()
+};
+
+/// Limits what users, chats and all of them use in a day (D255): messages before their turns begin, tokens and money by the calls of models
+/// that end. Created and destroyed on the executor of the channel manager, on which all members are used except metered().
+class UsageLimits final : public TurnGate, public std::enable_shared_from_this<UsageLimits> {
+public:
+    /// `on_warning` receives problems that concern the operator. It may be empty, and is called on any thread.
+    UsageLimits(UsageLimitOptions options, std::shared_ptr<UsageStore> store,
+                std::shared_ptr<const cubepi::Runtime> runtime, cubepi::Executor executor,
+                WarningHandler on_warning = {});
+    ~UsageLimits() override;
+    UsageLimits(const UsageLimits&) = delete;
+    UsageLimits& operator=(const UsageLimits&) = delete;
+
+    Task<std::optional<std::string>> refuse(Envelope message) override;
+    Task<> flush() override;
+
+    /// Returns a model whose calls are charged to the sender of a message with this origin (asker_key). Thread-safe; so are the calls.
+    cubepi::BoundModel metered(const cubepi::BoundModel& model, const JsonObject& origin) const;
+    /// Returns at most `most` counters of the current day.
+    Task<UsageReport> report(std::size_t most);
+
+private:
+    struct Pending;
+
+    std::vector<LimitedCounter> counters_of(const std::string& channel, const std::string& chat,
+                                            const std::string& user) const;
+    std::string refusal_text(const LimitedCounter& counter, UsageKind kind, std::int64_t end) const;
+    void begin_write();
+    static Task<> write(std::shared_ptr<UsageLimits> self);
+    static Task<> retry(std::weak_ptr<UsageLimits> limits,
+                        std::shared_ptr<const cubepi::Runtime> runtime);
+    Task<> store(UsageByCounter amounts);
+
+    const UsageLimitOptions options_;
+    const WarningHandler on_warning_;
+    const std::shared_ptr<UsageStore> store_;
+    const std::shared_ptr<const cubepi::Runtime> runtime_;
+    const cubepi::Executor executor_;
+    const std::shared_ptr<Pending> pending_;
+    cubepi::AsyncEvent written_;  ///< pulsed after each attempt
+    std::uint64_t attempts_ = 0;
+    bool writing_ = false;
+    std::exception_ptr failure_;  ///< of the last attempt
+    bool fails_ = false;          ///< the operator was told
+    cubepi::BackgroundScope work_;
+};
+
+}  // namespace bub

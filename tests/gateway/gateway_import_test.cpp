@@ -1,0 +1,142 @@
+// `cubepi gateway import` (D256): what a gateway with files has left continues in a database, once, however often the import is repeated.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cubepi/checkpoint/postgres_server_test.hpp>
+#include <cubepi/core/run.hpp>
+
+#include "echo_model.hpp"
+#include "gateway/control_server.hpp"
+#include "gateway_process.hpp"
+
+namespace cubepi::gateway_tests {
+namespace {
+
+class GatewayImport : public ::testing::Test {
+protected:
+    void use_files() const { home.configure(settings); }
+    void use_database() const { home.configure(settings + "\ndatabase: \"" + database + "\""); }
+    std::uint16_t start() {
+        gateway.reset();
+        gateway = std::make_unique<GatewayProcess>(home, model.flags());
+        return gateway->wait_until_running();
+    }
+    /// Kills a gateway in the turn of this message.
+    void kill_in_turn(const std::string& text) {
+        const std::size_t before = model.count(text);
+        const std::uint16_t port = start();
+        std::future<HttpReply> lost;
+        if (before == 0) lost = post_later(port, text, "s-" + text);
+        (void)model.wait_for(text, before + 1);
+        gateway->kill();
+    }
+    /// Leaves an answered message, an open question, a schedule, and a message that is held.
+    void leave_work() {
+        use_files();
+        const std::uint16_t port = start();
+        EXPECT_EQ(post(port, "done").text(), "re: done");
+        EXPECT_EQ(post_later(port, "run echo hello", "asks").get().status, 200);
+        const CommandResult added =
+            run_command(home, {"schedule", "add", "--channel", "http", "--chat", "later", "--user",
+                               "olga", "--every", "1d", "hello"});
+        EXPECT_EQ(added.status, 0) << added.output;
+        model.hold("held");
+        for (int kills = 0; kills < 2; ++kills) kill_in_turn("held");
+        gateway.reset();
+    }
+    CommandResult import() const { return run_command(home, {"gateway", "import"}); }
+    std::vector<std::string> query(const std::string& sql) const {
+        return RawPostgres(database).query(sql);
+    }
+    std::vector<std::string> rows() const {
+        return query(
+            "SELECT (SELECT count(*) FROM bub_delivery_inbound) || ' ' || (SELECT count(*) FROM"
+            " bub_delivery_outbound) || ' ' || (SELECT count(*) FROM bub_schedules)");
+    }
+
+    const std::string settings = "{http: {listen: \"127.0.0.1:0\", operators: [olga]}}";
+    const GatewayHome home;
+    const std::string database = new_database(home);
+    EchoModel model;
+    std::unique_ptr<GatewayProcess> gateway;
+};
+
+TEST_F(GatewayImport, D256_WorkOfFiles_ContinuesInDatabase) {
+    leave_work();
+    use_database();
+    const CommandResult imported = import();
+    EXPECT_EQ(imported.status, 0) << imported.output;
+    EXPECT_NE(imported.output.find("1\tunfinished messages"), std::string::npos) << imported.output;
+    EXPECT_NE(imported.output.find("1\tschedules"), std::string::npos) << imported.output;
+    EXPECT_TRUE(std::filesystem::exists(home.path() / ".bub/deliveries/deliveries.jsonl"));
+    // Without the database, no gateway continues the same work.
+    use_files();
+    GatewayProcess refused(home, model.flags());
+    EXPECT_NE(refused.wait(), 0);
+    EXPECT_NE(refused.output().find("were moved to"), std::string::npos) << refused.output();
+    use_database();
+    model.release();
+    const std::uint16_t port = start();
+    // A finished message is known by its id.
+    EXPECT_EQ(post(port, "done").status, 409);
+    EXPECT_EQ(model.count("done"), 1u);
+    // The question is open, and its answer continues the turn.
+    const HttpReply approved = run(post_message(
+        port, JsonObject{{"session", "asks"}, {"text", ",approve call_0"}, {"user", "olga"}},
+        "approval"));
+    EXPECT_EQ(approved.text(), "re: run echo hello");
+    const JsonObject held = app::call_gateway(home.socket(), JsonObject{{"command", "held"}});
+    ASSERT_EQ(held.at("messages").as_array().size(), 1u) << boost::json::serialize(held);
+    const std::string id(held.at("messages").at(0).at("id").as_string());
+    EXPECT_EQ(run_command(home, {"gateway", "release", id}).status, 0);
+    EXPECT_EQ(post_later(port, "held", "s-held").get().text(), "re: held");
+    const JsonObject schedules =
+        app::call_gateway(home.socket(), JsonObject{{"command", "schedules"}});
+    EXPECT_EQ(schedules.at("schedules").as_array().size(), 1u);
+}
+
+TEST_F(GatewayImport, D256_InterruptedImport_IsRepeated) {
+    leave_work();
+    use_database();
+    (void)query("ALTER TABLE bub_schedules RENAME TO bub_hidden");
+    const CommandResult failed = import();
+    EXPECT_NE(failed.status, 0) << failed.output;
+    EXPECT_FALSE(std::filesystem::exists(home.path() / ".bub/deliveries/moved"));
+    (void)query("ALTER TABLE bub_hidden RENAME TO bub_schedules");
+    const CommandResult imported = import();
+    EXPECT_EQ(imported.status, 0) << imported.output;
+    const std::vector<std::string> once = rows();
+    // The last step is the mark: without it, everything is done again.
+    std::filesystem::remove(home.path() / ".bub/deliveries/moved");
+    EXPECT_EQ(import().status, 0);
+    EXPECT_EQ(rows(), once);
+    const CommandResult again = import();
+    EXPECT_EQ(again.status, 0);
+    EXPECT_NE(again.output.find("before"), std::string::npos) << again.output;
+}
+
+TEST_F(GatewayImport, D256_FilesInUse_AreNotImported) {
+    use_files();
+    (void)start();
+    use_database();
+    const CommandResult refused = import();
+    EXPECT_NE(refused.status, 0);
+    EXPECT_NE(refused.output.find("another process serves these channels"), std::string::npos)
+        << refused.output;
+    EXPECT_FALSE(std::filesystem::exists(home.path() / ".bub/deliveries/moved"));
+    gateway.reset();
+    use_files();
+    const CommandResult nowhere = import();
+    EXPECT_NE(nowhere.status, 0);
+    EXPECT_NE(nowhere.output.find("there is no database to import to"), std::string::npos)
+        << nowhere.output;
+}
+
+}  // namespace
+}  // namespace cubepi::gateway_tests
