@@ -115,6 +115,8 @@ public:
     const std::shared_ptr<ConsoleChannel>& console_channel() const noexcept {
         return console_channel_;
     }
+    /// Null: there are no operations on the gateway.
+    GatewayApi* api() const noexcept { return parts_.api; }
     const Executor& executor() const noexcept { return executor_; }
     /// Null: schedules are switched off.
     const std::shared_ptr<bub::ScheduleStore>& schedules() const noexcept {

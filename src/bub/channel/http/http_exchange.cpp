@@ -228,6 +228,7 @@ void HttpExchange::begin() {
     file_bytes_ = 0;
     waiting_.clear();
     waiting_bytes_ = 0;
+    shared_text_.clear();
     error_.clear();
     problem_.clear();
     finish_.clear();
@@ -253,7 +254,8 @@ void HttpExchange::end(std::string error) {
 
 void HttpExchange::end_elsewhere(const JsonObject& record) {
     using cubepi::detail::text_member;
-    begin();
+    // Otherwise its text was read from that gateway.
+    if (!running_) begin();
     if (const JsonArray* const outputs = cubepi::detail::array_member(record, "outputs"))
         outputs_ = *outputs;
     output_bytes_ = boost::json::serialize(outputs_).size();
@@ -333,7 +335,21 @@ std::optional<std::size_t> size_of(const cubepi::AgentEvent& event) {
 
 }  // namespace
 
+void HttpExchange::add_text(std::string text, std::size_t limit) {
+    HttpReplyPart part;
+    const std::size_t size = text.size();
+    part.text = std::move(text);
+    if (size > 0) add_part(std::move(part), size, limit);
+}
+
 void HttpExchange::add_event(const StreamEvent& event, std::size_t limit) {
+    if (shares_text && event.kind == event_kind::text) {
+        const std::string_view text = event.delta();
+        // Beyond the limit the outputs have it.
+        if (shared_text_.size() + text.size() > limit) shares_text = false;
+        if (shares_text) shared_text_ += text;
+        changed_.pulse();
+    }
     if (detail == HttpReplyDetail::outputs) return;
     HttpReplyPart part;
     if (event.kind == event_kind::text) {

@@ -48,6 +48,14 @@ void check_session(std::string_view session);
 /// Returns a digest of what a client has sent, the same after a restart.
 std::size_t content_digest(const Envelope& message);
 
+/// How far the text of a turn that another gateway runs was read.
+struct RemoteText {
+    std::string gateway = {};  ///< its number; empty: none has answered yet
+    bool is_lost = false;      ///< it has not answered the last request
+    std::size_t turn = 0;
+    std::size_t position = 0;  ///< in bytes
+};
+
 /// A message of a client and the outputs of its turn.
 class HttpExchange {
 public:
@@ -96,7 +104,9 @@ public:
     /// The tokens of the turn (usage_key); empty if they are not known.
     const JsonObject& usage() const noexcept { return usage_; }
     /// Returns the approximate size of what is held for a client, in bytes.
-    std::size_t size() const noexcept { return output_bytes_ + waiting_bytes_ + error_.size(); }
+    std::size_t size() const noexcept {
+        return output_bytes_ + waiting_bytes_ + shared_text_.size() + error_.size();
+    }
     /// `file`: of an output of kind `file`; null: none.
     void add_output(const Envelope& message, const SentFile* file = nullptr);
     /// Returns the size of the files among the outputs, in bytes.
@@ -110,10 +120,20 @@ public:
     Task<> wait() { return changed_.wait(); }
     void wake() { changed_.pulse(); }
 
+    /// Adds text of a turn that another gateway runs.
+    void add_text(std::string text, std::size_t limit);
+    /// Returns the text of the turn from its beginning, if it is retained.
+    const std::string& shared_text() const noexcept { return shared_text_; }
+
     bool admitted = false;   ///< the manager has decided about the message
     bool recorded = false;   ///< the message is in the delivery log, and outlives the process
     bool elsewhere = false;  ///< the reply does not come to this exchange
     HttpReplyDetail detail = HttpReplyDetail::outputs;  ///< what a client reads of the turn
+    bool shares_text = false;  ///< the text of the turn is retained for readers at other gateways
+    RemoteText remote = {};    ///< of a turn that another gateway runs
+    /// Each reply that a client reads while it is made holds a copy.
+    const std::shared_ptr<const void> reading = std::make_shared<char>();
+    bool has_readers() const noexcept { return reading.use_count() > 1; }
 
 private:
     void add_part(HttpReplyPart part, std::size_t bytes, std::size_t limit);
@@ -126,6 +146,7 @@ private:
     std::size_t file_bytes_ = 0;
     std::deque<HttpReplyPart> waiting_;
     std::size_t waiting_bytes_ = 0;
+    std::string shared_text_;
     std::string error_;
     std::string problem_;
     std::string finish_;
