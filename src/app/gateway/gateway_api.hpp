@@ -435,6 +435,7 @@ private:
     Task<Done> decide_here(std::string id, bool release);
     Task<SentMessage> deliver(MessageArguments message, GatewayCaller caller);
     Task<bool> knows_session(std::string session);
+    Task<bool> knows_session_here(std::string session);
     Task<bub::Tape> stored_tape(std::string session);
     Task<> claim_answer(std::string question, std::string channel);
 

@@ -232,6 +232,16 @@ Task<bub::StopOutcome> GatewayApi::stop_elsewhere(bub::Envelope by) {
     co_return outcome;
 }
 
+/// The first turn of a session is on its tape when it has ended; until then the gateway that runs it knows the session.
+Task<bool> GatewayApi::knows_session(std::string session) {
+    const bool is_here = co_await knows_session_here(session);
+    if (is_here) co_return true;
+    JsonObject request{{"command", "knows"}, {"id", session}};
+    const std::vector<PeerAnswer> answers = co_await ask_others(std::move(request));
+    co_return std::any_of(answers.begin(), answers.end(),
+                          [](const PeerAnswer& one) { return one.result() != nullptr; });
+}
+
 Task<std::optional<JsonObject>> GatewayApi::ask_channel(JsonObject request, std::string gateway) {
     JsonObject call{{"command", "channel"}};
     call["request"] = std::move(request);
@@ -379,6 +389,8 @@ Task<JsonObject> GatewayApi::perform_here(std::string command, JsonObject argume
         is_here = outcome != bub::StopOutcome::idle;
         if (outcome == bub::StopOutcome::refused)
             answer["result"] = JsonObject{{"outcome", "refused"}};
+    } else if (command == "knows") {
+        is_here = co_await knows_session_here(id);
     } else if (command == "channel") {
         const JsonObject* const request = detail::object_member(arguments, "request");
         Task<std::optional<JsonObject>> asking =
@@ -413,7 +425,10 @@ Task<JsonObject> GatewayApi::answer_peer(JsonObject request) {
     } else {
         answer["error"] = explain(performed.failure()).text;
     }
-    if (command != "sessions" && command != "held" && command != "channel" && !answer.contains("not_here"))
+    static constexpr std::string_view reads[] = {"sessions", "held", "knows", "channel"};
+    const bool only_reads =
+        std::find(std::begin(reads), std::end(reads), command) != std::end(reads);
+    if (!only_reads && !answer.contains("not_here"))
         Runtime::standard()->log.write(LogLevel::info, "gateway.operated",
                                        {{"by", "another gateway"},
                                         {"operation", command},

@@ -344,7 +344,7 @@ Task<bub::StopOutcome> GatewaySessions::stop(bub::Envelope by) {
     bub::StopOutcome outcome = co_await std::move(stopping);
     if (outcome == bub::StopOutcome::idle && instance_.api()) {
         Task<bub::StopOutcome> asking = instance_.api()->stop_elsewhere(std::move(by));
-        const Outcome<bub::StopOutcome> asked = co_await outcome_of(std::move(asking));
+        Outcome<bub::StopOutcome> asked = co_await outcome_of(std::move(asking));
         if (asked.cancelled()) asked.rethrow();
         // The message that follows is read by the gateway that has the session (D253).
         if (asked) outcome = asked.value();

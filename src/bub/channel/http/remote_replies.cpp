@@ -79,8 +79,8 @@ Task<> RemoteReplies::follow(ExchangePtr exchange, std::stop_token draining) {
     if (is_over) co_return;
     if (!work_) {
         const cubepi::Executor executor = co_await cubepi::this_executor;
-        work_ = std::make_unique<cubepi::BackgroundScope>(executor,
-                                                          [](const std::exception_ptr&) {});
+        work_ =
+            std::make_unique<cubepi::BackgroundScope>(executor, [](const std::exception_ptr&) {});
     }
     work_->spawn(follow_until_end(exchange, std::move(draining)));
 }
@@ -181,8 +181,8 @@ Task<std::optional<JsonObject>> RemoteReplies::text_for(JsonObject request) cons
     if (!exchange || !exchange->shares_text || !exchange->admitted) co_return answer;
     const std::size_t turn = size_member(request, "turn");
     const std::size_t asked = size_member(request, "position");
-    const bool is_new = turn != exchange->turns() || asked < exchange->shared_text().size() ||
-                        exchange->done();
+    const bool is_new =
+        turn != exchange->turns() || asked < exchange->shared_text().size() || exchange->done();
     if (cubepi::detail::flag_member(request, "waits") && !is_new) {
         cubepi::Clock& clock = *cubepi::Runtime::standard()->clock;
         const auto end = cubepi::deadline_after(clock.now(), longest_wait);
