@@ -1,4 +1,4 @@
-// What a client does at one of several gateways with a turn that another one runs (D253).
+// Requests about a turn at another gateway than the one that runs it (D253, D254).
 
 #include <gtest/gtest.h>
 
@@ -312,7 +312,7 @@ TEST_F(RemoteStream, D254_ReaderElsewhere_GetsTextWhileItIsGenerated) {
     EXPECT_EQ(deltas_of(here.text()), whole_answer) << here.text();
 }
 
-TEST_F(RemoteStream, D254_MessageOfOtherOwner_IsStreamedWhereItWasSent) {
+TEST_F(RemoteStream, D254_OtherOwner_IsStreamedWhereAsked) {
     Client one_reader = reader(port, "a", "k1");
     one_reader.read_until("first half,");
     Client two_reader = reader(second_port, "b", "k2");

@@ -103,7 +103,7 @@ Task<bool> RemoteReplies::read_record(ExchangePtr exchange) {
         co_return false;
     }
     if (exchange->recorded && record && !is_open(state)) {
-        // What was generated since it was read last, in pieces.
+        // The text that was generated since it was read last, in pieces.
         bool has_more = reads_text(*exchange);
         while (has_more) has_more = co_await read_text(exchange, false);
         exchange->end_elsewhere(*record);
