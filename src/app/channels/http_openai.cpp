@@ -350,6 +350,16 @@ Task<HttpServerResponse> OpenAIInterface::read_response(HttpServerRequest reques
         const auto from = static_cast<std::size_t>(after + 1);
         co_return events_of(std::move(run), from, true, request.closed);
     }
+    if (streams) {
+        auto elsewhere = std::make_shared<RemoteEvents>();
+        elsewhere->name = *name;
+        elsewhere->id = id;
+        elsewhere->next = static_cast<std::size_t>(after + 1);
+        Task<std::optional<HttpServerResponse>> asking =
+            events_elsewhere(std::move(elsewhere), request.closed);
+        std::optional<HttpServerResponse> events = co_await std::move(asking);
+        if (events) co_return std::move(*events);
+    }
     Task<HttpServerResponse> reading =
         read_record(*name, std::move(id), streams ? std::optional(after) : std::nullopt);
     HttpServerResponse response = co_await std::move(reading);
@@ -365,7 +375,7 @@ Task<HttpServerResponse> OpenAIInterface::cancel_response(HttpServerRequest requ
     const std::shared_ptr<bub::HttpReply> reply = run ? run->reply() : nullptr;
     for (bool stopped = false; !stopped;) {
         std::string message = name->message;
-        stopped = co_await channel_->stop_message(std::move(message));
+        stopped = co_await channel_->stop_message(std::move(message), name->session);
         if (stopped || !reply || reply->done() || reply->lost()) break;
         if (request.closed.stop_requested()) break;
         co_await reply->wait(request.closed);
@@ -394,12 +404,27 @@ HttpAuthentication openai_authentication(const std::vector<OpenAIKey>& keys) {
     };
 }
 
+namespace {
+
+struct Keyed {
+    std::string token;
+    std::shared_ptr<OpenAIInterface> interface;
+};
+
+Task<std::optional<JsonObject>> events_of_any(std::shared_ptr<std::vector<Keyed>> all,
+                                              JsonObject request) {
+    std::optional<JsonObject> found;
+    for (std::size_t i = 0; i < all->size() && !found; ++i) {
+        Task<std::optional<JsonObject>> asking = (*all)[i].interface->events_for(request);
+        found = co_await std::move(asking);
+    }
+    co_return found;
+}
+
+}  // namespace
+
 void add_openai_interface(HttpRoutes& routes, bub::HttpChannel& channel, OpenAIRoutes offered,
                           std::vector<OpenAIKey> keys) {
-    struct Keyed {
-        std::string token;
-        std::shared_ptr<OpenAIInterface> interface;
-    };
     auto all = std::make_shared<std::vector<Keyed>>();
     for (OpenAIKey& key : keys) {
         std::string token = key.token;
@@ -421,6 +446,8 @@ void add_openai_interface(HttpRoutes& routes, bub::HttpChannel& channel, OpenAIR
     };
     if (offered.ag_ui) add("POST", "/v1/ag-ui", &OpenAIInterface::run_agent);
     if (!offered.openai) return;
+    channel.add_answers(
+        [all](JsonObject request) { return events_of_any(all, std::move(request)); });
     add("GET", "/v1/models", &OpenAIInterface::list_models);
     add("GET", "/v1/models/{model}", &OpenAIInterface::read_model);
     add("POST", "/v1/chat/completions", &OpenAIInterface::complete_chat);

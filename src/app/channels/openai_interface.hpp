@@ -78,8 +78,25 @@ public:
     Task<HttpServerResponse> cancel_response(HttpServerRequest request);
     /// Answers a run of AG-UI.
     Task<HttpServerResponse> run_agent(HttpServerRequest request);
+    /// Returns events of a response that a client reads at another gateway (D254); nothing if this one does not hold them.
+    Task<std::optional<JsonObject>> events_for(JsonObject request);
 
 private:
+    /// How far the events of a response that another gateway holds were read.
+    struct RemoteEvents {
+        OpenAIResponseName name = {};
+        std::string id = {};
+        std::string gateway = {};  ///< its number; empty: all are asked
+        std::size_t next = 0;
+        std::vector<std::string> events = {};
+        bool ended = false;
+    };
+    Task<bool> read_events(std::shared_ptr<RemoteEvents> events, bool waits);
+    Task<> write_events_elsewhere(std::shared_ptr<RemoteEvents> events, std::stop_token closed,
+                                  ResponseStream* out);
+    /// Returns the stream of a response that another gateway holds; nothing if none does.
+    Task<std::optional<HttpServerResponse>> events_elsewhere(std::shared_ptr<RemoteEvents> events,
+                                                             std::stop_token closed);
     JsonObject model() const;
     /// `last`: of the WebSocket of the request, or null.
     Task<HttpServerResponse> respond(HttpServerRequest request, OpenAILastResponse* last);

@@ -288,13 +288,19 @@ Task<Done> GatewayApi::release(NamedArguments which) { return decide(std::move(w
 Task<Done> GatewayApi::discard(NamedArguments which) { return decide(std::move(which.id), false); }
 
 Task<bool> GatewayApi::stop_here(std::string session) {
-    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
     bub::Envelope by;
     by.session_id = std::move(session);
     by.from_operator = true;
-    Task<bub::StopOutcome> stopping = instance->manager().stop_turn(std::move(by));
+    Task<bub::StopOutcome> stopping = stop_turn_here(std::move(by));
     const bub::StopOutcome outcome = co_await std::move(stopping);
     co_return outcome == bub::StopOutcome::stopped;
+}
+
+Task<bub::StopOutcome> GatewayApi::stop_turn_here(bub::Envelope by) {
+    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
+    Task<bub::StopOutcome> stopping = instance->manager().stop_turn(std::move(by));
+    const bub::StopOutcome outcome = co_await std::move(stopping);
+    co_return outcome;
 }
 
 /// An error in the configuration is not one of the request.

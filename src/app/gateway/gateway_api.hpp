@@ -19,7 +19,9 @@
 
 namespace bub {
 class Tape;
-}
+enum class StopOutcome : std::uint8_t;
+struct Envelope;
+}  // namespace bub
 
 namespace cubepi::app {
 
@@ -408,6 +410,11 @@ public:
     Task<Done> drain(DrainArguments which);
     /// Returns the status of this gateway alone.
     Task<GatewayStatus> status_here();
+    /// Ends the turn of the session of `by` if another gateway runs it (ChannelManager::stop_turn()). Returns `idle` if none of those that
+    /// have answered does.
+    Task<bub::StopOutcome> stop_elsewhere(bub::Envelope by);
+    /// Passes a request to the channel http of the gateway with this number, or of all others; HttpSessions::ask_elsewhere().
+    Task<std::optional<JsonObject>> ask_channel(JsonObject request, std::string gateway);
     /// Executes a request of another gateway, at this one only. Returns an object with `result`, `error` or `not_here`.
     Task<JsonObject> answer_peer(JsonObject request);
     /// Returns the questions of the sessions in the namespace of the gateway (D100), oldest first. A page may be empty and have a next one.
@@ -455,6 +462,8 @@ private:
     Task<HeldList> held_here();
     Task<bool> holds(std::string id);
     Task<bool> stop_here(std::string session);
+    Task<bub::StopOutcome> stop_turn_here(bub::Envelope by);
+    Task<std::optional<JsonObject>> ask_channel_here(JsonObject request);
     Task<JsonObject> perform_here(std::string command, JsonObject arguments);
     Task<bool> is_meant(std::string name);
     /// Sends a request to other gateways, all of them or those of this name, and returns what each has answered.
@@ -465,6 +474,7 @@ private:
     Task<Done> decide_here(std::string id, bool release);
     Task<SentMessage> deliver(MessageArguments message, GatewayCaller caller);
     Task<bool> knows_session(std::string session);
+    Task<bool> knows_session_here(std::string session);
     Task<bub::Tape> stored_tape(std::string session);
     Task<> claim_answer(std::string question, std::string channel);
     [[noreturn]] void explain_missing_question(const std::exception_ptr& failure,

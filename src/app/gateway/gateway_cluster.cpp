@@ -9,8 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include <bub/channel/channel_manager.hpp>
 #include <bub/channel/delivery_log.hpp>
 #include <bub/channel/gateway_peers.hpp>
+#include <bub/channel/http_channel.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
@@ -86,6 +88,17 @@ ClusterGateway summary(const GatewayPeer& peer, const GatewayStatus& status) {
     return one;
 }
 
+/// Reads the request to stop a turn that stop_elsewhere() of another gateway has sent.
+bub::Envelope stop_request(const JsonObject& arguments) {
+    const JsonObject* const message = detail::object_member(arguments, "message");
+    bub::Envelope by(message ? *message : JsonObject());
+    by.from_operator = detail::flag_member(arguments, "operator");
+    by.is_active = true;
+    if (std::string id = detail::text_member(arguments, "message_id"); !id.empty())
+        by.inbound_id = std::move(id);
+    return by;
+}
+
 std::shared_ptr<bub::GatewayPeers> peers_of(const GatewayInstance& instance) {
     return instance.deliveries() ? instance.deliveries()->peers() : nullptr;
 }
@@ -99,6 +112,7 @@ std::string list_of(const std::vector<std::string>& names) {
 }  // namespace
 
 struct GatewayApi::PeerAnswer {
+    std::string id = {};
     std::string host = {};
     PeerReply::State state = PeerReply::State::unknown;
     JsonObject answer = {};  ///< of answer_peer()
@@ -203,6 +217,7 @@ Task<std::vector<GatewayApi::PeerAnswer>> GatewayApi::ask_others(JsonObject requ
     for (const GatewayPeer& peer : all) {
         if (peer.is_here || (!gateway.empty() && !is_named(peer, gateway))) continue;
         answers.emplace_back().host = host_of(peer);
+        answers.back().id = std::to_string(peer.number);
         calls.push_back(call_peer(peers, peer.number, text));
     }
     std::vector<Outcome<PeerReply>> replies = co_await collect_all(std::move(calls));
@@ -233,6 +248,58 @@ Task<bool> GatewayApi::act_elsewhere(JsonObject request) {
                         std::to_string(answer_limit.count()) + " s: " + list_of(silent) +
                         ". See the gateways: cubepi gateway status");
     co_return false;
+}
+
+Task<bub::StopOutcome> GatewayApi::stop_elsewhere(bub::Envelope by) {
+    JsonObject request{{"command", "stop_turn"}, {"id", bub::default_session(by)}};
+    request["message"] = bub::to_json(by);
+    request["operator"] = by.is_operator();
+    request["message_id"] = by.inbound_id.value_or("");
+    const std::vector<PeerAnswer> answers = co_await ask_others(std::move(request));
+    bub::StopOutcome outcome = bub::StopOutcome::idle;
+    for (const PeerAnswer& one : answers) {
+        if (!one.result()) continue;
+        const bool is_refused = detail::text_member(*one.result(), "outcome") == "refused";
+        outcome = is_refused ? bub::StopOutcome::refused : bub::StopOutcome::stopped;
+    }
+    co_return outcome;
+}
+
+/// The first turn of a session is on its tape when it has ended; until then the gateway that runs it knows the session.
+Task<bool> GatewayApi::knows_session(std::string session) {
+    const bool is_here = co_await knows_session_here(session);
+    if (is_here) co_return true;
+    JsonObject request{{"command", "knows"}, {"id", session}};
+    const std::vector<PeerAnswer> answers = co_await ask_others(std::move(request));
+    co_return std::any_of(answers.begin(), answers.end(),
+                          [](const PeerAnswer& one) { return one.result() != nullptr; });
+}
+
+Task<std::optional<JsonObject>> GatewayApi::ask_channel(JsonObject request, std::string gateway) {
+    JsonObject call{{"command", "channel"}};
+    call["request"] = std::move(request);
+    const std::vector<PeerAnswer> answers =
+        co_await ask_others(std::move(call), std::move(gateway));
+    std::optional<JsonObject> found;
+    for (const PeerAnswer& one : answers) {
+        if (!one.result() || found) continue;
+        found = *one.result();
+        (*found)["gateway"] = one.id;
+    }
+    co_return found;
+}
+
+Task<std::optional<JsonObject>> GatewayApi::ask_channel_here(JsonObject request) {
+    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
+    const auto channels = co_await instance->manager().enabled_channels();
+    std::optional<JsonObject> found;
+    for (const std::shared_ptr<bub::Channel>& channel : channels) {
+        auto* const http = dynamic_cast<bub::HttpChannel*>(channel.get());
+        if (!http || found) continue;
+        Task<std::optional<JsonObject>> answering = http->answer_elsewhere(request);
+        found = co_await std::move(answering);
+    }
+    co_return found;
 }
 
 Task<BusySessions> GatewayApi::sessions(PageArguments page) {
@@ -349,6 +416,21 @@ Task<JsonObject> GatewayApi::perform_here(std::string command, JsonObject argume
         if (is_here) (void)co_await decide_here(id, command == "release");
     } else if (command == "stop") {
         is_here = co_await stop_here(id);
+    } else if (command == "stop_turn") {
+        Task<bub::StopOutcome> stopping = stop_turn_here(stop_request(arguments));
+        const bub::StopOutcome outcome = co_await std::move(stopping);
+        is_here = outcome != bub::StopOutcome::idle;
+        if (outcome == bub::StopOutcome::refused)
+            answer["result"] = JsonObject{{"outcome", "refused"}};
+    } else if (command == "knows") {
+        is_here = co_await knows_session_here(id);
+    } else if (command == "channel") {
+        const JsonObject* const request = detail::object_member(arguments, "request");
+        Task<std::optional<JsonObject>> asking =
+            ask_channel_here(request ? *request : JsonObject());
+        std::optional<JsonObject> found = co_await std::move(asking);
+        is_here = found.has_value();
+        if (found) answer["result"] = std::move(*found);
     } else if (command == "drain") {
         gateway_.begin_drain();
     } else {
@@ -376,7 +458,10 @@ Task<JsonObject> GatewayApi::answer_peer(JsonObject request) {
     } else {
         answer["error"] = explain(performed.failure()).text;
     }
-    if (command != "sessions" && command != "held" && !answer.contains("not_here"))
+    static constexpr std::string_view reads[] = {"sessions", "held", "knows", "channel"};
+    const bool only_reads =
+        std::find(std::begin(reads), std::end(reads), command) != std::end(reads);
+    if (!only_reads && !answer.contains("not_here"))
         Runtime::standard()->log.write(LogLevel::info, "gateway.operated",
                                        {{"by", "another gateway"},
                                         {"operation", command},

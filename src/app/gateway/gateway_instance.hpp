@@ -122,6 +122,8 @@ public:
     const std::shared_ptr<ConsoleChannel>& console_channel() const noexcept {
         return console_channel_;
     }
+    /// Null: there are no operations on the gateway.
+    GatewayApi* api() const noexcept { return parts_.api; }
     const Executor& executor() const noexcept { return executor_; }
     /// Returns the rules that operators have added.
     GrantedRules& granted_rules() const noexcept { return *granted_; }

@@ -176,7 +176,7 @@ Task<SentMessage> GatewayApi::deliver(MessageArguments given, GatewayCaller call
                 "the message was not accepted: " + explain(received.failure()).text);
 }
 
-Task<bool> GatewayApi::knows_session(std::string session) {
+Task<bool> GatewayApi::knows_session_here(std::string session) {
     const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
     const bub::TurnSnapshot turn = instance->manager().snapshot(session);
     if (turn.is_running || turn.pending_count > 0) co_return true;

@@ -16,6 +16,7 @@
 #include <bub/tape/tape_context.hpp>
 #include <bub/turn_usage.hpp>
 #include <cubepi/core/message.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/json_convert.hpp>
 
@@ -294,6 +295,11 @@ Task<std::optional<JsonObject>> GatewaySessions::message(std::string id) {
     std::optional<bub::RecordedReply> reply =
         co_await bub::find_reply(tape, bub::input_id_of(found->message));
     if (!reply) reply.emplace();
+    if (reply->text.empty() && found->message.rest.contains(bub::stop_key)) {
+        // It has stopped a turn: otherwise it has one of its own.
+        reply->answered = reply->is_command = true;
+        reply->text = bub::stopped_text;
+    }
     set_reply(message, *reply, instance_.settings().show_error_details);
     if (!reply->digest.empty()) message[bub::request_digest_key] = reply->digest;
     if (reply->answered || reply->run_id.empty()) co_return message;
@@ -390,7 +396,33 @@ Task<std::optional<JsonObject>> GatewaySessions::session(std::string session, st
 }
 
 Task<bub::StopOutcome> GatewaySessions::stop(bub::Envelope by) {
-    return instance_.manager().stop_turn(std::move(by));
+    Task<bub::StopOutcome> stopping = instance_.manager().stop_turn(by);
+    bub::StopOutcome outcome = co_await std::move(stopping);
+    if (outcome == bub::StopOutcome::idle && instance_.api()) {
+        Task<bub::StopOutcome> asking = instance_.api()->stop_elsewhere(std::move(by));
+        Outcome<bub::StopOutcome> asked = co_await outcome_of(std::move(asking));
+        if (asked.cancelled()) asked.rethrow();
+        // The message that follows is read by the gateway that has the session (D253).
+        if (asked) outcome = asked.value();
+    }
+    co_return outcome;
+}
+
+bool GatewaySessions::is_shared() const {
+    return instance_.api() && instance_.deliveries() && instance_.deliveries()->peers();
+}
+
+Task<std::optional<JsonObject>> GatewaySessions::ask_elsewhere(JsonObject request,
+                                                               std::string gateway) {
+    std::optional<JsonObject> found;
+    if (!instance_.api()) co_return found;
+    Task<std::optional<JsonObject>> asking =
+        instance_.api()->ask_channel(std::move(request), std::move(gateway));
+    Outcome<std::optional<JsonObject>> asked = co_await outcome_of(std::move(asking));
+    if (asked.cancelled()) asked.rethrow();
+    // The records have the answer as well, later.
+    if (asked) found = std::move(asked).value();
+    co_return found;
 }
 
 }  // namespace cubepi::app

@@ -36,6 +36,8 @@ public:
     Task<std::optional<JsonObject>> session(std::string session, std::size_t limit,
                                             std::int64_t before) override;
     Task<bub::StopOutcome> stop(bub::Envelope by) override;
+    bool is_shared() const override;
+    Task<std::optional<JsonObject>> ask_elsewhere(JsonObject request, std::string gateway) override;
 
 private:
     const GatewayInstance& instance_;

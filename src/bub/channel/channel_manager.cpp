@@ -427,7 +427,7 @@ Task<> ManagerCore::quit(std::string session_id) {
 
 Task<StopOutcome> ManagerCore::stop_turn(Envelope by) {
     const std::shared_ptr<ManagerCore> self = shared_from_this();
-    Task<StopOutcome> stopping = admission_.stop(std::move(by));
+    Task<StopOutcome> stopping = admission_.stop_once(std::move(by));
     co_return co_await std::move(stopping);
 }
 

@@ -175,7 +175,8 @@ public:
     bool cancel_turn(const std::string& session_id);
     /// Ends the running turn of the session of `by` for its sender, or the attempts to repeat one that has failed (D96): the turn is not
     /// run again, also if the process is killed now, and the sender of its message is notified. Operators (Envelope::from_operator), the
-    /// only user of a chat, and the sender of the message may do so; another sender is notified. Returns before the turn has ended.
+    /// only user of a chat, and the sender of the message may do so; another sender is notified. Returns before the turn has ended. A
+    /// request with an Envelope::inbound_id acts once if its channel is recorded: one that is repeated returns `stopped` without effect.
     Task<StopOutcome> stop_turn(Envelope by);
     /// Returns the message of a channel with this Envelope::inbound_id, if the delivery log knows it.
     Task<std::optional<FoundMessage>> find_message(std::string channel, std::string inbound_id);

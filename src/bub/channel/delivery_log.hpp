@@ -40,8 +40,8 @@ struct StoredInbound {
 
 /// A message that a delivery log knows by the id of its platform.
 struct KnownInbound {
-    std::string id = {};          ///< in the log; empty: the message is finished
-    Envelope message = {};        ///< of a finished one only channel, chat_id and inbound_id
+    std::string id = {};    ///< in the log; empty: the message is finished
+    Envelope message = {};  ///< of a finished one only channel, chat_id, inbound_id and stop_key
     bool runs_elsewhere = false;  ///< a turn of another process has begun on it
 };
 

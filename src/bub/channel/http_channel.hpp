@@ -33,8 +33,13 @@ public:
     /// the entry `before` (0: the end). Nothing if there is no such session.
     virtual Task<std::optional<JsonObject>> session(std::string session, std::size_t limit,
                                                     std::int64_t before) = 0;
-    /// ChannelManager::stop_turn().
+    /// ChannelManager::stop_turn(), at whichever gateway the turn runs.
     virtual Task<StopOutcome> stop(Envelope by) = 0;
+    /// Returns true if other gateways process messages of the channel, too.
+    virtual bool is_shared() const { return false; }
+    /// Passes a request to HttpChannel::answer_elsewhere() of the gateway with this number, or of all others. Returns the answer of one
+    /// that has what the request is about, with its number as the member `gateway`; nothing if none has. By default nothing.
+    virtual Task<std::optional<JsonObject>> ask_elsewhere(JsonObject request, std::string gateway);
 };
 
 /// Returns the attachments in the member `files` of a client's message: a list of at most ten objects {name, type, content}, whose content
@@ -176,8 +181,19 @@ public:
     Task<HttpSubmission> submit_message(cubepi::HttpServerRequest request, HttpReplyDetail detail,
                                         JsonObject more = {});
     /// Ends the turn of the message with this Idempotency-Key, or takes the message back if it waits for its turn; other turns of its
-    /// session continue. Returns false if it is in neither state.
-    Task<bool> stop_message(std::string key);
+    /// session continue. Returns false if it is in neither state. `session`: of a message that another gateway may have received;
+    /// empty: it is not known.
+    Task<bool> stop_message(std::string key, std::string session = {});
+
+    // For readers at other gateways (D254).
+
+    /// Answers a request of the channel of another gateway; nothing if this one does not have what it is about.
+    using AnswerElsewhere = std::function<Task<std::optional<JsonObject>>(JsonObject request)>;
+    Task<std::optional<JsonObject>> answer_elsewhere(JsonObject request);
+    /// Answers the requests of another interface.
+    void add_answers(AnswerElsewhere answers);
+    /// HttpSessions::ask_elsewhere(); nothing without sessions.
+    Task<std::optional<JsonObject>> ask_elsewhere(JsonObject request, std::string gateway);
 
     Task<> start(std::stop_token stopping) override;
     Task<> stop() override;

@@ -6,6 +6,7 @@
 #include <bub/channel/delivery/delivery_records.hpp>
 #include <bub/channel/delivery/gateway_wakes.hpp>
 #include <bub/channel/delivery/postgres_tables.hpp>
+#include <bub/questions.hpp>
 #include <bub/tape/support/encoding.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/digest.hpp>
@@ -48,6 +49,7 @@ std::string address_of(const Envelope& message) {
     address.channel = message.channel;
     address.chat_id = message.chat_id;
     address.inbound_id = message.inbound_id;
+    if (message.rest.contains(stop_key)) address.rest[stop_key] = true;
     return json_of(address);
 }
 

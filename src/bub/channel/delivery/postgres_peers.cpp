@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -21,8 +22,9 @@ using cubepi::detail::SqlView;
 
 namespace {
 
-/// Between looks for the answer to a request.
+/// Between looks for the answer to a request: most are answered at once, others when there is news (D254).
 constexpr std::chrono::milliseconds answer_interval{50};
+constexpr std::chrono::milliseconds longest_answer_interval{200};
 
 class TablePeers final : public GatewayPeers {
 public:
@@ -178,8 +180,10 @@ Task<PeerReply> TablePeers::call(std::int64_t number, std::string request,
     const std::int64_t id = co_await insert(number, std::move(request), limit);
     if (wakes_) wakes_->wake(number);
     bool answered = false;
+    std::chrono::milliseconds interval = answer_interval;
     while (!answered && clock.now() < deadline) {
-        co_await clock.sleep_for(answer_interval);
+        co_await clock.sleep_for(interval);
+        interval = std::min(longest_answer_interval, interval * 5 / 4);
         answered = co_await is_answered(id);
     }
     co_return co_await take_back(id);

@@ -12,6 +12,8 @@
 
 #include <bub/channel/debounce.hpp>
 #include <bub/channel/http/http_exchange.hpp>
+#include <bub/channel/http/remote_replies.hpp>
+#include <bub/questions.hpp>
 #include <bub/turn_error.hpp>
 #include <bub/turn_usage.hpp>
 #include <cubepi/core/cancellation.hpp>
@@ -34,6 +36,7 @@ using cubepi::ResponseStream;
 using detail::HttpExchange;
 using detail::HttpExchanges;
 using detail::HttpMessage;
+using detail::is_open;
 using ExchangePtr = std::shared_ptr<HttpExchange>;
 
 constexpr std::string_view waiting_state = "waiting";
@@ -44,11 +47,6 @@ std::string_view state_of(const HttpExchange& exchange) {
     if (!exchange.done()) return exchange.running() ? "running" : "pending";
     if (!exchange.error().empty()) return "failed";
     return exchange.has_asked() ? waiting_state : "answered";
-}
-
-/// Returns true if a message in this state has no answer yet, and needs nothing from its client.
-bool is_open(std::string_view state) {
-    return state == "pending" || state == "running" || state == "held";
 }
 
 /// Returns a response that asks the client to send the request again later.
@@ -95,24 +93,17 @@ HttpExchange::Refusal rejected(const std::exception_ptr& failure, const FailureT
     return refusal;
 }
 
-HttpExchange::Refusal known_before(const std::string& key, const std::string& session) {
-    HttpExchange::Refusal refusal;
-    refusal.status = 409;
-    // The records of older versions do not name the session.
-    refusal.text = session.empty()
-                       ? "a message with the Idempotency-Key '" + key +
-                             "' was received before; its answer is in the history of its session"
-                       : "the message '" + key + "' of session '" + session +
-                             "' was received before with this Idempotency-Key; GET /v1/messages/" +
-                             key + " returns its state and its answer";
-    return refusal;
-}
-
 /// Returns the response to a message that was accepted, and whose answer the client has to read later.
 HttpServerResponse accepted(JsonObject message) {
     HttpServerResponse response = HttpServerResponse::json(202, Json(std::move(message)));
     response.headers.set("retry-after", "5");
     return response;
+}
+
+Envelope stopped_output() {
+    Envelope output{std::string(stopped_text)};
+    output.kind = envelope_kind::command;
+    return output;
 }
 
 JsonObject pending_message(const HttpExchange& exchange) {
@@ -297,7 +288,8 @@ struct HttpChannel::State {
           handler(std::move(accept)),
           exchanges(
               std::make_shared<HttpExchanges>(options.remembered, options.max_remembered_bytes)),
-          routes(*options.server, name, route_options(options)) {
+          routes(*options.server, name, route_options(options)),
+          remote(options, exchanges) {
         routes.add("POST", "/v1/messages",
                    [this](HttpServerRequest request) { return post(std::move(request)); });
         routes.add("GET", "/v1/messages/{id}",
@@ -327,9 +319,8 @@ struct HttpChannel::State {
     Task<HttpServerResponse> read(HttpServerRequest request);
     Task<HttpServerResponse> read_session(HttpServerRequest request);
     Task<HttpServerResponse> stop_turn(HttpMessage message, HttpServerRequest request);
-    Task<HttpServerResponse> reply(Envelope to, std::string text, HttpServerRequest request);
+    Task<HttpServerResponse> reply(Envelope to, Envelope output, HttpServerRequest request);
     Task<> submit(ExchangePtr exchange, Envelope envelope);
-    Task<> follow(ExchangePtr exchange);
     Task<HttpServerResponse> answer(ExchangePtr exchange, HttpServerRequest request);
     Task<std::optional<JsonObject>> record_of(std::string id) const;
     std::string error_of(const HttpExchange& exchange, const std::exception_ptr& failure) const;
@@ -344,6 +335,8 @@ struct HttpChannel::State {
     std::stop_source draining;
     std::stop_source stopping;
     std::stop_token manager_ends;
+    std::vector<AnswerElsewhere> answers;
+    detail::RemoteReplies remote;
 };
 
 ExchangePtr HttpChannel::State::exchange_of(const Envelope& message) const {
@@ -352,6 +345,7 @@ ExchangePtr HttpChannel::State::exchange_of(const Envelope& message) const {
     if (!exchange) exchange = exchanges->add(message);
     exchange->admitted = true;
     exchange->recorded = !message.receipts.empty();
+    detail::RemoteReplies::note(*exchange, message);
     return exchange;
 }
 
@@ -447,17 +441,15 @@ Task<HttpServerResponse> HttpChannel::State::stop_turn(HttpMessage message,
     Task<HttpServerResponse> replying =
         outcome == StopOutcome::idle
             ? send(std::move(withdrawal), std::move(request))
-            : reply(message.envelope, std::string(stopped_text), std::move(request));
+            : reply(message.envelope, stopped_output(), std::move(request));
     HttpServerResponse response = co_await std::move(replying);
     co_return response;
 }
 
 /// Returns a reply to a message that needs no turn.
-Task<HttpServerResponse> HttpChannel::State::reply(Envelope to, std::string text,
+Task<HttpServerResponse> HttpChannel::State::reply(Envelope to, Envelope output,
                                                    HttpServerRequest request) {
     ExchangePtr exchange = exchanges->add(to);
-    Envelope output(std::move(text));
-    output.kind = envelope_kind::command;
     exchange->add_output(output);
     exchanges->end_turn(exchange, {});
     Task<HttpServerResponse> answering = answer(std::move(exchange), std::move(request));
@@ -521,6 +513,7 @@ Task<HttpServerResponse> HttpChannel::State::read_session(HttpServerRequest requ
 
 /// Passes a message to the manager. Requests that repeat it meanwhile wait for the same exchange.
 Task<> HttpChannel::State::submit(ExchangePtr exchange, Envelope envelope) {
+    remote.announce(*exchange, envelope);
     Task<> accepting = handler(std::move(envelope));
     const Outcome<> accepted = co_await cubepi::outcome_of(std::move(accepting));
     if (accepted.cancelled()) {
@@ -531,41 +524,11 @@ Task<> HttpChannel::State::submit(ExchangePtr exchange, Envelope envelope) {
         exchanges->refuse(exchange, rejected(accepted.failure(), options.failure_text));
     } else if (!exchange->admitted) {
         // It is known from before, another gateway works on its session, or the manager has ended after it was stored.
-        Task<> following = follow(exchange);
+        Task<> following = remote.follow(exchange, draining.get_token());
         const Outcome<> followed = co_await cubepi::outcome_of(std::move(following));
-        if (!followed && !followed.cancelled()) {
-            exchanges->refuse(exchange, rejected(followed.failure(), options.failure_text));
-        } else if (exchange->recorded && !exchange->admitted && !exchange->done()) {
-            exchanges->leave(exchange);
-        }
         if (followed.cancelled()) followed.rethrow();
-    }
-}
-
-/// Waits for the end of a message that this manager does not process, as long as it serves, and ends the exchange.
-Task<> HttpChannel::State::follow(ExchangePtr exchange) {
-    constexpr std::chrono::milliseconds interval{200};
-    for (;;) {
-        Task<std::optional<JsonObject>> reading = record_of(exchange->key());
-        const std::optional<JsonObject> record = co_await std::move(reading);
-        const std::string state = record ? cubepi::detail::text_member(*record, "state") : "";
-        const std::string session = record ? cubepi::detail::text_member(*record, "session") : "";
-        const bool is_processed =
-            (state == "pending" || state == "running") && exchange->chat() == session;
-        if (!is_processed && exchange->recorded && record && !is_open(state)) {
-            exchange->end_elsewhere(*record);
-            exchanges->end_turn(exchange, exchange->error());
-            co_return;
-        }
-        if (!is_processed) {
-            exchanges->refuse(exchange, known_before(exchange->key(), session));
-            co_return;
-        }
-        exchange->recorded = true;
-        if (manager_ends.stop_requested() || draining.stop_requested()) co_return;
-        co_await cubepi::Runtime::standard()->clock->sleep_for(interval);
-        // The other gateway has left the message to this one.
-        if (exchange->admitted) co_return;
+        if (!followed)
+            exchanges->refuse(exchange, rejected(followed.failure(), options.failure_text));
     }
 }
 
@@ -646,18 +609,44 @@ Task<HttpServerResponse> HttpChannel::stop_session(HttpServerRequest request) {
     return state_->receive_stop(std::move(request));
 }
 
-Task<bool> HttpChannel::stop_message(std::string key) {
+Task<bool> HttpChannel::stop_message(std::string key, std::string session) {
     const ExchangePtr exchange = state_->exchanges->find(key);
-    if (!exchange || exchange->done() || !state_->options.sessions) co_return false;
+    if (exchange) session = exchange->chat();
+    if (session.empty() || (exchange && exchange->done()) || !state_->options.sessions)
+        co_return false;
     Envelope by("/stop");
     by.channel = state_->name;
-    by.chat_id = exchange->chat();
+    by.chat_id = std::move(session);
     by.is_active = true;
     by.from_operator = true;
     by.rest[only_message_key] = std::move(key);
     Task<StopOutcome> stopping = state_->options.sessions->stop(std::move(by));
     const StopOutcome outcome = co_await std::move(stopping);
     co_return outcome == StopOutcome::stopped;
+}
+
+Task<std::optional<JsonObject>> HttpChannel::answer_elsewhere(JsonObject request) {
+    Task<std::optional<JsonObject>> answering = state_->remote.text_for(request);
+    std::optional<JsonObject> answer = co_await std::move(answering);
+    for (std::size_t i = 0; i < state_->answers.size() && !answer; ++i) {
+        Task<std::optional<JsonObject>> asking = state_->answers[i](request);
+        answer = co_await std::move(asking);
+    }
+    co_return answer;
+}
+
+void HttpChannel::add_answers(AnswerElsewhere answers) {
+    state_->answers.push_back(std::move(answers));
+}
+
+Task<std::optional<JsonObject>> HttpChannel::ask_elsewhere(JsonObject request,
+                                                           std::string gateway) {
+    std::optional<JsonObject> answer;
+    if (!state_->options.sessions) co_return answer;
+    Task<std::optional<JsonObject>> asking =
+        state_->options.sessions->ask_elsewhere(std::move(request), std::move(gateway));
+    answer = co_await std::move(asking);
+    co_return answer;
 }
 
 const std::string& HttpChannel::name() const noexcept { return state_->name; }
@@ -674,6 +663,7 @@ Task<> HttpChannel::start(std::stop_token stopping) {
 Task<> HttpChannel::stop() {
     state_->stopping.request_stop();
     state_->exchanges->wake_all();
+    co_await state_->remote.close();
     // Together less than ChannelManagerOptions::stop_limit.
     constexpr std::chrono::milliseconds together{8000};
     const std::chrono::nanoseconds limit = together / (state_->interfaces.size() + 1);
@@ -701,7 +691,9 @@ Task<> HttpChannel::send(Envelope message) {
 
 EventStream HttpChannel::stream_events(const Envelope& message, EventStream stream) {
     const ExchangePtr exchange = state_->exchanges->find(message.inbound_id.value_or(""));
-    if (!exchange || exchange->detail == HttpReplyDetail::outputs) return stream;
+    const bool is_read =
+        exchange && (exchange->detail != HttpReplyDetail::outputs || exchange->shares_text);
+    if (!is_read) return stream;
     const std::size_t limit = state_->options.max_waiting_text;
     return EventStream::map(std::move(stream), [exchange, limit](StreamEvent event) {
         exchange->add_event(event, limit);
@@ -762,7 +754,10 @@ void HttpChannel::drop(const Envelope& message) noexcept {
     // A message that was kept until a question is answered has its response already.
     if (!exchange || exchange->done()) return;
     exchange->admitted = true;
-    state_->exchanges->end_turn(exchange, "the message was dropped before its turn");
+    const bool has_stopped = message.rest.contains(stop_key);
+    if (has_stopped) exchange->add_output(stopped_output());
+    state_->exchanges->end_turn(
+        exchange, has_stopped ? std::string() : "the message was dropped before its turn");
 }
 
 }  // namespace bub

@@ -231,6 +231,7 @@ void HttpExchange::begin() {
     file_bytes_ = 0;
     first_parts_.clear();
     for_readers([](HttpParts& parts) { parts.clear(); });
+    shared_text_.clear();
     error_.clear();
     problem_.clear();
     finish_.clear();
@@ -256,7 +257,8 @@ void HttpExchange::end(std::string error) {
 
 void HttpExchange::end_elsewhere(const JsonObject& record) {
     using cubepi::detail::text_member;
-    begin();
+    // Otherwise its text was read from that gateway.
+    if (!running_) begin();
     if (const JsonArray* const outputs = cubepi::detail::array_member(record, "outputs"))
         outputs_ = *outputs;
     output_bytes_ = boost::json::serialize(outputs_).size();
@@ -369,13 +371,32 @@ std::shared_ptr<HttpParts> HttpExchange::read_parts() {
     return parts;
 }
 
+bool HttpExchange::has_readers() const noexcept {
+    return std::any_of(readers_.begin(), readers_.end(),
+                       [](const auto& reader) { return !reader.expired(); });
+}
+
 void HttpExchange::add_part(const HttpReplyPart& part, std::size_t bytes, std::size_t limit) {
     first_parts_.add(part, bytes, limit);
     for_readers([&](HttpParts& parts) { parts.add(part, bytes, limit); });
     changed_.pulse();
 }
 
+void HttpExchange::add_text(std::string text, std::size_t limit) {
+    HttpReplyPart part;
+    const std::size_t size = text.size();
+    part.text = std::move(text);
+    if (size > 0) add_part(part, size, limit);
+}
+
 void HttpExchange::add_event(const StreamEvent& event, std::size_t limit) {
+    if (shares_text && event.kind == event_kind::text) {
+        const std::string_view text = event.delta();
+        // Beyond the limit the outputs have it.
+        if (shared_text_.size() + text.size() > limit) shares_text = false;
+        if (shares_text) shared_text_ += text;
+        changed_.pulse();
+    }
     if (detail == HttpReplyDetail::outputs) return;
     HttpReplyPart part;
     if (event.kind == event_kind::text) {

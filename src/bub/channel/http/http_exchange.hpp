@@ -65,6 +65,14 @@ private:
     bool omits_text_ = false;
 };
 
+/// How far the text of a turn that another gateway runs was read.
+struct RemoteText {
+    std::string gateway = {};  ///< its number; empty: none has answered yet
+    bool is_lost = false;      ///< it has not answered the last request
+    std::size_t turn = 0;
+    std::size_t position = 0;  ///< in bytes
+};
+
 /// A message of a client and the outputs of its turn.
 class HttpExchange {
 public:
@@ -114,7 +122,7 @@ public:
     const JsonObject& usage() const noexcept { return usage_; }
     /// Returns the approximate size of what is held for a client, in bytes.
     std::size_t size() const noexcept {
-        return output_bytes_ + first_parts_.bytes() + error_.size();
+        return output_bytes_ + first_parts_.bytes() + shared_text_.size() + error_.size();
     }
     /// `file`: of an output of kind `file`; null: none.
     void add_output(const Envelope& message, const SentFile* file = nullptr);
@@ -129,10 +137,19 @@ public:
     Task<> wait() { return changed_.wait(); }
     void wake() { changed_.pulse(); }
 
+    /// Adds text of a turn that another gateway runs.
+    void add_text(std::string text, std::size_t limit);
+    /// Returns the text of the turn from its beginning, if it is retained.
+    const std::string& shared_text() const noexcept { return shared_text_; }
+
     bool admitted = false;   ///< the manager has decided about the message
     bool recorded = false;   ///< the message is in the delivery log, and outlives the process
     bool elsewhere = false;  ///< the reply does not come to this exchange
     HttpReplyDetail detail = HttpReplyDetail::outputs;  ///< what a client reads of the turn
+    bool shares_text = false;  ///< the text of the turn is retained for readers at other gateways
+    RemoteText remote = {};    ///< of a turn that another gateway runs
+    /// Returns true while a client reads the reply.
+    bool has_readers() const noexcept;
 
 private:
     void add_part(const HttpReplyPart& part, std::size_t bytes, std::size_t limit);
@@ -148,6 +165,7 @@ private:
     std::size_t file_bytes_ = 0;
     HttpParts first_parts_;  // of the turn, for clients that come later
     std::vector<std::weak_ptr<HttpParts>> readers_;
+    std::string shared_text_;
     std::string error_;
     std::string problem_;
     std::string finish_;

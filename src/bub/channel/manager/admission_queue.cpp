@@ -157,6 +157,34 @@ Task<StopOutcome> AdmissionQueue::stop(Envelope by) {
     co_return outcome;
 }
 
+Task<StopOutcome> AdmissionQueue::stop_once(Envelope by) {
+    const std::shared_ptr<Channel> channel = channels_.find(by.channel);
+    const bool is_recorded = channel && deliveries_.records(*channel) &&
+                             !by.inbound_id.value_or("").empty() &&
+                             !by.rest.contains(only_message_key);
+    Receipts receipts;
+    if (is_recorded) {
+        auto message = std::make_shared<Envelope>(by);
+        const std::string session_id =
+            co_await context_.framework.resolve_session(std::move(message));
+        if (sessions_.would_stop(session_id, by) == StopOutcome::stopped) {
+            Task<std::optional<std::string>> storing = deliveries_.receive(withdrawal_of(by));
+            Outcome<std::optional<std::string>> stored = co_await outcome_of(std::move(storing));
+            if (stored.cancelled()) stored.rethrow();
+            // Storage that fails does not prevent the stop.
+            const bool is_stored = stored.ok();
+            std::optional<std::string> id;
+            if (is_stored) id = std::move(stored).value();
+            if (is_stored && !id) co_return StopOutcome::stopped;
+            if (id) receipts.push_back(std::move(*id));
+        }
+    }
+    Task<StopOutcome> stopping = stop(std::move(by));
+    const StopOutcome outcome = co_await std::move(stopping);
+    co_await deliveries_.finish(std::move(receipts));
+    co_return outcome;
+}
+
 /// Drops the messages of this user that no turn has got yet, because more may follow.
 Task<bool> AdmissionQueue::drop_collected(std::string key, Envelope by) {
     const LanePtr lane = find(key);
@@ -336,6 +364,17 @@ Task<> AdmissionQueue::place(QueuedMessage message, AdmitDecision decision) {
         sessions_.announce_drop(*message.message);
         co_await deliveries_.finish(std::move(message.receipts));
         co_return;
+    }
+    // Another gateway has received it (D253), or a process that has ended before it acted.
+    if (message.redelivered && message.message->rest.contains(stop_key)) {
+        Task<StopOutcome> stopping = stop(*message.message);
+        const StopOutcome stopped = co_await std::move(stopping);
+        if (stopped != StopOutcome::idle) {
+            co_await deliveries_.finish(std::move(message.receipts));
+            if (stopped == StopOutcome::refused) message.message->rest.erase(stop_key);
+            sessions_.announce_drop(*message.message);
+            co_return;
+        }
     }
     bool steers = decision.action == AdmitAction::steer;
     // A message that is refused gets the reason instead of its own turn.

@@ -36,6 +36,8 @@ public:
     Task<> receive(Envelope message);
     /// Stops the turn of the session of `by` (D96). If its sender may not do so, the sender is notified.
     Task<StopOutcome> stop(Envelope by);
+    /// Does the same once for the Envelope::inbound_id of `by`, also after a restart: a repeated request stops no later turn.
+    Task<StopOutcome> stop_once(Envelope by);
     /// Accepts a message that an earlier process had accepted.
     void resubmit(QueuedMessage message);
     /// Cancels the admission of messages of this session.

@@ -530,6 +530,7 @@ void Recovery::resubmit(std::vector<StoredInbound> inbounds) {
     for (Group& group : groups) {
         QueuedMessage message(merge_messages(std::move(group.messages)));
         message.redelivered = true;
+        message.begun = !group.turn.empty();
         admission_.resubmit(std::move(message));
     }
 }

@@ -31,7 +31,8 @@ struct QueuedMessage {
     std::shared_ptr<Envelope> message;
     Receipts receipts = {};
     std::uint64_t number = 0;              ///< in order of arrival
-    bool redelivered = false;              ///< accepted by an earlier process; cannot be rejected
+    bool redelivered = false;              ///< accepted by another process; cannot be rejected
+    bool begun = false;                    ///< a turn of an ended process has begun on it
     cubepi::Clock::time_point since = {};  ///< when this process began to admit it
 
     QueuedMessage() = default;

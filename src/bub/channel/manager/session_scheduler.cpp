@@ -475,40 +475,53 @@ bool SessionScheduler::cancel_turn(const std::string& session_id) {
     return true;
 }
 
-Task<StopOutcome> SessionScheduler::stop(std::string session_id, Envelope by) {
-    const SessionPtr session = find(session_id);
-    std::shared_ptr<Turn> turn = session ? session->turn : nullptr;
-    if (session && !turn) turn = session->failed;
+SessionScheduler::Stopped SessionScheduler::find_stopped(const std::string& session_id,
+                                                         const Envelope& by) const {
+    Stopped meant;
+    meant.session = find(session_id);
+    if (!meant.session) return meant;
+    const Session& session = *meant.session;
+    meant.turn = session.turn ? session.turn : session.failed;
     const std::string only = cubepi::detail::text_member(by.rest, only_message_key);
     const auto is_meant = [&by, &only](const std::shared_ptr<const Envelope>& message) {
         return message &&
                (only.empty() || (message->inbound_id == only && message->channel == by.channel));
     };
-    if (!only.empty() && turn && !is_meant(turn->message)) turn = nullptr;
-    std::size_t position = 0;
-    std::shared_ptr<const Envelope> message;
-    if (turn) {
-        message = turn->message;
-    } else if (session && !only.empty()) {
+    if (!only.empty() && meant.turn && !is_meant(meant.turn->message)) meant.turn = nullptr;
+    if (meant.turn) {
+        meant.message = meant.turn->message;
+    } else if (!only.empty()) {
         const auto found =
-            std::find_if(session->waiting.begin(), session->waiting.end(),
+            std::find_if(session.waiting.begin(), session.waiting.end(),
                          [&is_meant](const Waiting& one) { return is_meant(one.queued.message); });
-        position = static_cast<std::size_t>(found - session->waiting.begin());
-        if (found != session->waiting.end()) message = found->queued.message;
-    } else if (session && session->retry.failures > 0 && !session->waiting.empty()) {
-        message = session->waiting.front().queued.message;
+        meant.position = static_cast<std::size_t>(found - session.waiting.begin());
+        if (found != session.waiting.end()) meant.message = found->queued.message;
+    } else if (!session.waiting.empty() &&
+               (session.retry.failures > 0 || session.waiting.front().queued.begun)) {
+        meant.message = session.waiting.front().queued.message;
     }
-    if (!message) co_return StopOutcome::idle;
-    if (!may_stop(by, *message)) co_return StopOutcome::refused;
-    if (!turn) {
-        co_await take_back(session, position);
+    return meant;
+}
+
+StopOutcome SessionScheduler::would_stop(const std::string& session_id, const Envelope& by) const {
+    const Stopped meant = find_stopped(session_id, by);
+    if (!meant.message) return StopOutcome::idle;
+    return may_stop(by, *meant.message) ? StopOutcome::stopped : StopOutcome::refused;
+}
+
+Task<StopOutcome> SessionScheduler::stop(std::string session_id, Envelope by) {
+    const Stopped meant = find_stopped(session_id, by);
+    if (!meant.message) co_return StopOutcome::idle;
+    if (!may_stop(by, *meant.message)) co_return StopOutcome::refused;
+    if (!meant.turn) {
+        co_await take_back(meant.session, meant.position);
         co_return StopOutcome::stopped;
     }
-    turn->stopped = true;
+    meant.turn->stopped = true;
     // Before the turn is cancelled: a process that is killed meanwhile must not leave the message to the next one.
-    Receipts receipts = turn->receipts;
+    Receipts receipts = meant.turn->receipts;
     co_await deliveries_.finish(std::move(receipts));
-    turn->stop.request_stop();
+    meant.turn->stop.request_stop();
     co_return StopOutcome::stopped;
 }
 

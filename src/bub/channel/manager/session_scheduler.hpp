@@ -49,6 +49,8 @@ public:
     /// Ends the turn of a message, or takes back a message whose turn is tried again later, and notifies its sender (D96). With
     /// only_message_key, that message is meant, also if it waits for its first turn.
     Task<StopOutcome> stop(std::string session_id, Envelope by);
+    /// Returns what stop() would return now.
+    StopOutcome would_stop(const std::string& session_id, const Envelope& by) const;
     /// Returns true if a turn runs on the message with this receipt.
     bool is_running(const std::string& receipt) const;
     /// Drops the waiting messages of a session.
@@ -108,7 +110,16 @@ private:
     };
     using SessionPtr = std::shared_ptr<Session>;
 
+    /// The turn or the waiting message that a request to stop is about.
+    struct Stopped {
+        SessionPtr session = {};
+        std::shared_ptr<Turn> turn = {};               ///< null: the message waits
+        std::size_t position = 0;                      ///< among those that wait
+        std::shared_ptr<const Envelope> message = {};  ///< null: there is none
+    };
+
     SessionPtr find(const std::string& id) const;
+    Stopped find_stopped(const std::string& session_id, const Envelope& by) const;
     void enqueue(const std::string& session_id, Waiting waiting);
     Task<> run(SessionPtr session);
     Task<bool> wait_for_retry(SessionPtr session);

@@ -1,0 +1,205 @@
+#include <bub/channel/http/remote_replies.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/timeout.hpp>
+#include <cubepi/net/utf8.hpp>
+
+namespace bub {
+
+Task<std::optional<JsonObject>> HttpSessions::ask_elsewhere(JsonObject, std::string) {
+    std::optional<JsonObject> none;
+    co_return none;
+}
+
+}  // namespace bub
+
+namespace bub::detail {
+
+using cubepi::Outcome;
+using cubepi::detail::text_member;
+using ExchangePtr = std::shared_ptr<HttpExchange>;
+
+namespace {
+
+/// The key of Envelope::rest of a message whose client reads the text while it is generated.
+constexpr std::string_view shared_text_key = "shared_text";
+constexpr std::string_view text_request = "text";
+
+HttpExchange::Refusal known_before(const std::string& key, const std::string& session) {
+    HttpExchange::Refusal refusal;
+    refusal.status = 409;
+    // The records of older versions do not name the session.
+    refusal.text = session.empty()
+                       ? "a message with the Idempotency-Key '" + key +
+                             "' was received before; its answer is in the history of its session"
+                       : "the message '" + key + "' of session '" + session +
+                             "' was received before with this Idempotency-Key; GET /v1/messages/" +
+                             key + " returns its state and its answer";
+    return refusal;
+}
+
+/// Returns a number that another gateway has sent; 0 if it is absent.
+std::size_t size_member(const JsonObject& object, std::string_view key) {
+    const std::optional<std::int64_t> number = cubepi::detail::integer_member(object, key);
+    return static_cast<std::size_t>(std::max<std::int64_t>(0, number.value_or(0)));
+}
+
+bool reads_text(const HttpExchange& exchange) {
+    return exchange.detail == HttpReplyDetail::text && exchange.has_readers();
+}
+
+}  // namespace
+
+bool is_open(std::string_view state) {
+    return state == "pending" || state == "running" || state == "held";
+}
+
+void RemoteReplies::announce(HttpExchange& exchange, Envelope& message) const {
+    const bool is_read = exchange.detail == HttpReplyDetail::text && options_.sessions;
+    if (!is_read || !options_.sessions->is_shared()) return;
+    message.rest[shared_text_key] = true;
+    note(exchange, message);
+}
+
+void RemoteReplies::note(HttpExchange& exchange, const Envelope& message) {
+    if (message.rest.contains(shared_text_key)) exchange.shares_text = true;
+}
+
+Task<> RemoteReplies::follow(ExchangePtr exchange, std::stop_token draining) {
+    const bool is_over = co_await read_record(exchange);
+    if (is_over) co_return;
+    if (!work_) {
+        const cubepi::Executor executor = co_await cubepi::this_executor;
+        work_ =
+            std::make_unique<cubepi::BackgroundScope>(executor, [](const std::exception_ptr&) {});
+    }
+    work_->spawn(follow_until_end(exchange, std::move(draining)));
+}
+
+/// Reads the record of the message. Returns true if the exchange has ended.
+Task<bool> RemoteReplies::read_record(ExchangePtr exchange) {
+    std::optional<JsonObject> record;
+    if (options_.sessions) {
+        Task<std::optional<JsonObject>> reading = options_.sessions->message(exchange->key());
+        record = co_await std::move(reading);
+    }
+    // This gateway has taken it meanwhile.
+    if (exchange->admitted) co_return true;
+    const std::string state = record ? text_member(*record, "state") : "";
+    const std::string session = record ? text_member(*record, "session") : "";
+    const bool is_processed =
+        (state == "pending" || state == "running") && exchange->chat() == session;
+    if (is_processed) {
+        exchange->recorded = true;
+        co_return false;
+    }
+    if (exchange->recorded && record && !is_open(state)) {
+        // The text that was generated since it was read last, in pieces.
+        bool has_more = reads_text(*exchange);
+        while (has_more) has_more = co_await read_text(exchange, false);
+        exchange->end_elsewhere(*record);
+        exchanges_->end_turn(exchange, exchange->error());
+    } else {
+        exchanges_->refuse(exchange, known_before(exchange->key(), session));
+    }
+    co_return true;
+}
+
+Task<> RemoteReplies::follow_until_end(ExchangePtr exchange, std::stop_token draining) {
+    Task<> reading = read_until_end(exchange, std::move(draining));
+    const Outcome<> read = co_await cubepi::outcome_of(std::move(reading));
+    // It is asked for again, at any gateway.
+    if (!exchange->admitted && !exchange->done()) exchanges_->leave(exchange);
+    if (read.cancelled()) read.rethrow();
+}
+
+Task<> RemoteReplies::read_until_end(ExchangePtr exchange, std::stop_token draining) {
+    constexpr std::chrono::milliseconds interval{200};
+    constexpr std::chrono::milliseconds interval_without_text{1'000};
+    cubepi::Clock& clock = *cubepi::Runtime::standard()->clock;
+    for (bool is_over = false; !is_over;) {
+        const bool is_lost = reads_text(*exchange) && exchange->remote.is_lost;
+        co_await clock.sleep_for(is_lost ? interval_without_text : interval);
+        if (exchange->admitted || draining.stop_requested()) co_return;
+        if (reads_text(*exchange)) (void)co_await read_text(exchange, true);
+        is_over = co_await read_record(exchange);
+    }
+}
+
+/// Reads the next text of the turn. `waits`: for a second at most, until there is some. Returns true if there may be more.
+Task<bool> RemoteReplies::read_text(ExchangePtr exchange, bool waits) {
+    RemoteText& at = exchange->remote;
+    JsonObject request;
+    request["about"] = text_request;
+    request["message"] = exchange->key();
+    request["turn"] = at.turn;
+    request["position"] = at.position;
+    request["waits"] = waits;
+    std::string gateway = at.is_lost ? std::string() : at.gateway;
+    Task<std::optional<JsonObject>> asking =
+        options_.sessions->ask_elsewhere(std::move(request), std::move(gateway));
+    const std::optional<JsonObject> answer = co_await std::move(asking);
+    at.is_lost = !answer;
+    // This gateway may have taken the message meanwhile.
+    if (!answer || exchange->admitted || exchange->done()) co_return false;
+    const std::size_t turn = size_member(*answer, "turn");
+    const std::size_t position = size_member(*answer, "position");
+    const std::string from = text_member(*answer, "gateway");
+    if (turn == 0) co_return false;
+    if (turn != at.turn || from != at.gateway) {
+        // The text of another turn is read from its beginning.
+        at.gateway = from;
+        at.position = 0;
+        at.turn = position == 0 ? turn : 0;
+        if (position > 0) co_return true;
+        exchange->begin();
+    }
+    if (position != at.position) co_return false;
+    std::string text = text_member(*answer, "text");
+    at.position += text.size();
+    const bool has_text = !text.empty();
+    exchange->add_text(std::move(text), options_.max_waiting_text);
+    co_return has_text;
+}
+
+Task<std::optional<JsonObject>> RemoteReplies::text_for(JsonObject request) const {
+    constexpr std::chrono::seconds longest_wait{1};
+    constexpr std::size_t longest_piece = std::size_t{64} << 10U;
+    std::optional<JsonObject> answer;
+    if (text_member(request, "about") != text_request) co_return answer;
+    const ExchangePtr exchange = exchanges_->find(text_member(request, "message"));
+    // Not of a turn that this gateway reads elsewhere itself.
+    if (!exchange || !exchange->shares_text || !exchange->admitted) co_return answer;
+    const std::size_t turn = size_member(request, "turn");
+    const std::size_t asked = size_member(request, "position");
+    const bool is_new =
+        turn != exchange->turns() || asked < exchange->shared_text().size() || exchange->done();
+    if (cubepi::detail::flag_member(request, "waits") && !is_new) {
+        cubepi::Clock& clock = *cubepi::Runtime::standard()->clock;
+        const auto end = cubepi::deadline_after(clock.now(), longest_wait);
+        (void)co_await cubepi::detail::run_until(clock, end, exchange->wait());
+    }
+    const std::string_view text = exchange->shared_text();
+    const std::size_t position = turn == exchange->turns() ? std::min(asked, text.size()) : 0;
+    const std::string_view piece = text.substr(position, longest_piece);
+    answer.emplace();
+    (*answer)["turn"] = exchange->turns();
+    (*answer)["position"] = position;
+    (*answer)["text"] = piece.substr(0, cubepi::complete_utf8_prefix(piece));
+    co_return answer;
+}
+
+Task<> RemoteReplies::close() {
+    if (work_) co_await work_->close();
+}
+
+}  // namespace bub::detail

@@ -1,0 +1,441 @@
+// Requests about a turn at another gateway than the one that runs it (D253, D254).
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <cubepi/core/support/json_member.hpp>
+
+#include "fake_bot_server.hpp"
+#include "openai_gateway.hpp"
+#include "two_gateways.hpp"
+
+namespace cubepi::gateway_tests {
+namespace {
+
+constexpr const char* stopped = "The turn was stopped.";
+constexpr const char* nothing_runs =
+    "No turn of this session is running here, and no question waits for an answer.";
+
+/// Waits until the gateway runs. Returns the ports of its parts, which listen at addresses of their own.
+std::map<std::string, std::uint16_t> ports_of(GatewayProcess& gateway) {
+    (void)gateway.wait_for("gateway.running");
+    std::map<std::string, std::uint16_t> ports;
+    std::istringstream lines(gateway.output());
+    for (std::string line; std::getline(lines, line);) {
+        boost::system::error_code failed;
+        const Json record = boost::json::parse(line, failed);
+        if (failed || !record.is_object()) continue;
+        const JsonObject& object = record.get_object();
+        if (detail::text_member(object, "event") == "http_server.listening")
+            ports[detail::text_member(object, "name")] =
+                object.at("port").to_number<std::uint16_t>();
+    }
+    return ports;
+}
+
+class RemoteTurn : public TwoGateways {
+protected:
+    /// Asks a gateway to stop the turn of the session s1; an empty user is the program that has the token.
+    static HttpReply stop(std::uint16_t at, const std::string& key, const std::string& user = {}) {
+        if (user.empty()) return run(call_channel(at, "POST", "/v1/sessions/s1/stop"));
+        return run(post_message(at, {{"session", "s1"}, {"text", "/stop"}, {"user", user}}, key));
+    }
+    void wait_until_idle(const GatewayHome& home) const {
+        while (!call(home, "sessions").at("sessions").as_array().empty()) std::this_thread::yield();
+    }
+    /// Reads a message at a gateway until its turn has ended.
+    static JsonObject read_ended(std::uint16_t at, const std::string& id) {
+        for (;;) {
+            const HttpReply read = run(call_channel(at, "GET", "/v1/messages/" + id));
+            if (read.status == 200) return read.json();
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        }
+    }
+    /// Sends a message as an operator, at the second gateway.
+    JsonObject operator_sends(const std::string& text, bool steers) const {
+        return app::call_gateway(two.socket(), JsonObject{{"command", "send"},
+                                                          {"id", "http:s1"},
+                                                          {"text", text},
+                                                          {"key", "key-" + text},
+                                                          {"steer", steers}});
+    }
+    std::string count_of(const std::string& rows) const {
+        RawPostgres server(database);
+        return server.query("SELECT count(*) FROM " + rows).front();
+    }
+};
+
+TEST_F(RemoteTurn, D253_StopElsewhere_EndsTheTurn) {
+    start_first();
+    start_second();
+    model.hold("a");
+    auto waiting = post_later(port, "a");
+    (void)model.wait_for("a");
+    const HttpReply answer = stop(second_port, "k1", "olga");
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    EXPECT_EQ(answer.text(), stopped);
+    const HttpReply ended = waiting.get();
+    EXPECT_NE(ended.body.find(stopped), std::string::npos) << ended.body;
+    wait_until_idle(one);
+    model.hold("b");
+    waiting = post_later(port, "b");
+    (void)model.wait_for("b");
+    // A repeated request stops no later turn, at whichever gateway.
+    EXPECT_EQ(stop(second_port, "k1", "olga").text(), stopped);
+    EXPECT_EQ(stop(port, "k1", "olga").text(), stopped);
+    model.release();
+    EXPECT_EQ(waiting.get().text(), "re: b");
+    EXPECT_EQ(model.count("a"), 1u);
+    EXPECT_EQ(read_ended(second_port, "k1").at("state"), "answered");
+}
+
+TEST_F(RemoteTurn, D253_StopByOtherUser_IsRefused) {
+    start_first();
+    start_second();
+    model.hold("a");
+    auto waiting = post_later(port, "a");
+    (void)model.wait_for("a");
+    EXPECT_EQ(stop(second_port, "k1", "bob").status, 403);
+    EXPECT_EQ(stop(second_port, "", "").text(), stopped);
+    EXPECT_NE(waiting.get().body.find(stopped), std::string::npos);
+    const HttpReply idle = stop(second_port, "k2", "olga");
+    EXPECT_EQ(idle.text(), nothing_runs) << idle.body;
+}
+
+TEST_F(RemoteTurn, D253_OwnerKilledBeforeStop_TurnStaysStopped) {
+    start_first();
+    start_second();
+    model.hold("a");
+    const auto lost = post_later(port, "a");
+    (void)model.wait_for("a");
+    first->send(SIGSTOP);
+    auto stopping =
+        std::async(std::launch::async, [this] { return stop(second_port, "k1", "olga"); });
+    while (count_of("bub_delivery_inbound WHERE finished_at IS NULL") != "2")
+        std::this_thread::yield();
+    first->kill();
+    // The second gateway takes the message and the request.
+    const HttpReply answer = stopping.get();
+    EXPECT_NE(answer.body.find(stopped), std::string::npos) << answer.body;
+    EXPECT_EQ(read_ended(second_port, "key-a").at("state"), "failed");
+    model.release();
+    EXPECT_EQ(post(second_port, "b").text(), "re: b");
+    EXPECT_EQ(model.count("a"), 1u);
+}
+
+class RemoteSteering : public RemoteTurn {
+protected:
+    RemoteSteering() {
+        configure(one, ", console: {listen: \"127.0.0.1:0\"}");
+        configure(two, ", console: {listen: \"127.0.0.1:0\"}");
+    }
+    /// Begins a turn at the first gateway that waits for the model.
+    std::future<HttpReply> begin(bool has_history = false) {
+        first = std::make_unique<GatewayProcess>(one, model.flags());
+        port = ports_of(*first).at("http");
+        second = std::make_unique<GatewayProcess>(two, model.flags());
+        second_port = ports_of(*second).at("http");
+        if (has_history) EXPECT_EQ(post(port, "earlier").text(), "re: earlier");
+        model.hold("a");
+        auto waiting = post_later(port, "a");
+        (void)model.wait_for("a");
+        return waiting;
+    }
+    std::int64_t steering() const {
+        const JsonObject all = call(one, "sessions");
+        const JsonArray& busy = all.at("sessions").as_array();
+        return busy.empty() ? 0 : busy[0].at("steering").to_number<std::int64_t>();
+    }
+};
+
+TEST_F(RemoteSteering, D253_SteeringElsewhere_ReachesTheTurn) {
+    auto waiting = begin();
+    const auto later = post_later(second_port, "later");
+    while (count_of("bub_delivery_inbound WHERE finished_at IS NULL") != "2")
+        std::this_thread::yield();
+    (void)operator_sends("steered", true);
+    while (steering() != 1) std::this_thread::yield();
+    model.release();
+    const HttpReply answer = waiting.get();
+    EXPECT_NE(answer.body.find("re: steered"), std::string::npos) << answer.body;
+    wait_until_idle(one);
+    EXPECT_EQ(model.count("steered"), 1u);
+    EXPECT_EQ(model.count("later"), 1u);
+    EXPECT_EQ(count_of("bub_delivery_inbound WHERE finished_at IS NULL"), "0");
+    // A repeated request is the same message.
+    (void)operator_sends("steered", true);
+    wait_until_idle(two);
+    EXPECT_EQ(model.count("steered"), 1u);
+}
+
+TEST_F(RemoteSteering, D253_OwnerKilledWithSteering_MessageIsNotLost) {
+    const auto lost = begin();
+    (void)operator_sends("steered", true);
+    while (steering() != 1) std::this_thread::yield();
+    first->kill();
+    (void)model.wait_for("a", 2);
+    model.release();
+    (void)model.wait_for("steered");
+    wait_until_idle(two);
+    EXPECT_EQ(read_ended(second_port, "key-a").at("state"), "answered");
+    EXPECT_EQ(model.count("steered"), 1u);
+    EXPECT_EQ(count_of("bub_delivery_inbound WHERE finished_at IS NULL"), "0");
+}
+
+TEST_F(RemoteSteering, D253_OwnerKilledBeforeSteering_MessageFollows) {
+    // The gateway that is frozen cannot say that it has the session.
+    const auto lost = begin(true);
+    first->send(SIGSTOP);
+    (void)operator_sends("steered", true);
+    first->kill();
+    (void)model.wait_for("a", 2);
+    model.release();
+    (void)model.wait_for("steered");
+    wait_until_idle(two);
+    EXPECT_EQ(model.count("steered"), 1u);
+    EXPECT_EQ(count_of("bub_delivery_inbound WHERE finished_at IS NULL"), "0");
+}
+
+/// The answer to a question reaches the gateway that has messages of its session.
+TEST_F(RemoteTurn, D253_AnswerElsewhere_ReachesWaitingSession) {
+    start_first();
+    start_second();
+    const auto as = [](std::uint16_t at, const std::string& user, const std::string& text) {
+        return run(post_message(at, {{"session", "s1"}, {"text", text}, {"user", user}}));
+    };
+    const HttpReply asked = as(port, "ann", "run true");
+    EXPECT_EQ(asked.json().at("outputs").at(0).at("kind"), "question") << asked.body;
+    EXPECT_NE(post(port, "later").body.find("This session waits for an answer"), std::string::npos);
+    // It waits for the answer at the first gateway.
+    while (count_of("bub_delivery_inbound WHERE finished_at IS NULL AND owner > 0") != "1")
+        std::this_thread::yield();
+    const HttpReply answered = as(second_port, "olga", ",approve call_0");
+    EXPECT_EQ(answered.text(), "re: run true") << answered.body;
+}
+
+/// A model whose answers stop after their first half until release().
+class HalfModel {
+public:
+    HalfModel()
+        : server_([this](wire::Connection& connection) {
+              const std::string request = connection.read_request();
+              if (request.empty() || request.starts_with("GET ")) return;
+              const std::string whole = joint_tests::chat_answer("first half,");
+              const std::string first = whole.substr(0, whole.find("\n\n") + 2);
+              (void)connection.send(
+                  "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: "
+                  "close\r\n\r\n" +
+                  first);
+              {
+                  std::unique_lock lock(mutex_);
+                  changed_.wait(lock, [this] { return released_; });
+              }
+              (void)connection.send(joint_tests::chat_answer(" second half"));
+          }) {}
+    ~HalfModel() { release(); }
+    std::vector<std::string> flags() const {
+        return {"--provider", "openai", "--base-url", server_.url("/v1"), "-m", "local"};
+    }
+    void release() {
+        const std::lock_guard lock(mutex_);
+        released_ = true;
+        changed_.notify_all();
+    }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool released_ = false;
+    wire::RawServer server_;  // last: its handlers use the others
+};
+
+/// The last chunk of a response.
+constexpr const char* end_of_stream = "\r\n0\r\n\r\n";
+constexpr const char* whole_answer = "first half, second half";
+
+class RemoteStream : public TwoGateways {
+protected:
+    RemoteStream() {
+        for (const GatewayHome* home : {&one, &two})
+            home->configure(
+                "{http: {listen: \"127.0.0.1:0\", openai: true, operators: [olga]}}\ndatabase: \"" +
+                database + "\"");
+        first = std::make_unique<GatewayProcess>(one, half.flags());
+        port = first->wait_until_running();
+        second = std::make_unique<GatewayProcess>(two, half.flags());
+        second_port = second->wait_until_running();
+    }
+    static Client reader(std::uint16_t at, const std::string& text, const std::string& key) {
+        const JsonObject message{{"session", "s1"}, {"text", text}, {"user", "olga"}};
+        return Client(at, "POST /v1/messages", boost::json::serialize(message),
+                      "Accept: text/event-stream\r\nIdempotency-Key: " + key + "\r\n");
+    }
+    /// The text of the events `delta`.
+    static std::string deltas_of(const std::string& stream) {
+        std::string text;
+        for (const JsonObject& event : events_of(stream))
+            if (event.size() == 1 && event.contains("text"))
+                text += std::string_view(event.at("text").as_string());
+        return text;
+    }
+
+    HalfModel half;
+};
+
+TEST_F(RemoteStream, D254_ReaderElsewhere_GetsTextWhileItIsGenerated) {
+    Client here = reader(port, "a", "k1");
+    here.read_until("first half,");
+    // A client whose connection broke repeats its request at another gateway.
+    Client there = reader(second_port, "a", "k1");
+    there.read_until("first half,");
+    EXPECT_FALSE(call(one, "sessions").at("sessions").as_array().empty());
+    half.release();
+    there.read_until(end_of_stream);
+    EXPECT_EQ(deltas_of(there.text()), whole_answer) << there.text();
+    here.read_until(end_of_stream);
+    EXPECT_EQ(deltas_of(here.text()), whole_answer) << here.text();
+}
+
+TEST_F(RemoteStream, D254_OtherOwner_IsStreamedWhereAsked) {
+    Client one_reader = reader(port, "a", "k1");
+    one_reader.read_until("first half,");
+    Client two_reader = reader(second_port, "b", "k2");
+    half.release();
+    two_reader.read_until(end_of_stream);
+    EXPECT_EQ(deltas_of(two_reader.text()), whole_answer) << two_reader.text();
+    RawPostgres server(database);
+    while (server.query("SELECT count(*) FROM bub_delivery_calls").front() != "0")
+        std::this_thread::yield();
+}
+
+TEST_F(RemoteStream, D254_OwnerKilled_StreamRestarts) {
+    Client here = reader(port, "a", "k1");
+    here.read_until("first half,");
+    Client there = reader(second_port, "a", "k1");
+    there.read_until("first half,");
+    first->kill();
+    half.release();
+    there.read_until(end_of_stream);
+    EXPECT_NE(there.text().find("\"text\":\"first half, second half\""), std::string::npos)
+        << there.text();
+}
+
+TEST_F(RemoteStream, D254_Response_ContinuesAtOtherGateway) {
+    const JsonObject body{{"model", "cubepi"}, {"input", "a"}, {"background", true}};
+    const HttpReply created =
+        run(call_channel(port, "POST", "/v1/responses", boost::json::serialize(body)));
+    ASSERT_EQ(created.status, 200) << created.body;
+    const std::string path = "/v1/responses/" + std::string(created.json().at("id").as_string());
+    std::size_t seen = 0;
+    {
+        Client there(second_port, "GET " + path + "?stream=true", "");
+        there.read_until("first half,");
+        const std::string& text = there.text();
+        seen = events_of(text.substr(0, text.rfind("\n\n") + 1)).size();
+    }
+    half.release();
+    wait_until([&] {
+        return run(call_channel(second_port, "GET", path)).json().at("status") == "completed";
+    });
+    const std::string rest = path + "?stream=true&starting_after=" + std::to_string(seen - 1);
+    const HttpReply there = run(call_channel(second_port, "GET", rest));
+    const std::vector<JsonObject> events = events_of(there.body);
+    ASSERT_FALSE(events.empty()) << there.body;
+    // The numbers are those of the gateway that has made the response.
+    for (std::size_t i = 0; i < events.size(); ++i)
+        EXPECT_EQ(events[i].at("sequence_number").to_number<std::size_t>(), seen + i);
+    EXPECT_EQ(text_of(events.back().at("response").as_object()), whole_answer);
+}
+
+TEST_F(RemoteStream, D254_CancelElsewhere_EndsTheResponse) {
+    const JsonObject body{{"model", "cubepi"}, {"input", "a"}, {"background", true}};
+    const HttpReply created =
+        run(call_channel(port, "POST", "/v1/responses", boost::json::serialize(body)));
+    ASSERT_EQ(created.status, 200) << created.body;
+    const std::string path = "/v1/responses/" + std::string(created.json().at("id").as_string());
+    {
+        Client here(port, "GET " + path + "?stream=true", "");
+        here.read_until("first half,");
+    }
+    const HttpReply cancelled = run(call_channel(second_port, "POST", path + "/cancel", ""));
+    EXPECT_EQ(cancelled.status, 200) << cancelled.body;
+    while (!call(one, "sessions").at("sessions").as_array().empty()) std::this_thread::yield();
+}
+
+/// Two gateways with the webhook of one bot.
+class RemoteChat : public TwoGateways {
+protected:
+    RemoteChat() {
+        for (const GatewayHome* home : {&one, &two})
+            configure(*home, ", telegram: {users: [42, 43], progress: false, api_url: \"" +
+                                 bot.url() +
+                                 "\", webhook: {url: \"https://example.org/telegram\", "
+                                 "listen: \"127.0.0.1:0\"}}");
+        bot.with_api([](bub::telegram::FakeBotApi& api) { api.add_chat(42); });
+        for (auto* gateway : {&first, &second}) {
+            *gateway = std::make_unique<GatewayProcess>(
+                gateway == &first ? one : two, model.flags(),
+                std::vector<std::string>{"TELEGRAM_BOT_TOKEN=" + bot.token(),
+                                         "TELEGRAM_WEBHOOK_SECRET=the-secret"});
+            std::map<std::string, std::uint16_t> ports = ports_of(**gateway);
+            ports.erase("http");
+            hooks.push_back(ports.begin()->second);
+        }
+    }
+    /// The user writes, and the service passes the update to this gateway.
+    void say(std::size_t gateway, std::int64_t update, const std::string& text) {
+        const Json sent = bot.with_api(
+            [&](bub::telegram::FakeBotApi& api) { return Json(api.message_of(42, 42, text)); });
+        const std::string body =
+            boost::json::serialize(JsonObject{{"update_id", update}, {"message", sent}});
+        Client client(hooks.at(gateway), "POST /telegram", body,
+                      "X-Telegram-Bot-Api-Secret-Token: the-secret\r\n");
+        client.read_until("\r\n\r\n");
+        EXPECT_NE(client.text().find(" 200 "), std::string::npos) << client.text();
+    }
+    void wait_for_text(const std::string& text) {
+        bot.wait_until([&text](bub::telegram::FakeBotApi& api) {
+            for (const std::string& sent : api.texts(42))
+                if (sent == text) return true;
+            return false;
+        });
+    }
+    std::size_t texts() {
+        return bot.with_api([](bub::telegram::FakeBotApi& api) { return api.texts(42).size(); });
+    }
+
+    FakeBotServer bot{std::make_shared<SystemClock>()};
+    std::vector<std::uint16_t> hooks;
+};
+
+TEST_F(RemoteChat, D253_StopAtOtherWebhook_EndsTheTurn) {
+    model.hold("a");
+    say(0, 1, "a");
+    (void)model.wait_for("a");
+    say(1, 2, "/stop");
+    wait_for_text(stopped);
+    model.release();
+    // The service delivers it again, at both.
+    for (const std::size_t gateway : {0u, 1u}) say(gateway, 2, "/stop");
+    say(1, 3, "b");
+    wait_for_text("re: b");
+    EXPECT_EQ(texts(), 2u);
+    EXPECT_EQ(model.count("a"), 1u);
+    say(1, 4, "/stop");
+    wait_for_text(nothing_runs);
+}
+
+}  // namespace
+}  // namespace cubepi::gateway_tests
