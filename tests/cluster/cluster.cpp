@@ -387,8 +387,9 @@ void Cluster::fill_disk() {
     for (const std::string& table : tables)
         server.query("CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON " + table +
                      " FOR EACH ROW EXECUTE FUNCTION refuse()");
-    // Unless nothing remains to be written.
-    while (!model_.is_over() &&
+    // Fewer if little remains to be written.
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (!model_.is_over() && std::chrono::steady_clock::now() < deadline &&
            std::stoi(server.query("SELECT last_value FROM refused").front()) < before + refusals)
         pause();
     for (const std::string& table : tables) server.query("DROP TRIGGER refuse ON " + table);

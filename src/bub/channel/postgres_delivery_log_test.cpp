@@ -141,7 +141,7 @@ TEST_F(PostgresDeliveries, D205_MessageForBusySession_ReachesItsGateway) {
     EXPECT_TRUE(run(other->unfinished()).empty());
 }
 
-TEST_F(PostgresDeliveries, D205_MessageAfterAFailedCall_WaitsForItsOrder) {
+TEST_F(PostgresDeliveries, D205_MessageAfterFailedCall_WaitsForItsOrder) {
     const LogPtr log = tables.open();
     ASSERT_TRUE(store(*log, "one"));
     tables.query("ALTER TABLE bub_delivery_inbound ADD CONSTRAINT none CHECK (false) NOT VALID");
