@@ -67,11 +67,13 @@ class KnownResults:
         self.directory = cache / "cubepi-checks" / kind
         self.settings = settings + installed_packages()
 
-    def key(self, sources, words=""):
-        """The checksum of sources, of what they include, and of other words, such as a compiler's arguments."""
+    def key(self, sources, words="", direct=False):
+        """The checksum of sources, of what they include, and of other words, such as a compiler's arguments. `direct`: only of what they
+        include themselves, for results that hardly depend on more."""
         digest = hashlib.sha256(self.settings)
         digest.update(words.replace(str(ROOT), "").encode())
-        for file in sorted(with_includes(sources)):
+        files = {*sources, *(file for source in sources for file in includes(source))} if direct else with_includes(sources)
+        for file in sorted(files):
             digest.update(checksum(file).encode())
         return digest.hexdigest()
 

@@ -51,6 +51,16 @@ class Known(unittest.TestCase):
         self.write("src/a/two.hpp", "int three;\n")
         self.assertNotEqual(before, self.key())
 
+    def test_a_direct_key_follows_the_headers_of_the_source_only(self):
+        def direct():
+            self.forget()
+            return known_results.KnownResults("test", b"").key([self.source], direct=True)
+        before = direct()
+        self.write("src/a/two.hpp", "int three;\n")
+        self.assertEqual(before, direct())
+        self.write("src/a/one.hpp", "int one;\n")
+        self.assertNotEqual(before, direct())
+
     def test_the_key_follows_settings_and_words(self):
         self.assertEqual(self.key(), self.key())
         self.assertNotEqual(self.key(), self.key(settings=b"clang 20"))
