@@ -223,6 +223,10 @@ TEST_F(RemoteTurn, D253_AnswerElsewhere_ReachesWaitingSession) {
         std::this_thread::yield();
     const HttpReply answered = as(second_port, "olga", ",approve call_0");
     EXPECT_EQ(answered.text(), "re: run true") << answered.body;
+    (void)model.wait_for("later");
+    while (count_of("bub_delivery_inbound WHERE finished_at IS NULL") != "0")
+        std::this_thread::yield();
+    EXPECT_EQ(model.count("later"), 1u);
 }
 
 /// A model whose answers stop after their first half until release().

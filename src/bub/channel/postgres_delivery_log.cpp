@@ -147,10 +147,14 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
         for (int other = 0; other < results[1]->rows(); ++other)
             is_ours = is_ours && results[1]->integer(other, 0) == here;
         const std::int64_t last_owner = row.integer(0, 1);
-        if (is_ours && last_owner != here) {
-            // Its last turns were of this gateway, and the end of one of them may still be written (D227).
-            if (last_owner != -here) ++record.fence;
-            writes.add("UPDATE bub_delivery_sessions SET owner = $2, fence = $3 WHERE key = $1")
+        if (is_ours) {
+            // Otherwise its last turns were of this gateway, and the end of one of them may still be written (D227).
+            if (last_owner != here && last_owner != -here) ++record.fence;
+            // Also if it was of this gateway: finish() of its last message, in the same transaction, has released it.
+            writes
+                .add(
+                    "UPDATE bub_delivery_sessions SET owner = $2, fence = $3 WHERE key = $1 AND"
+                    " owner <> $2")
                 .text(session)
                 .integer(here)
                 .integer(record.fence);

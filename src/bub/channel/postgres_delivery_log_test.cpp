@@ -191,6 +191,41 @@ TEST_F(PostgresDeliveries, D227_SessionOfSameGateway_HasTheSameLease) {
     EXPECT_EQ(other->lease({four}), (TurnLease{lease->session, lease->fence + 1}));
 }
 
+/// Executes calls of a log in one transaction: they are queued while its thread waits for a lock.
+void together(const Deliveries& tables, DeliveryLog& log, std::vector<Task<>> calls) {
+    RawPostgres blocking(tables.server.connection(tables.database));
+    (void)blocking.query("BEGIN; SELECT 1 FROM bub_delivery_gateways FOR UPDATE");
+    std::thread taking([&log] { (void)run(log.take()); });
+    while (tables.query("SELECT count(*) FROM pg_locks WHERE NOT granted").front() == "0")
+        std::this_thread::yield();
+    calls.push_back([](RawPostgres& held) -> Task<> {
+        (void)held.query("COMMIT");
+        co_return;
+    }(blocking));
+    run(cubepi::when_all(std::move(calls)));
+    taking.join();
+}
+
+Task<> receive(DeliveryLog& log, Envelope message) {
+    const std::optional<std::string> id = co_await log.receive(std::move(message));
+    EXPECT_TRUE(id);
+}
+
+TEST_F(PostgresDeliveries, D205_MessageDuringEndOfLast_KeepsTheSession) {
+    tables.options.database.lock_timeout = std::chrono::minutes(5);
+    const LogPtr owner = tables.open();
+    const LogPtr other = tables.open();
+    const std::string one = store(*owner, "one").value();
+    EXPECT_EQ(taken_by(*other), Texts{});
+    std::vector<Task<>> calls;
+    calls.push_back(owner->finish({one}));
+    calls.push_back(receive(*owner, update("two", "two")));
+    together(tables, *owner, std::move(calls));
+    EXPECT_FALSE(store(*other, "three")) << "the session has an unfinished message";
+    EXPECT_EQ(taken_by(*other), Texts{});
+    EXPECT_EQ(taken_by(*owner), Texts{"three"});
+}
+
 TEST_F(PostgresDeliveries, D205_EndedGateway_LosesItsSessionAndItsFence) {
     const LogPtr frozen = tables.open();
     const std::string one = store(*frozen, "one").value();
@@ -716,6 +751,30 @@ TEST_F(PostgresDeliveries, D205_SameWebhookAtTwoGateways_IsOneTurn) {
               (Texts{"10", "10"}));
     EXPECT_EQ(tables.query("SELECT count(*), count(settled_at) FROM bub_delivery_outbound"),
               (Texts{"10", "10"}));
+}
+
+TEST_F(PostgresDeliveries, B18_EndDuringFailure_IsRecordedLater) {
+    tables.options.poll = std::chrono::milliseconds(5);
+    Host first(tables.open());
+    Host second(tables.open());
+    const std::string left =
+        "SELECT (SELECT count(*) FROM bub_delivery_inbound WHERE finished_at IS NULL) + (SELECT"
+        " count(*) FROM bub_delivery_outbound WHERE settled_at IS NULL)";
+    run(serve_both(first, second, [&](Host& a, Host& b) -> Task<> {
+        tables.query(
+            "ALTER TABLE bub_delivery_outbound ADD CONSTRAINT none CHECK (state <> 'sent')");
+        tables.query(
+            "ALTER TABLE bub_delivery_inbound ADD CONSTRAINT none CHECK (state <> 'done')");
+        co_await a.handler(update("one", "one"));
+        co_await until_sent(a, 1);
+        co_await both_idle(a, b);
+        EXPECT_EQ(tables.query(left), Texts{"2"});
+        tables.query("ALTER TABLE bub_delivery_outbound DROP CONSTRAINT none");
+        tables.query("ALTER TABLE bub_delivery_inbound DROP CONSTRAINT none");
+        while (tables.query(left) != Texts{"0"})
+            co_await cubepi::Runtime::standard()->clock->sleep_for(std::chrono::milliseconds(1));
+    }));
+    EXPECT_EQ(first.channel->texts(), Texts{"re: one"});
 }
 
 TEST_F(PostgresDeliveries, D205_TurnAtOtherGateway_IsRunning) {

@@ -96,8 +96,10 @@ const VersionedTables& delivery_tables() {
 
 SqlBatch DeliverySchema::settings(const SqlDriver& driver) const {
     SqlBatch batch = driver.store_session();
+    // A gateway that is frozen or separated in a transaction, in which it locks sessions, loses it before others give up waiting for
+    // the locks: one that does fails all calls that it writes together with them.
     batch.add("SELECT set_config('idle_in_transaction_session_timeout', $1, {pooled})")
-        .text(std::to_string(lease_.count()));
+        .text(std::to_string(lease_.count() / 5));
     return batch;
 }
 

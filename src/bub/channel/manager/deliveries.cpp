@@ -147,11 +147,24 @@ Task<bool> Deliveries::begin(Receipts receipts) {
 
 Task<> Deliveries::finish(Receipts receipts) {
     if (receipts.empty()) co_return;
-    Task<> writing = write(log(), &DeliveryLog::finish, std::move(receipts));
+    Receipts finished = receipts;
+    Task<> writing = write(log(), &DeliveryLog::finish, std::move(finished));
     const Outcome<> written = co_await uncancelled(std::move(writing));
-    if (!written)
-        not_recorded("finish", written.failure(),
-                     "could not record that a message is finished; it may be delivered again");
+    if (written) co_return;
+    not_recorded("finish", written.failure(),
+                 "could not record that a message is finished; it may be delivered again");
+    if (repeats(written.failure())) late_finished_.push_back(std::move(receipts));
+}
+
+bool Deliveries::repeats(const std::exception_ptr& failure) const {
+    return log().poll_interval() && !is_session_taken(failure);
+}
+
+Task<> Deliveries::record_late() {
+    std::vector<std::string> sent = std::exchange(late_sent_, {});
+    std::vector<Receipts> finished = std::exchange(late_finished_, {});
+    for (std::string& id : sent) co_await note_sent(std::move(id));
+    for (Receipts& receipts : finished) co_await finish(std::move(receipts));
 }
 
 Task<> Deliveries::put_back(Receipts receipts) {
@@ -164,11 +177,13 @@ Task<> Deliveries::put_back(Receipts receipts) {
 }
 
 Task<> Deliveries::note_sent(std::string id) {
-    Task<> writing = write(log(), &DeliveryLog::sent, std::move(id));
+    std::string sent = id;
+    Task<> writing = write(log(), &DeliveryLog::sent, std::move(sent));
     const Outcome<> written = co_await uncancelled(std::move(writing));
-    if (!written)
-        not_recorded("sent", written.failure(),
-                     "could not record that an answer was sent; it may be sent again");
+    if (written) co_return;
+    not_recorded("sent", written.failure(),
+                 "could not record that an answer was sent; it may be sent again");
+    if (repeats(written.failure())) late_sent_.push_back(std::move(id));
 }
 
 Task<> Deliveries::plan(std::string session_id, std::vector<TurnOutput> outputs,
@@ -351,6 +366,7 @@ Task<> Recovery::recover() {
     if (context_.draining) context_.options.deliveries->serve({});
     UnfinishedRecords records = co_await context_.options.deliveries->take();
     fails_ = false;
+    co_await deliveries_.record_late();
     resume_deliveries(std::move(records.answers));
     std::vector<StoredInbound> others = resume_outputs(std::move(records.inbounds));
     co_await sort_out(std::move(others));

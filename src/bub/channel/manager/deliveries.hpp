@@ -38,6 +38,8 @@ public:
     Task<bool> begin(Receipts receipts);
     /// Records that these messages are finished.
     Task<> finish(Receipts receipts);
+    /// Of a log that processes share, records what could not be recorded when it happened: this process lives, so that no other would.
+    Task<> record_late();
     /// Records that these messages are to be processed from scratch.
     Task<> put_back(Receipts receipts);
 
@@ -73,12 +75,16 @@ private:
                         SendProgress::State state) const;
     Task<> deliver_notice(std::shared_ptr<Channel> channel, Envelope notice, std::string id);
     Task<> note_sent(std::string id);
+    /// Returns true if record_late() records what has failed so.
+    bool repeats(const std::exception_ptr& failure) const;
     void not_recorded(std::string_view step, const std::exception_ptr& failure,
                       const std::string& text) const;
 
     ManagerContext& context_;
     const ChannelSet& channels_;
     std::set<std::string> held_;  // ids of the delivery log
+    std::vector<std::string> late_sent_;
+    std::vector<Receipts> late_finished_;
 };
 
 /// Recovers the records of ended processes (B18): each message is delivered again, has its remaining outputs sent, is held for the
