@@ -89,12 +89,6 @@ void sort_by_id(std::vector<Record>& records) {
     });
 }
 
-/// A call on a connection that is lost without notice ends when the lease does, so that the next one renews it on another connection.
-PostgresDeliveryLogOptions within_lease(PostgresDeliveryLogOptions options) {
-    options.database.query_timeout = std::min(options.database.query_timeout, options.lease);
-    return options;
-}
-
 /// The row of this gateway was removed, because it was frozen for long.
 struct GatewayRemoved {};
 
@@ -130,7 +124,7 @@ void check_fence(const SqlResult& stale) {
 }
 
 DeliveryTables::DeliveryTables(PostgresDeliveryLogOptions options)
-    : options_(within_lease(std::move(options))),
+    : options_(std::move(options)),
       store_(std::make_shared<cubepi::detail::SqlStore>(
           options_.database, cubepi::detail::postgres_driver(options_.database),
           std::make_shared<const DeliverySchema>(options_.lease, options_.division))) {}
