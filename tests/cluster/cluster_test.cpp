@@ -102,9 +102,11 @@ TEST(Cluster, D232_GatewayWithFiles_AnswersTheSameMessages) {
 
 TEST(Cluster, D232_MessagesDuringFaults_HaveOneTurnEach) {
     const std::size_t count = messages_or_all(60);
-    std::vector<Fault> kinds{Fault::kill, Fault::freeze, Fault::kill, Fault::restart, Fault::crash};
+    // What a full disk has prevented from being recorded is settled when its gateway ends.
+    std::vector<Fault> kinds{Fault::kill,      Fault::freeze,  Fault::kill,
+                             Fault::full_disk, Fault::restart, Fault::crash};
     if (is_set("ALL")) {
-        kinds.insert(kinds.end(), {Fault::partition, Fault::half_open, Fault::full_disk});
+        kinds.insert(kinds.end(), {Fault::partition, Fault::half_open});
         kinds = rounds_of(kinds);
     }
     Cluster cluster(seed());
