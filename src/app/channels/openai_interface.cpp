@@ -59,8 +59,7 @@ std::string OpenAIInterface::message_key(const HttpServerRequest& request,
     const std::string name =
         key.empty()
             ? Runtime::standard()->ids->next()
-            : detail::hex_of(detail::digest_bytes(
-                  EVP_sha256(), std::string(protocol) + " " + user_ + " " + std::string(key)));
+            : detail::sha256_hex(std::string(protocol) + " " + user_ + " " + std::string(key));
     return "openai-" + name;
 }
 

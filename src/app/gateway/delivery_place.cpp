@@ -34,7 +34,7 @@ namespace cubepi::app {
 namespace {
 
 using LogPtr = std::shared_ptr<bub::DeliveryLog>;
-using TablesPtr = std::shared_ptr<bub::DeliveryTables>;
+using TablesPtr = std::shared_ptr<bub::AdoptingDeliveryLog>;
 using Ids = std::vector<std::string>;
 
 LogPtr open_files(const bub::WarningHandler& warn, std::filesystem::path directory = {}) {

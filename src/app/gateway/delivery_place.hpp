@@ -16,7 +16,7 @@
 #include "../config/config_file.hpp"
 
 namespace bub {
-class DeliveryTables;
+class AdoptingDeliveryLog;
 }
 
 namespace cubepi::app {
@@ -51,7 +51,7 @@ struct AdoptedRecords {
 };
 /// Stores the unfinished records of a log in a database, unless it has them. `finishes`: they are finished in the first log.
 Task<AdoptedRecords> adopt_records(std::shared_ptr<bub::DeliveryLog> from,
-                                   std::shared_ptr<bub::DeliveryTables> to, bool finishes);
+                                   std::shared_ptr<bub::AdoptingDeliveryLog> to, bool finishes);
 
 /// The directory of the files of messages, $BUB_HOME/deliveries.
 std::filesystem::path deliveries_directory();

@@ -29,7 +29,7 @@ struct DividedDeliveryLogOptions {
 ///
 /// A database that fails or does not answer delays and fails only what is about its sessions: take() returns the records of the others,
 /// and partial_outage() names it. The leases of accounts, and the gateways with their calls, are in the first database. Used on one executor.
-class DividedDeliveryLog final : public DeliveryTables {
+class DividedDeliveryLog final : public AdoptingDeliveryLog {
 public:
     explicit DividedDeliveryLog(DividedDeliveryLogOptions options);
     ~DividedDeliveryLog() override;

@@ -81,7 +81,7 @@ PostgresDeliveryLog::PostgresDeliveryLog(PostgresDeliveryLogOptions options)
     : tables_(std::make_shared<DeliveryTables>(std::move(options))),
       taking_(std::make_shared<Taking>()),
       thread_(1, "cubepi-deliver") {
-    prepare_digests();
+    prepare_tls();
     if (tables_->options().notifications.empty()) return;
     cubepi::PostgresOptions database;
     database.connection = tables_->options().notifications;

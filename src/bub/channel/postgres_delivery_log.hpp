@@ -45,7 +45,7 @@ struct PostgresDeliveryLogOptions {
 };
 
 /// A delivery log in databases, to which the records of another log can be moved.
-class DeliveryTables : public DeliveryLog {
+class AdoptingDeliveryLog : public DeliveryLog {
 public:
     /// Stores an unfinished message of another log with all that was recorded about it, at once, unless it is known. The next gateway
     /// that takes its session gets it. Returns its number, which is `turn` for further messages of the same turn; empty for the
@@ -68,7 +68,7 @@ public:
 /// connection breaks is stored once or not at all. They run on a thread of the log. Used on one executor at a time.
 ///
 /// Throws, from every call, what PostgresCheckpointer throws; Error(storage_full) if too many records are unfinished.
-class PostgresDeliveryLog final : public DeliveryTables {
+class PostgresDeliveryLog final : public AdoptingDeliveryLog {
 public:
     explicit PostgresDeliveryLog(PostgresDeliveryLogOptions options);
     ~PostgresDeliveryLog() override;

@@ -56,8 +56,9 @@ const VersionedTables& usage_tables() {
 /// The tables of usage. A transaction locks counters, by their rows.
 class UsageSchema final : public SqlSchema {
 public:
-    SqlBatch session(const SqlDriver& driver) const override {
-        SqlBatch batch = driver.store_session();
+    SqlBatch settings(const SqlDriver& driver) const override { return driver.store_session(); }
+    SqlBatch session() const override {
+        SqlBatch batch;
         select_version(batch, usage_tables().version_table());
         return batch;
     }

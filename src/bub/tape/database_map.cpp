@@ -79,7 +79,7 @@ void read_ranges(const DatabaseShare& share, std::size_t database, std::vector<P
 }  // namespace
 
 std::uint16_t session_position(std::string_view session_id) {
-    const std::string bytes = cubepi::detail::digest_bytes(EVP_sha256(), session_id);
+    const std::string bytes = cubepi::detail::sha256_bytes(session_id);
     const auto high = static_cast<unsigned char>(bytes[0]);
     const auto low = static_cast<unsigned char>(bytes[1]);
     return static_cast<std::uint16_t>((high << 8U) | low);

@@ -95,9 +95,7 @@ std::filesystem::path default_tape_directory() {
 }
 
 FileTapeStore::FileTapeStore(FileTapeOptions options)
-    : state_(std::make_shared<State>(std::move(options))) {
-    detail::prepare_digests();
-}
+    : state_(std::make_shared<State>(std::move(options))) {}
 FileTapeStore::FileTapeStore(std::filesystem::path directory)
     : FileTapeStore(in_directory(std::move(directory))) {}
 FileTapeStore::~FileTapeStore() = default;

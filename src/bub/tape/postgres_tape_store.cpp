@@ -142,7 +142,7 @@ PostgresTapeStore::PostgresTapeStore(cubepi::PostgresOptions options, std::strin
                                        std::make_shared<const TapeSchema>())),
       late_(std::make_shared<LateEdits>()),
       use_(turns_->use()) {
-    prepare_digests();
+    prepare_tls();
 }
 
 PostgresTapeStore::PostgresTapeStore(const PostgresTapeStore& store, TurnLease lease)

@@ -28,7 +28,7 @@ constexpr std::size_t most_problems = 20;
 FileVersion version_of(std::string_view content, std::optional<unsigned> mode) {
     FileVersion version;
     version.exists = true;
-    version.sha256 = detail::Sha256::of(content);
+    version.sha256 = detail::sha256_hex(content);
     version.bytes = content.size();
     version.mode = mode;
     return version;

@@ -207,6 +207,6 @@ std::string format_date(std::int64_t microseconds) {
     return made + "+00:00";
 }
 
-void prepare_digests() { OPENSSL_init_crypto(OPENSSL_INIT_LOAD_CONFIG, nullptr); }
+void prepare_tls() { OPENSSL_init_crypto(OPENSSL_INIT_LOAD_CONFIG, nullptr); }
 
 }  // namespace bub::detail

@@ -24,7 +24,7 @@ std::optional<std::int64_t> parse_date(std::string_view text, bool end_of_day = 
 std::string format_date(std::int64_t microseconds);
 
 /// Initializes OpenSSL. OpenSSL 3.0 binds the required resources to the calling thread and loses them when that thread
-/// ends; call this on a long-lived thread before workers compute digests.
-void prepare_digests();
+/// ends; call this on a long-lived thread before workers connect to a server by TLS.
+void prepare_tls();
 
 }  // namespace bub::detail

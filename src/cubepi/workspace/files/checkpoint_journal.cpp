@@ -311,7 +311,7 @@ std::string CheckpointJournal::load(const FileVersion& version) {
     if (!file) fail("cannot be read: " + errno_text(errno));
     std::string content(static_cast<std::size_t>(version.bytes), '\0');
     const auto got = read_at(file.get(), 0, content.data(), content.size());
-    if (!got || *got != content.size() || Sha256::of(content) != version.sha256) fail("is damaged");
+    if (!got || *got != content.size() || sha256_hex(content) != version.sha256) fail("is damaged");
     return content;
 }
 
