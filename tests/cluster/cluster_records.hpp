@@ -36,8 +36,8 @@ struct OutboundRow {
 /// A message on a tape.
 struct TapeText {
     bool is_of_user = false;
-    std::string text = {};    ///< its last line
-    bool is_late = false;     ///< it is repeated after later ones, because an operator has released it
+    std::string text = {};  ///< its last line
+    bool is_late = false;  ///< it is repeated after later ones, because an operator has released it
     bool is_unknown = false;  ///< a call of its turn was interrupted, and the tape says so
 };
 
