@@ -29,7 +29,7 @@ std::vector<TapeText> texts_of(const std::vector<bub::TapeEntry>& entries) {
             if (is_unknown && last_of_user < texts.size()) texts[last_of_user].is_unknown = true;
             continue;
         }
-        // What was shown of an interrupted answer is not an answer.
+        // The text that was shown of an interrupted answer is not an answer.
         const AssistantMessage* const answer = message.assistant();
         if (text.empty() || (answer && answer->stop_reason == stop_reason::aborted)) continue;
         TapeText& one = texts.emplace_back();
@@ -87,7 +87,8 @@ private:
                 sessions.insert(found->second->session);
                 if (one.is_unknown) unknown_.insert(found->second->key);
                 const auto row = rows_.find(found->second->key);
-                if (one.is_late || row == rows_.end()) continue;
+                // One that is released may have been held before its turn was on the tape.
+                if (one.is_late || row == rows_.end() || was_released(*found->second)) continue;
                 const std::int64_t id = row->second.front()->id;
                 if (id < last) add(found->second->key + " is not in the order of arrival");
                 last = id;

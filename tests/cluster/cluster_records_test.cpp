@@ -82,6 +82,9 @@ TEST_F(Findings, OtherOrder_IsFoundUnlessLate) {
     EXPECT_EQ(found(), "k1 is not in the order of arrival;");
     tape[2].is_late = true;
     EXPECT_EQ(found(), "");
+    tape[2].is_late = false;
+    records.released = {1};
+    EXPECT_EQ(found(), "");
 }
 
 TEST_F(Findings, RepeatedEffect_IsFound) {

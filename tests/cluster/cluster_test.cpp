@@ -105,7 +105,7 @@ TEST(Cluster, D232_GatewayWithFiles_AnswersTheSameMessages) {
 
 TEST(Cluster, D232_MessagesDuringFaults_HaveOneTurnEach) {
     const std::size_t count = messages_or_all(60);
-    // What a full disk has prevented from being recorded is settled when its gateway ends.
+    // After a full disk, messages whose end is not recorded wait for the end of their gateway.
     std::vector<Fault> kinds{Fault::kill,      Fault::freeze,  Fault::kill,
                              Fault::full_disk, Fault::restart, Fault::crash};
     if (is_set("ALL")) {
