@@ -79,6 +79,23 @@ bool CountingModel::is_over() {
     return is_over_;
 }
 
+namespace {
+
+/// A model does not repeat what its conversation shows, if it is told that the message is late.
+bool is_late_and_called(const Asked& asked, const std::string& arguments) {
+    if (asked.prompt.find("[This message is late") == std::string::npos) return false;
+    const Json request = boost::json::parse(asked.body);
+    for (const Json& message : request.at("messages").as_array()) {
+        const Json* const calls = message.as_object().if_contains("tool_calls");
+        if (!calls || !calls->is_array()) continue;
+        for (const Json& call : calls->as_array())
+            if (call.at("function").at("arguments").as_string() == arguments) return true;
+    }
+    return false;
+}
+
+}  // namespace
+
 std::string CountingModel::answer_to(const std::string& request) {
     const Asked asked(request);
     std::unique_lock lock(mutex_);
@@ -86,8 +103,10 @@ std::string CountingModel::answer_to(const std::string& request) {
     changed_.notify_all();
     changed_.wait(lock, [this] { return hold_after_ == 0 || requests_ < hold_after_; });
     if (asked.text.starts_with("effect ") && asked.role == "user") {
-        const JsonObject arguments{{"key", asked.text.substr(7)}};
-        return joint_tests::chat_answer("", {{"effect", boost::json::serialize(arguments)}});
+        const std::string arguments =
+            boost::json::serialize(JsonObject{{"key", asked.text.substr(7)}});
+        if (!is_late_and_called(asked, arguments))
+            return joint_tests::chat_answer("", {{"effect", arguments}});
     }
     return joint_tests::chat_answer("re: " + asked.text);
 }
@@ -422,9 +441,13 @@ void Cluster::settle() {
             for (const char* kind : {"messages", "answers"}) {
                 const char* const command =
                     std::string_view(kind) == "answers" ? "discard" : "release";
-                for (const Json& one : held.at(kind).as_array())
+                for (const Json& one : held.at(kind).as_array()) {
+                    // ID.FENCE
+                    if (std::string_view(kind) == "messages")
+                        released_.insert(std::stoll(std::string(one.at("id").as_string())));
                     (void)app::call_gateway(home.socket(),
                                             JsonObject{{"command", command}, {"id", one.at("id")}});
+                }
             }
         }
         pause();

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -104,7 +105,11 @@ public:
                                  const std::vector<PlannedFault>& faults);
     /// Decides as an operator about what is held: releases messages, discards answers. Returns when nothing waits.
     void settle();
-    ClusterRecords records() const { return read_records(database_, effects_); }
+    ClusterRecords records() const {
+        ClusterRecords records = read_records(database_, effects_);
+        records.released = released_;
+        return records;
+    }
 
     /// Stops a gateway, waits until its lease has ended and others have taken its sessions, and lets it continue. `meanwhile` is
     /// called when it is stopped.
@@ -140,6 +145,7 @@ private:
     std::mt19937 random_;
     const std::size_t count_;  ///< of gateways
     std::vector<double> takeovers_;
+    std::set<std::int64_t> released_;  ///< messages that settle() has released
     std::array<GatewayHome, size> homes_;
     const std::filesystem::path effects_;
     std::unique_ptr<PostgresServer> primary_;  ///< null: PostgresServer::shared()

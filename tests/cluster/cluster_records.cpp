@@ -29,7 +29,9 @@ std::vector<TapeText> texts_of(const std::vector<bub::TapeEntry>& entries) {
             if (is_unknown && last_of_user < texts.size()) texts[last_of_user].is_unknown = true;
             continue;
         }
-        if (text.empty()) continue;
+        // The text that was shown of an interrupted answer is not an answer.
+        const AssistantMessage* const answer = message.assistant();
+        if (text.empty() || (answer && answer->stop_reason == stop_reason::aborted)) continue;
         TapeText& one = texts.emplace_back();
         one.is_of_user = message.role() == Role::user;
         one.text = last_line(text);
@@ -78,19 +80,26 @@ private:
             std::set<std::string> sessions;
             std::int64_t last = 0;
             for (const TapeText& one : texts) {
-                ++counts_[one.text];
                 const auto found = by_text_.find(one.text);
+                if (!one.is_late || found == by_text_.end() || !was_released(*found->second))
+                    ++counts_[one.text];
                 if (!one.is_of_user || found == by_text_.end()) continue;
                 sessions.insert(found->second->session);
                 if (one.is_unknown) unknown_.insert(found->second->key);
                 const auto row = rows_.find(found->second->key);
-                if (one.is_late || row == rows_.end()) continue;
+                // One that is released may have been held before its turn was on the tape.
+                if (one.is_late || row == rows_.end() || was_released(*found->second)) continue;
                 const std::int64_t id = row->second.front()->id;
                 if (id < last) add(found->second->key + " is not in the order of arrival");
                 last = id;
             }
             if (sessions.size() > 1) add("the tape " + name + " has several sessions");
         }
+    }
+
+    bool was_released(const Posted& message) const {
+        const auto rows = rows_.find(message.key);
+        return rows != rows_.end() && records_.released.contains(rows->second.front()->id);
     }
 
     void check_message(const Posted& message) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,8 +36,8 @@ struct OutboundRow {
 /// A message on a tape.
 struct TapeText {
     bool is_of_user = false;
-    std::string text = {};    ///< its last line
-    bool is_late = false;     ///< an operator has released it after later ones
+    std::string text = {};  ///< its last line
+    bool is_late = false;  ///< it is repeated after later ones, because an operator has released it
     bool is_unknown = false;  ///< a call of its turn was interrupted, and the tape says so
 };
 
@@ -45,13 +46,15 @@ struct ClusterRecords {
     std::vector<OutboundRow> outbound = {};
     std::map<std::string, std::vector<TapeText>> tapes = {};  ///< by name, in order
     std::map<std::string, int> effects = {};                  ///< by key of the message
+    std::set<std::int64_t> released = {};  ///< received messages that the operator has released
 };
 
 /// `effects`: a file with the key of a message in each line.
 ClusterRecords read_records(const std::string& database, const std::filesystem::path& effects);
 
 /// Returns what is wrong; empty if every message has exactly one turn on its tape and one answer with a receipt, the order of each
-/// session is that of arrival, each effect happened at most once or is marked as unknown, and nothing waits.
+/// session is that of arrival, each effect happened at most once or is marked as unknown, and nothing waits. A message whose turns were
+/// interrupted twice waits for the operator (B18); one that is released after later ones is repeated behind them and marked (D90).
 std::vector<std::string> findings(const std::vector<Posted>& posted, const ClusterRecords& records);
 
 }  // namespace cubepi::cluster_tests

@@ -50,6 +50,17 @@ TEST_F(Findings, SecondTurn_IsFound) {
     EXPECT_EQ(found(), "k2 has 2 turns on its tape and not 1;");
 }
 
+TEST_F(Findings, LateTurn_IsFoundUnlessReleased) {
+    TapeText late{true, "two"};
+    late.is_late = true;
+    records.tapes["tape"].push_back(late);
+    EXPECT_EQ(found(), "k2 has 2 turns on its tape and not 1;");
+    records.released = {2};
+    EXPECT_EQ(found(), "");
+    records.tapes["tape"].push_back({true, "two"});
+    EXPECT_EQ(found(), "k2 has 2 turns on its tape and not 1;");
+}
+
 TEST_F(Findings, AnswerSentTwice_IsFound) {
     records.outbound.push_back({5, {1}, "sent"});
     EXPECT_EQ(found(), "k1 has 2 answers with a receipt of their own and not 1;");
@@ -70,6 +81,9 @@ TEST_F(Findings, OtherOrder_IsFoundUnlessLate) {
     tape = {{true, "two"}, {false, "re: two"}, {true, "one"}, {false, "re: one"}};
     EXPECT_EQ(found(), "k1 is not in the order of arrival;");
     tape[2].is_late = true;
+    EXPECT_EQ(found(), "");
+    tape[2].is_late = false;
+    records.released = {1};
     EXPECT_EQ(found(), "");
 }
 

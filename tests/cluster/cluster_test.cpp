@@ -71,7 +71,10 @@ void expect_one_turn_each(Cluster& cluster, const std::vector<Posted>& messages,
     for (const double seconds : cluster.takeovers())
         std::cout << "others had the sessions after " << seconds << " s\n";
     cluster.settle();
-    EXPECT_EQ(lines_of(findings(messages, cluster.records())), "");
+    const ClusterRecords records = cluster.records();
+    if (!records.released.empty())
+        std::cout << "the operator has released " << records.released.size() << " messages\n";
+    EXPECT_EQ(lines_of(findings(messages, records)), "");
 }
 
 /// Expects an answer for each message, and prints how many there were in a second.
@@ -102,9 +105,11 @@ TEST(Cluster, D232_GatewayWithFiles_AnswersTheSameMessages) {
 
 TEST(Cluster, D232_MessagesDuringFaults_HaveOneTurnEach) {
     const std::size_t count = messages_or_all(60);
-    std::vector<Fault> kinds{Fault::kill, Fault::freeze, Fault::kill, Fault::restart, Fault::crash};
+    // After a full disk, messages whose end is not recorded wait for the end of their gateway.
+    std::vector<Fault> kinds{Fault::kill,      Fault::freeze,  Fault::kill,
+                             Fault::full_disk, Fault::restart, Fault::crash};
     if (is_set("ALL")) {
-        kinds.insert(kinds.end(), {Fault::partition, Fault::half_open, Fault::full_disk});
+        kinds.insert(kinds.end(), {Fault::partition, Fault::half_open});
         kinds = rounds_of(kinds);
     }
     Cluster cluster(seed());
@@ -113,8 +118,11 @@ TEST(Cluster, D232_MessagesDuringFaults_HaveOneTurnEach) {
 
 TEST(Cluster, D257_MessagesThroughPooler_HaveOneTurnEach) {
     const std::size_t count = messages_or_all(40);
-    const std::vector<Fault> kinds =
-        rounds_of({Fault::pooler, Fault::kill, Fault::crash, Fault::pooler});
+    std::vector<Fault> kinds{Fault::pooler, Fault::kill, Fault::crash, Fault::pooler};
+    if (is_set("ALL")) {
+        kinds.insert(kinds.end(), {Fault::partition, Fault::half_open});
+        kinds = rounds_of(kinds);
+    }
     Cluster cluster(seed(), Database::pooled);
     expect_one_turn_each(cluster, cluster.messages(count, count / 6), plan(count, kinds));
 }

@@ -16,6 +16,7 @@
 #include <bub/tape/memory_tape_store.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_context.hpp>
+#include <bub/tape/tape_test_support.hpp>
 #include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/provider/faux.hpp>
@@ -535,6 +536,25 @@ TEST_F(SameInput, D42_FailedTurn_IsRetried) {
     EXPECT_THROW(take(update("1")), cubepi::Error);
     EXPECT_EQ(take(update("1")).model_output, "A box.");
     EXPECT_TRUE(asked.back().user());
+    EXPECT_EQ(inputs(), 1u);
+}
+
+TEST_F(SameInput, D42_FullDisk_BeginsNoSecondTurn) {
+    leave_turn({question(), look(), seen(), Message(faux_assistant_message("A box."))});
+    auto full = std::make_unique<FullDisk>();
+    BuiltinOptions options;
+    // Space that is freed after the tape was read.
+    options.configure = [&full](cubepi::AgentOptions&, const TurnContext&) { full.reset(); };
+    add_builtin({}, std::move(options));
+    try {
+        take(update("1"));
+        ADD_FAILURE() << "its first turn cannot be closed";
+    } catch (const cubepi::Error& error) {
+        EXPECT_EQ(error.code(), cubepi::ErrorCode::storage_full) << error.what();
+    }
+    full.reset();
+    EXPECT_EQ(take(update("1")).model_output, "Let me look.\n\nA box.");
+    EXPECT_EQ(faux.call_count(), 0u);
     EXPECT_EQ(inputs(), 1u);
 }
 

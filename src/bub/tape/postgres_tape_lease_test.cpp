@@ -169,6 +169,32 @@ TEST_F(LeasedTapes, D227_LapsedTurnWithoutLease_IsClosed) {
     EXPECT_THROW(run(fork->merge()), cubepi::StaleAppendError);
 }
 
+TEST_F(LeasedTapes, D227_FullDisk_BeginsNoTurn) {
+    auto fork = turn(leased(store, 1));
+    run(fork->append("a__one", one("hello"), TapeAppend()));
+    query(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'No"
+        " space left on device' USING ERRCODE = 'disk_full'; END $$");
+    query(
+        "CREATE TRIGGER refuse BEFORE INSERT ON bub_entries FOR EACH ROW EXECUTE FUNCTION"
+        " refuse()");
+    EXPECT_THROW(run(fork->merge()), cubepi::Error);
+    fork.reset();
+    // The same gateway tries the message again.
+    const auto next = leased(store, 1);
+    EXPECT_EQ(run(next->position("a__one")).messages, 0) << "readers see what is there";
+    try {
+        run(turn(next)->open());
+        ADD_FAILURE() << "a turn would not know the one before it";
+    } catch (const cubepi::Error& error) {
+        EXPECT_EQ(error.code(), cubepi::ErrorCode::storage_full) << error.what();
+    }
+    query("DROP TRIGGER refuse ON bub_entries");
+    const auto again = turn(leased(store, 1));
+    run(again->open());
+    EXPECT_EQ(run(again->position("a__one")).messages, 1);
+}
+
 TEST_F(LeasedTapes, D227_TurnOfLiveGateway_IsNotClosed) {
     const auto fork = turn(leased(store, 1));
     run(fork->append("a__one", one("x"), TapeAppend()));

@@ -86,6 +86,12 @@ TEST(FullDisk, UnclosableTurn_IsToleratedByReaders) {
         } catch (const cubepi::Error& error) {
             EXPECT_EQ(error.code(), cubepi::ErrorCode::storage_full) << error.what();
         }
+        try {
+            run(tape.fork(turn("t2"))->open());
+            ADD_FAILURE() << "a turn would not know the one before it";
+        } catch (const cubepi::Error& error) {
+            EXPECT_EQ(error.code(), cubepi::ErrorCode::storage_full) << error.what();
+        }
     }
     EXPECT_EQ(texts(tape_in(directory)), "before unclosed ") << "closed when there is space";
 }

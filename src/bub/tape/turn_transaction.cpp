@@ -156,6 +156,13 @@ const std::vector<TapeEntry>& TurnTransaction::entries() const noexcept {
     return state_->main.entries;
 }
 
+Task<void> TurnTransaction::open() {
+    const std::shared_ptr<State> state = state_;
+    if (!state->is_journaled()) co_return;
+    auto work = [buffer = state->journal, open = state->journal_opener()] { buffer->open(open); };
+    co_await cubepi::offload(*state->options.runtime->workers, std::move(work));
+}
+
 void TurnTransaction::add_text(std::string_view delta) {
     State& state = *state_;
     if (state.over || delta.empty()) return;

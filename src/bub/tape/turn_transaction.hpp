@@ -64,6 +64,9 @@ public:
     /// Returns the entries of the fork for its tape.
     const std::vector<TapeEntry>& entries() const noexcept;
 
+    /// Closes the turns on the tape that nothing continues. Throws if that fails, also if the disk is full, when others may read the
+    /// tape without them: a turn that begins so does not know them, and repeats the one of its message. Call it first.
+    Task<void> open();
     /// Records displayed text of the answer that is not yet part of an entry. The next assistant entry supersedes and
     /// clears it. Buffered; written to the journal at most `flush_interval` later. Has no effect without a journal.
     /// Call it on the executor of the fork.

@@ -402,6 +402,11 @@ Task<CommandOutput> run_command(std::shared_ptr<BuiltinCore> core, PendingComman
                                 std::string session_id, TurnState& state) {
     const auto begun = core->runtime().clock->now();
     const Tape session = co_await core->tape(session_id, state);
+    TurnTransactionOptions options;
+    options.turn_id = core->runtime().ids->next();
+    options.runtime = core->framework().runtime();
+    const std::shared_ptr<TurnTransaction> fork = session.fork(std::move(options));
+    co_await fork->open();
     // The delivery log forgets messages, but a repeated one must not have its effect twice (D171).
     Task<std::optional<RecordedReply>> finding = find_reply(session, pending.input_id);
     const std::optional<RecordedReply> earlier = co_await std::move(finding);
@@ -411,10 +416,6 @@ Task<CommandOutput> run_command(std::shared_ptr<BuiltinCore> core, PendingComman
         recorded.text = earlier->text;
         co_return recorded;
     }
-    TurnTransactionOptions options;
-    options.turn_id = core->runtime().ids->next();
-    options.runtime = core->framework().runtime();
-    const std::shared_ptr<TurnTransaction> fork = session.fork(std::move(options));
     const Tape tape = session.in(fork);
     co_await tape.bootstrap();
     state.mark_recorded();

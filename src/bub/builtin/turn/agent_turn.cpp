@@ -239,6 +239,8 @@ Task<> AgentTurn::begin() {
         options.flush_interval = shown_text_interval;
         options.meta = trace_meta(state_);
         fork_ = tape.fork(std::move(options));
+        // From here on the tape has all that an earlier turn of the message has done, or no turn begins.
+        co_await fork_->open();
         tape_.emplace(tape.in(fork_));
         co_await tape_->bootstrap();
         state_.replace(std::make_shared<RunningTurn>(RunningTurn{fork_}));

@@ -385,14 +385,16 @@ void JournalBuffer::drain(std::unique_lock<std::mutex> lock, const Open& open) {
     } while (more_);
 }
 
+void JournalBuffer::open(const Open& open) {
+    if (journal()) return;
+    std::shared_ptr<TurnJournal> opened = open();
+    const std::lock_guard lock(mutex_);
+    journal_ = std::move(opened);
+}
+
 void JournalBuffer::write(const std::string& lines, const Open& open) {
-    std::shared_ptr<TurnJournal> to = journal();
-    if (!to) {
-        to = open();
-        const std::lock_guard lock(mutex_);
-        journal_ = to;
-    }
-    to->write(lines);
+    this->open(open);
+    journal()->write(lines);
 }
 
 void JournalBuffer::wait() const {

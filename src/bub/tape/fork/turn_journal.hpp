@@ -86,6 +86,8 @@ public:
         std::size_t changes = 0;
     };
 
+    /// Creates the journal before the first write. Blocks.
+    void open(const Open& open);
     void add_partial_text(std::string_view text);
     Lines add(const std::vector<TapeEntry>& entries, bool reset);
     /// Removes lines that could not be written. Returns false if they were written after all, are being written, or have moved.
@@ -108,7 +110,7 @@ public:
     void resume();
     /// Stops, waits for the write in progress, and removes the journal. Blocks.
     void remove();
-    /// Returns null before the first write.
+    /// Returns null before open() and the first write.
     std::shared_ptr<TurnJournal> journal() const;
 
 private:
