@@ -175,9 +175,9 @@ TEST_F(PooledTapes, D257_MarkOfStalledOwner_IsNotForgotten) {
     query("UPDATE bub_owners SET alive_until = clock_timestamp() - interval '1 hour'");
     const auto other = run(open()->open_tape("a__one"));
     EXPECT_EQ(query("SELECT count(*) FROM bub_open"), Texts{"2"});
-    query("DELETE FROM bub_owners");
+    query("UPDATE bub_open SET owner = owner - 1");
     const auto last = run(open()->open_tape("a__one"));
-    EXPECT_EQ(query("SELECT count(*) FROM bub_open"), Texts{"1"}) << "a day later";
+    EXPECT_EQ(query("SELECT count(*) FROM bub_open"), Texts{"1"}) << "owners that nothing shows";
 }
 
 TEST_F(PooledTapes, D257_HeldName_IsAwaitedForTheLockTimeout) {
