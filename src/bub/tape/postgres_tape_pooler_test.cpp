@@ -157,7 +157,7 @@ TEST_F(PooledTapes, D257_ForkedChild_CanDestroyTheStore) {
     EXPECT_EQ(query("SELECT count(*) FROM bub_owners"), Texts{"1"}) << "the parent's";
 }
 
-TEST_F(PooledTapes, D257_EndOfStore_DoesNotWaitForThePooler) {
+TEST_F(PooledTapes, D257_EndOfStore_DoesNotWaitForPooler) {
     const cubepi::testing::MemoryLog log;
     options.runtime =
         std::make_shared<const cubepi::Runtime>(cubepi::Runtime().with_log(log.logger()));
