@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
@@ -20,6 +21,8 @@
 #include <cubepi/checkpoint/postgres_server_test.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/testing/memory_log.hpp>
 #include <cubepi/testing/store_conformance.hpp>
 
 namespace bub {
@@ -56,6 +59,13 @@ protected:
         TurnTransactionOptions how;
         how.turn_id = "t1";
         return std::make_shared<TurnTransaction>(std::move(tapes), "a__one", std::move(how));
+    }
+    /// After it the store has the thread that renews its row, and nothing else refers to the store.
+    static void run_turn(const std::shared_ptr<TapeStore>& store) {
+        const auto fork = turn(store);
+        run(fork->append("a__one", one("x"), TapeAppend()));
+        run(fork->flush());
+        run(fork->merge());
     }
 
     PostgresServer& server = PostgresServer::shared();
@@ -130,6 +140,44 @@ TEST_F(PooledTapes, D257_Heartbeat_SurvivesRestarts) {
     EXPECT_TRUE(run(open()->has_open_turn("a__one")));
     run(fork->merge());
     EXPECT_EQ(run(store->position("a__one")).messages, 1);
+}
+
+TEST_F(PooledTapes, D257_ForkedChild_CanDestroyTheStore) {
+    auto store = open();
+    run_turn(store);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        store.reset();
+        _exit(0);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(query("SELECT count(*) FROM bub_owners"), Texts{"1"}) << "the parent's";
+}
+
+TEST_F(PooledTapes, D257_EndOfStore_DoesNotWaitForPooler) {
+    const cubepi::testing::MemoryLog log;
+    options.runtime =
+        std::make_shared<const cubepi::Runtime>(cubepi::Runtime().with_log(log.logger()));
+    options.connect_timeout = std::chrono::hours(1);
+    auto store = open();
+    run_turn(store);
+    pooler.stop(SIGKILL);
+    while (!log.contains("error=connect sqlstate=\"\" repeated=true")) usleep(20'000);
+    store.reset();
+}
+
+TEST_F(PooledTapes, D257_MarkOfStalledOwner_IsNotForgotten) {
+    const auto store = open();
+    const auto mark = run(store->open_tape("a__one"));
+    query("UPDATE bub_owners SET alive_until = clock_timestamp() - interval '1 hour'");
+    const auto other = run(open()->open_tape("a__one"));
+    EXPECT_EQ(query("SELECT count(*) FROM bub_open"), Texts{"2"});
+    query("UPDATE bub_open SET owner = owner - 1");
+    const auto last = run(open()->open_tape("a__one"));
+    EXPECT_EQ(query("SELECT count(*) FROM bub_open"), Texts{"1"}) << "owners that nothing shows";
 }
 
 TEST_F(PooledTapes, D257_HeldName_IsAwaitedForTheLockTimeout) {

@@ -254,6 +254,20 @@ TEST_F(PostgresErrors, UserWithoutRights_IsDenied) {
     expect(error_of_append(), ErrorCode::permission_denied, "grant");
 }
 
+TEST_F(PostgresErrors, D257_StatementRefusedWithClass08_IsNotRepeated) {
+    query(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " RAISE EXCEPTION 'not supported' USING ERRCODE = '08P01'; END $$");
+    query(
+        "CREATE TRIGGER refuse BEFORE INSERT ON cubepi_messages"
+        " FOR EACH ROW EXECUTE FUNCTION refuse()");
+    const cubepi::testing::MemoryLog log;
+    options.runtime = std::make_shared<const Runtime>(Runtime().with_log(log.logger()));
+    expect(error_of_append(), ErrorCode::storage, "see the log of the server");
+    EXPECT_EQ(log.text(),
+              "<3>store.failed store=postgres error=server sqlstate=08P01 repeated=false\n");
+}
+
 TEST_F(PostgresErrors, ReadOnlyServer_RefusesOnlyWrites) {
     query("ALTER DATABASE " + database + " SET default_transaction_read_only = on");
     expect(error_of_append(), ErrorCode::permission_denied, "target_session_attrs=read-write");

@@ -1,12 +1,8 @@
 #pragma once
 
-#include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
 
 #include <cubepi/core/task.hpp>
 #include <cubepi/sql/postgres_options.hpp>
@@ -20,7 +16,7 @@ namespace bub::detail {
 using cubepi::Task;
 
 /// Shows other processes that an owner of turns is alive: by the advisory lock of a session of the server, which ends with the process.
-/// Sessions that a pooler shares have no such locks: then by a row that a thread renews, and that ends 10 s after the process (D257).
+/// Behind a pooler, whose sessions have no such locks, by a row that a thread renews, and that ends 10 s after the process (D257).
 /// Thread-safe.
 class OwnerPresence : public std::enable_shared_from_this<OwnerPresence> {
 public:
@@ -33,6 +29,8 @@ public:
     Task<> ensure();
 
 private:
+    struct Renewal;
+
     /// Returns true if the row was renewed a moment ago.
     bool is_fresh() const;
     Task<> beat();
@@ -41,14 +39,12 @@ private:
     const std::int64_t owner_;
     const int process_;
     const std::shared_ptr<cubepi::detail::SqlStore> store_;
-    mutable std::mutex mutex_;
-    std::condition_variable changed_;
-    bool stopping_ = false;
-    std::chrono::steady_clock::time_point fresh_until_ = {};
-    std::thread thread_;
+    std::unique_ptr<Renewal> renewal_;
 };
 
 /// An SQL condition: the owner in this expression is alive.
 std::string is_alive_sql(const std::string& owner);
+/// The same, or its process may only be frozen: its row, which it may renew again, exists for a day.
+std::string may_be_alive_sql(const std::string& owner);
 
 }  // namespace bub::detail

@@ -49,7 +49,8 @@ std::int64_t make_owner(cubepi::IdSource& ids) {
     throw cubepi::StaleAppendError(
         ErrorCode::stale_append,
         "another process has closed turn '" + turn_id + "' of tape '" + tape +
-            "', because this one had lost its connection to the server; nothing was stored",
+            "', because this one was frozen or had lost its connection to the server; "
+            "nothing was stored",
         tape);
 }
 
@@ -472,7 +473,7 @@ Task<std::shared_ptr<const void>> PgTapeTurns::open_tape(std::string tape) {
     SqlPlan plan;
     plan.locks = {tape};
     auto decide = [tape, mark, owner = owner_](const SqlView&, SqlBatch& writes) {
-        writes.add("DELETE FROM bub_open WHERE tape = $1 AND NOT " + is_alive_sql("owner"))
+        writes.add("DELETE FROM bub_open WHERE tape = $1 AND NOT " + may_be_alive_sql("owner"))
             .text(tape);
         writes.add("INSERT INTO bub_open (tape, owner, mark) VALUES ($1, $2, $3) {skip}")
             .text(tape)

@@ -511,8 +511,8 @@ std::function<void()> PgConnection::canceller() const {
 }
 
 void PgConnection::fail_lost() {
-    // The server, or a pooler, has stated why it ends the connection.
-    if (failure_ && failure_->is_starting())
+    // The server has stated why it ends the connection; or a pooler has, which states 08 for refusals that last, too.
+    if (failure_ && (failure_->is_starting() || failure_->code().starts_with("08")))
         throw SqlFailure(SqlFailureKind::lost, failure_->what(), failure_->code(),
                          SqlCondition::starting);
     std::string reason = one_line(connection_ ? PQerrorMessage(connection_) : "");

@@ -60,8 +60,6 @@ constexpr Translation translations[] = {
      "lower max_connections of the pools, or raise max_connections of the server"},
     {"57P03", ErrorCode::unavailable, "the server starts or stops: try again later"},
     {"57P", ErrorCode::disconnected, "try again later"},
-    {"08", ErrorCode::disconnected,
-     "the server, or the pooler before it, ends or starts: try again later"},
     {"42P01", ErrorCode::schema_mismatch,
      "a table is missing: apply the schema, and check the search_path"},
     {"42703", ErrorCode::schema_mismatch, "a column is missing: apply the schema"},
@@ -239,9 +237,8 @@ SqlCondition condition_of(std::string_view sqlstate) {
     // A prepared statement does not exist, or exists already: a pooler has changed the session.
     if (sqlstate == "26000" || sqlstate == "42P05") return SqlCondition::conflict;
     if (sqlstate == "25006") return SqlCondition::read_only;
-    // An administrator ends the server, or it has crashed, or it starts; or a pooler reports that (08).
-    if (sqlstate == "57P01" || sqlstate == "57P02" || sqlstate == "57P03" ||
-        sqlstate.starts_with("08"))
+    // An administrator ends the server, or it has crashed, or it starts.
+    if (sqlstate == "57P01" || sqlstate == "57P02" || sqlstate == "57P03")
         return SqlCondition::starting;
     return SqlCondition::other;
 }
