@@ -112,6 +112,22 @@ TEST_F(RemoteTurn, D253_StopByOtherUser_IsRefused) {
     EXPECT_NE(waiting.get().body.find(stopped), std::string::npos);
     const HttpReply idle = stop(second_port, "k2", "olga");
     EXPECT_EQ(idle.text(), nothing_runs) << idle.body;
+    // The gateway that has not processed it reads the records.
+    const JsonObject read = read_ended(port, "k2");
+    EXPECT_EQ(read.at("outputs").at(0).at("text"), nothing_runs) << read;
+}
+
+TEST_F(RemoteTurn, D262_OtherTextWithKeyOfOpenTurn_IsRefused) {
+    start_first();
+    start_second();
+    model.hold("a");
+    auto waiting = post_later(port, "a");
+    (void)model.wait_for("a");
+    const HttpReply other =
+        run(post_message(second_port, {{"session", "s1"}, {"text", "b"}}, "key-a"));
+    EXPECT_EQ(other.status, 422) << other.body;
+    model.release();
+    EXPECT_EQ(waiting.get().text(), "re: a");
 }
 
 TEST_F(RemoteTurn, D253_OwnerKilledBeforeStop_TurnStaysStopped) {

@@ -286,6 +286,8 @@ Task<std::optional<JsonObject>> GatewaySessions::message(std::string id) {
     message["session"] = *found->message.chat_id;
     message["id"] = id;
     message["state"] = state_of(found->progress);
+    const std::string digest = detail::text_member(found->message.rest, bub::request_digest_key);
+    if (!digest.empty()) message[bub::request_digest_key] = digest;
     if (found->progress != bub::MessageProgress::finished) co_return message;
     const bub::Tape tape = co_await instance_.tape_of(found->session_id);
     // In this order: without an open question its answer was received, whose turn runs or has recorded the reply.
@@ -295,7 +297,8 @@ Task<std::optional<JsonObject>> GatewaySessions::message(std::string id) {
     std::optional<bub::RecordedReply> reply =
         co_await bub::find_reply(tape, bub::input_id_of(found->message));
     if (!reply) reply.emplace();
-    if (reply->text.empty() && found->message.rest.contains(bub::stop_key)) {
+    if (reply->text.empty() && reply->failure.empty() &&
+        found->message.rest.contains(bub::stop_key)) {
         // It has stopped a turn: otherwise it has one of its own.
         reply->answered = reply->is_command = true;
         reply->text = bub::stopped_text;

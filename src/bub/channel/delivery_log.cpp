@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <bub/channel/delivery/delivery_records.hpp>
+#include <bub/questions.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
@@ -190,9 +191,11 @@ bool DeliveryRecords::apply_inbound(const JsonObject& record) {
             if (key && part.is_object()) inbound.planned[*key] = part.get_object();
         }
     }
-    inbound.channel = from_stored_form(*message).channel.value_or("");
-    inbound.chat = from_stored_form(*message).chat_id.value_or("");
-    if (!inbound.key.empty()) remember(inbound.channel, inbound.key, inbound.chat);
+    const Envelope received = from_stored_form(*message);
+    inbound.channel = received.channel.value_or("");
+    inbound.chat = received.chat_id.value_or("");
+    const bool is_stop = received.rest.contains(stop_key);
+    if (!inbound.key.empty()) remember(inbound.channel, inbound.key, inbound.chat, is_stop);
     return true;
 }
 
@@ -259,25 +262,40 @@ bool DeliveryRecords::apply_known(const JsonObject& record) {
     const std::string channel = text_member(record, "known");
     // Files of older versions have no chats.
     const JsonArray* const chats = cubepi::detail::array_member(record, "chats");
+    const JsonArray* const stops = cubepi::detail::array_member(record, "stops");
     for (std::size_t i = 0; i < ids->get_array().size(); ++i) {
         const Json& id = ids->get_array()[i];
         const Json* const chat = chats && i < chats->size() ? &(*chats)[i] : nullptr;
+        const bool is_stop = stops && i < stops->size() && (*stops)[i] == Json(true);
         if (id.is_string())
             remember(channel, std::string(id.get_string()),
-                     chat && chat->is_string() ? std::string(chat->get_string()) : std::string());
+                     chat && chat->is_string() ? std::string(chat->get_string()) : std::string(),
+                     is_stop);
     }
     return true;
 }
 
 void DeliveryRecords::remember(const std::string& channel, const std::string& inbound_id,
-                               const std::string& chat) {
+                               const std::string& chat, bool is_stop) {
     Channel& known = channels_[channel];
     if (!known.chats.emplace(inbound_id, chat).second) return;
+    if (is_stop) known.stops.insert(inbound_id);
     known.order.push_back(inbound_id);
     while (known.order.size() > remembered_) {
         known.chats.erase(known.order.front());
+        known.stops.erase(known.order.front());
         known.order.pop_front();
     }
+}
+
+Envelope DeliveryRecords::finished_message(const std::string& name, const Channel& channel,
+                                           const std::string& inbound_id) {
+    Envelope message;
+    message.channel = name;
+    message.chat_id = channel.chats.at(inbound_id);
+    message.inbound_id = inbound_id;
+    if (channel.stops.contains(inbound_id)) message.rest[stop_key] = true;
+    return message;
 }
 
 std::optional<KnownInbound> DeliveryRecords::find(const std::string& channel,
@@ -293,25 +311,17 @@ std::optional<KnownInbound> DeliveryRecords::find(const std::string& channel,
     }
     const auto known = channels_.find(channel);
     if (known == channels_.end()) return found;
-    const auto chat = known->second.chats.find(inbound_id);
-    if (chat == known->second.chats.end()) return found;
+    if (!known->second.chats.contains(inbound_id)) return found;
     found.emplace();
-    found->message.channel = channel;
-    found->message.chat_id = chat->second;
-    found->message.inbound_id = inbound_id;
+    found->message = finished_message(channel, known->second, inbound_id);
     return found;
 }
 
 std::vector<Envelope> DeliveryRecords::finished() const {
     std::vector<Envelope> all;
     for (const auto& [name, channel] : channels_) {
-        for (const std::string& id : channel.order) {
-            Envelope message;
-            message.channel = name;
-            message.chat_id = channel.chats.at(id);
-            message.inbound_id = id;
-            all.push_back(std::move(message));
-        }
+        for (const std::string& id : channel.order)
+            all.push_back(finished_message(name, channel, id));
     }
     return all;
 }
@@ -366,12 +376,15 @@ std::vector<JsonObject> DeliveryRecords::all() const {
         record["known"] = name;
         JsonArray ids;
         JsonArray chats;
+        JsonArray stops;
         for (const std::string& id : channel.order) {
             ids.push_back(Json(id));
             chats.push_back(Json(channel.chats.at(id)));
+            stops.push_back(Json(channel.stops.contains(id)));
         }
         record["ids"] = std::move(ids);
         record["chats"] = std::move(chats);
+        if (!channel.stops.empty()) record["stops"] = std::move(stops);
         records.push_back(std::move(record));
     }
     for (const auto& [id, inbound] : inbounds_) {

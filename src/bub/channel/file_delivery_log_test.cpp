@@ -13,8 +13,10 @@
 #include <vector>
 
 #include <bub/channel/channel_test_support.hpp>
+#include <bub/channel/debounce.hpp>
 #include <bub/channel/delivery_check.hpp>
 #include <bub/channel/delivery_log_suite_test.hpp>
+#include <bub/questions.hpp>
 #include <cubepi/checkpoint/store_check_test.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
@@ -291,7 +293,18 @@ TEST_F(DeliveryFile, D97_FinishedMessage_IsFoundAfterRewrite) {
     EXPECT_EQ(find("one")->id, id);
     EXPECT_EQ(find("one")->message.content_text(), "one");
     cubepi::run(log->finish({id}));
+    Envelope stop = from("chat", "1", "/stop");
+    stop.inbound_id = "stop";
+    const std::optional<std::string> stored = cubepi::run(log->receive(withdrawal_of(stop)));
+    cubepi::run(log->finish({*stored}));
     log.reset();
+    // The second process reads what the first one has rewritten.
+    for (int processes = 0; processes < 2; ++processes) {
+        log = open();
+        EXPECT_TRUE(find("stop")->message.rest.contains(stop_key));
+        EXPECT_FALSE(find("one")->message.rest.contains(stop_key));
+        log.reset();
+    }
     log = open();
     EXPECT_EQ(find("one")->id, "");
     EXPECT_EQ(find("one")->message.chat_id, "1");

@@ -129,7 +129,7 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
             " NULL")
         .text(session);
     step->decide = [id, owner, tables, session, key = step->message_key, body = json_of(message),
-                    address = address_of(message),
+                    address = address_of(message), is_stop = message.rest.contains(stop_key),
                     channel = channel_name(message.channel.value_or("")),
                     account = tables->options().account](const StepResults& results,
                                                          SqlBatch& writes) {
@@ -147,6 +147,8 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
         for (int other = 0; other < results[1]->rows(); ++other)
             is_ours = is_ours && results[1]->integer(other, 0) == here;
         const std::int64_t last_owner = row.integer(0, 1);
+        // The owner of the session stops its turn at once: a request to stop has no order among the messages.
+        if (is_stop && last_owner == here) is_ours = true;
         if (is_ours) {
             // Otherwise its last turns were of this gateway, and the end of one of them may still be written (D227).
             if (last_owner != here && last_owner != -here) ++record.fence;

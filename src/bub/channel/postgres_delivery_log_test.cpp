@@ -13,6 +13,7 @@
 
 #include <bub/channel/account_lease.hpp>
 #include <bub/channel/channel_test_support.hpp>
+#include <bub/channel/debounce.hpp>
 #include <bub/channel/delivery_log_suite_test.hpp>
 #include <bub/channel/postgres_delivery_schema.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
@@ -139,6 +140,18 @@ TEST_F(PostgresDeliveries, D205_MessageForBusySession_ReachesItsGateway) {
     EXPECT_TRUE(store(*owner, "four"));
     EXPECT_EQ(texts_of(run(owner->unfinished())), (Texts{"one", "two", "three", "four"}));
     EXPECT_TRUE(run(other->unfinished()).empty());
+}
+
+TEST_F(PostgresDeliveries, D253_StopOfOwner_HasNoOrder) {
+    const LogPtr owner = tables.open();
+    const LogPtr other = tables.open();
+    ASSERT_TRUE(store(*owner, "one"));
+    EXPECT_FALSE(store(*other, "two"));
+    EXPECT_FALSE(run(other->receive(withdrawal_of(update("/stop", "elsewhere")))));
+    const auto stop = run(owner->receive(withdrawal_of(update("/stop", "here"))));
+    ASSERT_TRUE(stop) << "it stops the turn of the first one at once";
+    run(owner->finish({*stop}));
+    EXPECT_EQ(run(owner->take()).inbounds.size(), 2u) << "the others are taken in their order";
 }
 
 TEST_F(PostgresDeliveries, D205_MessageAfterFailedCall_WaitsForItsOrder) {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,6 +13,9 @@
 #include <vector>
 
 #include <bub/channel/channel_test_support.hpp>
+#include <bub/channel/debounce.hpp>
+#include <bub/channel/delivery/delivery_records.hpp>
+#include <bub/questions.hpp>
 
 namespace bub::channel_tests {
 namespace {
@@ -621,6 +626,129 @@ TEST(Redelivery, B18_RemainingOutputs_WaitForTheirChannel) {
         EXPECT_EQ(gateway.warnings.size(), served ? 0u : 1u);
         EXPECT_EQ(gateway.channel->texts(), served ? Texts({"first", "second"}) : Texts());
     }
+    EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
+}
+
+Envelope stop_request(const std::string& id) {
+    Envelope by = update("1", "/stop", id);
+    by.from_operator = true;
+    return by;
+}
+
+/// Waits until this many messages wait behind the turn of the session.
+Task<> until_waiting(Gateway& gateway, std::size_t count) {
+    while (gateway.manager->snapshot("chat:1").pending_count < count)
+        co_await gateway.clock->sleep_for(std::chrono::milliseconds(1));
+}
+
+TEST(Redelivery, D253_LateStop_LeavesMessagesThatWaited) {
+    const auto log = std::make_shared<MemoryDeliveryLog>();
+    (void)cubepi::run(log->receive(update("1", "two", "u2")));
+    (void)cubepi::run(log->receive(withdrawal_of(stop_request("k1"))));
+    Gateway gateway;
+    gateway.options.deliveries = log;
+    gateway.hold("two");
+    gateway.run([](Gateway& h) -> Task<> {
+        co_await until_waiting(h, 1);
+        h.release("two");
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(gateway.begun, (Texts{"two", ",abandon"}));
+    EXPECT_EQ(gateway.done.front(), "two");
+    EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
+}
+
+TEST(Redelivery, D253_StoredStop_StopsTheTurnOnce) {
+    const auto log = std::make_shared<MemoryDeliveryLog>();
+    Gateway gateway;
+    gateway.options.deliveries = log;
+    gateway.hold("one");
+    gateway.hold("two");
+    gateway.run([log](Gateway& h) -> Task<> {
+        co_await h.handler(update("1", "one", "u1"));
+        co_await h.handler(update("1", "two", "u2"));
+        co_await h.until_begun(1);
+        // As another gateway stores it, which does not process the session.
+        (void)co_await log->receive(withdrawal_of(stop_request("k1")));
+        StopOutcome outcome = co_await h.manager->stop_turn(stop_request("k1"));
+        EXPECT_EQ(outcome, StopOutcome::stopped);
+        co_await h.until_begun(2);
+        outcome = co_await h.manager->stop_turn(stop_request("k1"));
+        EXPECT_EQ(outcome, StopOutcome::stopped);
+        h.release("two");
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(gateway.done, Texts{"two"});
+}
+
+/// A log that lets the test act while a request to stop is being stored.
+class StopLog final : public RecordedDeliveryLog {
+public:
+    Task<std::optional<std::string>> receive(Envelope message) override {
+        const bool is_stop = message.rest.contains(stop_key);
+        Task<std::optional<std::string>> storing = RecordedDeliveryLog::receive(std::move(message));
+        std::optional<std::string> id = co_await std::move(storing);
+        if (is_stop && on_stop) co_await on_stop();
+        co_return id;
+    }
+
+    std::function<Task<>()> on_stop;
+
+private:
+    Task<> perform(std::shared_ptr<detail::DeliveryStep> step) override {
+        perform_later(std::move(step));
+        co_return;
+    }
+    void perform_later(std::shared_ptr<detail::DeliveryStep> step) override {
+        if (const std::optional<JsonObject> record = step->make(records_)) records_.apply(*record);
+    }
+    std::string date() const override { return {}; }
+
+    detail::DeliveryRecords records_{100};
+};
+
+Task<> end_turn(Gateway& gateway) {
+    gateway.release("one");
+    while (gateway.manager->snapshot("chat:1").is_running)
+        co_await gateway.clock->sleep_for(std::chrono::milliseconds(1));
+}
+
+TEST(Redelivery, D253_TurnBeginningWhileStopIsStored_Continues) {
+    const auto log = std::make_shared<StopLog>();
+    Gateway gateway;
+    gateway.options.deliveries = log;
+    gateway.hold("one");
+    gateway.hold("two");
+    log->on_stop = [&gateway] {
+        gateway.release("one");
+        return gateway.until_begun(2);
+    };
+    gateway.run([](Gateway& h) -> Task<> {
+        co_await h.handler(update("1", "one", "u1"));
+        co_await h.handler(update("1", "two", "u2"));
+        co_await h.until_begun(1);
+        const StopOutcome outcome = co_await h.manager->stop_turn(stop_request("k1"));
+        EXPECT_EQ(outcome, StopOutcome::idle);
+        h.release("two");
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(gateway.done, (Texts{"one", "two", ",abandon"}));
+}
+
+TEST(Redelivery, D253_TurnEndsWhileStopIsStored_StopWithdraws) {
+    const auto log = std::make_shared<StopLog>();
+    Gateway gateway;
+    gateway.options.deliveries = log;
+    gateway.hold("one");
+    log->on_stop = [&gateway] { return end_turn(gateway); };
+    gateway.run([](Gateway& h) -> Task<> {
+        co_await h.handler(update("1", "one", "u1"));
+        co_await h.until_begun(1);
+        const StopOutcome outcome = co_await h.manager->stop_turn(stop_request("k1"));
+        EXPECT_EQ(outcome, StopOutcome::idle);
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(gateway.done, (Texts{"one", ",abandon"}));
     EXPECT_TRUE(cubepi::run(log->unfinished()).empty());
 }
 

@@ -505,7 +505,19 @@ Task<> AgentTurn::withdraw(std::vector<cubepi::HitlRequest> open) {
     const std::string nothing =
         was_stop ? "No turn of this session is running here, and no question waits for an answer."
                  : "No question waits for an answer.";
-    say_and_end(open.empty() ? nothing : "The question was withdrawn.");
+    const std::string done = open.empty() ? nothing : "The question was withdrawn.";
+    if (was_stop) {
+        // Otherwise a client that reads the message later would be told that it has stopped a turn.
+        JsonObject record;
+        record["input"] = plan_.input_id;
+        record["raw"] = "/stop";
+        record["name"] = "stop";
+        record["status"] = "ok";
+        record["output"] = done;
+        TapeEntry entry = event_entry("command", std::move(record), hidden_from_context());
+        (void)co_await tape_->append(std::move(entry));
+    }
+    say_and_end(done);
 }
 
 /// Continues the run after the time of its last open question is over.

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -88,6 +89,7 @@ private:
     struct Channel {
         std::deque<std::string> order;
         std::map<std::string, std::string> chats;  // of the messages, by id
+        std::set<std::string> stops;               // ids of those with stop_key
     };
 
     bool apply_inbound(const JsonObject& record);
@@ -98,7 +100,9 @@ private:
     bool apply_to_outbound(const JsonObject& record);
     bool apply_known(const JsonObject& record);
     void remember(const std::string& channel, const std::string& inbound_id,
-                  const std::string& chat);
+                  const std::string& chat, bool is_stop);
+    static Envelope finished_message(const std::string& name, const Channel& channel,
+                                     const std::string& inbound_id);
     bool is_being_answered(std::uint64_t id) const;
 
     const std::size_t remembered_;

@@ -132,9 +132,22 @@ struct Ends {
     }
 };
 
+/// Counts a client that waits.
+class Waiter {
+public:
+    explicit Waiter(HttpExchange& exchange) : exchange_(exchange) { ++exchange_.waiting; }
+    ~Waiter() { --exchange_.waiting; }
+    Waiter(const Waiter&) = delete;
+    Waiter& operator=(const Waiter&) = delete;
+
+private:
+    HttpExchange& exchange_;
+};
+
 /// Waits until the turn of the message has ended. Returns false if it will not end here, or the client does not wait.
 Task<bool> wait_for_end(ExchangePtr exchange, Ends ends) {
     const std::stop_callback on_close(ends.closed, [exchange] { exchange->wake(); });
+    const Waiter waiter(*exchange);
     while (!exchange->done()) {
         if (ends.reached(*exchange)) co_return false;
         co_await exchange->wait();
@@ -514,6 +527,7 @@ Task<HttpServerResponse> HttpChannel::State::read_session(HttpServerRequest requ
 /// Passes a message to the manager. Requests that repeat it meanwhile wait for the same exchange.
 Task<> HttpChannel::State::submit(ExchangePtr exchange, Envelope envelope) {
     remote.announce(*exchange, envelope);
+    exchange->request_digest = cubepi::detail::text_member(envelope.rest, request_digest_key);
     Task<> accepting = handler(std::move(envelope));
     const Outcome<> accepted = co_await cubepi::outcome_of(std::move(accepting));
     if (accepted.cancelled()) {

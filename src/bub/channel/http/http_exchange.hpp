@@ -71,6 +71,7 @@ struct RemoteText {
     bool is_lost = false;      ///< it has not answered the last request
     std::size_t turn = 0;
     std::size_t position = 0;  ///< in bytes
+    std::size_t refusals = 0;  ///< requests without an answer since the last one that had one
 };
 
 /// A message of a client and the outputs of its turn.
@@ -145,6 +146,9 @@ public:
     bool admitted = false;   ///< the manager has decided about the message
     bool recorded = false;   ///< the message is in the delivery log, and outlives the process
     bool elsewhere = false;  ///< the reply does not come to this exchange
+    std::string request_digest = {};  ///< of the message (request_digest_key); empty: none
+    std::size_t waiting =
+        0;  ///< clients that wait for the end of the turn, without those that read its parts
     HttpReplyDetail detail = HttpReplyDetail::outputs;  ///< what a client reads of the turn
     bool shares_text = false;  ///< the text of the turn is retained for readers at other gateways
     RemoteText remote = {};    ///< of a turn that another gateway runs

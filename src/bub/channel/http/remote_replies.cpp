@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include <bub/turn_usage.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/json_member.hpp>
@@ -53,8 +54,18 @@ std::size_t size_member(const JsonObject& object, std::string_view key) {
     return static_cast<std::size_t>(std::max<std::int64_t>(0, number.value_or(0)));
 }
 
+/// Returns false also for a text that all gateways have refused several times: none retains it, and the outputs have it.
 bool reads_text(const HttpExchange& exchange) {
-    return exchange.detail == HttpReplyDetail::text && exchange.has_readers();
+    constexpr std::size_t most_refusals = 20;
+    return exchange.detail == HttpReplyDetail::text && exchange.has_readers() &&
+           exchange.remote.refusals < most_refusals;
+}
+
+HttpExchange::Refusal other_request() {
+    HttpExchange::Refusal refusal;
+    refusal.status = 422;
+    refusal.text = "this Idempotency-Key belongs to another message";
+    return refusal;
 }
 
 }  // namespace
@@ -77,6 +88,11 @@ void RemoteReplies::note(HttpExchange& exchange, const Envelope& message) {
 Task<> RemoteReplies::follow(ExchangePtr exchange, std::stop_token draining) {
     const bool is_over = co_await read_record(exchange);
     if (is_over) co_return;
+    // After close() nothing waits for another follower.
+    if (is_closed_ || draining.stop_requested()) {
+        exchanges_->leave(exchange);
+        co_return;
+    }
     if (!work_) {
         const cubepi::Executor executor = co_await cubepi::this_executor;
         work_ =
@@ -96,6 +112,12 @@ Task<bool> RemoteReplies::read_record(ExchangePtr exchange) {
     if (exchange->admitted) co_return true;
     const std::string state = record ? text_member(*record, "state") : "";
     const std::string session = record ? text_member(*record, "session") : "";
+    const std::string digest = record ? text_member(*record, request_digest_key) : "";
+    const std::string& asked = exchange->request_digest;
+    if (!asked.empty() && !digest.empty() && asked != digest) {
+        exchanges_->refuse(exchange, other_request());
+        co_return true;
+    }
     const bool is_processed =
         (state == "pending" || state == "running") && exchange->chat() == session;
     if (is_processed) {
@@ -115,22 +137,30 @@ Task<bool> RemoteReplies::read_record(ExchangePtr exchange) {
 }
 
 Task<> RemoteReplies::follow_until_end(ExchangePtr exchange, std::stop_token draining) {
+    const std::shared_ptr<HttpExchanges> exchanges = exchanges_;
     Task<> reading = read_until_end(exchange, std::move(draining));
     const Outcome<> read = co_await cubepi::outcome_of(std::move(reading));
     // It is asked for again, at any gateway.
-    if (!exchange->admitted && !exchange->done()) exchanges_->leave(exchange);
+    if (!exchange->admitted && !exchange->done()) exchanges->leave(exchange);
     if (read.cancelled()) read.rethrow();
 }
 
 Task<> RemoteReplies::read_until_end(ExchangePtr exchange, std::stop_token draining) {
-    constexpr std::chrono::milliseconds interval{200};
-    constexpr std::chrono::milliseconds interval_without_text{1'000};
+    constexpr std::chrono::milliseconds shortest{200};
+    constexpr std::chrono::milliseconds longest{5'000};
+    std::chrono::milliseconds interval = shortest;
     cubepi::Clock& clock = *cubepi::Runtime::standard()->clock;
     for (bool is_over = false; !is_over;) {
-        const bool is_lost = reads_text(*exchange) && exchange->remote.is_lost;
-        co_await clock.sleep_for(is_lost ? interval_without_text : interval);
-        if (exchange->admitted || draining.stop_requested()) co_return;
-        if (reads_text(*exchange)) (void)co_await read_text(exchange, true);
+        co_await clock.sleep_for(interval);
+        const bool is_awaited = exchange->waiting > 0 || exchange->has_readers();
+        if (exchange->admitted || draining.stop_requested() || !is_awaited) co_return;
+        // A quarter more each time: the reply is late by at most a quarter of the time that it has taken.
+        interval = std::min(interval + interval / 4, longest);
+        if (reads_text(*exchange)) {
+            (void)co_await read_text(exchange, true);
+            // The owner answers when there is text, or after a second.
+            if (!exchange->remote.is_lost) interval = shortest;
+        }
         is_over = co_await read_record(exchange);
     }
 }
@@ -149,12 +179,18 @@ Task<bool> RemoteReplies::read_text(ExchangePtr exchange, bool waits) {
         options_.sessions->ask_elsewhere(std::move(request), std::move(gateway));
     const std::optional<JsonObject> answer = co_await std::move(asking);
     at.is_lost = !answer;
+    at.refusals = answer ? 0 : at.refusals + 1;
     // This gateway may have taken the message meanwhile.
     if (!answer || exchange->admitted || exchange->done()) co_return false;
     const std::size_t turn = size_member(*answer, "turn");
     const std::size_t position = size_member(*answer, "position");
     const std::string from = text_member(*answer, "gateway");
-    if (turn == 0) co_return false;
+    if (turn == 0) {
+        // The message waits there: the others are not asked again.
+        at.gateway = from;
+        at.turn = at.position = 0;
+        co_return false;
+    }
     if (turn != at.turn || from != at.gateway) {
         // The text of another turn is read from its beginning.
         at.gateway = from;
@@ -199,6 +235,7 @@ Task<std::optional<JsonObject>> RemoteReplies::text_for(JsonObject request) cons
 }
 
 Task<> RemoteReplies::close() {
+    is_closed_ = true;
     if (work_) co_await work_->close();
 }
 

@@ -32,7 +32,7 @@ public:
     Task<> follow(std::shared_ptr<HttpExchange> exchange, std::stop_token draining);
     /// Answers a request of follow() of another gateway; nothing if it is another request, or about a turn that this gateway does not run.
     Task<std::optional<JsonObject>> text_for(JsonObject request) const;
-    /// Ends what follow() has begun.
+    /// Ends what follow() has begun; afterwards it begins nothing.
     Task<> close();
 
 private:
@@ -44,6 +44,7 @@ private:
     const HttpChannelOptions& options_;
     const std::shared_ptr<HttpExchanges> exchanges_;
     std::unique_ptr<cubepi::BackgroundScope> work_;
+    bool is_closed_ = false;
 };
 
 }  // namespace bub::detail

@@ -32,6 +32,11 @@ Task<> receive_by(std::shared_ptr<void> manager, AdmissionQueue* queue, Envelope
     co_await queue->receive(std::move(message));
 }
 
+/// Identifies a request to stop in all processes.
+std::string stop_name(const Envelope& by) {
+    return by.channel.value_or("") + "\n" + by.inbound_id.value_or("");
+}
+
 SenderError queue_full() {
     return SenderError(ErrorCode::limit, "too many messages are waiting; this one was rejected");
 }
@@ -85,6 +90,7 @@ Task<> AdmissionQueue::receive(Envelope message) {
             if (stored.cancelled()) stored.rethrow();
             const bool is_stored = stored.ok();
             if (is_stored) known = std::move(stored).value();
+            if (is_stored && !known) context_.left.pulse();
             if (is_stored && !known) co_return;
             // The manager has ended meanwhile, and the next one processes the stored message.
             if (is_stored && !context_.open) co_return;
@@ -163,10 +169,12 @@ Task<StopOutcome> AdmissionQueue::stop_once(Envelope by) {
                              !by.inbound_id.value_or("").empty() &&
                              !by.rest.contains(only_message_key);
     Receipts receipts;
+    std::string session_id;
+    // Its place among the messages: a turn that begins while it is being stored is not meant.
+    const std::uint64_t number = ++context_.arrivals;
     if (is_recorded) {
         auto message = std::make_shared<Envelope>(by);
-        const std::string session_id =
-            co_await context_.framework.resolve_session(std::move(message));
+        session_id = co_await context_.framework.resolve_session(std::move(message));
         if (sessions_.would_stop(session_id, by) == StopOutcome::stopped) {
             Task<std::optional<std::string>> storing = deliveries_.receive(withdrawal_of(by));
             Outcome<std::optional<std::string>> stored = co_await outcome_of(std::move(storing));
@@ -175,15 +183,65 @@ Task<StopOutcome> AdmissionQueue::stop_once(Envelope by) {
             const bool is_stored = stored.ok();
             std::optional<std::string> id;
             if (is_stored) id = std::move(stored).value();
-            if (is_stored && !id) co_return StopOutcome::stopped;
+            if (is_stored && !id) {
+                const bool is_over = co_await is_stop_over(by);
+                if (is_over) co_return StopOutcome::stopped;
+                // The gateway that takes the record finishes it.
+                context_.left.pulse();
+            }
             if (id) receipts.push_back(std::move(*id));
+            note_stop(by);
         }
     }
-    Task<StopOutcome> stopping = stop(std::move(by));
-    const StopOutcome outcome = co_await std::move(stopping);
+    StopOutcome outcome = StopOutcome::idle;
+    if (session_id.empty() || !sessions_.began_after(session_id, number)) {
+        Task<StopOutcome> stopping = stop(by);
+        Outcome<StopOutcome> stopped = co_await outcome_of(std::move(stopping));
+        if (!stopped) forget_stop(by);
+        outcome = std::move(stopped).value();
+    }
+    if (outcome != StopOutcome::stopped) forget_stop(by);
+    if (outcome == StopOutcome::idle && !receipts.empty()) {
+        // The turn has ended meanwhile, and the stored request withdraws the questions of the session, as receive() does.
+        outcome = StopOutcome::stopped;
+        Envelope withdrawal = withdrawal_of(std::move(by));
+        withdrawal.arrival = 0;
+        withdrawal.receipts = std::move(receipts);
+        if (context_.open) {
+            outcome = StopOutcome::idle;
+            const std::string key = lane_key(withdrawal);
+            submit(find_or_add(key), QueuedMessage(std::move(withdrawal)));
+        }
+        co_return outcome;
+    }
     co_await deliveries_.finish(std::move(receipts));
     co_return outcome;
 }
+
+/// Returns true if the request was executed before: its message is finished, or this process has acted on it.
+Task<bool> AdmissionQueue::is_stop_over(Envelope by) {
+    if (has_stopped(by)) co_return true;
+    Task<std::optional<KnownInbound>> finding =
+        deliveries_.find(by.channel.value_or(""), by.inbound_id.value_or(""));
+    Outcome<std::optional<KnownInbound>> found = co_await outcome_of(std::move(finding));
+    if (found.cancelled()) found.rethrow();
+    // Meanwhile the same request may have been executed.
+    if (has_stopped(by)) co_return true;
+    if (!found || !found.value()) co_return false;
+    co_return found.value()->id.empty();
+}
+
+bool AdmissionQueue::has_stopped(const Envelope& by) const {
+    return std::find(stops_.begin(), stops_.end(), stop_name(by)) != stops_.end();
+}
+
+void AdmissionQueue::note_stop(const Envelope& by) {
+    constexpr std::size_t most_stops = 1'000;
+    if (!has_stopped(by)) stops_.push_back(stop_name(by));
+    if (stops_.size() > most_stops) stops_.pop_front();
+}
+
+void AdmissionQueue::forget_stop(const Envelope& by) { std::erase(stops_, stop_name(by)); }
 
 /// Drops the messages of this user that no turn has got yet, because more may follow.
 Task<bool> AdmissionQueue::drop_collected(std::string key, Envelope by) {
@@ -367,8 +425,14 @@ Task<> AdmissionQueue::place(QueuedMessage message, AdmitDecision decision) {
     }
     // Another gateway has received it (D253), or a process that has ended before it acted.
     if (message.redelivered && message.message->rest.contains(stop_key)) {
-        Task<StopOutcome> stopping = stop(*message.message);
-        const StopOutcome stopped = co_await std::move(stopping);
+        StopOutcome stopped = StopOutcome::idle;
+        if (has_stopped(*message.message)) {
+            stopped = StopOutcome::stopped;
+        } else if (!sessions_.began_after(id, message.number)) {
+            // A message that waited when it was asked for follows, as it does where it waits.
+            Task<StopOutcome> stopping = stop(*message.message);
+            stopped = co_await std::move(stopping);
+        }
         if (stopped != StopOutcome::idle) {
             co_await deliveries_.finish(std::move(message.receipts));
             if (stopped == StopOutcome::refused) message.message->rest.erase(stop_key);

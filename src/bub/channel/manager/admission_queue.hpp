@@ -87,6 +87,10 @@ private:
     Task<> place(QueuedMessage message, AdmitDecision decision);
     Task<bool> passes_gate(const QueuedMessage& message);
     Task<bool> drop_collected(std::string key, Envelope by);
+    Task<bool> is_stop_over(Envelope by);
+    bool has_stopped(const Envelope& by) const;
+    void note_stop(const Envelope& by);
+    void forget_stop(const Envelope& by);
     /// `text` must outlive the notice.
     void announce_rejection(Envelope message, std::string_view text);
     Task<> notify_rejected(Envelope message, std::string sender, std::string_view text);
@@ -99,6 +103,8 @@ private:
     OutboundChannelRouter& router_;
     std::unordered_map<std::string, LanePtr> lanes_;
     std::set<std::string> notified_;  // lanes whose notice of a full queue is being sent
+    // Requests to stop on which this process has acted, the last ones: their records may still be delivered.
+    std::deque<std::string> stops_;
     // Finished lanes: a debouncer cannot be destroyed from inside its own timer.
     std::vector<LanePtr> retired_;
 };

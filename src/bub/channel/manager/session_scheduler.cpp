@@ -116,6 +116,8 @@ Task<> SessionScheduler::run(SessionPtr session) {
         session->turn = std::make_shared<Turn>();
         session->turn->message = next.queued.message;
         session->turn->receipts = next.queued.receipts;
+        session->turn->arrivals = context_.arrivals;
+        session->turn->begun_before = next.queued.begun;
         session->answered = std::move(next.queued.receipts);
         session->failure = nullptr;
         const cubepi::Clock::time_point begun = context_.clock().now();
@@ -507,6 +509,13 @@ StopOutcome SessionScheduler::would_stop(const std::string& session_id, const En
     const Stopped meant = find_stopped(session_id, by);
     if (!meant.message) return StopOutcome::idle;
     return may_stop(by, *meant.message) ? StopOutcome::stopped : StopOutcome::refused;
+}
+
+bool SessionScheduler::began_after(const std::string& session_id, std::uint64_t number) const {
+    const SessionPtr session = find(session_id);
+    if (!session) return false;
+    const std::shared_ptr<Turn>& turn = session->turn ? session->turn : session->failed;
+    return turn && !turn->begun_before && turn->arrivals >= number;
 }
 
 Task<StopOutcome> SessionScheduler::stop(std::string session_id, Envelope by) {

@@ -51,6 +51,8 @@ public:
     Task<StopOutcome> stop(std::string session_id, Envelope by);
     /// Returns what stop() would return now.
     StopOutcome would_stop(const std::string& session_id, const Envelope& by) const;
+    /// Returns true if the turn of the session began after the message with this QueuedMessage::number had arrived, and for the first time.
+    bool began_after(const std::string& session_id, std::uint64_t number) const;
     /// Returns true if a turn runs on the message with this receipt.
     bool is_running(const std::string& receipt) const;
     /// Drops the waiting messages of a session.
@@ -91,7 +93,9 @@ private:
         std::stop_source stop = {};
         Receipts receipts = {};
         std::shared_ptr<const Envelope> message = {};  ///< null: only stored outputs are sent
-        bool stopped = false;                          ///< by a user
+        std::uint64_t arrivals = 0;  ///< the messages that had arrived when it began
+        bool begun_before = false;   ///< a turn of an ended process had begun on its message
+        bool stopped = false;        ///< by a user
         bool has_asked = false;
     };
     struct Session {
