@@ -237,18 +237,17 @@ Task<> Division::write_records(std::vector<std::string> records) const {
         co_await bub::record_division(options(at), std::move(records[at]));
 }
 
-/// Moves the tapes while no gateway can use the databases. A call that is repeated after an interruption continues.
-std::size_t move_sessions(const Division& division, const std::vector<std::string>& records) {
+/// Refuses each new connection to the databases until the division is recorded. Throws Error if a gateway uses them.
+void close_databases(const Division& division, const std::vector<std::string>& records) {
     run(division.record_all(false));
     try {
-        // A gateway may have started after the first check.
+        // One may have started since the first check.
         run(division.check_idle());
     } catch (const Error&) {
         // It has to finish its messages.
         run(division.write_records(records));
         throw;
     }
-    return run(division.sort_tapes(true));
 }
 
 }  // namespace
@@ -268,16 +267,16 @@ int divide_sessions(bool move, TerminalStream& err) {
     }
     division.check_databases(records);
     run(division.check_idle());
-    const std::size_t tapes =
-        move ? move_sessions(division, records) : run(division.sort_tapes(false));
-    if (tapes > 0 && !move)
+    std::size_t tapes = move ? 0 : run(division.sort_tapes(false));
+    if (tapes > 0)
         throw Error(ErrorCode::invalid_state,
                     std::to_string(tapes) +
                         " tapes are in another database than that of their sessions. Nothing was "
                         "recorded. Back up the databases, then move the tapes and record the "
                         "division: cubepi db divide --move");
-    // In all of them before any is usable: one without a record next to one with it is another database then.
-    if (!move) run(division.record_all(false));
+    close_databases(division, records);
+    // A call that is repeated after an interruption continues.
+    if (move) tapes = run(division.sort_tapes(true));
     run(division.record_all(true));
     if (move) err << for_terminal("Moved " + std::to_string(tapes) + " tapes.\n");
     err << for_terminal("Recorded which sessions each of the " + std::to_string(division.size()) +

@@ -51,7 +51,7 @@ protected:
     }
     void configure() const {
         std::string text =
-            "{http: {listen: \"127.0.0.1:0\", openai: true, operators: [olga]}}\n"
+            "{http: {listen: \"127.0.0.1:0\", ag_ui: true, operators: [olga]}}\n"
             "databases:\n";
         for (const app::DatabasePart& part : parts)
             text += "  - {name: " + part.name + ", url: \"" + part.url + "\", sessions: \"" +
