@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,7 @@
 
 #include <bub/channel/postgres_delivery_schema.hpp>
 #include <bub/tape/copy_tape.hpp>
+#include <bub/tape/postgres/division.hpp>
 #include <bub/tape/postgres_tape_store.hpp>
 #include <bub/tape/tape_session.hpp>
 #include <cubepi/core/error.hpp>
@@ -42,6 +44,32 @@ std::string main_tape(const std::string& tape) {
     return tape.substr(0, first == std::string::npos ? first : tape.find("__", first + 2));
 }
 
+/// A record of a database (DatabaseMap::record()), in its parts.
+struct ReadRecord {
+    explicit ReadRecord(std::string_view text) {
+        const std::string_view mark = bub::detail::being_divided;
+        if (text.starts_with(mark)) {
+            is_interrupted = true;
+            text.remove_prefix(mark.size());
+        }
+        const std::size_t own = text.find(" of ");
+        if (own == std::string_view::npos) return;
+        name = text.substr(0, own);
+        text.remove_prefix(own + std::string_view(" of ").size());
+        while (!text.empty()) {
+            const std::string_view one = text.substr(0, text.find("; "));
+            const std::size_t colon = one.find(": ");
+            if (colon != std::string_view::npos)
+                ranges[std::string(one.substr(0, colon))] = one.substr(colon + 2);
+            text.remove_prefix(std::min(text.size(), one.size() + 2));
+        }
+    }
+
+    bool is_interrupted = false;
+    std::string name = {};                           ///< of the database itself
+    std::map<std::string, std::string> ranges = {};  ///< by name
+};
+
 /// The databases of the configuration, without a check of what they have recorded.
 class Division {
 public:
@@ -59,12 +87,18 @@ public:
         options.connection = parts_[at].url;
         return options;
     }
-    Task<bool> is_recorded() const;
+    /// Returns the records of the databases; empty: none.
+    Task<std::vector<std::string>> read_records() const;
+    bool is_recorded(const std::vector<std::string>& records) const;
+    /// Throws Error if another database has or may have sessions of those that are recorded.
+    void check_databases(const std::vector<std::string>& records) const;
     /// Throws Error if the division may not be changed at the moment.
     Task<> check_idle() const;
     /// Returns the number of tapes in other databases than theirs, which it moves if `move`.
     Task<std::size_t> sort_tapes(bool move) const;
-    Task<> record_all() const;
+    /// Records the division; until `is_done`, no connection may use the databases.
+    Task<> record_all(bool is_done) const;
+    Task<> write_records(std::vector<std::string> records) const;
 
 private:
     using Sessions = std::map<std::string, std::string>;  ///< by main tape
@@ -79,12 +113,50 @@ private:
     std::vector<StorePtr> stores_;
 };
 
-Task<bool> Division::is_recorded() const {
+Task<std::vector<std::string>> Division::read_records() const {
+    std::vector<std::string> records;
     for (std::size_t at = 0; at < size(); ++at) {
-        const bub::DivisionState state = co_await bub::read_division(options(at));
-        if (state.record != record(at)) co_return false;
+        bub::DivisionState state = co_await bub::read_division(options(at));
+        records.push_back(std::move(state.record));
     }
-    co_return true;
+    co_return records;
+}
+
+bool Division::is_recorded(const std::vector<std::string>& records) const {
+    for (std::size_t at = 0; at < size(); ++at)
+        if (records[at] != record(at)) return false;
+    return true;
+}
+
+void Division::check_databases(const std::vector<std::string>& records) const {
+    std::set<std::string> present;
+    for (std::size_t at = 0; at < size(); ++at) {
+        // This division was checked before it began.
+        if (records[at] == bub::detail::being_divided + record(at)) return;
+        present.insert(ReadRecord(records[at]).name);
+    }
+    for (std::size_t at = 0; at < size(); ++at) {
+        const ReadRecord read(records[at]);
+        for (const auto& [other, ranges] : read.ranges) {
+            const bool is_configured = map_.named(other) < size();
+            // Tapes may be left in any database of a move that was interrupted, and one of them may have no record yet.
+            if (present.contains(other) || (ranges == "none" && !read.is_interrupted) ||
+                (is_configured && read.is_interrupted))
+                continue;
+            const std::string has = "the database '" + name(at) + "' has recorded that '" + other +
+                                    "' has the sessions " + ranges;
+            if (is_configured)
+                throw Error(ErrorCode::invalid_state,
+                            has + ", but the configured database '" + other +
+                                "' has no record. Correct its url in the key 'databases'; if it "
+                                "was moved to a new server, restore a copy of it there");
+            throw Error(ErrorCode::invalid_state,
+                        has +
+                            ", but it is not configured. Add it to the key 'databases', with "
+                            "'sessions: none' if it is to be removed; then: cubepi db divide "
+                            "--move");
+        }
+    }
 }
 
 Task<> Division::check_idle() const {
@@ -101,6 +173,13 @@ Task<> Division::check_idle() const {
                 "the database '" + name(at) + "' has " + std::to_string(state.unfinished) +
                     " unfinished messages and answers. Let a gateway with the division "
                     "from before finish them; see those that are held: cubepi gateway held");
+        if (at > 0 && state.schedules > 0)
+            throw Error(ErrorCode::invalid_state,
+                        "the database '" + name(at) + "' has " + std::to_string(state.schedules) +
+                            " schedules, which only the first database may have. Name it first in "
+                            "the key 'databases'; or move the rows of bub_schedules to the "
+                            "database '" +
+                            name(0) + "'");
     }
 }
 
@@ -146,9 +225,29 @@ Task<std::size_t> Division::sort_tapes(bool move) const {
     co_return found;
 }
 
-Task<> Division::record_all() const {
+Task<> Division::record_all(bool is_done) const {
+    std::vector<std::string> records;
     for (std::size_t at = 0; at < size(); ++at)
-        co_await bub::record_division(options(at), record(at));
+        records.push_back((is_done ? "" : bub::detail::being_divided) + record(at));
+    return write_records(std::move(records));
+}
+
+Task<> Division::write_records(std::vector<std::string> records) const {
+    for (std::size_t at = 0; at < size(); ++at)
+        co_await bub::record_division(options(at), std::move(records[at]));
+}
+
+/// Refuses each new connection to the databases until the division is recorded. Throws Error if a gateway uses them.
+void close_databases(const Division& division, const std::vector<std::string>& records) {
+    run(division.record_all(false));
+    try {
+        // One may have started since the first check.
+        run(division.check_idle());
+    } catch (const Error&) {
+        // It has to finish its messages.
+        run(division.write_records(records));
+        throw;
+    }
 }
 
 }  // namespace
@@ -161,19 +260,24 @@ int divide_sessions(bool move, TerminalStream& err) {
                     "key databases to " +
                         config_path().string());
     const Division division(place.databases);
-    if (run(division.is_recorded()) && !move) {
+    const std::vector<std::string> records = run(division.read_records());
+    if (division.is_recorded(records) && !move) {
         err << "The databases have recorded this division already.\n";
         return exit_ok;
     }
+    division.check_databases(records);
     run(division.check_idle());
-    const std::size_t tapes = run(division.sort_tapes(move));
-    if (tapes > 0 && !move)
+    std::size_t tapes = move ? 0 : run(division.sort_tapes(false));
+    if (tapes > 0)
         throw Error(ErrorCode::invalid_state,
                     std::to_string(tapes) +
                         " tapes are in another database than that of their sessions. Nothing was "
                         "recorded. Back up the databases, then move the tapes and record the "
                         "division: cubepi db divide --move");
-    run(division.record_all());
+    close_databases(division, records);
+    // A call that is repeated after an interruption continues.
+    if (move) tapes = run(division.sort_tapes(true));
+    run(division.record_all(true));
     if (move) err << for_terminal("Moved " + std::to_string(tapes) + " tapes.\n");
     err << for_terminal("Recorded which sessions each of the " + std::to_string(division.size()) +
                         " databases has.\n");

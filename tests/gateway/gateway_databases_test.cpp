@@ -10,9 +10,11 @@
 #include <vector>
 
 #include <bub/channel/divided_delivery_log.hpp>
+#include <bub/channel/postgres_delivery_schema.hpp>
 #include <bub/framework.hpp>
 #include <bub/hooks.hpp>
 #include <bub/tape/divided_tape_store.hpp>
+#include <bub/tape/postgres_tape_store.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
@@ -45,8 +47,11 @@ protected:
         parts[0].sessions = a;
         parts[1].sessions = b;
         parts[2].sessions = c;
+        configure();
+    }
+    void configure() const {
         std::string text =
-            "{http: {listen: \"127.0.0.1:0\", operators: [olga]}}\n"
+            "{http: {listen: \"127.0.0.1:0\", ag_ui: true, operators: [olga]}}\n"
             "databases:\n";
         for (const app::DatabasePart& part : parts)
             text += "  - {name: " + part.name + ", url: \"" + part.url + "\", sessions: \"" +
@@ -160,6 +165,14 @@ TEST_F(ThreeDatabases, D258_DatabaseThatFails_StopsOnlyItsSessions) {
     for (const std::size_t at : {std::size_t{0}, std::size_t{2}}) {
         const std::string text = "text " + std::to_string(at);
         EXPECT_EQ(post_later(port, text, session_in(at)).get().text(), "re: " + text);
+        // Whether the id of this run is known is asked before.
+        const JsonObject prompt{{"id", "m"}, {"role", "user"}, {"content", "ag-ui " + text}};
+        const JsonObject input{
+            {"threadId", session_in(at)}, {"runId", "r"}, {"messages", JsonArray{prompt}}};
+        const HttpReply answer =
+            run(call_channel(port, "POST", "/v1/ag-ui", boost::json::serialize(input)));
+        EXPECT_EQ(answer.status, 200) << answer.body;
+        EXPECT_TRUE(has(answer.body, "RUN_FINISHED")) << answer.body;
     }
     const JsonObject status = app::call_gateway(one.socket(), JsonObject{{"command", "status"}});
     const std::string problem = detail::text_member(status, "problem");
@@ -240,12 +253,83 @@ TEST_F(ThreeDatabases, D259_Divide_MovesSessionsWithTheirTapes) {
         EXPECT_EQ(query(at, "SELECT count(*) FROM bub_tapes").front(), std::to_string(tapes[at]));
 }
 
+TEST_F(ThreeDatabases, D259_InterruptedMove_IsContinued) {
+    record();
+    // As it is before the first tape is moved to the new places.
+    divide("0000-7fff", "8000-aaa9", "aaaa-ffff");
+    const bub::DatabaseMap map = app::database_map(parts);
+    for (std::size_t at = 0; at < parts.size(); ++at) {
+        PostgresOptions database;
+        database.connection = parts[at].url;
+        run(bub::record_division(database, "being divided as " + map.record(at)));
+    }
+    // Neither the division from before nor a database alone.
+    const auto refusal = [this] {
+        const CommandResult refused = run_command(one, {"tape", "list"});
+        EXPECT_NE(refused.status, 0);
+        return refused.output;
+    };
+    divide("0000-5554", "5555-aaa9", "aaaa-ffff");
+    EXPECT_TRUE(has(refusal(), "cubepi db divide --move"));
+    one.configure("{http: {listen: \"127.0.0.1:0\"}}\ndatabase: \"" + parts[0].url + "\"");
+    EXPECT_TRUE(has(refusal(), "cubepi db divide --move"));
+    divide("0000-7fff", "8000-aaa9", "aaaa-ffff");
+    EXPECT_TRUE(has(refusal(), "cubepi db divide --move"));
+    const CommandResult moved = run_command(one, {"db", "divide", "--move"});
+    EXPECT_EQ(moved.status, 0) << moved.output;
+    EXPECT_EQ(run_command(one, {"tape", "list"}).status, 0);
+}
+
+TEST_F(ThreeDatabases, D259_DivideThatWouldHideSessions_IsRefused) {
+    record();
+    const auto refusal = [this] {
+        const CommandResult refused = run_command(one, {"db", "divide", "--move"});
+        EXPECT_NE(refused.status, 0);
+        return refused.output;
+    };
+    const std::vector<app::DatabasePart> before = parts;
+    // One is left out.
+    parts.pop_back();
+    parts[0].sessions = "0000-7fff";
+    parts[1].sessions = "8000-ffff";
+    configure();
+    const std::string without = refusal();
+    EXPECT_TRUE(has(without, "has recorded that 'c' has the sessions aaaa-ffff")) << without;
+    EXPECT_TRUE(has(without, "it is not configured")) << without;
+    // One has another address.
+    parts = before;
+    parts[1].url = new_database(one);
+    configure();
+    const std::string empty = refusal();
+    EXPECT_TRUE(has(empty, "the configured database 'b' has no record")) << empty;
+    // Another one is the first.
+    parts = before;
+    query(
+        0,
+        "INSERT INTO bub_schedules (account, id, session, configured, has_problem, schedule) SELECT"
+        " 'gateway', 's', 'http:s', 0, 0, '{}'");
+    std::swap(parts[0], parts[1]);
+    configure();
+    const std::string schedules = refusal();
+    EXPECT_TRUE(has(schedules, "the database 'a' has 1 schedules")) << schedules;
+    parts = before;
+    configure();
+    const CommandResult same = run_command(one, {"db", "divide"});
+    EXPECT_EQ(same.status, 0) << same.output;
+    EXPECT_TRUE(has(same.output, "already")) << same.output;
+}
+
 /// A turn whose session a hook has chosen.
 TEST_F(ThreeDatabases, D258_HookThatMapsToAnotherDatabase_IsRefused) {
     record();
     std::vector<std::shared_ptr<bub::SessionTapeStore>> stores;
-    for (const app::DatabasePart& part : parts) stores.push_back(app::open_tapes(part.url));
-    const auto tapes = std::make_shared<bub::DividedTapeStore>(app::database_map(parts), stores);
+    const bub::DatabaseMap map = app::database_map(parts);
+    for (std::size_t at = 0; at < parts.size(); ++at) {
+        PostgresOptions database;
+        database.connection = parts[at].url;
+        stores.push_back(std::make_shared<bub::PostgresTapeStore>(database, map.record(at)));
+    }
+    const auto tapes = std::make_shared<bub::DividedTapeStore>(map, stores);
     app::DeliveryPlace place;
     place.databases = parts;
     place.account = "gateway";

@@ -178,7 +178,7 @@ Task<HttpServerResponse> OpenAIInterface::run_agent(HttpServerRequest request) {
     if (run && run->request == digest)
         co_return events_of(std::move(run), 0, false, request.closed);
     if (run && !asked.answers.empty()) co_return other_run();
-    Task<std::optional<JsonObject>> finding = known_message(key);
+    Task<std::optional<JsonObject>> finding = known_message(key, submission.session);
     const std::optional<JsonObject> known = co_await std::move(finding);
     const std::string recorded =
         known ? detail::text_member(*known, bub::request_digest_key) : std::string();

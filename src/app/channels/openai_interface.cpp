@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <utility>
 
+#include <bub/channel/divided_delivery_log.hpp>
 #include <bub/turn_usage.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
@@ -18,6 +20,18 @@ using ReplyPtr = std::shared_ptr<bub::HttpReply>;
 
 /// The key of `metadata` that names the session of a request.
 constexpr std::string_view session_key = "session";
+
+/// Returns true if a message of the session is not known, although not all databases could be read (D258).
+bool is_excluded(const std::exception_ptr& failure, const std::string& session) {
+    if (!failure || session.empty()) return false;
+    try {
+        std::rethrow_exception(failure);
+    } catch (const bub::MessageUnreadError& error) {
+        return error.excludes("http:" + session);
+    } catch (...) {
+        return false;
+    }
+}
 
 /// A response of the channel http in the form of this interface.
 HttpServerResponse refusal_of(const HttpServerResponse& refused) {
@@ -96,12 +110,16 @@ Task<JsonArray> OpenAIInterface::open_questions(std::string session) {
     co_return open;
 }
 
-Task<std::optional<JsonObject>> OpenAIInterface::known_message(std::string key) {
+Task<std::optional<JsonObject>> OpenAIInterface::known_message(std::string key,
+                                                               std::string session) {
     HttpServerRequest reading_request;
     reading_request.parameters["id"] = std::move(key);
     Task<HttpServerResponse> reading = channel_->read_message(std::move(reading_request));
-    const HttpServerResponse found = co_await std::move(reading);
+    Outcome<HttpServerResponse> read = co_await outcome_of(std::move(reading));
     std::optional<JsonObject> known;
+    if (is_excluded(read.failure(), session)) co_return known;
+    read.rethrow();
+    const HttpServerResponse& found = read.value();
     boost::system::error_code failed;
     const Json body = boost::json::parse(found.body, failed);
     if (found.status < 400 && !failed && body.is_object()) known = body.get_object();
@@ -186,7 +204,7 @@ Task<bub::HttpSubmission> OpenAIInterface::submit(HttpServerRequest from,
     const Counted submitting_one(submitting_);
     std::optional<bool> is_known = submission.is_known;
     if (!is_known && !refusal && !from.headers.get("idempotency-key").empty()) {
-        Task<std::optional<JsonObject>> finding = known_message(key);
+        Task<std::optional<JsonObject>> finding = known_message(key, destination.session);
         const std::optional<JsonObject> known = co_await std::move(finding);
         is_known = known.has_value();
     }

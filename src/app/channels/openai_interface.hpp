@@ -119,8 +119,8 @@ private:
     /// `is_known`: an earlier request with the same key was accepted.
     Task<std::optional<HttpServerResponse>> check_outputs(OpenAIDestination* destination,
                                                           bool is_known, bool has_approval);
-    /// Returns the state of a message and its answer; nothing if it is not known.
-    Task<std::optional<JsonObject>> known_message(std::string key);
+    /// Returns the state of a message and its answer; nothing if it is not known. `session`: that of the message; empty: any.
+    Task<std::optional<JsonObject>> known_message(std::string key, std::string session);
     OpenAIRun::CallId call_ids(std::string session) const {
         return [this, session = std::move(session)](std::string_view question) {
             return names_.call_id_of({session, std::string(question)});

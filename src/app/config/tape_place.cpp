@@ -21,6 +21,7 @@ std::string& database_flag() {
     return flag;
 }
 
+/// `division`: the record that it must have; empty: none, because it is not one of several.
 std::shared_ptr<bub::SessionTapeStore> open_database(const std::string& url,
                                                      std::string division = {}) {
     PostgresOptions options;

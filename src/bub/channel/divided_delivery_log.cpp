@@ -322,18 +322,18 @@ Task<std::optional<KnownInbound>> DividedDeliveryLog::find(std::string channel,
     std::function<Task<Known>(PostgresDeliveryLog&)> read =
         [channel, inbound_id](PostgresDeliveryLog& log) { return log.find(channel, inbound_id); };
     std::vector<std::optional<Known>> found = co_await read_usable<Known>(std::move(read));
-    bool was_read = true;
+    std::vector<bool> was_read(found.size());
     for (std::size_t at = 0; at < found.size(); ++at) {
-        was_read = was_read && found[at].has_value();
+        was_read[at] = found[at].has_value();
         if (!found[at] || !*found[at]) continue;
         KnownInbound known = std::move(**found[at]);
         if (!known.id.empty()) known.id = id_at(at, known.id);
         co_return known;
     }
-    if (!was_read)
-        throw cubepi::CheckpointerError(
-            cubepi::ErrorCode::unavailable,
-            "the message may be in a database that cannot be used: " + partial_outage());
+    if (std::find(was_read.begin(), was_read.end(), false) != was_read.end())
+        throw MessageUnreadError(
+            "the message may be in a database that cannot be used: " + partial_outage(), map(),
+            was_read);
     co_return std::nullopt;
 }
 
@@ -367,7 +367,6 @@ Task<UnfinishedRecords> DividedDeliveryLog::take() {
             if (wake->executor) boost::asio::post(*wake->executor, [wake] { wake->event.set(); });
         });
     }
-    UnfinishedRecords all;
     std::vector<bool> ended(map().size());
     std::exception_ptr failure;
     bool was_read = false;
@@ -384,19 +383,21 @@ Task<UnfinishedRecords> DividedDeliveryLog::take() {
             note(at, taken->failure());
             was_read = was_read || taken->ok();
             if (!*taken) failure = taken->failure();
-            if (*taken) add(all, std::move(*taken).value(), at);
+            if (*taken) add(taken_, std::move(*taken).value(), at);
         }
         if (!waits) break;
         Task<> waiting = wake->event.wait();
         waits = co_await cubepi::detail::run_until(clock, deadline, std::move(waiting));
     }
-    for (std::size_t at = 0; at < map().size(); ++at)
+    for (std::size_t at = 0; at < map().size(); ++at) {
+        if (ended[at]) options_.logs[at]->handed_over();
         if (!ended[at] && is_usable(at)) note(at, std::string("it does not answer"));
+    }
     if (failure && !was_read) std::rethrow_exception(failure);
     if (!was_read)
         throw cubepi::CheckpointerError(cubepi::ErrorCode::unavailable,
                                         "none of the databases answers");
-    co_return all;
+    co_return std::exchange(taken_, UnfinishedRecords());
 }
 
 std::optional<std::chrono::nanoseconds> DividedDeliveryLog::poll_interval() const {
@@ -404,6 +405,7 @@ std::optional<std::chrono::nanoseconds> DividedDeliveryLog::poll_interval() cons
 }
 
 Task<> DividedDeliveryLog::release() {
+    taken_ = UnfinishedRecords();
     std::vector<Task<>> releasing;
     for (const LogPtr& log : options_.logs) releasing.push_back(log->release());
     const std::vector<Outcome<>> released = co_await cubepi::collect_all(std::move(releasing));

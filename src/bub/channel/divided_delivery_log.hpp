@@ -7,12 +7,15 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <bub/channel/delivery_log.hpp>
 #include <bub/channel/postgres_delivery_log.hpp>
 #include <bub/tape/database_map.hpp>
 #include <bub/turn_error.hpp>
+#include <cubepi/core/error.hpp>
 
 namespace bub {
 
@@ -21,6 +24,25 @@ struct DividedDeliveryLogOptions {
     /// One for each database, all with the same account.
     std::vector<std::shared_ptr<PostgresDeliveryLog>> logs = {};
     WarningHandler on_warning = {};
+};
+
+/// A message was not found in the databases that can be used, and may be in another one.
+class MessageUnreadError : public cubepi::CheckpointerError {
+public:
+    /// `was_read`: for each database.
+    MessageUnreadError(const std::string& what, DatabaseMap map, std::vector<bool> was_read)
+        : CheckpointerError(cubepi::ErrorCode::unavailable, what),
+          map_(std::move(map)),
+          was_read_(std::move(was_read)) {}
+
+    /// Returns true if no message of this session has the id: its database was read.
+    bool excludes(std::string_view session_id) const {
+        return was_read_.at(map_.of_session(session_id));
+    }
+
+private:
+    DatabaseMap map_;
+    std::vector<bool> was_read_;
 };
 
 /// Delivery logs of several databases as one (D258). A message is in the database of its session as it is before any hook chooses another
@@ -44,7 +66,7 @@ public:
     Task<> finish(std::vector<std::string> ids) override;
     Task<std::vector<StoredInbound>> unfinished() override;
     Task<std::vector<StoredInbound>> unfinished_of(std::vector<std::string> ids) override;
-    /// Throws Error(unavailable) if the message may be in a database that cannot be used.
+    /// Throws MessageUnreadError if the message may be in a database that cannot be used.
     Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id) override;
     Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override;
     Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override;
@@ -90,6 +112,7 @@ private:
     const DividedDeliveryLogOptions options_;
     std::vector<std::string> troubles_;  ///< of each database; empty: none
     const std::shared_ptr<Wake> wake_;   ///< of take()
+    UnfinishedRecords taken_;            ///< that take() has not returned yet: it may be aborted
 };
 
 }  // namespace bub

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -162,7 +163,14 @@ TEST_F(DividedDeliveries, D258_DatabaseThatFails_StopsOnlyItsSessions) {
     EXPECT_EQ(run(log->unfinished()).size(), 1U);
     EXPECT_TRUE(run(log->find("http", "m")));
     // It may be in the other one.
-    EXPECT_THROW((void)run(log->find("http", "unknown")), cubepi::Error);
+    try {
+        (void)run(log->find("http", "unknown"));
+        FAIL() << "it is not known";
+    } catch (const MessageUnreadError& error) {
+        EXPECT_EQ(error.code(), cubepi::ErrorCode::unavailable);
+        EXPECT_TRUE(error.excludes("http:" + here));
+        EXPECT_FALSE(error.excludes("http:" + away));
+    }
     run(log->finish(std::vector<std::string>(1, *id)));
     databases.allow(1, true);
     while (!log->partial_outage().empty()) (void)run(log->take());
@@ -189,6 +197,62 @@ TEST_F(DividedDeliveries, D258_DatabaseThatDoesNotAnswer_DelaysNoOther) {
     EXPECT_EQ(run(log->unfinished()).size(), 1U);
     run(log->finish(std::vector<std::string>(1, *waiting)));
     (void)run(log->take());
+}
+
+TEST_F(DividedDeliveries, D258_MessageDuringHandOver_WaitsForThoseBeforeIt) {
+    const std::string chat = session_in(0);
+    const auto earlier = std::make_shared<PostgresDeliveryLog>(databases.options[0]);
+    ASSERT_TRUE(run(earlier->receive(message(chat, "one"))));
+    databases.expire_leases();
+    PostgresDeliveryLog log(databases.options[0]);
+    std::promise<void> ended;
+    log.begin_take([&ended] { ended.set_value(); });
+    ended.get_future().wait();
+    // The manager does not have the first one yet.
+    EXPECT_FALSE(run(log.receive(message(chat, "two"))));
+    auto first = log.taken();
+    ASSERT_TRUE(first && first->ok());
+    ASSERT_EQ(first->value().inbounds.size(), 1U);
+    EXPECT_EQ(first->value().inbounds[0].message.inbound_id, "one");
+    EXPECT_FALSE(run(log.receive(message(chat, "three"))));
+    log.handed_over();
+    const UnfinishedRecords others = run(log.take());
+    ASSERT_EQ(others.inbounds.size(), 2U);
+    EXPECT_EQ(others.inbounds[0].message.inbound_id, "two");
+    EXPECT_TRUE(run(log.receive(message(chat, "four"))));
+}
+
+TEST_F(DividedDeliveries, D258_AfterTake_MessagesAreAcceptedAtOnce) {
+    const LogPtr log = databases.open();
+    for (const char* id : {"one", "two"}) {
+        (void)run(log->take());
+        EXPECT_TRUE(run(log->receive(message(session_in(0), id))));
+    }
+}
+
+TEST_F(DividedDeliveries, D259_GatewayThatRegistersDuringDivision_IsRefused) {
+    // Its connection is from before.
+    const LogPtr log = databases.open();
+    (void)run(log->unfinished());
+    for (std::size_t at = 0; at < 3; ++at)
+        run(record_division(databases.options[at].database,
+                            "being divided as " + databases.map.record(at)));
+    try {
+        (void)run(log->receive(message(session_in(0), "m")));
+        FAIL() << "it was accepted";
+    } catch (const cubepi::CheckpointerError& error) {
+        EXPECT_EQ(error.code(), cubepi::ErrorCode::schema_mismatch);
+        EXPECT_NE(std::string(error.what()).find("cubepi db divide --move"), std::string::npos)
+            << error.what();
+    }
+    EXPECT_EQ(databases.messages(0), "0");
+}
+
+TEST_F(DividedDeliveries, D259_DividedTables_RefuseEarlierPrograms) {
+    const cubepi::PostgresOptions& database = databases.options[0].database;
+    EXPECT_EQ(run(postgres_delivery_status(database))->readable_from, 3);
+    (void)run(apply_postgres_delivery_schema(database));
+    EXPECT_EQ(run(postgres_delivery_status(database))->readable_from, 3);
 }
 
 TEST_F(DividedDeliveries, D258_AllDatabasesFail_IsAFailure) {

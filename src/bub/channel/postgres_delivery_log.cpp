@@ -581,7 +581,10 @@ void PostgresDeliveryLog::begin_take(std::function<void()> ended) {
     thread_.post([tables = tables_, taking, ended = std::move(ended)] {
         cubepi::Outcome<UnfinishedRecords> outcome{std::exception_ptr()};
         try {
-            UnfinishedRecords records = tables->exclusively([&tables] { return tables->take(); });
+            UnfinishedRecords records = tables->exclusively([&tables] {
+                tables->set_handing_over(true);
+                return tables->take();
+            });
             outcome = cubepi::Outcome<UnfinishedRecords>(std::move(records));
         } catch (...) {
             outcome = cubepi::Outcome<UnfinishedRecords>(std::current_exception());
@@ -600,6 +603,8 @@ std::optional<cubepi::Outcome<UnfinishedRecords>> PostgresDeliveryLog::taken() {
     const std::lock_guard lock(taking_->mutex);
     return std::exchange(taking_->result, std::nullopt);
 }
+
+void PostgresDeliveryLog::handed_over() { tables_->set_handing_over(false); }
 
 void PostgresDeliveryLog::wake(cubepi::Executor executor,
                                const std::shared_ptr<cubepi::AsyncEvent>& event) {

@@ -106,9 +106,11 @@ public:
     std::shared_ptr<GatewayPeers> peers() override;
 
     /// Begins take() on the thread of the log, unless one is in progress or its result was not fetched. `ended` is called on that thread.
+    /// Until handed_over(), a message of a session with unfinished ones is left to the next take(), so that it is not accepted before these.
     void begin_take(std::function<void()> ended);
     /// Returns the result of begin_take(), once; nothing: there is none yet.
     std::optional<cubepi::Outcome<UnfinishedRecords>> taken();
+    void handed_over();
     /// Sets the event, on its executor, whenever another gateway has stored something for this one. The executor must outlive the log.
     void wake(cubepi::Executor executor, const std::shared_ptr<cubepi::AsyncEvent>& event);
 

@@ -135,7 +135,8 @@ Task<std::optional<TapeEntry>> read_one(StorePtr store, SqlBatch reads) {
 
 }  // namespace
 
-PostgresTapeStore::PostgresTapeStore(cubepi::PostgresOptions options, std::string division)
+PostgresTapeStore::PostgresTapeStore(cubepi::PostgresOptions options,
+                                     std::optional<std::string> division)
     : store_(tape_transactions(options, 0, std::move(division))),
       turns_(std::make_shared<PgTapeTurns>(options, store_)),
       locks_(std::make_shared<SqlPool>(options, cubepi::detail::postgres_driver(options),

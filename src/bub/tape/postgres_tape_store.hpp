@@ -43,9 +43,10 @@ class TapeUse;
 /// Throws, from every call, what PostgresCheckpointer throws, and what TapeStore documents.
 class PostgresTapeStore final : public SessionTapeStore, public LeasableTapes {
 public:
-    /// `division`: the record that the database must have of the databases among which sessions are divided (DatabaseMap::record()); empty:
-    /// not checked.
-    explicit PostgresTapeStore(cubepi::PostgresOptions options, std::string division = {});
+    /// `division`: the record that the database must have of the databases among which sessions are divided (DatabaseMap::record()), empty:
+    /// none; absent: not checked.
+    explicit PostgresTapeStore(cubepi::PostgresOptions options,
+                               std::optional<std::string> division = {});
     ~PostgresTapeStore() override;
     PostgresTapeStore(const PostgresTapeStore&) = delete;
     PostgresTapeStore& operator=(const PostgresTapeStore&) = delete;

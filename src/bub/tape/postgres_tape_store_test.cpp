@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <regex>
 #include <string>
 #include <thread>
@@ -456,6 +457,32 @@ TEST_F(PostgresTapes, D208_NewerReadableVersion_IsShared) {
         EXPECT_NE(std::string(error.what()).find("knows version 4"), std::string::npos)
             << error.what();
     }
+}
+
+TEST_F(PostgresTapes, D259_PartOfTheSessions_IsRefusedAlone) {
+    const auto problem_of = [this](std::optional<std::string> division) {
+        try {
+            run(PostgresTapeStore(options, std::move(division)).open());
+        } catch (const cubepi::CheckpointerError& error) {
+            EXPECT_EQ(error.code(), cubepi::ErrorCode::schema_mismatch);
+            return std::string(error.what());
+        }
+        return std::string();
+    };
+    const std::string record = "a of a: 0000-7fff; b: 8000-ffff";
+    // There are tables of tapes only.
+    EXPECT_EQ(problem_of(""), "");
+    EXPECT_NE(problem_of(record).find("has no record"), std::string::npos);
+    query("CREATE TABLE bub_delivery_division (id INTEGER, record TEXT)");
+    EXPECT_EQ(problem_of(""), "");
+    query("INSERT INTO bub_delivery_division VALUES (1, '" + record + "')");
+    EXPECT_EQ(problem_of(record), "");
+    EXPECT_EQ(problem_of(std::nullopt), "");
+    EXPECT_NE(problem_of("").find("has a part of the sessions only"), std::string::npos);
+    query("UPDATE bub_delivery_division SET record = 'being divided as ' || record");
+    for (const std::string& expected : {std::string(), record})
+        EXPECT_NE(problem_of(expected).find("is being divided as"), std::string::npos);
+    EXPECT_EQ(problem_of(std::nullopt), "");
 }
 
 TEST_F(PostgresTapes, MissingTables_AreReportedWithTheirRemedy) {

@@ -65,7 +65,10 @@ std::vector<std::string> schema_statements() {
         // Version 3, whose table earlier ones do not need.
         "CREATE TABLE IF NOT EXISTS bub_delivery_division (id INTEGER NOT NULL PRIMARY KEY CHECK"
         " (id = 1), record TEXT NOT NULL)",
-        "INSERT INTO bub_delivery_schema VALUES (1), (2), (3) ON CONFLICT DO NOTHING",
+        // Earlier programs do not compare the division.
+        "INSERT INTO bub_delivery_schema SELECT v FROM (VALUES (1), (2), (3)) AS versions (v) WHERE"
+        " v = 3 OR NOT EXISTS (SELECT 1 FROM bub_delivery_division WHERE record <> '') ON CONFLICT"
+        " DO NOTHING",
     };
 }
 
@@ -162,12 +165,24 @@ Task<DivisionState> read_division(cubepi::PostgresOptions options) {
     if (!results[0].is_null(0, 0)) state.record = results[0].string(0, 0);
     state.gateways = static_cast<std::size_t>(results[1].integer(0, 0));
     state.unfinished = static_cast<std::size_t>(results[2].integer(0, 0));
+    SqlBatch tables;
+    tables.add("SELECT to_regclass('bub_schedules') IS NOT NULL");
+    const SqlResults found = co_await store->read(std::move(tables));
+    if (!found[0].boolean(0, 0)) co_return state;
+    SqlBatch count;
+    // The configured ones are made again.
+    count.add("SELECT count(*) FROM bub_schedules WHERE configured = 0");
+    const SqlResults counted = co_await store->read(std::move(count));
+    state.schedules = static_cast<std::size_t>(counted[0].integer(0, 0));
     co_return state;
 }
 
 Task<> record_division(cubepi::PostgresOptions options, std::string record) {
     SqlPlan plan;
+    take_advisory_locks(plan.reads, {detail::division_lock});
     auto decide = [record = std::move(record)](const SqlView&, SqlBatch& writes) {
+        // Earlier programs do not compare it.
+        if (!record.empty()) writes.add("DELETE FROM bub_delivery_schema WHERE version < 3");
         writes
             .add(
                 "INSERT INTO bub_delivery_division VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET"

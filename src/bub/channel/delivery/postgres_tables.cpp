@@ -8,6 +8,7 @@
 
 #include <bub/channel/delivery/delivery_records.hpp>
 #include <bub/channel/manager/admission_queue.hpp>
+#include <bub/tape/postgres/division.hpp>
 #include <bub/tape/tape_entry.hpp>
 #include <cubepi/agent/claim_owner.hpp>
 #include <cubepi/core/error.hpp>
@@ -196,6 +197,10 @@ std::optional<TurnLease> DeliveryTables::lease(const std::vector<std::string>& i
 void DeliveryTables::enter() {
     if (number_ != 0) return;
     SqlPlan plan;
+    // A connection from before does not know that the division has been changed.
+    cubepi::detail::take_advisory_locks(plan.reads, {division_lock});
+    const std::size_t own = plan.reads.size();
+    select_division(plan.reads);
     plan.reads
         .add(
             "SELECT number, host, boot_id, pid, process_start FROM bub_delivery_gateways WHERE"
@@ -203,8 +208,11 @@ void DeliveryTables::enter() {
         .text(options_.account);
     plan.reads.add("SELECT nextval('bub_delivery_ids')");
     const auto lease = static_cast<double>(options_.lease.count());
-    auto decide = [account = options_.account, lease](const SqlView& view, SqlBatch& writes) {
-        const SqlResult& gateways = view.results[0];
+    const std::string where = store_->driver().description();
+    auto decide = [account = options_.account, lease, own, where, division = options_.division](
+                      const SqlView& view, SqlBatch& writes) {
+        check_division(where, division, view.results[own]);
+        const SqlResult& gateways = view.results[own + 1];
         for (int row = 0; row < gateways.rows(); ++row) {
             cubepi::ClaimOwner owner;
             owner.host = gateways.string(row, 1);
@@ -218,7 +226,7 @@ void DeliveryTables::enter() {
                     " WHERE number = $1")
                 .integer(gateways.integer(row, 0));
         }
-        const std::int64_t number = view.results[1].integer(0, 0);
+        const std::int64_t number = view.results[own + 2].integer(0, 0);
         const cubepi::ClaimOwner here = cubepi::current_process_owner();
         writes
             .add(

@@ -48,6 +48,9 @@ private:
     const std::optional<std::string> division_;
 };
 
+/// The name of the advisory lock under which the division is recorded, and compared by a gateway that registers.
+inline constexpr const char* division_lock = "bub_delivery_division";
+
 /// Returns the transactions on the tables of a database, whatever its division.
 std::shared_ptr<cubepi::detail::SqlStore> undivided_store(const cubepi::PostgresOptions& options);
 
@@ -111,8 +114,10 @@ public:
     /// Returns the lease of the session of these messages; nothing if this gateway has none of them.
     std::optional<TurnLease> lease(const std::vector<std::string>& ids) const;
 
-    /// Returns true if records of this gateway may be stored that only the next take() returns: a write has failed.
-    bool may_have_lost() const noexcept { return may_have_lost_; }
+    /// Returns true if records of this gateway may be stored that its caller does not have: a write has failed, and the next take() returns
+    /// them; or what take() returned is being handed over.
+    bool may_have_lost() const noexcept { return may_have_lost_ || is_handing_over_; }
+    void set_handing_over(bool value) noexcept { is_handing_over_ = value; }
     /// Limits take() to records of these channels, by their stored names.
     void serve(std::vector<std::string> channels);
     /// Registers the gateway if it is not; blocks.
@@ -138,6 +143,7 @@ private:
     std::atomic<std::int64_t> number_ = 0;
     std::atomic<std::size_t> open_ = 0;  ///< records, as counted by take()
     std::atomic<bool> may_have_lost_ = false;
+    std::atomic<bool> is_handing_over_ = false;
     std::optional<cubepi::Clock::time_point> removed_at_;
     mutable std::mutex mutex_;
     std::optional<std::vector<std::string>> channels_;  ///< absent: all

@@ -14,6 +14,18 @@ inline void select_division(cubepi::detail::SqlBatch& batch) {
     batch.add("SELECT (SELECT record FROM bub_delivery_division)");
 }
 
+/// The same for a database that may have no table of it, because it has tapes only: a statement that names a missing table fails.
+inline void select_division_if_any(cubepi::detail::SqlBatch& batch) {
+    batch.add(
+        "DO $$ BEGIN IF to_regclass('bub_delivery_division') IS NOT NULL THEN PERFORM"
+        " set_config('bub.division', (SELECT record FROM bub_delivery_division), true);"
+        " ELSE PERFORM set_config('bub.division', '', true); END IF; END $$");
+    batch.add("SELECT current_setting('bub.division', true)");
+}
+
+/// The beginning of the record of a database whose tapes are being moved: no connection may use any of the databases.
+inline constexpr const char* being_divided = "being divided as ";
+
 /// Throws CheckpointerError(schema_mismatch) if the result of select_division() is not the expected record; empty: none. `where` names the
 /// database.
 inline void check_division(const std::string& where, const std::string& expected,
@@ -21,7 +33,11 @@ inline void check_division(const std::string& where, const std::string& expected
     const std::string found = result.is_null(0, 0) ? std::string() : result.string(0, 0);
     if (found == expected) return;
     std::string text = where;
-    if (expected.empty()) {
+    if (found.starts_with(being_divided)) {
+        text += " is " + found +
+                ", and not all tapes are in their places yet: end the division with these "
+                "databases: cubepi db divide --move";
+    } else if (expected.empty()) {
         text += " has a part of the sessions only (" + found +
                 "): configure all of the databases with the key 'databases'";
     } else if (found.empty()) {

@@ -92,14 +92,14 @@ SqlBatch TapeSchema::session() const {
     // The lock of a session that others share would outlive its owner.
     if (owner_ != 0)
         batch.add("SELECT pg_advisory_lock_shared($1) WHERE NOT {pooled}").integer(owner_);
-    if (!division_.empty()) select_division(batch);
+    if (division_) select_division_if_any(batch);
     select_version(batch, tape_tables().version_table());
     return batch;
 }
 
 void TapeSchema::check(const std::string& where, const SqlResults& results) const {
     tape_tables().check(where, version_of(results.back()));
-    if (!division_.empty()) check_division(where, division_, results[results.size() - 2]);
+    if (division_) check_division(where, *division_, results[results.size() - 2]);
 }
 
 void TapeSchema::lock(SqlBatch& batch, const std::vector<std::string>& tapes) const {
@@ -122,7 +122,8 @@ SqlWriteIds TapeSchema::write_ids() const {
 }
 
 std::shared_ptr<SqlStore> tape_transactions(const cubepi::PostgresOptions& options,
-                                            std::int64_t owner, std::string division) {
+                                            std::int64_t owner,
+                                            std::optional<std::string> division) {
     return std::make_shared<SqlStore>(
         options, postgres_driver(options),
         std::make_shared<const TapeSchema>(owner, std::move(division)));

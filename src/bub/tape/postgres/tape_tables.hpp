@@ -33,8 +33,8 @@ const cubepi::detail::VersionedTables& tape_tables();
 class TapeSchema final : public cubepi::detail::SqlSchema {
 public:
     /// `owner`: its sessions show that the owner of turns is alive (OwnerPresence); 0: they do not. `division`: the record that the database
-    /// must have (DatabaseMap::record()); empty: not checked.
-    explicit TapeSchema(std::int64_t owner = 0, std::string division = {})
+    /// must have (DatabaseMap::record()), empty: none; absent: not checked.
+    explicit TapeSchema(std::int64_t owner = 0, std::optional<std::string> division = {})
         : owner_(owner), division_(std::move(division)) {}
 
     SqlBatch settings(const cubepi::detail::SqlDriver& driver) const override;
@@ -47,16 +47,16 @@ public:
 
 private:
     const std::int64_t owner_;
-    const std::string division_;
+    const std::optional<std::string> division_;
 };
 
 /// The code of the failure of a transaction whose lease has ended when it commits.
 inline constexpr cubepi::ErrorCode lease_end_code = cubepi::ErrorCode::run_not_claimed;
 
 /// Returns the transactions on these tables.
-std::shared_ptr<cubepi::detail::SqlStore> tape_transactions(const cubepi::PostgresOptions& options,
-                                                            std::int64_t owner = 0,
-                                                            std::string division = {});
+std::shared_ptr<cubepi::detail::SqlStore> tape_transactions(
+    const cubepi::PostgresOptions& options, std::int64_t owner = 0,
+    std::optional<std::string> division = {});
 
 struct StoredTurn;
 struct JournaledTurn;
