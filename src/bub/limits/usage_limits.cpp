@@ -149,8 +149,8 @@ Task<std::optional<std::string>> UsageLimits::refuse(Envelope message) {
         co_return refusal;
     }
     Task<std::optional<std::string>> checking = check(turn);
-    const Outcome<std::optional<std::string>> checked = co_await outcome_of(std::move(checking));
-    if (checked) co_return checked.value();
+    Outcome<std::optional<std::string>> checked = co_await outcome_of(std::move(checking));
+    if (checked) co_return std::move(checked).value();
     if (checked.cancelled() || cause_of(checked.failure()) != FailureCause::outage ||
         !admits_outage_ || !admits_outage_())
         checked.rethrow();
