@@ -60,7 +60,7 @@ std::filesystem::path deliveries_directory();
 /// last the line `unfinished_mark` after it.
 inline constexpr const char* moved_mark = "moved";
 inline constexpr const char* unfinished_mark = "unfinished";
-/// What the mark says.
+/// The content of the mark.
 struct MovedFiles {
     std::string to = {};  ///< empty: there is no mark
     bool is_complete = false;

@@ -176,7 +176,7 @@ Task<int> import_all() {
                  "is resolved.\n";
         co_return exit_storage;
     }
-    // What could fail without any copied record fails before the mark.
+    // A failure to open them comes before the mark, because no record is copied yet.
     Task<std::shared_ptr<bub::PostgresDeliveryLog>> opening_log = open_log(place);
     const auto log = co_await std::move(opening_log);
     Task<std::shared_ptr<bub::PostgresScheduleStore>> opening_store = open_schedule_store(place);

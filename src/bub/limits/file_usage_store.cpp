@@ -218,7 +218,7 @@ void UsageFile::append(const std::string& day, const UsageByCounter& amounts,
     try {
         write_from_scratch();
     } catch (const Error&) {
-        // What was appended is counted: a failure here would count it again. The next call reads the file and writes it.
+        // The line is counted: a failure here would count it again. The next call reads the file and writes it.
         file_ = cubepi::detail::UniqueFd();
     }
 }

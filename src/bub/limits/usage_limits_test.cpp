@@ -83,11 +83,8 @@ public:
         made_.reset();
     }
     Task<std::shared_ptr<UsageLimits>> get() {
-        if (!made_)
-            made_ = std::make_shared<UsageLimits>(
-                options_, store_, runtime, co_await cubepi::this_executor,
-                [this](const std::string& text) { warnings.push_back(text); },
-                [this] { return admits_outage; });
+        const cubepi::Executor executor = co_await cubepi::this_executor;
+        if (!made_) make(executor);
         co_return made_;
     }
 
@@ -96,6 +93,13 @@ public:
     Texts warnings;
 
 private:
+    void make(const cubepi::Executor& executor) {
+        made_ = std::make_shared<UsageLimits>(
+            options_, store_, runtime, executor,
+            [this](const std::string& text) { warnings.push_back(text); },
+            [this] { return admits_outage; });
+    }
+
     const UsageLimitOptions options_;
     const std::shared_ptr<UsageStore> store_;
     std::shared_ptr<UsageLimits> made_;
