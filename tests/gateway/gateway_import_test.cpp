@@ -112,13 +112,44 @@ TEST_F(GatewayImport, D256_InterruptedImport_IsRepeated) {
     const CommandResult imported = import();
     EXPECT_EQ(imported.status, 0) << imported.output;
     const std::vector<std::string> once = rows();
-    // The last step is the mark: without it, everything is done again.
+    // Without the mark, everything is done again.
     std::filesystem::remove(home.path() / ".bub/deliveries/moved");
     EXPECT_EQ(import().status, 0);
     EXPECT_EQ(rows(), once);
     const CommandResult again = import();
     EXPECT_EQ(again.status, 0);
     EXPECT_NE(again.output.find("before"), std::string::npos) << again.output;
+}
+
+TEST_F(GatewayImport, D256_ImportThatFailsHalfway_LeavesMessagesToDatabase) {
+    leave_work();
+    use_database();
+    (void)query(
+        "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION"
+        " ''no''; END'");
+    (void)query(
+        "CREATE TRIGGER fails BEFORE INSERT ON bub_schedules FOR EACH ROW EXECUTE FUNCTION fail()");
+    EXPECT_NE(import().status, 0);
+    const std::vector<std::string> copied = rows();
+    // A gateway with files would answer the message that the database has.
+    use_files();
+    GatewayProcess refused(home, model.flags());
+    EXPECT_NE(refused.wait(), 0);
+    EXPECT_NE(refused.output().find("is not complete: repeat 'cubepi gateway import'"),
+              std::string::npos)
+        << refused.output();
+    // One with the database says what is missing.
+    use_database();
+    (void)start();
+    EXPECT_NE(gateway->output().find("is not complete"), std::string::npos) << gateway->output();
+    gateway.reset();
+    (void)query("DROP TRIGGER fails ON bub_schedules");
+    EXPECT_EQ(import().status, 0);
+    EXPECT_NE(import().output.find("before"), std::string::npos);
+    EXPECT_NE(rows(), copied) << "the schedule was missing";
+    EXPECT_EQ(query("SELECT (SELECT count(*) FROM bub_delivery_inbound WHERE finished_at IS NULL)"
+                    " || ' ' || (SELECT count(*) FROM bub_schedules)"),
+              std::vector<std::string>{"1 1"});
 }
 
 TEST_F(GatewayImport, D256_FilesInUse_AreNotImported) {

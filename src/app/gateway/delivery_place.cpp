@@ -47,7 +47,7 @@ LogPtr open_files(const bub::WarningHandler& warn, std::filesystem::path directo
 bool has_files() {
     std::error_code unknown;
     return std::filesystem::exists(deliveries_directory() / "deliveries.jsonl", unknown) &&
-           moved_to(deliveries_directory()).empty();
+           moved_files(deliveries_directory()).to.empty();
 }
 
 Task<> adopt_message(LogPtr from, TablesPtr to, bub::StoredInbound inbound, bool finishes,
@@ -162,16 +162,41 @@ std::filesystem::path deliveries_directory() {
     return bub::default_tape_directory().parent_path() / "deliveries";
 }
 
-std::string moved_to(const std::filesystem::path& directory) {
+MovedFiles moved_files(const std::filesystem::path& directory) {
     constexpr std::size_t longest = 4096;
+    MovedFiles moved;
     std::ifstream file(directory / moved_mark, std::ios::binary);
-    if (!file.is_open()) return {};
+    if (!file.is_open()) return moved;
     std::string text(longest, '\0');
     file.read(text.data(), static_cast<std::streamsize>(text.size()));
     text.resize(static_cast<std::size_t>(file.gcount()));
-    text.resize(std::min(text.size(), text.find('\n')));
-    return text.empty() ? std::string("a database") : text;
+    const std::size_t end = std::min(text.size(), text.find('\n'));
+    moved.is_complete =
+        text.compare(end, text.npos, std::string("\n") + unfinished_mark + "\n") != 0;
+    text.resize(end);
+    moved.to = text.empty() ? std::string("a database") : text;
+    return moved;
 }
+
+namespace {
+
+/// Throws Error(invalid_state) if the files were moved and would be used; reports a move that is not complete.
+void check_moved(bool uses_files, const bub::WarningHandler& warn) {
+    const MovedFiles moved = moved_files(deliveries_directory());
+    if (moved.to.empty() || (moved.is_complete && !uses_files)) return;
+    std::string text = moved.is_complete
+                           ? "the sessions and messages of this gateway were moved to " + moved.to +
+                                 ": set the key 'database' in " + config_path().string()
+                           : "the import of the sessions and messages of this gateway to " +
+                                 moved.to + " is not complete: repeat 'cubepi gateway import'";
+    if (uses_files)
+        throw Error(ErrorCode::invalid_state,
+                    text + ", or remove " + (deliveries_directory() / moved_mark).string() +
+                        " to use the files again, whose unfinished messages both have then");
+    if (warn) warn(std::move(text));
+}
+
+}  // namespace
 
 Task<AdoptedRecords> adopt_records(LogPtr from, TablesPtr to, bool finishes) {
     bub::UnfinishedRecords records = co_await from->take();
@@ -215,13 +240,7 @@ Task<LogPtr> open_deliveries(DeliveryPlace place, bub::WarningHandler warn) {
         co_return files;
     }
     const bool is_in_files = place.database.empty() && place.databases.empty();
-    const std::string moved = is_in_files ? moved_to(deliveries_directory()) : std::string();
-    if (!moved.empty())
-        throw Error(ErrorCode::invalid_state,
-                    "the sessions and messages of this gateway were moved to " + moved +
-                        ": set the key 'database' in " + config_path().string() + ", or remove " +
-                        (deliveries_directory() / moved_mark).string() +
-                        " to use the files again, whose unfinished messages both have then");
+    check_moved(is_in_files, warn);
     if (is_in_files || has_files()) files = open_files(warn);
     if (is_in_files) co_return files;
     if (!place.databases.empty()) {

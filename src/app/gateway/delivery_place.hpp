@@ -56,13 +56,19 @@ Task<AdoptedRecords> adopt_records(std::shared_ptr<bub::DeliveryLog> from,
 /// The directory of the files of messages, $BUB_HOME/deliveries.
 std::filesystem::path deliveries_directory();
 
-/// The file that `cubepi gateway import` leaves in that directory when all is in a database: a text that says where.
+/// The file that `cubepi gateway import` leaves in that directory: a line that says where the records are, and from the first record to the
+/// last the line `unfinished_mark` after it.
 inline constexpr const char* moved_mark = "moved";
-/// Returns the text of the mark; empty: there is none.
-std::string moved_to(const std::filesystem::path& directory);
+inline constexpr const char* unfinished_mark = "unfinished";
+/// The content of the mark.
+struct MovedFiles {
+    std::string to = {};  ///< empty: there is no mark
+    bool is_complete = false;
+};
+MovedFiles moved_files(const std::filesystem::path& directory);
 
-/// Opens the log. Throws Error(invalid_state) for files that were moved to a database. One in a database receives the unfinished records of the files, which an earlier version or configuration has left; if that
-/// is interrupted, a message without an id of its platform, and an answer, may be in both. Throws
+/// Opens the log. Throws Error(invalid_state) for files that were moved to a database, also in part. One in a database receives the unfinished
+/// records of files without a mark, which an earlier version or configuration has left; what is interrupted there, the next start continues. Throws
 /// the failure of a database whose tables are missing, older or newer, or whose division differs; one that cannot be reached yet is only reported (D90).
 Task<std::shared_ptr<bub::DeliveryLog>> open_deliveries(DeliveryPlace place,
                                                         bub::WarningHandler warn);

@@ -78,11 +78,26 @@ Task<std::size_t> import_tapes(StorePtr from, StorePtr to, std::vector<std::stri
     co_return failed;
 }
 
-Task<> import_deliveries(std::shared_ptr<bub::FileDeliveryLog> files, DeliveryPlace place) {
+Task<std::shared_ptr<bub::PostgresDeliveryLog>> open_log(DeliveryPlace place) {
     bub::PostgresDeliveryLogOptions options;
     options.database.connection = std::move(place.database);
     options.account = std::move(place.account);
     auto log = std::make_shared<bub::PostgresDeliveryLog>(std::move(options));
+    co_await log->open();
+    co_return log;
+}
+
+Task<std::shared_ptr<bub::PostgresScheduleStore>> open_schedule_store(DeliveryPlace place) {
+    bub::PostgresScheduleStoreOptions options;
+    options.database.connection = std::move(place.database);
+    options.account = std::move(place.account);
+    auto store = std::make_shared<bub::PostgresScheduleStore>(std::move(options));
+    co_await store->open();
+    co_return store;
+}
+
+Task<> import_deliveries(std::shared_ptr<bub::FileDeliveryLog> files,
+                         std::shared_ptr<bub::PostgresDeliveryLog> log) {
     Task<AdoptedRecords> adopting = adopt_records(files, log, false);
     const AdoptedRecords adopted = co_await std::move(adopting);
     std::vector<bub::Envelope> finished = co_await files->finished();
@@ -94,26 +109,25 @@ Task<> import_deliveries(std::shared_ptr<bub::FileDeliveryLog> files, DeliveryPl
     print_count(ids, "ids of finished messages");
 }
 
-Task<> import_schedules(std::filesystem::path directory, DeliveryPlace place) {
+Task<> import_schedules(std::filesystem::path directory,
+                        std::shared_ptr<bub::PostgresScheduleStore> store) {
     bub::FileScheduleStore files(std::move(directory));
-    bub::PostgresScheduleStoreOptions options;
-    options.database.connection = std::move(place.database);
-    options.account = std::move(place.account);
-    bub::PostgresScheduleStore store(std::move(options));
     std::vector<bub::Schedule> schedules = co_await files.list(std::string());
     const std::size_t count = schedules.size();
-    for (bub::Schedule& schedule : schedules) (void)co_await store.add(std::move(schedule));
+    for (bub::Schedule& schedule : schedules) (void)co_await store->add(std::move(schedule));
     print_count(count, "schedules");
 }
 
-/// Marks the files as moved. From now on no gateway uses them.
-void mark(const std::filesystem::path& directory, const std::string& where) {
+/// Marks the files as moved, or as being moved. From now on no gateway uses them.
+void mark(const std::filesystem::path& directory, const std::string& where, bool is_complete) {
+    const std::string text =
+        where + "\n" + (is_complete ? "" : unfinished_mark + std::string("\n"));
     const std::filesystem::path path = directory / moved_mark;
     const std::filesystem::path temporary = path.string() + ".new";
     detail::ReplacementFile file(detail::open_file(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC),
                                  temporary);
     const detail::UniqueFd parent = detail::open_file(directory.c_str(), O_RDONLY | O_DIRECTORY);
-    if (!file || !parent || !detail::write_all(file.get(), where + "\n") ||
+    if (!file || !parent || !detail::write_all(file.get(), text) ||
         !detail::sync_file(file.get()) || !file.replace(path) || !detail::sync_file(parent.get()))
         throw Error(ErrorCode::io,
                     "cannot write " + path.string() + ": " + detail::errno_text(errno));
@@ -136,13 +150,13 @@ Task<int> import_all() {
     PostgresOptions database;
     database.connection = place.database;
     const std::string where = postgres_description(database) + ", namespace " + place.account;
-    const std::string moved = moved_to(directory);
-    if (moved == where) {
-        out() << "The files were moved to " << for_terminal(moved) << " before.\n";
+    const MovedFiles moved = moved_files(directory);
+    if (moved.to == where && moved.is_complete) {
+        out() << "The files were moved to " << for_terminal(where) << " before.\n";
         co_return exit_ok;
     }
-    if (!moved.empty())
-        throw Error(ErrorCode::invalid_state, "the files were moved to " + moved +
+    if (!moved.to.empty() && moved.to != where)
+        throw Error(ErrorCode::invalid_state, "the files were moved to " + moved.to +
                                                   "; to move them to another database, "
                                                   "remove " +
                                                   (directory / moved_mark).string() + " first");
@@ -162,9 +176,16 @@ Task<int> import_all() {
                  "is resolved.\n";
         co_return exit_storage;
     }
-    co_await import_deliveries(files, place);
-    co_await import_schedules(directory, place);
-    mark(directory, where);
+    // A failure to open them comes before the mark, because no record is copied yet.
+    Task<std::shared_ptr<bub::PostgresDeliveryLog>> opening_log = open_log(place);
+    const auto log = co_await std::move(opening_log);
+    Task<std::shared_ptr<bub::PostgresScheduleStore>> opening_store = open_schedule_store(place);
+    const auto store = co_await std::move(opening_store);
+    // A message that was copied is the database's: a gateway with files would process it too (D256).
+    mark(directory, where, false);
+    co_await import_deliveries(files, log);
+    co_await import_schedules(directory, store);
+    mark(directory, where, true);
     out() << "The files are marked as moved to " << for_terminal(where)
           << "; they can be removed.\n";
     co_return exit_ok;

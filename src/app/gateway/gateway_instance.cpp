@@ -158,8 +158,13 @@ std::shared_ptr<bub::UsageLimits> usage_limits(const GatewaySettings& settings,
                                                const GatewayInstance::Parts& parts,
                                                const Executor& executor) {
     if (!parts.usage || !settings.limits.any()) return nullptr;
-    return std::make_shared<bub::UsageLimits>(settings.limits, parts.usage, Runtime::standard(),
-                                              executor, parts.on_warning);
+    bub::UsageLimitOptions limits = settings.limits;
+    // Gateways on other hosts may have other zones, and must count the same day.
+    if (limits.zone.empty() && !tape_place().is_files()) limits.zone = "UTC";
+    // The counters are in the first database, which must not stop the sessions of others (D258).
+    auto admits_outage = [log = parts.deliveries] { return log && !log->partial_outage().empty(); };
+    return std::make_shared<bub::UsageLimits>(std::move(limits), parts.usage, Runtime::standard(),
+                                              executor, parts.on_warning, std::move(admits_outage));
 }
 
 /// A limit of money needs a price.
@@ -167,7 +172,9 @@ void check_price(const GatewaySettings& settings, const ModelChoice& model) {
     if (!settings.limits.has_money() || model.offline || price_of(model.model.spec())) return;
     throw Error(ErrorCode::invalid_argument,
                 "gateway.limits has amounts of money, but the price of the model '" +
-                    model.model.spec().id + "' is unknown; limit tokens instead of money in " +
+                    model.model.spec().id +
+                    "' is unknown: choose a model with a known price, or limit tokens instead of "
+                    "money in " +
                     config_path().string());
 }
 

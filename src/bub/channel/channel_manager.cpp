@@ -318,8 +318,14 @@ Task<> ManagerCore::shut_down() {
     co_await context_.work->close();
     admission_.forget();
     sessions_.forget();
+    // The router is still bound, so that final messages of a channel can be shown.
+    co_await channels_.stop();
+    co_await deliveries_.release();
+    // After the release, so that other gateways need not wait for a store that does not answer.
     if (context_.options.gate) {
-        Task<> flushing = context_.options.gate->flush();
+        Task<> flushing =
+            cubepi::with_timeout(context_.clock(), context_.options.stop_limit,
+                                 context_.options.gate->flush(), "counting of the last turns");
         const cubepi::Outcome<> flushed = co_await cubepi::outcome_of(std::move(flushing));
         if (!flushed)
             context_.warn("channel.gate_not_stored",
@@ -327,9 +333,6 @@ Task<> ManagerCore::shut_down() {
                           "what the last turns have used could not be counted: " +
                               describe(flushed.failure()));
     }
-    // The router is still bound, so that final messages of a channel can be shown.
-    co_await channels_.stop();
-    co_await deliveries_.release();
     context_.changed.pulse();
 }
 

@@ -214,7 +214,13 @@ void UsageFile::append(const std::string& day, const UsageByCounter& amounts,
         fail("cannot write", error);
     }
     note(day, amounts, records);
-    if (++lines_ > 2 * needed_lines() + tolerated_lines) write_from_scratch();
+    if (++lines_ <= 2 * needed_lines() + tolerated_lines) return;
+    try {
+        write_from_scratch();
+    } catch (const Error&) {
+        // The line is counted: a failure here would count it again. The next call reads the file and writes it.
+        file_ = cubepi::detail::UniqueFd();
+    }
 }
 
 std::optional<ReachedLimit> UsageFile::admit(const UsageAdmission& turn) {
@@ -232,12 +238,14 @@ std::optional<ReachedLimit> UsageFile::admit(const UsageAdmission& turn) {
                         [&record](const auto& day) { return day.second.contains(record); });
         if (!is_known) fresh.push_back(record);
     }
-    const std::int64_t messages = turn.unrecorded + static_cast<std::int64_t>(fresh.size());
-    const std::optional<ReachedLimit> reached = reached_limit(turn, used, messages);
-    if (reached || messages == 0) return reached;
+    const std::int64_t messages = turn.messages(fresh.size());
+    const std::optional<ReachedLimit> reached = reached_limit(turn, used, fresh.size());
+    if (reached || (messages == 0 && fresh.empty())) return reached;
     UsageByCounter amounts;
-    for (const LimitedCounter& counter : turn.counters)
-        amounts[counter.name] = UsageAmounts{messages, 0, 0};
+    if (messages > 0) {
+        for (const LimitedCounter& counter : turn.counters)
+            amounts[counter.name] = UsageAmounts{messages, 0, 0};
+    }
     append(turn.day, amounts, fresh);
     return std::nullopt;
 }

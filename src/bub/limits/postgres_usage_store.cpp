@@ -183,8 +183,8 @@ Task<std::optional<ReachedLimit>> PostgresUsageStore::admit(UsageAdmission turn)
         std::set<std::string> fresh(turn.records.begin(), turn.records.end());
         const SqlResult& known = view.results[1];
         for (int row = 0; row < known.rows(); ++row) fresh.erase(known.string(row, 0));
-        std::int64_t messages = turn.unrecorded + static_cast<std::int64_t>(fresh.size());
-        const std::optional<ReachedLimit> reached = detail::reached_limit(turn, used, messages);
+        std::int64_t messages = turn.messages(fresh.size());
+        const std::optional<ReachedLimit> reached = detail::reached_limit(turn, used, fresh.size());
         // A refused message counts nothing, but the rows that the lock has created need their day to be removed one day.
         if (reached) messages = 0;
         for (std::size_t at = 0; at < keys.size(); ++at)

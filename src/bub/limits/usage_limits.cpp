@@ -88,9 +88,10 @@ struct UsageLimits::Pending {
 
 UsageLimits::UsageLimits(UsageLimitOptions options, std::shared_ptr<UsageStore> store,
                          std::shared_ptr<const cubepi::Runtime> runtime, cubepi::Executor executor,
-                         WarningHandler on_warning)
+                         WarningHandler on_warning, std::function<bool()> admits_outage)
     : options_(std::move(options)),
       on_warning_(std::move(on_warning)),
+      admits_outage_(std::move(admits_outage)),
       store_(std::move(store)),
       runtime_(std::move(runtime)),
       executor_(executor),
@@ -135,16 +136,31 @@ Task<std::optional<std::string>> UsageLimits::refuse(Envelope message) {
     if (options_.exempts_operators && message.is_operator())
         for (LimitedCounter& counter : turn.counters) counter.limit = UsageLimit();
     // An answer continues a turn whose message was counted, and the results of sub-agents are not messages of the user.
-    const bool is_counted = !message.answer && (!message.rest.contains(task_results_key) ||
-                                                message.rest.contains(scheduled_key));
-    if (is_counted) {
-        for (const std::string& receipt : message.receipts)
-            turn.records.push_back(stable_record(receipt));
-        std::sort(turn.records.begin(), turn.records.end());
-        turn.records.erase(std::unique(turn.records.begin(), turn.records.end()),
-                           turn.records.end());
-        turn.unrecorded = turn.records.empty() ? 1 : 0;
+    turn.counts_records = !message.answer && (!message.rest.contains(task_results_key) ||
+                                              message.rest.contains(scheduled_key));
+    for (const std::string& receipt : message.receipts)
+        turn.records.push_back(stable_record(receipt));
+    std::sort(turn.records.begin(), turn.records.end());
+    turn.records.erase(std::unique(turn.records.begin(), turn.records.end()), turn.records.end());
+    turn.unrecorded = turn.counts_records && turn.records.empty() ? 1 : 0;
+    // A store that does not answer must not delay each turn: the retry asks it.
+    if (fails_ && admits_outage_ && admits_outage_()) {
+        admit_unchecked(turn);
+        co_return refusal;
     }
+    Task<std::optional<std::string>> checking = check(turn);
+    Outcome<std::optional<std::string>> checked = co_await outcome_of(std::move(checking));
+    if (checked) co_return std::move(checked).value();
+    if (checked.cancelled() || cause_of(checked.failure()) != FailureCause::outage ||
+        !admits_outage_ || !admits_outage_())
+        checked.rethrow();
+    admit_unchecked(turn);
+    co_return refusal;
+}
+
+/// Returns the text for a message that is refused.
+Task<std::optional<std::string>> UsageLimits::check(UsageAdmission turn) {
+    std::optional<std::string> refusal;
     co_await flush();
     const std::int64_t now = co_await store_->now();
     const LocalDay day = local_day(now, options_.zone);
@@ -154,6 +170,19 @@ Task<std::optional<std::string>> UsageLimits::refuse(Envelope message) {
     const std::optional<ReachedLimit> reached = co_await std::move(admitting);
     if (reached) refusal = refusal_text(counters.at(reached->counter), reached->kind, day.end);
     co_return refusal;
+}
+
+/// Counts the messages of a turn as soon as the store can be used. One that is tried again counts again.
+void UsageLimits::admit_unchecked(const UsageAdmission& turn) {
+    if (!std::exchange(unchecked_, true) && on_warning_)
+        on_warning_(
+            "the counters of gateway.limits cannot be used; until then turns begin without limits");
+    const std::int64_t messages = turn.messages(turn.records.size());
+    if (messages == 0) return;
+    std::vector<std::string> names;
+    for (const LimitedCounter& counter : turn.counters) names.push_back(counter.name);
+    if (pending_->add(names, UsageAmounts{messages, 0, 0}) && !writing_ && !retry_waits_)
+        begin_write();
 }
 
 cubepi::BoundModel UsageLimits::metered(const cubepi::BoundModel& model,
@@ -176,7 +205,8 @@ cubepi::BoundModel UsageLimits::metered(const cubepi::BoundModel& model,
         if (!pending->add(names, amounts_of(usage, cost))) return;
         cubepi::detail::post_to(executor, [limits] {
             const std::shared_ptr<const UsageLimits> here = limits.lock();
-            if (here && !here->writing_) std::const_pointer_cast<UsageLimits>(here)->begin_write();
+            if (here && !here->writing_ && !here->retry_waits_)
+                std::const_pointer_cast<UsageLimits>(here)->begin_write();
         });
     };
     return metered_model(model, std::move(charge));
@@ -211,10 +241,12 @@ Task<> UsageLimits::write(std::shared_ptr<UsageLimits> self) {
         if (!std::exchange(self->fails_, true) && self->on_warning_)
             self->on_warning_("the use of models could not be counted yet: " +
                               describe(stored.failure()));
-        self->work_.spawn(retry(self, self->runtime_));
+        if (!std::exchange(self->retry_waits_, true))
+            self->work_.spawn(retry(self, self->runtime_));
         co_return;
     }
     self->fails_ = false;
+    self->unchecked_ = false;
     if (!self->pending_->empty()) self->begin_write();
 }
 
@@ -222,7 +254,9 @@ Task<> UsageLimits::retry(std::weak_ptr<UsageLimits> limits,
                           std::shared_ptr<const cubepi::Runtime> runtime) {
     co_await runtime->clock->sleep_for(std::chrono::seconds(1));
     const std::shared_ptr<UsageLimits> self = limits.lock();
-    if (self && !self->writing_ && !self->pending_->empty()) self->begin_write();
+    if (!self) co_return;
+    self->retry_waits_ = false;
+    if (!self->writing_ && !self->pending_->empty()) self->begin_write();
 }
 
 Task<> UsageLimits::flush() {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,10 +31,11 @@ struct UsageReport {
 /// that end. Created and destroyed on the executor of the channel manager, on which all members are used except metered().
 class UsageLimits final : public TurnGate, public std::enable_shared_from_this<UsageLimits> {
 public:
-    /// `on_warning` receives problems that concern the operator. It may be empty, and is called on any thread.
+    /// `on_warning` receives problems that concern the operator. It may be empty, and is called on any thread. While `admits_outage`
+    /// returns true, turns begin unchecked if the store cannot be used, and their messages are counted later.
     UsageLimits(UsageLimitOptions options, std::shared_ptr<UsageStore> store,
                 std::shared_ptr<const cubepi::Runtime> runtime, cubepi::Executor executor,
-                WarningHandler on_warning = {});
+                WarningHandler on_warning = {}, std::function<bool()> admits_outage = {});
     ~UsageLimits() override;
     UsageLimits(const UsageLimits&) = delete;
     UsageLimits& operator=(const UsageLimits&) = delete;
@@ -52,6 +54,8 @@ private:
     std::vector<LimitedCounter> counters_of(const std::string& channel, const std::string& chat,
                                             const std::string& user) const;
     std::string refusal_text(const LimitedCounter& counter, UsageKind kind, std::int64_t end) const;
+    Task<std::optional<std::string>> check(UsageAdmission turn);
+    void admit_unchecked(const UsageAdmission& turn);
     void begin_write();
     static Task<> write(std::shared_ptr<UsageLimits> self);
     static Task<> retry(std::weak_ptr<UsageLimits> limits,
@@ -60,6 +64,7 @@ private:
 
     const UsageLimitOptions options_;
     const WarningHandler on_warning_;
+    const std::function<bool()> admits_outage_;
     const std::shared_ptr<UsageStore> store_;
     const std::shared_ptr<const cubepi::Runtime> runtime_;
     const cubepi::Executor executor_;
@@ -69,6 +74,8 @@ private:
     bool writing_ = false;
     std::exception_ptr failure_;  ///< of the last attempt
     bool fails_ = false;          ///< the operator was told
+    bool retry_waits_ = false;
+    bool unchecked_ = false;  ///< the operator was told that turns begin unchecked
     cubepi::BackgroundScope work_;
 };
 

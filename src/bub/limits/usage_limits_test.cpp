@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -82,13 +83,23 @@ public:
         made_.reset();
     }
     Task<std::shared_ptr<UsageLimits>> get() {
-        if (!made_)
-            made_ = std::make_shared<UsageLimits>(options_, store_, cubepi::Runtime::standard(),
-                                                  co_await cubepi::this_executor);
+        const cubepi::Executor executor = co_await cubepi::this_executor;
+        if (!made_) make(executor);
         co_return made_;
     }
 
+    std::shared_ptr<const cubepi::Runtime> runtime = cubepi::Runtime::standard();
+    bool admits_outage = false;
+    Texts warnings;
+
 private:
+    void make(const cubepi::Executor& executor) {
+        made_ = std::make_shared<UsageLimits>(
+            options_, store_, runtime, executor,
+            [this](const std::string& text) { warnings.push_back(text); },
+            [this] { return admits_outage; });
+    }
+
     const UsageLimitOptions options_;
     const std::shared_ptr<UsageStore> store_;
     std::shared_ptr<UsageLimits> made_;
@@ -292,6 +303,25 @@ TEST_F(UsageLimitsTest, D255_AnswersAndCommands_CountNoMessage) {
     EXPECT_NE(answers().front().find("limit of 100 tokens"), std::string::npos);
 }
 
+TEST_F(UsageLimitsTest, D255_AnswerAfterKill_Continues) {
+    options.per_user = limit_of({}, 100);
+    before = [](Gateway& h) { h.hold("yes"); };
+    run([](Gateway& h) -> Task<> {
+        Envelope answer = sent_by("ann", "1", "yes", "u1");
+        answer.answer = Answer();
+        co_await h.manager->receive(std::move(answer));
+        co_await h.until_begun(1);
+    });
+    EXPECT_TRUE(gateway->done.empty());
+    // The turn has used up the tokens when it is killed.
+    const std::string day = today;
+    cubepi::run(store->add(day, {{"user:chat:ann", {0, 100, 0}}}));
+    before = {};
+    run([](Gateway& h) -> Task<> { co_await h.manager->idle(); });
+    EXPECT_EQ(gateway->done, Texts{"yes"});
+    EXPECT_EQ(used("user:chat:ann").messages, 0);
+}
+
 /// A model whose calls cost 0.01 USD: 1,000 tokens, of which 900 are the prompt. The call number `fails_at` fails before usage is reported.
 class DearModel final : public cubepi::Provider {
 public:
@@ -387,6 +417,74 @@ TEST_F(UsageLimitsTest, D255_UnstoredUse_IsStoredLater) {
         EXPECT_EQ(report.used.size(), 1u);
     });
     EXPECT_EQ(used("total"), (UsageAmounts{0, 1'000, 10'000}));
+}
+
+TEST_F(UsageLimitsTest, D255_FailingStore_HasOneRetry) {
+    options.total = limit_of({}, 1'000'000);
+    DearModel dear;
+    const auto clock = std::make_shared<ManualClock>();
+    run([&](Gateway&) -> Task<> {
+        limits->runtime =
+            std::make_shared<const cubepi::Runtime>(cubepi::Runtime().with_clock(clock));
+        const auto made = co_await limits->get();
+        const cubepi::BoundModel metered = made->metered(dear.model(), JsonObject());
+        store->failures = 1'000;
+        for (int i = 0; i < 5; ++i) {
+            cubepi::MessageList messages;
+            messages.push_back(cubepi::user_message("Hello"));
+            (void)co_await metered.generate(std::move(messages));
+            const cubepi::Outcome<> flushed = co_await cubepi::outcome_of(made->flush());
+            EXPECT_FALSE(flushed.ok());
+            EXPECT_LE(clock->pending_sleepers(), 1u);
+        }
+        store->failures = 0;
+    });
+    EXPECT_EQ(used("total").tokens, 5'000);
+}
+
+TEST_F(UsageLimitsTest, D255_OutageOfOneDatabase_TurnsAreCountedLater) {
+    options.per_user = limit_of(1);
+    Texts warnings;
+    run([&](Gateway& h) -> Task<> {
+        limits->admits_outage = true;
+        store->failures = 1'000;
+        for (const char* const id : {"one", "two"}) {
+            co_await h.manager->receive(sent_by("ann", "1", id, id));
+            co_await h.manager->idle();
+        }
+        store->failures = 0;
+        warnings = limits->warnings;
+    });
+    EXPECT_EQ(gateway->done, (Texts{"one", "two"}));
+    EXPECT_EQ(std::count_if(warnings.begin(), warnings.end(),
+                            [](const std::string& text) {
+                                return text.find("turns begin without limits") != text.npos;
+                            }),
+              1);
+    EXPECT_EQ(used("user:chat:ann").messages, 2);
+}
+
+/// A store that does not answer.
+class StuckGate final : public TurnGate {
+public:
+    Task<std::optional<std::string>> refuse(Envelope) override {
+        std::optional<std::string> none;
+        co_return none;
+    }
+    Task<> flush() override {
+        cubepi::AsyncEvent never;
+        co_await never.wait();
+    }
+};
+
+TEST_F(UsageLimitsTest, D255_StoreThatDoesNotAnswer_ManagerEnds) {
+    before = [](Gateway& h) { h.options.gate = std::make_shared<StuckGate>(); };
+    run([](Gateway& h) -> Task<> {
+        co_await h.manager->receive(sent_by("ann", "1", "one", "u1"));
+        co_await h.manager->idle();
+    });
+    ASSERT_EQ(gateway->warnings.size(), 1u);
+    EXPECT_NE(gateway->warnings[0].find("could not be counted"), std::string::npos);
 }
 
 TEST(MeteredModel, D255_DroppedCall_IsChargedOnce) {

@@ -51,8 +51,9 @@ namespace detail {
 
 std::optional<ReachedLimit> reached_limit(const UsageAdmission& turn,
                                           const std::vector<UsageAmounts>& used,
-                                          std::int64_t new_messages) {
-    const bool was_admitted = !turn.records.empty() && new_messages == 0;
+                                          std::size_t new_records) {
+    const std::int64_t new_messages = turn.messages(new_records);
+    const bool was_admitted = !turn.records.empty() && turn.unrecorded == 0 && new_records == 0;
     if (was_admitted) return std::nullopt;
     for (std::size_t at = 0; at < turn.counters.size(); ++at) {
         const UsageLimit& limit = turn.counters[at].limit;

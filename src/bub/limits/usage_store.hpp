@@ -44,7 +44,7 @@ struct UsageLimitOptions {
     UsageLimit per_chat = {};
     UsageLimit total = {};
     bool exempts_operators = false;  ///< their messages count, and are never refused
-    std::string zone = {};           ///< empty: that of the system
+    std::string zone = {};           ///< empty: that of the system, UTC if it is not known
 
     bool any() const noexcept { return per_user.any() || per_chat.any() || total.any(); }
     bool has_money() const noexcept { return per_user.micros || per_chat.micros || total.micros; }
@@ -62,6 +62,12 @@ struct UsageAdmission {
     std::vector<LimitedCounter> counters = {};  ///< not empty, each once
     std::vector<std::string> records = {};      ///< of its messages, each once; may be empty
     std::int64_t unrecorded = 0;                ///< messages without a record
+    bool counts_records = true;  ///< false: they only show that the turn has begun before
+
+    /// Returns the number of messages to count if so many records are new.
+    std::int64_t messages(std::size_t new_records) const noexcept {
+        return unrecorded + (counts_records ? static_cast<std::int64_t>(new_records) : 0);
+    }
 };
 
 /// The limit that a turn has reached.
@@ -80,7 +86,7 @@ public:
 
     /// Returns the time by which days are determined, in Unix seconds.
     virtual Task<std::int64_t> now() = 0;
-    /// Counts the messages of a turn, unless a limit is reached, which it returns. A record that was counted before is not counted again,
+    /// Counts the messages of a turn, unless a limit is reached, which it returns. A record that was admitted before is not counted again,
     /// and a turn of nothing but such records is always admitted: it has begun before.
     virtual Task<std::optional<ReachedLimit>> admit(UsageAdmission turn) = 0;
     /// Adds to counters.
@@ -100,10 +106,10 @@ std::string counter_name(std::string_view scope, std::string_view channel, std::
 
 namespace detail {
 
-/// Returns the limit that a turn with so many messages which were not counted yet reaches. `used`: of the counters, in order.
+/// Returns the limit that a turn with so many new records reaches. `used`: of the counters, in order.
 std::optional<ReachedLimit> reached_limit(const UsageAdmission& turn,
                                           const std::vector<UsageAmounts>& used,
-                                          std::int64_t new_messages);
+                                          std::size_t new_records);
 /// Returns the first day that is stored when `day` is the current one.
 std::string first_stored_day(const std::string& day);
 

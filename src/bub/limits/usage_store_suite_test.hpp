@@ -74,6 +74,18 @@ inline void run_cases(const std::shared_ptr<UsageStore>& store) {
     EXPECT_EQ(run(store->admit(std::move(both_reached)))->kind, UsageKind::money);
     EXPECT_EQ(run(store->admit(turn("user:c", limit_of({}, 100), {"5"})))->kind, UsageKind::tokens);
     EXPECT_FALSE(run(store->admit(turn("user:c", limit_of({}, 100), {"4"}))));
+    // An answer counts nothing, and is admitted when it was admitted before.
+    const auto answer = [](const char* record) {
+        UsageAdmission made = turn("user:f", limit_of(1, 10), {record});
+        made.counts_records = false;
+        return made;
+    };
+    EXPECT_FALSE(run(store->admit(answer("11"))));
+    EXPECT_EQ(used(*store, "user:f"), UsageAmounts());
+    run(store->add(today, {{"user:f", {0, 10, 0}}}));
+    EXPECT_FALSE(run(store->admit(answer("11"))));
+    EXPECT_EQ(run(store->admit(answer("12")))->kind, UsageKind::tokens);
+    EXPECT_EQ(run(store->admit(answer("12")))->kind, UsageKind::tokens);
     // A refused message counts toward none of several counters.
     UsageAdmission several = turn("user:d", limit_of(9), {"6"});
     several.counters.push_back({"total", limit_of({}, 100)});

@@ -71,6 +71,26 @@ TEST_F(FileUsageStoreTest, D255_ManyCalls_FileStaysSmall) {
     EXPECT_EQ(used(*open(), "user:a"), (UsageAmounts{0, 5'000, 5'000}));
 }
 
+TEST_F(FileUsageStoreTest, D255_FailingRewrite_CountsOnce) {
+    const auto store = open();
+    run(store->add(day, {{"user:a", {0, 1, 1}}}));
+    const std::filesystem::path blocked = file.string() + ".new";
+    std::filesystem::create_directory(blocked);
+    // A call that fails is repeated by its caller, so it must not have counted.
+    std::int64_t counted = 1;
+    for (bool fails = false; !fails && counted < 100'000;) {
+        try {
+            run(store->add(day, {{"user:a", {0, 1, 1}}}));
+            ++counted;
+        } catch (const cubepi::Error&) {
+            fails = true;
+        }
+    }
+    EXPECT_LT(counted, 100'000);
+    std::filesystem::remove(blocked);
+    EXPECT_EQ(used(*store, "user:a"), (UsageAmounts{0, counted, counted}));
+}
+
 TEST_F(FileUsageStoreTest, D255_UnwritableDirectory_Throws) {
     std::ofstream(directory.string()) << "a file";
     const auto store = open();
