@@ -117,7 +117,7 @@ TEST_F(RemoteTurn, D253_StopByOtherUser_IsRefused) {
     EXPECT_EQ(read.at("outputs").at(0).at("text"), nothing_runs) << read;
 }
 
-TEST_F(RemoteTurn, D262_OtherTextWithKeyOfOpenTurn_IsRefused) {
+TEST_F(RemoteTurn, D262_OtherTextDuringOpenTurn_IsRefused) {
     start_first();
     start_second();
     model.hold("a");

@@ -199,7 +199,7 @@ TEST_F(DividedDeliveries, D258_DatabaseThatDoesNotAnswer_DelaysNoOther) {
     (void)run(log->take());
 }
 
-TEST_F(DividedDeliveries, D258_MessageDuringHandOver_WaitsForThoseBeforeIt) {
+TEST_F(DividedDeliveries, D258_MessageDuringHandOver_WaitsForEarlierOnes) {
     const std::string chat = session_in(0);
     const auto earlier = std::make_shared<PostgresDeliveryLog>(databases.options[0]);
     ASSERT_TRUE(run(earlier->receive(message(chat, "one"))));

@@ -115,7 +115,7 @@ TEST_F(RemoteRepliesTest, D254_MessageWithoutClient_IsNotFollowed) {
     EXPECT_EQ(records->reads, 1) << "only when it was submitted";
 }
 
-TEST_F(RemoteRepliesTest, D262_OtherRequestWithKeyOfOpenTurn_IsRefused) {
+TEST_F(RemoteRepliesTest, D262_OtherRequestDuringOpenTurn_IsRefused) {
     (*records->record)[request_digest_key] = "one";
     exchange->request_digest = "two";
     cubepi::run(follow());
