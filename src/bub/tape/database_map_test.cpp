@@ -74,7 +74,8 @@ TEST(DatabaseMap, D258_SeveralRanges_AreMerged) {
     EXPECT_EQ(map.ranges(1), "none");
     EXPECT_EQ(map.at_position(0x1800), 2U);
     EXPECT_EQ(map.record(2), "b of a: 0000-0fff, 2000-ffff; old: none; b: 1000-1fff");
-    const DatabaseMap split({{"a", "8000-ffff,0000-7fff"}});
+    const std::vector<DatabaseShare> one = {{"a", "8000-ffff,0000-7fff"}};
+    const DatabaseMap split(one);
     EXPECT_EQ(split.record(0), "a of a: 0000-ffff");
 }
 
