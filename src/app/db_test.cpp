@@ -185,7 +185,7 @@ TEST_F(DbCommand, TapeInit_CreatesTheTables) {
     EXPECT_EQ(use(What::init, url), exit_ok);
     EXPECT_EQ(use(What::status, url), exit_ok);
     EXPECT_NE(out.find("bub_*\tversion 3, for programs from version 2"), std::string::npos) << out;
-    EXPECT_NE(out.find("bub_delivery_*\tversion 2, for programs from version 1"), std::string::npos)
+    EXPECT_NE(out.find("bub_delivery_*\tversion 3, for programs from version 1"), std::string::npos)
         << out;
     EXPECT_EQ(use(What::sql, "postgres"), exit_ok);
     const std::string other = empty_database();

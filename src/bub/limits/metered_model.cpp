@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/stream_event.hpp>
 #include <cubepi/provider/cost.hpp>
 
