@@ -550,26 +550,6 @@ TEST(Failover, D205_SessionBusyElsewhere_MessageWaits) {
     EXPECT_NE(model.wait_for("two").find("re: one"), std::string::npos);
 }
 
-TEST(Failover, D96_StopOfUserElsewhere_LeavesTheTurnAlone) {
-    const GatewayHome first;
-    const GatewayHome second;
-    const std::string database = new_database(first);
-    share_sessions(first, second, database);
-    EchoModel model;
-    model.hold("one");
-    GatewayProcess gateway(first, model.flags());
-    const std::uint16_t port = gateway.wait_until_running();
-    auto one = post_later(port, "one");
-    (void)model.wait_for("one");
-    GatewayProcess other(second, model.flags());
-    auto stop = std::async(std::launch::async, [port = other.wait_until_running()] {
-        return run(call_channel(port, "POST", "/v1/sessions/s1/stop"));
-    });
-    model.release();
-    EXPECT_EQ(one.get().text(), "re: one");
-    (void)stop.get();
-}
-
 TEST(SharedSessions, AllSessions_IncludeThoseOfAGateway) {
     const GatewayHome first;
     const GatewayHome second;
