@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <memory>
 #include <stdexcept>
 #include <string_view>
@@ -32,13 +33,14 @@ std::filesystem::path looks_in(const std::filesystem::path& directory) {
     return directory / "looks";
 }
 
-AgentTool look(const std::filesystem::path& directory) {
-    return tool<NoArgs>("look", "Looks something up.", [file = looks_in(directory)](NoArgs) {
+AgentTool look(const std::filesystem::path& directory, bool kills) {
+    return tool<NoArgs>("look", "Looks something up.", [file = looks_in(directory), kills](NoArgs) {
         step();
         const int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
         if (fd < 0) throw std::runtime_error("cannot write the effect");
         write_without_step(fd, "looked\n");
         close(fd);
+        if (kills) (void)raise(SIGKILL);
         step();
         return std::string("found");
     });
@@ -82,14 +84,15 @@ bub::TurnQuestions questions() {
 }
 
 bub::BuiltinOptions agent_in(const std::filesystem::path& directory, FauxProvider& faux,
-                             std::shared_ptr<AsyncEvent> brought, bool asks, ReplayPolicy replay) {
+                             std::shared_ptr<AsyncEvent> brought, bool asks, bool kills,
+                             ReplayPolicy replay) {
     bub::BuiltinOptions options;
     options.model = faux.model("offline");
     options.home = directory;
     options.tape_store = tapes_in(directory);
     options.with_user_skills = false;
     options.with_tools = false;
-    options.tools.push_back(look(directory).replay(replay));
+    options.tools.push_back(look(directory, kills).replay(replay));
     if (asks) options.questions = questions();
     options.channels = [directory, brought, asks](bub::ProvideChannelsCall& call) {
         std::vector<std::shared_ptr<bub::Channel>> channels;
@@ -131,8 +134,8 @@ int run_gateway_worker(const std::filesystem::path& directory, std::size_t kill_
         bub::FrameworkOptions around;
         around.workspace = directory;
         auto framework = std::make_unique<bub::Framework>(std::move(around));
-        framework->add(
-            bub::builtin_plugin(*framework, agent_in(directory, faux, brought, asks, replay)));
+        framework->add(bub::builtin_plugin(
+            *framework, agent_in(directory, faux, brought, asks, kill_at == after_effect, replay)));
         return framework;
     };
     const std::unique_ptr<bub::Framework> front = make();
@@ -142,7 +145,7 @@ int run_gateway_worker(const std::filesystem::path& directory, std::size_t kill_
     options.deliveries = deliveries_in(directory);
     options.stream_output = true;
     bub::ChannelManager manager(framework, std::move(options));
-    arm(kill_at);
+    arm(kill_at == after_effect ? 0 : kill_at);
     run(serve_until_idle(manager, brought));
     disarm();
     return 0;

@@ -28,6 +28,9 @@ std::size_t times_looked(const std::filesystem::path& directory);
 /// The number of answers to questions that the tape of the chat "long" has recorded.
 std::size_t recorded_answers(const std::filesystem::path& directory);
 
+/// In place of a step: it is killed when the tool has taken effect, before anything has recorded its result.
+inline constexpr std::size_t after_effect = static_cast<std::size_t>(-1);
+
 /// A gateway with the builtin agent on tapes. It receives unconfirmed updates, answers them, and exits. Kills itself at step
 /// `kill_at`. With `asks`, it asks before it calls the tool, and the updates are updates_with_answer. `threads`: the number of
 /// threads that run turns, in addition to that of the manager; 0: none. `replay`: whether the tool may run again.
