@@ -69,7 +69,9 @@ protected:
             return std::find(paths.begin(), paths.end(), path) != paths.end();
         };
         const bool writable = has(profile->writable, root / "project" / ".git");
-        if (writable) EXPECT_TRUE(has(profile->read_only, root / "project" / ".git" / "hooks"));
+        if (writable) {
+            EXPECT_TRUE(has(profile->read_only, root / "project" / ".git" / "hooks"));
+        }
         return writable;
     }
 
