@@ -296,7 +296,7 @@ void memory_of_console_sessions(benchmark::State& state) {
         HttpRoutes routes(*server, "console");
         routes.add("GET", "/", [](const HttpServerRequest&) { return hello(); });
         routes.serve();
-        app::ConsoleSessions console(Runtime::standard()->clock);
+        app::ConsoleSessions console(Runtime::standard());
         const std::string request =
             "GET / HTTP/1.1\r\nHost: localhost\r\nCookie: cubepi=" + std::string(64, 'a') +
             "\r\n\r\n";
