@@ -132,9 +132,9 @@ private:
                "SELECT run_id, owner_id, host, boot_id, pid, process_start, description,"
                " lease_until FROM cubepi_native_claims WHERE thread_id = $1 ORDER BY run_id");
         define("runs",
-               "SELECT run_id, completed_at IS NOT NULL FROM cubepi_runs WHERE thread_id = $1"
-               " AND (run_id = $2 OR run_id IN"
-               " (SELECT run_id FROM cubepi_native_claims WHERE thread_id = $1))");
+               "SELECT runs.run_id, runs.completed_at IS NOT NULL FROM (SELECT $2 AS run_id UNION"
+               " SELECT run_id FROM cubepi_native_claims WHERE thread_id = $1) AS wanted JOIN"
+               " cubepi_runs AS runs ON runs.thread_id = $1 AND runs.run_id = wanted.run_id");
         define("new thread",
                "INSERT INTO cubepi_threads (thread_id) VALUES ($1) ON CONFLICT DO NOTHING");
         define("new run", "INSERT INTO cubepi_runs (thread_id, run_id) VALUES ($1, $2)");

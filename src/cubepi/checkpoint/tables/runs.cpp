@@ -139,11 +139,11 @@ std::size_t add_claim_reads(SqlBatch& reads, const RunSchema& schema, const std:
             " FROM cubepi_native_claims WHERE thread_id = $1 ORDER BY run_id")
         .text(thread_id);
     // Not one condition with OR, for which databases read all runs of the thread.
-    const std::string runs = "SELECT run_id, completed_at IS NOT NULL FROM " + schema.words().runs +
-                             " WHERE thread_id = $1 AND run_id ";
     reads
-        .add(runs + "= $2 UNION " + runs +
-             "IN (SELECT run_id FROM cubepi_native_claims WHERE thread_id = $1)")
+        .add(
+            "SELECT runs.run_id, runs.completed_at IS NOT NULL FROM (SELECT $2 AS run_id UNION"
+            " SELECT run_id FROM cubepi_native_claims WHERE thread_id = $1) AS wanted JOIN " +
+            schema.words().runs + " AS runs ON runs.thread_id = $1 AND runs.run_id = wanted.run_id")
         .text(thread_id)
         .text(run_id);
     return at;
