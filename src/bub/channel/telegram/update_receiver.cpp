@@ -493,8 +493,9 @@ std::optional<Envelope> UpdateReceiver::read_button(const JsonObject& query) {
     const SentCard place{incoming.place.chat, integer_member(*card, "message_id").value_or(0)};
     const shared::Buttons shown = keyboard_of(*card);
     if (shared::is_form_choice(data) && !shown.empty()) {
+        std::optional<Envelope> none = end("");
         if (forms_->press(place, shown, data)) work_->spawn(forms_->show(place));
-        return end("");
+        return none;
     }
     Envelope& envelope = incoming.envelope;
     envelope.answer = shared::answer_of_button(data, shown);
