@@ -95,19 +95,19 @@ bool is_about_answer(cubepi::ErrorCode code) {
 
 }  // namespace
 
+std::string_view text_of_user(std::string_view text) {
+    text = without_context(text);
+    if (text.starts_with(late_mark))
+        text.remove_prefix(std::min(late_mark.size() + 1, text.size()));
+    return text;
+}
+
 const cubepi::AssistantMessage* last_answer(const cubepi::MessageList& messages) {
     const cubepi::AssistantMessage* answer = nullptr;
     for (const cubepi::Message& message : messages) {
         if (message.assistant()) answer = message.assistant();
     }
     return answer;
-}
-
-std::string_view text_of_user(std::string_view text) {
-    text = without_context(text);
-    if (text.starts_with(late_mark))
-        text.remove_prefix(std::min(late_mark.size() + 1, text.size()));
-    return text;
 }
 
 AgentTurn::AgentTurn(std::shared_ptr<BuiltinCore> core, Prompt prompt, AgentTurnPlan plan,
