@@ -1,22 +1,17 @@
 #include <cubepi/agent/agent.hpp>
 
 #include <exception>
-#include <functional>
 #include <optional>
-#include <stop_token>
 #include <utility>
 
 #include <cubepi/agent/run/agent_impl.hpp>
 #include <cubepi/agent/run/prompt.hpp>
 #include <cubepi/agent/run/run_core.hpp>
-#include <cubepi/agent/run/suspended_run.hpp>
 #include <cubepi/agent/run/thread_log.hpp>
 #include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
-#include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
-#include <cubepi/core/task_scope.hpp>
 
 namespace cubepi {
 
@@ -38,20 +33,6 @@ void refuse_while_running(const Agent::Impl& impl, const std::string& operation)
                                      impl.state.active_run_id.str() +
                                      ": await its end with wait_for_idle(), after abort() if it is "
                                      "not wanted any more");
-}
-
-/// Awaits `work`, the run of a prompt with `options`, after an aborted run has ended. Cancelling the awaiting coroutine
-/// aborts the run, which then closes regularly (D38).
-Task<RunResult> run_guarded(std::shared_ptr<Agent::Impl> impl, Task<RunResult> work,
-                            PromptOptions options) {
-    if (impl->state.is_streaming) {
-        const bool free = co_await detail::wait_for_aborted_run(impl);
-        if (!free) co_return detail::aborted_before_start(options);
-    }
-    const auto cancellation = co_await this_cancellation;
-    if (!cancellation.slot().is_connected()) co_return co_await std::move(work);
-    std::function<void()> abort = [&impl] { impl->input_queue.abort(); };
-    co_return co_await detail::abort_when_cancelled(std::move(work), std::move(abort));
 }
 
 /// Returns null if all settings have their defaults.
@@ -150,12 +131,12 @@ Agent::~Agent() {
 
 Task<RunResult> Agent::prompt(PromptInput input, PromptOptions options) {
     Task<RunResult> work = detail::run_prompt(impl_, std::move(input), options);
-    return run_guarded(impl_, std::move(work), std::move(options));
+    return detail::run_guarded(impl_, std::move(work), std::move(options));
 }
 
 Task<RunResult> Agent::resume(PromptOptions options) {
     Task<RunResult> work = detail::run_resume(impl_, options);
-    return run_guarded(impl_, std::move(work), std::move(options));
+    return detail::run_guarded(impl_, std::move(work), std::move(options));
 }
 
 bool Agent::detach() {
@@ -171,45 +152,6 @@ bool Agent::detach() {
     }
     const auto questions = settings.active_questions->get();
     return questions && questions->detach();
-}
-
-Task<RunResult> Agent::respond(std::string question_id, Json answer, AnswerOrigin origin) {
-    return respond_with(std::move(question_id), std::move(answer), std::move(origin),
-                        PromptOptions());
-}
-
-Task<RunResult> Agent::respond_with(std::string question_id, Json answer, AnswerOrigin origin,
-                                    PromptOptions options) {
-    Task<RunResult> work = detail::run_respond(impl_, std::move(question_id), std::move(answer),
-                                               std::move(origin), options);
-    return run_guarded(impl_, std::move(work), std::move(options));
-}
-
-Task<void> Agent::abort_pending(std::string reason) {
-    const std::shared_ptr<Impl> impl = impl_;
-    if (impl->state.is_streaming) {
-        impl->input_queue.abort();
-        co_await detail::wait_until_idle(impl);
-    }
-    Task<void> work = detail::run_abort_pending(impl, std::move(reason));
-    std::function<void()> abort = [&impl] { impl->input_queue.abort(); };
-    co_await detail::abort_when_cancelled(std::move(work), std::move(abort));
-}
-
-Task<std::vector<HitlRequest>> Agent::load_pending_hitl_requests() {
-    const std::shared_ptr<Impl> impl = impl_;
-    std::vector<HitlRequest> requests;
-    HitlStore* store = impl->log.questions();
-    if (!store) co_return requests;
-    auto call = [&] { return store->load_pending_requests(impl->log.thread_id()); };
-    Task<std::vector<PendingRequest>> loading =
-        detail::store_call("load the pending requests", impl->log.thread_id(), std::move(call));
-    std::vector<PendingRequest> pending = co_await std::move(loading);
-    const double now = detail::unix_seconds(*impl);
-    for (PendingRequest& one : pending) {
-        if (!detail::is_expired(one, now)) requests.push_back(std::move(one.request));
-    }
-    co_return requests;
 }
 
 std::vector<HitlRequest> Agent::in_flight_hitl_requests() const {
@@ -360,39 +302,6 @@ std::string RunResult::text() const {
     return {};
 }
 
-struct AgentRun::State {
-    /// Starts the run. Called once.
-    using Work = std::function<Task<RunResult>(std::shared_ptr<Agent::Impl>)>;
-
-    State(std::shared_ptr<Agent::Impl> i, Work w, PromptOptions opt)
-        : impl(std::move(i)), work(std::move(w)), options(std::move(opt)) {}
-
-    std::shared_ptr<Agent::Impl> impl;
-    Work work;
-    PromptOptions options;
-    AsyncQueue<AgentEvent> events{1};
-    std::size_t pushed = 0;   // events that entered the queue
-    std::size_t taken = 0;    // events that next() has returned
-    std::size_t handled = 0;  // of these; the caller has requested the one after them
-    AsyncEvent request;       // set by the next call of next()
-    Subscription subscription;
-    std::optional<BackgroundScope> scope;
-    std::optional<RunResult> result;
-    std::exception_ptr failure;
-    std::stop_source waiting{std::nostopstate};  // while waiting for the end of an aborted run
-    bool started = false;
-    bool begun = false;  // the run itself
-    bool dropped = false;
-
-    void abort() {
-        if (waiting.stop_possible()) {
-            waiting.request_stop();
-        } else {
-            impl->input_queue.abort();
-        }
-    }
-};
-
 namespace {
 
 bool is_last(const AgentEvent& event) noexcept {
@@ -485,14 +394,6 @@ AgentRun Agent::start_resume(PromptOptions options) {
         return detail::run_resume(std::move(impl), options);
     };
     return AgentRun(std::make_shared<AgentRun::State>(impl_, std::move(work), std::move(options)));
-}
-
-AgentRun Agent::start_response(std::string question_id, Json answer, AnswerOrigin origin) {
-    auto work = [question_id = std::move(question_id), answer = std::move(answer),
-                 origin = std::move(origin)](std::shared_ptr<Impl> impl) {
-        return detail::run_respond(std::move(impl), question_id, answer, origin);
-    };
-    return AgentRun(std::make_shared<AgentRun::State>(impl_, std::move(work), PromptOptions()));
 }
 
 AgentRun::AgentRun(AgentRun&&) noexcept = default;

@@ -693,16 +693,11 @@ Task<Json> CheckpointedChannel::request(HitlPayload payload, HitlOptions options
     return detail::RequestTable::ask(table_, run(), std::move(payload), std::move(options));
 }
 
-Task<bool> CheckpointedChannel::has_answer(std::string tool_name, std::string tool_call_id,
-                                           JsonObject args) {
+Task<bool> CheckpointedChannel::has_answer(ApproveRequest approval) {
     const std::shared_ptr<HitlRun> asking = run();
     if (!asking || !asking->is_continued()) co_return false;
-    ApproveRequest approval;
-    approval.tool_name = std::move(tool_name);
-    approval.tool_call_id = tool_call_id;
-    approval.args = std::move(args);
     HitlRequest request;
-    request.question_id = std::move(tool_call_id);
+    request.question_id = approval.tool_call_id;
     request.payload = std::move(approval);
     std::optional<detail::StoredAnswer> answer =
         co_await storage_->find_answer(asking->run_id(), std::move(request));

@@ -50,8 +50,8 @@ public:
     Task<> cancel(std::string question_id, std::string reason = "cancelled") override;
     bool is_durable() const noexcept override { return true; }
     /// Returns true if the run continues one in which this approval was asked for, and its answer is stored and not used yet:
-    /// approve() then returns that answer without asking.
-    Task<bool> has_answer(std::string tool_name, std::string tool_call_id, JsonObject args);
+    /// request() then returns that answer without asking.
+    Task<bool> has_answer(ApproveRequest approval);
     bool is_suspending() const noexcept override { return run() && run()->is_suspending(); }
     /// Notes are stored like answers to questions that were not asked.
     Task<> save_note(std::string id, std::string text) override;

@@ -5,7 +5,6 @@
 
 #include <cubepi/agent/subagent_channel.hpp>
 #include <cubepi/core/number_text.hpp>
-#include <cubepi/core/outcome.hpp>
 #include <cubepi/hitl/checkpointed_channel.hpp>
 
 namespace cubepi {
@@ -44,19 +43,6 @@ BeforeToolCallResult result_of(ApproveAnswer answer, const JsonObject& args) {
     return result;
 }
 
-/// The result of a call whose request ended without an answer. Rethrows any other failure.
-BeforeToolCallResult result_of(const std::exception_ptr& failure) {
-    try {
-        std::rethrow_exception(failure);
-    } catch (const HitlTimedOut& error) {
-        return blocked("approval_timeout: no answer within " + seconds_text(error.limit()),
-                       JsonObject{{"decision", "timed_out"}});
-    } catch (const HitlCancelled& error) {
-        return blocked("cancelled: " + error.reason(),
-                       JsonObject{{"decision", "cancelled"}, {"reason", error.reason()}});
-    }
-}
-
 HitlOptions options_for(const BeforeToolCallContext& call, const AskUser& question) {
     HitlOptions options;
     options.timeout = question.timeout;
@@ -65,14 +51,21 @@ HitlOptions options_for(const BeforeToolCallContext& call, const AskUser& questi
     return options;
 }
 
+ApproveRequest request_for(const BeforeToolCallContext& call) {
+    ApproveRequest request;
+    request.tool_name = call.tool_call.name.str();
+    request.tool_call_id = call.tool_call.id.str();
+    request.args = call.args;
+    return request;
+}
+
 /// Only a run that continues has no request of its own, and may have answers.
 Task<bool> has_stored_answer(std::shared_ptr<HitlChannel> channel,
                              const BeforeToolCallContext& call) {
     const auto stored = std::dynamic_pointer_cast<CheckpointedChannel>(channel);
     if (!stored || call.context.request) co_return false;
-    JsonObject args = call.args;
-    co_return co_await stored->has_answer(call.tool_call.name.str(), call.tool_call.id.str(),
-                                          std::move(args));
+    ApproveRequest approval = request_for(call);
+    co_return co_await stored->has_answer(std::move(approval));
 }
 
 /// Asks on `channel`, or on that of the sub-agent which makes the call (D114).
@@ -81,16 +74,19 @@ Task<std::optional<BeforeToolCallResult>> ask_user(std::shared_ptr<HitlChannel> 
                                                    AskUser question) {
     channel = detail::channel_for_call(std::move(channel), call.context.channel());
     HitlOptions options = options_for(call, question);
-    JsonObject args = call.args;
-    Task<ApproveAnswer> asking =
-        channel->approve(call.tool_call.name.str(), call.tool_call.id.str(), std::move(args),
-                         std::move(question.details), std::move(options));
-    Outcome<ApproveAnswer> answer = co_await outcome_of(std::move(asking));
+    ApproveRequest approval = request_for(call);
+    approval.details = std::move(question.details);
+    HitlPayload payload(std::move(approval));
     std::optional<BeforeToolCallResult> result;
-    if (answer.ok()) {
-        result.emplace(result_of(std::move(answer).value(), call.args));
-    } else {
-        result.emplace(result_of(answer.failure()));
+    try {
+        const Json answer = co_await channel->request(std::move(payload), std::move(options));
+        result.emplace(result_of(approve_answer_from_json(answer), call.args));
+    } catch (const HitlTimedOut& error) {
+        result.emplace(blocked("approval_timeout: no answer within " + seconds_text(error.limit()),
+                               JsonObject{{"decision", "timed_out"}}));
+    } catch (const HitlCancelled& error) {
+        result.emplace(blocked("cancelled: " + error.reason(),
+                               JsonObject{{"decision", "cancelled"}, {"reason", error.reason()}}));
     }
     co_return result;
 }

@@ -2,43 +2,21 @@
 
 #include <algorithm>
 #include <chrono>
-#include <iterator>
 #include <utility>
 
 #include <bub/builtin/client_tools.hpp>
-#include <bub/builtin/tools/session_files.hpp>
-#include <bub/builtin/tools/tool_names.hpp>
-#include <bub/builtin/turn/earlier_turn.hpp>
+#include <bub/builtin/tools/subagent_tool.hpp>
 #include <bub/tape/prompt_context.hpp>
-#include <bub/tape/tape_checkpointer.hpp>
-#include <bub/tape/tape_context.hpp>
 #include <bub/tape/turn_lease.hpp>
-#include <bub/turn_error.hpp>
 #include <bub/turn_span.hpp>
 #include <bub/turn_usage.hpp>
 #include <cubepi/core/cancellation.hpp>
-#include <cubepi/middleware/goal.hpp>
-#include <cubepi/middleware/todo_list.hpp>
-#include <cubepi/workspace/memory_tool.hpp>
-#include <cubepi/workspace/standard_tools.hpp>
 
-// The lifecycle of a turn: its start, the agent with its model, memory, tools and prompt, its output, its end.
+// The course of a turn: it begins with a message or with the answer to a question, starts a run or continues one, and ends.
 
 namespace bub::detail {
 
 namespace {
-
-/// The history, in which records of other middleware name positions, has the anchor.
-struct WithoutFirstAnchor {
-    Task<cubepi::MessageStream> around_model_call(cubepi::ModelRequest request,
-                                                  cubepi::ModelCallNext next) {
-        constexpr std::string_view first_anchor = "[Anchor created: session/start]: ";
-        const cubepi::MessageList& sent = request.messages;
-        if (sent.size() > 1 && sent.front().user() && sent.front().text().starts_with(first_anchor))
-            request.messages = sent.last(sent.size() - 1);
-        return next(std::move(request));
-    }
-};
 
 /// Shown text is in the journal after this delay; writing costs little compared with drawing a frame.
 constexpr std::chrono::milliseconds shown_text_interval{50};
@@ -51,21 +29,6 @@ constexpr std::chrono::milliseconds shown_text_interval{50};
     throw cubepi::Error(failure.code(), failure.what());
 }
 
-/// Returns the effort selected by `,reasoning_effort`; nothing if it is invalid.
-std::optional<cubepi::ReasoningControl> reasoning_of(const TurnState& state) {
-    using Effort = cubepi::ReasoningEffort;
-    const std::string chosen = state.text("reasoning_effort");
-    for (const Effort effort :
-         {Effort::minimal, Effort::low, Effort::medium, Effort::high, Effort::max}) {
-        if (chosen != cubepi::to_string(effort)) continue;
-        cubepi::ReasoningControl control;
-        control.mode = cubepi::ReasoningMode::on;
-        control.effort = effort;
-        return control;
-    }
-    return std::nullopt;
-}
-
 constexpr std::string_view late_mark =
     "[This message is late: it was sent before the messages above. Its turn was interrupted; what "
     "that turn had done is above.]";
@@ -75,14 +38,6 @@ std::string late_text(std::string_view text) {
     const std::size_t context = text.size() - without_context(text).size();
     return std::string(text.substr(0, context)) + std::string(late_mark) + "\n" +
            std::string(text.substr(context));
-}
-
-/// Returns what the user wrote of a message.
-std::string_view text_of_user(std::string_view text) {
-    text = without_context(text);
-    if (text.starts_with(late_mark))
-        text.remove_prefix(std::min(late_mark.size() + 1, text.size()));
-    return text;
 }
 
 Prompt marked_late(const Prompt& prompt) {
@@ -99,85 +54,6 @@ Prompt marked_late(const Prompt& prompt) {
     return Prompt(std::move(parts));
 }
 
-/// Returns the history up to the answer whose calls are in progress, because an agent cannot continue from there.
-cubepi::MessageList without_open_calls(cubepi::MessageList messages) {
-    std::size_t results = 0;
-    for (std::size_t i = messages.size(); i > 0; --i) {
-        const cubepi::Message& message = messages[i - 1];
-        if (message.tool_result()) ++results;
-        const cubepi::AssistantMessage* answer = message.assistant();
-        if (!answer) continue;
-        if (answer->tool_calls().size() <= results) return messages;
-        return cubepi::MessageList(messages.begin(),
-                                   messages.begin() + static_cast<std::ptrdiff_t>(i - 1));
-    }
-    return messages;
-}
-
-/// Removes the tools that this turn's model must not call. Hidden tools are commands of operators (B11). Throws
-/// Error(invalid_argument) that lists the names in the plan that do not match any tool.
-void keep_allowed(std::vector<cubepi::AgentTool>& tools, const AgentTurnPlan& plan) {
-    std::erase_if(tools, [&plan](const cubepi::AgentTool& tool) {
-        return !tool.expose_to_model || (plan.is_subagent && tool.name == "subagent") ||
-               (plan.inherits && tool.name == "tape_handoff");
-    });
-    if (!plan.allowed_tools) return;
-    std::set<std::string> allowed;
-    for (const std::string& name : *plan.allowed_tools) {
-        const bool is_exact = std::any_of(tools.begin(), tools.end(),
-                                          [&name](const auto& tool) { return tool.name == name; });
-        allowed.insert(is_exact ? name : our_tool_name(name));
-    }
-    std::set<std::string> unknown = allowed;
-    unknown.erase("subagent");
-    for (const cubepi::AgentTool& tool : tools) unknown.erase(tool.name.str());
-    std::string names;
-    for (const std::string& name : unknown) names += (names.empty() ? "" : ", ") + name;
-    if (!names.empty()) {
-        throw cubepi::Error(cubepi::ErrorCode::invalid_argument,
-                            "unknown tools in allowed_tools: " + names);
-    }
-    std::erase_if(tools, [&allowed](const cubepi::AgentTool& tool) {
-        return !allowed.contains(tool.name.str());
-    });
-}
-
-/// The system prompt of a turn, and of its sub-agents that inherit.
-class SharedSystemPrompt {
-public:
-    SharedSystemPrompt(std::shared_ptr<RunningTurn> turn, bool is_branch)
-        : turn_(std::move(turn)), is_branch_(is_branch) {}
-    std::string transform_system_prompt(std::string prompt) const {
-        if (is_branch_) return turn_->system_prompt;
-        turn_->system_prompt = prompt;
-        return prompt;
-    }
-
-private:
-    std::shared_ptr<RunningTurn> turn_;
-    bool is_branch_;
-};
-
-/// Returns the tools of a sub-agent that inherits a conversation, whose requests begin as those of its parent: the same tools in the
-/// same order. Those that it has not itself refuse, without a question to the user.
-std::vector<cubepi::AgentTool> like_parent(const std::vector<cubepi::AgentTool>& own,
-                                           const std::vector<cubepi::AgentTool>& parent) {
-    std::vector<cubepi::AgentTool> made;
-    for (const cubepi::AgentTool& offered : parent) {
-        const auto found = std::find_if(own.begin(), own.end(), [&offered](const auto& tool) {
-            return tool.name == offered.name;
-        });
-        made.push_back(found == own.end() ? offered : *found);
-        if (found != own.end()) continue;
-        made.back().risk_level = cubepi::ToolRisk::read_only;
-        made.back().execute = [](JsonObject, cubepi::ToolContext&) {
-            return cubepi::AgentToolResult::error(
-                "a sub-agent cannot use this tool; say in your answer what should be done with it");
-        };
-    }
-    return made;
-}
-
 void request_form(cubepi::PromptOptions& options, const AnswerForm& form) {
     cubepi::detail::AnswerRequest request;
     request.schema = form.schema;
@@ -188,7 +64,43 @@ void request_form(cubepi::PromptOptions& options, const AnswerForm& form) {
     cubepi::detail::PromptAccess::request_answer(options, std::move(request));
 }
 
+std::string list_of(const std::vector<cubepi::HitlRequest>& requests) {
+    std::string text;
+    for (const cubepi::HitlRequest& one : requests) text += "\n\n" + question_text(one);
+    return text;
+}
+
+/// Returns the question that an answer names. Throws Error(stale_answer) with the open questions.
+const cubepi::HitlRequest& find_question(const std::vector<cubepi::HitlRequest>& open,
+                                         const std::string& name) {
+    if (open.empty()) {
+        throw cubepi::Error(cubepi::ErrorCode::stale_answer,
+                            "no question of this session waits for an answer");
+    }
+    const std::vector<const cubepi::HitlRequest*> named = questions_named(name, open);
+    if (named.size() == 1) return *named.front();
+    throw cubepi::Error(
+        cubepi::ErrorCode::stale_answer,
+        "'" + name + "' is not the name of one question that waits for an answer; these are:" +
+            list_of(open));
+}
+
+/// Returns true for the codes of what is wrong with an answer, whose texts are for the user who has answered.
+bool is_about_answer(cubepi::ErrorCode code) {
+    using cubepi::ErrorCode;
+    return code == ErrorCode::bad_answer || code == ErrorCode::stale_answer ||
+           code == ErrorCode::no_pending_request || code == ErrorCode::validation ||
+           code == ErrorCode::invalid_argument;
+}
+
 }  // namespace
+
+std::string_view text_of_user(std::string_view text) {
+    text = without_context(text);
+    if (text.starts_with(late_mark))
+        text.remove_prefix(std::min(late_mark.size() + 1, text.size()));
+    return text;
+}
 
 const cubepi::AssistantMessage* last_answer(const cubepi::MessageList& messages) {
     const cubepi::AssistantMessage* answer = nullptr;
@@ -258,6 +170,80 @@ Task<> AgentTurn::begin() {
     if (!over_) co_await start_agent();
 }
 
+/// In a private chat, the text of the user who was asked answers the only question (B24).
+Task<> AgentTurn::recognize_answer() {
+    const Json* alone =
+        plan_.message ? plan_.message->context.if_contains("private_chat") : nullptr;
+    const bool is_typed = !plan_.answer && !plan_.receives_results;
+    if (!is_typed || !asks_user() || !alone || *alone != Json(true)) co_return;
+    const std::optional<EarlierAnswer> earlier =
+        co_await find_earlier_answer(*tape_, plan_.input_id);
+    const std::vector<cubepi::HitlRequest> open = co_await open_questions();
+    const auto* ask =
+        open.size() == 1 ? std::get_if<cubepi::AskRequest>(&open.front().payload) : nullptr;
+    const bool is_older = plan_.message->rest.contains(before_question_key);
+    const bool answers = !is_older && ask && ask->questions.size() == 1 && may_answer(open.front());
+    if (!answers && !earlier) co_return;
+    Answer given;
+    given.question = answers ? question_name(open.front()) : earlier->question;
+    given.text = plan_.message->content_text();
+    given.user = sender_of(*plan_.message);
+    given.place = default_session(*plan_.message);
+    plan_.answer = std::move(given);
+}
+
+/// Answers a question of a sub-agent in the background, if the answer of this turn names one.
+Task<> AgentTurn::answer_task() {
+    const Answer& given = *plan_.answer;
+    const std::shared_ptr<AgentsOfSession> agents = core_->options().agents->find(plan_.session_id);
+    if (!agents || given.question.empty() || plan_.is_subagent) co_return;
+    const std::vector<cubepi::HitlRequest> open = agents->questions->pending();
+    const std::vector<const cubepi::HitlRequest*> named = questions_named(given.question, open);
+    if (named.size() != 1) co_return;
+    const cubepi::HitlRequest& request = *named.front();
+    const std::vector<cubepi::HitlRequest> of_run = co_await open_questions();
+    if (!may_answer(request)) co_return refuse_answer(not_allowed_text(request), !of_run.empty());
+    AcceptedAnswer accepted{question_name(request), Json("withdrawn")};
+    std::string problem;
+    try {
+        if (given.action == AnswerAction::abandon) {
+            co_await agents->questions->cancel(request.request_id, "withdrawn by the user");
+        } else {
+            accepted.answer = cubepi::check_answer(request, answer_value(given, request));
+            Json value = accepted.answer;
+            cubepi::AnswerOrigin origin;
+            origin.user = given.user;
+            origin.channel = given.place;
+            Task<> answering =
+                agents->questions->answer(request.request_id, std::move(value), std::move(origin));
+            co_await std::move(answering);
+        }
+    } catch (const cubepi::Error& error) {
+        problem = error.what();
+    }
+    if (!problem.empty()) co_return refuse_answer(std::move(problem), !of_run.empty());
+    state_.replace(std::make_shared<AcceptedAnswer>(std::move(accepted)));
+    if (!of_run.empty()) state_.replace(std::make_shared<QuestionsRemain>());
+    say_and_end("The sub-agent has the answer.");
+}
+
+/// The answer may have been received before, by a process that died (D42).
+Task<> AgentTurn::continue_answered_run() {
+    if (!asks_user()) co_return;
+    const bool has_expired = plan_.answer->action == AnswerAction::expire;
+    const std::vector<cubepi::HitlRequest> open = co_await open_questions(has_expired);
+    earlier_answer_ = co_await find_earlier_answer(*tape_, plan_.input_id);
+    if (earlier_answer_) require_same_request(*earlier_answer_, plan_.message);
+    if (!open.empty()) {
+        asker_ = asker_of(open.front().extra);
+    } else if (earlier_answer_) {
+        asker_ = earlier_answer_->asker;
+    }
+    if (!earlier_answer_ || earlier_answer_->answered || earlier_answer_->superseded) co_return;
+    message_id_ = earlier_answer_->message_id;
+    run_id_ = earlier_answer_->run_id;
+}
+
 /// The input may have been received before, by a process that died (D42). Its run continues only at the end of the tape: after
 /// another input has followed, the message is repeated in a run of its own (D90).
 Task<> AgentTurn::recover_input() {
@@ -308,137 +294,6 @@ void AgentTurn::repeat(std::string text) {
     events_.push_back(StreamEvent::text(std::move(text)));
 }
 
-std::vector<cubepi::AgentTool> AgentTurn::tools(const std::filesystem::path& directory) {
-    std::vector<cubepi::AgentTool> tools;
-    // The commands of a sub-agent belong to the session of its caller, and outlive its turn (D93).
-    std::shared_ptr<cubepi::ShellSessions> shells;
-    if (plan_.is_subagent) shells = state_.service<cubepi::ShellSessions>();
-    if (!shells) shells = core_->shells(plan_.session_id, directory);
-    state_.replace(shells);
-    if (core_->options().with_tools) {
-        tools = cubepi::standard_tools(core_->workspace(directory), cubepi::StandardToolOptions(),
-                                       std::move(shells));
-    }
-    for (cubepi::AgentTool& tool : session_tools(core_, *tape_, plan_.session_id, state_)) {
-        tools.push_back(std::move(tool));
-    }
-    const BuiltinOptions& chosen = core_->options();
-    if (chosen.memory != MemoryScope::none && !plan_.is_subagent &&
-        !is_temporary(plan_.session_id)) {
-        tools.push_back(cubepi::memory_tool(
-            memory_directory(chosen.home, directory, plan_.session_id, chosen.memory)));
-    }
-    if (core_->options().files && plan_.message && !plan_.is_subagent)
-        tools.push_back(send_file_tool(core_, plan_.session_id, *plan_.message, directory));
-    return tools;
-}
-
-/// Returns the tools of the sender of the message (D214). Those of calls that the message does not offer again are executable, and not
-/// shown to the model.
-Task<std::vector<cubepi::AgentTool>> AgentTurn::client_tools(std::vector<cubepi::AgentTool> own) {
-    std::vector<cubepi::AgentTool> made;
-    if (plan_.is_subagent || !plan_.message) co_return made;
-    const auto is_in = [](const std::vector<cubepi::AgentTool>& tools, const auto& name) {
-        return std::any_of(tools.begin(), tools.end(),
-                           [&name](const auto& tool) { return tool.name == name; });
-    };
-    const auto& questions = core_->options().questions;
-    const std::chrono::nanoseconds time =
-        questions ? questions->timeout : std::chrono::nanoseconds::zero();
-    made = client_tools_of(plan_.message->rest, time);
-    for (const cubepi::AgentTool& tool : made) {
-        if (is_in(own, tool.name)) {
-            throw SenderError(cubepi::ErrorCode::invalid_argument,
-                              "The agent has a tool '" + tool.name.str() +
-                                  "' itself; rename the tool of the client.");
-        }
-    }
-    if (!made.empty() && !suspends_) {
-        throw SenderError(cubepi::ErrorCode::unsupported,
-                          "Tools of the client need a session that is stored.");
-    }
-    // A new run has no calls.
-    if (!suspends_ || (!plan_.answer && run_id_.empty())) co_return made;
-    std::vector<cubepi::HitlRequest> asked = co_await open_questions(true);
-    for (const cubepi::HitlRequest& request : asked) {
-        const std::optional<cubepi::AgentTool> tool = client_tool_of(request, time);
-        if (!tool || !is_in(own, tool->name)) continue;
-        // The client may have executed the call.
-        throw SenderError(cubepi::ErrorCode::invalid_argument,
-                          "Since its call, the agent has a tool '" + tool->name.str() +
-                              "' itself; withdraw the question.");
-    }
-    TapeCheckpointer memory(fork_);
-    std::string run_id = run_id_;
-    if (run_id.empty()) {
-        const std::vector<cubepi::PendingRequest> pending =
-            co_await memory.load_pending_requests(tape_->name());
-        if (pending.empty()) co_return made;
-        run_id = pending.back().run_id;
-    }
-    const std::vector<cubepi::AnswerRecord> answered =
-        co_await memory.load_answer_records(tape_->name(), run_id);
-    for (const cubepi::AnswerRecord& one : answered)
-        if (one.request) asked.push_back(*one.request);
-    for (const cubepi::HitlRequest& request : asked) {
-        std::optional<cubepi::AgentTool> tool = client_tool_of(request, time);
-        if (!tool || is_in(own, tool->name) || is_in(made, tool->name)) continue;
-        tool->expose_to_model = false;
-        made.push_back(std::move(*tool));
-    }
-    co_return made;
-}
-
-Task<TapeContext> agent_context(std::shared_ptr<BuiltinCore> core, std::string session_id,
-                                TurnState& state) {
-    TapeContext context = co_await core->framework().tape_context(std::move(session_id), state);
-    if (!context.select) context.select = agent_messages;
-    auto select = std::move(context.select);
-    context.select = [select = std::move(select)](const std::vector<TapeEntry>& entries) {
-        return without_inherited(select(entries));
-    };
-    co_return context;
-}
-
-/// Sets the agent's memory: the history of the conversation, and the destination of its messages.
-Task<> AgentTurn::remember(cubepi::AgentOptions& options) {
-    TapeCheckpointerOptions how;
-    how.clock = core_->runtime().clock;
-    how.nested = plan_.can_suspend;
-    if (!is_temporary(plan_.session_id) && !plan_.is_removed) {
-        how.session.id = plan_.session_id;
-        how.session.workspace = core_->workspace_of(state_).string();
-    }
-    how.context = co_await agent_context(core_, plan_.session_id, state_);
-    const std::shared_ptr<TurnTransaction> turn = plan_.inherits ? plan_.inherits : fork_;
-    auto memory = std::make_shared<TapeCheckpointer>(turn, std::move(how));
-    if (!plan_.inherits) {
-        options.checkpointer = std::move(memory);
-        options.thread_id = tape_->name();
-        co_return;
-    }
-    options.checkpointer = nullptr;
-    options.thread_id.clear();
-    std::optional<cubepi::CheckpointData> data = co_await memory->load(tape_->name());
-    if (!data) co_return;
-    options.messages = without_open_calls(std::move(data->messages));
-    inherited_ = std::move(data->extra);
-}
-
-void AgentTurn::make_agent(cubepi::AgentOptions options) {
-    agent_ = std::make_shared<cubepi::Agent>(std::move(options));
-    if (plan_.on_event) {
-        agent_->subscribe(
-            [this, agent = agent_.get()](const cubepi::AgentEvent& event) {
-                return plan_.on_event(event, std::as_const(*agent).state().model);
-            },
-            cubepi::EventTypes::all_but({cubepi::AgentEventType::message_update}));
-    }
-    const FrameworkOptions& framework = core_->framework().options();
-    if (framework.tracer) trace_ = framework.tracer->attach(*agent_);
-    if (framework.meter) meter_ = framework.meter->attach(*agent_);
-}
-
 cubepi::PromptOptions AgentTurn::run_options(std::string run_id) const {
     cubepi::PromptOptions origin = plan_.parent.value_or(cubepi::PromptOptions());
     cubepi::PromptOptions how = std::move(origin).run_id(std::move(run_id));
@@ -448,141 +303,9 @@ cubepi::PromptOptions AgentTurn::run_options(std::string run_id) const {
     return std::move(how).tracing_context(std::move(trace));
 }
 
-/// Throws for a run that this process cannot continue. An operator reads the reason; it names parts of the system (D98), which other
-/// senders do not.
-void AgentTurn::throw_unavailable(const std::exception_ptr& reason) const {
-    if (!plan_.message || !core_->options().failure_text) std::rethrow_exception(reason);
-    try {
-        std::rethrow_exception(reason);
-    } catch (const cubepi::Error& error) {
-        if (plan_.message->is_operator()) throw SenderError(error.code(), error.what());
-        if (const auto& warn = core_->framework().options().on_warning)
-            warn("the suspended run of session " + plan_.session_id +
-                 " was not continued: " + error.what());
-        throw SenderError(error.code(),
-                          "The question cannot be answered at the moment. An operator of this "
-                          "service is needed.");
-    }
-}
-
-/// Returns the model of the turn. A suspended run continues at its endpoint only, and so do its subagents (D86).
-Task<cubepi::BoundModel> AgentTurn::model() {
-    const BuiltinOptions& options = core_->options();
-    const bool abandons = plan_.answer && plan_.answer->action == AnswerAction::abandon;
-    if (!options.model_at_endpoint || abandons) co_return core_->model(state_);
-    if (endpoint_.empty() && !plan_.inherits) {
-        // The run of an answer that is delivered again has used its answers.
-        const bool continues = earlier_answer_ && !earlier_answer_->answered;
-        endpoint_ = co_await suspended_endpoint(tape_->store(), tape_->name(), continues);
-        if (!endpoint_.empty() && !plan_.answer) {
-            // A message for a run whose questions are open is not read.
-            const std::vector<cubepi::HitlRequest> open = co_await open_questions();
-            if (!open.empty()) endpoint_.clear();
-        }
-        if (!endpoint_.empty()) plan_.model_id.clear();
-    }
-    if (endpoint_.empty()) endpoint_ = plan_.endpoint;
-    if (endpoint_.empty()) co_return core_->model(state_);
-    std::exception_ptr unavailable;
-    try {
-        cubepi::BoundModel there = options.model_at_endpoint(endpoint_, plan_.model_id);
-        if (const auto running = state_.service<RunningTurn>()) running->endpoint = endpoint_;
-        co_return there;
-    } catch (const cubepi::Error&) {
-        unavailable = std::current_exception();
-    }
-    closes_run_ = co_await has_expired_questions_only();
-    if (!closes_run_) throw_unavailable(unavailable);
-    endpoint_.clear();
-    co_return core_->model(state_);
-}
-
+/// Starts the run with the message of the turn, or with the results that it receives.
 Task<> AgentTurn::start_agent() {
-    const std::filesystem::path directory = core_->workspace_of(state_);
-    const BuiltinOptions& chosen = core_->options();
-    cubepi::AgentOptions options;
-    options.model = co_await model();
-    const std::shared_ptr<RunningTurn> running = state_.service<RunningTurn>();
-    const bool is_branch = plan_.inherits && running && !running->tools.empty();
-    options.system_prompt = co_await system_prompt();
-    options.tools = tools(directory);
-    if (chosen.with_tools) options.spill = core_->spill(directory);
-    options.middleware = core_->framework().interception(plan_.session_id, state_);
-    // Before approvals, which are about the arguments that hooks have changed.
-    hooks_ = core_->command_hooks(plan_.session_id, directory, plan_.is_subagent);
-    if (hooks_) options.middleware.emplace_back(hooks_);
-    options.limits.max_turns = chosen.max_steps;
-    options.limits.max_repeated_calls = chosen.max_repeated_calls;
-    options.reasoning = reasoning_of(state_);
-    options.runtime = core_->framework().runtime();
-    const TurnContext occasion{plan_.session_id, directory, state_, plan_.message,
-                               plan_.answer.has_value() || plan_.can_suspend};
-    co_await remember(options);
-    const std::shared_ptr<cubepi::Checkpointer> memory = options.checkpointer;
-    const std::string thread_id = options.thread_id;
-    if (chosen.configure) chosen.configure(options, occasion);
-    if (plan_.is_subagent) {
-        // A memory set by `configure` is that of the parent conversation.
-        options.checkpointer = memory;
-        options.thread_id = thread_id;
-        std::size_t& turns = options.limits.max_turns;
-        const std::size_t most = chosen.max_subagent_steps;
-        if (most > 0 && (turns == 0 || most < turns)) turns = most;
-        double& limit = options.limits.max_spend;
-        if (plan_.max_spend > 0 && (limit <= 0 || plan_.max_spend < limit)) limit = plan_.max_spend;
-    }
-    const JsonObject origin = payer();
-    // Of its sub-agents, too; add_questions() does not set it without questions.
-    if (chosen.metered_model && running && !plan_.is_subagent) running->asker = origin;
-    add_questions(options);
-    suspends_ = asks_user() && options.channel && options.channel->is_durable();
-    if (!options.model.provider() && options.provider.get())
-        options.model = cubepi::BoundModel(options.provider.get(), options.model.shared_spec());
-    std::vector<cubepi::AgentTool> tools(options.tools.begin(), options.tools.end());
-    if (!plan_.is_subagent) add_plans(options, tools, origin);
-    if (!plan_.is_subagent) add_tasks(options, tools);
-    keep_allowed(tools, plan_);
-    if (is_branch && !plan_.allowed_tools) tools = like_parent(tools, running->tools);
-    if (running && !plan_.is_subagent) running->tools = tools;
-    std::vector<cubepi::AgentTool> known = tools;
-    if (chosen.defer_tools) {
-        if (auto deferred = chosen.defer_tools(tools)) {
-            known.insert(known.end(), deferred->tools.begin(), deferred->tools.end());
-            options.middleware.emplace_back(std::move(*deferred));
-        }
-    }
-    if (auto compaction = core_->compaction(options.model)) {
-        compaction->with_recall =
-            !plan_.allowed_tools && std::none_of(tools.begin(), tools.end(), [](const auto& tool) {
-                return tool.name == "recall";
-            });
-        compaction->summary_model = core_->metered(compaction->summary_model, origin);
-        cubepi::CompactionMiddleware middleware(std::move(*compaction));
-        known.insert(known.end(), middleware.tools.begin(), middleware.tools.end());
-        options.middleware.emplace_back(std::move(middleware));
-    }
-    std::vector<cubepi::AgentTool> of_client = co_await client_tools(known);
-    known.insert(known.end(), of_client.begin(), of_client.end());
-    std::move(of_client.begin(), of_client.end(), std::back_inserter(tools));
-    const bool has_form = chosen.answer_form && !plan_.is_subagent;
-    options.middleware.emplace_back(UnknownTools(
-        known, has_form ? cubepi::StructuredOptions().name() : cubepi::SharedString()));
-    if (!run_id_.empty()) options.middleware.emplace_back(WithoutInterrupted(message_id_));
-    if (!chosen.sends_first_anchor) options.middleware.emplace_back(WithoutFirstAnchor());
-    // Last, so that it is the prompt that is sent.
-    if (running && (!plan_.is_subagent || (is_branch && !plan_.allowed_skills)))
-        options.middleware.emplace_back(SharedSystemPrompt(running, is_branch));
-    options.tools = std::move(tools);
-    options.model = core_->metered(options.model, origin);
-    make_agent(std::move(options));
-    // The same view of the conversation, which is its cached prefix.
-    for (const auto& [key, value] : inherited_) {
-        if (key.starts_with("compaction")) agent_->set_extra(key, value);
-    }
-    agent_->subscribe([this](const cubepi::AgentEvent& event, const std::stop_token& aborted) {
-        return on_agent_event(event, aborted);
-    });
-    if (chosen.on_agent && !plan_.is_subagent) chosen.on_agent(agent_, occasion);
+    co_await make_agent();
     cubepi::MessageList inputs;
     if (plan_.receives_results) {
         inputs = co_await open_results();
@@ -604,7 +327,8 @@ Task<> AgentTurn::start_agent() {
         inputs.push_back(std::move(message));
     }
     cubepi::PromptOptions how = run_options(run_id_);
-    if (has_form) request_form(how, *chosen.answer_form);
+    const std::optional<AnswerForm>& form = core_->options().answer_form;
+    if (form && !plan_.is_subagent) request_form(how, *form);
     if (plan_.message && !plan_.is_subagent && run_id_.empty()) {
         if (std::optional<cubepi::ToolChoice> choice = client_choice_of(plan_.message->rest))
             how = std::move(how).tool_choice(std::move(*choice));
@@ -612,30 +336,37 @@ Task<> AgentTurn::start_agent() {
     co_await start_run(std::move(inputs), std::move(how));
 }
 
-/// Adds the to-do list and the goal of the session.
-void AgentTurn::add_plans(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools,
-                          const JsonObject& origin) {
-    const BuiltinOptions& chosen = core_->options();
-    const bool is_taken =
-        std::any_of(tools.begin(), tools.end(),
-                    [](const cubepi::AgentTool& tool) { return tool.name == "write_todos"; });
-    if (chosen.with_todos && !is_taken) {
-        cubepi::TodoListOptions how;
-        // The model may ask the user in plain text.
-        how.require_finished = false;
-        cubepi::TodoListMiddleware todos(std::move(how));
-        // With the others, so that an unknown name is corrected to it.
-        for (cubepi::AgentTool& tool : std::exchange(todos.tools, {}))
-            tools.push_back(std::move(tool));
-        options.middleware.emplace_back(std::move(todos));
+/// Returns the results of sub-agents that no run has received, and those of an earlier process as interrupted. A run that waits
+/// receives them when it continues.
+Task<cubepi::MessageList> AgentTurn::open_results() {
+    cubepi::MessageList results;
+    if (!has_tasks() || plan_.message->rest.contains(questions_only_key)) co_return results;
+    const std::vector<cubepi::HitlRequest> open = co_await open_questions();
+    if (!open.empty()) {
+        state_.replace(std::make_shared<QuestionsRemain>());
+        co_return results;
     }
-    if (chosen.max_goal_evaluations > 0) {
-        cubepi::GoalOptions how{.evaluator = core_->metered(options.model, origin)};
-        how.max_evaluations = chosen.max_goal_evaluations;
-        how.user_text = text_of_user;
-        how.on_end = [this](const cubepi::GoalState& goal) { ended_goal_ = goal; };
-        options.middleware.emplace_back(cubepi::GoalMiddleware(std::move(how)));
+    TapeCheckpointer memory(fork_);
+    const std::optional<cubepi::CheckpointData> stored = co_await memory.load(tape_->name());
+    const cubepi::CheckpointData data = stored.value_or(cubepi::CheckpointData());
+    const std::shared_ptr<AgentsOfSession> agents = core_->agents(plan_.session_id);
+    results = cubepi::detail::open_results(*agents->owner->shared, data.extra, data.messages,
+                                           tape_->name());
+    if (results.empty() && plan_.message->context.contains(redelivered_key)) {
+        // The process that has begun this turn was killed.
+        std::optional<cubepi::Message> last = cubepi::detail::unanswered_result(data.messages);
+        if (last) results.push_back(std::move(*last));
     }
+    if (!results.empty()) prompt_ = Prompt(results.front().text());
+    co_return results;
+}
+
+/// Ends a turn that has nothing to do, but questions of sub-agents to show.
+void AgentTurn::end_silently() {
+    const auto agents = core_->options().agents->find(plan_.session_id);
+    if (!agents || !agents->has_new_questions()) state_.mark_silent();
+    status_ = TurnStatus::ok;
+    over_ = true;
 }
 
 /// Passes a message of the user to the hooks, which may add context to it. Returns why it is not sent; empty: it is.
@@ -652,18 +383,132 @@ Task<std::string> AgentTurn::submit(cubepi::Message& message) {
     co_return std::string();
 }
 
-Task<std::string> AgentTurn::system_prompt() {
-    std::string text = co_await core_->framework().system_prompt(prompt_, state_);
-    std::filesystem::path directory = core_->workspace_of(state_);
-    std::vector<Skill> skills = co_await core_->skills(std::move(directory));
-    if (plan_.allowed_skills) {
-        std::erase_if(skills, [this](const Skill& skill) {
-            return !plan_.allowed_skills->contains(skill.name);
-        });
+/// Starts the run of this turn: an answer continues the suspended one.
+Task<> AgentTurn::start_run(cubepi::MessageList inputs, cubepi::PromptOptions how) {
+    const bool expires = plan_.answer && plan_.answer->action == AnswerAction::expire;
+    if (expires && !closes_run_) closes_run_ = co_await has_expired_client_calls_only();
+    if (closes_run_) co_await close_expired();
+    if (!asks_user()) co_return begin_run(std::move(inputs), std::move(how));
+    if (plan_.answer) {
+        cubepi::Message message = inputs.front();
+        co_return co_await give_answer(std::move(message), std::move(how));
     }
-    const std::string block = skills_block(skills, skill_hints(prompt_.text()));
-    if (!text.empty() && !block.empty()) text += "\n\n";
-    co_return text + block;
+    const std::vector<cubepi::HitlRequest> open = co_await agent_->load_pending_hitl_requests();
+    // A message that is on the tape already is the one whose run waits: its turn was killed, and ends with the questions.
+    if (open.empty() || !run_id_.empty()) co_return begin_run(std::move(inputs), std::move(how));
+    end_suspended(open, true);
+}
+
+void AgentTurn::begin_run(cubepi::MessageList inputs, cubepi::PromptOptions how) {
+    // The limits of sub-agents are those of a prompt (D127); a turn that only waits is none.
+    if (has_tasks() && !plan_.receives_results && !plan_.answer)
+        core_->agents(plan_.session_id)->begin_prompt();
+    inputs_ = inputs;
+    run_.emplace(agent_->start(std::move(inputs), std::move(how)));
+}
+
+Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how) {
+    const Answer& given = *plan_.answer;
+    const std::vector<cubepi::HitlRequest> open = co_await agent_->load_pending_hitl_requests();
+    if (given.action == AnswerAction::abandon && given.question.empty())
+        co_return co_await withdraw(open);
+    if (given.action == AnswerAction::expire)
+        co_return co_await resume_expired(open, std::move(message), std::move(how));
+    if (continue_answer(open, std::move(message), std::move(how))) co_return;
+    std::string problem;
+    bool stale = false;
+    try {
+        const cubepi::HitlRequest& request = find_question(open, given.question);
+        if (!may_answer(request)) co_return refuse_answer(not_allowed_text(request), true);
+        co_await require_new_name(given.question, request);
+        if (given.action == AnswerAction::abandon) co_return co_await withdraw(open);
+        Json value = cubepi::check_answer(request, answer_value(given, request));
+        cubepi::AnswerOrigin origin;
+        origin.user = given.user;
+        origin.channel = given.place;
+        JsonObject event = answer_record(request);
+        event["user"] = origin.user;
+        event["channel"] = origin.channel;
+        given_ = event_entry(std::string(answer_event), std::move(event), hidden_from_context());
+        std::string name = request.request_id.empty() ? request.question_id : request.request_id;
+        run_.emplace(agent_->start_response(std::move(name), std::move(value), std::move(origin)));
+    } catch (const cubepi::Error& error) {
+        // The answer of a user is not refused because a store or the program fails (D90).
+        if (!is_about_answer(error.code())) throw;
+        problem = error.what();
+        stale = error.code() == cubepi::ErrorCode::stale_answer;
+    }
+    if (stale) problem = co_await stale_text(std::move(problem));
+    if (!problem.empty()) {
+        refuse_answer(std::move(problem), !open.empty());
+    }
+    if (given_) (void)co_await tape_->append(std::move(*given_));
+}
+
+/// Continues with an answer that was received before. Returns false if there is none, or it was not stored.
+bool AgentTurn::continue_answer(const std::vector<cubepi::HitlRequest>& open,
+                                cubepi::Message message, cubepi::PromptOptions how) {
+    if (!earlier_answer_) return false;
+    for (const cubepi::HitlRequest& one : open) {
+        const std::string& answered = earlier_answer_->question;
+        if (question_name(one) == answered || one.question_id == answered) return false;
+    }
+    if (earlier_answer_->superseded && !earlier_answer_->answered) {
+        // Later turns have seen the results of its run, which ends in the middle of the tape (D90).
+        for (const std::string& text : earlier_answer_->texts) repeat(text);
+        say_and_end(
+            "Your answer was received. Its turn was interrupted, and the conversation has "
+            "continued since.");
+    } else if (!open.empty()) {
+        end_suspended(open);
+    } else if (earlier_answer_->answered) {
+        status_ = TurnStatus::ok;
+        over_ = true;
+        repeat_answers(earlier_answer_->texts, earlier_answer_->last);
+    } else {
+        for (const std::string& text : earlier_answer_->texts) repeat(text);
+        run_.emplace(agent_->start(std::move(message), std::move(how)));
+    }
+    return true;
+}
+
+/// Returns the data of answer_event without its sender.
+JsonObject AgentTurn::answer_record(const cubepi::HitlRequest& request) const {
+    JsonObject record;
+    record["question_id"] = request.question_id;
+    record["question"] = question_name(request);
+    record["asker"] = asker_of(request.extra);
+    if (!plan_.input_id.empty()) record["input"] = plan_.input_id;
+    const std::string digest = request_digest(plan_.message);
+    if (!digest.empty()) record[request_digest_key] = digest;
+    return record;
+}
+
+/// Returns the next event of the run. A prompt for a run whose questions are answered, but which no process has continued,
+/// becomes a message that follows in this run.
+Task<std::optional<cubepi::AgentEvent>> AgentTurn::next_event() {
+    bool stale = false;
+    try {
+        co_return co_await run_->next();
+    } catch (const cubepi::PendingRequestsError& error) {
+        const bool answered = error.question_ids().empty();
+        if (!answered) throw;
+    } catch (const cubepi::Error& error) {
+        stale = plan_.answer && error.code() == cubepi::ErrorCode::stale_answer;
+        if (!stale) throw;
+    }
+    if (stale) {
+        // Another process has answered the question since it was found.
+        run_.reset();
+        is_stale_ = true;
+        std::string problem =
+            co_await stale_text("no question of this session waits for this answer");
+        refuse_answer(std::move(problem), false);
+        co_return std::nullopt;
+    }
+    (void)agent_->follow_up(std::move(inputs_));
+    run_.emplace(agent_->start_resume(run_options("")));
+    co_return co_await run_->next();
 }
 
 void AgentTurn::report(const cubepi::RunResult& result) {
@@ -708,6 +553,32 @@ Task<> AgentTurn::finish() {
     if (const auto* reached = dynamic_cast<const cubepi::LimitReachedError*>(&failure))
         data["limit"] = reached->limit();
     push(event_kind::error, std::move(data), nullptr);
+}
+
+/// Ends the turn with what waits for an answer.
+void AgentTurn::end_suspended(std::vector<cubepi::HitlRequest> requests, bool unread) {
+    status_ = TurnStatus::suspended;
+    over_ = true;
+    JsonArray pending;
+    for (const cubepi::HitlRequest& one : requests) pending.emplace_back(cubepi::to_json(one));
+    JsonObject data;
+    data["requests"] = std::move(pending);
+    if (unread) data["unread"] = true;
+    push(event_kind::suspended, std::move(data), nullptr);
+    OpenQuestions open;
+    open.requests = std::move(requests);
+    open.unread = unread;
+    state_.replace(std::make_shared<OpenQuestions>(std::move(open)));
+}
+
+void AgentTurn::say_and_end(std::string text) {
+    status_ = TurnStatus::ok;
+    over_ = true;
+    JsonObject data;
+    data["ok"] = true;
+    data["text"] = text;
+    events_.push_back(StreamEvent::text(std::move(text)));
+    push(event_kind::final, std::move(data), nullptr);
 }
 
 /// Reports an answer that is not complete (D87): to the parent of a subagent, or with the outputs of the turn.

@@ -92,50 +92,55 @@ public:
 
 private:
     Task<> begin();
+    Task<> recognize_answer();
+    Task<> answer_task();
+    Task<> continue_answered_run();
     Task<> recover_input();
     void repeat_answers(const std::vector<std::string>& texts,
                         const std::optional<cubepi::AssistantMessage>& last);
     void repeat(std::string text);
     Task<> start_agent();
-    Task<cubepi::BoundModel> model();
-    [[noreturn]] void throw_unavailable(const std::exception_ptr& reason) const;
-    void note_usage(const cubepi::AssistantMessage& answer);
-    Task<> note_endpoint(const cubepi::AssistantMessage& answer);
-    /// Creates the agent and connects tracer and meter.
-    void make_agent(cubepi::AgentOptions options);
     /// Returns the options of a run of this turn.
     cubepi::PromptOptions run_options(std::string run_id) const;
+    Task<cubepi::MessageList> open_results();
+    void end_silently();
+    Task<std::string> submit(cubepi::Message& message);
+    Task<> start_run(cubepi::MessageList inputs, cubepi::PromptOptions how);
+    void begin_run(cubepi::MessageList inputs, cubepi::PromptOptions how);
+    Task<> give_answer(cubepi::Message message, cubepi::PromptOptions how);
+    bool continue_answer(const std::vector<cubepi::HitlRequest>& open, cubepi::Message message,
+                         cubepi::PromptOptions how);
+    JsonObject answer_record(const cubepi::HitlRequest& request) const;
+    Task<std::optional<cubepi::AgentEvent>> next_event();
+    void report(const cubepi::RunResult& result);
+    Task<> finish();
+    void end_suspended(std::vector<cubepi::HitlRequest> requests, bool unread = false);
+    void say_and_end(std::string text);
+    void finish_answer(const cubepi::AssistantMessage& answer);
+    Task<> keep_inherited();
+    Task<> wait_for_run();
+    Task<> remove_tapes(std::vector<std::string> tapes);
+    // The agent (agent_turn_agent.cpp).
+    Task<> make_agent();
+    Task<cubepi::BoundModel> model();
+    [[noreturn]] void throw_unavailable(const std::exception_ptr& reason) const;
     Task<> remember(cubepi::AgentOptions& options);
     std::vector<cubepi::AgentTool> tools(const std::filesystem::path& directory);
     Task<std::vector<cubepi::AgentTool>> client_tools(std::vector<cubepi::AgentTool> own);
     void add_plans(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools,
                    const JsonObject& origin);
+    bool has_tasks() const;
+    void add_tasks(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools);
+    Task<std::string> system_prompt();
+    // Questions to the user (agent_turn_questions.cpp).
+    bool asks_user() const;
     /// See asker_key.
     JsonObject origin_of_turn() const;
     JsonObject payer() const;
-    // Sub-agents in the background (agent_turn_tasks.cpp).
-    bool has_tasks() const;
-    void add_tasks(cubepi::AgentOptions& options, std::vector<cubepi::AgentTool>& tools);
-    Task<cubepi::MessageList> open_results();
-    void end_silently();
-    std::shared_ptr<cubepi::HitlChannel> task_channel() const;
-    Task<> answer_task();
-    Task<std::string> system_prompt();
-    Task<std::string> submit(cubepi::Message& message);
-    Task<> finish();
-    void finish_answer(const cubepi::AssistantMessage& answer);
-    // Questions to the user (agent_turn_questions.cpp).
-    bool asks_user() const;
     cubepi::ApprovalPolicy approval_policy(const JsonObject& asker) const;
     void add_questions(cubepi::AgentOptions& options);
+    std::shared_ptr<cubepi::HitlChannel> task_channel() const;
     void ask_on(cubepi::AgentOptions& options, std::shared_ptr<cubepi::HitlChannel> parent) const;
-    Task<> start_run(cubepi::MessageList inputs, cubepi::PromptOptions how);
-    void begin_run(cubepi::MessageList inputs, cubepi::PromptOptions how);
-    Task<> give_answer(cubepi::Message message, cubepi::PromptOptions how);
-    Task<> continue_answered_run();
-    bool continue_answer(const std::vector<cubepi::HitlRequest>& open, cubepi::Message message,
-                         cubepi::PromptOptions how);
-    Task<std::optional<cubepi::AgentEvent>> next_event();
     bool may_answer(const cubepi::HitlRequest& request) const;
     bool is_asker(const cubepi::HitlRequest& request) const;
     Task<std::string> stale_text(std::string reason);
@@ -149,24 +154,19 @@ private:
     Task<bool> has_expired_questions_only();
     Task<bool> has_expired_client_calls_only();
     Task<> close_expired();
-    JsonObject answer_record(const cubepi::HitlRequest& request) const;
-    Task<> recognize_answer();
-    void end_suspended(std::vector<cubepi::HitlRequest> requests, bool unread = false);
-    void say_and_end(std::string text);
-    void report(const cubepi::RunResult& result);
-    Task<> keep_inherited();
-    Task<> remove_tapes(std::vector<std::string> tapes);
+    // Messages and events (agent_turn_events.cpp).
     Task<> note_compaction(const cubepi::Notice& notice);
     Task<> on_agent_event(cubepi::AgentEvent event, std::stop_token aborted);
     Task<> steer(std::shared_ptr<SteeringInbox> inbox);
     Task<> ask_to_continue();
-    Task<> wait_for_run();
-    void tell_goal(cubepi::AgentEvent end);
-    void translate(const cubepi::AgentEvent& event);
-    void note_answer(const cubepi::HitlAnswerEvent& given);
-    void note_end(const cubepi::HitlRequest& request, std::string_view outcome);
+    void note_usage(const cubepi::AssistantMessage& answer);
+    Task<> note_endpoint(const cubepi::AssistantMessage& answer);
     void push(std::string_view kind, JsonObject data,
               const std::shared_ptr<const cubepi::AgentEvent>& source);
+    void note_end(const cubepi::HitlRequest& request, std::string_view outcome);
+    void note_answer(const cubepi::HitlAnswerEvent& given);
+    void tell_goal(cubepi::AgentEvent end);
+    void translate(const cubepi::AgentEvent& event);
 
     std::shared_ptr<BuiltinCore> core_;
     Prompt prompt_;
@@ -203,6 +203,9 @@ private:
     bool has_text_ = false;    ///< an earlier step produced text
     bool step_has_text_ = false;
 };
+
+/// Returns what the user wrote of the text of a message.
+std::string_view text_of_user(std::string_view text);
 
 /// Returns why the sender of a message may not answer.
 std::string not_allowed_text(const cubepi::HitlRequest& request);

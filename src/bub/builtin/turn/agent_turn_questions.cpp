@@ -7,49 +7,18 @@
 #include <bub/builtin/turn/agent_turn.hpp>
 #include <bub/builtin/turn/earlier_turn.hpp>
 #include <bub/questions.hpp>
-#include <bub/turn_usage.hpp>
 #include <cubepi/core/offload.hpp>
-#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/hitl/ask_user_tool.hpp>
 #include <cubepi/hitl/checkpointed_channel.hpp>
 #include <cubepi/hitl/confirm_tool_calls.hpp>
 
-// Questions of a turn to the user (B23 to B25): a turn does not wait for an answer, its run is suspended, and the answer
-// is a turn of its own.
+// Questions of a turn to the user (B23 to B25): which calls need one, which are open, who may answer them, and their end without an
+// answer.
 
 namespace bub::detail {
 
 namespace {
-
-std::string list_of(const std::vector<cubepi::HitlRequest>& requests) {
-    std::string text;
-    for (const cubepi::HitlRequest& one : requests) text += "\n\n" + question_text(one);
-    return text;
-}
-
-/// Returns the question that an answer names. Throws Error(stale_answer) with the open questions.
-const cubepi::HitlRequest& find_question(const std::vector<cubepi::HitlRequest>& open,
-                                         const std::string& name) {
-    if (open.empty()) {
-        throw cubepi::Error(cubepi::ErrorCode::stale_answer,
-                            "no question of this session waits for an answer");
-    }
-    const std::vector<const cubepi::HitlRequest*> named = questions_named(name, open);
-    if (named.size() == 1) return *named.front();
-    throw cubepi::Error(
-        cubepi::ErrorCode::stale_answer,
-        "'" + name + "' is not the name of one question that waits for an answer; these are:" +
-            list_of(open));
-}
-
-/// Returns true for the codes of what is wrong with an answer, whose texts are for the user who has answered.
-bool is_about_answer(cubepi::ErrorCode code) {
-    using cubepi::ErrorCode;
-    return code == ErrorCode::bad_answer || code == ErrorCode::stale_answer ||
-           code == ErrorCode::no_pending_request || code == ErrorCode::validation ||
-           code == ErrorCode::invalid_argument;
-}
 
 /// The rules for the sender of a message, in the workspace of its session.
 struct RulesOfTurn {
@@ -159,6 +128,30 @@ cubepi::ApprovalPolicy AgentTurn::approval_policy(const JsonObject& asker) const
     return policy_of(std::move(of_turn));
 }
 
+/// Returns the channel of a sub-agent in the background, whose questions a turn of its session shows, and another one answers (D128);
+/// null if there is no user.
+std::shared_ptr<cubepi::HitlChannel> AgentTurn::task_channel() const {
+    const BuiltinOptions& options = core_->options();
+    if (options.background_channel || !options.questions || !options.deliver_results ||
+        !plan_.asks_in)
+        return options.background_channel;
+    const std::string session_id = plan_.asks_in->session_id.value();
+    const std::shared_ptr<AgentsOfSession> agents = core_->agents(session_id);
+    TaskQuestionChannel::Parts parts;
+    parts.to = agents->questions;
+    parts.asker = plan_.asker;
+    parts.timeout = options.questions->timeout;
+    parts.before = [deliver = options.deliver_results, message = *plan_.asks_in] {
+        deliver(message);
+    };
+    parts.after = [all = std::weak_ptr<SessionAgents>(options.agents), session_id,
+                   questions = agents->questions] {
+        if (const auto sessions = all.lock())
+            sessions->note_questions(session_id, questions->pending());
+    };
+    return std::make_shared<TaskQuestionChannel>(std::move(parts));
+}
+
 /// Sets the channel of a subagent whose questions are not stored. In the background the channel of the parent belongs to another
 /// run.
 void AgentTurn::ask_on(cubepi::AgentOptions& options,
@@ -227,100 +220,6 @@ void AgentTurn::add_questions(cubepi::AgentOptions& options) {
     options.channel = std::move(channel);
 }
 
-/// Ends the turn with what waits for an answer.
-void AgentTurn::end_suspended(std::vector<cubepi::HitlRequest> requests, bool unread) {
-    status_ = TurnStatus::suspended;
-    over_ = true;
-    JsonArray pending;
-    for (const cubepi::HitlRequest& one : requests) pending.emplace_back(cubepi::to_json(one));
-    JsonObject data;
-    data["requests"] = std::move(pending);
-    if (unread) data["unread"] = true;
-    push(event_kind::suspended, std::move(data), nullptr);
-    OpenQuestions open;
-    open.requests = std::move(requests);
-    open.unread = unread;
-    state_.replace(std::make_shared<OpenQuestions>(std::move(open)));
-}
-
-void AgentTurn::say_and_end(std::string text) {
-    status_ = TurnStatus::ok;
-    over_ = true;
-    JsonObject data;
-    data["ok"] = true;
-    data["text"] = text;
-    events_.push_back(StreamEvent::text(std::move(text)));
-    push(event_kind::final, std::move(data), nullptr);
-}
-
-/// Starts the run of this turn: an answer continues the suspended one.
-Task<> AgentTurn::start_run(cubepi::MessageList inputs, cubepi::PromptOptions how) {
-    const bool expires = plan_.answer && plan_.answer->action == AnswerAction::expire;
-    if (expires && !closes_run_) closes_run_ = co_await has_expired_client_calls_only();
-    if (closes_run_) co_await close_expired();
-    if (!asks_user()) co_return begin_run(std::move(inputs), std::move(how));
-    if (plan_.answer) {
-        cubepi::Message message = inputs.front();
-        co_return co_await give_answer(std::move(message), std::move(how));
-    }
-    const std::vector<cubepi::HitlRequest> open = co_await agent_->load_pending_hitl_requests();
-    // A message that is on the tape already is the one whose run waits: its turn was killed, and ends with the questions.
-    if (open.empty() || !run_id_.empty()) co_return begin_run(std::move(inputs), std::move(how));
-    end_suspended(open, true);
-}
-
-void AgentTurn::begin_run(cubepi::MessageList inputs, cubepi::PromptOptions how) {
-    // The limits of sub-agents are those of a prompt (D127); a turn that only waits is none.
-    if (has_tasks() && !plan_.receives_results && !plan_.answer)
-        core_->agents(plan_.session_id)->begin_prompt();
-    inputs_ = inputs;
-    run_.emplace(agent_->start(std::move(inputs), std::move(how)));
-}
-
-/// Returns the next event of the run. A prompt for a run whose questions are answered, but which no process has continued,
-/// becomes a message that follows in this run.
-Task<std::optional<cubepi::AgentEvent>> AgentTurn::next_event() {
-    bool stale = false;
-    try {
-        co_return co_await run_->next();
-    } catch (const cubepi::PendingRequestsError& error) {
-        const bool answered = error.question_ids().empty();
-        if (!answered) throw;
-    } catch (const cubepi::Error& error) {
-        stale = plan_.answer && error.code() == cubepi::ErrorCode::stale_answer;
-        if (!stale) throw;
-    }
-    if (stale) {
-        // Another process has answered the question since it was found.
-        run_.reset();
-        is_stale_ = true;
-        std::string problem =
-            co_await stale_text("no question of this session waits for this answer");
-        refuse_answer(std::move(problem), false);
-        co_return std::nullopt;
-    }
-    (void)agent_->follow_up(std::move(inputs_));
-    run_.emplace(agent_->start_resume(run_options("")));
-    co_return co_await run_->next();
-}
-
-/// The answer may have been received before, by a process that died (D42).
-Task<> AgentTurn::continue_answered_run() {
-    if (!asks_user()) co_return;
-    const bool has_expired = plan_.answer->action == AnswerAction::expire;
-    const std::vector<cubepi::HitlRequest> open = co_await open_questions(has_expired);
-    earlier_answer_ = co_await find_earlier_answer(*tape_, plan_.input_id);
-    if (earlier_answer_) require_same_request(*earlier_answer_, plan_.message);
-    if (!open.empty()) {
-        asker_ = asker_of(open.front().extra);
-    } else if (earlier_answer_) {
-        asker_ = earlier_answer_->asker;
-    }
-    if (!earlier_answer_ || earlier_answer_->answered || earlier_answer_->superseded) co_return;
-    message_id_ = earlier_answer_->message_id;
-    run_id_ = earlier_answer_->run_id;
-}
-
 /// Returns the requests of the tape that wait for an answer, before there is an agent; if asked for, also those whose time is over
 /// and whose run has not continued.
 Task<std::vector<cubepi::HitlRequest>> AgentTurn::open_questions(bool with_expired) {
@@ -335,105 +234,6 @@ Task<std::vector<cubepi::HitlRequest>> AgentTurn::open_questions(bool with_expir
         if (with_expired || (!one.expired && !is_over)) open.push_back(one.request);
     }
     co_return open;
-}
-
-/// In a private chat, the text of the user who was asked answers the only question (B24).
-Task<> AgentTurn::recognize_answer() {
-    const Json* alone =
-        plan_.message ? plan_.message->context.if_contains("private_chat") : nullptr;
-    const bool is_typed = !plan_.answer && !plan_.receives_results;
-    if (!is_typed || !asks_user() || !alone || *alone != Json(true)) co_return;
-    const std::optional<EarlierAnswer> earlier =
-        co_await find_earlier_answer(*tape_, plan_.input_id);
-    const std::vector<cubepi::HitlRequest> open = co_await open_questions();
-    const auto* ask =
-        open.size() == 1 ? std::get_if<cubepi::AskRequest>(&open.front().payload) : nullptr;
-    const bool is_older = plan_.message->rest.contains(before_question_key);
-    const bool answers = !is_older && ask && ask->questions.size() == 1 && may_answer(open.front());
-    if (!answers && !earlier) co_return;
-    Answer given;
-    given.question = answers ? question_name(open.front()) : earlier->question;
-    given.text = plan_.message->content_text();
-    given.user = sender_of(*plan_.message);
-    given.place = default_session(*plan_.message);
-    plan_.answer = std::move(given);
-}
-
-/// Continues with an answer that was received before. Returns false if there is none, or it was not stored.
-bool AgentTurn::continue_answer(const std::vector<cubepi::HitlRequest>& open,
-                                cubepi::Message message, cubepi::PromptOptions how) {
-    if (!earlier_answer_) return false;
-    for (const cubepi::HitlRequest& one : open) {
-        const std::string& answered = earlier_answer_->question;
-        if (question_name(one) == answered || one.question_id == answered) return false;
-    }
-    if (earlier_answer_->superseded && !earlier_answer_->answered) {
-        // Later turns have seen the results of its run, which ends in the middle of the tape (D90).
-        for (const std::string& text : earlier_answer_->texts) repeat(text);
-        say_and_end(
-            "Your answer was received. Its turn was interrupted, and the conversation has "
-            "continued since.");
-    } else if (!open.empty()) {
-        end_suspended(open);
-    } else if (earlier_answer_->answered) {
-        status_ = TurnStatus::ok;
-        over_ = true;
-        repeat_answers(earlier_answer_->texts, earlier_answer_->last);
-    } else {
-        for (const std::string& text : earlier_answer_->texts) repeat(text);
-        run_.emplace(agent_->start(std::move(message), std::move(how)));
-    }
-    return true;
-}
-
-/// Returns the data of answer_event without its sender.
-JsonObject AgentTurn::answer_record(const cubepi::HitlRequest& request) const {
-    JsonObject record;
-    record["question_id"] = request.question_id;
-    record["question"] = question_name(request);
-    record["asker"] = asker_of(request.extra);
-    if (!plan_.input_id.empty()) record["input"] = plan_.input_id;
-    const std::string digest = request_digest(plan_.message);
-    if (!digest.empty()) record[request_digest_key] = digest;
-    return record;
-}
-
-Task<> AgentTurn::give_answer(cubepi::Message message, cubepi::PromptOptions how) {
-    const Answer& given = *plan_.answer;
-    const std::vector<cubepi::HitlRequest> open = co_await agent_->load_pending_hitl_requests();
-    if (given.action == AnswerAction::abandon && given.question.empty())
-        co_return co_await withdraw(open);
-    if (given.action == AnswerAction::expire)
-        co_return co_await resume_expired(open, std::move(message), std::move(how));
-    if (continue_answer(open, std::move(message), std::move(how))) co_return;
-    std::string problem;
-    bool stale = false;
-    try {
-        const cubepi::HitlRequest& request = find_question(open, given.question);
-        if (!may_answer(request)) co_return refuse_answer(not_allowed_text(request), true);
-        co_await require_new_name(given.question, request);
-        if (given.action == AnswerAction::abandon) co_return co_await withdraw(open);
-        Json value = cubepi::check_answer(request, answer_value(given, request));
-        cubepi::AnswerOrigin origin;
-        origin.user = given.user;
-        origin.channel = given.place;
-        JsonObject event = answer_record(request);
-        event["user"] = origin.user;
-        event["channel"] = origin.channel;
-        given_ = event_entry(std::string(answer_event), std::move(event), hidden_from_context());
-        std::string name = request.request_id.empty() ? request.question_id : request.request_id;
-        run_.emplace(agent_->start_response(std::move(name), std::move(value), std::move(origin)));
-    } catch (const cubepi::Error& error) {
-        // The answer of a user is not refused because a store or the program fails (D90).
-        if (!is_about_answer(error.code())) throw;
-        problem = error.what();
-        stale = error.code() == cubepi::ErrorCode::stale_answer;
-    }
-    if (stale) problem = co_await stale_text(std::move(problem));
-    if (!problem.empty()) {
-        refuse_answer(std::move(problem), !open.empty());
-    }
-    if (given_) (void)co_await tape_->append(std::move(*given_));
 }
 
 /// Says who has answered the question of this turn, if it was answered; `reason` follows.

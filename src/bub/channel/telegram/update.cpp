@@ -151,6 +151,8 @@ void add_media(const JsonObject& message, Envelope& envelope, JsonArray& files) 
     add_other(message, envelope);
 }
 
+}  // namespace
+
 std::string text_of(const JsonObject& message) {
     const std::string_view text = string_member(message, "text");
     return text.empty() ? text_member(message, "caption") : std::string(text);
@@ -174,13 +176,11 @@ shared::Buttons keyboard_of(const JsonObject& message) {
     return buttons;
 }
 
-/// Returns the id of the user or chat in the member `key`; 0 if there is none.
 std::int64_t id_in(const JsonObject& object, std::string_view key) {
     const JsonObject* const member = object_member(object, key);
     return member ? integer_member(*member, "id").value_or(0) : 0;
 }
 
-/// The answer to a question of another chat belongs to the session of that chat.
 void move_answer(Incoming& incoming, const JsonObject& card, JsonObject& facts) {
     const std::string named = shared::asking_chat(keyboard_of(card));
     std::int64_t chat = 0;
@@ -191,7 +191,6 @@ void move_answer(Incoming& incoming, const JsonObject& card, JsonObject& facts) 
     incoming.place.chat = chat;
 }
 
-/// Sets the origin of the envelope; returns the facts about it that are stored.
 JsonObject origin_facts(Incoming& incoming, const Access& access, const std::string& name) {
     Envelope& envelope = incoming.envelope;
     const ChatTarget& place = incoming.place;
@@ -211,57 +210,7 @@ JsonObject origin_facts(Incoming& incoming, const Access& access, const std::str
     return facts;
 }
 
-/// Reads a `callback_query`.
-Incoming read_button(const JsonObject& query, const Access& access) {
-    Incoming incoming;
-    incoming.user = id_in(query, "from");
-    incoming.callback_id = text_member(query, "id");
-    const JsonObject* const message = object_member(query, "message");
-    const JsonObject* const from = object_member(query, "from");
-    if (incoming.callback_id.empty() || !from) return incoming;
-    incoming.kind = Kind::stale_button;
-    if (!message) return incoming;
-    incoming.place.chat = id_in(*message, "chat");
-    if (cubepi::detail::flag_member(*message, "is_topic_message"))
-        incoming.place.thread = integer_member(*message, "message_thread_id").value_or(0);
-    if (!access.allows(incoming.user, incoming.place.chat, incoming.place.chat < 0)) {
-        incoming.kind = Kind::unknown_user;
-        return incoming;
-    }
-    incoming.message_id = integer_member(*message, "message_id").value_or(0);
-    incoming.data = text_member(query, "data");
-    incoming.keyboard = keyboard_of(*message);
-    const std::set<std::int64_t>& approvers = access.approvers();
-    const std::string asked = shared::asked_user(incoming.data);
-    if (!asked.empty() && asked != std::to_string(incoming.user) &&
-        !approvers.contains(incoming.user)) {
-        incoming.kind = Kind::not_asked;
-        return incoming;
-    }
-    if (shared::is_form_choice(incoming.data) && !incoming.keyboard.empty()) {
-        incoming.kind = Kind::choice;
-        return incoming;
-    }
-    Envelope& envelope = incoming.envelope;
-    envelope.answer = shared::answer_of_button(incoming.data, incoming.keyboard);
-    if (!envelope.answer) return incoming;
-    const std::optional<shared::QuestionMark> question = shared::question_in(text_of(*message));
-    if (question && question->approves && !approvers.empty() &&
-        !approvers.contains(incoming.user)) {
-        incoming.kind = Kind::not_approver;
-        return incoming;
-    }
-    incoming.kind = Kind::button;
-    envelope.is_active = true;
-    JsonObject of_question;
-    move_answer(incoming, *message, of_question);
-    JsonObject facts = origin_facts(incoming, access, display_name(*from));
-    facts["question"] = incoming.message_id;
-    facts["callback"] = incoming.callback_id;
-    facts.insert(of_question.begin(), of_question.end());
-    envelope.rest[telegram_key] = std::move(facts);
-    return incoming;
-}
+namespace {
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
     return cubepi::detail::lower_case(a) == cubepi::detail::lower_case(b);
@@ -513,7 +462,7 @@ void MessageReader::read_text() {
     if (!files.empty()) facts_["files"] = std::move(files);
 }
 
-/// Parses the topic of a session id that read_update() has made.
+/// Parses the topic of a session id that origin_facts() has made.
 std::int64_t thread_of(std::string_view session_id, std::string_view chat) {
     const std::string prefix = "telegram:" + std::string(chat) + ":";
     std::int64_t thread = 0;
@@ -549,21 +498,13 @@ std::optional<std::int64_t> update_id_of(const Json& update) {
     return object ? integer_member(*object, "update_id") : std::nullopt;
 }
 
-Incoming read_update(const Json& update, const Access& access, const BotIdentity& bot,
-                     const SentCards& cards) {
-    const JsonObject* const object = update.if_object();
-    const std::optional<std::int64_t> id = update_id_of(update);
-    Incoming incoming;
-    if (!object || !id) return incoming;
-    if (const JsonObject* message = object_member(*object, "message")) {
-        incoming = MessageReader(*message, access, bot, cards, false).read();
-    } else if (const JsonObject* edited = object_member(*object, "edited_message")) {
-        incoming = MessageReader(*edited, access, bot, cards, true).read();
-    } else if (const JsonObject* query = object_member(*object, "callback_query")) {
-        incoming = read_button(*query, access);
-    }
-    incoming.envelope.inbound_id = std::to_string(*id);
-    return incoming;
+Incoming read_message(const JsonObject& update, const Access& access, const BotIdentity& bot,
+                      const SentCards& cards) {
+    if (const JsonObject* message = object_member(update, "message"))
+        return MessageReader(*message, access, bot, cards, false).read();
+    if (const JsonObject* edited = object_member(update, "edited_message"))
+        return MessageReader(*edited, access, bot, cards, true).read();
+    return Incoming();
 }
 
 ChatTarget place_of(const Envelope& message) {

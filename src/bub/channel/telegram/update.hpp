@@ -26,29 +26,20 @@ struct BotIdentity {
     std::string username = {};
 };
 
-/// The meaning of an update.
+/// The meaning of a message.
 struct Incoming {
     enum class Kind : std::uint8_t {
         ignored,        ///< of unknown kind, or not for the bot
         message,        ///< `envelope` is a message or an answer
-        button,         ///< `envelope` is the answer of a button
-        choice,         ///< a button that changes a mark of a form (question_cards.hpp)
-        stale_button,   ///< a button that is not one of ours
-        not_approver,   ///< a button of a question that the user may not answer
-        not_asked,      ///< a button of a question that another user was asked
         greeting,       ///< /start
-        unknown_user,   ///< a private message or a button of a user who is not listed
-        unknown_group,  ///< a message in a group that is not listed
+        unknown_user,   ///< of a user who is not listed
+        unknown_group,  ///< in a group that is not listed
     };
 
     Kind kind = Kind::ignored;
     std::int64_t user = 0;
     ChatTarget place = {};
     bool is_addressed = false;  ///< the message is for the bot
-    std::string callback_id = {};
-    std::int64_t message_id = 0;    ///< of the button
-    std::string data = {};          ///< of the button
-    shared::Buttons keyboard = {};  ///< of the button's message
     Envelope envelope = {};
 };
 
@@ -56,9 +47,20 @@ struct Incoming {
 /// message (in a group), files}, and of an answer the place of its question: {question, question_chat, callback}.
 inline constexpr std::string_view telegram_key = "telegram";
 
-/// Reads an update. It may have any form: what is not understood is ignored.
-Incoming read_update(const Json& update, const Access& access, const BotIdentity& bot,
-                     const SentCards& cards);
+/// Reads the message of an update, which may have any form: what is not understood is ignored.
+Incoming read_message(const JsonObject& update, const Access& access, const BotIdentity& bot,
+                      const SentCards& cards);
+
+// The parts of messages, also of those with the buttons of a question.
+
+std::string text_of(const JsonObject& message);
+shared::Buttons keyboard_of(const JsonObject& message);
+/// Returns the id of the user or chat in the member `key`; 0 if there is none.
+std::int64_t id_in(const JsonObject& object, std::string_view key);
+/// The answer to a question of another chat belongs to the session of that chat.
+void move_answer(Incoming& incoming, const JsonObject& card, JsonObject& facts);
+/// Sets the origin of the envelope; returns the facts about it that are stored.
+JsonObject origin_facts(Incoming& incoming, const Access& access, const std::string& name);
 
 /// Returns the update_id; nothing if there is none.
 std::optional<std::int64_t> update_id_of(const Json& update);
@@ -66,7 +68,7 @@ std::optional<std::int64_t> update_id_of(const Json& update);
 /// Returns a name for display, without characters that have a meaning in the context of a prompt.
 std::string display_name(const JsonObject& user);
 
-/// Returns the place of a message that was read by read_update(), or of a session.
+/// Returns the place of a message or an answer that the channel has received, or of a session.
 ChatTarget place_of(const Envelope& message);
 
 }  // namespace bub::telegram

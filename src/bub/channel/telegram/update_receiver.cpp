@@ -24,6 +24,7 @@ using cubepi::HttpServerResponse;
 using cubepi::Outcome;
 using cubepi::outcome_of;
 using cubepi::detail::integer_member;
+using cubepi::detail::object_member;
 using cubepi::detail::text_member;
 
 /// Returns 0 for a text that is not an id.
@@ -84,10 +85,6 @@ Task<std::optional<std::string>> fetch_file(std::shared_ptr<const TelegramApi> a
     co_return bytes;
 }
 
-SentCard place_of_button(const Incoming& incoming) {
-    return SentCard{incoming.place.chat, incoming.message_id};
-}
-
 MediaType media_type(std::string_view name) {
     for (const MediaType type : {MediaType::image, MediaType::audio, MediaType::video}) {
         if (name == to_string(type)) return type;
@@ -106,7 +103,7 @@ ErrorCode code_of(const std::exception_ptr& failure) {
 }
 
 const JsonObject* facts_of(const Envelope& message) {
-    return cubepi::detail::object_member(message.rest, telegram_key);
+    return object_member(message.rest, telegram_key);
 }
 
 }  // namespace
@@ -432,38 +429,90 @@ Task<HttpServerResponse> UpdateReceiver::receive(HttpServerRequest request) {
 }
 
 Task<bool> UpdateReceiver::accept(Json update) {
-    Incoming incoming = read_update(update, access_, bot_, *cards_);
-    switch (incoming.kind) {
-        case Incoming::Kind::ignored: co_return true;
-        case Incoming::Kind::unknown_user:
-        case Incoming::Kind::unknown_group: refuse(incoming); co_return true;
-        case Incoming::Kind::greeting:
-            say(incoming.place, "Hello! Send a message to begin.");
-            co_return true;
-        case Incoming::Kind::stale_button:
-            answer_button(incoming, "This question does not wait for an answer any more.");
-            co_return true;
-        case Incoming::Kind::not_approver:
-            answer_button(incoming, "You may not answer this question: an operator has to.");
-            co_return true;
-        case Incoming::Kind::not_asked:
-            answer_button(incoming,
-                          "You may not answer this question: only an operator, or the user who was "
-                          "asked, may.");
-            co_return true;
-        case Incoming::Kind::choice: press(incoming); co_return true;
-        case Incoming::Kind::button:
-            // Its turn answers the press (Outbox).
-            if (shared::is_form_end(incoming.data))
-                incoming.envelope.answer->choices =
-                    forms_->finish(place_of_button(incoming), incoming.keyboard);
-            break;
-        case Incoming::Kind::message: break;
-    }
-    attach_files(incoming.envelope);
-    Task<bool> passing = pass(std::move(incoming.envelope), std::move(incoming.callback_id));
+    const JsonObject* const object = update.if_object();
+    const std::optional<std::int64_t> id = update_id_of(update);
+    if (!object || !id) co_return true;
+    const JsonObject* const press = object_member(*object, "callback_query");
+    std::optional<Envelope> message = press ? read_button(*press) : take_message(*object);
+    if (!message) co_return true;
+    message->inbound_id = std::to_string(*id);
+    Task<bool> passing =
+        pass(std::move(*message), press ? text_member(*press, "id") : std::string());
     const bool passed = co_await std::move(passing);
     co_return passed;
+}
+
+/// Returns nothing if the message is not for the agent.
+std::optional<Envelope> UpdateReceiver::take_message(const JsonObject& update) {
+    std::optional<Envelope> message;
+    Incoming incoming = read_message(update, access_, bot_, *cards_);
+    switch (incoming.kind) {
+        case Incoming::Kind::ignored: break;
+        case Incoming::Kind::unknown_user:
+        case Incoming::Kind::unknown_group: refuse(incoming); break;
+        case Incoming::Kind::greeting:
+            say(incoming.place, "Hello! Send a message to begin.");
+            break;
+        case Incoming::Kind::message:
+            attach_files(incoming.envelope);
+            message = std::move(incoming.envelope);
+    }
+    return message;
+}
+
+/// Reads the press of a button (`callback_query`). Returns the answer to a question, whose turn answers the press (Outbox); nothing if
+/// the press is answered here.
+std::optional<Envelope> UpdateReceiver::read_button(const JsonObject& query) {
+    const std::string id = text_member(query, "id");
+    const auto end = [this, &id](std::string text) {
+        work_->spawn(ignore_result(answer_press(api_, id, std::move(text))));
+        return std::optional<Envelope>();
+    };
+    const JsonObject* const from = object_member(query, "from");
+    if (id.empty() || !from) return std::nullopt;
+    const std::string stale = "This question does not wait for an answer any more.";
+    const JsonObject* const card = object_member(query, "message");
+    if (!card) return end(stale);
+    Incoming incoming;
+    incoming.user = id_in(query, "from");
+    incoming.place.chat = id_in(*card, "chat");
+    if (cubepi::detail::flag_member(*card, "is_topic_message"))
+        incoming.place.thread = integer_member(*card, "message_thread_id").value_or(0);
+    const std::string user = std::to_string(incoming.user);
+    if (!access_.allows(incoming.user, incoming.place.chat, incoming.place.chat < 0)) {
+        log_refusal(incoming);
+        return end("You are not allowed to use this bot. Your id is " + user + ".");
+    }
+    const bool is_approver = access_.approvers().contains(incoming.user);
+    const std::string data = text_member(query, "data");
+    const std::string asked = shared::asked_user(data);
+    if (!asked.empty() && asked != user && !is_approver) {
+        return end(
+            "You may not answer this question: only an operator, or the user who was asked, may.");
+    }
+    const SentCard place{incoming.place.chat, integer_member(*card, "message_id").value_or(0)};
+    const shared::Buttons shown = keyboard_of(*card);
+    if (shared::is_form_choice(data) && !shown.empty()) {
+        std::optional<Envelope> none = end("");
+        if (forms_->press(place, shown, data)) work_->spawn(forms_->show(place));
+        return none;
+    }
+    Envelope& envelope = incoming.envelope;
+    envelope.answer = shared::answer_of_button(data, shown);
+    if (!envelope.answer) return end(stale);
+    const std::optional<shared::QuestionMark> question = shared::question_in(text_of(*card));
+    if (question && question->approves && !access_.approvers().empty() && !is_approver)
+        return end("You may not answer this question: an operator has to.");
+    if (shared::is_form_end(data)) envelope.answer->choices = forms_->finish(place, shown);
+    envelope.is_active = true;
+    JsonObject of_question;
+    move_answer(incoming, *card, of_question);
+    JsonObject facts = origin_facts(incoming, access_, display_name(*from));
+    facts["question"] = place.id;
+    facts["callback"] = id;
+    facts.insert(of_question.begin(), of_question.end());
+    envelope.rest[telegram_key] = std::move(facts);
+    return std::move(envelope);
 }
 
 Task<bool> UpdateReceiver::pass(Envelope message, std::string callback_id) {
@@ -551,17 +600,6 @@ void UpdateReceiver::restore(Envelope& message) const {
     message.from_operator = access_.is_operator(integer_member(*facts, "user").value_or(0));
 }
 
-/// Changes the mark of a choice.
-void UpdateReceiver::press(const Incoming& incoming) {
-    answer_button(incoming, "");
-    const SentCard place = place_of_button(incoming);
-    if (forms_->press(place, incoming.keyboard, incoming.data)) work_->spawn(forms_->show(place));
-}
-
-void UpdateReceiver::answer_button(const Incoming& incoming, std::string text) {
-    work_->spawn(ignore_result(answer_press(api_, incoming.callback_id, std::move(text))));
-}
-
 void UpdateReceiver::say(ChatTarget to, std::string text) {
     JsonObject parameters;
     parameters["chat_id"] = to.chat;
@@ -570,14 +608,16 @@ void UpdateReceiver::say(ChatTarget to, std::string text) {
     work_->spawn(ignore_result(try_call(api_, "sendMessage", std::move(parameters))));
 }
 
+void UpdateReceiver::log_refusal(const Incoming& incoming) const {
+    options_.runtime->log.write(cubepi::LogLevel::info, "telegram.refused",
+                                {{"user", incoming.user}, {"chat", incoming.place.chat}});
+}
+
 /// Tells users what an operator needs to list them. Groups of strangers get no answer.
 void UpdateReceiver::refuse(const Incoming& incoming) {
     const std::string user = std::to_string(incoming.user);
-    options_.runtime->log.write(cubepi::LogLevel::info, "telegram.refused",
-                                {{"user", incoming.user}, {"chat", incoming.place.chat}});
-    if (!incoming.callback_id.empty()) {
-        answer_button(incoming, "You are not allowed to use this bot. Your id is " + user + ".");
-    } else if (incoming.kind == Incoming::Kind::unknown_user) {
+    log_refusal(incoming);
+    if (incoming.kind == Incoming::Kind::unknown_user) {
         if (refused_.add(incoming.user))
             say(incoming.place, "You are not allowed to use this bot. Your id is " + user +
                                     ": its operator can add it to the users.");

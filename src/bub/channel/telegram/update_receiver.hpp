@@ -117,8 +117,9 @@ private:
     Task<bool> pass(Envelope message, std::string callback_id);
     bool is_over(const std::exception_ptr& failure);
     void attach_files(Envelope& message) const;
-    void press(const Incoming& incoming);
-    void answer_button(const Incoming& incoming, std::string text);
+    std::optional<Envelope> take_message(const JsonObject& update);
+    std::optional<Envelope> read_button(const JsonObject& query);
+    void log_refusal(const Incoming& incoming) const;
     void refuse(const Incoming& incoming);
     void say(ChatTarget to, std::string text);
     void warn(const std::string& text) const;

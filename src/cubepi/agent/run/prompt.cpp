@@ -368,4 +368,16 @@ void ActiveRun::set_run_id(const SharedString& run_id) {
     impl_.state.active_run_id = run_id;
 }
 
+Task<RunResult> run_guarded(std::shared_ptr<Agent::Impl> impl, Task<RunResult> work,
+                            PromptOptions options) {
+    if (impl->state.is_streaming) {
+        const bool free = co_await wait_for_aborted_run(impl);
+        if (!free) co_return aborted_before_start(options);
+    }
+    const auto cancellation = co_await this_cancellation;
+    if (!cancellation.slot().is_connected()) co_return co_await std::move(work);
+    std::function<void()> abort = [&impl] { impl->input_queue.abort(); };
+    co_return co_await abort_when_cancelled(std::move(work), std::move(abort));
+}
+
 }  // namespace cubepi::detail

@@ -34,6 +34,10 @@ Task<RunResult> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input,
                            PromptOptions options);
 /// Continues from the last message of the history like run_prompt().
 Task<RunResult> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions options);
+/// Awaits `work`, the run of a prompt with `options`, after an aborted run has ended. Cancelling the awaiting coroutine
+/// aborts the run, which then closes regularly (D38).
+Task<RunResult> run_guarded(std::shared_ptr<Agent::Impl> impl, Task<RunResult> work,
+                            PromptOptions options);
 Task<void> wait_until_idle(std::shared_ptr<Agent::Impl> impl);
 /// Waits until the current run, if it was aborted, has ended. Returns false if another abort() ended the wait; throws
 /// Error(busy) if the run does not end in time.

@@ -288,37 +288,6 @@ void throw_pending_requests(const std::string& thread_id, const StoredQuestions&
                                text + ", or close it with PromptOptions().abandon_pending()");
 }
 
-Task<RunResult> run_respond(std::shared_ptr<Agent::Impl> impl, std::string question_id, Json answer,
-                            AnswerOrigin origin, PromptOptions options) {
-    require_durable_channel(*impl);
-    ActiveRun active(*impl, impl->runtime->ids->next());
-    co_await reload(*impl, active.token());
-    StoredQuestions questions = co_await load_stored_questions(impl->log, unix_seconds(*impl));
-    // Another process may continue the run before this one has the claim, and the next question may have the same id.
-    const HitlRequest& request = request_to_answer(questions, question_id);
-    question_id = request.request_id.empty() ? request.question_id : request.request_id;
-    name_run(*impl, questions);
-    const SharedString run_id(questions.run_id);
-    active.set_run_id(run_id);
-    const auto prompt_run = std::make_unique<PromptRun>(*impl, run_id, active.token(), options);
-    prompt_run->core().start_with(options.prior_spending());
-    for (int attempt = 1;; ++attempt) {
-        Task<RunResult> answering =
-            answer_claimed(*impl, *prompt_run, questions.run_id, question_id, answer, origin);
-        Task<RunResult> claimed =
-            prompt_run->with_claim(ClaimKind::continue_run, std::move(answering));
-        Outcome<RunResult> result = co_await outcome_of(std::move(claimed));
-        if (!is_claim_refusal(result.failure())) co_return std::move(result).value();
-        // The owner of the claim stores its answer first. If it answers another question, it releases the claim then.
-        co_await reload(*impl, active.token());
-        const StoredQuestions now = co_await load_stored_questions(impl->log, unix_seconds(*impl));
-        (void)request_to_answer(now, question_id);
-        if (attempt == claim_attempts) result.rethrow();
-        Task<> waiting = impl->runtime->clock->sleep_for(claim_interval);
-        co_await cancel_on(active.token(), std::move(waiting));
-    }
-}
-
 Task<RunResult> continue_suspended_run(Agent::Impl& impl, ActiveRun& active,
                                        StoredQuestions questions, PromptOptions options) {
     name_run(impl, questions);
@@ -379,6 +348,41 @@ Task<void> close_expired_calls(Agent::Impl& impl, StoredQuestions questions) {
     co_await remove_questions(impl.log, std::move(questions));
 }
 
+namespace {
+
+/// Answers a question of a suspended run; continues the run if it was the last one.
+Task<RunResult> run_respond(std::shared_ptr<Agent::Impl> impl, std::string question_id, Json answer,
+                            AnswerOrigin origin, PromptOptions options) {
+    require_durable_channel(*impl);
+    ActiveRun active(*impl, impl->runtime->ids->next());
+    co_await reload(*impl, active.token());
+    StoredQuestions questions = co_await load_stored_questions(impl->log, unix_seconds(*impl));
+    // Another process may continue the run before this one has the claim, and the next question may have the same id.
+    const HitlRequest& request = request_to_answer(questions, question_id);
+    question_id = request.request_id.empty() ? request.question_id : request.request_id;
+    name_run(*impl, questions);
+    const SharedString run_id(questions.run_id);
+    active.set_run_id(run_id);
+    const auto prompt_run = std::make_unique<PromptRun>(*impl, run_id, active.token(), options);
+    prompt_run->core().start_with(options.prior_spending());
+    for (int attempt = 1;; ++attempt) {
+        Task<RunResult> answering =
+            answer_claimed(*impl, *prompt_run, questions.run_id, question_id, answer, origin);
+        Task<RunResult> claimed =
+            prompt_run->with_claim(ClaimKind::continue_run, std::move(answering));
+        Outcome<RunResult> result = co_await outcome_of(std::move(claimed));
+        if (!is_claim_refusal(result.failure())) co_return std::move(result).value();
+        // The owner of the claim stores its answer first. If it answers another question, it releases the claim then.
+        co_await reload(*impl, active.token());
+        const StoredQuestions now = co_await load_stored_questions(impl->log, unix_seconds(*impl));
+        (void)request_to_answer(now, question_id);
+        if (attempt == claim_attempts) result.rethrow();
+        Task<> waiting = impl->runtime->clock->sleep_for(claim_interval);
+        co_await cancel_on(active.token(), std::move(waiting));
+    }
+}
+
+/// Closes the suspended run. No run is active.
 Task<void> run_abort_pending(std::shared_ptr<Agent::Impl> impl, std::string reason) {
     ActiveRun active(*impl, impl->runtime->ids->next());
     if (impl->log.persistent()) co_await reload(*impl, active.token());
@@ -396,6 +400,63 @@ Task<void> run_abort_pending(std::shared_ptr<Agent::Impl> impl, std::string reas
     co_await prompt_run->with_claim(ClaimKind::continue_run, std::move(closing));
     impl->state.last_outcome = LastOutcome::abandoned;
 }
+
+}  // namespace
+
+}  // namespace cubepi::detail
+
+namespace cubepi {
+
+Task<RunResult> Agent::respond(std::string question_id, Json answer, AnswerOrigin origin) {
+    return respond_with(std::move(question_id), std::move(answer), std::move(origin),
+                        PromptOptions());
+}
+
+Task<RunResult> Agent::respond_with(std::string question_id, Json answer, AnswerOrigin origin,
+                                    PromptOptions options) {
+    Task<RunResult> work = detail::run_respond(impl_, std::move(question_id), std::move(answer),
+                                               std::move(origin), options);
+    return detail::run_guarded(impl_, std::move(work), std::move(options));
+}
+
+AgentRun Agent::start_response(std::string question_id, Json answer, AnswerOrigin origin) {
+    auto work = [question_id = std::move(question_id), answer = std::move(answer),
+                 origin = std::move(origin)](std::shared_ptr<Impl> impl) {
+        return detail::run_respond(std::move(impl), question_id, answer, origin, PromptOptions());
+    };
+    return AgentRun(std::make_shared<AgentRun::State>(impl_, std::move(work), PromptOptions()));
+}
+
+Task<void> Agent::abort_pending(std::string reason) {
+    const std::shared_ptr<Impl> impl = impl_;
+    if (impl->state.is_streaming) {
+        impl->input_queue.abort();
+        co_await detail::wait_until_idle(impl);
+    }
+    Task<void> work = detail::run_abort_pending(impl, std::move(reason));
+    std::function<void()> abort = [&impl] { impl->input_queue.abort(); };
+    co_await detail::abort_when_cancelled(std::move(work), std::move(abort));
+}
+
+Task<std::vector<HitlRequest>> Agent::load_pending_hitl_requests() {
+    const std::shared_ptr<Impl> impl = impl_;
+    std::vector<HitlRequest> requests;
+    HitlStore* store = impl->log.questions();
+    if (!store) co_return requests;
+    auto call = [&] { return store->load_pending_requests(impl->log.thread_id()); };
+    Task<std::vector<PendingRequest>> loading =
+        detail::store_call("load the pending requests", impl->log.thread_id(), std::move(call));
+    std::vector<PendingRequest> pending = co_await std::move(loading);
+    const double now = detail::unix_seconds(*impl);
+    for (PendingRequest& one : pending) {
+        if (!detail::is_expired(one, now)) requests.push_back(std::move(one.request));
+    }
+    co_return requests;
+}
+
+}  // namespace cubepi
+
+namespace cubepi::detail {
 
 // The questions and the state of the turn in the store.
 

@@ -78,13 +78,8 @@ Task<bool> note_attempt(RunCore& core, std::string answer_id);
 /// The calls wait for the user now: no process has ended with them. The caller saves `extra`.
 void forget_attempts(AgentState& state);
 
-// Answers, continues and closes a run that waits for the user without a process (D59, D60).
-
-/// Agent::respond().
-Task<RunResult> run_respond(std::shared_ptr<Agent::Impl> impl, std::string question_id, Json answer,
-                            AnswerOrigin origin, PromptOptions options = {});
-/// Agent::abort_pending(), when no run is active.
-Task<void> run_abort_pending(std::shared_ptr<Agent::Impl> impl, std::string reason);
+// Continues and closes a run that waits for the user without a process (D59, D60). Agent::respond() and abort_pending() are in
+// suspended_run.cpp, too.
 
 /// Continues a suspended run for Agent::resume(). `questions.any()` holds.
 Task<RunResult> continue_suspended_run(Agent::Impl& impl, ActiveRun& active,
