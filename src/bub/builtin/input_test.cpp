@@ -512,8 +512,8 @@ TEST_F(SameInput, D90_RunThatFailsAfterItsAnswer_HasAnswered) {
         std::vector<cubepi::FauxStep> steps;
         steps.emplace_back([store](const cubepi::ModelRequest&) {
             // The end of the run, which is the next to look for it.
-            store->failure = std::make_exception_ptr(cubepi::CheckpointerError(
-                cubepi::ErrorCode::storage, "Too many open files"));
+            store->failure = std::make_exception_ptr(
+                cubepi::CheckpointerError(cubepi::ErrorCode::storage, "Too many open files"));
             return faux_assistant_message("A box.");
         });
         BuiltinOptions options;
