@@ -535,7 +535,7 @@ TEST_F(SameInput, D90_RunThatFailsAfterItsAnswer_HasAnswered) {
     }
 }
 
-TEST_F(SameInput, D90_AnswerOfAnotherRun_IsNotAnEmptyOne) {
+TEST_F(SameInput, D90_AnswerOfAnotherRun_IsRepeated) {
     leave_turn({question()});
     leave_turn({Message(faux_assistant_message("A box."))}, {}, "r2");
     add_builtin({});
