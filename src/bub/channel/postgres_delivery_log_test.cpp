@@ -840,7 +840,7 @@ TEST_F(PostgresDeliveries, B18_EndDuringFailure_IsRecordedLater) {
     EXPECT_EQ(first.channel->texts(), Texts{"re: one"});
 }
 
-TEST_F(PostgresDeliveries, D264_LostTurn_IsNoEndOfItsProcess) {
+TEST_F(PostgresDeliveries, D264_LostTurn_DoesNotCount) {
     tables.options.poll = std::chrono::milliseconds(5);
     Host first(tables.open());
     Host second(tables.open());
