@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <exception>
+#include <functional>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -405,11 +407,13 @@ TEST_F(SameInput, D90_InterruptedInputBeforeAnother_GetsItsOwnRun) {
     EXPECT_EQ(faux.call_count(), 3u);
 }
 
-/// A store on whose tape a run ends while a reader looks for its end.
+/// A store on which a run ends while a reader looks for its end, or on which the next look fails.
 class EndsRun final : public TapeStore {
 public:
     /// Appended when a run is looked up.
     std::vector<TapeEntry> end;
+    /// Thrown once when a run is looked up; may be null.
+    std::exception_ptr failure;
 
     Task<std::vector<std::string>> all_tapes() override { return inner_.all_tapes(); }
     Task<std::vector<TapeEntry>> fetch(std::string tape, TapeQuery query) override {
@@ -432,6 +436,8 @@ public:
         return inner_.list_requests(std::move(query));
     }
     Task<std::optional<TapeEntry>> find_run(std::string tape, std::string run_id) override {
+        if (const std::exception_ptr thrown = std::exchange(failure, nullptr))
+            std::rethrow_exception(thrown);
         if (!end.empty()) {
             TapeAppend options;
             std::vector<TapeEntry> entries = std::move(end);
@@ -466,6 +472,77 @@ TEST_F(SameInput, D97_RunThatEndsMeanwhile_HasItsText) {
     ASSERT_TRUE(reply);
     EXPECT_TRUE(reply->answered);
     EXPECT_EQ(reply->text, "A box.");
+}
+
+TEST_F(SameInput, D90_TapeThatCannotBeOpened_HasNoMessage) {
+    FileTapeOptions options;
+    options.directory = root / "home" / "tapes";
+    const std::string name = tape_of_chat();
+    const std::filesystem::path obstacle = options.directory / (name + ".jsonl.turns");
+    write(obstacle, "not a directory");
+    std::vector<cubepi::FauxStep> steps;
+    steps.push_back(noting("A box."));
+    add_builtin(std::move(steps));
+    Envelope with_image = update("1");
+    with_image.media.push_back(fetched(MediaType::image, "image/png", "abc"));
+    EXPECT_THROW(take(with_image), cubepi::CheckpointerError);
+    EXPECT_TRUE(messages().empty());
+    std::filesystem::remove(obstacle);
+    EXPECT_EQ(take(with_image).model_output, "A box.");
+    ASSERT_TRUE(asked.back().user());
+    EXPECT_EQ(asked.back().user()->content.size(), 2u) << "the image was lost";
+    const MessageList all = messages();
+    EXPECT_EQ(all[all.size() - 2].run_id(), all.back().run_id());
+}
+
+TEST_F(SameInput, D90_RunThatFailsAfterItsAnswer_HasAnswered) {
+    for (const bool has_run : {false, true}) {
+        SCOPED_TRACE(has_run);
+        make_framework(FrameworkOptions());
+        const auto store = std::make_shared<EndsRun>();
+        const Tape on(store, tape_of_chat());
+        if (!has_run) {
+            // An earlier version recorded the message of a turn whose tape could not be opened.
+            cubepi::run(on.bootstrap());
+            TapeCheckpointer memory(store);
+            MessageList recorded;
+            recorded.push_back(question());
+            cubepi::run(memory.append(on.name(), std::move(recorded), cubepi::AppendOptions()));
+        }
+        std::vector<cubepi::FauxStep> steps;
+        steps.emplace_back([store](const cubepi::ModelRequest&) {
+            // The end of the run, which is the next to look for it.
+            store->failure = std::make_exception_ptr(
+                cubepi::CheckpointerError(cubepi::ErrorCode::storage, "Too many open files"));
+            return faux_assistant_message("A box.");
+        });
+        BuiltinOptions options;
+        options.tape_store = store;
+        add_builtin(std::move(steps), std::move(options));
+        const std::size_t calls = faux.call_count();
+        EXPECT_THROW(take(update("1")), cubepi::CheckpointerError);
+        EXPECT_FALSE(store->failure) << "the end of the run was not looked for";
+        const std::optional<RecordedReply> reply = cubepi::run(find_reply(on, "mail:1"));
+        ASSERT_TRUE(reply);
+        EXPECT_TRUE(reply->answered);
+        EXPECT_EQ(reply->text, "A box.");
+        for (const bool streams : {false, true}) {
+            const TurnResult again = take(update("1"), streams);
+            ASSERT_EQ(again.outbounds.size(), 1u);
+            EXPECT_EQ(again.outbounds.front().content_text(), "A box.");
+        }
+        EXPECT_EQ(faux.call_count() - calls, 1u);
+    }
+}
+
+TEST_F(SameInput, D90_AnswerOfAnotherRun_IsRepeated) {
+    leave_turn({question()});
+    leave_turn({Message(faux_assistant_message("A box."))}, {}, "r2");
+    add_builtin({});
+    const TurnResult result = take(update("1"));
+    ASSERT_EQ(result.outbounds.size(), 1u);
+    EXPECT_EQ(result.outbounds.front().content_text(), "A box.");
+    EXPECT_EQ(faux.call_count(), 0u);
 }
 
 TEST_F(SameInput, D119_LateGoal_IsSet) {

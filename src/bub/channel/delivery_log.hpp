@@ -31,8 +31,10 @@ struct StoredInbound {
     Envelope message = {};
     std::string date = {};
     std::uint64_t begun = 0;  ///< number of turns that began on it and whose end was not recorded
-    std::string turn = {};    ///< the same for all messages of one turn; empty: no turn began
-    bool answered = false;    ///< sending of an answer has begun
+    /// The number of them whose processes live: they have lost the session, e.g. with their database, and did not end in the turn.
+    std::uint64_t outlived = 0;
+    std::string turn = {};  ///< the same for all messages of one turn; empty: no turn began
+    bool answered = false;  ///< sending of an answer has begun
     /// The outputs of its turn that have not begun to be sent; if several messages were merged, stored with the first.
     std::vector<TurnOutput> planned = {};
     bool all_sent = false;  ///< sending of the last output has begun
@@ -78,8 +80,12 @@ public:
     virtual Task<std::optional<std::string>> receive(Envelope message) = 0;
     /// Records that a turn begins on these messages. Completes when that is durable.
     virtual Task<> begin(std::vector<std::string> ids) = 0;
-    /// Records that the turn ended cleanly and that its messages are to be processed from scratch.
+    /// Records that the turn ended cleanly and that its messages are to be processed from scratch. Of a message that another process has
+    /// taken, records only that this process did not end in its turn.
     virtual Task<> put_back(std::vector<std::string> ids) = 0;
+    /// Records that an operator has to decide about these messages, on which a turn has begun; also after the end of this process. By
+    /// default as another turn whose end is not recorded.
+    virtual Task<> hold(std::vector<std::string> ids) { return begin(std::move(ids)); }
     /// Marks these messages as finished.
     virtual Task<> finish(std::vector<std::string> ids) = 0;
     /// Returns the messages of this process that are not finished, in order of arrival.

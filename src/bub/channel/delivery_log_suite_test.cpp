@@ -73,6 +73,32 @@ TEST_P(DeliveryLogSuite, B18_UnfinishedRecords_SurviveTheProcess) {
     EXPECT_NE(store(*log, "three"), inbound.id) << "ids are not used twice";
 }
 
+/// The number of processes that have ended in turns of the only message.
+std::uint64_t ends(const std::vector<StoredInbound>& inbounds) {
+    EXPECT_EQ(inbounds.size(), 1u);
+    return inbounds.empty() ? 0 : inbounds.front().begun - inbounds.front().outlived;
+}
+
+TEST_P(DeliveryLogSuite, B18_D264_EndsOfProcesses_AreCounted) {
+    std::string id = store(*log, "one");
+    cubepi::run(log->begin({id}));
+    UnfinishedRecords records = restart();
+    EXPECT_EQ(ends(records.inbounds), 1u);
+    id = records.inbounds.at(0).id;
+    cubepi::run(log->begin({id}));
+    cubepi::run(log->put_back({id}));
+    cubepi::run(log->begin({id}));
+    records = restart();
+    EXPECT_EQ(ends(records.inbounds), 2u);
+}
+
+TEST_P(DeliveryLogSuite, B18_D264_HeldMessage_StaysHeld) {
+    const std::string id = store(*log, "one");
+    cubepi::run(log->begin({id}));
+    cubepi::run(log->hold({id}));
+    EXPECT_GE(ends(restart().inbounds), 2u);
+}
+
 TEST_P(DeliveryLogSuite, B18_SettledAnswer_LeavesItsMark) {
     const std::string one = store(*log, "one");
     cubepi::run(log->failed(intend(*log, "re: one", {one}), "no connection \xff"));

@@ -203,6 +203,8 @@ Task<> DividedDeliveryLog::put_back(Ids ids) {
     return change(&DeliveryLog::put_back, std::move(ids));
 }
 
+Task<> DividedDeliveryLog::hold(Ids ids) { return change(&DeliveryLog::hold, std::move(ids)); }
+
 Task<> DividedDeliveryLog::finish(Ids ids) { return change(&DeliveryLog::finish, std::move(ids)); }
 
 Task<> DividedDeliveryLog::resend(std::string id) {

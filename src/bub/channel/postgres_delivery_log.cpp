@@ -331,19 +331,40 @@ Task<> PostgresDeliveryLog::adopt_finished(std::vector<Envelope> messages) {
 Task<> PostgresDeliveryLog::begin(std::vector<std::string> ids) {
     const std::optional<RecordId> first = ids.empty() ? std::nullopt : record_id(ids.front());
     const std::string turn = std::to_string(first ? first->id : 0);
+    const std::string here = std::to_string(tables_->number());
     Statements statements(1,
-                          "UPDATE bub_delivery_inbound SET state = 'working', begun = begun + 1,"
-                          " turn = " +
-                              turn +
+                          "UPDATE bub_delivery_inbound SET state = 'working', begun_by ="
+                          " array_append(array_remove(begun_by, " +
+                              here + "::bigint), " + here + "::bigint), turn = " + turn +
                               " WHERE id = ANY($1::text[]::bigint[]) AND finished_at IS NULL");
     return perform(change(*tables_, inbound, ids, std::move(statements)));
 }
 
 Task<> PostgresDeliveryLog::put_back(std::vector<std::string> ids) {
+    RecordIds known;
+    DeliveryWritePtr step = tables_->write_about(ids, known);
+    if (step) {
+        step->decide = [known, here = tables_->number()](const StepResults&, SqlBatch& writes) {
+            // Not that of a later turn here, which has another fence.
+            writes
+                .add(
+                    "UPDATE bub_delivery_inbound AS r SET begun_by = array_remove(begun_by, $3),"
+                    " state = CASE WHEN owner = $3 THEN 'waiting' ELSE state END FROM"
+                    " unnest($1::text[], $2::text[]) AS w (id, fence) WHERE r.id = w.id::bigint AND"
+                    " r.finished_at IS NULL AND (r.fence = w.fence::bigint OR r.owner <> $3)")
+                .texts(known.ids)
+                .texts(known.fences)
+                .integer(here);
+        };
+    }
+    return perform(std::move(step));
+}
+
+Task<> PostgresDeliveryLog::hold(std::vector<std::string> ids) {
+    // As many as for a message that has ended processes: see needs_decision().
     Statements statements(1,
-                          "UPDATE bub_delivery_inbound SET state = 'waiting', begun ="
-                          " greatest(begun - 1, 0) WHERE id = ANY($1::text[]::bigint[])"
-                          " AND finished_at IS NULL");
+                          "UPDATE bub_delivery_inbound SET begun = greatest(begun, 2) WHERE id ="
+                          " ANY($1::text[]::bigint[]) AND finished_at IS NULL");
     return perform(change(*tables_, inbound, ids, std::move(statements)));
 }
 

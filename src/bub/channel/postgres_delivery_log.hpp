@@ -85,6 +85,7 @@ public:
     Task<std::optional<std::string>> receive(Envelope message) override;
     Task<> begin(std::vector<std::string> ids) override;
     Task<> put_back(std::vector<std::string> ids) override;
+    Task<> hold(std::vector<std::string> ids) override;
     Task<> finish(std::vector<std::string> ids) override;
     Task<std::vector<StoredInbound>> unfinished() override;
     Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id) override;

@@ -257,7 +257,6 @@ TEST_F(PostgresDeliveries, D205_EndedGateway_LosesItsSessionAndItsFence) {
 
     const Envelope late = from("chat", "1", "late");
     EXPECT_THROW(run(frozen->begin({one})), SessionTakenError);
-    EXPECT_THROW(run(frozen->put_back({one})), SessionTakenError);
     EXPECT_THROW(run(frozen->finish({one})), SessionTakenError);
     EXPECT_THROW(run(frozen->plan({TurnOutput(late)}, {one})), SessionTakenError);
     EXPECT_THROW(run(frozen->intend(late, {one})), SessionTakenError);
@@ -269,6 +268,7 @@ TEST_F(PostgresDeliveries, D205_EndedGateway_LosesItsSessionAndItsFence) {
     const std::vector<StoredInbound> left = run(next->unfinished());
     ASSERT_EQ(left.size(), 1u);
     EXPECT_EQ(left[0].begun, 1u);
+    EXPECT_EQ(left[0].outlived, 1u);
     EXPECT_EQ(run(next->unsettled()).size(), 2u);
     // Back again, under another fence.
     tables.expire_leases();
@@ -277,6 +277,56 @@ TEST_F(PostgresDeliveries, D205_EndedGateway_LosesItsSessionAndItsFence) {
     EXPECT_NE(back.inbounds[0].id, one);
     EXPECT_THROW(run(frozen->begin({one})), SessionTakenError);
     run(frozen->begin({back.inbounds[0].id}));
+}
+
+/// The turns of the only message, and how many of their gateways live.
+std::pair<std::uint64_t, std::uint64_t> turns_of(const std::vector<StoredInbound>& inbounds) {
+    EXPECT_EQ(inbounds.size(), 1u);
+    if (inbounds.empty()) return {};
+    return {inbounds.front().begun, inbounds.front().outlived};
+}
+using Turns = std::pair<std::uint64_t, std::uint64_t>;
+
+TEST_F(PostgresDeliveries, D264_GatewayThatReturns_DidNotEnd) {
+    const LogPtr first = tables.open();
+    const std::string one = store(*first, "one").value();
+    run(first->begin({one}));
+    tables.expire_leases();
+    const LogPtr second = tables.open();
+    UnfinishedRecords taken = run(second->take());
+    EXPECT_EQ(turns_of(taken.inbounds), Turns(1, 0)) << "it seems to have ended";
+    run(second->begin({taken.inbounds.at(0).id}));
+    EXPECT_EQ(taken_by(*first), Texts{});
+    EXPECT_EQ(turns_of(run(second->unfinished())), Turns(2, 2));
+    // The second one is killed.
+    tables.query(
+        "UPDATE bub_delivery_gateways SET lease_until = now() - interval '1 minute' WHERE"
+        " number = (SELECT max(number) FROM bub_delivery_gateways)");
+    const LogPtr third = tables.open();
+    taken = run(third->take());
+    EXPECT_EQ(turns_of(taken.inbounds), Turns(2, 1));
+    // The turn of the first one ends: what happens to its process later says nothing.
+    run(first->put_back({one}));
+    EXPECT_EQ(turns_of(run(third->unfinished())), Turns(1, 0));
+    // The first one has it once more, and ends in that turn.
+    tables.expire_leases();
+    taken = run(first->take());
+    run(first->begin({taken.inbounds.at(0).id}));
+    run(first->put_back({one}));
+    EXPECT_EQ(turns_of(run(first->unfinished())), Turns(2, 1));
+}
+
+TEST_F(PostgresDeliveries, D264_MessageThatKillsEachGateway_Counts) {
+    std::vector<LogPtr> killed;
+    for (std::uint64_t turns = 0; turns < 3; ++turns) {
+        const LogPtr log = killed.emplace_back(tables.open());
+        if (turns == 0) (void)store(*log, "one");
+        tables.expire_leases();
+        UnfinishedRecords taken = run(killed.emplace_back(tables.open())->take());
+        EXPECT_EQ(turns_of(taken.inbounds), Turns(turns, 0));
+        // Also if the first call has failed and is repeated.
+        for (int i = 0; i < 2; ++i) run(killed.back()->begin({taken.inbounds.at(0).id}));
+    }
 }
 
 TEST_F(PostgresDeliveries, D205_SlowGatewayWithoutSuccessor_Continues) {
@@ -788,6 +838,67 @@ TEST_F(PostgresDeliveries, B18_EndDuringFailure_IsRecordedLater) {
             co_await cubepi::Runtime::standard()->clock->sleep_for(std::chrono::milliseconds(1));
     }));
     EXPECT_EQ(first.channel->texts(), Texts{"re: one"});
+}
+
+TEST_F(PostgresDeliveries, D264_LostTurn_DoesNotCount) {
+    tables.options.poll = std::chrono::milliseconds(5);
+    Host first(tables.open());
+    Host second(tables.open());
+    for (Host* host : {&first, &second}) host->held = std::make_unique<cubepi::AsyncEvent>();
+    run(serve_both(first, second, [&](Host& a, Host& b) -> Task<> {
+        const auto pause = std::chrono::milliseconds(1);
+        co_await a.handler(update("one", "one"));
+        while (a.begun.empty()) co_await a.changed.wait();
+        while (b.begun.empty()) {
+            tables.query(
+                "UPDATE bub_delivery_gateways SET lease_until = now() - interval '1"
+                " minute' WHERE number = (SELECT owner FROM bub_delivery_sessions)");
+            co_await cubepi::Runtime::standard()->clock->sleep_for(pause);
+        }
+        a.held->set();
+        const std::string of_second = "SELECT begun_by = ARRAY[owner] FROM bub_delivery_inbound";
+        while (tables.query(of_second) != Texts{"t"})
+            co_await cubepi::Runtime::standard()->clock->sleep_for(pause);
+        b.held->set();
+        co_await until_sent(b, 1);
+    }));
+    EXPECT_EQ(first.channel->texts(), Texts{});
+    EXPECT_EQ(second.channel->texts(), Texts{"re: one"});
+}
+
+TEST_F(PostgresDeliveries, D264_HeldMessage_FollowsAReturnedGateway) {
+    tables.options.poll = std::chrono::milliseconds(5);
+    const LogPtr cut_off = tables.open();
+    const std::string one = store(*cut_off, "one").value();
+    Envelope tape = from("chat", "2", ",tape one");
+    tape.from_operator = true;
+    const std::string command = run(cut_off->receive(std::move(tape))).value();
+    run(cut_off->begin({one}));
+    run(cut_off->begin({command}));
+    tables.expire_leases();
+    {
+        const LogPtr killed = tables.open();
+        for (const StoredInbound& inbound : run(killed->take()).inbounds)
+            if (!is_command(inbound.message)) run(killed->begin({inbound.id}));
+    }
+    tables.expire_leases();
+    Host first(tables.open());
+    Host second(tables.open());
+    run(serve_both(first, second, [&](Host& a, Host& b) -> Task<> {
+        const HeldMessages at_first = co_await a.manager->held();
+        const HeldMessages at_second = co_await b.manager->held();
+        EXPECT_EQ(at_first.inbounds.size() + at_second.inbounds.size(), 2u);
+        EXPECT_TRUE(a.begun.empty() && b.begun.empty());
+        const UnfinishedRecords none = co_await cut_off->take();
+        EXPECT_TRUE(none.inbounds.empty());
+        while (a.channel->sent.size() + b.channel->sent.size() < 1)
+            co_await cubepi::Runtime::standard()->clock->sleep_for(std::chrono::milliseconds(1));
+        co_await both_idle(a, b);
+        const HeldMessages left_at_first = co_await a.manager->held();
+        const HeldMessages left_at_second = co_await b.manager->held();
+        EXPECT_EQ(left_at_first.inbounds.size() + left_at_second.inbounds.size(), 1u)
+            << "a command may have had its effect";
+    }));
 }
 
 TEST_F(PostgresDeliveries, D205_TurnAtOtherGateway_IsRunning) {

@@ -95,8 +95,14 @@ public:
     Task<std::optional<std::string>> receive(Envelope message) override {
         return inner.receive(std::move(message));
     }
-    Task<> begin(std::vector<std::string> ids) override { return inner.begin(std::move(ids)); }
+    Task<> begin(std::vector<std::string> ids) override {
+        co_await inner.begin(std::move(ids));
+        const std::vector<StoredInbound> all = co_await inner.unfinished();
+        for (const StoredInbound& one : all) begun.push_back(one.begun);
+    }
     Task<> put_back(std::vector<std::string> ids) override {
+        if (std::exchange(put_back_fails, false))
+            throw CheckpointerError(ErrorCode::storage_full, "the disk is full");
         return inner.put_back(std::move(ids));
     }
     Task<> finish(std::vector<std::string> ids) override { return inner.finish(std::move(ids)); }
@@ -120,9 +126,25 @@ public:
     Task<std::vector<Delivery>> unsettled() override { return inner.unsettled(); }
 
     MemoryDeliveryLog inner;
+    std::vector<std::uint64_t> begun;  // of the messages, after each beginning
     bool was_lost = false;
     bool read_fails = false;
+    bool put_back_fails = false;
 };
+
+TEST_F(Retry, B18_D264_EndThatIsNotRecorded_DoesNotCount) {
+    const auto lost = std::make_shared<LostLog>();
+    lost->was_lost = true;
+    lost->put_back_fails = true;
+    gateway.options.deliveries = lost;
+    failures = 1;
+    gateway.run([](Gateway& h) -> Task<> {
+        co_await h.handler(update("one"));
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(gateway.done, Texts{"one"});
+    EXPECT_EQ(lost->begun, (std::vector<std::uint64_t>{1, 1})) << "no process has ended";
+}
 
 TEST_F(Retry, D90_AnswerOfLostCall_IsNotMadeAgain) {
     const auto lost = std::make_shared<LostLog>();

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
@@ -209,6 +210,52 @@ TEST(TurnJournalFiles, B9_FileThatStaysLocked_IsNotWritten) {
     locked.journal.write("three\n");
     const std::string text = detail::read_file(locked.path).value_or("");
     EXPECT_TRUE(text.ends_with("\nthree\n")) << text;
+}
+
+/// Leaves this process a few free descriptors.
+class FewDescriptors {
+public:
+    explicit FewDescriptors(rlim_t count) {
+        (void)::getrlimit(RLIMIT_NOFILE, &before_);
+        const int lowest = ::dup(0);
+        ::close(lowest);
+        const rlimit few{static_cast<rlim_t>(lowest) + count, before_.rlim_max};
+        (void)::setrlimit(RLIMIT_NOFILE, &few);
+    }
+    ~FewDescriptors() { (void)::setrlimit(RLIMIT_NOFILE, &before_); }
+    FewDescriptors(const FewDescriptors&) = delete;
+    FewDescriptors& operator=(const FewDescriptors&) = delete;
+
+private:
+    rlimit before_ = {};
+};
+
+TEST(TurnJournalFiles, B9_D90_FewDescriptors_NoTurnIsOverlooked) {
+    const TestDirectory place;
+    FileTapeOptions options;
+    options.directory = place.path();
+    detail::TapeDirectory directory(options);
+    directory.open_journal("w__s", "t1")->write(tape_line(one("hello").front()));
+    std::shared_ptr<TurnJournal> next;
+    int failures = 0;
+    for (rlim_t free = 0; !next && free < 100; ++free) {
+        const FewDescriptors few(free);
+        try {
+            next = directory.open_journal("w__s", "t2");
+        } catch (const cubepi::CheckpointerError& error) {
+            EXPECT_EQ(error.code(), cubepi::ErrorCode::storage) << error.what();
+            ++failures;
+        }
+    }
+    ASSERT_TRUE(next);
+    EXPECT_GE(failures, 2) << "the lock and the directory of journals need a descriptor";
+    std::vector<std::string> texts;
+    directory.visit("w__s", TapeQuery(), [&texts](const TapeEntry& entry) {
+        if (entry.kind == entry_kind::message)
+            texts.push_back(std::string(entry.payload.at("content").as_string()));
+        return true;
+    });
+    EXPECT_EQ(texts, std::vector<std::string>{"hello"});
 }
 
 }  // namespace

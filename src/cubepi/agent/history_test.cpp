@@ -365,6 +365,12 @@ TEST(History, D42_PromptWithUnansweredId_ContinuesTheRun) {
 
     EXPECT_EQ(result.text(), "now");
     EXPECT_EQ(stored(*store, "t").size(), 2u);
+
+    // The run that has answered is not that of the message.
+    const RunResult repeated = run(agent.prompt(user_message("hi", "input-1")));
+    EXPECT_EQ(repeated.text(), "now");
+    EXPECT_EQ(repeated.run_id, result.run_id);
+    EXPECT_EQ(faux.call_count(), 1u);
 }
 
 TEST(History, D42_Receipts_ReportTheStateOfAnInput) {

@@ -110,6 +110,21 @@ const cubepi::AssistantMessage* last_answer(const cubepi::MessageList& messages)
     return answer;
 }
 
+namespace {
+
+/// Returns the texts of the complete answers.
+std::vector<std::string> texts_of(const cubepi::MessageList& messages) {
+    std::vector<std::string> texts;
+    for (const cubepi::Message& message : messages) {
+        const cubepi::AssistantMessage* const answer = message.assistant();
+        if (!answer || is_broken_off(*answer)) continue;
+        if (std::string text = answer->text(); !text.empty()) texts.push_back(std::move(text));
+    }
+    return texts;
+}
+
+}  // namespace
+
 AgentTurn::AgentTurn(std::shared_ptr<BuiltinCore> core, Prompt prompt, AgentTurnPlan plan,
                      TurnState& state)
     : core_(std::move(core)), prompt_(std::move(prompt)), plan_(std::move(plan)), state_(state) {}
@@ -140,6 +155,8 @@ Task<std::optional<StreamEvent>> AgentTurn::next() {
 }
 
 Task<> AgentTurn::begin() {
+    // The run records the message. Recorded by the kernel when the tape cannot be opened, it would have neither its run nor its images.
+    state_.mark_recorded();
     Tape tape = co_await core_->tape(plan_.session_id, state_);
     if (plan_.inherits) {
         message_id_ = std::string(inherited_prefix) + core_->runtime().ids->next();
@@ -158,7 +175,6 @@ Task<> AgentTurn::begin() {
         state_.replace(std::make_shared<RunningTurn>(RunningTurn{fork_}));
     }
     state_.replace(std::make_shared<Tape>(*tape_));
-    state_.mark_recorded();
     co_await recognize_answer();
     if (plan_.answer) co_await answer_task();
     if (over_) co_return;
@@ -272,10 +288,11 @@ Task<> AgentTurn::recover_input() {
     }
 }
 
-/// Ends the turn with the answers of an earlier process.
+/// Ends the turn with answers that an earlier one has made.
 void AgentTurn::repeat_answers(const std::vector<std::string>& texts,
                                const std::optional<cubepi::AssistantMessage>& last) {
-    for (const std::string& text : texts) repeat(text);
+    if (!has_text_)
+        for (const std::string& text : texts) repeat(text);
     JsonObject data;
     data["ok"] = !texts.empty();
     data["text"] = texts.empty() ? std::string() : texts.back();
@@ -523,8 +540,15 @@ Task<> AgentTurn::finish() {
     report(result);
     if (plan_.inherits) made_ = result.new_messages;
     if (result) {
-        if (const cubepi::AssistantMessage* answer = last_answer(result.new_messages))
+        const cubepi::AssistantMessage* const answer = last_answer(result.new_messages);
+        if (!has_step_) {
+            // The run had ended before (D42).
+            std::optional<cubepi::AssistantMessage> last;
+            if (answer) last = *answer;
+            repeat_answers(texts_of(result.new_messages), last);
+        } else if (answer) {
             finish_answer(*answer);
+        }
         status_ = TurnStatus::ok;
         over_ = true;
         co_return;

@@ -202,6 +202,7 @@ private:
     bool closes_run_ = false;  ///< the suspended run cannot be continued; see close_expired()
     bool has_text_ = false;    ///< an earlier step produced text
     bool step_has_text_ = false;
+    bool has_step_ = false;  ///< the model has answered in this turn
 };
 
 /// Returns what the user wrote of the text of a message.

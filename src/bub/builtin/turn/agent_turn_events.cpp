@@ -381,6 +381,7 @@ void AgentTurn::translate(const cubepi::AgentEvent& event) {
     if (!end) return;
     const cubepi::AssistantMessage* answer = end->message.assistant();
     if (!answer) return;
+    has_step_ = true;
     JsonObject data;
     if (answer->has_tool_calls()) {
         JsonArray calls;

@@ -15,16 +15,16 @@
 
 namespace bub::detail {
 
+bool is_broken_off(const cubepi::AssistantMessage& answer) noexcept {
+    return answer.stop_reason == cubepi::stop_reason::error ||
+           answer.stop_reason == cubepi::stop_reason::aborted;
+}
+
 namespace {
 
 /// Returns whether the run that made the answer ended with it.
 bool ends_run(const cubepi::AssistantMessage& answer) {
     return !answer.has_tool_calls() && !cubepi::is_paused(answer);
-}
-
-bool is_broken_off(const cubepi::AssistantMessage& answer) {
-    return answer.stop_reason == cubepi::stop_reason::error ||
-           answer.stop_reason == cubepi::stop_reason::aborted;
 }
 
 std::string problem_of(const cubepi::AssistantMessage& answer) {
@@ -97,8 +97,16 @@ void read_answers(EarlierTurn& turn, const cubepi::MessageList& messages,
                    !runs.contains(message.run_id().str())) {
             turn.superseded = true;
         }
-        if (!runs.contains(message.run_id().str())) continue;
         const cubepi::AssistantMessage* answer = message.assistant();
+        // A message that was recorded without a run is continued by the run of its first answer.
+        const bool adopts = answer && turn.run_id.empty() && !turn.superseded && runs.contains("");
+        if (adopts && !message.run_id().empty()) {
+            turn.run_id = message.run_id().str();
+            runs.insert(turn.run_id);
+        }
+        if (!runs.contains(message.run_id().str())) continue;
+        // A run that failed after its answer has answered.
+        if (turn.answered && answer && is_broken_off(*answer)) continue;
         turn.answered = answer && ends_run(*answer) && !is_broken_off(*answer);
         if (answer) turn.problem = problem_of(*answer);
         if (!answer || is_broken_off(*answer)) continue;

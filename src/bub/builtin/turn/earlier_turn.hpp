@@ -26,6 +26,9 @@ struct EarlierTurn {
     bool superseded = false;
 };
 
+/// Returns true if the answer failed or was aborted.
+bool is_broken_off(const cubepi::AssistantMessage& answer) noexcept;
+
 /// Returns the value of request_digest_key of a message, which may be null; empty: none.
 std::string request_digest(const Envelope* message);
 /// Throws SenderError if the message, which may be null, has the id of the earlier one and the digest of another request (D262).

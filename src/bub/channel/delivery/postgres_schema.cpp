@@ -65,6 +65,9 @@ std::vector<std::string> schema_statements() {
         // Version 3, whose table earlier ones do not need.
         "CREATE TABLE IF NOT EXISTS bub_delivery_division (id INTEGER NOT NULL PRIMARY KEY CHECK"
         " (id = 1), record TEXT NOT NULL)",
+        // The gateways whose turns have begun and have no recorded end; earlier programs count theirs in begun.
+        "ALTER TABLE bub_delivery_inbound ADD COLUMN IF NOT EXISTS begun_by BIGINT[] NOT NULL"
+        " DEFAULT '{}'",
         // Earlier programs do not compare the division.
         "INSERT INTO bub_delivery_schema SELECT v FROM (VALUES (1), (2), (3)) AS versions (v) WHERE"
         " v = 3 OR NOT EXISTS (SELECT 1 FROM bub_delivery_division WHERE record <> '') ON CONFLICT"

@@ -46,9 +46,12 @@ std::string is_ended_sql(const std::string& owner) {
 }
 
 constexpr const char* inbound_columns =
-    "i.id, i.fence, i.session, i.message, {epoch i.received_at}, i.begun, i.turn,"
+    "i.id, i.fence, i.session, i.message, {epoch i.received_at}, i.begun +"
+    " cardinality(i.begun_by), i.turn,"
     " i.answered OR EXISTS (SELECT 1 FROM bub_delivery_outbound AS o WHERE o.session = i.session"
-    " AND o.settled_at IS NULL AND i.id = ANY(o.answers)), i.planned, i.next_output, i.all_sent";
+    " AND o.settled_at IS NULL AND i.id = ANY(o.answers)), i.planned, i.next_output, i.all_sent,"
+    " (SELECT count(*) FROM bub_delivery_gateways AS g WHERE g.number = ANY(i.begun_by) AND"
+    " g.lease_until > clock_timestamp())";
 constexpr const char* outbound_columns =
     "o.id, o.fence, o.session, o.message, {epoch o.intended_at}, o.resent, o.state = 'waiting'";
 
@@ -476,6 +479,7 @@ std::vector<StoredInbound> read_inbounds(const SqlResult& rows, RecordSessions* 
         stored.planned =
             outputs_of(rows.text(row, 8), static_cast<std::size_t>(rows.integer(row, 9)));
         stored.all_sent = rows.boolean(row, 10);
+        stored.outlived = static_cast<std::uint64_t>(rows.integer(row, 11));
     }
     sort_by_id(found);
     return found;

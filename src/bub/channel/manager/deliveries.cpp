@@ -44,7 +44,7 @@ Task<Outcome<>> uncancelled(Task<> writing) {
     co_return written;
 }
 
-/// A turn that ended the process twice would probably do so again.
+/// A turn that ended the process twice would probably do so again. One whose process lives, and has only lost the session, says nothing.
 constexpr std::uint64_t max_turns = 2;
 /// An answer that was resent this often is held.
 constexpr std::uint64_t max_resends = 3;
@@ -84,9 +84,15 @@ private:
     std::string text_;
 };
 
+/// A gateway that was cut off long before a decision does not return.
+constexpr std::chrono::hours longest_outage{1};
+/// Messages that are held are looked at in one of so many polls.
+constexpr int polls_between_looks = 5;
+
 /// A command that was begun may have had its effect; only its operator may run it again.
 bool needs_decision(const StoredInbound& inbound) {
-    return inbound.begun >= max_turns || (inbound.begun > 0 && is_command(inbound.message));
+    return inbound.begun >= max_turns + inbound.outlived ||
+           (inbound.begun > 0 && is_command(inbound.message));
 }
 
 std::vector<StoredInbound> begun_first(std::vector<StoredInbound> inbounds) {
@@ -131,6 +137,11 @@ Task<std::optional<std::string>> Deliveries::receive(Envelope message) {
 
 Task<bool> Deliveries::begin(Receipts receipts) {
     if (receipts.empty()) co_return true;
+    // Otherwise one process would count twice.
+    Receipts late;
+    std::copy_if(receipts.begin(), receipts.end(), std::back_inserter(late),
+                 [this](const std::string& id) { return not_put_back_.erase(id) > 0; });
+    co_await put_back(std::move(late));
     for (;;) {
         Receipts messages = receipts;
         Task<> writing = write(log(), &DeliveryLog::begin, std::move(messages));
@@ -169,11 +180,21 @@ Task<> Deliveries::record_late() {
 
 Task<> Deliveries::put_back(Receipts receipts) {
     if (receipts.empty()) co_return;
-    Task<> writing = write(log(), &DeliveryLog::put_back, std::move(receipts));
+    Receipts back = receipts;
+    Task<> writing = write(log(), &DeliveryLog::put_back, std::move(back));
+    const Outcome<> written = co_await uncancelled(std::move(writing));
+    if (written) co_return;
+    not_recorded("put_back", written.failure(), "could not record the end of an interrupted turn");
+    not_put_back_.insert(receipts.begin(), receipts.end());
+}
+
+Task<> Deliveries::record_hold(Receipts receipts) {
+    if (receipts.empty()) co_return;
+    Task<> writing = write(log(), &DeliveryLog::hold, std::move(receipts));
     const Outcome<> written = co_await uncancelled(std::move(writing));
     if (!written)
-        not_recorded("put_back", written.failure(),
-                     "could not record the end of an interrupted turn");
+        not_recorded("hold", written.failure(),
+                     "could not record that a message is held; the next start may process it");
 }
 
 Task<> Deliveries::note_sent(std::string id) {
@@ -370,6 +391,30 @@ Task<> Recovery::recover() {
     resume_deliveries(std::move(records.answers));
     std::vector<StoredInbound> others = resume_outputs(std::move(records.inbounds));
     co_await sort_out(std::move(others));
+    if (!context_.draining) co_await release_outlived();
+}
+
+/// Delivers messages that are held because gateways had ended in their turns: one that was only cut off, and has returned since, did not
+/// end.
+Task<> Recovery::release_outlived() {
+    const cubepi::Clock::time_point now = context_.clock().now();
+    if (now >= held_until_) held_turns_.clear();
+    if (held_turns_.empty() || now < next_look_) co_return;
+    const auto interval =
+        context_.options.deliveries->poll_interval().value_or(std::chrono::seconds(1));
+    next_look_ = now + polls_between_looks * interval;
+    Receipts ids(held_turns_.begin(), held_turns_.end());
+    std::vector<StoredInbound> held =
+        co_await context_.options.deliveries->unfinished_of(std::move(ids));
+    std::erase_if(held, [this](const StoredInbound& inbound) {
+        return !deliveries_.is_held(inbound.id) || inbound.answered || needs_decision(inbound) ||
+               !channels_.find(inbound.message.channel);
+    });
+    for (const StoredInbound& inbound : held) {
+        deliveries_.unhold(inbound.id);
+        held_turns_.erase(inbound.id);
+    }
+    resubmit(std::move(held));
 }
 
 Task<> Recovery::poll(std::chrono::nanoseconds interval) {
@@ -475,6 +520,8 @@ Task<> Recovery::sort_out(std::vector<StoredInbound> inbounds) {
         } else if (needs_decision(inbound)) {
             deliveries_.hold(inbound.id);
             held.add(origin_of(inbound));
+            held_turns_.insert(inbound.id);
+            held_until_ = context_.clock().now() + longest_outage;
         } else if (!channels_.find(inbound.message.channel)) {
             unserved.add(origin_of(inbound));
         } else {

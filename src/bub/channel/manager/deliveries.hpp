@@ -32,7 +32,7 @@ public:
     /// Stores a message; returns its id, or nothing if the message was stored before.
     Task<std::optional<std::string>> receive(Envelope message);
 
-    // The following three report a failure to write to the operator. The last two cannot be cancelled.
+    // The following report a failure to write to the operator. Only the first can be cancelled.
 
     /// Records that a turn begins on these messages. Returns false if another process has taken them.
     Task<bool> begin(Receipts receipts);
@@ -40,8 +40,10 @@ public:
     Task<> finish(Receipts receipts);
     /// Of a log that processes share, records what could not be recorded when it happened: this process lives, so that no other would.
     Task<> record_late();
-    /// Records that these messages are to be processed from scratch.
+    /// Records that these messages are to be processed from scratch, or that this process has outlived a turn that it has lost.
     Task<> put_back(Receipts receipts);
+    /// Records that these messages wait for an operator.
+    Task<> record_hold(Receipts receipts);
 
     /// Records the outputs of the turn of `answered` before the first is sent.
     Task<> plan(std::string session_id, std::vector<TurnOutput> outputs, Receipts answered);
@@ -82,7 +84,8 @@ private:
 
     ManagerContext& context_;
     const ChannelSet& channels_;
-    std::set<std::string> held_;  // ids of the delivery log
+    std::set<std::string> held_;          // ids of the delivery log
+    std::set<std::string> not_put_back_;  // whose last turn has ended, which could not be recorded
     std::vector<std::string> late_sent_;
     std::vector<Receipts> late_finished_;
 };
@@ -114,6 +117,7 @@ private:
     std::vector<StoredInbound> resume_outputs(std::vector<StoredInbound> inbounds);
     bool is_served(const StoredInbound& inbound) const;
     Task<> sort_out(std::vector<StoredInbound> inbounds);
+    Task<> release_outlived();
     void resubmit(std::vector<StoredInbound> inbounds);
     Task<> resend_all(std::shared_ptr<Channel> channel, std::vector<Resend> answers);
     void restore(Channel& channel, Envelope& message) const;
@@ -125,6 +129,10 @@ private:
     AdmissionQueue& admission_;
     bool fails_ = false;  ///< the last attempt to take records has failed
     bool woken_ = false;  ///< by another process, since poll() has looked
+    // Messages that are held because of the turns that have begun on them.
+    std::set<std::string> held_turns_;
+    cubepi::Clock::time_point held_until_ = {};
+    cubepi::Clock::time_point next_look_ = {};
 };
 
 }  // namespace bub::detail

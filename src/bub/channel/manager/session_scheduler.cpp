@@ -136,6 +136,9 @@ Task<> SessionScheduler::run(SessionPtr session) {
         const bool is_put_back = outcome == TurnOutcome::postponed || outcome == TurnOutcome::held;
         if (!is_put_back) session->retry = {};
         if (outcome == TurnOutcome::taken) {
+            // This process did not end in the turn. A command is not run again, even so.
+            const std::shared_ptr<Envelope>& lost = message.queued.message;
+            if (lost && !is_command(*lost)) co_await deliveries_.put_back(session->answered);
             // The messages that steered the turn find out when their turns begin.
             session->answered.clear();
             (void)take_back_steered(*session, true);
@@ -352,8 +355,8 @@ Task<> SessionScheduler::put_back(SessionPtr session, std::shared_ptr<Turn> turn
     if (end == TurnOutcome::postponed) {
         co_await deliveries_.put_back(message.queued.receipts);
     } else if (!is_command(*message.queued.message)) {
-        // A message that was begun twice waits for the operator at the next start as well.
-        (void)co_await deliveries_.begin(message.queued.receipts);
+        // It waits for the operator at the next start as well.
+        co_await deliveries_.record_hold(message.queued.receipts);
     }
     session->failed = nullptr;
     (void)take_back_steered(*session, true);

@@ -214,6 +214,17 @@ void remove_file(const std::filesystem::path& path) {
     if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw_system("remove", path, errno);
 }
 
+std::vector<std::filesystem::path> files_in(const std::filesystem::path& directory) {
+    std::vector<std::filesystem::path> files;
+    std::error_code failed;
+    for (std::filesystem::directory_iterator file(directory, failed), end; !failed && file != end;
+         file.increment(failed))
+        files.push_back(file->path());
+    if (failed && failed.value() != ENOENT && failed.value() != ENOTDIR)
+        throw_system("read the directory", directory, failed.value());
+    return files;
+}
+
 void make_private_directory(const std::filesystem::path& path) {
     struct stat info = {};
     if (::mkdir(path.c_str(), 0700) == 0) return;

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <cubepi/core/support/posix_file.hpp>
 
@@ -87,6 +88,8 @@ void remove_file(const std::filesystem::path& path);
 /// Throws CheckpointerError with the code for `error_number` and with `path`: "cannot VERB PATH: reason".
 [[noreturn]] void throw_system(const std::string& verb, const std::filesystem::path& path,
                                int error_number);
+/// Returns the paths of the files in a directory, in no order; none if the path is not a directory.
+std::vector<std::filesystem::path> files_in(const std::filesystem::path& directory);
 /// Creates a directory that only this user can enter, with its missing parents. An existing directory keeps its mode.
 /// Throws Error if the path is a file or a symbolic link.
 void make_private_directory(const std::filesystem::path& path);

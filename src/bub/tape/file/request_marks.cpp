@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -95,6 +96,7 @@ std::vector<RequestMark> RequestMarks::read() const {
     std::vector<RequestMark> marks;
     // Much faster than std::filesystem::directory_iterator, which allocates a path for each entry.
     const std::unique_ptr<DIR, CloseDirectory> directory(::opendir(directory_.c_str()));
+    if (!directory && errno != ENOENT) throw_system("read the directory", directory_, errno);
     if (!directory) return marks;
     while (const dirent* entry = ::readdir(directory.get())) {
         std::optional<RequestMark> mark = parse_name(&entry->d_name[0]);
@@ -234,10 +236,8 @@ private:
 /// Returns the tapes that have a side state.
 std::vector<std::string> tapes_with_state(const fs::path& directory) {
     std::vector<std::string> tapes;
-    std::error_code failed;
-    for (fs::directory_iterator file(directory, failed), end; !failed && file != end;
-         file.increment(failed)) {
-        std::string name = file->path().filename().string();
+    for (const fs::path& file : files_in(directory)) {
+        std::string name = file.filename().string();
         if (!name.ends_with(state_suffix)) continue;
         name.resize(name.size() - state_suffix.size());
         if (!name.empty()) tapes.push_back(std::move(name));

@@ -93,13 +93,10 @@ TapeDirectory::TapeDirectory(FileTapeOptions options)
 std::vector<std::string> TapeDirectory::names() const {
     check_version();
     std::vector<std::string> found;
-    std::error_code failed;
-    for (fs::directory_iterator file(options_.directory, failed), end; !failed && file != end;
-         file.increment(failed)) {
-        fs::path path = file->path();
+    for (fs::path& path : files_in(options_.directory)) {
         // Killed in its first turn, a session has left a journal and no tape yet.
         std::error_code unknown;
-        const fs::file_status status = file->symlink_status(unknown);
+        const fs::file_status status = fs::symlink_status(path, unknown);
         const bool begun = path.extension() == ".turns" && fs::is_directory(status);
         if (begun) path = path.stem();
         if (path.extension() != suffix) continue;

@@ -441,14 +441,11 @@ void TapeDirectory::close_dead_turns_at_start(const std::string& name) {
 namespace {
 
 std::vector<std::filesystem::path> journals_of(const TapePaths& paths) {
-    namespace fs = std::filesystem;
-    std::vector<fs::path> journals;
-    std::error_code failed;
-    if (fs::is_symlink(paths.turns, failed)) return journals;
-    for (fs::directory_iterator file(paths.turns, failed), end; !failed && file != end;
-         file.increment(failed)) {
-        if (file->path().extension() == ".journal") journals.push_back(file->path());
-    }
+    std::error_code unknown;
+    std::vector<std::filesystem::path> journals;
+    if (std::filesystem::is_symlink(paths.turns, unknown)) return journals;
+    journals = files_in(paths.turns);
+    std::erase_if(journals, [](const auto& path) { return path.extension() != ".journal"; });
     std::sort(journals.begin(), journals.end());
     return journals;
 }

@@ -78,25 +78,35 @@ bool is_finished(const Agent::Impl& impl) {
                 "call prompt() with a new message");
 }
 
-/// Returns true if the history has the final answer to the message. An answer after which the run was continued by middleware, such
-/// as that of a goal, is not final: the process may have ended before the next one.
-bool has_answer(const Agent::Impl& impl, const std::string& message_id) {
+/// Returns the run that has the final answer to the message; nothing if there is none. It is another run than that of the message if it
+/// has continued a message that was stored without a run, or whose run had been interrupted. An answer after which the run was
+/// continued by middleware, such as that of a goal, is not final: the process may have ended before the next one.
+std::optional<SharedString> answering_run(const Agent::Impl& impl, const Message& input) {
     bool seen = false;
+    bool is_followed = false;  // by another input
+    std::optional<SharedString> run;
     std::optional<SharedString> answered_run;
     for (const Message& message : impl.state.messages) {
-        if (message.id() == message_id) seen = true;
+        if (message.id() == input.id()) {
+            seen = true;
+            run = message.run_id();
+        }
         if (answered_run) {
-            if (message.run_id() != *answered_run || !is_synthetic_message(message)) return true;
+            if (message.run_id() != *answered_run || !is_synthetic_message(message)) return run;
             answered_run.reset();
         }
+        const bool is_other = run && message.run_id() != *run && message.user();
+        is_followed = is_followed || (is_other && !is_synthetic_message(message));
         const AssistantMessage* answer = message.assistant();
+        if (seen && answer && !is_followed) run = message.run_id();
         if (!seen || !answer || answer->has_tool_calls() || is_paused(*answer)) continue;
         if (answer->stop_reason != stop_reason::error &&
             answer->stop_reason != stop_reason::aborted) {
             answered_run = message.run_id();
         }
     }
-    return answered_run.has_value();
+    if (!answered_run) run.reset();
+    return run;
 }
 
 /// Restores the history; returns false if an abort came first (D51).
@@ -120,9 +130,9 @@ EarlierInput with_result(RunResult result) { return EarlierInput{true, std::move
 Task<EarlierInput> find_earlier(std::shared_ptr<Agent::Impl> impl, std::string message_id) {
     const std::optional<Message> earlier = co_await impl->log.find(message_id);
     if (!earlier) co_return EarlierInput();
-    if (has_answer(*impl, message_id)) {
+    if (const std::optional<SharedString> answered = answering_run(*impl, *earlier)) {
         impl->state.last_outcome = LastOutcome::complete;
-        co_return with_result(answered_result(*impl, earlier->run_id()));
+        co_return with_result(answered_result(*impl, *answered));
     }
     const StoredQuestions questions =
         co_await load_stored_questions(impl->log, unix_seconds(*impl));
