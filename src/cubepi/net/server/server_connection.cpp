@@ -291,7 +291,8 @@ Task<> Socket::write(std::string text) {
         std::chrono::duration_cast<std::chrono::steady_clock::duration>(limits_.write_timeout));
     const auto expire = [this, is_writing = std::weak_ptr<bool>(writing)](beast::error_code ended) {
         beast::error_code ignored;
-        if (!ended && !is_writing.expired()) stream_.next_layer().tcp().socket().close(ignored);
+        if (!ended && !is_writing.expired())
+            (void)stream_.next_layer().tcp().socket().close(ignored);
     };
     timer.async_wait(expire);
     co_await stream_.async_write(asio::buffer(text), token);
@@ -355,7 +356,7 @@ public:
         closing = true;
         closed.request_stop();
         beast::error_code ignored;
-        lowest().socket().close(ignored);
+        (void)lowest().socket().close(ignored);
         core_->routes_changed.pulse();  // for which it may wait
     }
 
@@ -425,7 +426,7 @@ Task<> Connection::serve() {
         idle_since = std::chrono::steady_clock::now();
     }
     beast::error_code ignored;
-    lowest().socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+    (void)lowest().socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
 }
 
 /// Returns false if the connection is to be closed.
@@ -648,7 +649,7 @@ Task<> Connection::serve_socket(HttpServerResponse response) {
     co_await socket.close();
     socket.end();
     beast::error_code ignored;
-    lowest().socket().close(ignored);
+    (void)lowest().socket().close(ignored);
     co_await receiving.idle();
     co_await unshield();
     if (!handled && handled.cancelled()) handled.rethrow();
@@ -731,7 +732,7 @@ Task<> Connection::refuse(HttpServerResponse response) {
     // Reads and discards input of the client for a moment: a reset would destroy the answer.
     beast::error_code failed;
     auto token = asio::redirect_error(awaits, failed);
-    lowest().socket().shutdown(asio::ip::tcp::socket::shutdown_send, failed);
+    (void)lowest().socket().shutdown(asio::ip::tcp::socket::shutdown_send, failed);
     expire_after(std::chrono::seconds(1));
     std::string discarded(16 * 1024, '\0');
     while (!failed) {
