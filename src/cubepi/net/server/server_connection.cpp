@@ -8,11 +8,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
 #include <sys/socket.h>
 
+#include <boost/asio/associated_cancellation_slot.hpp>
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/buffer.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -24,6 +27,7 @@
 #include <boost/beast/ssl/ssl_stream.hpp>
 #include <boost/beast/websocket.hpp>
 #include <boost/beast/websocket/ssl.hpp>
+#include <boost/container/static_vector.hpp>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/event_signal.hpp>
@@ -40,8 +44,6 @@ namespace http = boost::beast::http;
 namespace websocket = boost::beast::websocket;
 
 using Parser = http::request_parser<http::string_body>;
-using PlainStream = beast::tcp_stream;
-using TlsStream = beast::ssl_stream<beast::tcp_stream>;
 constexpr asio::use_awaitable_t<Executor> awaits;
 
 /// The status of the answer to a request that cannot be read; 0: none can be sent.
@@ -111,6 +113,136 @@ private:
     Route& route_;
 };
 
+/// A completion handler of any type.
+class StreamHandler {
+public:
+    using executor_type = Executor;
+    using cancellation_slot_type = asio::cancellation_slot;
+
+    template <class Handler>
+    StreamHandler(Handler handler, const Executor& executor)
+        : executor_(asio::get_associated_executor(handler, executor)),
+          slot_(asio::get_associated_cancellation_slot(handler)),
+          held_(std::make_unique<HeldAs<Handler>>(std::move(handler))) {}
+
+    Executor get_executor() const noexcept { return executor_; }
+    asio::cancellation_slot get_cancellation_slot() const noexcept { return slot_; }
+    void operator()(beast::error_code failed, std::size_t size = 0) {
+        Held& held = *held_;
+        held.complete(std::move(held_), failed, size);
+    }
+
+private:
+    struct Held {
+        virtual ~Held() = default;
+        virtual void complete(std::unique_ptr<Held> self, beast::error_code failed,
+                              std::size_t size) = 0;
+    };
+    template <class Handler>
+    struct HeldAs final : Held {
+        explicit HeldAs(Handler given) : handler(std::move(given)) {}
+        void complete(std::unique_ptr<Held> self, beast::error_code failed,
+                      std::size_t size) override {
+            // Asio requires that memory is released before the handler runs.
+            Handler moved = std::move(handler);
+            self.reset();
+            std::move(moved)(failed, size);
+        }
+        Handler handler;
+    };
+
+    Executor executor_;
+    asio::cancellation_slot slot_;
+    std::unique_ptr<Held> held_;
+};
+
+/// The stream of a connection, with or without TLS. The operations of Beast, which are large templates, are compiled for this type only, and
+/// those of TLS and TCP for one type of handlers and of buffers.
+class ClientStream {
+public:
+    using executor_type = Executor;
+    using next_layer_type = beast::tcp_stream;  // Beast closes this one after a timeout
+    using TlsStream = beast::ssl_stream<beast::tcp_stream&>;
+
+    ClientStream(asio::ip::tcp::socket socket, asio::ssl::context* tls) : tcp_(std::move(socket)) {
+        if (tls) tls_ = std::make_unique<TlsStream>(tcp_, *tls);
+    }
+    ClientStream(const ClientStream&) = delete;  // tls_ refers to tcp_
+    ClientStream& operator=(const ClientStream&) = delete;
+
+    Executor get_executor() noexcept { return tcp_.get_executor(); }
+    beast::tcp_stream& next_layer() noexcept { return tcp_; }
+    const beast::tcp_stream& next_layer() const noexcept { return tcp_; }
+    beast::tcp_stream& tcp() noexcept { return tcp_; }
+    TlsStream& tls() noexcept { return *tls_; }
+
+    template <class Buffers, class Token>
+    auto async_read_some(const Buffers& buffers, Token&& token) {
+        const auto begin = [this](auto&& handler, const SomeBuffers<asio::mutable_buffer>& some) {
+            StreamHandler erased(std::forward<decltype(handler)>(handler), get_executor());
+            read(std::move(erased), some);
+        };
+        return asio::async_initiate<Token, void(beast::error_code, std::size_t)>(
+            begin, token, some_of<asio::mutable_buffer>(buffers));
+    }
+
+    template <class Buffers, class Token>
+    auto async_write_some(const Buffers& buffers, Token&& token) {
+        const auto begin = [this](auto&& handler, const SomeBuffers<asio::const_buffer>& some) {
+            StreamHandler erased(std::forward<decltype(handler)>(handler), get_executor());
+            write(std::move(erased), some);
+        };
+        return asio::async_initiate<Token, void(beast::error_code, std::size_t)>(
+            begin, token, some_of<asio::const_buffer>(buffers));
+    }
+
+    /// Beast calls it to end a WebSocket.
+    template <class Handler>
+    friend void async_teardown(beast::role_type role, ClientStream& stream, Handler&& handler) {
+        StreamHandler erased(std::forward<Handler>(handler), stream.get_executor());
+        stream.tear_down(role, std::move(erased));
+    }
+
+private:
+    /// The first buffers of a sequence that are not empty: an operation may transfer less than all, but not nothing.
+    template <class Buffer>
+    using SomeBuffers = boost::container::static_vector<Buffer, 8>;
+
+    template <class Buffer, class Buffers>
+    static SomeBuffers<Buffer> some_of(const Buffers& buffers) {
+        SomeBuffers<Buffer> some;
+        const auto end = asio::buffer_sequence_end(buffers);
+        for (auto at = asio::buffer_sequence_begin(buffers);
+             at != end && some.size() < some.capacity(); ++at) {
+            const Buffer buffer(*at);
+            if (buffer.size() > 0) some.push_back(buffer);
+        }
+        return some;
+    }
+
+    void read(StreamHandler handler, const SomeBuffers<asio::mutable_buffer>& buffers) {
+        if (tls_)
+            tls_->async_read_some(buffers, std::move(handler));
+        else
+            tcp_.async_read_some(buffers, std::move(handler));
+    }
+    void write(StreamHandler handler, const SomeBuffers<asio::const_buffer>& buffers) {
+        if (tls_)
+            tls_->async_write_some(buffers, std::move(handler));
+        else
+            tcp_.async_write_some(buffers, std::move(handler));
+    }
+    void tear_down(beast::role_type role, StreamHandler handler) {
+        if (tls_)
+            beast::async_teardown(role, *tls_, std::move(handler));
+        else
+            beast::async_teardown(role, tcp_, std::move(handler));
+    }
+
+    beast::tcp_stream tcp_;
+    std::unique_ptr<TlsStream> tls_;
+};
+
 /// The limits of a WebSocket.
 struct SocketLimits {
     std::size_t waiting_messages = 8;  ///< of the client, for the handler
@@ -118,10 +250,9 @@ struct SocketLimits {
     std::chrono::nanoseconds write_timeout = {};
 };
 
-template <class Stream>
 class Socket final : public WebSocket {
 public:
-    Socket(Stream& stream, std::stop_source closed, SocketLimits limits)
+    Socket(ClientStream& stream, std::stop_source closed, SocketLimits limits)
         : stream_(stream), closed_(std::move(closed)), limits_(limits) {}
 
     Task<std::optional<std::string>> read() override;
@@ -132,10 +263,10 @@ public:
     /// Closes the connection, as RFC 6455 has it.
     Task<> close();
     void end() { received_.close(); }
-    websocket::stream<Stream&, false>& stream() noexcept { return stream_; }
+    websocket::stream<ClientStream&, false>& stream() noexcept { return stream_; }
 
 private:
-    websocket::stream<Stream&, false> stream_;
+    websocket::stream<ClientStream&, false> stream_;
     std::stop_source closed_;
     const SocketLimits limits_;
     AsyncQueue<std::string> received_{limits_.waiting_messages};
@@ -143,15 +274,13 @@ private:
     websocket::close_code end_ = websocket::close_code::going_away;
 };
 
-template <class Stream>
-Task<std::optional<std::string>> Socket<Stream>::read() {
+Task<std::optional<std::string>> Socket::read() {
     std::optional<std::string> text = co_await received_.next();
     if (text) waiting_bytes_ -= text->size();
     co_return text;
 }
 
-template <class Stream>
-Task<> Socket<Stream>::write(std::string text) {
+Task<> Socket::write(std::string text) {
     beast::error_code failed;
     auto token = asio::redirect_error(awaits, failed);
     stream_.text(true);
@@ -163,7 +292,7 @@ Task<> Socket<Stream>::write(std::string text) {
     const auto expire = [this, is_writing = std::weak_ptr<bool>(writing)](beast::error_code ended) {
         beast::error_code ignored;
         if (!ended && !is_writing.expired())
-            beast::get_lowest_layer(stream_).socket().close(ignored);
+            (void)stream_.next_layer().tcp().socket().close(ignored);
     };
     timer.async_wait(expire);
     co_await stream_.async_write(asio::buffer(text), token);
@@ -173,8 +302,7 @@ Task<> Socket<Stream>::write(std::string text) {
     throw Error(ErrorCode::disconnected, "the client closed the WebSocket: " + failed.message());
 }
 
-template <class Stream>
-Task<> Socket<Stream>::receive() {
+Task<> Socket::receive() {
     beast::error_code failed;
     auto token = asio::redirect_error(awaits, failed);
     for (bool is_open = true; is_open;) {
@@ -198,8 +326,7 @@ Task<> Socket<Stream>::receive() {
     if (failed || !stream_.got_text() || !has_ended) closed_.request_stop();
 }
 
-template <class Stream>
-Task<> Socket<Stream>::close() {
+Task<> Socket::close() {
     beast::error_code failed;
     auto token = asio::redirect_error(awaits, failed);
     if (!stream_.is_open()) co_return;
@@ -208,12 +335,13 @@ Task<> Socket<Stream>::close() {
     co_await stream_.async_close(reason, token);
 }
 
-template <class Stream>
 class Connection final : public HttpConnection, public ResponseStream {
 public:
-    Connection(std::shared_ptr<HttpServerCore> core, Stream stream)
-        : core_(std::move(core)), stream_(std::move(stream)) {
-        is_secure = !std::is_same_v<Stream, PlainStream>;
+    /// `tls` outlives the connection; without it, the connection is not encrypted.
+    Connection(std::shared_ptr<HttpServerCore> core, asio::ip::tcp::socket socket,
+               asio::ssl::context* tls)
+        : core_(std::move(core)), stream_(std::move(socket), tls) {
+        is_secure = tls != nullptr;
         beast::error_code gone;
         peer_ = lowest().socket().remote_endpoint(gone);
         --core_->starting;
@@ -228,7 +356,7 @@ public:
         closing = true;
         closed.request_stop();
         beast::error_code ignored;
-        lowest().socket().close(ignored);
+        (void)lowest().socket().close(ignored);
         core_->routes_changed.pulse();  // for which it may wait
     }
 
@@ -242,11 +370,11 @@ public:
 
     Task<> serve();
     Task<> write(std::string bytes) override;
-    Stream& stream() noexcept { return stream_; }
+    ClientStream& stream() noexcept { return stream_; }
 
 private:
     const HttpServerOptions& options() const noexcept { return core_->options; }
-    beast::tcp_stream& lowest() { return beast::get_lowest_layer(stream_); }
+    beast::tcp_stream& lowest() noexcept { return stream_.tcp(); }
     void expire_after(std::chrono::nanoseconds limit) {
         lowest().expires_after(
             std::chrono::duration_cast<std::chrono::steady_clock::duration>(limit));
@@ -273,7 +401,7 @@ private:
     HttpServerRequest request_of(const Parser& parser);
 
     std::shared_ptr<HttpServerCore> core_;
-    Stream stream_;
+    ClientStream stream_;
     asio::ip::tcp::endpoint peer_;
     beast::flat_buffer buffer_;
     bool used_ = false;  // a request was received
@@ -281,14 +409,13 @@ private:
     // Of the request in progress:
     TaskGroup<bool>* group_ = nullptr;
     const Parser* parser_ = nullptr;
-    Socket<Stream>* socket_ = nullptr;
+    Socket* socket_ = nullptr;
     bool is_head_ = false;
     bool keep_alive_ = false;
     unsigned version_ = 11;
 };
 
-template <class Stream>
-Task<> Connection<Stream>::serve() {
+Task<> Connection::serve() {
     for (bool again = true; again;) {
         Parser parser;
         parser.header_limit(static_cast<std::uint32_t>(options().max_header_bytes));
@@ -299,12 +426,11 @@ Task<> Connection<Stream>::serve() {
         idle_since = std::chrono::steady_clock::now();
     }
     beast::error_code ignored;
-    lowest().socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+    (void)lowest().socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
 }
 
 /// Returns false if the connection is to be closed.
-template <class Stream>
-Task<bool> Connection<Stream>::read_header(Parser& parser) {
+Task<bool> Connection::read_header(Parser& parser) {
     beast::error_code failed;
     auto token = asio::redirect_error(awaits, failed);
     if (buffer_.size() == 0) {
@@ -335,8 +461,7 @@ Task<bool> Connection<Stream>::read_header(Parser& parser) {
 }
 
 /// Returns false if the connection is to be closed.
-template <class Stream>
-Task<bool> Connection<Stream>::read_body(Parser& parser, const HttpRouteOptions& limits) {
+Task<bool> Connection::read_body(Parser& parser, const HttpRouteOptions& limits) {
     if (parser.is_done()) co_return true;
     if (parser.get()[http::field::expect] == "100-continue") {
         std::string proceed = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -356,8 +481,7 @@ Task<bool> Connection<Stream>::read_body(Parser& parser, const HttpRouteOptions&
     co_return false;
 }
 
-template <class Stream>
-HttpServerRequest Connection<Stream>::request_of(const Parser& parser) {
+HttpServerRequest Connection::request_of(const Parser& parser) {
     const auto& message = parser.get();
     HttpServerRequest request;
     request.method = std::string(message.method_string());
@@ -372,8 +496,7 @@ HttpServerRequest Connection<Stream>::request_of(const Parser& parser) {
 }
 
 /// Requests the stop when the client closes the connection. Ends when more bytes have arrived, too.
-template <class Stream>
-Task<> Connection<Stream>::watch(std::shared_ptr<std::stop_source> gone) {
+Task<> Connection::watch(std::shared_ptr<std::stop_source> gone) {
     asio::ip::tcp::socket& socket = lowest().socket();
     beast::error_code failed;
     auto token = asio::redirect_error(awaits, failed);
@@ -386,9 +509,7 @@ Task<> Connection<Stream>::watch(std::shared_ptr<std::stop_source> gone) {
     if (size == 0 || is_reset) gone->request_stop();
 }
 
-template <class Stream>
-void Connection<Stream>::log_refusal(const RouteMatch& match,
-                                     const HttpServerRequest& request) const {
+void Connection::log_refusal(const RouteMatch& match, const HttpServerRequest& request) const {
     const unsigned status = match.refusal->status;
     if (status == 404 || status == 405) return;
     core_->log.write(LogLevel::info, "http_server.refused",
@@ -397,8 +518,7 @@ void Connection<Stream>::log_refusal(const RouteMatch& match,
                       {"client", request.client}});
 }
 
-template <class Stream>
-Task<HttpServerResponse> Connection<Stream>::call(const Route& route, HttpServerRequest request) {
+Task<HttpServerResponse> Connection::call(const Route& route, HttpServerRequest request) {
     Task<HttpServerResponse> handling = route.handler(std::move(request));
     Outcome<HttpServerResponse> handled = co_await outcome_of(std::move(handling));
     if (handled) co_return std::move(handled).value();
@@ -410,8 +530,7 @@ Task<HttpServerResponse> Connection<Stream>::call(const Route& route, HttpServer
 }
 
 /// Finds the route that accepts a request whose body is not read yet, or why there is none.
-template <class Stream>
-Task<RouteMatch> Connection<Stream>::admit(HttpServerRequest& request, const Parser& parser) {
+Task<RouteMatch> Connection::admit(HttpServerRequest& request, const Parser& parser) {
     const RequestOrigin origin = request_origin(request.headers, peer_.address(),
                                                 is_secure ? "https" : "http", core_->proxies);
     request.client = origin.client.to_string();
@@ -434,8 +553,7 @@ Task<RouteMatch> Connection<Stream>::admit(HttpServerRequest& request, const Par
 }
 
 /// Answers a request. Returns true if another one may follow.
-template <class Stream>
-Task<bool> Connection<Stream>::answer(Parser& parser) {
+Task<bool> Connection::answer(Parser& parser) {
     HttpServerRequest request = request_of(parser);
     RouteMatch match = co_await admit(request, parser);
     if (match.refusal) {
@@ -468,8 +586,7 @@ Task<bool> Connection<Stream>::answer(Parser& parser) {
 }
 
 /// Runs the exchange so that cancel() ends it, and returns false then.
-template <class Stream>
-Task<bool> Connection<Stream>::run(Task<bool> exchange) {
+Task<bool> Connection::run(Task<bool> exchange) {
     TaskGroup<bool> group(core_->executor);
     group_ = &group;
     group.spawn(std::move(exchange));
@@ -483,8 +600,7 @@ Task<bool> Connection<Stream>::run(Task<bool> exchange) {
     co_return ended.front() && ended.front().value();
 }
 
-template <class Stream>
-Task<bool> Connection<Stream>::exchange(const Route& route, HttpServerRequest request) {
+Task<bool> Connection::exchange(const Route& route, HttpServerRequest request) {
     Task<HttpServerResponse> calling = call(route, std::move(request));
     HttpServerResponse response = co_await std::move(calling);
     // Bytes that precede the acceptance are not those of a WebSocket.
@@ -502,12 +618,11 @@ Task<bool> Connection<Stream>::exchange(const Route& route, HttpServerRequest re
     co_return co_await std::move(sending);
 }
 
-template <class Stream>
-Task<> Connection<Stream>::serve_socket(HttpServerResponse response) {
+Task<> Connection::serve_socket(HttpServerResponse response) {
     SocketLimits most;
     most.waiting_bytes = routes->options.max_body_bytes;
     most.write_timeout = options().write_timeout;
-    Socket<Stream> socket(stream_, closed, most);
+    Socket socket(stream_, closed, most);
     websocket::stream_base::timeout limits{};
     limits.handshake_timeout =
         std::chrono::duration_cast<std::chrono::steady_clock::duration>(options().header_timeout);
@@ -534,7 +649,7 @@ Task<> Connection<Stream>::serve_socket(HttpServerResponse response) {
     co_await socket.close();
     socket.end();
     beast::error_code ignored;
-    lowest().socket().close(ignored);
+    (void)lowest().socket().close(ignored);
     co_await receiving.idle();
     co_await unshield();
     if (!handled && handled.cancelled()) handled.rethrow();
@@ -547,8 +662,7 @@ Task<> Connection<Stream>::serve_socket(HttpServerResponse response) {
 }
 
 /// Returns true if another request may follow.
-template <class Stream>
-Task<bool> Connection<Stream>::send(HttpServerResponse response) {
+Task<bool> Connection::send(HttpServerResponse response) {
     // A client of HTTP/1.0 reads a body without a length until the connection is closed.
     chunked_ = response.stream && version_ >= 11;
     const bool keep_alive = stays_open() && (!response.stream || chunked_);
@@ -589,8 +703,7 @@ Task<bool> Connection<Stream>::send(HttpServerResponse response) {
     co_return keep_alive;
 }
 
-template <class Stream>
-Task<> Connection<Stream>::write(std::string bytes) {
+Task<> Connection::write(std::string bytes) {
     if (bytes.empty()) co_return;  // an empty chunk would be the last one
     if (chunked_) {
         char size[24];
@@ -601,8 +714,7 @@ Task<> Connection<Stream>::write(std::string bytes) {
     co_await write_bytes(std::move(bytes));
 }
 
-template <class Stream>
-Task<> Connection<Stream>::write_bytes(std::string bytes) {
+Task<> Connection::write_bytes(std::string bytes) {
     beast::error_code failed;
     auto token = asio::redirect_error(awaits, failed);
     expire_after(options().write_timeout);
@@ -613,15 +725,14 @@ Task<> Connection<Stream>::write_bytes(std::string bytes) {
     throw Error(ErrorCode::disconnected, "the client closed the connection: " + failed.message());
 }
 
-template <class Stream>
-Task<> Connection<Stream>::refuse(HttpServerResponse response) {
+Task<> Connection::refuse(HttpServerResponse response) {
     keep_alive_ = false;
     Task<bool> sending = send(std::move(response));
     (void)co_await outcome_of(std::move(sending));
     // Reads and discards input of the client for a moment: a reset would destroy the answer.
     beast::error_code failed;
     auto token = asio::redirect_error(awaits, failed);
-    lowest().socket().shutdown(asio::ip::tcp::socket::shutdown_send, failed);
+    (void)lowest().socket().shutdown(asio::ip::tcp::socket::shutdown_send, failed);
     expire_after(std::chrono::seconds(1));
     std::string discarded(16 * 1024, '\0');
     while (!failed) {
@@ -634,17 +745,15 @@ Task<> Connection<Stream>::refuse(HttpServerResponse response) {
 Task<> serve_connection(std::shared_ptr<HttpServerCore> core, asio::ip::tcp::socket socket) {
     // It may be replaced during the handshake.
     const std::shared_ptr<HttpCertificate> certificate = core->access.certificate;
-    if (!certificate) {
-        Connection<PlainStream> connection(core, PlainStream(std::move(socket)));
-        co_return co_await connection.serve();
+    asio::ssl::context* const tls = certificate ? &certificate->context : nullptr;
+    Connection connection(core, std::move(socket), tls);
+    if (tls) {
+        beast::error_code failed;
+        auto token = asio::redirect_error(awaits, failed);
+        connection.stream().tcp().expires_after(std::chrono::seconds(10));
+        co_await connection.stream().tls().async_handshake(asio::ssl::stream_base::server, token);
+        if (failed) co_return;
     }
-    Connection<TlsStream> connection(
-        core, TlsStream(PlainStream(std::move(socket)), certificate->context));
-    beast::error_code failed;
-    auto token = asio::redirect_error(awaits, failed);
-    beast::get_lowest_layer(connection.stream()).expires_after(std::chrono::seconds(10));
-    co_await connection.stream().async_handshake(asio::ssl::stream_base::server, token);
-    if (failed) co_return;
     co_await connection.serve();
 }
 

@@ -1,4 +1,5 @@
 #include <chrono>
+#include <cstdlib>
 #include <future>
 #include <memory>
 #include <optional>
@@ -9,6 +10,8 @@
 #include <vector>
 
 #include <boost/asio/connect.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/stream.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/websocket.hpp>
 
@@ -18,6 +21,7 @@
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/log.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/scoped_test_directory.hpp>
 #include <cubepi/net/server/http_server_test_support.hpp>
 
 namespace cubepi::http_server_tests {
@@ -99,6 +103,79 @@ TEST_F(WebSocketTest, OtherRequest_IsAskedForAnUpgrade) {
     Wire wire(served);
     wire.send("GET /socket HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     EXPECT_TRUE(wire.read_all().starts_with("HTTP/1.1 426 "));
+}
+
+/// A connection with TLS that sends and receives bytes as they are.
+class TlsWire {
+public:
+    explicit TlsWire(std::uint16_t port) : stream_(context_, tls_) {
+        stream_.next_layer().connect({asio::ip::make_address("127.0.0.1"), port});
+        stream_.handshake(asio::ssl::stream_base::client);
+    }
+    void send(const std::string& bytes) { asio::write(stream_, asio::buffer(bytes)); }
+    std::string read(std::size_t size) {
+        std::string bytes(size, '\0');
+        asio::read(stream_, asio::buffer(bytes));
+        return bytes;
+    }
+    std::string read_until(const std::string& end) {
+        std::string text;
+        while (!text.ends_with(end)) text += read(1);
+        return text;
+    }
+    /// Returns true if the server ends the connection with the alert of TLS.
+    bool is_closed_cleanly() {
+        beast::error_code ended;
+        char byte = 0;
+        asio::read(stream_, asio::buffer(&byte, 1), ended);
+        return ended == asio::error::eof;
+    }
+
+private:
+    asio::io_context context_;
+    asio::ssl::context tls_{asio::ssl::context::tls_client};
+    asio::ssl::stream<tcp::socket> stream_;
+};
+
+/// Returns a frame of a client whose mask is zero.
+std::string client_frame(char opcode, const std::string& text) {
+    return std::string{static_cast<char>(0x80 | opcode), static_cast<char>(0x80 | text.size())} +
+           std::string(4, '\0') + text;
+}
+
+TEST_F(WebSocketTest, Tls_CarriesRequestsAndMessages) {
+    const ScopedTestDirectory files;
+    const std::string create =
+        "cd " + files.path().string() +
+        " && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes "
+        "-keyout key.pem -out cert.pem -days 2 -subj /CN=localhost 2>/dev/null";
+    ASSERT_EQ(std::system(create.c_str()), 0);
+    served.call([&] {
+        HttpAccess access;
+        access.certificate = read_certificate(files / "cert.pem", files / "key.pem");
+        served.server().set_access(std::move(access));
+    });
+    TlsWire client(served.port());
+    // More than a record of TLS and a buffer of the server, in both directions.
+    const std::string query(12'000, 'q');
+    const std::string body(1000, 'b');
+    client.send("POST /echo/name?" + query +
+                " HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n" + body);
+    EXPECT_TRUE(client.read_until("\r\n\r\n").starts_with("HTTP/1.1 200 OK\r\n"));
+    const std::string expected = "name?" + query + "=" + body;
+    EXPECT_EQ(client.read(expected.size()), expected);
+    client.send(
+        "GET /socket HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n");
+    EXPECT_TRUE(client.read_until("\r\n\r\n").starts_with("HTTP/1.1 101 "));
+    for (int round = 0; round < 8; ++round) {
+        client.send(client_frame(1, "hello"));
+        EXPECT_EQ(client.read(7), std::string("\x81\x05hello"));
+    }
+    // The client closes: the server answers, and then ends TLS.
+    client.send(client_frame(8, "\x03\xe8"));
+    EXPECT_EQ(client.read(4), std::string("\x88\x02\x03\xe8"));
+    EXPECT_TRUE(client.is_closed_cleanly());
 }
 
 TEST_F(WebSocketTest, InvalidMessage_EndsTheConnection) {
