@@ -50,9 +50,8 @@ protected:
         configure();
     }
     void configure(const std::string& more = {}) const {
-        std::string text =
-            "{http: {listen: \"127.0.0.1:0\", ag_ui: true, operators: [olga]}" + more +
-            "}\ndatabases:\n";
+        std::string text = "{http: {listen: \"127.0.0.1:0\", ag_ui: true, operators: [olga]}" +
+                           more + "}\ndatabases:\n";
         for (const app::DatabasePart& part : parts)
             text += "  - {name: " + part.name + ", url: \"" + part.url + "\", sessions: \"" +
                     part.sessions + "\"}\n";

@@ -204,8 +204,7 @@ Task<bool> GatewayApi::is_meant(std::string name) {
 }
 
 Task<std::vector<GatewayApi::PeerAnswer>> GatewayApi::ask_others(JsonObject request,
-                                                                 std::string gateway,
-                                                                 Asked asked) {
+                                                                 std::string gateway, Asked asked) {
     std::vector<PeerAnswer> answers;
     const std::shared_ptr<bub::GatewayPeers> peers = peers_of(*gateway_.instance());
     if (!peers) co_return answers;
@@ -224,8 +223,8 @@ Task<std::vector<GatewayApi::PeerAnswer>> GatewayApi::ask_others(JsonObject requ
         is_enough = [](const PeerReply& reply) {
             return object_of(reply.result).contains("result");
         };
-    Task<std::vector<PeerReply>> calling = bub::call_gateways(
-        peers, std::move(numbers), text, answer_limit, std::move(is_enough));
+    Task<std::vector<PeerReply>> calling =
+        bub::call_gateways(peers, std::move(numbers), text, answer_limit, std::move(is_enough));
     const std::vector<PeerReply> replies = co_await std::move(calling);
     for (std::size_t at = 0; at < replies.size(); ++at) {
         answers[at].state = replies[at].state;
@@ -236,7 +235,7 @@ Task<std::vector<GatewayApi::PeerAnswer>> GatewayApi::ask_others(JsonObject requ
 
 Task<bool> GatewayApi::act_elsewhere(JsonObject request) {
     const std::vector<PeerAnswer> answers =
-        co_await ask_others(std::move(request), {}, Asked::one_that_has_it);
+        co_await ask_others(std::move(request), std::string(), Asked::one_that_has_it);
     std::string error;
     std::vector<std::string> silent;
     for (const PeerAnswer& one : answers) {
@@ -262,7 +261,7 @@ Task<bub::StopOutcome> GatewayApi::stop_elsewhere(bub::Envelope by) {
     request["operator"] = by.is_operator();
     request["message_id"] = by.inbound_id.value_or("");
     const std::vector<PeerAnswer> answers =
-        co_await ask_others(std::move(request), {}, Asked::one_that_has_it);
+        co_await ask_others(std::move(request), std::string(), Asked::one_that_has_it);
     bub::StopOutcome outcome = bub::StopOutcome::idle;
     for (const PeerAnswer& one : answers) {
         if (!one.result()) continue;
@@ -278,7 +277,7 @@ Task<bool> GatewayApi::knows_session(std::string session) {
     if (is_here) co_return true;
     JsonObject request{{"command", "knows"}, {"id", session}};
     const std::vector<PeerAnswer> answers =
-        co_await ask_others(std::move(request), {}, Asked::one_that_has_it);
+        co_await ask_others(std::move(request), std::string(), Asked::one_that_has_it);
     co_return std::any_of(answers.begin(), answers.end(),
                           [](const PeerAnswer& one) { return one.result() != nullptr; });
 }

@@ -47,8 +47,8 @@ JsonObject output_of(std::string_view kind, std::string text) {
 
 /// Returns what a client is told about a failure that the tape describes (D98).
 std::string shown_failure(std::string recorded, bool with_details) {
-    const bool is_neutral = recorded.empty() || recorded == bub::ended_turn_text ||
-                            recorded == bub::refused_stop_text;
+    const bool is_neutral =
+        recorded.empty() || recorded == bub::ended_turn_text || recorded == bub::refused_stop_text;
     return with_details || is_neutral ? std::move(recorded) : std::string(general_failure);
 }
 

@@ -271,7 +271,8 @@ TEST_P(DeliveryLogSuite, D265_ResultOfStop_OutlivesTheProcess) {
                                             StopOutcome::idle};
     for (const StopOutcome outcome : outcomes) {
         const std::string name = "stop " + std::string(stop_record(outcome));
-        const std::optional<std::string> id = cubepi::run(log->receive(withdrawal_of(update("/stop", name))));
+        const std::optional<std::string> id =
+            cubepi::run(log->receive(withdrawal_of(update("/stop", name))));
         ASSERT_TRUE(id);
         cubepi::run(log->finish_stop({*id}, outcome));
     }

@@ -14,10 +14,9 @@ namespace {
 /// Calls one of several gateways; the first whose reply is enough ends the calls of the others.
 Task<PeerReply> call_one(std::shared_ptr<GatewayPeers> peers, std::int64_t number,
                          std::string request, std::chrono::milliseconds limit,
-                         std::function<bool(const PeerReply&)> is_enough,
-                         std::stop_source enough) {
-    Task<PeerReply> calling = cubepi::cancel_on(
-        enough.get_token(), peers->call(number, std::move(request), limit));
+                         std::function<bool(const PeerReply&)> is_enough, std::stop_source enough) {
+    Task<PeerReply> calling =
+        cubepi::cancel_on(enough.get_token(), peers->call(number, std::move(request), limit));
     PeerReply reply = co_await std::move(calling);
     if (is_enough && is_enough(reply)) enough.request_stop();
     co_return reply;

@@ -329,7 +329,8 @@ Task<> PostgresDeliveryLog::adopt_finished(std::vector<Envelope> messages) {
                     " state, message_key, address, finished_at) SELECT"
                     " nextval('bub_delivery_ids'), $1, m.channel, m.session, 0, 0, m.state, m.key,"
                     " m.address, now() FROM unnest($2::text[], $3::text[], $4::text[], $5::text[],"
-                    " $6::text[]) AS m (key, channel, session, address, state) WHERE m.key <> '' ON CONFLICT"
+                    " $6::text[]) AS m (key, channel, session, address, state) WHERE m.key <> '' "
+                    "ON CONFLICT"
                     " (message_key) DO NOTHING")
                 .text(account)
                 .texts(keys)
@@ -368,7 +369,8 @@ Task<> PostgresDeliveryLog::finish(std::vector<std::string> ids) {
 Task<> PostgresDeliveryLog::finish_stop(std::vector<std::string> ids, StopOutcome outcome) {
     Statements statements{
         "UPDATE bub_delivery_inbound SET state = '" + finished_state(stop_record(outcome)) +
-            "', finished_at = now(), message = NULL, planned = NULL WHERE id = ANY($1::text[]::bigint[]) AND finished_at IS NULL",
+            "', finished_at = now(), message = NULL, planned = NULL WHERE id = "
+            "ANY($1::text[]::bigint[]) AND finished_at IS NULL",
         // A session without unfinished messages belongs to no gateway; the negative number is that of the last one.
         "UPDATE bub_delivery_sessions AS s SET owner = -owner WHERE owner > 0 AND key IN (SELECT"
         " session FROM bub_delivery_inbound WHERE id = ANY($1::text[]::bigint[])) AND NOT EXISTS"
@@ -396,7 +398,8 @@ Task<std::optional<KnownInbound>> PostgresDeliveryLog::find(std::string channel,
     reads
         .add(
             "SELECT id, fence, coalesce(message, address), finished_at IS NOT NULL, state ="
-            " 'working' AND owner > 0 AND owner <> $2, state FROM bub_delivery_inbound WHERE message_key ="
+            " 'working' AND owner > 0 AND owner <> $2, state FROM bub_delivery_inbound WHERE "
+            "message_key ="
             " $1")
         .text_or_null(message_key(tables->options().account, channel, inbound_id))
         .integer(tables->number());

@@ -183,8 +183,7 @@ Task<bool> PostgresScheduleStore::add_once(Schedule schedule, std::string mark) 
         if (counts.integer(0, 3) > 0) return false;
         // Next to the sessions, whose rows stay as well.
         if (!mark.empty())
-            writes
-                .add("INSERT INTO bub_schedule_sessions (key) VALUES ($1) ON CONFLICT DO NOTHING")
+            writes.add("INSERT INTO bub_schedule_sessions (key) VALUES ($1) ON CONFLICT DO NOTHING")
                 .text(mark);
         if (counts.integer(0, 0) > 0) return false;
         detail::check_limits(schedule, static_cast<std::size_t>(counts.integer(0, 1)),

@@ -231,8 +231,7 @@ Task<std::optional<StopOutcome>> AdmissionQueue::earlier_stop(Envelope by) {
     // Meanwhile the same request may have been executed.
     if (has_stopped(by)) earlier = StopOutcome::stopped;
     if (earlier || !found || !found.value() || !found.value()->id.empty()) co_return earlier;
-    const std::string result =
-        cubepi::detail::text_member(found.value()->message.rest, stop_key);
+    const std::string result = cubepi::detail::text_member(found.value()->message.rest, stop_key);
     earlier = StopOutcome::idle;
     for (const StopOutcome one : {StopOutcome::stopped, StopOutcome::refused})
         if (result == stop_record(one)) earlier = one;
