@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,7 @@ namespace bub {
 
 class AccountLease;
 class GatewayPeers;
+enum class StopOutcome : std::uint8_t;
 
 namespace detail {
 class DeliveryRecords;
@@ -39,6 +41,13 @@ struct StoredInbound {
     std::vector<TurnOutput> planned = {};
     bool all_sent = false;  ///< sending of the last output has begun
 };
+
+/// The values of stop_key in the record of a request to stop that is finished. Another one: it has stopped nothing, or had a turn of its own.
+inline constexpr std::string_view stop_succeeded = "stopped";
+inline constexpr std::string_view stop_was_refused = "refused";
+
+/// Returns the value that records this result; empty for StopOutcome::idle.
+std::string_view stop_record(StopOutcome outcome) noexcept;
 
 /// A message that a delivery log knows by the id of its platform.
 struct KnownInbound {
@@ -88,6 +97,9 @@ public:
     virtual Task<> hold(std::vector<std::string> ids) { return begin(std::move(ids)); }
     /// Marks these messages as finished.
     virtual Task<> finish(std::vector<std::string> ids) = 0;
+    /// Does the same for a request to stop, and records its result (stop_record()) for find(), because its client may ask for it later, and
+    /// at another gateway. By default without the result.
+    virtual Task<> finish_stop(std::vector<std::string> ids, StopOutcome outcome);
     /// Returns the messages of this process that are not finished, in order of arrival.
     virtual Task<std::vector<StoredInbound>> unfinished() = 0;
     /// Returns those of unfinished() with these ids.
@@ -147,6 +159,7 @@ public:
     Task<> begin(std::vector<std::string> ids) override;
     Task<> put_back(std::vector<std::string> ids) override;
     Task<> finish(std::vector<std::string> ids) override;
+    Task<> finish_stop(std::vector<std::string> ids, StopOutcome outcome) override;
     Task<std::vector<StoredInbound>> unfinished() override;
     Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id) override;
     Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override;

@@ -207,6 +207,14 @@ Task<> DividedDeliveryLog::hold(Ids ids) { return change(&DeliveryLog::hold, std
 
 Task<> DividedDeliveryLog::finish(Ids ids) { return change(&DeliveryLog::finish, std::move(ids)); }
 
+Task<> DividedDeliveryLog::finish_stop(Ids ids, StopOutcome outcome) {
+    std::vector<Ids> all = divide(ids);
+    for (std::size_t at = 0; at < all.size(); ++at) {
+        PostgresDeliveryLog& log = *options_.logs[at];
+        if (!all[at].empty()) co_await log.finish_stop(std::move(all[at]), outcome);
+    }
+}
+
 Task<> DividedDeliveryLog::resend(std::string id) {
     return change_one(&DeliveryLog::resend, std::move(id));
 }

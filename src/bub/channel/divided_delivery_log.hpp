@@ -65,6 +65,7 @@ public:
     Task<> put_back(std::vector<std::string> ids) override;
     Task<> hold(std::vector<std::string> ids) override;
     Task<> finish(std::vector<std::string> ids) override;
+    Task<> finish_stop(std::vector<std::string> ids, StopOutcome outcome) override;
     Task<std::vector<StoredInbound>> unfinished() override;
     Task<std::vector<StoredInbound>> unfinished_of(std::vector<std::string> ids) override;
     /// Throws MessageUnreadError if the message may be in a database that cannot be used.

@@ -87,6 +87,7 @@ public:
     Task<> put_back(std::vector<std::string> ids) override;
     Task<> hold(std::vector<std::string> ids) override;
     Task<> finish(std::vector<std::string> ids) override;
+    Task<> finish_stop(std::vector<std::string> ids, StopOutcome outcome) override;
     Task<std::vector<StoredInbound>> unfinished() override;
     Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id) override;
     Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override;
