@@ -200,20 +200,10 @@ std::string DividedTapeStore::state_file(const std::string& tape) const {
     return store_of(tape).state_file(tape);
 }
 
-Task<std::optional<TapeEntry>> DividedTapeStore::find_message_entry(std::string tape,
-                                                                    std::string message_id) {
+Task<std::optional<TapeEntry>> DividedTapeStore::find(std::string tape, TapeKey key,
+                                                      std::string value) {
     SessionTapeStore& store = store_of(tape);
-    return store.find_message_entry(std::move(tape), std::move(message_id));
-}
-
-Task<std::optional<TapeEntry>> DividedTapeStore::find_event(std::string tape, std::string name) {
-    SessionTapeStore& store = store_of(tape);
-    return store.find_event(std::move(tape), std::move(name));
-}
-
-Task<std::optional<TapeEntry>> DividedTapeStore::find_run(std::string tape, std::string run_id) {
-    SessionTapeStore& store = store_of(tape);
-    return store.find_run(std::move(tape), std::move(run_id));
+    return store.find(std::move(tape), key, std::move(value));
 }
 
 Task<std::string> DividedTapeStore::put_media(std::string bytes) {

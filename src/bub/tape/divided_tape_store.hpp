@@ -60,10 +60,7 @@ public:
     Task<JsonObject> read_state(std::string tape) override;
     std::string state_file(const std::string& tape) const override;
     Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override;
-    Task<std::optional<TapeEntry>> find_message_entry(std::string tape,
-                                                      std::string message_id) override;
-    Task<std::optional<TapeEntry>> find_event(std::string tape, std::string name) override;
-    Task<std::optional<TapeEntry>> find_run(std::string tape, std::string run_id) override;
+    Task<std::optional<TapeEntry>> find(std::string tape, TapeKey key, std::string value) override;
 
     Task<std::string> put_media(std::string bytes) override;
     Task<std::optional<std::string>> get_media(std::string sha256) override;
