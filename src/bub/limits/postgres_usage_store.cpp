@@ -3,7 +3,6 @@
 #include <set>
 
 #include <cubepi/core/support/digest.hpp>
-#include <cubepi/sql/support/migration.hpp>
 #include <cubepi/sql/support/postgres.hpp>
 #include <cubepi/sql/support/transaction.hpp>
 #include <cubepi/sql/support/versioned_tables.hpp>
@@ -53,40 +52,6 @@ const VersionedTables& usage_tables() {
     return tables;
 }
 
-/// The tables of usage. A transaction locks counters, by their rows.
-class UsageSchema final : public SqlSchema {
-public:
-    SqlBatch settings(const SqlDriver& driver) const override { return driver.store_session(); }
-    SqlBatch session() const override {
-        SqlBatch batch;
-        select_version(batch, usage_tables().version_table());
-        return batch;
-    }
-    void check(const std::string& where, const SqlResults& results) const override {
-        usage_tables().check(where, version_of(results.back()));
-    }
-    void lock(SqlBatch& batch, const std::vector<std::string>& counters) const override {
-        if (counters.empty()) return;
-        batch
-            .add(
-                "INSERT INTO bub_usage (key) SELECT DISTINCT key FROM unnest($1::text[]) AS key"
-                " ORDER BY key ON CONFLICT DO NOTHING")
-            .texts(counters);
-        batch.add("SELECT key FROM bub_usage WHERE key = ANY($1::text[]) ORDER BY key FOR UPDATE")
-            .texts(counters);
-    }
-    SqlWriteIds write_ids() const override {
-        SqlWriteIds ids;
-        ids.before = "(SELECT write_id FROM bub_usage WHERE key = $1)";
-        ids.store = "UPDATE bub_usage SET write_id = $2 WHERE key = $1";
-        ids.current = "SELECT write_id FROM bub_usage WHERE key = $1";
-        return ids;
-    }
-    SqlRemedy remedy(const SqlFailure& failure, SqlRemedy general) const override {
-        return usage_tables().remedy(failure, general);
-    }
-};
-
 /// Adds to the counter of a row, which the transaction has locked.
 void update(SqlBatch& writes, const std::string& key, const std::string& account,
             const std::string& day, const std::string& counter, const UsageAmounts& amounts) {
@@ -130,8 +95,9 @@ void remove_old(SqlBatch& writes, const std::string& account, const std::string&
 
 PostgresUsageStore::PostgresUsageStore(PostgresUsageStoreOptions options)
     : options_(std::move(options)),
-      store_(std::make_shared<SqlStore>(options_.database, postgres_driver(options_.database),
-                                        std::make_shared<const UsageSchema>())) {}
+      store_(std::make_shared<SqlStore>(
+          options_.database, postgres_driver(options_.database),
+          std::make_shared<const PostgresSchema>(usage_tables(), "bub_usage"))) {}
 
 PostgresUsageStore::~PostgresUsageStore() = default;
 

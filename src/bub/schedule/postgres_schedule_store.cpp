@@ -7,7 +7,6 @@
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/schema/json_convert.hpp>
 #include <cubepi/schema/json_text.hpp>
-#include <cubepi/sql/support/migration.hpp>
 #include <cubepi/sql/support/postgres.hpp>
 #include <cubepi/sql/support/transaction.hpp>
 #include <cubepi/sql/support/versioned_tables.hpp>
@@ -56,43 +55,6 @@ const VersionedTables& schedule_tables() {
     return tables;
 }
 
-/// The tables of schedules. A transaction locks sessions, by their rows.
-class ScheduleSchema final : public SqlSchema {
-public:
-    SqlBatch settings(const SqlDriver& driver) const override { return driver.store_session(); }
-    SqlBatch session() const override {
-        SqlBatch batch;
-        select_version(batch, schedule_tables().version_table());
-        return batch;
-    }
-    void check(const std::string& where, const SqlResults& results) const override {
-        schedule_tables().check(where, version_of(results.back()));
-    }
-    void lock(SqlBatch& batch, const std::vector<std::string>& sessions) const override {
-        if (sessions.empty()) return;
-        batch
-            .add(
-                "INSERT INTO bub_schedule_sessions (key) SELECT DISTINCT key FROM"
-                " unnest($1::text[]) AS key ORDER BY key ON CONFLICT DO NOTHING")
-            .texts(sessions);
-        batch
-            .add(
-                "SELECT key FROM bub_schedule_sessions WHERE key = ANY($1::text[]) ORDER BY key"
-                " FOR UPDATE")
-            .texts(sessions);
-    }
-    SqlWriteIds write_ids() const override {
-        SqlWriteIds ids;
-        ids.before = "(SELECT write_id FROM bub_schedule_sessions WHERE key = $1)";
-        ids.store = "UPDATE bub_schedule_sessions SET write_id = $2 WHERE key = $1";
-        ids.current = "SELECT write_id FROM bub_schedule_sessions WHERE key = $1";
-        return ids;
-    }
-    SqlRemedy remedy(const SqlFailure& failure, SqlRemedy general) const override {
-        return schedule_tables().remedy(failure, general);
-    }
-};
-
 std::string text_of(const Schedule& schedule) {
     return cubepi::json_text(cubepi::to_json(schedule));
 }
@@ -127,8 +89,9 @@ void add_optional(SqlQuery& query, const std::optional<std::int64_t>& value) {
 
 PostgresScheduleStore::PostgresScheduleStore(PostgresScheduleStoreOptions options)
     : options_(std::move(options)),
-      store_(std::make_shared<SqlStore>(options_.database, postgres_driver(options_.database),
-                                        std::make_shared<const ScheduleSchema>())) {}
+      store_(std::make_shared<SqlStore>(
+          options_.database, postgres_driver(options_.database),
+          std::make_shared<const PostgresSchema>(schedule_tables(), "bub_schedule_sessions"))) {}
 
 PostgresScheduleStore::~PostgresScheduleStore() = default;
 

@@ -114,34 +114,8 @@ SqlBatch DeliverySchema::session() const {
 }
 
 void DeliverySchema::check(const std::string& where, const SqlResults& results) const {
-    delivery_tables().check(where, version_of(results.back()));
+    PostgresSchema::check(where, results);
     if (division_) check_division(where, *division_, results[results.size() - 2]);
-}
-
-void DeliverySchema::lock(SqlBatch& batch, const std::vector<std::string>& sessions) const {
-    if (sessions.empty()) return;
-    batch
-        .add(
-            "INSERT INTO bub_delivery_sessions (key) SELECT DISTINCT key FROM"
-            " unnest($1::text[]) AS key ORDER BY key ON CONFLICT DO NOTHING")
-        .texts(sessions);
-    batch
-        .add(
-            "SELECT key FROM bub_delivery_sessions WHERE key = ANY($1::text[]) ORDER BY key"
-            " FOR UPDATE")
-        .texts(sessions);
-}
-
-SqlRemedy DeliverySchema::remedy(const SqlFailure& failure, SqlRemedy general) const {
-    return delivery_tables().remedy(failure, general);
-}
-
-SqlWriteIds DeliverySchema::write_ids() const {
-    SqlWriteIds ids;
-    ids.before = "(SELECT write_id FROM bub_delivery_sessions WHERE key = $1)";
-    ids.store = "UPDATE bub_delivery_sessions SET write_id = $2 WHERE key = $1";
-    ids.current = "SELECT write_id FROM bub_delivery_sessions WHERE key = $1";
-    return ids;
 }
 
 std::shared_ptr<SqlStore> undivided_store(const cubepi::PostgresOptions& options) {

@@ -85,8 +85,6 @@ const VersionedTables& tape_tables() {
     return tables;
 }
 
-SqlBatch TapeSchema::settings(const SqlDriver& driver) const { return driver.store_session(); }
-
 SqlBatch TapeSchema::session() const {
     SqlBatch batch;
     // The lock of a session that others share would outlive its owner.
@@ -98,7 +96,7 @@ SqlBatch TapeSchema::session() const {
 }
 
 void TapeSchema::check(const std::string& where, const SqlResults& results) const {
-    tape_tables().check(where, version_of(results.back()));
+    PostgresSchema::check(where, results);
     if (division_) check_division(where, *division_, results[results.size() - 2]);
 }
 
@@ -107,17 +105,15 @@ void TapeSchema::lock(SqlBatch& batch, const std::vector<std::string>& tapes) co
 }
 
 SqlRemedy TapeSchema::remedy(const SqlFailure& failure, SqlRemedy general) const {
-    SqlRemedy remedy = tape_tables().remedy(failure, general);
+    SqlRemedy remedy = PostgresSchema::remedy(failure, general);
     // The check of a lease divides by zero.
     if (failure.code() == "22012") remedy.code = lease_end_code;
     return remedy;
 }
 
 SqlWriteIds TapeSchema::write_ids() const {
-    SqlWriteIds ids;
-    ids.before = "(SELECT write_id FROM bub_tapes WHERE tape = $1)";
+    SqlWriteIds ids = PostgresSchema::write_ids();
     ids.store = "UPDATE bub_tapes SET write_id = $2, updated_at = now() WHERE tape = $1";
-    ids.current = "SELECT write_id FROM bub_tapes WHERE tape = $1";
     return ids;
 }
 

@@ -30,14 +30,15 @@ using cubepi::detail::SqlResult;
 const cubepi::detail::VersionedTables& tape_tables();
 
 /// The tables of tapes. A transaction locks tapes.
-class TapeSchema final : public cubepi::detail::SqlSchema {
+class TapeSchema final : public cubepi::detail::PostgresSchema {
 public:
     /// `owner`: its sessions show that the owner of turns is alive (OwnerPresence); 0: they do not. `division`: the record that the database
     /// must have (DatabaseMap::record()), empty: none; absent: not checked.
     explicit TapeSchema(std::int64_t owner = 0, std::optional<std::string> division = {})
-        : owner_(owner), division_(std::move(division)) {}
+        : PostgresSchema(tape_tables(), "bub_tapes", "tape"),
+          owner_(owner),
+          division_(std::move(division)) {}
 
-    SqlBatch settings(const cubepi::detail::SqlDriver& driver) const override;
     SqlBatch session() const override;
     void check(const std::string& where, const cubepi::detail::SqlResults& results) const override;
     void lock(SqlBatch& batch, const std::vector<std::string>& tapes) const override;

@@ -84,4 +84,36 @@ Task<std::optional<FormatVersion>> VersionedTables::apply(
     return only_version(migrate(options, std::move(driver), std::move(migration)));
 }
 
+SqlBatch PostgresSchema::session() const {
+    SqlBatch batch;
+    select_version(batch, tables_.version_table());
+    return batch;
+}
+
+void PostgresSchema::check(const std::string& where, const SqlResults& results) const {
+    tables_.check(where, version_of(results.back()));
+}
+
+void PostgresSchema::lock(SqlBatch& batch, const std::vector<std::string>& names) const {
+    if (names.empty()) return;
+    batch
+        .add("INSERT INTO " + locks_ + " (" + key_ +
+             ") SELECT DISTINCT name FROM unnest($1::text[]) AS name ORDER BY name ON CONFLICT DO"
+             " NOTHING")
+        .texts(names);
+    batch
+        .add("SELECT " + key_ + " FROM " + locks_ + " WHERE " + key_ +
+             " = ANY($1::text[]) ORDER BY " + key_ + " FOR UPDATE")
+        .texts(names);
+}
+
+SqlWriteIds PostgresSchema::write_ids() const {
+    SqlWriteIds ids;
+    const std::string where = " WHERE " + key_ + " = $1";
+    ids.current = "SELECT write_id FROM " + locks_ + where;
+    ids.before = "(" + ids.current + ")";
+    ids.store = "UPDATE " + locks_ + " SET write_id = $2" + where;
+    return ids;
+}
+
 }  // namespace cubepi::detail

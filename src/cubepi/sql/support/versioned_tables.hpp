@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cubepi/core/format_version.hpp>
@@ -41,7 +42,7 @@ public:
     std::optional<Problem> problem(std::optional<FormatVersion> found) const;
     /// Throws CheckpointerError(schema_mismatch) if it cannot. `where` names the database.
     void check(const std::string& where, std::optional<FormatVersion> found) const;
-    /// SqlSchema::remedy() of a store in these tables.
+    /// PostgresSchema::remedy().
     SqlRemedy remedy(const SqlFailure& failure, SqlRemedy general) const;
 
     /// Returns the statements as one transaction, for an operator who runs it.
@@ -57,6 +58,28 @@ public:
 private:
     const Description given_;
     const std::string missing_;
+};
+
+/// The tables of a store in PostgreSQL. A transaction locks rows of one of them, which it creates if they are missing.
+class PostgresSchema : public SqlSchema {
+public:
+    /// `locks`: the table with the rows. Its columns are `key`, TEXT and the primary key, write_id TEXT, and others with a default.
+    PostgresSchema(const VersionedTables& tables, std::string locks, std::string key = "key")
+        : tables_(tables), locks_(std::move(locks)), key_(std::move(key)) {}
+
+    SqlBatch settings(const SqlDriver& driver) const override { return driver.store_session(); }
+    SqlBatch session() const override;
+    void check(const std::string& where, const SqlResults& results) const override;
+    void lock(SqlBatch& batch, const std::vector<std::string>& names) const override;
+    SqlWriteIds write_ids() const override;
+    SqlRemedy remedy(const SqlFailure& failure, SqlRemedy general) const override {
+        return tables_.remedy(failure, general);
+    }
+
+private:
+    const VersionedTables& tables_;
+    const std::string locks_;
+    const std::string key_;
 };
 
 }  // namespace cubepi::detail
