@@ -1,6 +1,7 @@
 #include <bub/channel/delivery_log.hpp>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <limits>
 #include <optional>
@@ -463,8 +464,6 @@ Task<std::string> DeliveryLog::intend(Envelope message, std::vector<std::string>
     return intend_output(std::move(output), std::move(answers));
 }
 
-Task<> DeliveryLog::wait(std::string, bool) { co_return; }
-
 Task<UnfinishedRecords> DeliveryLog::take() {
     UnfinishedRecords records;
     records.answers = co_await unsettled();
@@ -521,15 +520,6 @@ DeliveryStepPtr step_of(std::function<std::optional<JsonObject>(DeliveryRecords&
     return step;
 }
 
-DeliveryStepPtr failure_step(std::string id, std::string reason) {
-    auto make = [id = std::move(id), reason = std::move(reason)](DeliveryRecords&) {
-        JsonObject record = DeliveryRecords::about("failed", std::vector<std::string>(1, id));
-        record["reason"] = reason;
-        return std::optional<JsonObject>(std::move(record));
-    };
-    return step_of(std::move(make), false);
-}
-
 /// The caller no longer waits for an answer to be recorded, so it will not be sent.
 DeliveryStepPtr withdrawal_step(std::shared_ptr<std::string> id) {
     auto make = [id = std::move(id)](DeliveryRecords&) {
@@ -551,14 +541,6 @@ DeliveryStepPtr reading_step(Read read) {
 
 }  // namespace
 
-Task<> RecordedDeliveryLog::perform_about(const char* what, std::vector<std::string> ids,
-                                          bool must_last) {
-    auto make = [what, ids = std::move(ids)](DeliveryRecords&) {
-        return std::optional<JsonObject>(DeliveryRecords::about(what, ids));
-    };
-    return perform(step_of(std::move(make), must_last));
-}
-
 Task<std::optional<std::string>> RecordedDeliveryLog::receive(Envelope message) {
     auto id = std::make_shared<std::optional<std::string>>();
     auto make = [id, message = std::move(message), date = date()](DeliveryRecords& records) {
@@ -574,16 +556,20 @@ Task<std::optional<std::string>> RecordedDeliveryLog::receive(Envelope message) 
     co_return std::move(*id);
 }
 
-Task<> RecordedDeliveryLog::begin(std::vector<std::string> ids) {
-    return perform_about("begun", std::move(ids), true);
-}
-
-Task<> RecordedDeliveryLog::put_back(std::vector<std::string> ids) {
-    return perform_about("back", std::move(ids), false);
-}
-
-Task<> RecordedDeliveryLog::finish(std::vector<std::string> ids) {
-    return perform_about("done", std::move(ids), false);
+Task<> RecordedDeliveryLog::record(DeliveryNote note, std::vector<std::string> ids,
+                                   std::string reason) {
+    constexpr std::array keys{"begun",  "back",  "done", "waiting",
+                              "trying", "again", "sent", "failed"};
+    auto make = [note, key = keys.at(static_cast<std::size_t>(note)), ids = std::move(ids),
+                 reason = std::move(reason)](DeliveryRecords&) {
+        JsonObject about = DeliveryRecords::about(key, ids);
+        if (note == DeliveryNote::failed) about["reason"] = reason;
+        return std::optional<JsonObject>(std::move(about));
+    };
+    // Without one that is lost, an answer would only be marked, and a message processed once more.
+    const bool must_last =
+        note == DeliveryNote::begun || note == DeliveryNote::trying || note == DeliveryNote::resent;
+    return perform(step_of(std::move(make), must_last));
 }
 
 Task<std::vector<StoredInbound>> RecordedDeliveryLog::unfinished() {
@@ -626,26 +612,6 @@ Task<std::string> RecordedDeliveryLog::intend_output(TurnOutput output,
     if (written.cancelled()) perform_later(withdrawal_step(id));
     written.rethrow();
     co_return std::move(*id);
-}
-
-Task<> RecordedDeliveryLog::wait(std::string id, bool waits) {
-    std::vector<std::string> ids(1, std::move(id));
-    // Without the first, the answer would only be marked.
-    return perform_about(waits ? "waiting" : "trying", std::move(ids), !waits);
-}
-
-Task<> RecordedDeliveryLog::resend(std::string id) {
-    std::vector<std::string> ids(1, std::move(id));
-    return perform_about("again", std::move(ids), true);
-}
-
-Task<> RecordedDeliveryLog::sent(std::string id) {
-    std::vector<std::string> ids(1, std::move(id));
-    return perform_about("sent", std::move(ids), false);
-}
-
-Task<> RecordedDeliveryLog::failed(std::string id, std::string reason) {
-    return perform(failure_step(std::move(id), std::move(reason)));
 }
 
 Task<std::vector<Delivery>> RecordedDeliveryLog::unsettled() {

@@ -60,6 +60,20 @@ struct UnfinishedRecords {
     std::vector<Delivery> answers = {};        ///< oldest first
 };
 
+/// What a delivery log records about messages or answers that it has.
+enum class DeliveryNote : std::uint8_t {
+    // About messages.
+    begun,     ///< a turn begins on them
+    put_back,  ///< the turn ended cleanly, and they are to be processed from scratch
+    finished,
+    // About answers.
+    waiting,  ///< no request with it was made
+    trying,   ///< the first request with it is about to be made
+    resent,   ///< it is about to be sent again
+    sent,
+    failed,  ///< the channel reported a failure, or it is no longer wanted
+};
+
 /// Returns true for a SessionTakenError.
 bool is_session_taken(const std::exception_ptr& failure) noexcept;
 
@@ -76,12 +90,18 @@ public:
     /// Stores a message; completes when it is durable. Returns its id, or nothing if this process need not process it: a message
     /// with the same channel and inbound_id was stored before, or another process processes the session.
     virtual Task<std::optional<std::string>> receive(Envelope message) = 0;
-    /// Records that a turn begins on these messages. Completes when that is durable.
-    virtual Task<> begin(std::vector<std::string> ids) = 0;
-    /// Records that the turn ended cleanly and that its messages are to be processed from scratch.
-    virtual Task<> put_back(std::vector<std::string> ids) = 0;
-    /// Marks these messages as finished.
-    virtual Task<> finish(std::vector<std::string> ids) = 0;
+    /// Records this about messages or answers; completes when that is durable if the note is `begun`, `trying` or `resent`. `reason`: of
+    /// failed answers.
+    virtual Task<> record(DeliveryNote note, std::vector<std::string> ids, std::string reason) = 0;
+    Task<> begin(std::vector<std::string> ids) {
+        return record(DeliveryNote::begun, std::move(ids), {});
+    }
+    Task<> put_back(std::vector<std::string> ids) {
+        return record(DeliveryNote::put_back, std::move(ids), {});
+    }
+    Task<> finish(std::vector<std::string> ids) {
+        return record(DeliveryNote::finished, std::move(ids), {});
+    }
     /// Returns the messages of this process that are not finished, in order of arrival.
     virtual Task<std::vector<StoredInbound>> unfinished() = 0;
     /// Returns those of unfinished() with these ids.
@@ -100,14 +120,14 @@ public:
                                             std::vector<std::string> answers) = 0;
     /// Does the same for a message that is not an output of a turn.
     Task<std::string> intend(Envelope message, std::vector<std::string> answers);
-    /// Records that the answer waits, i.e. that no request with it was made, or that the first one is about to be made; then it
-    /// completes when that is durable. By default nothing is recorded: an answer that is not settled may have been sent.
-    virtual Task<> wait(std::string id, bool waits);
-    /// Records that the answer is about to be sent again. Completes when that is durable.
-    virtual Task<> resend(std::string id) = 0;
-    virtual Task<> sent(std::string id) = 0;
-    /// Records that the channel reported a failure, or that the answer is no longer wanted, with the reason.
-    virtual Task<> failed(std::string id, std::string reason) = 0;
+    Task<> wait(std::string id, bool waits) {
+        return record(waits ? DeliveryNote::waiting : DeliveryNote::trying, {std::move(id)}, {});
+    }
+    Task<> resend(std::string id) { return record(DeliveryNote::resent, {std::move(id)}, {}); }
+    Task<> sent(std::string id) { return record(DeliveryNote::sent, {std::move(id)}, {}); }
+    Task<> failed(std::string id, std::string reason) {
+        return record(DeliveryNote::failed, {std::move(id)}, std::move(reason));
+    }
     /// Returns deliveries of this process recorded as intended but neither confirmed nor failed, oldest first.
     virtual Task<std::vector<Delivery>> unsettled() = 0;
 
@@ -138,17 +158,11 @@ public:
 class RecordedDeliveryLog : public DeliveryLog {
 public:
     Task<std::optional<std::string>> receive(Envelope message) override;
-    Task<> begin(std::vector<std::string> ids) override;
-    Task<> put_back(std::vector<std::string> ids) override;
-    Task<> finish(std::vector<std::string> ids) override;
+    Task<> record(DeliveryNote note, std::vector<std::string> ids, std::string reason) override;
     Task<std::vector<StoredInbound>> unfinished() override;
     Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id) override;
     Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override;
     Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override;
-    Task<> wait(std::string id, bool waits) override;
-    Task<> resend(std::string id) override;
-    Task<> sent(std::string id) override;
-    Task<> failed(std::string id, std::string reason) override;
     Task<std::vector<Delivery>> unsettled() override;
 
 protected:
@@ -158,13 +172,10 @@ protected:
     virtual void perform_later(std::shared_ptr<detail::DeliveryStep> step) = 0;
     /// The time of a new record; may be empty.
     virtual std::string date() const = 0;
-
-private:
-    Task<> perform_about(const char* what, std::vector<std::string> ids, bool must_last);
 };
 
 /// A delivery log in memory, for programs whose channels end with the process, and for tests.
-class MemoryDeliveryLog final : public RecordedDeliveryLog {
+class MemoryDeliveryLog : public RecordedDeliveryLog {
 public:
     MemoryDeliveryLog();
     ~MemoryDeliveryLog() override;

@@ -53,19 +53,54 @@ std::string address_of(const Envelope& message) {
     return json_of(address);
 }
 
-/// Returns a call that changes these records; null if this gateway has none of them.
-DeliveryWritePtr change(const DeliveryTables& tables, const char* table,
-                        const std::vector<std::string>& ids, Statements statements) {
-    RecordIds known;
-    DeliveryWritePtr step = tables.write_about(ids, known);
-    if (!step) return step;
-    select_stale(step->reads, table, known);
-    step->decide = [known, statements = std::move(statements)](const StepResults& results,
-                                                               SqlBatch& writes) {
-        check_fence(*results[0]);
-        for (const std::string& sql : statements) writes.add(sql).texts(known.ids);
+/// Returns the statements of a note; $1 are the ids of the records, and $2 in the last one is the reason of failed answers.
+Statements statements_of(DeliveryNote note, const std::vector<std::string>& ids) {
+    const std::string these = " = ANY($1::text[]::bigint[])";
+    const auto messages = [&these](const std::string& changes) {
+        return "UPDATE bub_delivery_inbound SET " + changes + " WHERE id" + these +
+               " AND finished_at IS NULL";
     };
-    return step;
+    const auto answers = [&these](const std::string& changes) {
+        return "UPDATE bub_delivery_outbound SET " + changes + " WHERE id" + these +
+               " AND settled_at IS NULL";
+    };
+    const auto answered = [&these](const std::string& changes) {
+        return "UPDATE bub_delivery_inbound SET " + changes +
+               " WHERE id IN (SELECT unnest(answers) FROM bub_delivery_outbound WHERE id" + these +
+               ")";
+    };
+    const std::string settled = ", settled_at = now(), message = NULL";
+    switch (note) {
+        case DeliveryNote::begun: {
+            const std::optional<RecordId> first =
+                ids.empty() ? std::nullopt : record_id(ids.front());
+            return {messages("state = 'working', begun = begun + 1, turn = " +
+                             std::to_string(first ? first->id : 0))};
+        }
+        case DeliveryNote::put_back:
+            return {messages("state = 'waiting', begun = greatest(begun - 1, 0)")};
+        case DeliveryNote::finished:
+            return {
+                messages("state = 'done', finished_at = now(), message = NULL, planned = NULL"),
+                // A session without unfinished messages belongs to no gateway; the negative number is that of the last one.
+                "UPDATE bub_delivery_sessions AS s SET owner = -owner WHERE owner > 0 AND key"
+                " IN (SELECT session FROM bub_delivery_inbound WHERE id" +
+                    these +
+                    ") AND NOT EXISTS (SELECT 1 FROM bub_delivery_inbound AS i WHERE"
+                    " i.session = s.key AND i.finished_at IS NULL AND i.owner = s.owner)"};
+        case DeliveryNote::waiting: return {answers("state = 'waiting'")};
+        case DeliveryNote::trying: return {answers("state = 'intended'")};
+        case DeliveryNote::resent: return {answers("state = 'intended', resent = resent + 1")};
+        case DeliveryNote::sent:
+            return {answered("answered = true"), answers("state = 'sent'" + settled)};
+        case DeliveryNote::failed:
+            // The last part was not sent after all.
+            return {answered("all_sent = false"),
+                    answers("state = 'failed', reason = CASE WHEN reason LIKE 'moved %' THEN"
+                            " reason ELSE $2 END" +
+                            settled)};
+    }
+    return {};
 }
 
 }  // namespace
@@ -328,38 +363,29 @@ Task<> PostgresDeliveryLog::adopt_finished(std::vector<Envelope> messages) {
     }
 }
 
-Task<> PostgresDeliveryLog::begin(std::vector<std::string> ids) {
-    const std::optional<RecordId> first = ids.empty() ? std::nullopt : record_id(ids.front());
-    const std::string turn = std::to_string(first ? first->id : 0);
-    Statements statements(1,
-                          "UPDATE bub_delivery_inbound SET state = 'working', begun = begun + 1,"
-                          " turn = " +
-                              turn +
-                              " WHERE id = ANY($1::text[]::bigint[]) AND finished_at IS NULL");
-    return perform(change(*tables_, inbound, ids, std::move(statements)));
-}
-
-Task<> PostgresDeliveryLog::put_back(std::vector<std::string> ids) {
-    Statements statements(1,
-                          "UPDATE bub_delivery_inbound SET state = 'waiting', begun ="
-                          " greatest(begun - 1, 0) WHERE id = ANY($1::text[]::bigint[])"
-                          " AND finished_at IS NULL");
-    return perform(change(*tables_, inbound, ids, std::move(statements)));
-}
-
-Task<> PostgresDeliveryLog::finish(std::vector<std::string> ids) {
-    Statements statements{
-        "UPDATE bub_delivery_inbound SET state = 'done', finished_at = now(), message = NULL,"
-        " planned = NULL WHERE id = ANY($1::text[]::bigint[]) AND finished_at IS NULL",
-        // A session without unfinished messages belongs to no gateway; the negative number is that of the last one.
-        "UPDATE bub_delivery_sessions AS s SET owner = -owner WHERE owner > 0 AND key IN (SELECT"
-        " session FROM bub_delivery_inbound WHERE id = ANY($1::text[]::bigint[])) AND NOT EXISTS"
-        " (SELECT 1 FROM"
-        " bub_delivery_inbound AS i WHERE i.session = s.key AND i.finished_at IS NULL AND i.owner ="
-        " s.owner)"};
+Task<> PostgresDeliveryLog::record(DeliveryNote note, std::vector<std::string> ids,
+                                   std::string reason) {
     const std::shared_ptr<DeliveryTables> tables = tables_;
-    co_await perform(change(*tables, inbound, ids, std::move(statements)));
-    tables->forget(ids);
+    const bool is_of_answers = note >= DeliveryNote::waiting;
+    RecordIds known;
+    DeliveryWritePtr step = tables->write_about(ids, known);
+    if (step) {
+        std::string text;
+        if (note == DeliveryNote::failed) append_json_string(text, reason);
+        select_stale(step->reads, is_of_answers ? outbound : inbound, known);
+        step->decide = [known, statements = statements_of(note, ids), text = std::move(text)](
+                           const StepResults& results, SqlBatch& writes) {
+            check_fence(*results[0]);
+            for (const std::string& sql : statements) {
+                cubepi::detail::SqlQuery& change = writes.add(sql).texts(known.ids);
+                if (!text.empty() && &sql == &statements.back()) change.text(text);
+            }
+        };
+    }
+    co_await perform(std::move(step));
+    const bool is_last = note == DeliveryNote::finished || note == DeliveryNote::sent ||
+                         note == DeliveryNote::failed;
+    if (is_last) tables->forget(ids);
 }
 
 Task<std::vector<StoredInbound>> PostgresDeliveryLog::unfinished() {
@@ -481,67 +507,6 @@ Task<std::string> PostgresDeliveryLog::intend_output(TurnOutput output,
     }
     written.rethrow();
     co_return *id;
-}
-
-Task<> PostgresDeliveryLog::wait(std::string id, bool waits) {
-    Statements statements(1, "UPDATE bub_delivery_outbound SET state = '" +
-                                 std::string(waits ? "waiting" : "intended") +
-                                 "' WHERE id = ANY($1::text[]::bigint[]) AND settled_at IS NULL");
-    const std::vector<std::string> ids(1, std::move(id));
-    return perform(change(*tables_, outbound, ids, std::move(statements)));
-}
-
-Task<> PostgresDeliveryLog::resend(std::string id) {
-    Statements statements(1,
-                          "UPDATE bub_delivery_outbound SET state = 'intended', resent = resent + 1"
-                          " WHERE id = ANY($1::text[]::bigint[]) AND settled_at IS NULL");
-    const std::vector<std::string> ids(1, std::move(id));
-    return perform(change(*tables_, outbound, ids, std::move(statements)));
-}
-
-Task<> PostgresDeliveryLog::sent(std::string id) {
-    Statements statements{
-        "UPDATE bub_delivery_inbound SET answered = true WHERE id IN (SELECT unnest(answers) FROM"
-        " bub_delivery_outbound WHERE id = ANY($1::text[]::bigint[]))",
-        "UPDATE bub_delivery_outbound SET state = 'sent', settled_at = now(), message = NULL"
-        " WHERE id = ANY($1::text[]::bigint[]) AND settled_at IS NULL"};
-    const std::shared_ptr<DeliveryTables> tables = tables_;
-    const std::vector<std::string> ids(1, std::move(id));
-    co_await perform(change(*tables, outbound, ids, std::move(statements)));
-    tables->forget(ids);
-}
-
-Task<> PostgresDeliveryLog::failed(std::string id, std::string reason) {
-    std::string text;
-    append_json_string(text, reason);
-    const std::shared_ptr<DeliveryTables> tables = tables_;
-    const std::vector<std::string> ids(1, std::move(id));
-    RecordIds known;
-    DeliveryWritePtr step = tables->write_about(ids, known);
-    if (step) {
-        select_stale(step->reads, outbound, known);
-        step->decide = [known, text = std::move(text)](const StepResults& results,
-                                                       SqlBatch& writes) {
-            check_fence(*results[0]);
-            // The last part was not sent after all.
-            writes
-                .add(
-                    "UPDATE bub_delivery_inbound SET all_sent = false WHERE id IN (SELECT"
-                    " unnest(answers) FROM bub_delivery_outbound WHERE id ="
-                    " ANY($1::text[]::bigint[]))")
-                .texts(known.ids);
-            writes
-                .add(
-                    "UPDATE bub_delivery_outbound SET state = 'failed', reason = CASE WHEN reason"
-                    " LIKE 'moved %' THEN reason ELSE $2 END, settled_at = now(), message = NULL"
-                    " WHERE id = ANY($1::text[]::bigint[])"
-                    " AND settled_at IS NULL")
-                .texts(known.ids)
-                .text(text);
-        };
-    }
-    co_await perform(std::move(step));
-    tables->forget(ids);
 }
 
 std::optional<TurnLease> PostgresDeliveryLog::lease(const std::vector<std::string>& ids) const {

@@ -83,17 +83,11 @@ public:
     Task<> adopt_finished(std::vector<Envelope> messages);
 
     Task<std::optional<std::string>> receive(Envelope message) override;
-    Task<> begin(std::vector<std::string> ids) override;
-    Task<> put_back(std::vector<std::string> ids) override;
-    Task<> finish(std::vector<std::string> ids) override;
+    Task<> record(DeliveryNote note, std::vector<std::string> ids, std::string reason) override;
     Task<std::vector<StoredInbound>> unfinished() override;
     Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id) override;
     Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override;
     Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override;
-    Task<> wait(std::string id, bool waits) override;
-    Task<> resend(std::string id) override;
-    Task<> sent(std::string id) override;
-    Task<> failed(std::string id, std::string reason) override;
     Task<std::vector<Delivery>> unsettled() override;
     /// Returns the lease under which this process may write the turn of these messages, where tapes are in the same database
     /// (LeasableTapes); nothing for messages that it has not. Thread-safe.
