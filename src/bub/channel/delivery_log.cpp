@@ -566,7 +566,7 @@ Task<> RecordedDeliveryLog::record(DeliveryNote note, std::vector<std::string> i
         if (note == DeliveryNote::failed) about["reason"] = reason;
         return std::optional<JsonObject>(std::move(about));
     };
-    // Without one that is lost, an answer would only be marked, and a message processed once more.
+    // If one of the others is lost, a message is processed once more, or an answer marked as resent.
     const bool must_last =
         note == DeliveryNote::begun || note == DeliveryNote::trying || note == DeliveryNote::resent;
     return perform(step_of(std::move(make), must_last));

@@ -56,7 +56,7 @@ public:
 };
 
 /// A delivery log in a PostgreSQL database that several gateways share (D205). The tables are those of
-/// apply_postgres_delivery_schema().
+/// postgres_delivery_tables().
 ///
 /// A session belongs to one gateway while it has unfinished messages. A message for the session of another gateway is stored,
 /// and that gateway takes it. A gateway that does not call take() for the length of the lease counts as ended, one on this host

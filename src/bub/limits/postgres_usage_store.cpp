@@ -4,8 +4,8 @@
 
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/sql/support/postgres.hpp>
+#include <cubepi/sql/support/postgres_schema.hpp>
 #include <cubepi/sql/support/transaction.hpp>
-#include <cubepi/sql/support/versioned_tables.hpp>
 
 namespace bub {
 
@@ -32,24 +32,6 @@ std::vector<std::string> schema_statements() {
         "CREATE INDEX IF NOT EXISTS bub_usage_ix_message_day ON bub_usage_messages (account, day)",
         "INSERT INTO bub_usage_schema VALUES (1) ON CONFLICT DO NOTHING",
     };
-}
-
-const VersionedTables& usage_tables() {
-    static const VersionedTables tables([] {
-        VersionedTables::Description usage;
-        usage.version_table = "bub_usage_schema";
-        usage.names = "bub_usage*";
-        usage.content = "the use of a gateway";
-        usage.version = postgres_usage_version;
-        usage.create =
-            "'cubepi db init --tapes' ('cubepi db migrate --tapes' next to tapes), or with "
-            "apply_postgres_usage_schema()";
-        usage.migrate = "'cubepi db migrate --tapes', or with apply_postgres_usage_schema()";
-        usage.grant = "grant the user SELECT, INSERT, UPDATE and DELETE on the tables bub_usage*";
-        usage.statements = schema_statements();
-        return usage;
-    }());
-    return tables;
 }
 
 /// Adds to the counter of a row, which the transaction has locked.
@@ -93,11 +75,26 @@ void remove_old(SqlBatch& writes, const std::string& account, const std::string&
 
 }  // namespace
 
+const cubepi::PostgresTables& postgres_usage_tables() {
+    static const cubepi::PostgresTables tables(cubepi::PostgresTables::Description{
+        .version_table = "bub_usage_schema",
+        .names = "bub_usage*",
+        .content = "the use of a gateway",
+        .version = 1,
+        .create = "'cubepi db init --tapes' ('cubepi db migrate --tapes' next to tapes), or with "
+                  "postgres_usage_tables().apply()",
+        .migrate = "'cubepi db migrate --tapes', or with postgres_usage_tables().apply()",
+        .grant = "grant the user SELECT, INSERT, UPDATE and DELETE on the tables bub_usage*",
+        .statements = schema_statements(),
+    });
+    return tables;
+}
+
 PostgresUsageStore::PostgresUsageStore(PostgresUsageStoreOptions options)
     : options_(std::move(options)),
       store_(std::make_shared<SqlStore>(
           options_.database, postgres_driver(options_.database),
-          std::make_shared<const PostgresSchema>(usage_tables(), "bub_usage"))) {}
+          std::make_shared<const PostgresSchema>(postgres_usage_tables(), "bub_usage"))) {}
 
 PostgresUsageStore::~PostgresUsageStore() = default;
 
@@ -204,17 +201,6 @@ Task<std::vector<std::pair<std::string, UsageAmounts>>> PostgresUsageStore::list
         return found;
     };
     co_return co_await server_read(store_, std::move(batch), std::move(convert));
-}
-
-std::string postgres_usage_sql() { return usage_tables().sql(); }
-
-Task<std::optional<cubepi::FormatVersion>> postgres_usage_status(cubepi::PostgresOptions options) {
-    return usage_tables().status(options, postgres_driver(options));
-}
-
-Task<std::optional<cubepi::FormatVersion>> apply_postgres_usage_schema(
-    cubepi::PostgresOptions options) {
-    return usage_tables().apply(options, postgres_driver(options));
 }
 
 }  // namespace bub

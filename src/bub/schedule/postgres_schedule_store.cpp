@@ -8,8 +8,8 @@
 #include <cubepi/schema/json_convert.hpp>
 #include <cubepi/schema/json_text.hpp>
 #include <cubepi/sql/support/postgres.hpp>
+#include <cubepi/sql/support/postgres_schema.hpp>
 #include <cubepi/sql/support/transaction.hpp>
-#include <cubepi/sql/support/versioned_tables.hpp>
 
 namespace bub {
 
@@ -34,25 +34,6 @@ std::vector<std::string> schema_statements() {
         "CREATE INDEX IF NOT EXISTS bub_schedule_ix_last ON bub_schedules (account, last_at)",
         "INSERT INTO bub_schedule_schema VALUES (1) ON CONFLICT DO NOTHING",
     };
-}
-
-const VersionedTables& schedule_tables() {
-    static const VersionedTables tables([] {
-        VersionedTables::Description schedules;
-        schedules.version_table = "bub_schedule_schema";
-        schedules.names = "bub_schedule*";
-        schedules.content = "schedules";
-        schedules.version = postgres_schedule_version;
-        schedules.create =
-            "'cubepi db init --tapes' ('cubepi db migrate --tapes' next to tapes), or with "
-            "apply_postgres_schedule_schema()";
-        schedules.migrate = "'cubepi db migrate --tapes', or with apply_postgres_schedule_schema()";
-        schedules.grant =
-            "grant the user SELECT, INSERT, UPDATE and DELETE on the tables bub_schedule*";
-        schedules.statements = schema_statements();
-        return schedules;
-    }());
-    return tables;
 }
 
 std::string text_of(const Schedule& schedule) {
@@ -87,11 +68,27 @@ void add_optional(SqlQuery& query, const std::optional<std::int64_t>& value) {
 
 }  // namespace
 
+const cubepi::PostgresTables& postgres_schedule_tables() {
+    static const cubepi::PostgresTables tables(cubepi::PostgresTables::Description{
+        .version_table = "bub_schedule_schema",
+        .names = "bub_schedule*",
+        .content = "schedules",
+        .version = 1,
+        .create = "'cubepi db init --tapes' ('cubepi db migrate --tapes' next to tapes), or with "
+                  "postgres_schedule_tables().apply()",
+        .migrate = "'cubepi db migrate --tapes', or with postgres_schedule_tables().apply()",
+        .grant = "grant the user SELECT, INSERT, UPDATE and DELETE on the tables bub_schedule*",
+        .statements = schema_statements(),
+    });
+    return tables;
+}
+
 PostgresScheduleStore::PostgresScheduleStore(PostgresScheduleStoreOptions options)
     : options_(std::move(options)),
-      store_(std::make_shared<SqlStore>(
-          options_.database, postgres_driver(options_.database),
-          std::make_shared<const PostgresSchema>(schedule_tables(), "bub_schedule_sessions"))) {}
+      store_(std::make_shared<SqlStore>(options_.database, postgres_driver(options_.database),
+                                        std::make_shared<const PostgresSchema>(
+                                            postgres_schedule_tables(), "bub_schedule_sessions"))) {
+}
 
 PostgresScheduleStore::~PostgresScheduleStore() = default;
 
@@ -238,18 +235,6 @@ Task<bool> PostgresScheduleStore::advance(Schedule schedule, std::optional<std::
         return true;
     };
     co_return co_await server_write(store_, std::move(plan), std::move(decide));
-}
-
-std::string postgres_schedule_sql() { return schedule_tables().sql(); }
-
-Task<std::optional<cubepi::FormatVersion>> postgres_schedule_status(
-    cubepi::PostgresOptions options) {
-    return schedule_tables().status(options, postgres_driver(options));
-}
-
-Task<std::optional<cubepi::FormatVersion>> apply_postgres_schedule_schema(
-    cubepi::PostgresOptions options) {
-    return schedule_tables().apply(options, postgres_driver(options));
 }
 
 }  // namespace bub

@@ -24,7 +24,7 @@ class TapeUse;
 }  // namespace detail
 
 /// Tapes in a PostgreSQL database, for several processes or hosts that share them. The tables are those of
-/// apply_postgres_tape_schema().
+/// postgres_tape_tables().
 ///
 /// A write holds a lock of its tape on the server until it is committed, so there is one writer at a time per tape. One whose
 /// connection breaks is stored once or not at all: if its fate is unknown, it is looked up. Calls never block an event loop;

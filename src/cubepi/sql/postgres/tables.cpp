@@ -1,28 +1,30 @@
-#include <cubepi/sql/support/versioned_tables.hpp>
+#include <cubepi/sql/postgres_tables.hpp>
 
 #include <utility>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/sql/support/migration.hpp>
+#include <cubepi/sql/support/postgres.hpp>
+#include <cubepi/sql/support/postgres_schema.hpp>
 
-namespace cubepi::detail {
+namespace cubepi {
 
 namespace {
 
-Task<std::optional<FormatVersion>> only_version(Task<SqlVersions> task) {
-    const SqlVersions versions = co_await std::move(task);
+Task<std::optional<FormatVersion>> only_version(Task<detail::SqlVersions> task) {
+    const detail::SqlVersions versions = co_await std::move(task);
     co_return versions.front();
 }
 
 }  // namespace
 
-VersionedTables::VersionedTables(Description description)
+PostgresTables::PostgresTables(Description description)
     : given_(std::move(description)),
       missing_("the tables of " + given_.content + " (" + given_.names +
                ") are missing: create them with " + given_.create + ", and check the search_path") {
 }
 
-std::optional<VersionedTables::Problem> VersionedTables::problem(
+std::optional<PostgresTables::Problem> PostgresTables::problem(
     std::optional<FormatVersion> found) const {
     std::optional<Problem> problem;
     if (is_usable(found, given_.version)) return problem;
@@ -40,7 +42,7 @@ std::optional<VersionedTables::Problem> VersionedTables::problem(
     return problem;
 }
 
-void VersionedTables::check(const std::string& where, std::optional<FormatVersion> found) const {
+void PostgresTables::check(const std::string& where, std::optional<FormatVersion> found) const {
     const std::optional<Problem> problem = this->problem(found);
     if (!problem) return;
     throw CheckpointerError(ErrorCode::schema_mismatch,
@@ -49,40 +51,33 @@ void VersionedTables::check(const std::string& where, std::optional<FormatVersio
                                 problem->remedy);
 }
 
-SqlRemedy VersionedTables::remedy(const SqlFailure& failure, SqlRemedy general) const {
-    if (general.code == ErrorCode::schema_mismatch) {
-        general.text = missing_;
-    } else if (general.code == ErrorCode::permission_denied && !failure.is_read_only()) {
-        general.text = given_.grant;
-    }
-    return general;
-}
-
-std::string VersionedTables::sql() const {
+std::string PostgresTables::sql() const {
     std::string text = "BEGIN;\n";
     for (const std::string& statement : given_.statements) text += statement + ";\n";
     return text + "COMMIT;\n";
 }
 
-Task<std::optional<FormatVersion>> VersionedTables::status(
-    const SqlOptions& options, std::shared_ptr<const SqlDriver> driver) const {
-    return only_version(read_versions(options, std::move(driver), {given_.version_table}));
+Task<std::optional<FormatVersion>> PostgresTables::status(PostgresOptions options) const {
+    return only_version(
+        detail::read_versions(options, detail::postgres_driver(options), {given_.version_table}));
 }
 
-Task<std::optional<FormatVersion>> VersionedTables::apply(
-    const SqlOptions& options, std::shared_ptr<const SqlDriver> driver) const {
-    SqlMigration migration;
+Task<std::optional<FormatVersion>> PostgresTables::apply(PostgresOptions options) const {
+    auto driver = detail::postgres_driver(options);
+    detail::SqlMigration migration;
     migration.lock = given_.version_table;
     migration.version_tables = {given_.version_table};
     migration.statements = [given = given_,
-                            where = driver->description()](const SqlVersions& found) {
-        refuse_newer_tables(where, given.names, found.front(), given.version);
+                            where = driver->description()](const detail::SqlVersions& found) {
+        detail::refuse_newer_tables(where, given.names, found.front(), given.version);
         // Those of a later version that this library can use stay as they are.
         const bool is_newer = found.front() && found.front()->version > given.version;
         return is_newer ? std::vector<std::string>() : given.statements;
     };
-    return only_version(migrate(options, std::move(driver), std::move(migration)));
+    return only_version(detail::migrate(options, std::move(driver), std::move(migration)));
 }
+
+namespace detail {
 
 SqlBatch PostgresSchema::session() const {
     SqlBatch batch;
@@ -116,4 +111,15 @@ SqlWriteIds PostgresSchema::write_ids() const {
     return ids;
 }
 
-}  // namespace cubepi::detail
+SqlRemedy PostgresSchema::remedy(const SqlFailure& failure, SqlRemedy general) const {
+    if (general.code == ErrorCode::schema_mismatch) {
+        general.text = tables_.missing_text();
+    } else if (general.code == ErrorCode::permission_denied && !failure.is_read_only()) {
+        general.text = tables_.grant_text();
+    }
+    return general;
+}
+
+}  // namespace detail
+
+}  // namespace cubepi
