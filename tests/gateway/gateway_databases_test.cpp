@@ -49,10 +49,9 @@ protected:
         parts[2].sessions = c;
         configure();
     }
-    void configure() const {
-        std::string text =
-            "{http: {listen: \"127.0.0.1:0\", ag_ui: true, operators: [olga]}}\n"
-            "databases:\n";
+    void configure(const std::string& more = {}) const {
+        std::string text = "{http: {listen: \"127.0.0.1:0\", ag_ui: true, operators: [olga]}" +
+                           more + "}\ndatabases:\n";
         for (const app::DatabasePart& part : parts)
             text += "  - {name: " + part.name + ", url: \"" + part.url + "\", sessions: \"" +
                     part.sessions + "\"}\n";
@@ -82,10 +81,11 @@ protected:
     /// Ends the connections to a database, and refuses others until `allowed`.
     void allow(std::size_t database, bool allowed) const {
         const std::string name = parts[database].url.substr(parts[database].url.rfind('/') + 1);
-        query(0, "ALTER DATABASE " + name + " ALLOW_CONNECTIONS " + (allowed ? "true" : "false"));
+        const std::size_t at = database == 0 ? 1 : 0;
+        query(at, "ALTER DATABASE " + name + " ALLOW_CONNECTIONS " + (allowed ? "true" : "false"));
         const std::string others = " FROM pg_stat_activity WHERE datname = '" + name + "'";
-        while (!allowed && query(0, "SELECT count(*)" + others).front() != "0")
-            query(0, "SELECT pg_terminate_backend(pid)" + others);
+        while (!allowed && query(at, "SELECT count(*)" + others).front() != "0")
+            query(at, "SELECT pg_terminate_backend(pid)" + others);
     }
 
     const GatewayHome one;
@@ -182,6 +182,69 @@ TEST_F(ThreeDatabases, D258_DatabaseThatFails_StopsOnlyItsSessions) {
     while (app::call_gateway(one.socket(), JsonObject{{"command", "status"}}).contains("problem"))
         std::this_thread::yield();
     EXPECT_EQ(post_later(port, "lost", away).get().text(), "re: lost");
+}
+
+TEST_F(ThreeDatabases, D266_KeyWithoutSession_IsOneMessage) {
+    record();
+    std::uint16_t first_port = 0;
+    std::uint16_t second_port = 0;
+    auto first = start(one, first_port);
+    const auto second = start(two, second_port);
+    constexpr int keys = 6;
+    // Also by a process that remembers no reply.
+    for (const bool is_late : {false, true}) {
+        for (int i = 0; i < keys; ++i) {
+            const std::string text = "text" + std::to_string(i);
+            for (const std::uint16_t port : {first_port, second_port}) {
+                const HttpReply reply = run(post_message(port, {{"text", text}}, "key-" + text));
+                EXPECT_EQ(is_late ? 409 : 200, reply.status) << reply.body;
+                if (!is_late) EXPECT_EQ(reply.text(), "re: " + text);
+            }
+            EXPECT_EQ(model.count(text), 1u);
+        }
+        std::size_t rows = 0;
+        for (std::size_t at = 0; at < parts.size(); ++at)
+            rows += std::stoul(query(at, "SELECT count(*) FROM bub_delivery_inbound").front());
+        EXPECT_EQ(rows, std::size_t{keys});
+        first = start(one, first_port);
+    }
+}
+
+TEST_F(ThreeDatabases, D255_LimitsDuringOutage_StopNoTurn) {
+    record();
+    configure(", time_zone: UTC, limits: {per_user: {messages: 1}}");
+    std::uint16_t port = 0;
+    const auto gateway = start(one, port);
+    const std::string session = session_in(1);
+    allow(0, false);
+    for (const char* text : {"one", "two"})
+        EXPECT_EQ(post_later(port, text, session).get().text(), std::string("re: ") + text);
+    allow(0, true);
+    while (app::call_gateway(one.socket(), JsonObject{{"command", "status"}}).contains("problem"))
+        std::this_thread::yield();
+    // From now on messages are counted; those from before may be.
+    (void)post_later(port, "three", session).get();
+    const HttpReply limited = post_later(port, "four", session).get();
+    EXPECT_TRUE(has(limited.body, "the limit of 1 messages a day")) << limited.body;
+    EXPECT_EQ(model.count("four"), 0u);
+}
+
+TEST_F(ThreeDatabases, D258_TapeOfSubagent_IsWithItsSession) {
+    record();
+    configure(", rules: [{allow: [\"subagent: *\"]}]");
+    std::uint16_t port = 0;
+    auto gateway = start(one, port);
+    const std::string session = session_in(2);
+    const std::string answer = post_later(port, "delegate look", session).get().body;
+    EXPECT_TRUE(has(answer, "re: delegate look")) << answer;
+    for (std::size_t at = 0; at < parts.size(); ++at)
+        EXPECT_EQ(query(at, "SELECT count(*) FROM bub_tapes").front(), at == 2 ? "2" : "0");
+    // Another gateway continues both.
+    gateway.reset();
+    gateway = start(two, port);
+    EXPECT_EQ(post_later(port, "next", session).get().text(), "re: next");
+    EXPECT_TRUE(has(model.wait_for("next"), "re: look"));
+    EXPECT_EQ(query(2, "SELECT count(*) FROM bub_tapes").front(), "2");
 }
 
 TEST_F(ThreeDatabases, D258_DatabaseThatIsAway_PreventsNoStart) {

@@ -147,6 +147,42 @@ TEST_F(GatewayImport, D256_ImportThatFailsHalfway_LeavesMessagesToDatabase) {
               std::vector<std::string>{"1 1"});
 }
 
+TEST_F(GatewayImport, D267_CancelledSchedule_IsNotImportedAgain) {
+    use_files();
+    (void)start();
+    for (const char* text : {"one", "two"}) {
+        const CommandResult added =
+            run_command(home, {"schedule", "add", "--channel", "http", "--chat", "later", "--user",
+                               "olga", "--every", "1d", text});
+        EXPECT_EQ(added.status, 0) << added.output;
+    }
+    gateway.reset();
+    use_database();
+    // The second one fails.
+    (void)query(
+        "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF (SELECT count(*) FROM"
+        " bub_schedules) > 0 THEN RAISE EXCEPTION ''no''; END IF; RETURN NEW; END'");
+    (void)query(
+        "CREATE TRIGGER fails BEFORE INSERT ON bub_schedules FOR EACH ROW EXECUTE FUNCTION fail()");
+    EXPECT_NE(import().status, 0);
+    const std::vector<std::string> copied = query("SELECT id FROM bub_schedules");
+    ASSERT_EQ(copied.size(), 1u);
+    gateway = std::make_unique<GatewayProcess>(home, model.flags());
+    // The operator is told in a log of JSON records, too.
+    EXPECT_EQ(gateway->wait_for("delivery.import_unfinished").at("level"), "warning");
+    (void)gateway->wait_until_running();
+    EXPECT_EQ(run_command(home, {"schedule", "cancel", copied[0]}).status, 0);
+    gateway.reset();
+    (void)query("DROP TRIGGER fails ON bub_schedules");
+    for (int imports = 0; imports < 2; ++imports) {
+        if (imports > 0) std::filesystem::remove(home.path() / ".bub/deliveries/moved");
+        EXPECT_EQ(import().status, 0);
+        const std::vector<std::string> all = query("SELECT id FROM bub_schedules");
+        ASSERT_EQ(all.size(), 1u);
+        EXPECT_NE(all, copied);
+    }
+}
+
 TEST_F(GatewayImport, D256_FilesInUse_AreNotImported) {
     use_files();
     (void)start();

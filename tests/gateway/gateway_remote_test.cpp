@@ -25,6 +25,8 @@ namespace cubepi::gateway_tests {
 namespace {
 
 constexpr const char* stopped = "The turn was stopped.";
+constexpr const char* refused =
+    "only the user whose message is being processed, or an operator, may stop it";
 constexpr const char* nothing_runs =
     "No turn of this session is running here, and no question waits for an answer.";
 
@@ -117,6 +119,45 @@ TEST_F(RemoteTurn, D253_StopByOtherUser_IsRefused) {
     EXPECT_EQ(read.at("outputs").at(0).at("text"), nothing_runs) << read;
 }
 
+TEST_F(RemoteTurn, D265_RefusedStopOfOwner_IsToldEverywhere) {
+    start_first();
+    start_second();
+    model.hold("a");
+    auto waiting = post_later(port, "a");
+    (void)model.wait_for("a");
+    // The owner cannot be asked, and takes the request from its row.
+    RawPostgres server(database);
+    (void)server.query("ALTER TABLE bub_delivery_calls RENAME TO bub_hidden");
+    const HttpReply answer = stop(second_port, "k1", "bob");
+    EXPECT_NE(answer.body.find(refused), std::string::npos) << answer.body;
+    EXPECT_EQ(answer.body.find(stopped), std::string::npos) << answer.body;
+    (void)server.query("ALTER TABLE bub_hidden RENAME TO bub_delivery_calls");
+    for (const std::uint16_t at : {port, second_port}) {
+        const JsonObject read = read_ended(at, "k1");
+        EXPECT_EQ(read.at("state"), "failed") << read;
+        EXPECT_EQ(read.at("error").at("message"), refused) << read;
+    }
+    EXPECT_EQ(stop(second_port, "k1", "bob").json().at("ok"), false);
+    model.release();
+    EXPECT_EQ(waiting.get().text(), "re: a");
+    // Another process has only the records.
+    second.reset();
+    start_second();
+    EXPECT_EQ(read_ended(second_port, "k1").at("error").at("message"), refused);
+}
+
+TEST_F(RemoteTurn, D265_RefusedWithdrawal_IsReadElsewhere) {
+    start_first();
+    start_second();
+    const JsonObject asking{{"session", "s1"}, {"text", "run true"}, {"user", "ann"}};
+    EXPECT_EQ(run(post_message(port, asking)).status, 200);
+    const HttpReply answer = stop(second_port, "k1", "bob");
+    EXPECT_NE(answer.text().find("You may not withdraw this question"), std::string::npos)
+        << answer.body;
+    const JsonObject read = read_ended(port, "k1");
+    EXPECT_EQ(read.at("outputs").at(0).at("text"), answer.text()) << read;
+}
+
 TEST_F(RemoteTurn, D262_OtherTextDuringOpenTurn_IsRefused) {
     start_first();
     start_second();
@@ -149,6 +190,66 @@ TEST_F(RemoteTurn, D253_OwnerKilledBeforeStop_TurnStaysStopped) {
     model.release();
     EXPECT_EQ(post(second_port, "b").text(), "re: b");
     EXPECT_EQ(model.count("a"), 1u);
+}
+
+/// Two gateways with the other interfaces.
+class RemoteInterface : public RemoteTurn {
+protected:
+    RemoteInterface() {
+        for (const GatewayHome* home : {&one, &two})
+            home->configure(
+                "{http: {listen: \"127.0.0.1:0\", openai: true, ag_ui: true, operators: "
+                "[olga]}}\ndatabase: \"" +
+                database + "\"");
+        start_first();
+        start_second();
+    }
+    static std::string run_of(const std::string& text) {
+        const JsonObject message{{"id", "m"}, {"role", "user"}, {"content", text}};
+        return boost::json::serialize(
+            JsonObject{{"threadId", "t"}, {"runId", "r"}, {"messages", JsonArray{message}}});
+    }
+    static Client completion(std::uint16_t at, const std::string& text) {
+        const JsonObject body{{"model", "cubepi"}, {"messages", user(text)}};
+        return Client(at, "POST /v1/chat/completions", boost::json::serialize(body),
+                      "Idempotency-Key: k\r\nConnection: close\r\n");
+    }
+    static std::string head_of(Client client) {
+        client.read_until("\r\n\r\n");
+        return client.text();
+    }
+};
+
+TEST_F(RemoteInterface, D262_OtherRunOfAgui_IsRefusedElsewhere) {
+    model.hold("a");
+    Client first_run(port, "POST /v1/ag-ui", run_of("a"));
+    (void)model.wait_for("a");
+    for (const bool is_open : {true, false}) {
+        const HttpReply other = run(call_channel(second_port, "POST", "/v1/ag-ui", run_of("b")));
+        EXPECT_EQ(other.status, 422) << other.body;
+        if (is_open) model.release();
+        if (is_open) first_run.read_until("RUN_FINISHED");
+    }
+    const HttpReply same = run(call_channel(second_port, "POST", "/v1/ag-ui", run_of("a")));
+    EXPECT_NE(same.body.find("re: a"), std::string::npos) << same.body;
+    EXPECT_EQ(model.count("a"), 1u);
+    EXPECT_EQ(model.count("b"), 0u);
+}
+
+TEST_F(RemoteInterface, D262_OtherCompletion_IsRefusedElsewhere) {
+    model.hold("a");
+    Client here = completion(port, "a");
+    (void)model.wait_for("a");
+    EXPECT_NE(head_of(completion(second_port, "b")).find(" 422 "), std::string::npos);
+    // The same request, which names no session, is followed.
+    Client there = completion(second_port, "a");
+    model.release();
+    here.read_until("re: a");
+    there.read_until("re: a");
+    const std::string late = head_of(completion(second_port, "b"));
+    EXPECT_NE(late.find(" 422 "), std::string::npos) << late;
+    EXPECT_EQ(model.count("a"), 1u);
+    EXPECT_EQ(model.count("b"), 0u);
 }
 
 class RemoteSteering : public RemoteTurn {

@@ -67,6 +67,13 @@ Task<> adopt_answer(LogPtr from, TablesPtr to, bub::Delivery delivery, bool fini
     if (finishes) co_await from->failed(std::move(id), std::move(reason));
 }
 
+/// Reports a trouble that prevents no start. In the log too: with one of JSON records, the operator reads nothing else.
+void report(const bub::WarningHandler& warn, std::string_view event, std::string_view error,
+            std::string text) {
+    Runtime::standard()->log.write(LogLevel::warning, event, {{"error", error}});
+    if (warn) warn(std::move(text));
+}
+
 /// Moves the records that an earlier version or configuration has left in files.
 Task<> move_from_files(LogPtr files, TablesPtr log, bub::WarningHandler warn) {
     Task<AdoptedRecords> moving = adopt_records(files, log, true);
@@ -76,9 +83,10 @@ Task<> move_from_files(LogPtr files, TablesPtr log, bub::WarningHandler warn) {
     (void)co_await outcome_of(std::move(releasing));
     if (done.cancelled()) done.rethrow();
     if (!done)
-        warn("the messages and answers in " + deliveries_directory().string() +
-             " could not be moved to the database, which is tried again at the next start: " +
-             exception_text(done.failure()));
+        report(warn, "delivery.move_failed", logged_error(done.failure()),
+               "the messages and answers in " + deliveries_directory().string() +
+                   " could not be moved to the database, which is tried again at the next start: " +
+                   exception_text(done.failure()));
 }
 
 /// Throws the failure of a database whose tables this gateway must not use; one that cannot be reached yet is only reported (D90).
@@ -87,7 +95,8 @@ void check_opened(const Outcome<>& opened, const std::string& what,
     if (opened) return;
     if (opened.cancelled()) opened.rethrow();
     if (logged_error(opened.failure()) == to_string(ErrorCode::schema_mismatch)) opened.rethrow();
-    warn(what + " cannot be used yet: " + exception_text(opened.failure()));
+    report(warn, "delivery.not_usable_yet", logged_error(opened.failure()),
+           what + " cannot be used yet: " + exception_text(opened.failure()));
 }
 
 std::shared_ptr<bub::PostgresDeliveryLog> make_log(std::string url, std::string account,
@@ -193,7 +202,8 @@ void check_moved(bool uses_files, const bub::WarningHandler& warn) {
         throw Error(ErrorCode::invalid_state,
                     text + ", or remove " + (deliveries_directory() / moved_mark).string() +
                         " to use the files again, whose unfinished messages both have then");
-    if (warn) warn(std::move(text));
+    report(warn, "delivery.import_unfinished", to_string(ErrorCode::invalid_state),
+           std::move(text));
 }
 
 }  // namespace

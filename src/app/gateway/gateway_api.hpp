@@ -466,8 +466,14 @@ private:
     Task<std::optional<JsonObject>> ask_channel_here(JsonObject request);
     Task<JsonObject> perform_here(std::string command, JsonObject arguments);
     Task<bool> is_meant(std::string name);
+    /// Which gateways are waited for.
+    enum class Asked : std::uint8_t {
+        all,
+        one_that_has_it,  ///< until one has answered with a result
+    };
     /// Sends a request to other gateways, all of them or those of this name, and returns what each has answered.
-    Task<std::vector<PeerAnswer>> ask_others(JsonObject request, std::string gateway = {});
+    Task<std::vector<PeerAnswer>> ask_others(JsonObject request, std::string gateway = {},
+                                             Asked asked = Asked::all);
     /// Returns false if the request is about something that no other gateway has.
     Task<bool> act_elsewhere(JsonObject request);
     Task<Done> decide(std::string id, bool release);

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -124,11 +126,6 @@ struct GatewayApi::PeerAnswer {
 
 namespace {
 
-Task<PeerReply> call_peer(std::shared_ptr<bub::GatewayPeers> peers, std::int64_t number,
-                          std::string request) {
-    co_return co_await peers->call(number, std::move(request), answer_limit);
-}
-
 /// Reads the results of other gateways. One that cannot be read, which a damaged row has, counts as none.
 template <class T, class Answers>
 std::vector<std::optional<T>> read_results(Answers& answers) {
@@ -207,30 +204,38 @@ Task<bool> GatewayApi::is_meant(std::string name) {
 }
 
 Task<std::vector<GatewayApi::PeerAnswer>> GatewayApi::ask_others(JsonObject request,
-                                                                 std::string gateway) {
+                                                                 std::string gateway, Asked asked) {
     std::vector<PeerAnswer> answers;
     const std::shared_ptr<bub::GatewayPeers> peers = peers_of(*gateway_.instance());
     if (!peers) co_return answers;
     const std::vector<GatewayPeer> all = co_await peers->list();
     const std::string text = json_text(request);
-    std::vector<Task<PeerReply>> calls;
+    std::vector<std::int64_t> numbers;
     for (const GatewayPeer& peer : all) {
         if (peer.is_here || (!gateway.empty() && !is_named(peer, gateway))) continue;
         answers.emplace_back().host = host_of(peer);
         answers.back().id = std::to_string(peer.number);
-        calls.push_back(call_peer(peers, peer.number, text));
+        numbers.push_back(peer.number);
     }
-    std::vector<Outcome<PeerReply>> replies = co_await collect_all(std::move(calls));
+    std::function<bool(const PeerReply&)> is_enough;
+    // One that is frozen delays only an answer that none of the others has.
+    if (asked == Asked::one_that_has_it)
+        is_enough = [](const PeerReply& reply) {
+            return object_of(reply.result).contains("result");
+        };
+    Task<std::vector<PeerReply>> calling =
+        bub::call_gateways(peers, std::move(numbers), text, answer_limit, std::move(is_enough));
+    const std::vector<PeerReply> replies = co_await std::move(calling);
     for (std::size_t at = 0; at < replies.size(); ++at) {
-        if (!replies[at]) continue;
-        answers[at].state = replies[at].value().state;
-        answers[at].answer = object_of(replies[at].value().result);
+        answers[at].state = replies[at].state;
+        answers[at].answer = object_of(replies[at].result);
     }
     co_return answers;
 }
 
 Task<bool> GatewayApi::act_elsewhere(JsonObject request) {
-    const std::vector<PeerAnswer> answers = co_await ask_others(std::move(request));
+    const std::vector<PeerAnswer> answers =
+        co_await ask_others(std::move(request), std::string(), Asked::one_that_has_it);
     std::string error;
     std::vector<std::string> silent;
     for (const PeerAnswer& one : answers) {
@@ -255,7 +260,8 @@ Task<bub::StopOutcome> GatewayApi::stop_elsewhere(bub::Envelope by) {
     request["message"] = bub::to_json(by);
     request["operator"] = by.is_operator();
     request["message_id"] = by.inbound_id.value_or("");
-    const std::vector<PeerAnswer> answers = co_await ask_others(std::move(request));
+    const std::vector<PeerAnswer> answers =
+        co_await ask_others(std::move(request), std::string(), Asked::one_that_has_it);
     bub::StopOutcome outcome = bub::StopOutcome::idle;
     for (const PeerAnswer& one : answers) {
         if (!one.result()) continue;
@@ -270,7 +276,8 @@ Task<bool> GatewayApi::knows_session(std::string session) {
     const bool is_here = co_await knows_session_here(session);
     if (is_here) co_return true;
     JsonObject request{{"command", "knows"}, {"id", session}};
-    const std::vector<PeerAnswer> answers = co_await ask_others(std::move(request));
+    const std::vector<PeerAnswer> answers =
+        co_await ask_others(std::move(request), std::string(), Asked::one_that_has_it);
     co_return std::any_of(answers.begin(), answers.end(),
                           [](const PeerAnswer& one) { return one.result() != nullptr; });
 }
@@ -279,7 +286,7 @@ Task<std::optional<JsonObject>> GatewayApi::ask_channel(JsonObject request, std:
     JsonObject call{{"command", "channel"}};
     call["request"] = std::move(request);
     const std::vector<PeerAnswer> answers =
-        co_await ask_others(std::move(call), std::move(gateway));
+        co_await ask_others(std::move(call), std::move(gateway), Asked::one_that_has_it);
     std::optional<JsonObject> found;
     for (const PeerAnswer& one : answers) {
         if (!one.result() || found) continue;

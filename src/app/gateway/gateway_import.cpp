@@ -114,7 +114,7 @@ Task<> import_schedules(std::filesystem::path directory,
     bub::FileScheduleStore files(std::move(directory));
     std::vector<bub::Schedule> schedules = co_await files.list(std::string());
     const std::size_t count = schedules.size();
-    for (bub::Schedule& schedule : schedules) (void)co_await store->add(std::move(schedule));
+    for (bub::Schedule& schedule : schedules) (void)co_await store->adopt(std::move(schedule));
     print_count(count, "schedules");
 }
 

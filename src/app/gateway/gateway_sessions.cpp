@@ -47,7 +47,8 @@ JsonObject output_of(std::string_view kind, std::string text) {
 
 /// Returns what a client is told about a failure that the tape describes (D98).
 std::string shown_failure(std::string recorded, bool with_details) {
-    const bool is_neutral = recorded.empty() || recorded == bub::ended_turn_text;
+    const bool is_neutral =
+        recorded.empty() || recorded == bub::ended_turn_text || recorded == bub::refused_stop_text;
     return with_details || is_neutral ? std::move(recorded) : std::string(general_failure);
 }
 
@@ -297,9 +298,10 @@ Task<std::optional<JsonObject>> GatewaySessions::message(std::string id) {
     std::optional<bub::RecordedReply> reply =
         co_await bub::find_reply(tape, bub::input_id_of(found->message));
     if (!reply) reply.emplace();
-    if (reply->text.empty() && reply->failure.empty() &&
-        found->message.rest.contains(bub::stop_key)) {
-        // It has stopped a turn: otherwise it has one of its own.
+    // A request to stop has a turn of its own only if none was running.
+    const std::string stop = detail::text_member(found->message.rest, bub::stop_key);
+    if (stop == bub::stop_was_refused) reply->failure = bub::refused_stop_text;
+    if (stop == bub::stop_succeeded) {
         reply->answered = reply->is_command = true;
         reply->text = bub::stopped_text;
     }

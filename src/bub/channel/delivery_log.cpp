@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include <bub/channel/channel_manager.hpp>
 #include <bub/channel/delivery/delivery_records.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/core/error.hpp>
@@ -195,8 +196,8 @@ bool DeliveryRecords::apply_inbound(const JsonObject& record) {
     const Envelope received = from_stored_form(*message);
     inbound.channel = received.channel.value_or("");
     inbound.chat = received.chat_id.value_or("");
-    const bool is_stop = received.rest.contains(stop_key);
-    if (!inbound.key.empty()) remember(inbound.channel, inbound.key, inbound.chat, is_stop);
+    const Json* const stop = received.rest.if_contains(stop_key);
+    if (!inbound.key.empty()) remember(inbound.channel, inbound.key, inbound.chat, stop);
     return true;
 }
 
@@ -225,11 +226,20 @@ bool DeliveryRecords::apply_to_inbounds(const JsonObject& record) {
             if (what == "begun") ++found->second.begun;
             if (what == "begun") found->second.turn = ids.front();
             if (what == "back" && found->second.begun > 0) --found->second.begun;
-            if (what == "done") inbounds_.erase(found);
+            if (what != "done") continue;
+            note_stop(found->second, text_member(record, stop_key));
+            inbounds_.erase(found);
         }
         return true;
     }
     return false;
+}
+
+void DeliveryRecords::note_stop(const Inbound& inbound, const std::string& result) {
+    if (result.empty()) return;
+    std::map<std::string, Json>& stops = channels_[inbound.channel].stops;
+    const auto found = stops.find(inbound.key);
+    if (found != stops.end()) found->second = result;
 }
 
 bool DeliveryRecords::apply_to_outbound(const JsonObject& record) {
@@ -267,20 +277,20 @@ bool DeliveryRecords::apply_known(const JsonObject& record) {
     for (std::size_t i = 0; i < ids->get_array().size(); ++i) {
         const Json& id = ids->get_array()[i];
         const Json* const chat = chats && i < chats->size() ? &(*chats)[i] : nullptr;
-        const bool is_stop = stops && i < stops->size() && (*stops)[i] == Json(true);
+        const Json* const stop = stops && i < stops->size() ? &(*stops)[i] : nullptr;
         if (id.is_string())
             remember(channel, std::string(id.get_string()),
                      chat && chat->is_string() ? std::string(chat->get_string()) : std::string(),
-                     is_stop);
+                     stop && *stop != Json(false) ? stop : nullptr);
     }
     return true;
 }
 
 void DeliveryRecords::remember(const std::string& channel, const std::string& inbound_id,
-                               const std::string& chat, bool is_stop) {
+                               const std::string& chat, const Json* stop) {
     Channel& known = channels_[channel];
     if (!known.chats.emplace(inbound_id, chat).second) return;
-    if (is_stop) known.stops.insert(inbound_id);
+    if (stop) known.stops.emplace(inbound_id, *stop);
     known.order.push_back(inbound_id);
     while (known.order.size() > remembered_) {
         known.chats.erase(known.order.front());
@@ -295,7 +305,8 @@ Envelope DeliveryRecords::finished_message(const std::string& name, const Channe
     message.channel = name;
     message.chat_id = channel.chats.at(inbound_id);
     message.inbound_id = inbound_id;
-    if (channel.stops.contains(inbound_id)) message.rest[stop_key] = true;
+    const auto stop = channel.stops.find(inbound_id);
+    if (stop != channel.stops.end()) message.rest[stop_key] = stop->second;
     return message;
 }
 
@@ -381,7 +392,8 @@ std::vector<JsonObject> DeliveryRecords::all() const {
         for (const std::string& id : channel.order) {
             ids.push_back(Json(id));
             chats.push_back(Json(channel.chats.at(id)));
-            stops.push_back(Json(channel.stops.contains(id)));
+            const auto stop = channel.stops.find(id);
+            stops.push_back(stop == channel.stops.end() ? Json(false) : stop->second);
         }
         record["ids"] = std::move(ids);
         record["chats"] = std::move(chats);
@@ -442,6 +454,15 @@ bool is_session_taken(const std::exception_ptr& failure) noexcept {
     } catch (...) {
         return false;
     }
+}
+
+std::string_view stop_record(StopOutcome outcome) noexcept {
+    switch (outcome) {
+        case StopOutcome::stopped: return stop_succeeded;
+        case StopOutcome::refused: return stop_was_refused;
+        case StopOutcome::idle: break;
+    }
+    return {};
 }
 
 Task<std::optional<KnownInbound>> DeliveryLog::find(std::string, std::string) {
@@ -557,13 +578,14 @@ Task<std::optional<std::string>> RecordedDeliveryLog::receive(Envelope message) 
 }
 
 Task<> RecordedDeliveryLog::record(DeliveryNote note, std::vector<std::string> ids,
-                                   std::string reason) {
+                                   std::string detail) {
     constexpr std::array keys{"begun",  "back",  "done", "waiting",
                               "trying", "again", "sent", "failed"};
     auto make = [note, key = keys.at(static_cast<std::size_t>(note)), ids = std::move(ids),
-                 reason = std::move(reason)](DeliveryRecords&) {
+                 detail = std::move(detail)](DeliveryRecords&) {
         JsonObject about = DeliveryRecords::about(key, ids);
-        if (note == DeliveryNote::failed) about["reason"] = reason;
+        if (note == DeliveryNote::failed) about["reason"] = detail;
+        if (note == DeliveryNote::finished && !detail.empty()) about[stop_key] = detail;
         return std::optional<JsonObject>(std::move(about));
     };
     // If one of the others is lost, a message is processed once more, or an answer marked as resent.

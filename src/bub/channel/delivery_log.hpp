@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,7 @@ namespace bub {
 
 class AccountLease;
 class GatewayPeers;
+enum class StopOutcome : std::uint8_t;
 
 namespace detail {
 class DeliveryRecords;
@@ -37,6 +39,13 @@ struct StoredInbound {
     std::vector<TurnOutput> planned = {};
     bool all_sent = false;  ///< sending of the last output has begun
 };
+
+/// The values of stop_key in the record of a request to stop that is finished. Another one: it has stopped nothing, or had a turn of its own.
+inline constexpr std::string_view stop_succeeded = "stopped";
+inline constexpr std::string_view stop_was_refused = "refused";
+
+/// Returns the value that records this result; empty for StopOutcome::idle.
+std::string_view stop_record(StopOutcome outcome) noexcept;
 
 /// A message that a delivery log knows by the id of its platform.
 struct KnownInbound {
@@ -90,9 +99,9 @@ public:
     /// Stores a message; completes when it is durable. Returns its id, or nothing if this process need not process it: a message
     /// with the same channel and inbound_id was stored before, or another process processes the session.
     virtual Task<std::optional<std::string>> receive(Envelope message) = 0;
-    /// Records this about messages or answers; completes when that is durable if the note is `begun`, `trying` or `resent`. `reason`: of
-    /// failed answers.
-    virtual Task<> record(DeliveryNote note, std::vector<std::string> ids, std::string reason) = 0;
+    /// Records this about messages or answers; completes when that is durable if the note is `begun`, `trying` or `resent`. `detail`: the
+    /// reason of failed answers, or the result of a request to stop that is finished.
+    virtual Task<> record(DeliveryNote note, std::vector<std::string> ids, std::string detail) = 0;
     Task<> begin(std::vector<std::string> ids) {
         return record(DeliveryNote::begun, std::move(ids), {});
     }
@@ -101,6 +110,11 @@ public:
     }
     Task<> finish(std::vector<std::string> ids) {
         return record(DeliveryNote::finished, std::move(ids), {});
+    }
+    /// Does the same for a request to stop, and records its result (stop_record()) for find(), because its client may ask for it later, and
+    /// at another gateway.
+    Task<> finish_stop(std::vector<std::string> ids, StopOutcome outcome) {
+        return record(DeliveryNote::finished, std::move(ids), std::string(stop_record(outcome)));
     }
     /// Returns the messages of this process that are not finished, in order of arrival.
     virtual Task<std::vector<StoredInbound>> unfinished() = 0;
@@ -158,7 +172,7 @@ public:
 class RecordedDeliveryLog : public DeliveryLog {
 public:
     Task<std::optional<std::string>> receive(Envelope message) override;
-    Task<> record(DeliveryNote note, std::vector<std::string> ids, std::string reason) override;
+    Task<> record(DeliveryNote note, std::vector<std::string> ids, std::string detail) override;
     Task<std::vector<StoredInbound>> unfinished() override;
     Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id) override;
     Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override;

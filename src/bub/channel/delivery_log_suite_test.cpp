@@ -9,6 +9,8 @@
 #include <vector>
 
 #include <bub/channel/channel_test_support.hpp>
+#include <bub/channel/debounce.hpp>
+#include <bub/questions.hpp>
 #include <cubepi/core/cancellation.hpp>
 
 namespace bub::channel_tests {
@@ -258,6 +260,29 @@ TEST_P(DeliveryLogSuite, Calls_TakeEffectInTheirOrder) {
     cubepi::run(together());
     EXPECT_EQ(order, expected);
     EXPECT_EQ(texts_of(restart()), expected);
+}
+
+TEST_P(DeliveryLogSuite, D265_ResultOfStop_OutlivesTheProcess) {
+    const auto found = [this](const std::string& id) {
+        const std::optional<KnownInbound> known = cubepi::run(log->find("chat", id));
+        return known && known->id.empty() ? known->message.rest.at(stop_key) : Json();
+    };
+    const std::vector<StopOutcome> outcomes{StopOutcome::stopped, StopOutcome::refused,
+                                            StopOutcome::idle};
+    for (const StopOutcome outcome : outcomes) {
+        const std::string name = "stop " + std::string(stop_record(outcome));
+        const std::optional<std::string> id =
+            cubepi::run(log->receive(withdrawal_of(update("/stop", name))));
+        ASSERT_TRUE(id);
+        cubepi::run(log->finish_stop({*id}, outcome));
+    }
+    // A process may rewrite what the one before has stored.
+    for (int processes = 0; processes < 3; ++processes) {
+        EXPECT_EQ(found("stop stopped"), "stopped");
+        EXPECT_EQ(found("stop refused"), "refused");
+        EXPECT_EQ(found("stop "), true);
+        (void)restart();
+    }
 }
 
 Task<> intend_and_cancel(DeliveryLog& log) {

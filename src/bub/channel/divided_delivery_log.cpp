@@ -181,12 +181,12 @@ Task<std::optional<std::string>> DividedDeliveryLog::receive(Envelope message) {
     co_return id;
 }
 
-Task<> DividedDeliveryLog::record(DeliveryNote note, Ids ids, std::string reason) {
+Task<> DividedDeliveryLog::record(DeliveryNote note, Ids ids, std::string detail) {
     std::vector<Ids> all = divide(ids);
     for (std::size_t at = 0; at < all.size(); ++at) {
         if (all[at].empty()) continue;
         PostgresDeliveryLog& log = *options_.logs[at];
-        std::string copy = reason;
+        std::string copy = detail;
         co_await log.record(note, std::move(all[at]), std::move(copy));
     }
 }

@@ -61,7 +61,7 @@ public:
     Task<> adopt(Delivery answer) override;
 
     Task<std::optional<std::string>> receive(Envelope message) override;
-    Task<> record(DeliveryNote note, std::vector<std::string> ids, std::string reason) override;
+    Task<> record(DeliveryNote note, std::vector<std::string> ids, std::string detail) override;
     Task<std::vector<StoredInbound>> unfinished() override;
     Task<std::vector<StoredInbound>> unfinished_of(std::vector<std::string> ids) override;
     /// Throws MessageUnreadError if the message may be in a database that cannot be used.

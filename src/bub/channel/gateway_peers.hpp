@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -54,5 +56,12 @@ public:
     virtual Task<PeerReply> call(std::int64_t number, std::string request,
                                  std::chrono::milliseconds limit) = 0;
 };
+
+/// Sends a request to several gateways at the same time, and returns their replies in the order of `numbers`. When one is enough, the
+/// others are not waited for: their state is ignored or unknown.
+Task<std::vector<PeerReply>> call_gateways(std::shared_ptr<GatewayPeers> peers,
+                                           std::vector<std::int64_t> numbers, std::string request,
+                                           std::chrono::milliseconds limit,
+                                           std::function<bool(const PeerReply&)> is_enough = {});
 
 }  // namespace bub

@@ -48,6 +48,9 @@ std::vector<MediaItem> message_files(const JsonObject& message);
 
 /// The error of a reply whose turn was stopped.
 inline constexpr std::string_view stopped_text = "The turn was stopped.";
+/// The error of a request to stop whose user may not stop the turn.
+inline constexpr std::string_view refused_stop_text =
+    "only the user whose message is being processed, or an operator, may stop it";
 
 /// A part of the reply to a message.
 struct HttpReplyPart {

@@ -10,6 +10,7 @@
 #include <bub/tape/support/encoding.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/digest.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/schema/python_json.hpp>
 
 namespace bub {
@@ -53,8 +54,18 @@ std::string address_of(const Envelope& message) {
     return json_of(address);
 }
 
+bool is_stop_result(std::string_view text) {
+    return text == stop_succeeded || text == stop_was_refused;
+}
+
+/// Returns the state of a finished message whose value of stop_key is this one.
+std::string finished_state(std::string_view stop) {
+    return std::string(is_stop_result(stop) ? stop : "done");
+}
+
 /// Returns the statements of a note; $1 are the ids of the records, and $2 in the last one is the reason of failed answers.
-Statements statements_of(DeliveryNote note, const std::vector<std::string>& ids) {
+Statements statements_of(DeliveryNote note, const std::vector<std::string>& ids,
+                         const std::string& detail) {
     const std::string these = " = ANY($1::text[]::bigint[])";
     const auto messages = [&these](const std::string& changes) {
         return "UPDATE bub_delivery_inbound SET " + changes + " WHERE id" + these +
@@ -81,7 +92,8 @@ Statements statements_of(DeliveryNote note, const std::vector<std::string>& ids)
             return {messages("state = 'waiting', begun = greatest(begun - 1, 0)")};
         case DeliveryNote::finished:
             return {
-                messages("state = 'done', finished_at = now(), message = NULL, planned = NULL"),
+                messages("state = '" + finished_state(detail) +
+                         "', finished_at = now(), message = NULL, planned = NULL"),
                 // A session without unfinished messages belongs to no gateway; the negative number is that of the last one.
                 "UPDATE bub_delivery_sessions AS s SET owner = -owner WHERE owner > 0 AND key"
                 " IN (SELECT session FROM bub_delivery_inbound WHERE id" +
@@ -332,6 +344,7 @@ Task<> PostgresDeliveryLog::adopt_finished(std::vector<Envelope> messages) {
         std::vector<std::string> channels;
         std::vector<std::string> sessions;
         std::vector<std::string> addresses;
+        std::vector<std::string> states;
         const std::size_t end = std::min(messages.size(), at + most_together);
         for (std::size_t i = at; i < end; ++i) {
             const Envelope& message = messages[i];
@@ -340,41 +353,44 @@ Task<> PostgresDeliveryLog::adopt_finished(std::vector<Envelope> messages) {
             channels.push_back(channel_name(message.channel.value_or("")));
             sessions.push_back(tables->session_key(message));
             addresses.push_back(address_of(message));
+            states.push_back(finished_state(cubepi::detail::text_member(message.rest, stop_key)));
         }
         // A transaction locks at least one session.
         step->sessions = {sessions.front()};
-        step->decide = [account = tables->options().account, keys, channels, sessions, addresses](
-                           const StepResults&, SqlBatch& writes) {
+        step->decide = [account = tables->options().account, keys, channels, sessions, addresses,
+                        states](const StepResults&, SqlBatch& writes) {
             writes
                 .add(
                     "INSERT INTO bub_delivery_inbound (id, account, channel, session, owner, fence,"
                     " state, message_key, address, finished_at) SELECT"
-                    " nextval('bub_delivery_ids'), $1, m.channel, m.session, 0, 0, 'done', m.key,"
-                    " m.address, now() FROM unnest($2::text[], $3::text[], $4::text[], $5::text[])"
-                    " AS m (key, channel, session, address) WHERE m.key <> '' ON CONFLICT"
+                    " nextval('bub_delivery_ids'), $1, m.channel, m.session, 0, 0, m.state, m.key,"
+                    " m.address, now() FROM unnest($2::text[], $3::text[], $4::text[], $5::text[],"
+                    " $6::text[]) AS m (key, channel, session, address, state) WHERE m.key <> '' "
+                    "ON CONFLICT"
                     " (message_key) DO NOTHING")
                 .text(account)
                 .texts(keys)
                 .texts(channels)
                 .texts(sessions)
-                .texts(addresses);
+                .texts(addresses)
+                .texts(states);
         };
         co_await perform(step);
     }
 }
 
 Task<> PostgresDeliveryLog::record(DeliveryNote note, std::vector<std::string> ids,
-                                   std::string reason) {
+                                   std::string detail) {
     const std::shared_ptr<DeliveryTables> tables = tables_;
     const bool is_of_answers = note >= DeliveryNote::waiting;
     RecordIds known;
     DeliveryWritePtr step = tables->write_about(ids, known);
     if (step) {
         std::string text;
-        if (note == DeliveryNote::failed) append_json_string(text, reason);
+        if (note == DeliveryNote::failed) append_json_string(text, detail);
         select_stale(step->reads, is_of_answers ? outbound : inbound, known);
-        step->decide = [known, statements = statements_of(note, ids), text = std::move(text)](
-                           const StepResults& results, SqlBatch& writes) {
+        step->decide = [known, statements = statements_of(note, ids, detail),
+                        text = std::move(text)](const StepResults& results, SqlBatch& writes) {
             check_fence(*results[0]);
             for (const std::string& sql : statements) {
                 cubepi::detail::SqlQuery& change = writes.add(sql).texts(known.ids);
@@ -404,7 +420,8 @@ Task<std::optional<KnownInbound>> PostgresDeliveryLog::find(std::string channel,
     reads
         .add(
             "SELECT id, fence, coalesce(message, address), finished_at IS NOT NULL, state ="
-            " 'working' AND owner > 0 AND owner <> $2 FROM bub_delivery_inbound WHERE message_key ="
+            " 'working' AND owner > 0 AND owner <> $2, state FROM bub_delivery_inbound WHERE "
+            "message_key ="
             " $1")
         .text_or_null(message_key(tables->options().account, channel, inbound_id))
         .integer(tables->number());
@@ -416,6 +433,9 @@ Task<std::optional<KnownInbound>> PostgresDeliveryLog::find(std::string channel,
     found->runs_elsewhere = row.boolean(0, 4);
     const Json json = cubepi::parse_lenient(row.text(0, 2));
     if (json.is_object()) found->message = from_stored_form(json.get_object());
+    const std::string state = row.string(0, 5);
+    if (is_stop_result(state) && found->message.rest.contains(stop_key))
+        found->message.rest[stop_key] = state;
     co_return found;
 }
 

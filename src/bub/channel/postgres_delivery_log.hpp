@@ -83,7 +83,7 @@ public:
     Task<> adopt_finished(std::vector<Envelope> messages);
 
     Task<std::optional<std::string>> receive(Envelope message) override;
-    Task<> record(DeliveryNote note, std::vector<std::string> ids, std::string reason) override;
+    Task<> record(DeliveryNote note, std::vector<std::string> ids, std::string detail) override;
     Task<std::vector<StoredInbound>> unfinished() override;
     Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id) override;
     Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override;

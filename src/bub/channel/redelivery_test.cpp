@@ -634,6 +634,29 @@ Envelope stop_request(const std::string& id) {
     return by;
 }
 
+TEST(Redelivery, D265_RefusedStop_IsRecordedAsRefused) {
+    const auto log = std::make_shared<MemoryDeliveryLog>();
+    Gateway gateway;
+    gateway.options.deliveries = log;
+    gateway.hold("one");
+    (void)cubepi::run(log->receive(update("1", "one", "u1")));
+    // The turn on it begins first, and then the request is found, which another gateway has stored.
+    cubepi::run(log->begin({"1"}));
+    Envelope other = update("1", "/stop", "k1");
+    other.context["sender_id"] = "bob";
+    (void)cubepi::run(log->receive(withdrawal_of(other)));
+    gateway.run([](Gateway& h) -> Task<> {
+        co_await h.until_begun(1);
+        h.release("one");
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(gateway.done, Texts{"one"});
+    const std::optional<KnownInbound> known = cubepi::run(log->find("chat", "k1"));
+    ASSERT_TRUE(known);
+    EXPECT_EQ(known->id, "");
+    EXPECT_EQ(known->message.rest.at(stop_key), "refused");
+}
+
 /// Waits until this many messages wait behind the turn of the session.
 Task<> until_waiting(Gateway& gateway, std::size_t count) {
     while (gateway.manager->snapshot("chat:1").pending_count < count)

@@ -113,6 +113,16 @@ Task<std::int64_t> PostgresScheduleStore::now() {
 }
 
 Task<bool> PostgresScheduleStore::add(Schedule schedule) {
+    return add_once(std::move(schedule), std::string());
+}
+
+Task<bool> PostgresScheduleStore::adopt(Schedule schedule) {
+    std::string mark = "moved " + key_of(schedule.id + "\n" + text_of(schedule));
+    return add_once(std::move(schedule), std::move(mark));
+}
+
+/// Adds a schedule and a mark, unless the mark is there. Empty: none.
+Task<bool> PostgresScheduleStore::add_once(Schedule schedule, std::string mark) {
     check_schedule(schedule);
     const std::string key = key_of(schedule.session);
     SqlPlan plan;
@@ -121,13 +131,20 @@ Task<bool> PostgresScheduleStore::add(Schedule schedule) {
         .add(
             "SELECT (SELECT count(*) FROM bub_schedules WHERE account = $1 AND id = $2),"
             " (SELECT count(*) FROM bub_schedules WHERE session = $3 AND configured = 0),"
-            " (SELECT count(*) FROM bub_schedules WHERE account = $1)")
+            " (SELECT count(*) FROM bub_schedules WHERE account = $1),"
+            " (SELECT count(*) FROM bub_schedule_sessions WHERE key = $4)")
         .text(options_.account)
         .text(schedule.id)
-        .text(key);
-    auto decide = [account = options_.account, key, schedule = std::move(schedule)](
-                      const SqlView& view, SqlBatch& writes) {
+        .text(key)
+        .text(mark);
+    auto decide = [account = options_.account, key, mark = std::move(mark),
+                   schedule = std::move(schedule)](const SqlView& view, SqlBatch& writes) {
         const SqlResult& counts = view.results[0];
+        if (counts.integer(0, 3) > 0) return false;
+        // Next to the sessions, whose rows stay as well.
+        if (!mark.empty())
+            writes.add("INSERT INTO bub_schedule_sessions (key) VALUES ($1) ON CONFLICT DO NOTHING")
+                .text(mark);
         if (counts.integer(0, 0) > 0) return false;
         detail::check_limits(schedule, static_cast<std::size_t>(counts.integer(0, 1)),
                              static_cast<std::size_t>(counts.integer(0, 2)));

@@ -35,6 +35,8 @@ public:
 
     Task<std::int64_t> now() override;
     Task<bool> add(Schedule schedule) override;
+    /// Adds a schedule of another store, once: one that was adopted before and has been removed since is not added again.
+    Task<bool> adopt(Schedule schedule);
     Task<std::vector<Schedule>> list(std::string session) override;
     Task<std::optional<Schedule>> find(std::string id) override;
     Task<bool> remove(std::string id) override;
@@ -43,6 +45,7 @@ public:
 
 private:
     std::string key_of(const std::string& session) const;
+    Task<bool> add_once(Schedule schedule, std::string mark);
 
     const PostgresScheduleStoreOptions options_;
     const std::shared_ptr<cubepi::detail::SqlStore> store_;

@@ -142,6 +142,7 @@ private:
     Task<bool> has_expired(std::string name);
     Task<> require_new_name(std::string name, const cubepi::HitlRequest& request);
     Task<> withdraw(std::vector<cubepi::HitlRequest> open);
+    Task<> record_stop(std::string output);
     void refuse_answer(std::string reason, bool questions_remain);
     Task<std::vector<cubepi::HitlRequest>> open_questions(bool with_expired = false);
     Task<> resume_expired(std::vector<cubepi::HitlRequest> open, cubepi::Message message,

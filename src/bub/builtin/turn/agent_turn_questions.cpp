@@ -492,13 +492,14 @@ Task<> AgentTurn::withdraw(std::vector<cubepi::HitlRequest> open) {
     const bool may = std::all_of(open.begin(), open.end(), [this](const auto& one) {
         return may_answer(one) || is_asker(one);
     });
+    const bool was_stop = plan_.message && plan_.message->rest.contains(stop_key);
     if (!may) {
         std::string reason =
             "You may not withdraw this question: only an operator, or the user who was asked, may.";
+        if (was_stop) co_await record_stop(reason);
         co_return refuse_answer(std::move(reason), true);
     }
     // A run whose questions are answered is closed by operators only, but not by a request to stop: another gateway may run it.
-    const bool was_stop = plan_.message && plan_.message->rest.contains(stop_key);
     if (!open.empty() || (plan_.message && plan_.message->is_operator() && !was_stop))
         co_await agent_->abort_pending("withdrawn by the user");
     if (!open.empty()) note_end(open.front(), "withdrawn");
@@ -506,18 +507,20 @@ Task<> AgentTurn::withdraw(std::vector<cubepi::HitlRequest> open) {
         was_stop ? "No turn of this session is running here, and no question waits for an answer."
                  : "No question waits for an answer.";
     const std::string done = open.empty() ? nothing : "The question was withdrawn.";
-    if (was_stop) {
-        // Otherwise a client that reads the message later would be told that it has stopped a turn.
-        JsonObject record;
-        record["input"] = plan_.input_id;
-        record["raw"] = "/stop";
-        record["name"] = "stop";
-        record["status"] = "ok";
-        record["output"] = done;
-        TapeEntry entry = event_entry("command", std::move(record), hidden_from_context());
-        (void)co_await tape_->append(std::move(entry));
-    }
+    if (was_stop) co_await record_stop(done);
     say_and_end(done);
+}
+
+/// Records what a request to stop was answered, for a client that reads the message later.
+Task<> AgentTurn::record_stop(std::string output) {
+    JsonObject record;
+    record["input"] = plan_.input_id;
+    record["raw"] = "/stop";
+    record["name"] = "stop";
+    record["status"] = "ok";
+    record["output"] = std::move(output);
+    TapeEntry entry = event_entry("command", std::move(record), hidden_from_context());
+    (void)co_await tape_->append(std::move(entry));
 }
 
 /// Continues the run after the time of its last open question is over.

@@ -89,7 +89,7 @@ private:
     struct Channel {
         std::deque<std::string> order;
         std::map<std::string, std::string> chats;  // of the messages, by id
-        std::set<std::string> stops;               // ids of those with stop_key
+        std::map<std::string, Json> stops;         // the values of stop_key, by id
     };
 
     bool apply_inbound(const JsonObject& record);
@@ -100,7 +100,8 @@ private:
     bool apply_to_outbound(const JsonObject& record);
     bool apply_known(const JsonObject& record);
     void remember(const std::string& channel, const std::string& inbound_id,
-                  const std::string& chat, bool is_stop);
+                  const std::string& chat, const Json* stop);
+    void note_stop(const Inbound& inbound, const std::string& result);
     static Envelope finished_message(const std::string& name, const Channel& channel,
                                      const std::string& inbound_id);
     bool is_being_answered(std::uint64_t id) const;

@@ -9,13 +9,17 @@
 #include <bub/channel/delivery/postgres_tables.hpp>
 #include <bub/channel/gateway_peers.hpp>
 #include <bub/channel/postgres_delivery_log.hpp>
+#include <cubepi/core/cancellation.hpp>
+#include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/core/timeout.hpp>
 
 // The gateways of an account, and the rows by which they call each other (D237).
 
 namespace bub {
 
 using namespace detail;
+using cubepi::Outcome;
 using cubepi::detail::server_write;
 using cubepi::detail::SqlPlan;
 using cubepi::detail::SqlView;
@@ -42,6 +46,7 @@ private:
     Task<std::int64_t> insert(std::int64_t number, std::string request,
                               std::chrono::milliseconds limit);
     Task<bool> is_answered(std::int64_t id);
+    Task<> wait_for_answer(std::int64_t id, cubepi::Clock::time_point deadline);
     /// Removes a request, and returns how far it is.
     Task<PeerReply> take_back(std::int64_t id);
 
@@ -179,6 +184,23 @@ Task<PeerReply> TablePeers::call(std::int64_t number, std::string request,
     const cubepi::Clock::time_point deadline = cubepi::deadline_after(clock.now(), limit);
     const std::int64_t id = co_await insert(number, std::move(request), limit);
     if (wakes_) wakes_->wake(number);
+    Task<> waiting = wait_for_answer(id, deadline);
+    const Outcome<> waited = co_await cubepi::outcome_of(std::move(waiting));
+    if (waited.cancelled()) {
+        // Otherwise it could begin later, when its answer is not read. The row expires if the database does not answer.
+        constexpr std::chrono::seconds longest{1};
+        co_await cubepi::shield();
+        Task<PeerReply> taking =
+            cubepi::with_timeout(clock, longest, take_back(id), "end of a request");
+        (void)co_await cubepi::outcome_of(std::move(taking));
+    }
+    waited.rethrow();
+    co_return co_await take_back(id);
+}
+
+Task<> TablePeers::wait_for_answer(std::int64_t id, cubepi::Clock::time_point deadline) {
+    const std::shared_ptr<DeliveryTables> tables = tables_;
+    cubepi::Clock& clock = *tables->store()->options().runtime->clock;
     bool answered = false;
     std::chrono::milliseconds interval = answer_interval;
     while (!answered && clock.now() < deadline) {
@@ -186,7 +208,6 @@ Task<PeerReply> TablePeers::call(std::int64_t number, std::string request,
         interval = std::min(longest_answer_interval, interval * 5 / 4);
         answered = co_await is_answered(id);
     }
-    co_return co_await take_back(id);
 }
 
 }  // namespace

@@ -394,10 +394,13 @@ std::optional<DeliveryTables::Taken> DeliveryTables::try_take() {
         .integer(number)
         .texts(channels)
         .integer(all_channels);
+    // A gateway may have renewed its lease after the statement that has taken its session. Its messages are taken all the same: their
+    // fences are lower than that of the session, so it cannot process them.
     plan.reads
         .add("UPDATE bub_delivery_inbound AS i SET owner = $2, fence = s.fence" + of_this_gateway +
-             "i.session AND i.account = $1 AND i.finished_at IS NULL AND " + "i.owner <> $2 AND " +
-             is_ended_sql("i.owner") + " AND " + is_served_sql("i.channel") + " RETURNING " +
+             "i.session AND i.account = $1 AND i.finished_at IS NULL AND (i.fence < s.fence OR"
+             " i.owner <> $2 AND " +
+             is_ended_sql("i.owner") + ") AND " + is_served_sql("i.channel") + " RETURNING " +
              inbound_columns)
         .text(options_.account)
         .integer(number)

@@ -448,8 +448,7 @@ Task<HttpServerResponse> HttpChannel::State::stop_turn(HttpMessage message,
         outcome = co_await std::move(stopping);
     }
     if (outcome == StopOutcome::refused) {
-        co_return HttpServerResponse::error(
-            403, "only the user whose message is being processed, or an operator, may stop it");
+        co_return HttpServerResponse::error(403, refused_stop_text);
     }
     Task<HttpServerResponse> replying =
         outcome == StopOutcome::idle
@@ -768,10 +767,12 @@ void HttpChannel::drop(const Envelope& message) noexcept {
     // A message that was kept until a question is answered has its response already.
     if (!exchange || exchange->done()) return;
     exchange->admitted = true;
-    const bool has_stopped = message.rest.contains(stop_key);
-    if (has_stopped) exchange->add_output(stopped_output());
-    state_->exchanges->end_turn(
-        exchange, has_stopped ? std::string() : "the message was dropped before its turn");
+    const std::string stop = cubepi::detail::text_member(message.rest, stop_key);
+    std::string error = "the message was dropped before its turn";
+    if (stop == stop_was_refused) error = refused_stop_text;
+    if (stop == stop_succeeded) error.clear();
+    if (stop == stop_succeeded) exchange->add_output(stopped_output());
+    state_->exchanges->end_turn(exchange, std::move(error));
 }
 
 }  // namespace bub

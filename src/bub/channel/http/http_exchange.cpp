@@ -142,14 +142,20 @@ std::string key_of(const cubepi::HttpServerRequest& request) {
     return std::string(given);
 }
 
-/// Returns a message without a text; in a new session if the request names none.
+/// Returns the session of a message whose client names only its key: always the same, since the session selects the database in which the
+/// key is looked for (D266).
+std::string session_of_key(const std::string& key) {
+    return cubepi::detail::sha256_hex("session of " + key).substr(0, new_name_size);
+}
+
+/// Returns a message without a text; in a session of its own if the request names none.
 HttpMessage message_of(const cubepi::HttpServerRequest& request, const JsonObject& body,
                        const HttpAccess& access) {
     HttpMessage message;
     message.session = session_of(request, body);
     message.has_session = !message.session.empty();
-    if (!message.has_session) message.session = new_name();
     message.key = key_of(request);
+    if (!message.has_session) message.session = session_of_key(message.key);
     message.user = text(body, "user", longest_name);
     Envelope& envelope = message.envelope;
     envelope.chat_id = message.session;

@@ -7,6 +7,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/json_member.hpp>
 
 namespace bub::detail {
 
@@ -100,7 +101,7 @@ Task<> AdmissionQueue::receive(Envelope message) {
         message = withdrawal_of(std::move(message));
         if (known) message.receipts.push_back(std::move(*known));
         if (stopped != StopOutcome::idle) {
-            co_await deliveries_.finish(std::move(message.receipts));
+            co_await deliveries_.finish(std::move(message.receipts), stopped);
             co_return;
         }
     }
@@ -184,8 +185,8 @@ Task<StopOutcome> AdmissionQueue::stop_once(Envelope by) {
             std::optional<std::string> id;
             if (is_stored) id = std::move(stored).value();
             if (is_stored && !id) {
-                const bool is_over = co_await is_stop_over(by);
-                if (is_over) co_return StopOutcome::stopped;
+                const std::optional<StopOutcome> earlier = co_await earlier_stop(by);
+                if (earlier) co_return *earlier;
                 // The gateway that takes the record finishes it.
                 context_.left.pulse();
             }
@@ -214,21 +215,27 @@ Task<StopOutcome> AdmissionQueue::stop_once(Envelope by) {
         }
         co_return outcome;
     }
-    co_await deliveries_.finish(std::move(receipts));
+    co_await deliveries_.finish(std::move(receipts), outcome);
     co_return outcome;
 }
 
-/// Returns true if the request was executed before: its message is finished, or this process has acted on it.
-Task<bool> AdmissionQueue::is_stop_over(Envelope by) {
-    if (has_stopped(by)) co_return true;
+/// Returns the result of a request that was executed before: its message is finished, or this process has acted on it.
+Task<std::optional<StopOutcome>> AdmissionQueue::earlier_stop(Envelope by) {
+    std::optional<StopOutcome> earlier;
+    if (has_stopped(by)) earlier = StopOutcome::stopped;
+    if (earlier) co_return earlier;
     Task<std::optional<KnownInbound>> finding =
         deliveries_.find(by.channel.value_or(""), by.inbound_id.value_or(""));
     Outcome<std::optional<KnownInbound>> found = co_await outcome_of(std::move(finding));
     if (found.cancelled()) found.rethrow();
     // Meanwhile the same request may have been executed.
-    if (has_stopped(by)) co_return true;
-    if (!found || !found.value()) co_return false;
-    co_return found.value()->id.empty();
+    if (has_stopped(by)) earlier = StopOutcome::stopped;
+    if (earlier || !found || !found.value() || !found.value()->id.empty()) co_return earlier;
+    const std::string result = cubepi::detail::text_member(found.value()->message.rest, stop_key);
+    earlier = StopOutcome::idle;
+    for (const StopOutcome one : {StopOutcome::stopped, StopOutcome::refused})
+        if (result == stop_record(one)) earlier = one;
+    co_return earlier;
 }
 
 bool AdmissionQueue::has_stopped(const Envelope& by) const {
@@ -434,8 +441,8 @@ Task<> AdmissionQueue::place(QueuedMessage message, AdmitDecision decision) {
             stopped = co_await std::move(stopping);
         }
         if (stopped != StopOutcome::idle) {
-            co_await deliveries_.finish(std::move(message.receipts));
-            if (stopped == StopOutcome::refused) message.message->rest.erase(stop_key);
+            co_await deliveries_.finish(std::move(message.receipts), stopped);
+            message.message->rest[stop_key] = stop_record(stopped);
             sessions_.announce_drop(*message.message);
             co_return;
         }

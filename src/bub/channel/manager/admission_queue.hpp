@@ -87,7 +87,7 @@ private:
     Task<> place(QueuedMessage message, AdmitDecision decision);
     Task<bool> passes_gate(const QueuedMessage& message);
     Task<bool> drop_collected(std::string key, Envelope by);
-    Task<bool> is_stop_over(Envelope by);
+    Task<std::optional<StopOutcome>> earlier_stop(Envelope by);
     bool has_stopped(const Envelope& by) const;
     void note_stop(const Envelope& by);
     void forget_stop(const Envelope& by);

@@ -32,6 +32,14 @@ Task<> write(DeliveryLog& log, Task<> (DeliveryLog::*record)(Ids), Ids ids) {
     co_await (log.*record)(std::move(ids));
 }
 
+Task<> write_finished(DeliveryLog& log, Receipts ids, StopOutcome stop) {
+    if (stop == StopOutcome::idle) {
+        co_await log.finish(std::move(ids));
+    } else {
+        co_await log.finish_stop(std::move(ids), stop);
+    }
+}
+
 Task<> write_failed(DeliveryLog& log, std::string id, std::string reason) {
     co_await log.failed(std::move(id), std::move(reason));
 }
@@ -145,15 +153,15 @@ Task<bool> Deliveries::begin(Receipts receipts) {
     }
 }
 
-Task<> Deliveries::finish(Receipts receipts) {
+Task<> Deliveries::finish(Receipts receipts, StopOutcome stop) {
     if (receipts.empty()) co_return;
     Receipts finished = receipts;
-    Task<> writing = write(log(), &DeliveryLog::finish, std::move(finished));
+    Task<> writing = write_finished(log(), std::move(finished), stop);
     const Outcome<> written = co_await uncancelled(std::move(writing));
     if (written) co_return;
     not_recorded("finish", written.failure(),
                  "could not record that a message is finished; it may be delivered again");
-    if (repeats(written.failure())) late_finished_.push_back(std::move(receipts));
+    if (repeats(written.failure())) late_finished_.emplace_back(std::move(receipts), stop);
 }
 
 bool Deliveries::repeats(const std::exception_ptr& failure) const {
@@ -162,9 +170,9 @@ bool Deliveries::repeats(const std::exception_ptr& failure) const {
 
 Task<> Deliveries::record_late() {
     std::vector<std::string> sent = std::exchange(late_sent_, {});
-    std::vector<Receipts> finished = std::exchange(late_finished_, {});
+    auto finished = std::exchange(late_finished_, {});
     for (std::string& id : sent) co_await note_sent(std::move(id));
-    for (Receipts& receipts : finished) co_await finish(std::move(receipts));
+    for (auto& [receipts, stop] : finished) co_await finish(std::move(receipts), stop);
 }
 
 Task<> Deliveries::put_back(Receipts receipts) {

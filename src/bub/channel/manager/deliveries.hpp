@@ -36,8 +36,8 @@ public:
 
     /// Records that a turn begins on these messages. Returns false if another process has taken them.
     Task<bool> begin(Receipts receipts);
-    /// Records that these messages are finished.
-    Task<> finish(Receipts receipts);
+    /// Records that these messages are finished. `stop`: the result of a request to stop.
+    Task<> finish(Receipts receipts, StopOutcome stop = StopOutcome::idle);
     /// Of a log that processes share, records what could not be recorded when it happened: this process lives, so that no other would.
     Task<> record_late();
     /// Records that these messages are to be processed from scratch.
@@ -84,7 +84,7 @@ private:
     const ChannelSet& channels_;
     std::set<std::string> held_;  // ids of the delivery log
     std::vector<std::string> late_sent_;
-    std::vector<Receipts> late_finished_;
+    std::vector<std::pair<Receipts, StopOutcome>> late_finished_;
 };
 
 /// Recovers the records of ended processes (B18): each message is delivered again, has its remaining outputs sent, is held for the
