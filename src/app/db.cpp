@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -118,29 +119,27 @@ public:
     const std::string& description() const noexcept override { return description_; }
     DatabaseStatus status() override {
         DatabaseStatus status;
-        status.tables = {
-            {"bub_*", run(bub::postgres_tape_status(options_)), bub::postgres_tape_version},
-            {"bub_delivery_*", run(bub::postgres_delivery_status(options_)),
-             bub::postgres_delivery_version},
-            {"bub_schedule*", run(bub::postgres_schedule_status(options_)),
-             bub::postgres_schedule_version},
-            {"bub_usage*", run(bub::postgres_usage_status(options_)), bub::postgres_usage_version}};
+        for (const PostgresTables* const one : sets())
+            status.tables.push_back({one->names(), run(one->status(options_)), one->version()});
         return status;
     }
     void migrate() override {
-        (void)run(bub::apply_postgres_tape_schema(options_));
-        (void)run(bub::apply_postgres_delivery_schema(options_));
-        (void)run(bub::apply_postgres_schedule_schema(options_));
-        (void)run(bub::apply_postgres_usage_schema(options_));
+        for (const PostgresTables* const one : sets()) (void)run(one->apply(options_));
     }
     std::string sql() override { return status().is_current() ? std::string() : new_sql(); }
     /// Returns the SQL that creates or migrates the tables.
     static std::string new_sql() {
-        return bub::postgres_tape_sql() + bub::postgres_delivery_sql() +
-               bub::postgres_schedule_sql() + bub::postgres_usage_sql();
+        std::string text;
+        for (const PostgresTables* const one : sets()) text += one->sql();
+        return text;
     }
 
 private:
+    static std::array<const PostgresTables*, 4> sets() {
+        return {&bub::postgres_tape_tables(), &bub::postgres_delivery_tables(),
+                &bub::postgres_schedule_tables(), &bub::postgres_usage_tables()};
+    }
+
     const PostgresOptions options_;
     const std::string description_;
 };

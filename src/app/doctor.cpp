@@ -453,18 +453,16 @@ Task<bool> check_session_database(Report report, TapePlace place) {
     std::vector<Tables> all;
     try {
         report.plain(postgres_description(options) + source_text(place.by));
-        const std::optional<FormatVersion> tapes = co_await bub::postgres_tape_status(options);
-        all.push_back({"sessions", tapes, bub::postgres_tape_version});
+        std::vector<std::pair<const char*, const PostgresTables*>> sets;
+        sets.emplace_back("sessions", &bub::postgres_tape_tables());
         if (has_gateway()) {
-            const std::optional<FormatVersion> deliveries =
-                co_await bub::postgres_delivery_status(options);
-            all.push_back(
-                {"deliveries of the gateway", deliveries, bub::postgres_delivery_version});
-            const std::optional<FormatVersion> schedules =
-                co_await bub::postgres_schedule_status(options);
-            all.push_back({"schedules", schedules, bub::postgres_schedule_version});
-            const std::optional<FormatVersion> usage = co_await bub::postgres_usage_status(options);
-            all.push_back({"the use of the gateway", usage, bub::postgres_usage_version});
+            sets.emplace_back("deliveries of the gateway", &bub::postgres_delivery_tables());
+            sets.emplace_back("schedules", &bub::postgres_schedule_tables());
+            sets.emplace_back("the use of the gateway", &bub::postgres_usage_tables());
+        }
+        for (const auto& [name, tables] : sets) {
+            const std::optional<FormatVersion> found = co_await tables->status(options);
+            all.push_back({name, found, tables->version()});
         }
     } catch (const Error& error) {
         report.failure(error, FailureContext());

@@ -55,7 +55,7 @@ MySQLOptions mysql() {
 /// Tapes of version 2, to which version 3 adds a table.
 PostgresOptions migrated_tapes() {
     PostgresOptions options = postgres("postgres-tapes.sql");
-    EXPECT_EQ(run(bub::apply_postgres_tape_schema(options)), (FormatVersion{2, 2}));
+    EXPECT_EQ(run(bub::postgres_tape_tables().apply(options)), (FormatVersion{2, 2}));
     return options;
 }
 

@@ -49,7 +49,7 @@ protected:
     DatabaseDeliveryCrash() : database_(PostgresServer::shared().create_empty_database()) {
         PostgresOptions options;
         options.connection = PostgresServer::shared().connection(database_);
-        run(bub::apply_postgres_delivery_schema(options));
+        run(bub::postgres_delivery_tables().apply(options));
         setenv(connection_variable, options.connection.c_str(), 1);
     }
     /// The server executes what a killed process has sent.

@@ -407,50 +407,29 @@ TEST_F(SameInput, D90_InterruptedInputBeforeAnother_GetsItsOwnRun) {
     EXPECT_EQ(faux.call_count(), 3u);
 }
 
-/// A store on which a run ends while a reader looks for its end, or on which the next look fails.
-class EndsRun final : public TapeStore {
+/// A store on whose tape a run ends while a reader looks for its end, or on which the next look fails.
+class EndsRun final : public MemoryTapeStore {
 public:
     /// Appended when a run is looked up.
     std::vector<TapeEntry> end;
     /// Thrown once when a run is looked up; may be null.
     std::exception_ptr failure;
 
-    Task<std::vector<std::string>> all_tapes() override { return inner_.all_tapes(); }
-    Task<std::vector<TapeEntry>> fetch(std::string tape, TapeQuery query) override {
-        return inner_.fetch(std::move(tape), std::move(query));
-    }
-    Task<TapePosition> append(std::string tape, std::vector<TapeEntry> entries,
-                              TapeAppend options) override {
-        return inner_.append(std::move(tape), std::move(entries), std::move(options));
-    }
-    Task<TapePosition> position(std::string tape) override {
-        return inner_.position(std::move(tape));
-    }
-    Task<Json> edit_state(std::string tape, std::function<Json(JsonObject&)> edit) override {
-        return inner_.edit_state(std::move(tape), std::move(edit));
-    }
-    Task<JsonObject> read_state(std::string tape) override {
-        return inner_.read_state(std::move(tape));
-    }
-    Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override {
-        return inner_.list_requests(std::move(query));
-    }
-    Task<std::optional<TapeEntry>> find_run(std::string tape, std::string run_id) override {
-        if (const std::exception_ptr thrown = std::exchange(failure, nullptr))
-            std::rethrow_exception(thrown);
-        if (!end.empty()) {
+    Task<std::optional<TapeEntry>> find(std::string tape, TapeKey key, std::string value) override {
+        if (key == TapeKey::run) {
+            if (const std::exception_ptr thrown = std::exchange(failure, nullptr))
+                std::rethrow_exception(thrown);
+        }
+        if (key == TapeKey::run && !end.empty()) {
             TapeAppend options;
             std::vector<TapeEntry> entries = std::move(end);
             end.clear();
-            (void)co_await inner_.append(tape, std::move(entries), std::move(options));
+            (void)co_await append(tape, std::move(entries), std::move(options));
         }
         std::optional<TapeEntry> found =
-            co_await inner_.find_run(std::move(tape), std::move(run_id));
+            co_await MemoryTapeStore::find(std::move(tape), key, std::move(value));
         co_return found;
     }
-
-private:
-    MemoryTapeStore inner_;
 };
 
 TEST_F(SameInput, D97_RunThatEndsMeanwhile_HasItsText) {

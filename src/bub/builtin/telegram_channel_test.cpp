@@ -37,57 +37,27 @@ namespace fs = std::filesystem;
 struct NoArgs {};
 
 /// A delivery log that counts the calls in progress.
-class CountingLog final : public DeliveryLog {
+class CountingLog final : public FileDeliveryLog {
 public:
     CountingLog(FileDeliveryLogOptions options, std::shared_ptr<int> calls)
-        : log_(std::move(options)), calls_(std::move(calls)) {}
+        : FileDeliveryLog(std::move(options)), calls_(std::move(calls)) {}
 
-    Task<std::optional<std::string>> receive(Envelope message) override {
-        return counted(log_.receive(std::move(message)));
+protected:
+    Task<> perform(std::shared_ptr<detail::DeliveryStep> step) override {
+        return count(calls_, FileDeliveryLog::perform(std::move(step)));
     }
-    Task<> begin(std::vector<std::string> ids) override {
-        return counted(log_.begin(std::move(ids)));
-    }
-    Task<> put_back(std::vector<std::string> ids) override {
-        return counted(log_.put_back(std::move(ids)));
-    }
-    Task<> finish(std::vector<std::string> ids) override {
-        return counted(log_.finish(std::move(ids)));
-    }
-    Task<std::vector<StoredInbound>> unfinished() override { return counted(log_.unfinished()); }
-    Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override {
-        return counted(log_.plan(std::move(outputs), std::move(answers)));
-    }
-    Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override {
-        return counted(log_.intend_output(std::move(output), std::move(answers)));
-    }
-    Task<> wait(std::string id, bool waits) override {
-        return counted(log_.wait(std::move(id), waits));
-    }
-    Task<> resend(std::string id) override { return counted(log_.resend(std::move(id))); }
-    Task<> sent(std::string id) override { return counted(log_.sent(std::move(id))); }
-    Task<> failed(std::string id, std::string reason) override {
-        return counted(log_.failed(std::move(id), std::move(reason)));
-    }
-    Task<std::vector<Delivery>> unsettled() override { return counted(log_.unsettled()); }
 
 private:
-    template <class T>
-    Task<T> counted(Task<T> call) {
-        return count(calls_, std::move(call));
-    }
-    template <class T>
-    static Task<T> count(std::shared_ptr<int> calls, Task<T> call) {
+    static Task<> count(std::shared_ptr<int> calls, Task<> call) {
         struct Guard {
             explicit Guard(int& number) : number_(number) { ++number_; }
             ~Guard() { --number_; }
             int& number_;
         };
         const Guard guard(*calls);
-        co_return co_await std::move(call);
+        co_await std::move(call);
     }
 
-    FileDeliveryLog log_;
     const std::shared_ptr<int> calls_;
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <map>
@@ -231,19 +232,11 @@ public:
         after();
         co_return id;
     }
-    Task<> begin(std::vector<std::string> ids) override {
-        note("begin " + join(ids));
-        co_await inner->begin(std::move(ids));
-        after();
-    }
-    Task<> put_back(std::vector<std::string> ids) override {
-        note("put_back " + join(ids));
-        co_await inner->put_back(std::move(ids));
-        after();
-    }
-    Task<> finish(std::vector<std::string> ids) override {
-        note("finish " + join(ids));
-        co_await inner->finish(std::move(ids));
+    Task<> record(DeliveryNote what, std::vector<std::string> ids, std::string reason) override {
+        constexpr std::array names{"begin ", "put_back ", "finish ", "wait ",
+                                   "try ",   "resend ",   "sent ",   "failed "};
+        note(names.at(static_cast<std::size_t>(what)) + join(ids));
+        co_await inner->record(what, std::move(ids), std::move(reason));
         after();
     }
     Task<std::vector<StoredInbound>> unfinished() override {
@@ -261,26 +254,6 @@ public:
         std::string id = co_await inner->intend_output(std::move(output), std::move(answers));
         after();
         co_return id;
-    }
-    Task<> wait(std::string id, bool waits) override {
-        note((waits ? "wait " : "try ") + id);
-        co_await inner->wait(std::move(id), waits);
-        after();
-    }
-    Task<> resend(std::string id) override {
-        note("resend " + id);
-        co_await inner->resend(std::move(id));
-        after();
-    }
-    Task<> sent(std::string id) override {
-        note("sent " + id);
-        co_await inner->sent(std::move(id));
-        after();
-    }
-    Task<> failed(std::string id, std::string reason) override {
-        note("failed " + id);
-        co_await inner->failed(std::move(id), std::move(reason));
-        after();
     }
     Task<std::vector<Delivery>> unsettled() override { return inner->unsettled(); }
 

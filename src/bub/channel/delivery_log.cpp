@@ -1,6 +1,7 @@
 #include <bub/channel/delivery_log.hpp>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <limits>
 #include <optional>
@@ -464,10 +465,6 @@ std::string_view stop_record(StopOutcome outcome) noexcept {
     return {};
 }
 
-Task<> DeliveryLog::finish_stop(std::vector<std::string> ids, StopOutcome) {
-    return finish(std::move(ids));
-}
-
 Task<std::optional<KnownInbound>> DeliveryLog::find(std::string, std::string) {
     std::optional<KnownInbound> none;
     co_return none;
@@ -487,8 +484,6 @@ Task<std::string> DeliveryLog::intend(Envelope message, std::vector<std::string>
     TurnOutput output(std::move(message));
     return intend_output(std::move(output), std::move(answers));
 }
-
-Task<> DeliveryLog::wait(std::string, bool) { co_return; }
 
 Task<UnfinishedRecords> DeliveryLog::take() {
     UnfinishedRecords records;
@@ -546,15 +541,6 @@ DeliveryStepPtr step_of(std::function<std::optional<JsonObject>(DeliveryRecords&
     return step;
 }
 
-DeliveryStepPtr failure_step(std::string id, std::string reason) {
-    auto make = [id = std::move(id), reason = std::move(reason)](DeliveryRecords&) {
-        JsonObject record = DeliveryRecords::about("failed", std::vector<std::string>(1, id));
-        record["reason"] = reason;
-        return std::optional<JsonObject>(std::move(record));
-    };
-    return step_of(std::move(make), false);
-}
-
 /// The caller no longer waits for an answer to be recorded, so it will not be sent.
 DeliveryStepPtr withdrawal_step(std::shared_ptr<std::string> id) {
     auto make = [id = std::move(id)](DeliveryRecords&) {
@@ -576,14 +562,6 @@ DeliveryStepPtr reading_step(Read read) {
 
 }  // namespace
 
-Task<> RecordedDeliveryLog::perform_about(const char* what, std::vector<std::string> ids,
-                                          bool must_last) {
-    auto make = [what, ids = std::move(ids)](DeliveryRecords&) {
-        return std::optional<JsonObject>(DeliveryRecords::about(what, ids));
-    };
-    return perform(step_of(std::move(make), must_last));
-}
-
 Task<std::optional<std::string>> RecordedDeliveryLog::receive(Envelope message) {
     auto id = std::make_shared<std::optional<std::string>>();
     auto make = [id, message = std::move(message), date = date()](DeliveryRecords& records) {
@@ -599,26 +577,22 @@ Task<std::optional<std::string>> RecordedDeliveryLog::receive(Envelope message) 
     co_return std::move(*id);
 }
 
-Task<> RecordedDeliveryLog::begin(std::vector<std::string> ids) {
-    return perform_about("begun", std::move(ids), true);
-}
-
-Task<> RecordedDeliveryLog::put_back(std::vector<std::string> ids) {
-    return perform_about("back", std::move(ids), false);
-}
-
-Task<> RecordedDeliveryLog::finish(std::vector<std::string> ids) {
-    return perform_about("done", std::move(ids), false);
-}
-
-Task<> RecordedDeliveryLog::finish_stop(std::vector<std::string> ids, StopOutcome outcome) {
-    auto make = [ids = std::move(ids), outcome](DeliveryRecords&) {
-        JsonObject record = DeliveryRecords::about("done", ids);
-        if (const std::string_view result = stop_record(outcome); !result.empty())
-            record[stop_key] = result;
-        return std::optional<JsonObject>(std::move(record));
+Task<> RecordedDeliveryLog::record(DeliveryNote note, std::vector<std::string> ids,
+                                   std::string detail) {
+    // A held message is one with another turn whose end is not recorded.
+    constexpr std::array keys{"begun",  "back",  "begun", "done",  "waiting",
+                              "trying", "again", "sent",  "failed"};
+    auto make = [note, key = keys.at(static_cast<std::size_t>(note)), ids = std::move(ids),
+                 detail = std::move(detail)](DeliveryRecords&) {
+        JsonObject about = DeliveryRecords::about(key, ids);
+        if (note == DeliveryNote::failed) about["reason"] = detail;
+        if (note == DeliveryNote::finished && !detail.empty()) about[stop_key] = detail;
+        return std::optional<JsonObject>(std::move(about));
     };
-    return perform(step_of(std::move(make), false));
+    // If one of the others is lost, a message is processed once more, or an answer marked as resent.
+    const bool must_last = note == DeliveryNote::begun || note == DeliveryNote::held ||
+                           note == DeliveryNote::trying || note == DeliveryNote::resent;
+    return perform(step_of(std::move(make), must_last));
 }
 
 Task<std::vector<StoredInbound>> RecordedDeliveryLog::unfinished() {
@@ -661,26 +635,6 @@ Task<std::string> RecordedDeliveryLog::intend_output(TurnOutput output,
     if (written.cancelled()) perform_later(withdrawal_step(id));
     written.rethrow();
     co_return std::move(*id);
-}
-
-Task<> RecordedDeliveryLog::wait(std::string id, bool waits) {
-    std::vector<std::string> ids(1, std::move(id));
-    // Without the first, the answer would only be marked.
-    return perform_about(waits ? "waiting" : "trying", std::move(ids), !waits);
-}
-
-Task<> RecordedDeliveryLog::resend(std::string id) {
-    std::vector<std::string> ids(1, std::move(id));
-    return perform_about("again", std::move(ids), true);
-}
-
-Task<> RecordedDeliveryLog::sent(std::string id) {
-    std::vector<std::string> ids(1, std::move(id));
-    return perform_about("sent", std::move(ids), false);
-}
-
-Task<> RecordedDeliveryLog::failed(std::string id, std::string reason) {
-    return perform(failure_step(std::move(id), std::move(reason)));
 }
 
 Task<std::vector<Delivery>> RecordedDeliveryLog::unsettled() {

@@ -71,6 +71,22 @@ struct UnfinishedRecords {
     std::vector<Delivery> answers = {};        ///< oldest first
 };
 
+/// What a delivery log records about messages or answers that it has.
+enum class DeliveryNote : std::uint8_t {
+    // About messages.
+    begun,     ///< a turn begins on them
+    put_back,  ///< the turn ended cleanly, and they are to be processed from scratch; of a message that another process has taken, only
+               ///< that this process did not end in its turn
+    held,  ///< an operator has to decide about them, on which a turn has begun; also after the end of this process
+    finished,
+    // About answers.
+    waiting,  ///< no request with it was made
+    trying,   ///< the first request with it is about to be made
+    resent,   ///< it is about to be sent again
+    sent,
+    failed,  ///< the channel reported a failure, or it is no longer wanted
+};
+
 /// Returns true for a SessionTakenError.
 bool is_session_taken(const std::exception_ptr& failure) noexcept;
 
@@ -87,19 +103,26 @@ public:
     /// Stores a message; completes when it is durable. Returns its id, or nothing if this process need not process it: a message
     /// with the same channel and inbound_id was stored before, or another process processes the session.
     virtual Task<std::optional<std::string>> receive(Envelope message) = 0;
-    /// Records that a turn begins on these messages. Completes when that is durable.
-    virtual Task<> begin(std::vector<std::string> ids) = 0;
-    /// Records that the turn ended cleanly and that its messages are to be processed from scratch. Of a message that another process has
-    /// taken, records only that this process did not end in its turn.
-    virtual Task<> put_back(std::vector<std::string> ids) = 0;
-    /// Records that an operator has to decide about these messages, on which a turn has begun; also after the end of this process. By
-    /// default as another turn whose end is not recorded.
-    virtual Task<> hold(std::vector<std::string> ids) { return begin(std::move(ids)); }
-    /// Marks these messages as finished.
-    virtual Task<> finish(std::vector<std::string> ids) = 0;
+    /// Records this about messages or answers; completes when that is durable if the note is `begun`, `trying` or `resent`. `detail`: the
+    /// reason of failed answers, or the result of a request to stop that is finished.
+    virtual Task<> record(DeliveryNote note, std::vector<std::string> ids, std::string detail) = 0;
+    Task<> begin(std::vector<std::string> ids) {
+        return record(DeliveryNote::begun, std::move(ids), {});
+    }
+    Task<> put_back(std::vector<std::string> ids) {
+        return record(DeliveryNote::put_back, std::move(ids), {});
+    }
+    Task<> hold(std::vector<std::string> ids) {
+        return record(DeliveryNote::held, std::move(ids), {});
+    }
+    Task<> finish(std::vector<std::string> ids) {
+        return record(DeliveryNote::finished, std::move(ids), {});
+    }
     /// Does the same for a request to stop, and records its result (stop_record()) for find(), because its client may ask for it later, and
-    /// at another gateway. By default without the result.
-    virtual Task<> finish_stop(std::vector<std::string> ids, StopOutcome outcome);
+    /// at another gateway.
+    Task<> finish_stop(std::vector<std::string> ids, StopOutcome outcome) {
+        return record(DeliveryNote::finished, std::move(ids), std::string(stop_record(outcome)));
+    }
     /// Returns the messages of this process that are not finished, in order of arrival.
     virtual Task<std::vector<StoredInbound>> unfinished() = 0;
     /// Returns those of unfinished() with these ids.
@@ -118,14 +141,14 @@ public:
                                             std::vector<std::string> answers) = 0;
     /// Does the same for a message that is not an output of a turn.
     Task<std::string> intend(Envelope message, std::vector<std::string> answers);
-    /// Records that the answer waits, i.e. that no request with it was made, or that the first one is about to be made; then it
-    /// completes when that is durable. By default nothing is recorded: an answer that is not settled may have been sent.
-    virtual Task<> wait(std::string id, bool waits);
-    /// Records that the answer is about to be sent again. Completes when that is durable.
-    virtual Task<> resend(std::string id) = 0;
-    virtual Task<> sent(std::string id) = 0;
-    /// Records that the channel reported a failure, or that the answer is no longer wanted, with the reason.
-    virtual Task<> failed(std::string id, std::string reason) = 0;
+    Task<> wait(std::string id, bool waits) {
+        return record(waits ? DeliveryNote::waiting : DeliveryNote::trying, {std::move(id)}, {});
+    }
+    Task<> resend(std::string id) { return record(DeliveryNote::resent, {std::move(id)}, {}); }
+    Task<> sent(std::string id) { return record(DeliveryNote::sent, {std::move(id)}, {}); }
+    Task<> failed(std::string id, std::string reason) {
+        return record(DeliveryNote::failed, {std::move(id)}, std::move(reason));
+    }
     /// Returns deliveries of this process recorded as intended but neither confirmed nor failed, oldest first.
     virtual Task<std::vector<Delivery>> unsettled() = 0;
 
@@ -156,18 +179,11 @@ public:
 class RecordedDeliveryLog : public DeliveryLog {
 public:
     Task<std::optional<std::string>> receive(Envelope message) override;
-    Task<> begin(std::vector<std::string> ids) override;
-    Task<> put_back(std::vector<std::string> ids) override;
-    Task<> finish(std::vector<std::string> ids) override;
-    Task<> finish_stop(std::vector<std::string> ids, StopOutcome outcome) override;
+    Task<> record(DeliveryNote note, std::vector<std::string> ids, std::string detail) override;
     Task<std::vector<StoredInbound>> unfinished() override;
     Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id) override;
     Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override;
     Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override;
-    Task<> wait(std::string id, bool waits) override;
-    Task<> resend(std::string id) override;
-    Task<> sent(std::string id) override;
-    Task<> failed(std::string id, std::string reason) override;
     Task<std::vector<Delivery>> unsettled() override;
 
 protected:
@@ -177,13 +193,10 @@ protected:
     virtual void perform_later(std::shared_ptr<detail::DeliveryStep> step) = 0;
     /// The time of a new record; may be empty.
     virtual std::string date() const = 0;
-
-private:
-    Task<> perform_about(const char* what, std::vector<std::string> ids, bool must_last);
 };
 
 /// A delivery log in memory, for programs whose channels end with the process, and for tests.
-class MemoryDeliveryLog final : public RecordedDeliveryLog {
+class MemoryDeliveryLog : public RecordedDeliveryLog {
 public:
     MemoryDeliveryLog();
     ~MemoryDeliveryLog() override;

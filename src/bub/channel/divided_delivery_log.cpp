@@ -181,58 +181,14 @@ Task<std::optional<std::string>> DividedDeliveryLog::receive(Envelope message) {
     co_return id;
 }
 
-Task<> DividedDeliveryLog::change(Task<> (DeliveryLog::*what)(Ids), Ids ids) {
+Task<> DividedDeliveryLog::record(DeliveryNote note, Ids ids, std::string detail) {
     std::vector<Ids> all = divide(ids);
     for (std::size_t at = 0; at < all.size(); ++at) {
         if (all[at].empty()) continue;
-        DeliveryLog& log = *options_.logs[at];
-        co_await (log.*what)(std::move(all[at]));
-    }
-}
-
-Task<> DividedDeliveryLog::change_one(Task<> (DeliveryLog::*what)(std::string), std::string id) {
-    std::optional<Local> found = local(id);
-    if (!found) co_return;
-    DeliveryLog& log = *options_.logs[found->database];
-    co_await (log.*what)(std::move(found->id));
-}
-
-Task<> DividedDeliveryLog::begin(Ids ids) { return change(&DeliveryLog::begin, std::move(ids)); }
-
-Task<> DividedDeliveryLog::put_back(Ids ids) {
-    return change(&DeliveryLog::put_back, std::move(ids));
-}
-
-Task<> DividedDeliveryLog::hold(Ids ids) { return change(&DeliveryLog::hold, std::move(ids)); }
-
-Task<> DividedDeliveryLog::finish(Ids ids) { return change(&DeliveryLog::finish, std::move(ids)); }
-
-Task<> DividedDeliveryLog::finish_stop(Ids ids, StopOutcome outcome) {
-    std::vector<Ids> all = divide(ids);
-    for (std::size_t at = 0; at < all.size(); ++at) {
         PostgresDeliveryLog& log = *options_.logs[at];
-        if (!all[at].empty()) co_await log.finish_stop(std::move(all[at]), outcome);
+        std::string copy = detail;
+        co_await log.record(note, std::move(all[at]), std::move(copy));
     }
-}
-
-Task<> DividedDeliveryLog::resend(std::string id) {
-    return change_one(&DeliveryLog::resend, std::move(id));
-}
-
-Task<> DividedDeliveryLog::sent(std::string id) {
-    return change_one(&DeliveryLog::sent, std::move(id));
-}
-
-Task<> DividedDeliveryLog::wait(std::string id, bool waits) {
-    std::optional<Local> found = local(id);
-    if (found) co_await options_.logs[found->database]->wait(std::move(found->id), waits);
-}
-
-Task<> DividedDeliveryLog::failed(std::string id, std::string reason) {
-    std::optional<Local> found = local(id);
-    if (!found) co_return;
-    PostgresDeliveryLog& log = *options_.logs[found->database];
-    co_await log.failed(std::move(found->id), std::move(reason));
 }
 
 Task<> DividedDeliveryLog::plan(std::vector<TurnOutput> outputs, Ids answers) {

@@ -61,21 +61,13 @@ public:
     Task<> adopt(Delivery answer) override;
 
     Task<std::optional<std::string>> receive(Envelope message) override;
-    Task<> begin(std::vector<std::string> ids) override;
-    Task<> put_back(std::vector<std::string> ids) override;
-    Task<> hold(std::vector<std::string> ids) override;
-    Task<> finish(std::vector<std::string> ids) override;
-    Task<> finish_stop(std::vector<std::string> ids, StopOutcome outcome) override;
+    Task<> record(DeliveryNote note, std::vector<std::string> ids, std::string detail) override;
     Task<std::vector<StoredInbound>> unfinished() override;
     Task<std::vector<StoredInbound>> unfinished_of(std::vector<std::string> ids) override;
     /// Throws MessageUnreadError if the message may be in a database that cannot be used.
     Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id) override;
     Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override;
     Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override;
-    Task<> wait(std::string id, bool waits) override;
-    Task<> resend(std::string id) override;
-    Task<> sent(std::string id) override;
-    Task<> failed(std::string id, std::string reason) override;
     Task<std::vector<Delivery>> unsettled() override;
     /// Returns the lease of a session, and its database. Thread-safe.
     std::optional<TurnLease> lease(const std::vector<std::string>& ids,
@@ -99,8 +91,6 @@ private:
     std::size_t database_of(const Envelope& message) const;
     /// Returns the ids in their databases.
     std::vector<Ids> divide(const Ids& ids) const;
-    Task<> change(Task<> (DeliveryLog::*what)(Ids), Ids ids);
-    Task<> change_one(Task<> (DeliveryLog::*what)(std::string), std::string id);
     void name(StoredInbound& record, std::size_t database) const;
     void add(UnfinishedRecords& all, UnfinishedRecords some, std::size_t database) const;
     void note(std::size_t database, const std::string& trouble);

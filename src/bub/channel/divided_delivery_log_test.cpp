@@ -36,7 +36,7 @@ public:
             // Only the test ends a lease.
             one.lease = std::chrono::hours(1);
             one.division = map.record(at);
-            run(apply_postgres_delivery_schema(one.database));
+            run(postgres_delivery_tables().apply(one.database));
             run(record_division(one.database, one.division));
         }
     }
@@ -250,9 +250,9 @@ TEST_F(DividedDeliveries, D259_GatewayThatRegistersDuringDivision_IsRefused) {
 
 TEST_F(DividedDeliveries, D259_DividedTables_RefuseEarlierPrograms) {
     const cubepi::PostgresOptions& database = databases.options[0].database;
-    EXPECT_EQ(run(postgres_delivery_status(database))->readable_from, 3);
-    (void)run(apply_postgres_delivery_schema(database));
-    EXPECT_EQ(run(postgres_delivery_status(database))->readable_from, 3);
+    EXPECT_EQ(run(postgres_delivery_tables().status(database))->readable_from, 3);
+    (void)run(postgres_delivery_tables().apply(database));
+    EXPECT_EQ(run(postgres_delivery_tables().status(database))->readable_from, 3);
 }
 
 TEST_F(DividedDeliveries, D258_AllDatabasesFail_IsAFailure) {

@@ -47,7 +47,7 @@ struct FileDeliveryLogOptions {
 ///
 /// A call whose record cannot be written throws and has no effect: Error(storage_full) if the disk is full,
 /// Error(limit) if too many records are unfinished.
-class FileDeliveryLog final : public RecordedDeliveryLog {
+class FileDeliveryLog : public RecordedDeliveryLog {
 public:
     explicit FileDeliveryLog(FileDeliveryLogOptions options = {});
     ~FileDeliveryLog() override;
@@ -55,9 +55,11 @@ public:
     /// Returns the messages whose ids are remembered although they are finished: channel, chat and id of each.
     Task<std::vector<Envelope>> finished();
 
+protected:
+    Task<> perform(std::shared_ptr<detail::DeliveryStep> step) override;
+
 private:
     struct State;
-    Task<> perform(std::shared_ptr<detail::DeliveryStep> step) override;
     void perform_later(std::shared_ptr<detail::DeliveryStep> step) override;
     std::string date() const override;
 

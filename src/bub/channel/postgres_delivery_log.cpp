@@ -3,7 +3,6 @@
 #include <mutex>
 #include <utility>
 
-#include <bub/channel/channel_manager.hpp>
 #include <bub/channel/delivery/delivery_records.hpp>
 #include <bub/channel/delivery/gateway_wakes.hpp>
 #include <bub/channel/delivery/postgres_tables.hpp>
@@ -64,20 +63,70 @@ std::string finished_state(std::string_view stop) {
     return std::string(is_stop_result(stop) ? stop : "done");
 }
 
-/// Returns a call that changes these records; null if this gateway has none of them.
-DeliveryWritePtr change(const DeliveryTables& tables, const char* table,
-                        const std::vector<std::string>& ids, Statements statements) {
-    RecordIds known;
-    DeliveryWritePtr step = tables.write_about(ids, known);
-    if (!step) return step;
-    select_stale(step->reads, table, known);
-    step->decide = [known, statements = std::move(statements)](const StepResults& results,
-                                                               SqlBatch& writes) {
-        check_fence(*results[0]);
-        for (const std::string& sql : statements) writes.add(sql).texts(known.ids);
+/// Returns the statements of a note by the gateway with this number; $1 are the ids of the records, and $2 in the last one is the reason of
+/// failed answers.
+Statements statements_of(DeliveryNote note, const std::vector<std::string>& ids,
+                         const std::string& detail, std::int64_t number) {
+    const std::string these = " = ANY($1::text[]::bigint[])";
+    const auto messages = [&these](const std::string& changes) {
+        return "UPDATE bub_delivery_inbound SET " + changes + " WHERE id" + these +
+               " AND finished_at IS NULL";
     };
-    return step;
+    const auto answers = [&these](const std::string& changes) {
+        return "UPDATE bub_delivery_outbound SET " + changes + " WHERE id" + these +
+               " AND settled_at IS NULL";
+    };
+    const auto answered = [&these](const std::string& changes) {
+        return "UPDATE bub_delivery_inbound SET " + changes +
+               " WHERE id IN (SELECT unnest(answers) FROM bub_delivery_outbound WHERE id" + these +
+               ")";
+    };
+    const std::string settled = ", settled_at = now(), message = NULL";
+    switch (note) {
+        case DeliveryNote::begun: {
+            const std::optional<RecordId> first =
+                ids.empty() ? std::nullopt : record_id(ids.front());
+            const std::string here = std::to_string(number) + "::bigint";
+            return {messages("state = 'working', begun_by = array_append(array_remove(begun_by, " +
+                             here + "), " + here +
+                             "), turn = " + std::to_string(first ? first->id : 0))};
+        }
+        case DeliveryNote::put_back: break;  // see put_back_statement
+        case DeliveryNote::held:
+            // As many as for a message that has ended processes: see needs_decision().
+            return {messages("begun = greatest(begun, 2)")};
+        case DeliveryNote::finished:
+            return {
+                messages("state = '" + finished_state(detail) +
+                         "', finished_at = now(), message = NULL, planned = NULL"),
+                // A session without unfinished messages belongs to no gateway; the negative number is that of the last one.
+                "UPDATE bub_delivery_sessions AS s SET owner = -owner WHERE owner > 0 AND key"
+                " IN (SELECT session FROM bub_delivery_inbound WHERE id" +
+                    these +
+                    ") AND NOT EXISTS (SELECT 1 FROM bub_delivery_inbound AS i WHERE"
+                    " i.session = s.key AND i.finished_at IS NULL AND i.owner = s.owner)"};
+        case DeliveryNote::waiting: return {answers("state = 'waiting'")};
+        case DeliveryNote::trying: return {answers("state = 'intended'")};
+        case DeliveryNote::resent: return {answers("state = 'intended', resent = resent + 1")};
+        case DeliveryNote::sent:
+            return {answered("answered = true"), answers("state = 'sent'" + settled)};
+        case DeliveryNote::failed:
+            // The last part was not sent after all.
+            return {answered("all_sent = false"),
+                    answers("state = 'failed', reason = CASE WHEN reason LIKE 'moved %' THEN"
+                            " reason ELSE $2 END" +
+                            settled)};
+    }
+    return {};
 }
+
+/// Of a message that another gateway has taken, removes this one from those whose turns have begun; not a later turn here, which has another
+/// fence. $1 are the ids, $2 their fences, $3 is the number of this gateway.
+constexpr const char* put_back_statement =
+    "UPDATE bub_delivery_inbound AS r SET begun_by = array_remove(begun_by, $3), state = CASE WHEN"
+    " owner = $3 THEN 'waiting' ELSE state END FROM unnest($1::text[], $2::text[]) AS w (id, fence)"
+    " WHERE r.id = w.id::bigint AND r.finished_at IS NULL AND (r.fence = w.fence::bigint OR"
+    " r.owner <> $3)";
 
 }  // namespace
 
@@ -343,64 +392,34 @@ Task<> PostgresDeliveryLog::adopt_finished(std::vector<Envelope> messages) {
     }
 }
 
-Task<> PostgresDeliveryLog::begin(std::vector<std::string> ids) {
-    const std::optional<RecordId> first = ids.empty() ? std::nullopt : record_id(ids.front());
-    const std::string turn = std::to_string(first ? first->id : 0);
-    const std::string here = std::to_string(tables_->number());
-    Statements statements(1,
-                          "UPDATE bub_delivery_inbound SET state = 'working', begun_by ="
-                          " array_append(array_remove(begun_by, " +
-                              here + "::bigint), " + here + "::bigint), turn = " + turn +
-                              " WHERE id = ANY($1::text[]::bigint[]) AND finished_at IS NULL");
-    return perform(change(*tables_, inbound, ids, std::move(statements)));
-}
-
-Task<> PostgresDeliveryLog::put_back(std::vector<std::string> ids) {
+Task<> PostgresDeliveryLog::record(DeliveryNote note, std::vector<std::string> ids,
+                                   std::string detail) {
+    const std::shared_ptr<DeliveryTables> tables = tables_;
+    const bool is_of_answers = note >= DeliveryNote::waiting;
+    const std::int64_t here = tables->number();
     RecordIds known;
-    DeliveryWritePtr step = tables_->write_about(ids, known);
-    if (step) {
-        step->decide = [known, here = tables_->number()](const StepResults&, SqlBatch& writes) {
-            // Not that of a later turn here, which has another fence.
-            writes
-                .add(
-                    "UPDATE bub_delivery_inbound AS r SET begun_by = array_remove(begun_by, $3),"
-                    " state = CASE WHEN owner = $3 THEN 'waiting' ELSE state END FROM"
-                    " unnest($1::text[], $2::text[]) AS w (id, fence) WHERE r.id = w.id::bigint AND"
-                    " r.finished_at IS NULL AND (r.fence = w.fence::bigint OR r.owner <> $3)")
-                .texts(known.ids)
-                .texts(known.fences)
-                .integer(here);
+    DeliveryWritePtr step = tables->write_about(ids, known);
+    if (step && note == DeliveryNote::put_back) {
+        step->decide = [known, here](const StepResults&, SqlBatch& writes) {
+            writes.add(put_back_statement).texts(known.ids).texts(known.fences).integer(here);
+        };
+    } else if (step) {
+        std::string text;
+        if (note == DeliveryNote::failed) append_json_string(text, detail);
+        select_stale(step->reads, is_of_answers ? outbound : inbound, known);
+        step->decide = [known, statements = statements_of(note, ids, detail, here),
+                        text = std::move(text)](const StepResults& results, SqlBatch& writes) {
+            check_fence(*results[0]);
+            for (const std::string& sql : statements) {
+                cubepi::detail::SqlQuery& change = writes.add(sql).texts(known.ids);
+                if (!text.empty() && &sql == &statements.back()) change.text(text);
+            }
         };
     }
-    return perform(std::move(step));
-}
-
-Task<> PostgresDeliveryLog::hold(std::vector<std::string> ids) {
-    // As many as for a message that has ended processes: see needs_decision().
-    Statements statements(1,
-                          "UPDATE bub_delivery_inbound SET begun = greatest(begun, 2) WHERE id ="
-                          " ANY($1::text[]::bigint[]) AND finished_at IS NULL");
-    return perform(change(*tables_, inbound, ids, std::move(statements)));
-}
-
-Task<> PostgresDeliveryLog::finish(std::vector<std::string> ids) {
-    return finish_stop(std::move(ids), StopOutcome::idle);
-}
-
-Task<> PostgresDeliveryLog::finish_stop(std::vector<std::string> ids, StopOutcome outcome) {
-    Statements statements{
-        "UPDATE bub_delivery_inbound SET state = '" + finished_state(stop_record(outcome)) +
-            "', finished_at = now(), message = NULL, planned = NULL WHERE id = "
-            "ANY($1::text[]::bigint[]) AND finished_at IS NULL",
-        // A session without unfinished messages belongs to no gateway; the negative number is that of the last one.
-        "UPDATE bub_delivery_sessions AS s SET owner = -owner WHERE owner > 0 AND key IN (SELECT"
-        " session FROM bub_delivery_inbound WHERE id = ANY($1::text[]::bigint[])) AND NOT EXISTS"
-        " (SELECT 1 FROM"
-        " bub_delivery_inbound AS i WHERE i.session = s.key AND i.finished_at IS NULL AND i.owner ="
-        " s.owner)"};
-    const std::shared_ptr<DeliveryTables> tables = tables_;
-    co_await perform(change(*tables, inbound, ids, std::move(statements)));
-    tables->forget(ids);
+    co_await perform(std::move(step));
+    const bool is_last = note == DeliveryNote::finished || note == DeliveryNote::sent ||
+                         note == DeliveryNote::failed;
+    if (is_last) tables->forget(ids);
 }
 
 Task<std::vector<StoredInbound>> PostgresDeliveryLog::unfinished() {
@@ -526,67 +545,6 @@ Task<std::string> PostgresDeliveryLog::intend_output(TurnOutput output,
     }
     written.rethrow();
     co_return *id;
-}
-
-Task<> PostgresDeliveryLog::wait(std::string id, bool waits) {
-    Statements statements(1, "UPDATE bub_delivery_outbound SET state = '" +
-                                 std::string(waits ? "waiting" : "intended") +
-                                 "' WHERE id = ANY($1::text[]::bigint[]) AND settled_at IS NULL");
-    const std::vector<std::string> ids(1, std::move(id));
-    return perform(change(*tables_, outbound, ids, std::move(statements)));
-}
-
-Task<> PostgresDeliveryLog::resend(std::string id) {
-    Statements statements(1,
-                          "UPDATE bub_delivery_outbound SET state = 'intended', resent = resent + 1"
-                          " WHERE id = ANY($1::text[]::bigint[]) AND settled_at IS NULL");
-    const std::vector<std::string> ids(1, std::move(id));
-    return perform(change(*tables_, outbound, ids, std::move(statements)));
-}
-
-Task<> PostgresDeliveryLog::sent(std::string id) {
-    Statements statements{
-        "UPDATE bub_delivery_inbound SET answered = true WHERE id IN (SELECT unnest(answers) FROM"
-        " bub_delivery_outbound WHERE id = ANY($1::text[]::bigint[]))",
-        "UPDATE bub_delivery_outbound SET state = 'sent', settled_at = now(), message = NULL"
-        " WHERE id = ANY($1::text[]::bigint[]) AND settled_at IS NULL"};
-    const std::shared_ptr<DeliveryTables> tables = tables_;
-    const std::vector<std::string> ids(1, std::move(id));
-    co_await perform(change(*tables, outbound, ids, std::move(statements)));
-    tables->forget(ids);
-}
-
-Task<> PostgresDeliveryLog::failed(std::string id, std::string reason) {
-    std::string text;
-    append_json_string(text, reason);
-    const std::shared_ptr<DeliveryTables> tables = tables_;
-    const std::vector<std::string> ids(1, std::move(id));
-    RecordIds known;
-    DeliveryWritePtr step = tables->write_about(ids, known);
-    if (step) {
-        select_stale(step->reads, outbound, known);
-        step->decide = [known, text = std::move(text)](const StepResults& results,
-                                                       SqlBatch& writes) {
-            check_fence(*results[0]);
-            // The last part was not sent after all.
-            writes
-                .add(
-                    "UPDATE bub_delivery_inbound SET all_sent = false WHERE id IN (SELECT"
-                    " unnest(answers) FROM bub_delivery_outbound WHERE id ="
-                    " ANY($1::text[]::bigint[]))")
-                .texts(known.ids);
-            writes
-                .add(
-                    "UPDATE bub_delivery_outbound SET state = 'failed', reason = CASE WHEN reason"
-                    " LIKE 'moved %' THEN reason ELSE $2 END, settled_at = now(), message = NULL"
-                    " WHERE id = ANY($1::text[]::bigint[])"
-                    " AND settled_at IS NULL")
-                .texts(known.ids)
-                .text(text);
-        };
-    }
-    co_await perform(std::move(step));
-    tables->forget(ids);
 }
 
 std::optional<TurnLease> PostgresDeliveryLog::lease(const std::vector<std::string>& ids) const {

@@ -56,7 +56,7 @@ public:
 };
 
 /// A delivery log in a PostgreSQL database that several gateways share (D205). The tables are those of
-/// apply_postgres_delivery_schema().
+/// postgres_delivery_tables().
 ///
 /// A session belongs to one gateway while it has unfinished messages. A message for the session of another gateway is stored,
 /// and that gateway takes it. A gateway that does not call take() for the length of the lease counts as ended, one on this host
@@ -83,19 +83,11 @@ public:
     Task<> adopt_finished(std::vector<Envelope> messages);
 
     Task<std::optional<std::string>> receive(Envelope message) override;
-    Task<> begin(std::vector<std::string> ids) override;
-    Task<> put_back(std::vector<std::string> ids) override;
-    Task<> hold(std::vector<std::string> ids) override;
-    Task<> finish(std::vector<std::string> ids) override;
-    Task<> finish_stop(std::vector<std::string> ids, StopOutcome outcome) override;
+    Task<> record(DeliveryNote note, std::vector<std::string> ids, std::string detail) override;
     Task<std::vector<StoredInbound>> unfinished() override;
     Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id) override;
     Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override;
     Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override;
-    Task<> wait(std::string id, bool waits) override;
-    Task<> resend(std::string id) override;
-    Task<> sent(std::string id) override;
-    Task<> failed(std::string id, std::string reason) override;
     Task<std::vector<Delivery>> unsettled() override;
     /// Returns the lease under which this process may write the turn of these messages, where tapes are in the same database
     /// (LeasableTapes); nothing for messages that it has not. Thread-safe.

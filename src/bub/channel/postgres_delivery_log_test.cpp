@@ -37,7 +37,7 @@ public:
         options.database.connection = server.connection(database);
         // Only the test ends a lease.
         options.lease = std::chrono::hours(1);
-        run(apply_postgres_delivery_schema(options.database));
+        run(postgres_delivery_tables().apply(options.database));
     }
     Texts query(const std::string& sql) const {
         return RawPostgres(server.connection(database)).query(sql);
@@ -643,10 +643,10 @@ TEST_F(PostgresDeliveries, D209_CheckOfOtherTables_NamesTheNextCommand) {
 TEST_F(PostgresDeliveries, Tables_MustBeKnown) {
     const LogPtr other = tables.open();
     run(other->open());
-    const cubepi::FormatVersion ours{postgres_delivery_version, 1};
-    EXPECT_EQ(run(postgres_delivery_status(tables.options.database)), ours);
-    EXPECT_EQ(run(apply_postgres_delivery_schema(tables.options.database)), ours);
-    const std::string newer = std::to_string(postgres_delivery_version + 1);
+    const cubepi::FormatVersion ours{postgres_delivery_tables().version(), 1};
+    EXPECT_EQ(run(postgres_delivery_tables().status(tables.options.database)), ours);
+    EXPECT_EQ(run(postgres_delivery_tables().apply(tables.options.database)), ours);
+    const std::string newer = std::to_string(postgres_delivery_tables().version() + 1);
     tables.query("INSERT INTO bub_delivery_schema VALUES (" + newer + ")");
     run(tables.open()->open());
     tables.query("DELETE FROM bub_delivery_schema WHERE version < " + newer);
@@ -659,7 +659,7 @@ TEST_F(PostgresDeliveries, Tables_MustBeKnown) {
     }
     tables.options.database.connection =
         tables.server.connection(tables.server.create_empty_database());
-    EXPECT_FALSE(run(postgres_delivery_status(tables.options.database)));
+    EXPECT_FALSE(run(postgres_delivery_tables().status(tables.options.database)));
     try {
         run(tables.open()->open());
         FAIL() << "tables that are missing were used";
@@ -681,10 +681,10 @@ TEST_F(PostgresDeliveries, D236_TablesOfVersion1_AreMigratedForBoth) {
         EXPECT_NE(std::string(error.what()).find("cubepi db migrate"), std::string::npos);
     }
     const cubepi::FormatVersion before{1, 1};
-    EXPECT_EQ(run(apply_postgres_delivery_schema(tables.options.database)), before);
+    EXPECT_EQ(run(postgres_delivery_tables().apply(tables.options.database)), before);
     run(tables.open()->open());
     // Programs of version 1 use the tables meanwhile.
-    EXPECT_EQ(run(postgres_delivery_status(tables.options.database))->readable_from, 1);
+    EXPECT_EQ(run(postgres_delivery_tables().status(tables.options.database))->readable_from, 1);
 }
 
 TEST_F(PostgresDeliveries, D236_AccountLease_IsHeldByOne) {

@@ -5,27 +5,14 @@
 #include <string>
 
 #include <cubepi/checkpoint/store_report.hpp>
-#include <cubepi/core/format_version.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/sql/postgres_options.hpp>
+#include <cubepi/sql/postgres_tables.hpp>
 
 namespace bub {
 
-/// The version of the tables of deliveries, bub_delivery_*.
-inline constexpr int postgres_delivery_version = 3;
-
-/// Returns the SQL that creates the tables, in one transaction, for an operator who runs it with psql.
-std::string postgres_delivery_sql();
-
-/// Reads the version of the tables; absent if there are none. Throws CheckpointerError like PostgresDeliveryLog.
-cubepi::Task<std::optional<cubepi::FormatVersion>> postgres_delivery_status(
-    cubepi::PostgresOptions options);
-
-/// Creates the tables, or migrates those of an older version, and returns the version from before. Several processes may call it
-/// at once. The user needs the right to create tables. Throws CheckpointerError(schema_mismatch) for tables of a newer version
-/// that this library must not use.
-cubepi::Task<std::optional<cubepi::FormatVersion>> apply_postgres_delivery_schema(
-    cubepi::PostgresOptions options);
+/// Returns the tables of deliveries, bub_delivery_*.
+const cubepi::PostgresTables& postgres_delivery_tables();
 
 /// The facts that matter before the division of sessions among databases is changed (DatabaseMap).
 struct DivisionState {

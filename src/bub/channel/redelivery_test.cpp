@@ -14,7 +14,6 @@
 
 #include <bub/channel/channel_test_support.hpp>
 #include <bub/channel/debounce.hpp>
-#include <bub/channel/delivery/delivery_records.hpp>
 #include <bub/questions.hpp>
 
 namespace bub::channel_tests {
@@ -705,29 +704,17 @@ TEST(Redelivery, D253_StoredStop_StopsTheTurnOnce) {
 }
 
 /// A log that lets the test act while a request to stop is being stored.
-class StopLog final : public RecordedDeliveryLog {
+class StopLog final : public MemoryDeliveryLog {
 public:
     Task<std::optional<std::string>> receive(Envelope message) override {
         const bool is_stop = message.rest.contains(stop_key);
-        Task<std::optional<std::string>> storing = RecordedDeliveryLog::receive(std::move(message));
+        Task<std::optional<std::string>> storing = MemoryDeliveryLog::receive(std::move(message));
         std::optional<std::string> id = co_await std::move(storing);
         if (is_stop && on_stop) co_await on_stop();
         co_return id;
     }
 
     std::function<Task<>()> on_stop;
-
-private:
-    Task<> perform(std::shared_ptr<detail::DeliveryStep> step) override {
-        perform_later(std::move(step));
-        co_return;
-    }
-    void perform_later(std::shared_ptr<detail::DeliveryStep> step) override {
-        if (const std::optional<JsonObject> record = step->make(records_)) records_.apply(*record);
-    }
-    std::string date() const override { return {}; }
-
-    detail::DeliveryRecords records_{100};
 };
 
 Task<> end_turn(Gateway& gateway) {

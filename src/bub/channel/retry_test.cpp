@@ -90,42 +90,30 @@ TEST_F(Retry, D90_FailedMessage_StaysBeforeLaterOnes) {
 }
 
 /// A log whose database is lost once: the answer is stored, but the call fails, and so does the next read.
-class LostLog final : public DeliveryLog {
+class LostLog final : public MemoryDeliveryLog {
 public:
-    Task<std::optional<std::string>> receive(Envelope message) override {
-        return inner.receive(std::move(message));
-    }
-    Task<> begin(std::vector<std::string> ids) override {
-        co_await inner.begin(std::move(ids));
-        const std::vector<StoredInbound> all = co_await inner.unfinished();
+    Task<> record(DeliveryNote note, std::vector<std::string> ids, std::string detail) override {
+        if (note == DeliveryNote::put_back && std::exchange(put_back_fails, false))
+            throw CheckpointerError(ErrorCode::storage_full, "the disk is full");
+        co_await MemoryDeliveryLog::record(note, std::move(ids), std::move(detail));
+        if (note != DeliveryNote::begun) co_return;
+        const std::vector<StoredInbound> all = co_await MemoryDeliveryLog::unfinished();
         for (const StoredInbound& one : all) begun.push_back(one.begun);
     }
-    Task<> put_back(std::vector<std::string> ids) override {
-        if (std::exchange(put_back_fails, false))
-            throw CheckpointerError(ErrorCode::storage_full, "the disk is full");
-        return inner.put_back(std::move(ids));
-    }
-    Task<> finish(std::vector<std::string> ids) override { return inner.finish(std::move(ids)); }
     Task<std::vector<StoredInbound>> unfinished() override {
         if (std::exchange(read_fails, false))
             throw CheckpointerError(ErrorCode::connect, "the server at db.internal is down");
-        return inner.unfinished();
+        return MemoryDeliveryLog::unfinished();
     }
     Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override {
         const bool fails = !answers.empty() && !std::exchange(was_lost, true);
-        std::string id = co_await inner.intend_output(std::move(output), std::move(answers));
+        std::string id =
+            co_await MemoryDeliveryLog::intend_output(std::move(output), std::move(answers));
         if (!fails) co_return id;
         read_fails = true;
         throw CheckpointerError(ErrorCode::connect, "whether it was stored is not known");
     }
-    Task<> resend(std::string id) override { return inner.resend(std::move(id)); }
-    Task<> sent(std::string id) override { return inner.sent(std::move(id)); }
-    Task<> failed(std::string id, std::string reason) override {
-        return inner.failed(std::move(id), std::move(reason));
-    }
-    Task<std::vector<Delivery>> unsettled() override { return inner.unsettled(); }
 
-    MemoryDeliveryLog inner;
     std::vector<std::uint64_t> begun;  // of the messages, after each beginning
     bool was_lost = false;
     bool read_fails = false;

@@ -3,10 +3,9 @@
 #include <set>
 
 #include <cubepi/core/support/digest.hpp>
-#include <cubepi/sql/support/migration.hpp>
 #include <cubepi/sql/support/postgres.hpp>
+#include <cubepi/sql/support/postgres_schema.hpp>
 #include <cubepi/sql/support/transaction.hpp>
-#include <cubepi/sql/support/versioned_tables.hpp>
 
 namespace bub {
 
@@ -34,58 +33,6 @@ std::vector<std::string> schema_statements() {
         "INSERT INTO bub_usage_schema VALUES (1) ON CONFLICT DO NOTHING",
     };
 }
-
-const VersionedTables& usage_tables() {
-    static const VersionedTables tables([] {
-        VersionedTables::Description usage;
-        usage.version_table = "bub_usage_schema";
-        usage.names = "bub_usage*";
-        usage.content = "the use of a gateway";
-        usage.version = postgres_usage_version;
-        usage.create =
-            "'cubepi db init --tapes' ('cubepi db migrate --tapes' next to tapes), or with "
-            "apply_postgres_usage_schema()";
-        usage.migrate = "'cubepi db migrate --tapes', or with apply_postgres_usage_schema()";
-        usage.grant = "grant the user SELECT, INSERT, UPDATE and DELETE on the tables bub_usage*";
-        usage.statements = schema_statements();
-        return usage;
-    }());
-    return tables;
-}
-
-/// The tables of usage. A transaction locks counters, by their rows.
-class UsageSchema final : public SqlSchema {
-public:
-    SqlBatch settings(const SqlDriver& driver) const override { return driver.store_session(); }
-    SqlBatch session() const override {
-        SqlBatch batch;
-        select_version(batch, usage_tables().version_table());
-        return batch;
-    }
-    void check(const std::string& where, const SqlResults& results) const override {
-        usage_tables().check(where, version_of(results.back()));
-    }
-    void lock(SqlBatch& batch, const std::vector<std::string>& counters) const override {
-        if (counters.empty()) return;
-        batch
-            .add(
-                "INSERT INTO bub_usage (key) SELECT DISTINCT key FROM unnest($1::text[]) AS key"
-                " ORDER BY key ON CONFLICT DO NOTHING")
-            .texts(counters);
-        batch.add("SELECT key FROM bub_usage WHERE key = ANY($1::text[]) ORDER BY key FOR UPDATE")
-            .texts(counters);
-    }
-    SqlWriteIds write_ids() const override {
-        SqlWriteIds ids;
-        ids.before = "(SELECT write_id FROM bub_usage WHERE key = $1)";
-        ids.store = "UPDATE bub_usage SET write_id = $2 WHERE key = $1";
-        ids.current = "SELECT write_id FROM bub_usage WHERE key = $1";
-        return ids;
-    }
-    SqlRemedy remedy(const SqlFailure& failure, SqlRemedy general) const override {
-        return usage_tables().remedy(failure, general);
-    }
-};
 
 /// Adds to the counter of a row, which the transaction has locked.
 void update(SqlBatch& writes, const std::string& key, const std::string& account,
@@ -128,10 +75,26 @@ void remove_old(SqlBatch& writes, const std::string& account, const std::string&
 
 }  // namespace
 
+const cubepi::PostgresTables& postgres_usage_tables() {
+    static const cubepi::PostgresTables tables(cubepi::PostgresTables::Description{
+        .version_table = "bub_usage_schema",
+        .names = "bub_usage*",
+        .content = "the use of a gateway",
+        .version = 1,
+        .create = "'cubepi db init --tapes' ('cubepi db migrate --tapes' next to tapes), or with "
+                  "postgres_usage_tables().apply()",
+        .migrate = "'cubepi db migrate --tapes', or with postgres_usage_tables().apply()",
+        .grant = "grant the user SELECT, INSERT, UPDATE and DELETE on the tables bub_usage*",
+        .statements = schema_statements(),
+    });
+    return tables;
+}
+
 PostgresUsageStore::PostgresUsageStore(PostgresUsageStoreOptions options)
     : options_(std::move(options)),
-      store_(std::make_shared<SqlStore>(options_.database, postgres_driver(options_.database),
-                                        std::make_shared<const UsageSchema>())) {}
+      store_(std::make_shared<SqlStore>(
+          options_.database, postgres_driver(options_.database),
+          std::make_shared<const PostgresSchema>(postgres_usage_tables(), "bub_usage"))) {}
 
 PostgresUsageStore::~PostgresUsageStore() = default;
 
@@ -238,17 +201,6 @@ Task<std::vector<std::pair<std::string, UsageAmounts>>> PostgresUsageStore::list
         return found;
     };
     co_return co_await server_read(store_, std::move(batch), std::move(convert));
-}
-
-std::string postgres_usage_sql() { return usage_tables().sql(); }
-
-Task<std::optional<cubepi::FormatVersion>> postgres_usage_status(cubepi::PostgresOptions options) {
-    return usage_tables().status(options, postgres_driver(options));
-}
-
-Task<std::optional<cubepi::FormatVersion>> apply_postgres_usage_schema(
-    cubepi::PostgresOptions options) {
-    return usage_tables().apply(options, postgres_driver(options));
 }
 
 }  // namespace bub

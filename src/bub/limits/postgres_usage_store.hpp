@@ -7,8 +7,8 @@
 #include <vector>
 
 #include <bub/limits/usage_store.hpp>
-#include <cubepi/core/format_version.hpp>
 #include <cubepi/sql/postgres_options.hpp>
+#include <cubepi/sql/postgres_tables.hpp>
 
 namespace cubepi::detail {
 class SqlStore;
@@ -16,20 +16,8 @@ class SqlStore;
 
 namespace bub {
 
-/// The version of the tables of usage, bub_usage*.
-inline constexpr int postgres_usage_version = 1;
-
-/// Returns the SQL that creates the tables, in one transaction, for an operator who runs it with psql.
-std::string postgres_usage_sql();
-
-/// Reads the version of the tables; absent if there are none. Throws CheckpointerError like PostgresUsageStore.
-Task<std::optional<cubepi::FormatVersion>> postgres_usage_status(cubepi::PostgresOptions options);
-
-/// Creates the tables, or migrates those of an older version, and returns the version from before. Several processes may call it at once.
-/// The user needs the right to create tables. Throws CheckpointerError(schema_mismatch) for tables of a newer version that this library
-/// must not use.
-Task<std::optional<cubepi::FormatVersion>> apply_postgres_usage_schema(
-    cubepi::PostgresOptions options);
+/// Returns the tables of usage, bub_usage*.
+const cubepi::PostgresTables& postgres_usage_tables();
 
 struct PostgresUsageStoreOptions {
     cubepi::PostgresOptions database = {};
@@ -37,7 +25,7 @@ struct PostgresUsageStoreOptions {
     std::string account = "gateway";
 };
 
-/// Counters in a PostgreSQL database that several gateways share, in the tables of apply_postgres_usage_schema(). The time is that of the
+/// Counters in a PostgreSQL database that several gateways share, in the tables of postgres_usage_tables(). The time is that of the
 /// server, so that all gateways agree on the day.
 class PostgresUsageStore final : public UsageStore {
 public:

@@ -26,7 +26,7 @@ class PostgresUsageStoreTest : public ::testing::Test {
 protected:
     PostgresUsageStoreTest() {
         options.database.connection = server.connection(database);
-        run(apply_postgres_usage_schema(options.database));
+        run(postgres_usage_tables().apply(options.database));
     }
     std::shared_ptr<PostgresUsageStore> open() const {
         return std::make_shared<PostgresUsageStore>(options);
@@ -49,7 +49,7 @@ TEST_F(PostgresUsageStoreTest, D255_OtherAccount_CountsAlone) {
 
 TEST_F(PostgresUsageStoreTest, D255_MissingTables_NameTheCommand) {
     options.database.connection = server.connection(server.create_empty_database());
-    EXPECT_FALSE(run(postgres_usage_status(options.database)));
+    EXPECT_FALSE(run(postgres_usage_tables().status(options.database)));
     try {
         run(open()->open());
         FAIL();

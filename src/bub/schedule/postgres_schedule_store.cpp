@@ -7,10 +7,9 @@
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/schema/json_convert.hpp>
 #include <cubepi/schema/json_text.hpp>
-#include <cubepi/sql/support/migration.hpp>
 #include <cubepi/sql/support/postgres.hpp>
+#include <cubepi/sql/support/postgres_schema.hpp>
 #include <cubepi/sql/support/transaction.hpp>
-#include <cubepi/sql/support/versioned_tables.hpp>
 
 namespace bub {
 
@@ -36,62 +35,6 @@ std::vector<std::string> schema_statements() {
         "INSERT INTO bub_schedule_schema VALUES (1) ON CONFLICT DO NOTHING",
     };
 }
-
-const VersionedTables& schedule_tables() {
-    static const VersionedTables tables([] {
-        VersionedTables::Description schedules;
-        schedules.version_table = "bub_schedule_schema";
-        schedules.names = "bub_schedule*";
-        schedules.content = "schedules";
-        schedules.version = postgres_schedule_version;
-        schedules.create =
-            "'cubepi db init --tapes' ('cubepi db migrate --tapes' next to tapes), or with "
-            "apply_postgres_schedule_schema()";
-        schedules.migrate = "'cubepi db migrate --tapes', or with apply_postgres_schedule_schema()";
-        schedules.grant =
-            "grant the user SELECT, INSERT, UPDATE and DELETE on the tables bub_schedule*";
-        schedules.statements = schema_statements();
-        return schedules;
-    }());
-    return tables;
-}
-
-/// The tables of schedules. A transaction locks sessions, by their rows.
-class ScheduleSchema final : public SqlSchema {
-public:
-    SqlBatch settings(const SqlDriver& driver) const override { return driver.store_session(); }
-    SqlBatch session() const override {
-        SqlBatch batch;
-        select_version(batch, schedule_tables().version_table());
-        return batch;
-    }
-    void check(const std::string& where, const SqlResults& results) const override {
-        schedule_tables().check(where, version_of(results.back()));
-    }
-    void lock(SqlBatch& batch, const std::vector<std::string>& sessions) const override {
-        if (sessions.empty()) return;
-        batch
-            .add(
-                "INSERT INTO bub_schedule_sessions (key) SELECT DISTINCT key FROM"
-                " unnest($1::text[]) AS key ORDER BY key ON CONFLICT DO NOTHING")
-            .texts(sessions);
-        batch
-            .add(
-                "SELECT key FROM bub_schedule_sessions WHERE key = ANY($1::text[]) ORDER BY key"
-                " FOR UPDATE")
-            .texts(sessions);
-    }
-    SqlWriteIds write_ids() const override {
-        SqlWriteIds ids;
-        ids.before = "(SELECT write_id FROM bub_schedule_sessions WHERE key = $1)";
-        ids.store = "UPDATE bub_schedule_sessions SET write_id = $2 WHERE key = $1";
-        ids.current = "SELECT write_id FROM bub_schedule_sessions WHERE key = $1";
-        return ids;
-    }
-    SqlRemedy remedy(const SqlFailure& failure, SqlRemedy general) const override {
-        return schedule_tables().remedy(failure, general);
-    }
-};
 
 std::string text_of(const Schedule& schedule) {
     return cubepi::json_text(cubepi::to_json(schedule));
@@ -125,10 +68,27 @@ void add_optional(SqlQuery& query, const std::optional<std::int64_t>& value) {
 
 }  // namespace
 
+const cubepi::PostgresTables& postgres_schedule_tables() {
+    static const cubepi::PostgresTables tables(cubepi::PostgresTables::Description{
+        .version_table = "bub_schedule_schema",
+        .names = "bub_schedule*",
+        .content = "schedules",
+        .version = 1,
+        .create = "'cubepi db init --tapes' ('cubepi db migrate --tapes' next to tapes), or with "
+                  "postgres_schedule_tables().apply()",
+        .migrate = "'cubepi db migrate --tapes', or with postgres_schedule_tables().apply()",
+        .grant = "grant the user SELECT, INSERT, UPDATE and DELETE on the tables bub_schedule*",
+        .statements = schema_statements(),
+    });
+    return tables;
+}
+
 PostgresScheduleStore::PostgresScheduleStore(PostgresScheduleStoreOptions options)
     : options_(std::move(options)),
       store_(std::make_shared<SqlStore>(options_.database, postgres_driver(options_.database),
-                                        std::make_shared<const ScheduleSchema>())) {}
+                                        std::make_shared<const PostgresSchema>(
+                                            postgres_schedule_tables(), "bub_schedule_sessions"))) {
+}
 
 PostgresScheduleStore::~PostgresScheduleStore() = default;
 
@@ -292,18 +252,6 @@ Task<bool> PostgresScheduleStore::advance(Schedule schedule, std::optional<std::
         return true;
     };
     co_return co_await server_write(store_, std::move(plan), std::move(decide));
-}
-
-std::string postgres_schedule_sql() { return schedule_tables().sql(); }
-
-Task<std::optional<cubepi::FormatVersion>> postgres_schedule_status(
-    cubepi::PostgresOptions options) {
-    return schedule_tables().status(options, postgres_driver(options));
-}
-
-Task<std::optional<cubepi::FormatVersion>> apply_postgres_schedule_schema(
-    cubepi::PostgresOptions options) {
-    return schedule_tables().apply(options, postgres_driver(options));
 }
 
 }  // namespace bub

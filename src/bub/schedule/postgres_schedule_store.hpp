@@ -5,8 +5,8 @@
 #include <string>
 
 #include <bub/schedule/schedule.hpp>
-#include <cubepi/core/format_version.hpp>
 #include <cubepi/sql/postgres_options.hpp>
+#include <cubepi/sql/postgres_tables.hpp>
 
 namespace cubepi::detail {
 class SqlStore;
@@ -14,21 +14,8 @@ class SqlStore;
 
 namespace bub {
 
-/// The version of the tables of schedules, bub_schedule*.
-inline constexpr int postgres_schedule_version = 1;
-
-/// Returns the SQL that creates the tables, in one transaction, for an operator who runs it with psql.
-std::string postgres_schedule_sql();
-
-/// Reads the version of the tables; absent if there are none. Throws CheckpointerError like PostgresScheduleStore.
-Task<std::optional<cubepi::FormatVersion>> postgres_schedule_status(
-    cubepi::PostgresOptions options);
-
-/// Creates the tables, or migrates those of an older version, and returns the version from before. Several processes may call it at once.
-/// The user needs the right to create tables. Throws CheckpointerError(schema_mismatch) for tables of a newer version that this library
-/// must not use.
-Task<std::optional<cubepi::FormatVersion>> apply_postgres_schedule_schema(
-    cubepi::PostgresOptions options);
+/// Returns the tables of schedules, bub_schedule*.
+const cubepi::PostgresTables& postgres_schedule_tables();
 
 struct PostgresScheduleStoreOptions {
     cubepi::PostgresOptions database = {};
@@ -36,7 +23,7 @@ struct PostgresScheduleStoreOptions {
     std::string account = "gateway";
 };
 
-/// Schedules in a PostgreSQL database that several gateways share, in the tables of apply_postgres_schedule_schema(). The time is that of
+/// Schedules in a PostgreSQL database that several gateways share, in the tables of postgres_schedule_tables(). The time is that of
 /// the server, so that all gateways agree on what is due.
 class PostgresScheduleStore final : public ScheduleStore {
 public:

@@ -32,7 +32,7 @@ class PostgresScheduleStoreTest : public ::testing::Test {
 protected:
     PostgresScheduleStoreTest() {
         options.database.connection = server.connection(database);
-        run(apply_postgres_schedule_schema(options.database));
+        run(postgres_schedule_tables().apply(options.database));
     }
     std::shared_ptr<PostgresScheduleStore> open() const {
         return std::make_shared<PostgresScheduleStore>(options);
@@ -69,7 +69,7 @@ TEST_F(PostgresScheduleStoreTest, D267_RemovedSchedule_IsNotAdoptedAgain) {
 
 TEST_F(PostgresScheduleStoreTest, MissingTables_NameTheCommand) {
     options.database.connection = server.connection(server.create_empty_database());
-    EXPECT_FALSE(run(postgres_schedule_status(options.database)));
+    EXPECT_FALSE(run(postgres_schedule_tables().status(options.database)));
     try {
         run(open()->open());
         FAIL();
@@ -134,7 +134,7 @@ TEST_F(PostgresScheduleStoreTest, D249_SeveralGateways_FireOnce) {
     PostgresDeliveryLogOptions log;
     log.database = options.database;
     log.lease = std::chrono::hours(1);
-    run(apply_postgres_delivery_schema(log.database));
+    run(postgres_delivery_tables().apply(log.database));
     const auto store = open();
     const std::int64_t now = run(store->now());
     constexpr int schedules = 20;

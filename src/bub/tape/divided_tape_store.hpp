@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <bub/tape/database_map.hpp>
@@ -37,39 +38,72 @@ public:
 
     std::string place() const override;
     Task<std::vector<ListedTape>> newest_tapes() override;
-    Task<void> remove_tape(std::string tape) override;
-    Task<std::shared_ptr<const void>> open_tape(std::string tape) override;
     Task<std::shared_ptr<const void>> hold(std::string name) override;
-    Task<bool> has_open_turn(std::string tape) override;
-    std::shared_ptr<TurnJournal> open_journal(const std::string& tape,
-                                              const std::string& turn_id) override;
-
     Task<std::vector<std::string>> all_tapes() override;
-    Task<std::vector<TapeEntry>> fetch(std::string tape, TapeQuery query) override;
-    Task<void> visit(std::string tape, TapeQuery query,
-                     std::function<bool(const TapeEntry&)> visit) override;
-    Task<TapePosition> append(std::string tape, std::vector<TapeEntry> entries,
-                              TapeAppend options) override;
-    Task<TapePosition> position(std::string tape) override;
-    Task<void> reset(std::string tape) override;
-    Task<TapeInfo> info(std::string tape) override;
-    Task<std::vector<TapeEntry>> anchors(std::string tape, std::size_t limit) override;
-    Task<Json> edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) override;
-    void edit_state_later(const std::string& tape,
-                          std::function<void(JsonObject& state)> edit) override;
-    Task<JsonObject> read_state(std::string tape) override;
-    std::string state_file(const std::string& tape) const override;
     Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override;
-    Task<std::optional<TapeEntry>> find_message_entry(std::string tape,
-                                                      std::string message_id) override;
-    Task<std::optional<TapeEntry>> find_event(std::string tape, std::string name) override;
-    Task<std::optional<TapeEntry>> find_run(std::string tape, std::string run_id) override;
+
+    // The operations on one tape.
+    Task<void> remove_tape(std::string tape) override {
+        return call(&SessionTapeStore::remove_tape, std::move(tape));
+    }
+    Task<std::shared_ptr<const void>> open_tape(std::string tape) override {
+        return call(&SessionTapeStore::open_tape, std::move(tape));
+    }
+    Task<bool> has_open_turn(std::string tape) override {
+        return call(&SessionTapeStore::has_open_turn, std::move(tape));
+    }
+    std::shared_ptr<TurnJournal> open_journal(const std::string& tape,
+                                              const std::string& turn_id) override {
+        return store_of(tape).open_journal(tape, turn_id);
+    }
+    Task<std::vector<TapeEntry>> fetch(std::string tape, TapeQuery query) override {
+        return call(&TapeStore::fetch, std::move(tape), std::move(query));
+    }
+    Task<void> visit(std::string tape, TapeQuery query,
+                     std::function<bool(const TapeEntry&)> visit) override {
+        return call(&TapeStore::visit, std::move(tape), std::move(query), std::move(visit));
+    }
+    Task<TapePosition> append(std::string tape, std::vector<TapeEntry> entries,
+                              TapeAppend options) override {
+        return call(&TapeStore::append, std::move(tape), std::move(entries), std::move(options));
+    }
+    Task<TapePosition> position(std::string tape) override {
+        return call(&TapeStore::position, std::move(tape));
+    }
+    Task<void> reset(std::string tape) override { return call(&TapeStore::reset, std::move(tape)); }
+    Task<TapeInfo> info(std::string tape) override {
+        return call(&TapeStore::info, std::move(tape));
+    }
+    Task<std::vector<TapeEntry>> anchors(std::string tape, std::size_t limit) override {
+        return call(&TapeStore::anchors, std::move(tape), limit);
+    }
+    Task<Json> edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) override {
+        return call(&TapeStore::edit_state, std::move(tape), std::move(edit));
+    }
+    void edit_state_later(const std::string& tape,
+                          std::function<void(JsonObject& state)> edit) override {
+        store_of(tape).edit_state_later(tape, std::move(edit));
+    }
+    Task<JsonObject> read_state(std::string tape) override {
+        return call(&TapeStore::read_state, std::move(tape));
+    }
+    std::string state_file(const std::string& tape) const override {
+        return store_of(tape).state_file(tape);
+    }
+    Task<std::optional<TapeEntry>> find(std::string tape, TapeKey key, std::string value) override {
+        return call(&TapeStore::find, std::move(tape), key, std::move(value));
+    }
 
     Task<std::string> put_media(std::string bytes) override;
     Task<std::optional<std::string>> get_media(std::string sha256) override;
 
 private:
     SessionTapeStore& store_of(const std::string& tape) const;
+    template <class Operation, class... Arguments>
+    auto call(Operation operation, std::string tape, Arguments... arguments) {
+        SessionTapeStore& store = store_of(tape);
+        return (store.*operation)(std::move(tape), std::move(arguments)...);
+    }
     /// Notes where a list has found a tape.
     void note(const std::string& tape, std::size_t database);
 

@@ -18,7 +18,6 @@
 
 namespace bub {
 
-using detail::IndexKind;
 using detail::TapeDirectory;
 
 struct FileTapeStore::State : TapeDirectory {
@@ -108,10 +107,6 @@ std::string FileTapeStore::place() const { return directory().string(); }
 
 Task<std::vector<ListedTape>> FileTapeStore::newest_tapes() {
     return on_worker(state_, &TapeDirectory::newest_tapes);
-}
-
-Task<void> FileTapeStore::copy_tape(std::string tape, std::filesystem::path target) {
-    return on_worker(state_, &TapeDirectory::copy, std::move(tape), std::move(target));
 }
 
 Task<void> FileTapeStore::remove_tape(std::string tape) {
@@ -204,20 +199,9 @@ std::string FileTapeStore::state_file(const std::string& tape) const {
     return detail::TapePaths(directory(), tape).state.string();
 }
 
-Task<std::optional<TapeEntry>> FileTapeStore::find_message_entry(std::string tape,
-                                                                 std::string message_id) {
-    return on_worker(state_, &TapeDirectory::find, std::move(tape), IndexKind::message,
-                     std::move(message_id));
-}
-
-Task<std::optional<TapeEntry>> FileTapeStore::find_event(std::string tape, std::string name) {
-    return on_worker(state_, &TapeDirectory::find, std::move(tape), IndexKind::event,
-                     std::move(name));
-}
-
-Task<std::optional<TapeEntry>> FileTapeStore::find_run(std::string tape, std::string run_id) {
-    return on_worker(state_, &TapeDirectory::find, std::move(tape), IndexKind::run,
-                     std::move(run_id));
+Task<std::optional<TapeEntry>> FileTapeStore::find(std::string tape, TapeKey key,
+                                                   std::string value) {
+    return on_worker(state_, &TapeDirectory::find, std::move(tape), key, std::move(value));
 }
 
 Task<std::string> FileTapeStore::put_media(std::string bytes) {

@@ -39,7 +39,7 @@ std::filesystem::path default_tape_directory();
 /// the accompanying files). One writer at a time per tape, ensured by a file lock that is held during a write. All file
 /// access is on the worker pool. Memory use does not grow with a tape: reading starts at the position given by the
 /// index, or at the end of the file.
-class FileTapeStore final : public SessionTapeStore {
+class FileTapeStore : public SessionTapeStore {
 public:
     /// Does not access any file; directories are created by the first write.
     explicit FileTapeStore(FileTapeOptions options);
@@ -49,8 +49,6 @@ public:
     FileTapeStore& operator=(const FileTapeStore&) = delete;
 
     const std::filesystem::path& directory() const noexcept;
-    /// Copies the tape's lines to `target` (created or replaced). Throws `not_found` if the tape does not exist.
-    Task<void> copy_tape(std::string tape, std::filesystem::path target);
 
     std::string place() const override;
     Task<std::vector<ListedTape>> newest_tapes() override;
@@ -75,10 +73,7 @@ public:
     Task<JsonObject> read_state(std::string tape) override;
     Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override;
     std::string state_file(const std::string& tape) const override;
-    Task<std::optional<TapeEntry>> find_message_entry(std::string tape,
-                                                      std::string message_id) override;
-    Task<std::optional<TapeEntry>> find_event(std::string tape, std::string name) override;
-    Task<std::optional<TapeEntry>> find_run(std::string tape, std::string run_id) override;
+    Task<std::optional<TapeEntry>> find(std::string tape, TapeKey key, std::string value) override;
     Task<std::string> put_media(std::string bytes) override;
     Task<std::optional<std::string>> get_media(std::string sha256) override;
     std::shared_ptr<TurnJournal> open_journal(const std::string& tape,

@@ -2,7 +2,6 @@
 
 #include <map>
 #include <mutex>
-#include <unordered_map>
 #include <utility>
 
 #include <bub/tape/entry/entry_facts.hpp>
@@ -19,9 +18,7 @@ struct StoredTape {
     std::int64_t messages = 0;
     TapeInfo info = {};
     JsonObject state = {};
-    std::unordered_map<std::string, std::size_t> by_message = {};
-    std::unordered_map<std::string, std::size_t> by_event = {};
-    std::unordered_map<std::string, std::size_t> by_run = {};
+    std::map<std::pair<TapeKey, std::string>, std::size_t> index = {};  ///< the newest of each key
 
     TapePosition position() const {
         TapePosition end;
@@ -37,17 +34,11 @@ struct StoredTape {
     void add(TapeEntry entry) {
         const detail::EntryFacts facts = detail::facts_of(entry);
         const std::size_t at = entries.size();
-        for (const std::string& id : facts.message_ids) by_message[id] = at;
-        if (facts.event) by_event[facts.name] = at;
-        if (!facts.run_id.empty()) by_run[facts.run_id] = at;
+        for (const std::string& id : facts.message_ids) index[{TapeKey::message, id}] = at;
+        if (facts.event) index[{TapeKey::event, facts.name}] = at;
+        if (!facts.run_id.empty()) index[{TapeKey::run, facts.run_id}] = at;
         detail::add_to(info, facts);
         entries.push_back(std::move(entry));
-    }
-    std::optional<TapeEntry> find(const std::unordered_map<std::string, std::size_t>& index,
-                                  const std::string& key) const {
-        const auto found = index.find(key);
-        if (found == index.end()) return std::nullopt;
-        return entries[found->second];
     }
 };
 
@@ -132,23 +123,13 @@ Task<cubepi::QuestionPage> MemoryTapeStore::list_requests(cubepi::QuestionQuery 
     co_return inbox.page();
 }
 
-Task<std::optional<TapeEntry>> MemoryTapeStore::find_message_entry(std::string tape,
-                                                                   std::string message_id) {
+Task<std::optional<TapeEntry>> MemoryTapeStore::find(std::string tape, TapeKey key,
+                                                     std::string value) {
     const std::lock_guard lock(state_->mutex);
     const StoredTape& stored = state_->find(tape);
-    co_return stored.find(stored.by_message, message_id);
-}
-
-Task<std::optional<TapeEntry>> MemoryTapeStore::find_event(std::string tape, std::string name) {
-    const std::lock_guard lock(state_->mutex);
-    const StoredTape& stored = state_->find(tape);
-    co_return stored.find(stored.by_event, name);
-}
-
-Task<std::optional<TapeEntry>> MemoryTapeStore::find_run(std::string tape, std::string run_id) {
-    const std::lock_guard lock(state_->mutex);
-    const StoredTape& stored = state_->find(tape);
-    co_return stored.find(stored.by_run, run_id);
+    const auto found = stored.index.find(std::pair(key, std::move(value)));
+    if (found == stored.index.end()) co_return std::nullopt;
+    co_return stored.entries[found->second];
 }
 
 Task<std::string> MemoryTapeStore::put_media(std::string bytes) {

@@ -8,7 +8,7 @@
 namespace bub {
 
 /// A store of tapes in memory, for tests and for sessions that leave no files. Its tasks never suspend; thread-safe.
-class MemoryTapeStore final : public TapeStore, public TapeMediaStore {
+class MemoryTapeStore : public TapeStore, public TapeMediaStore {
 public:
     /// `clock` supplies the dates of entries; null: the system clock.
     explicit MemoryTapeStore(std::shared_ptr<cubepi::Clock> clock = {});
@@ -25,10 +25,7 @@ public:
     Task<Json> edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) override;
     Task<JsonObject> read_state(std::string tape) override;
     Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override;
-    Task<std::optional<TapeEntry>> find_message_entry(std::string tape,
-                                                      std::string message_id) override;
-    Task<std::optional<TapeEntry>> find_event(std::string tape, std::string name) override;
-    Task<std::optional<TapeEntry>> find_run(std::string tape, std::string run_id) override;
+    Task<std::optional<TapeEntry>> find(std::string tape, TapeKey key, std::string value) override;
     Task<std::string> put_media(std::string bytes) override;
     Task<std::optional<std::string>> get_media(std::string sha256) override;
 

@@ -40,7 +40,7 @@ protected:
     PostgresTapeFailures()
         : server(PostgresServer::shared()), database(server.create_empty_database()) {
         options.connection = server.connection(database);
-        run(apply_postgres_tape_schema(options));
+        run(postgres_tape_tables().apply(options));
     }
     std::vector<std::string> query(const std::string& sql) const {
         return RawPostgres(server.connection(database)).query(sql);
@@ -366,7 +366,7 @@ TEST_F(PostgresTapeProcesses, B9_ServerKilledAtAnyStatement_LosesNothing) {
     const std::string name = own.create_empty_database();
     cubepi::PostgresOptions options;
     options.connection = own.connection(name);
-    run(apply_postgres_tape_schema(options));
+    run(postgres_tape_tables().apply(options));
     PostgresProxy proxy(own.socket_directory());
     options.connection = proxy.connection(name);
     std::atomic<bool> hit = true;

@@ -38,7 +38,7 @@ class LeasedTapes : public ::testing::Test {
 protected:
     LeasedTapes() : server(PostgresServer::shared()), database(server.create_empty_database()) {
         options.connection = server.connection(database);
-        run(apply_postgres_tape_schema(options));
+        run(postgres_tape_tables().apply(options));
         // The columns of the tables of deliveries that a lease needs.
         query("CREATE TABLE bub_delivery_sessions (key TEXT, owner BIGINT, fence BIGINT)");
         query("CREATE TABLE bub_delivery_gateways (number BIGINT, lease_until TIMESTAMPTZ)");

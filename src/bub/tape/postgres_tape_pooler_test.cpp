@@ -37,7 +37,7 @@ class PooledTapes : public ::testing::Test {
 protected:
     PooledTapes() : database(server.create_empty_database()), pooler(server) {
         options.connection = pooler.connection(database);
-        run(apply_postgres_tape_schema(options));
+        run(postgres_tape_tables().apply(options));
     }
     std::shared_ptr<PostgresTapeStore> open() const {
         return std::make_shared<PostgresTapeStore>(options);

@@ -423,37 +423,19 @@ Task<cubepi::QuestionPage> PostgresTapeStore::list_requests(cubepi::QuestionQuer
     co_return inbox.page();
 }
 
-Task<std::optional<TapeEntry>> PostgresTapeStore::find_message_entry(std::string tape,
-                                                                     std::string message_id) {
+Task<std::optional<TapeEntry>> PostgresTapeStore::find(std::string tape, TapeKey key,
+                                                       std::string value) {
+    std::string sql = "SELECT line FROM bub_entries WHERE tape = $1 AND ";
+    switch (key) {
+        case TapeKey::message:
+            sql +=
+                "id = (SELECT max(id) FROM bub_message_ids WHERE tape = $1 AND message_key = $2)";
+            break;
+        case TapeKey::event: sql += "kind = 'event' AND name_key = $2"; break;
+        case TapeKey::run: sql += "run_key = $2"; break;
+    }
     SqlBatch reads;
-    reads
-        .add(
-            "SELECT line FROM bub_entries WHERE tape = $1 AND id = (SELECT max(id)"
-            " FROM bub_message_ids WHERE tape = $1 AND message_key = $2)")
-        .text(tape)
-        .text(key_of(message_id));
-    return after_look(turns_, use_, std::move(tape), read_one(store_, std::move(reads)));
-}
-
-Task<std::optional<TapeEntry>> PostgresTapeStore::find_event(std::string tape, std::string name) {
-    SqlBatch reads;
-    reads
-        .add(
-            "SELECT line FROM bub_entries WHERE tape = $1 AND kind = 'event' AND name_key = $2"
-            " ORDER BY id DESC LIMIT 1")
-        .text(tape)
-        .text(key_of(name));
-    return after_look(turns_, use_, std::move(tape), read_one(store_, std::move(reads)));
-}
-
-Task<std::optional<TapeEntry>> PostgresTapeStore::find_run(std::string tape, std::string run_id) {
-    SqlBatch reads;
-    reads
-        .add(
-            "SELECT line FROM bub_entries WHERE tape = $1 AND run_key = $2"
-            " ORDER BY id DESC LIMIT 1")
-        .text(tape)
-        .text(key_of(run_id));
+    reads.add(sql + " ORDER BY id DESC LIMIT 1").text(tape).text(key_of(value));
     return after_look(turns_, use_, std::move(tape), read_one(store_, std::move(reads)));
 }
 

@@ -24,7 +24,7 @@ class TapeUse;
 }  // namespace detail
 
 /// Tapes in a PostgreSQL database, for several processes or hosts that share them. The tables are those of
-/// apply_postgres_tape_schema().
+/// postgres_tape_tables().
 ///
 /// A write holds a lock of its tape on the server until it is committed, so there is one writer at a time per tape. One whose
 /// connection breaks is stored once or not at all: if its fate is unknown, it is looked up. Calls never block an event loop;
@@ -80,10 +80,7 @@ public:
                           std::function<void(JsonObject& state)> edit) override;
     Task<JsonObject> read_state(std::string tape) override;
     Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override;
-    Task<std::optional<TapeEntry>> find_message_entry(std::string tape,
-                                                      std::string message_id) override;
-    Task<std::optional<TapeEntry>> find_event(std::string tape, std::string name) override;
-    Task<std::optional<TapeEntry>> find_run(std::string tape, std::string run_id) override;
+    Task<std::optional<TapeEntry>> find(std::string tape, TapeKey key, std::string value) override;
 
     Task<std::string> put_media(std::string bytes) override;
     Task<std::optional<std::string>> get_media(std::string sha256) override;

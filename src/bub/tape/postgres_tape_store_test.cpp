@@ -37,7 +37,7 @@ class PostgresTapes : public ::testing::Test {
 protected:
     PostgresTapes() : server(PostgresServer::shared()), database(server.create_empty_database()) {
         options.connection = server.connection(database);
-        run(apply_postgres_tape_schema(options));
+        run(postgres_tape_tables().apply(options));
     }
     std::vector<std::string> query(const std::string& sql) const {
         return RawPostgres(server.connection(database)).query(sql);
@@ -329,7 +329,7 @@ TEST_F(PostgresTapes, FirstVersion_IsMigrated) {
         EXPECT_NE(std::string(error.what()).find("cubepi db migrate --tapes"), std::string::npos)
             << error.what();
     }
-    EXPECT_EQ(run(apply_postgres_tape_schema(options))->version, 1);
+    EXPECT_EQ(run(postgres_tape_tables().apply(options))->version, 1);
     PostgresTapeStore again(options);
     EXPECT_EQ(run(again.position("a__one")).last_id, 1);
     EXPECT_GT(run(again.newest_tapes()).at(0).bytes, 20U);
@@ -377,7 +377,7 @@ TEST_F(PostgresTapes, TablesOfNewerVersion_AreRefused) {
     for (const bool apply : {false, true}) {
         try {
             if (apply) {
-                run(apply_postgres_tape_schema(options));
+                run(postgres_tape_tables().apply(options));
             } else {
                 run(PostgresTapeStore(options).open());
             }
@@ -444,7 +444,7 @@ TEST_F(PostgresTapes, D209_TurnOfDeadOwner_IsARepair) {
 TEST_F(PostgresTapes, D208_NewerReadableVersion_IsShared) {
     query("INSERT INTO bub_schema VALUES (7)");
     run(PostgresTapeStore(options).append("a__one", one("x"), TapeAppend()));
-    EXPECT_EQ(run(apply_postgres_tape_schema(options)), (cubepi::FormatVersion{7, 2}));
+    EXPECT_EQ(run(postgres_tape_tables().apply(options)), (cubepi::FormatVersion{7, 2}));
     EXPECT_EQ(query("SELECT version FROM bub_schema ORDER BY version"),
               (std::vector<std::string>{"2", "3", "7"}));
     query("DELETE FROM bub_schema WHERE version = 2");
@@ -488,7 +488,7 @@ TEST_F(PostgresTapes, D259_PartOfTheSessions_IsRefusedAlone) {
 TEST_F(PostgresTapes, MissingTables_AreReportedWithTheirRemedy) {
     PostgresOptions empty = options;
     empty.connection = server.connection(server.create_empty_database());
-    EXPECT_FALSE(run(postgres_tape_status(empty)));
+    EXPECT_FALSE(run(postgres_tape_tables().status(empty)));
     try {
         run(PostgresTapeStore(empty).open());
         FAIL();
@@ -497,7 +497,7 @@ TEST_F(PostgresTapes, MissingTables_AreReportedWithTheirRemedy) {
         EXPECT_NE(std::string(error.what()).find("cubepi db init --tapes"), std::string::npos)
             << error.what();
     }
-    RawPostgres(empty.connection).query(postgres_tape_sql());
+    RawPostgres(empty.connection).query(postgres_tape_tables().sql());
     run(PostgresTapeStore(empty).open());
 }
 

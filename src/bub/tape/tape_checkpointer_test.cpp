@@ -22,18 +22,16 @@ namespace {
 
 using namespace cubepi;
 
-/// A store that keeps the directory of its tapes alive.
-class InDirectory final : public TapeStore {
-public:
-    explicit InDirectory(std::shared_ptr<TestDirectory> directory)
-        : directory_(std::move(directory)), inner_(directory_->options()) {}
-    const std::shared_ptr<TestDirectory>& directory() const { return directory_; }
+/// The base of a store in a directory, which it keeps alive.
+struct OwnDirectory {
+    std::shared_ptr<TestDirectory> files;
+};
 
-    Task<std::vector<std::string>> list_tapes() override { return inner_.list_tapes(); }
-    Task<std::vector<std::string>> all_tapes() override { return inner_.all_tapes(); }
-    Task<std::vector<TapeEntry>> fetch(std::string tape, TapeQuery query) override {
-        return inner_.fetch(std::move(tape), std::move(query));
-    }
+class InDirectory final : public OwnDirectory, public FileTapeStore {
+public:
+    explicit InDirectory(std::shared_ptr<TestDirectory> shared)
+        : OwnDirectory{std::move(shared)}, FileTapeStore(files->options()) {}
+
     Task<void> visit(std::string tape, TapeQuery query,
                      std::function<bool(const TapeEntry&)> visit) override {
         std::function<bool(const TapeEntry&)> counted =
@@ -41,43 +39,9 @@ public:
                 ++visited;
                 return visit(entry);
             };
-        return inner_.visit(std::move(tape), std::move(query), std::move(counted));
+        return FileTapeStore::visit(std::move(tape), std::move(query), std::move(counted));
     }
     std::atomic<std::size_t> visited = 0;  ///< entries, by any thread
-    Task<TapePosition> append(std::string tape, std::vector<TapeEntry> entries,
-                              TapeAppend options) override {
-        return inner_.append(std::move(tape), std::move(entries), std::move(options));
-    }
-    Task<TapePosition> position(std::string tape) override {
-        return inner_.position(std::move(tape));
-    }
-    Task<void> reset(std::string tape) override { return inner_.reset(std::move(tape)); }
-    Task<TapeInfo> info(std::string tape) override { return inner_.info(std::move(tape)); }
-    Task<std::vector<TapeEntry>> anchors(std::string tape, std::size_t limit) override {
-        return inner_.anchors(std::move(tape), limit);
-    }
-    Task<Json> edit_state(std::string tape, std::function<Json(JsonObject&)> edit) override {
-        return inner_.edit_state(std::move(tape), std::move(edit));
-    }
-    Task<JsonObject> read_state(std::string tape) override {
-        return inner_.read_state(std::move(tape));
-    }
-    Task<QuestionPage> list_requests(QuestionQuery query) override {
-        return inner_.list_requests(std::move(query));
-    }
-    Task<std::optional<TapeEntry>> find_message_entry(std::string tape, std::string id) override {
-        return inner_.find_message_entry(std::move(tape), std::move(id));
-    }
-    Task<std::optional<TapeEntry>> find_event(std::string tape, std::string name) override {
-        return inner_.find_event(std::move(tape), std::move(name));
-    }
-    Task<std::optional<TapeEntry>> find_run(std::string tape, std::string run_id) override {
-        return inner_.find_run(std::move(tape), std::move(run_id));
-    }
-
-private:
-    std::shared_ptr<TestDirectory> directory_;
-    FileTapeStore inner_;
 };
 
 class Lease {

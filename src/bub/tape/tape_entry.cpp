@@ -1,5 +1,6 @@
 #include <bub/tape/tape_entry.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -178,6 +179,16 @@ std::optional<double> RunUsage::hit_rate() const {
 const JsonArray* stored_messages(const TapeEntry& entry) {
     const JsonObject* ours = object_member(entry.meta, meta_key);
     return ours ? array_member(*ours, "messages") : nullptr;
+}
+
+bool EntryFacts::matches(TapeKey key, const std::string& value) const {
+    switch (key) {
+        case TapeKey::message:
+            return std::find(message_ids.begin(), message_ids.end(), value) != message_ids.end();
+        case TapeKey::event: return event && name == value;
+        case TapeKey::run: return !run_id.empty() && run_id == value;
+    }
+    return false;
 }
 
 EntryFacts facts_of(const TapeEntry& entry) {

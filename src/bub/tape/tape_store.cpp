@@ -14,24 +14,6 @@
 
 namespace bub {
 
-namespace {
-
-/// Returns the newest entry whose facts match; reads backward from the end.
-template <class Matches>
-Task<std::optional<TapeEntry>> find_newest(TapeStore* store, std::string tape, Matches matches) {
-    const auto found = std::make_shared<std::optional<TapeEntry>>();
-    std::function<bool(const TapeEntry&)> check = [found, matches](const TapeEntry& entry) {
-        if (!matches(detail::facts_of(entry))) return true;
-        *found = entry;
-        return false;
-    };
-    TapeQuery query = TapeQuery().newest_first();
-    co_await store->visit(std::move(tape), std::move(query), std::move(check));
-    co_return std::move(*found);
-}
-
-}  // namespace
-
 Task<std::vector<std::string>> TapeStore::list_tapes() {
     std::vector<std::string> names = co_await all_tapes();
     std::erase_if(names, [](const std::string& name) { return !detail::is_main_tape(name); });
@@ -76,27 +58,16 @@ std::string TapeStore::state_file(const std::string& /*tape*/) const { return {}
 void TapeStore::edit_state_later(const std::string& /*tape*/,
                                  std::function<void(JsonObject& state)> /*edit*/) {}
 
-Task<std::optional<TapeEntry>> TapeStore::find_message_entry(std::string tape,
-                                                             std::string message_id) {
-    return find_newest(this, std::move(tape),
-                       [id = std::move(message_id)](const detail::EntryFacts& facts) {
-                           const auto& ids = facts.message_ids;
-                           return std::find(ids.begin(), ids.end(), id) != ids.end();
-                       });
-}
-
-Task<std::optional<TapeEntry>> TapeStore::find_event(std::string tape, std::string name) {
-    return find_newest(this, std::move(tape),
-                       [name = std::move(name)](const detail::EntryFacts& facts) {
-                           return facts.event && facts.name == name;
-                       });
-}
-
-Task<std::optional<TapeEntry>> TapeStore::find_run(std::string tape, std::string run_id) {
-    return find_newest(this, std::move(tape),
-                       [id = std::move(run_id)](const detail::EntryFacts& facts) {
-                           return !facts.run_id.empty() && facts.run_id == id;
-                       });
+Task<std::optional<TapeEntry>> TapeStore::find(std::string tape, TapeKey key, std::string value) {
+    const auto found = std::make_shared<std::optional<TapeEntry>>();
+    std::function<bool(const TapeEntry&)> check = [found, key, value](const TapeEntry& entry) {
+        if (!detail::facts_of(entry).matches(key, value)) return true;
+        *found = entry;
+        return false;
+    };
+    TapeQuery query = TapeQuery().newest_first();
+    co_await visit(std::move(tape), std::move(query), std::move(check));
+    co_return std::move(*found);
 }
 
 TapePosition prepare_append(const std::string& tape, const TapeBefore& before,

@@ -88,6 +88,10 @@ struct TapePosition {
     std::int64_t messages = 0;
 };
 
+/// What an entry is found by: the id of a message that it carries (D42), the name of an `event` entry, the run of an event
+/// `cubepi.run`.
+enum class TapeKey : std::uint8_t { message, event, run };
+
 /// A summary of a tape.
 struct TapeInfo {
     std::int64_t entries = 0;
@@ -141,7 +145,7 @@ public:
     virtual Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) = 0;
 
     /// Returns the names of main tapes (those with exactly one "__"), sorted.
-    virtual Task<std::vector<std::string>> list_tapes();
+    Task<std::vector<std::string>> list_tapes();
     /// Visits the matching entries one by one, for results that do not fit in memory: calls `visit` (possibly on a
     /// worker thread) until it returns false. Cannot be cancelled otherwise.
     virtual Task<void> visit(std::string tape, TapeQuery query,
@@ -157,13 +161,18 @@ public:
     /// as long as the store exists. By default the edit is dropped.
     virtual void edit_state_later(const std::string& tape,
                                   std::function<void(JsonObject& state)> edit);
-    /// Returns the newest entry that carries the message with this id (D42).
-    virtual Task<std::optional<TapeEntry>> find_message_entry(std::string tape,
-                                                              std::string message_id);
-    /// Returns the newest `event` entry of this name.
-    virtual Task<std::optional<TapeEntry>> find_event(std::string tape, std::string name);
-    /// Returns the newest event `cubepi.run` of this run.
-    virtual Task<std::optional<TapeEntry>> find_run(std::string tape, std::string run_id);
+    /// Returns the newest entry with this key.
+    virtual Task<std::optional<TapeEntry>> find(std::string tape, TapeKey key, std::string value);
+
+    Task<std::optional<TapeEntry>> find_message_entry(std::string tape, std::string message_id) {
+        return find(std::move(tape), TapeKey::message, std::move(message_id));
+    }
+    Task<std::optional<TapeEntry>> find_event(std::string tape, std::string name) {
+        return find(std::move(tape), TapeKey::event, std::move(name));
+    }
+    Task<std::optional<TapeEntry>> find_run(std::string tape, std::string run_id) {
+        return find(std::move(tape), TapeKey::run, std::move(run_id));
+    }
 };
 
 /// The run of a claim on a tape, and the claim's owner (D50).

@@ -111,36 +111,15 @@ TEST_F(JournalBuffers, UnwrittenLines_CanBeTakenBack) {
 }
 
 /// Tapes in memory with a journal.
-class JournaledStore final : public TapeStore, public TurnJournalStore {
+class JournaledStore final : public MemoryTapeStore, public TurnJournalStore {
 public:
     explicit JournaledStore(std::shared_ptr<TurnJournal> journal) : journal_(std::move(journal)) {}
-    Task<std::vector<std::string>> all_tapes() override { return tapes_.all_tapes(); }
-    Task<std::vector<TapeEntry>> fetch(std::string tape, TapeQuery query) override {
-        return tapes_.fetch(std::move(tape), std::move(query));
-    }
-    Task<TapePosition> append(std::string tape, std::vector<TapeEntry> entries,
-                              TapeAppend options) override {
-        return tapes_.append(std::move(tape), std::move(entries), std::move(options));
-    }
-    Task<TapePosition> position(std::string tape) override {
-        return tapes_.position(std::move(tape));
-    }
-    Task<Json> edit_state(std::string tape, std::function<Json(JsonObject& state)> edit) override {
-        return tapes_.edit_state(std::move(tape), std::move(edit));
-    }
-    Task<JsonObject> read_state(std::string tape) override {
-        return tapes_.read_state(std::move(tape));
-    }
-    Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override {
-        return tapes_.list_requests(std::move(query));
-    }
     std::shared_ptr<TurnJournal> open_journal(const std::string& /*tape*/,
                                               const std::string& /*turn_id*/) override {
         return journal_;
     }
 
 private:
-    MemoryTapeStore tapes_;
     std::shared_ptr<TurnJournal> journal_;
 };
 

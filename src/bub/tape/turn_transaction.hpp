@@ -86,7 +86,6 @@ public:
     /// Ends the fork and discards its entries.
     Task<void> discard();
 
-    Task<std::vector<std::string>> list_tapes() override;
     Task<std::vector<std::string>> all_tapes() override;
     Task<std::vector<TapeEntry>> fetch(std::string tape, TapeQuery query) override;
     Task<void> visit(std::string tape, TapeQuery query,
@@ -105,10 +104,7 @@ public:
     bool hold_claim(const std::string& tape, TapeClaim claim) override;
     bool edit_state_at_end(const std::string& tape,
                            std::function<void(JsonObject& state)> edit) override;
-    Task<std::optional<TapeEntry>> find_message_entry(std::string tape,
-                                                      std::string message_id) override;
-    Task<std::optional<TapeEntry>> find_event(std::string tape, std::string name) override;
-    Task<std::optional<TapeEntry>> find_run(std::string tape, std::string run_id) override;
+    Task<std::optional<TapeEntry>> find(std::string tape, TapeKey key, std::string value) override;
     Task<std::string> put_media(std::string bytes) override;
     Task<std::optional<std::string>> get_media(std::string sha256) override;
 

@@ -162,7 +162,7 @@ private:
         report_->count("gateways", results[0].integer(0, 0));
         const std::int64_t left = results[0].integer(0, 1);
         if (left == 0) co_return;
-        report_->note("tables " + delivery_tables().names(),
+        report_->note("tables " + postgres_delivery_tables().names(),
                       std::to_string(left) + " records are of gateways that have ended",
                       "the next gateway that serves their channels takes them");
     }
@@ -174,9 +174,10 @@ private:
 Task<StoreReport> check_tables(cubepi::PostgresOptions options) {
     const auto report =
         std::make_shared<StoreReport>("deliveries in " + postgres_driver(options)->description());
-    const std::string where = "tables " + delivery_tables().names();
-    const std::optional<cubepi::FormatVersion> found = co_await postgres_delivery_status(options);
-    if (const auto problem = delivery_tables().problem(found)) {
+    const std::string where = "tables " + postgres_delivery_tables().names();
+    const std::optional<cubepi::FormatVersion> found =
+        co_await postgres_delivery_tables().status(options);
+    if (const auto problem = postgres_delivery_tables().problem(found)) {
         // Sessions without a gateway need none.
         const auto kind =
             found ? cubepi::StoreFinding::Kind::damage : cubepi::StoreFinding::Kind::note;

@@ -77,28 +77,24 @@ std::vector<std::string> schema_statements() {
 
 }  // namespace
 
-namespace detail {
-
-const VersionedTables& delivery_tables() {
-    static const VersionedTables tables([] {
-        VersionedTables::Description deliveries;
-        deliveries.version_table = "bub_delivery_schema";
-        deliveries.names = "bub_delivery_*";
-        deliveries.content = "deliveries";
-        deliveries.version = postgres_delivery_version;
-        deliveries.create =
-            "'cubepi db init --tapes' ('cubepi db migrate --tapes' next to tapes), or with "
-            "apply_postgres_delivery_schema()";
-        deliveries.migrate =
-            "'cubepi db migrate --tapes', or with apply_postgres_delivery_schema()";
-        deliveries.grant =
+const cubepi::PostgresTables& postgres_delivery_tables() {
+    static const cubepi::PostgresTables tables(cubepi::PostgresTables::Description{
+        .version_table = "bub_delivery_schema",
+        .names = "bub_delivery_*",
+        .content = "deliveries",
+        .version = 3,
+        .create = "'cubepi db init --tapes' ('cubepi db migrate --tapes' next to tapes), or with "
+                  "postgres_delivery_tables().apply()",
+        .migrate = "'cubepi db migrate --tapes', or with postgres_delivery_tables().apply()",
+        .grant =
             "grant the user SELECT, INSERT, UPDATE and DELETE on the tables bub_delivery_*, and "
-            "USAGE on the sequence bub_delivery_ids";
-        deliveries.statements = schema_statements();
-        return deliveries;
-    }());
+            "USAGE on the sequence bub_delivery_ids",
+        .statements = schema_statements(),
+    });
     return tables;
 }
+
+namespace detail {
 
 SqlBatch DeliverySchema::settings(const SqlDriver& driver) const {
     SqlBatch batch = driver.store_session();
@@ -112,39 +108,13 @@ SqlBatch DeliverySchema::settings(const SqlDriver& driver) const {
 SqlBatch DeliverySchema::session() const {
     SqlBatch batch;
     if (division_) select_division(batch);
-    select_version(batch, delivery_tables().version_table());
+    select_version(batch, postgres_delivery_tables().version_table());
     return batch;
 }
 
 void DeliverySchema::check(const std::string& where, const SqlResults& results) const {
-    delivery_tables().check(where, version_of(results.back()));
+    PostgresSchema::check(where, results);
     if (division_) check_division(where, *division_, results[results.size() - 2]);
-}
-
-void DeliverySchema::lock(SqlBatch& batch, const std::vector<std::string>& sessions) const {
-    if (sessions.empty()) return;
-    batch
-        .add(
-            "INSERT INTO bub_delivery_sessions (key) SELECT DISTINCT key FROM"
-            " unnest($1::text[]) AS key ORDER BY key ON CONFLICT DO NOTHING")
-        .texts(sessions);
-    batch
-        .add(
-            "SELECT key FROM bub_delivery_sessions WHERE key = ANY($1::text[]) ORDER BY key"
-            " FOR UPDATE")
-        .texts(sessions);
-}
-
-SqlRemedy DeliverySchema::remedy(const SqlFailure& failure, SqlRemedy general) const {
-    return delivery_tables().remedy(failure, general);
-}
-
-SqlWriteIds DeliverySchema::write_ids() const {
-    SqlWriteIds ids;
-    ids.before = "(SELECT write_id FROM bub_delivery_sessions WHERE key = $1)";
-    ids.store = "UPDATE bub_delivery_sessions SET write_id = $2 WHERE key = $1";
-    ids.current = "SELECT write_id FROM bub_delivery_sessions WHERE key = $1";
-    return ids;
 }
 
 std::shared_ptr<SqlStore> undivided_store(const cubepi::PostgresOptions& options) {
@@ -193,18 +163,6 @@ Task<> record_division(cubepi::PostgresOptions options, std::string record) {
             .text(record);
     };
     return server_write(detail::undivided_store(options), std::move(plan), std::move(decide));
-}
-
-std::string postgres_delivery_sql() { return detail::delivery_tables().sql(); }
-
-Task<std::optional<cubepi::FormatVersion>> postgres_delivery_status(
-    cubepi::PostgresOptions options) {
-    return detail::delivery_tables().status(options, postgres_driver(options));
-}
-
-Task<std::optional<cubepi::FormatVersion>> apply_postgres_delivery_schema(
-    cubepi::PostgresOptions options) {
-    return detail::delivery_tables().apply(options, postgres_driver(options));
 }
 
 }  // namespace bub

@@ -14,8 +14,9 @@
 
 #include <bub/channel/delivery/step_queue.hpp>
 #include <bub/channel/postgres_delivery_log.hpp>
+#include <bub/channel/postgres_delivery_schema.hpp>
+#include <cubepi/sql/support/postgres_schema.hpp>
 #include <cubepi/sql/support/transaction.hpp>
-#include <cubepi/sql/support/versioned_tables.hpp>
 
 // The tables of deliveries in a database: their sessions, statements and transactions.
 
@@ -25,23 +26,19 @@ using cubepi::detail::SqlBatch;
 using cubepi::detail::SqlResult;
 using cubepi::detail::SqlResults;
 
-const cubepi::detail::VersionedTables& delivery_tables();
-
 /// The tables of deliveries. A transaction locks sessions of messages, by their rows.
-class DeliverySchema final : public cubepi::detail::SqlSchema {
+class DeliverySchema final : public cubepi::detail::PostgresSchema {
 public:
     /// `lease`: the server ends a transaction that a frozen gateway has left open for so long. `division`: the record that the database must
     /// have (DatabaseMap::record()), empty: none; absent: not checked.
     DeliverySchema(std::chrono::milliseconds lease, std::optional<std::string> division)
-        : lease_(lease), division_(std::move(division)) {}
+        : PostgresSchema(postgres_delivery_tables(), "bub_delivery_sessions"),
+          lease_(lease),
+          division_(std::move(division)) {}
 
     SqlBatch settings(const cubepi::detail::SqlDriver& driver) const override;
     SqlBatch session() const override;
     void check(const std::string& where, const SqlResults& results) const override;
-    void lock(SqlBatch& batch, const std::vector<std::string>& sessions) const override;
-    cubepi::detail::SqlWriteIds write_ids() const override;
-    cubepi::detail::SqlRemedy remedy(const cubepi::detail::SqlFailure& failure,
-                                     cubepi::detail::SqlRemedy general) const override;
 
 private:
     const std::chrono::milliseconds lease_;

@@ -56,6 +56,7 @@ struct EntryFacts {
     std::int64_t position_after(std::int64_t before) const {
         return position ? *position : before + messages;
     }
+    bool matches(TapeKey key, const std::string& value) const;
 };
 
 /// Converts a line's object to an entry; see read_tape_line.

@@ -210,24 +210,6 @@ Descriptor TapeDirectory::open_visible(const std::string& name, std::uint64_t& e
     }
 }
 
-void TapeDirectory::copy(const std::string& name, const fs::path& target) {
-    std::uint64_t end = 0;
-    const Descriptor tape = open_visible(name, end);
-    if (!tape) {
-        throw cubepi::Error(cubepi::ErrorCode::not_found,
-                            "there is no tape '" + name + "' in " + options_.directory.string());
-    }
-    const Descriptor out = Descriptor::open(target, O_WRONLY | O_CREAT | O_TRUNC);
-    std::string block(std::size_t{256} << 10U, '\0');
-    for (std::uint64_t at = 0; at < end;) {
-        const auto want = static_cast<std::size_t>(std::min<std::uint64_t>(block.size(), end - at));
-        const std::size_t got = tape.read_at(at, block.data(), want);
-        if (got == 0) break;
-        out.write(std::string_view(block).substr(0, got));
-        at += got;
-    }
-}
-
 std::shared_ptr<const void> TapeDirectory::open_tape(const std::string& name) {
     const TapePaths paths(options_.directory, name);
     make_directory();

@@ -217,8 +217,7 @@ public:
     void reset(const std::string& name);
     TapeInfo info(const std::string& name);
     std::vector<TapeEntry> anchors(const std::string& name, std::size_t limit);
-    std::optional<TapeEntry> find(const std::string& name, IndexKind kind, const std::string& key);
-    void copy(const std::string& name, const std::filesystem::path& target);
+    std::optional<TapeEntry> find(const std::string& name, TapeKey key, const std::string& value);
     void remove(const std::string& name);
     std::shared_ptr<const void> open_tape(const std::string& name);
     bool has_open_turn(const std::string& name);

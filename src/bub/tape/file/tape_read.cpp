@@ -404,24 +404,22 @@ std::vector<TapeEntry> TapeDirectory::anchors(const std::string& name, std::size
     return found;
 }
 
-std::optional<TapeEntry> TapeDirectory::find(const std::string& name, IndexKind kind,
-                                             const std::string& key) {
+std::optional<TapeEntry> TapeDirectory::find(const std::string& name, TapeKey key,
+                                             const std::string& value) {
     std::optional<TapeEntry> found;
     std::uint64_t end = 0;
     const Descriptor tape = open_visible(name, end);
     if (!tape) return found;
     const TapeIndexFile index(TapePaths(options_.directory, name).index, tape, end);
-    index.newest_first(kind, hash_of(key), [&](std::uint64_t offset) {
+    const IndexKind kind = key == TapeKey::message ? IndexKind::message
+                           : key == TapeKey::event ? IndexKind::event
+                                                   : IndexKind::run;
+    index.newest_first(kind, hash_of(value), [&](std::uint64_t offset) {
         LineReader lines(tape, offset, end);
         FileLine line;
         const auto facts = lines.next(line) ? line_facts(line.text) : std::nullopt;
         if (!facts) return true;
-        const EntryFacts& have = facts->facts;
-        const bool same = kind == IndexKind::message
-                              ? std::find(have.message_ids.begin(), have.message_ids.end(), key) !=
-                                    have.message_ids.end()
-                          : kind == IndexKind::run ? have.run_id == key
-                                                   : have.name == key;
+        const bool same = facts->facts.matches(key, value);
         if (same) found = read_tape_line(line.text);
         return !same;
     });

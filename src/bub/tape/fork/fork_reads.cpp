@@ -75,9 +75,6 @@ TapeMediaStore& media_of(TapeMediaStore* store) {
 
 }  // namespace
 
-Task<std::vector<std::string>> TurnTransaction::list_tapes() {
-    return state_->parent->list_tapes();
-}
 Task<std::vector<std::string>> TurnTransaction::all_tapes() { return state_->parent->all_tapes(); }
 Task<cubepi::QuestionPage> TurnTransaction::list_requests(cubepi::QuestionQuery query) {
     return state_->parent->list_requests(std::move(query));
@@ -196,45 +193,20 @@ Task<std::vector<TapeEntry>> TurnTransaction::anchors(std::string tape, std::siz
     co_return found;
 }
 
-template <class Is>
-Task<std::optional<TapeEntry>> TurnTransaction::State::newest(
-    std::string tape, Is is, Task<std::optional<TapeEntry>> above) {
-    const std::shared_ptr<State> self = shared_from_this();
-    const ForkBranch* const own = find(tape);
+Task<std::optional<TapeEntry>> TurnTransaction::find(std::string tape, TapeKey key,
+                                                     std::string value) {
+    const std::shared_ptr<State> state = state_;
     std::optional<TapeEntry> found;
+    const ForkBranch* const own = state->find(tape);
     if (own) {
-        const auto last = std::find_if(own->entries.rbegin(), own->entries.rend(), is);
+        const auto last = std::find_if(
+            own->entries.rbegin(), own->entries.rend(),
+            [&](const TapeEntry& entry) { return detail::facts_of(entry).matches(key, value); });
         if (last != own->entries.rend()) found = *last;
     }
-    if (!found && (!own || !own->reset)) found = co_await std::move(above);
+    if (!found && (!own || !own->reset))
+        found = co_await state->parent->find(std::move(tape), key, std::move(value));
     co_return found;
-}
-
-Task<std::optional<TapeEntry>> TurnTransaction::find_message_entry(std::string tape,
-                                                                   std::string message_id) {
-    auto above = state_->parent->find_message_entry(tape, message_id);
-    auto is = [id = std::move(message_id)](const TapeEntry& entry) {
-        const detail::EntryFacts facts = detail::facts_of(entry);
-        return std::find(facts.message_ids.begin(), facts.message_ids.end(), id) !=
-               facts.message_ids.end();
-    };
-    return state_->newest(std::move(tape), std::move(is), std::move(above));
-}
-
-Task<std::optional<TapeEntry>> TurnTransaction::find_event(std::string tape, std::string name) {
-    auto above = state_->parent->find_event(tape, name);
-    auto is = [name = std::move(name)](const TapeEntry& entry) {
-        return entry.kind == entry_kind::event && entry_name(entry) == name;
-    };
-    return state_->newest(std::move(tape), std::move(is), std::move(above));
-}
-
-Task<std::optional<TapeEntry>> TurnTransaction::find_run(std::string tape, std::string run_id) {
-    auto above = state_->parent->find_run(tape, run_id);
-    auto is = [id = std::move(run_id)](const TapeEntry& entry) {
-        return detail::facts_of(entry).run_id == id;
-    };
-    return state_->newest(std::move(tape), std::move(is), std::move(above));
 }
 
 Task<std::string> TurnTransaction::put_media(std::string bytes) {

@@ -81,11 +81,6 @@ struct TurnTransaction::State : std::enable_shared_from_this<TurnTransaction::St
     TapePosition add(std::vector<TapeEntry> added);
     /// Journals the entries added since `before`. If that fails, removes them, because the append fails.
     Task<void> journal_added(detail::ForkMark before, bool reset);
-    /// Returns the newest entry of the fork that `is` accepts; if there is none, the result of `above`, unless the parent's
-    /// entries are hidden.
-    template <class Is>
-    Task<std::optional<TapeEntry>> newest(std::string tape, Is is,
-                                          Task<std::optional<TapeEntry>> above);
     bool holds_something() const;
     /// Returns all entries of the turn, without its marker.
     std::vector<TapeEntry> whole_turn(TurnStatus status) const;

@@ -207,9 +207,10 @@ private:
 
 Task<StoreReport> check_tables(cubepi::PostgresOptions options) {
     const auto report = std::make_shared<StoreReport>(postgres_driver(options)->description());
-    const std::optional<cubepi::FormatVersion> found = co_await postgres_tape_status(options);
-    if (const auto problem = tape_tables().problem(found)) {
-        report->damage("tables " + tape_tables().names(), problem->what, problem->remedy);
+    const std::optional<cubepi::FormatVersion> found =
+        co_await postgres_tape_tables().status(options);
+    if (const auto problem = postgres_tape_tables().problem(found)) {
+        report->damage("tables " + postgres_tape_tables().names(), problem->what, problem->remedy);
         co_return std::move(*report);
     }
     const auto check = std::make_shared<TablesCheck>(options, report);

@@ -67,25 +67,21 @@ std::vector<std::string> tape_schema_statements() {
 
 }  // namespace
 
-namespace detail {
-
-const VersionedTables& tape_tables() {
-    static const VersionedTables tables([] {
-        VersionedTables::Description tapes;
-        tapes.version_table = "bub_schema";
-        tapes.names = "bub_*";
-        tapes.content = "tapes";
-        tapes.version = postgres_tape_version;
-        tapes.create = "'cubepi db init --tapes', or with apply_postgres_tape_schema()";
-        tapes.migrate = "'cubepi db migrate --tapes', or with apply_postgres_tape_schema()";
-        tapes.grant = "grant the user SELECT, INSERT, UPDATE and DELETE on the tables bub_*";
-        tapes.statements = tape_schema_statements();
-        return tapes;
-    }());
+const cubepi::PostgresTables& postgres_tape_tables() {
+    static const cubepi::PostgresTables tables(cubepi::PostgresTables::Description{
+        .version_table = "bub_schema",
+        .names = "bub_*",
+        .content = "tapes",
+        .version = 3,
+        .create = "'cubepi db init --tapes', or with postgres_tape_tables().apply()",
+        .migrate = "'cubepi db migrate --tapes', or with postgres_tape_tables().apply()",
+        .grant = "grant the user SELECT, INSERT, UPDATE and DELETE on the tables bub_*",
+        .statements = tape_schema_statements(),
+    });
     return tables;
 }
 
-SqlBatch TapeSchema::settings(const SqlDriver& driver) const { return driver.store_session(); }
+namespace detail {
 
 SqlBatch TapeSchema::session() const {
     SqlBatch batch;
@@ -93,12 +89,12 @@ SqlBatch TapeSchema::session() const {
     if (owner_ != 0)
         batch.add("SELECT pg_advisory_lock_shared($1) WHERE NOT {pooled}").integer(owner_);
     if (division_) select_division_if_any(batch);
-    select_version(batch, tape_tables().version_table());
+    select_version(batch, postgres_tape_tables().version_table());
     return batch;
 }
 
 void TapeSchema::check(const std::string& where, const SqlResults& results) const {
-    tape_tables().check(where, version_of(results.back()));
+    PostgresSchema::check(where, results);
     if (division_) check_division(where, *division_, results[results.size() - 2]);
 }
 
@@ -107,17 +103,15 @@ void TapeSchema::lock(SqlBatch& batch, const std::vector<std::string>& tapes) co
 }
 
 SqlRemedy TapeSchema::remedy(const SqlFailure& failure, SqlRemedy general) const {
-    SqlRemedy remedy = tape_tables().remedy(failure, general);
+    SqlRemedy remedy = PostgresSchema::remedy(failure, general);
     // The check of a lease divides by zero.
     if (failure.code() == "22012") remedy.code = lease_end_code;
     return remedy;
 }
 
 SqlWriteIds TapeSchema::write_ids() const {
-    SqlWriteIds ids;
-    ids.before = "(SELECT write_id FROM bub_tapes WHERE tape = $1)";
+    SqlWriteIds ids = PostgresSchema::write_ids();
     ids.store = "UPDATE bub_tapes SET write_id = $2, updated_at = now() WHERE tape = $1";
-    ids.current = "SELECT write_id FROM bub_tapes WHERE tape = $1";
     return ids;
 }
 
@@ -130,16 +124,5 @@ std::shared_ptr<SqlStore> tape_transactions(const cubepi::PostgresOptions& optio
 }
 
 }  // namespace detail
-
-std::string postgres_tape_sql() { return detail::tape_tables().sql(); }
-
-Task<std::optional<cubepi::FormatVersion>> postgres_tape_status(cubepi::PostgresOptions options) {
-    return detail::tape_tables().status(options, postgres_driver(options));
-}
-
-Task<std::optional<cubepi::FormatVersion>> apply_postgres_tape_schema(
-    cubepi::PostgresOptions options) {
-    return detail::tape_tables().apply(options, postgres_driver(options));
-}
 
 }  // namespace bub

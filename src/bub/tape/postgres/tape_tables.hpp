@@ -14,11 +14,12 @@
 #include <vector>
 
 #include <bub/tape/postgres/owner_presence.hpp>
+#include <bub/tape/postgres_tape_schema.hpp>
 #include <bub/tape/tape_store.hpp>
 #include <bub/tape/turn_lease.hpp>
 #include <cubepi/sql/postgres_options.hpp>
+#include <cubepi/sql/support/postgres_schema.hpp>
 #include <cubepi/sql/support/transaction.hpp>
-#include <cubepi/sql/support/versioned_tables.hpp>
 
 // The tables of tapes in a database: connections to them, their rows, and the turns in progress.
 
@@ -27,17 +28,16 @@ namespace bub::detail {
 using cubepi::detail::SqlBatch;
 using cubepi::detail::SqlResult;
 
-const cubepi::detail::VersionedTables& tape_tables();
-
 /// The tables of tapes. A transaction locks tapes.
-class TapeSchema final : public cubepi::detail::SqlSchema {
+class TapeSchema final : public cubepi::detail::PostgresSchema {
 public:
     /// `owner`: its sessions show that the owner of turns is alive (OwnerPresence); 0: they do not. `division`: the record that the database
     /// must have (DatabaseMap::record()), empty: none; absent: not checked.
     explicit TapeSchema(std::int64_t owner = 0, std::optional<std::string> division = {})
-        : owner_(owner), division_(std::move(division)) {}
+        : PostgresSchema(postgres_tape_tables(), "bub_tapes", "tape"),
+          owner_(owner),
+          division_(std::move(division)) {}
 
-    SqlBatch settings(const cubepi::detail::SqlDriver& driver) const override;
     SqlBatch session() const override;
     void check(const std::string& where, const cubepi::detail::SqlResults& results) const override;
     void lock(SqlBatch& batch, const std::vector<std::string>& tapes) const override;

@@ -43,18 +43,6 @@ bool repeats(const SharedRequest& shared, const PendingRow& ours, SameRequest sa
 
 }  // namespace
 
-QuestionEntry inbox_entry(const std::string& thread_id, const PendingRequest& pending) {
-    QuestionEntry entry;
-    entry.thread_id = thread_id;
-    entry.run_id = pending.run_id;
-    entry.question_id = pending.request.question_id;
-    entry.created_at = pending.request.created_at;
-    if (pending.request.timeout_seconds)
-        entry.expires_at = pending.request.created_at + *pending.request.timeout_seconds;
-    entry.request = pending.request;
-    return entry;
-}
-
 InboxKey inbox_key(const QuestionEntry& entry, QuestionOrder order) {
     const double time =
         order == QuestionOrder::age ? entry.created_at : entry.expires_at.value_or(infinite);

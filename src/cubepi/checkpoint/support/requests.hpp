@@ -26,7 +26,6 @@ namespace cubepi::detail {
 /// other requests.
 using InboxKey = std::tuple<double, std::string, std::string, std::string>;
 
-QuestionEntry inbox_entry(const std::string& thread_id, const PendingRequest& pending);
 /// The time of a request without a deadline is infinite.
 InboxKey inbox_key(const QuestionEntry& entry, QuestionOrder order);
 std::string write_inbox_cursor(const InboxKey& key, QuestionOrder order);
