@@ -71,7 +71,7 @@ struct UnfinishedRecords {
     std::vector<Delivery> answers = {};        ///< oldest first
 };
 
-/// What a delivery log records about messages or answers that it has.
+/// A fact that a delivery log records about messages or answers that it has.
 enum class DeliveryNote : std::uint8_t {
     // About messages.
     begun,     ///< a turn begins on them

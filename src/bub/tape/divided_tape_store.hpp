@@ -99,8 +99,9 @@ public:
 
 private:
     SessionTapeStore& store_of(const std::string& tape) const;
-    template <class Operation, class... Arguments>
-    auto call(Operation operation, std::string tape, Arguments... arguments) {
+    template <class Result, class Store, class... Parameters, class... Arguments>
+    Result call(Result (Store::*operation)(std::string, Parameters...), std::string tape,
+                Arguments... arguments) {
         SessionTapeStore& store = store_of(tape);
         return (store.*operation)(std::move(tape), std::move(arguments)...);
     }

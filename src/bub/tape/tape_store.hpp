@@ -88,7 +88,7 @@ struct TapePosition {
     std::int64_t messages = 0;
 };
 
-/// What an entry is found by: the id of a message that it carries (D42), the name of an `event` entry, the run of an event
+/// A key by which an entry is found: the id of a message that it carries (D42), the name of an `event` entry, the run of an event
 /// `cubepi.run`.
 enum class TapeKey : std::uint8_t { message, event, run };
 
