@@ -561,7 +561,7 @@ try {
   await go(viewer, "#/questions");
   await viewer.waitForSelector("article");
   const before = await viewer.locator("article").count();
-  // What has changed just before is announced within seconds.
+  // Changes of just before are announced within seconds.
   await viewer.waitForTimeout(4000);
   let reads = 0;
   viewer.on("request", (request) => {

@@ -358,7 +358,7 @@ Task<BusySessions> GatewayApi::sessions(PageArguments page) {
     co_return result;
 }
 
-/// What other gateways are about to do is in the facts that they report; they are not asked each time.
+/// Other gateways report in their facts how much they do, and are not asked each time.
 Task<ListDigests> GatewayApi::list_digests() {
     Task<GatewayQuestions> asking = questions(PageArguments());
     Outcome<GatewayQuestions> asked = co_await outcome_of(std::move(asking));
