@@ -162,6 +162,7 @@ struct GatewayArguments {
     enum class What : std::uint8_t {
         run,
         status,
+        usage,
         sessions,
         held,
         release,
@@ -178,8 +179,9 @@ struct GatewayArguments {
     };
     What what = What::run;
     std::vector<std::string> channels = {};  ///< --enable-channel
-    std::string id = {};    ///< of a held message or answer, of a session, or of a login
-    std::string name = {};  ///< of the user of the console; empty: that of the system
+    std::string id = {};      ///< of a held message or answer, of a session, or of a login
+    std::string search = {};  ///< usage: in the names of users and chats
+    std::string name = {};    ///< of the user of the console; empty: that of the system
     bool viewer = false;
     bool all = false;  ///< drain: all gateways that share the messages
     bool json = false;

@@ -453,8 +453,10 @@ void add_gateway_commands(CLI::App& app, CommandLine& line) {
     const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
         return add_action(*command, name, description, gateway.what, what);
     };
-    const auto add_list = [&](const char* name, const char* description, What what) {
-        add(name, description, what).add_flag("--json", gateway.json, "Print a JSON object");
+    const auto add_list = [&](const char* name, const char* description, What what) -> CLI::App& {
+        CLI::App& list = add(name, description, what);
+        list.add_flag("--json", gateway.json, "Print a JSON object");
+        return list;
     };
     const auto add_decision = [&](const char* name, const char* description, What what) {
         add(name, description, what)
@@ -463,6 +465,9 @@ void add_gateway_commands(CLI::App& app, CommandLine& line) {
             ->type_name("ID");
     };
     add_list("status", "Show the state of the running gateway", What::status);
+    add_list("usage", "Show what users and chats have used today of their limits", What::usage)
+        .add_option("text", gateway.search, "Only those with this text in their ids")
+        ->type_name("TEXT");
     add_list("sessions", "List the sessions with a running turn or waiting messages",
              What::sessions);
     add_list("held", "List the messages and answers that wait for your decision", What::held);

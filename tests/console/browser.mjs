@@ -73,7 +73,7 @@ writeFileSync(
 mkdirSync(join(home, ".config/cubepi"), { recursive: true });
 writeFileSync(
   join(home, ".config/cubepi/config.yaml"),
-  'gateway: {listen: "127.0.0.1:0", http: {operators: [olga]}, console: true, trusted_proxies: [127.0.0.1], drain_timeout: 10}\n',
+  'gateway: {listen: "127.0.0.1:0", http: {operators: [olga]}, console: true, trusted_proxies: [127.0.0.1], drain_timeout: 10, limits: {per_user: {messages: 100, tokens: 1000000}, per_chat: {messages: 3}, total: {messages: 500}}}\n',
 );
 
 let port = 0;
@@ -239,7 +239,9 @@ async function tryWeb() {
     await page.getByText("is a command of the terminal").waitFor();
     check("a command of the terminal is refused, and stays in the field", (await message.inputValue()) === "/undo");
     await message.fill("Make a file");
-    await page.keyboard.press("Control+Enter");
+    await page.keyboard.press("Shift+Enter");
+    check("Shift+Enter begins a line", (await message.inputValue()) === "Make a file\n");
+    await page.keyboard.press("Enter");
     const question = card(page, "Approve write?");
     await question.getByRole("button", { name: "Change" }).click();
     await question.getByLabel("path").fill("other.txt");
@@ -379,6 +381,12 @@ try {
   await go(page, "#/gateway");
   await page.getByText("<b>two</b>").waitFor();
   check("hosts of a cluster are shown", await page.getByText("The configurations of the gateways differ.").isVisible());
+  const used = page.getByRole("list", { name: "Use" });
+  await used.getByText("ann").first().waitFor();
+  check("the use of today is shown, of all first", /^All users and chats[^]*10 of 500 messages/.test(await used.innerText()) && (await used.innerText()).includes("10 of 100 messages"), await used.innerText());
+  await page.getByRole("searchbox").fill("S7");
+  await page.waitForFunction(() => document.querySelectorAll("[aria-label=Use] li").length === 2);
+  check("a chat is found by its id", (await used.innerText()).includes("s7"), await used.innerText());
   check("limits are shown", (await page.getByLabel("Limits").innerText()).includes("gateway.max_waiting"));
   await page.unrouteAll({ behavior: "wait" });
 
@@ -393,9 +401,10 @@ try {
   const live = page.getByLabel("In progress");
   await live.locator("strong", { hasText: "far" }).waitFor();
   await live.locator("summary", { hasText: "shell" }).click();
-  await live.getByText('"command": "make"').waitFor();
+  const argument = live.getByLabel("command").getByText("make");
+  await argument.waitFor();
   await page.waitForTimeout(2500);
-  check("an answer in progress shows text and calls, and stays open", await live.getByText('"command": "make"').isVisible());
+  check("an answer in progress shows text and calls, and stays open", await argument.isVisible());
   await page.unrouteAll({ behavior: "wait" });
   await go(page, "#/session/http%3As5");
   await page.waitForSelector(".message.assistant");
@@ -549,6 +558,17 @@ try {
   await go(viewer, "#/session/http%3As1");
   await viewer.waitForSelector(".message");
   check("a viewer cannot write", (await viewer.locator("textarea").count()) === 0);
+  await go(viewer, "#/questions");
+  await viewer.waitForSelector("article");
+  const before = await viewer.locator("article").count();
+  // Changes of just before are announced within seconds.
+  await viewer.waitForTimeout(4000);
+  let reads = 0;
+  viewer.on("request", (request) => {
+    if (request.url().endsWith("/questions")) ++reads;
+  });
+  await viewer.waitForTimeout(5000);
+  check("a list that does not change is not read", reads <= 1, `${reads}`);
 
   const proxy = await startProxy();
   const outside = `http://127.0.0.1:${proxy.address().port}/agents/console/`;
@@ -557,6 +577,8 @@ try {
   await card(proxied, "Approve write?").first().getByRole("button", { name: "Approve" }).click();
   await proxied.getByRole("status").getByText("Approved").waitFor();
   check("behind a proxy that removes a prefix, a question is approved", true);
+  await viewer.waitForFunction((count) => document.querySelectorAll("article").length < count, before);
+  check("a question that another operator has answered disappears", true);
   proxy.close();
   proxy.closeAllConnections();
 

@@ -26,6 +26,7 @@ namespace {
 
 constexpr const char* session_path = "v1/admin/sessions/http%3As1";
 constexpr const char* events_path = "v1/admin/sessions/http%3As1/events";
+constexpr const char* lists_path = "v1/admin/events";
 
 struct Event {
     std::string name = {};
@@ -92,11 +93,12 @@ public:
         return text;
     }
     std::string shown() const { return shown(events()); }
-    bool has(const std::string& name) const {
-        for (const Event& one : events())
-            if (one.name == name) return true;
-        return false;
+    std::size_t count(const std::string& name) const {
+        std::size_t found = 0;
+        for (const Event& one : events()) found += one.name == name ? 1 : 0;
+        return found;
     }
+    bool has(const std::string& name) const { return count(name) > 0; }
     std::string last_id() const {
         std::string id;
         for (const Event& one : events())
@@ -162,6 +164,7 @@ protected:
     static bool is_beginning(const std::string& whole, const std::string& part) {
         return !part.empty() && whole.starts_with(part);
     }
+    void try_ends(const std::string& path);
 };
 
 TEST_F(ConsoleStream, D251_RunningTurn_IsReadAsItComes) {
@@ -187,7 +190,7 @@ TEST_F(ConsoleStream, D251_RunningTurn_IsReadAsItComes) {
 
     // One that was away reads what it has missed, once.
     const EventReader again(vera, events_path, last);
-    ASSERT_TRUE(eventually([&] { return again.events().size() > 3; }));
+    ASSERT_TRUE(eventually([&] { return again.count("delta") > 3; }));
     EXPECT_FALSE(again.has("live")) << "nothing is read twice";
     EXPECT_TRUE(is_beginning(whole, before + again.shown())) << before << "|" << again.shown();
     // A position that is not one of the answer is not used.
@@ -205,24 +208,24 @@ TEST_F(ConsoleStream, D251_RunningTurn_IsReadAsItComes) {
     EXPECT_FALSE(idle.has_ended());
 }
 
-TEST_F(ConsoleStream, D251_Streams_EndWithLoginReloadAndGateway) {
+void ConsoleStream::try_ends(const std::string& path) {
     start();
     const Browser olga = browser_of(false, "olga");
     const Browser vera = browser_of(true, "vera");
-    EXPECT_EQ(stranger().get(events_path).status, 401);
-    EXPECT_EQ(olga.call("GET", events_path, "", {{"sec-fetch-site", "cross-site"}}).status, 403);
+    EXPECT_EQ(stranger().get(path).status, 401);
+    EXPECT_EQ(olga.call("GET", path, "", {{"sec-fetch-site", "cross-site"}}).status, 403);
     std::vector<std::unique_ptr<EventReader>> streams;
     for (std::size_t i = 0; i < app::ConsoleSessions::max_streams; ++i) {
-        streams.push_back(std::make_unique<EventReader>(vera));
+        streams.push_back(std::make_unique<EventReader>(vera, i == 0 ? lists_path : path));
         ASSERT_TRUE(eventually([&] { return streams.back()->status() == 200; }));
     }
-    EXPECT_EQ(vera.get(events_path).status, 429);
+    EXPECT_EQ(vera.get(path).status, 429);
     streams.pop_back();
     EXPECT_TRUE(eventually([&] {
-        const auto next = std::make_unique<EventReader>(vera);
+        const auto next = std::make_unique<EventReader>(vera, path);
         return eventually([&] { return next->status() != 0; }) && next->status() == 200;
     })) << "a stream that has ended is not counted";
-    const EventReader other(olga);
+    const EventReader other(olga, path);
     ASSERT_TRUE(eventually([&] { return other.status() == 200; }));
     EXPECT_EQ(vera.post("logout").status, 200);
     for (const auto& stream : streams) EXPECT_TRUE(eventually([&] { return stream->has_ended(); }));
@@ -231,12 +234,18 @@ TEST_F(ConsoleStream, D251_Streams_EndWithLoginReloadAndGateway) {
     configure(R"(, console: {listen: "127.0.0.1:0"}, max_waiting: 6)");
     EXPECT_EQ(olga.post("v1/admin/reload").status, 200);
     EXPECT_TRUE(eventually([&] { return other.has_ended(); }));
-    const EventReader next(olga);
+    const EventReader next(olga, path);
     ASSERT_TRUE(eventually([&] { return next.status() == 200; }));
+    // The lists are followed under the new configuration, too.
+    ASSERT_TRUE(eventually([&] { return next.has("sessions"); }));
     gateway->send(SIGTERM);
     EXPECT_EQ(gateway->wait(), 0);
     EXPECT_TRUE(eventually([&] { return next.has_ended(); }));
 }
+
+TEST_F(ConsoleStream, D251_Streams_EndWithLoginReloadAndGateway) { try_ends(events_path); }
+
+TEST_F(ConsoleStream, D268_ListStreams_EndWithLoginReloadAndGateway) { try_ends(lists_path); }
 
 TEST_F(ConsoleStream, D251_SlowReader_DoesNotHoldTheTurn) {
     const std::string whole = counted_words(50'000);
@@ -307,6 +316,67 @@ constexpr const char* asks_often =
     R"({"tokens_per_second": 100000, "answers": [{"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c1",
         "name": "write", "arguments": {"path": "a.txt", "content": "a"}}]}, {"stop_reason": "tool_use", "content": [{"type": "tool_call", "id": "c2",
         "name": "write", "arguments": {"path": "b.txt", "content": "b"}}]}, "Done.", "Done."]})";
+
+TEST_F(ConsoleStream, D268_Lists_AreAnnouncedWhenTheyChange) {
+    start({"--script", home.script(asks_often)});
+    const Browser olga = browser_of(false, "olga");
+    const Browser vera = browser_of(true, "vera");
+    const EventReader lists(vera, lists_path);
+    const EventReader session(olga);
+    const auto wait_for_change = [&](const std::string& name, const auto& change) {
+        const std::size_t before[] = {lists.count(name), session.count(name)};
+        change();
+        EXPECT_TRUE(eventually([&] {
+            return lists.count(name) > before[0] && session.count(name) > before[1];
+        })) << name
+            << lists.count(name);
+    };
+    // The first reader is told in any case; the lists are compared from then on.
+    ASSERT_TRUE(eventually([&] { return lists.has("questions") && session.status() == 200; }));
+    wait_for_change("questions", [&] { (void)ask("write"); });
+    EXPECT_TRUE(eventually([&] { return lists.count("sessions") > 1; }));
+    std::string answered;
+    const auto next_question = [&] {
+        std::string id;
+        EXPECT_TRUE(eventually([&] {
+            const JsonObject open = olga.get("v1/admin/questions").json();
+            const JsonArray* const all = detail::array_member(open, "questions");
+            if (all && all->size() == 1) id = std::string(all->at(0).at("id").as_string());
+            return !id.empty() && id != answered;
+        }));
+        answered = id;
+        return "v1/admin/questions/" + id;
+    };
+    for (const char* const action : {"/approve", "/cancel"}) {
+        const std::string path = next_question() + action;
+        wait_for_change("questions", [&] { EXPECT_EQ(olga.post(path).status, 200); });
+    }
+    for (const Event& one : lists.events()) {
+        EXPECT_TRUE(one.data.empty()) << one.name;
+        EXPECT_TRUE(one.name == "questions" || one.name == "sessions") << one.name;
+    }
+}
+
+TEST_F(ConsoleStream, D268_OtherGateway_ChangesAreAnnounced) {
+    const GatewayHome other;
+    const std::string database = "\ndatabase: \"" + new_database(home) + "\"";
+    home.configure(R"({http: {listen: "127.0.0.1:0"}, console: {listen: "127.0.0.1:0"}})" +
+                   database);
+    other.configure(R"({http: {listen: "127.0.0.1:0"}})" + database);
+    start();
+    GatewayProcess second(other, model.flags());
+    const std::uint16_t port = second.wait_until_running();
+    const Browser olga = browser_of(false, "olga");
+    const EventReader lists(olga, lists_path);
+    ASSERT_TRUE(eventually([&] { return lists.has("questions") && lists.has("sessions"); }));
+    const std::size_t questions = lists.count("questions");
+    const std::size_t sessions = lists.count("sessions");
+    EXPECT_EQ(post_later(port, "run touch a", "elsewhere").get().status, 200);
+    EXPECT_TRUE(eventually([&] {
+        return lists.count("questions") > questions && lists.count("sessions") > sessions;
+    }));
+    EXPECT_NE(olga.get("v1/admin/questions").body.find("http:elsewhere"), std::string::npos);
+}
 
 TEST_F(ConsoleStream, D242_SecondOperator_ReadsWhoHasAnswered) {
     start({"--script", home.script(asks_often)});

@@ -152,12 +152,53 @@ TEST_F(GatewayUsage, D255_UserAtLimit_IsTold) {
     EXPECT_NE(say(port, "ann", "s1", "four").body.find(of_one_message), std::string::npos);
     EXPECT_EQ(used(home, "user:http:ann"), (Used{1, call_tokens}));
     const CommandResult shown = run_command(home, {"gateway", "status"});
-    EXPECT_NE(shown.output.find("user:http:ann\t1 messages\t100 tokens"), std::string::npos)
+    EXPECT_NE(shown.output.find("user:http:ann\t1 of 1 messages\t100 tokens"), std::string::npos)
         << shown.output;
     configure(home, "{per_user: {messages: 2}}");
     EXPECT_EQ(run_command(home, {"gateway", "reload"}).status, 0);
     EXPECT_EQ(say(port, "ann", "s1", "five").text(), "re: five");
     EXPECT_EQ(model.calls(), 3);
+}
+
+TEST_F(GatewayUsage, D268_Usage_IsListedAndSearched) {
+    configure(home, "{per_user: {messages: 3, tokens: 1000}, total: {messages: 90}}", "");
+    const std::uint16_t port = start(home);
+    for (const char* const user : {"ann", "bob", "Bobby"})
+        EXPECT_EQ(say(port, user, user, user).status, 200);
+    while (used(home, "total").tokens < 3 * call_tokens) std::this_thread::yield();
+    const auto list = [this](JsonObject request) {
+        request["command"] = "usage";
+        return app::call_gateway(home.socket(), request);
+    };
+    const JsonObject found = list(JsonObject{{"search", "BOB"}});
+    const JsonArray& all = found.at("used").as_array();
+    ASSERT_EQ(all.size(), 3u) << boost::json::serialize(found);
+    EXPECT_EQ(all.at(0).at("counter"), "total");
+    EXPECT_EQ(all.at(0).at("messages"), 3);
+    EXPECT_EQ(all.at(0).at("most_messages"), 90);
+    EXPECT_EQ(all.at(1).at("counter"), "user:http:Bobby");
+    EXPECT_EQ(all.at(1).at("tokens"), call_tokens);
+    EXPECT_EQ(all.at(1).at("most_tokens"), 1000);
+    EXPECT_EQ(all.at(1).as_object().if_contains("most_cost"), nullptr);
+    EXPECT_EQ(found.at("has_more"), false);
+    EXPECT_GT(found.at("ends").to_number<double>(), 0);
+    const JsonObject first = list(JsonObject{{"limit", 1}});
+    EXPECT_EQ(first.at("used").as_array().size(), 1u);
+    EXPECT_EQ(first.at("has_more"), true);
+    EXPECT_THROW((void)list(JsonObject{{"search", std::string("a\0b", 3)}}), Error);
+    const CommandResult shown = run_command(home, {"gateway", "usage", "ann"});
+    EXPECT_NE(shown.output.find("user:http:ann\t1 of 3 messages\t100 of 1000 tokens\t$0.00\n"),
+              std::string::npos)
+        << shown.output;
+    EXPECT_EQ(shown.output.find("bob"), std::string::npos) << shown.output;
+}
+
+TEST_F(GatewayUsage, D268_UsageWithoutLimits_NamesTheKey) {
+    home.configure("{http: {listen: \"127.0.0.1:0\"}}");
+    (void)start(home);
+    const CommandResult shown = run_command(home, {"gateway", "usage"});
+    EXPECT_NE(shown.status, 0);
+    EXPECT_NE(shown.output.find("set gateway.limits"), std::string::npos) << shown.output;
 }
 
 TEST_F(GatewayUsage, D255_Tokens_CountSubagentsToTheirUser) {
@@ -233,6 +274,9 @@ TEST_F(GatewayUsage, D255_TwoGateways_ShareTheLimits) {
     EXPECT_EQ(model.calls(), 5);
     while (used(other, "user:http:ann").tokens < 5 * call_tokens) std::this_thread::yield();
     EXPECT_EQ(used(home, "user:http:ann"), (Used{5, 5 * call_tokens}));
+    // One store, one list.
+    const JsonObject usage{{"command", "usage"}};
+    EXPECT_EQ(app::call_gateway(home.socket(), usage), app::call_gateway(other.socket(), usage));
     const HttpReply later = say(ports[0], "ann", "s0", "later");
     EXPECT_NE(later.body.find("the limit of 5 messages a day"), std::string::npos) << later.body;
 }

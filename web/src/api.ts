@@ -40,6 +40,24 @@ export interface Status {
   configurations_differ?: boolean;
 }
 
+/** What a user, a chat or all of them have used today, and their limits. */
+export interface Use {
+  counter: string;
+  messages: number;
+  tokens: number;
+  cost: number;
+  most_messages?: number;
+  most_tokens?: number;
+  most_cost?: number;
+}
+
+export interface Usage {
+  day: string;
+  ends: number;
+  used: Use[];
+  has_more: boolean;
+}
+
 export interface BusySession {
   session: string;
   running: boolean;

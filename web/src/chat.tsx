@@ -1,9 +1,9 @@
 // Writing into a session: text, files, and what a running turn does with them.
 
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { type Sent, type User, post, sessionAddress, sessionPath, textOf } from "./api";
 import { Completions, completionId, ownCommands, useCompletion } from "./complete";
-import { Problem, Visible } from "./parts";
+import { ConfirmButton, Problem, Visible } from "./parts";
 
 /** In bytes, of all files of a message; the gateway takes a little more. */
 const mostBytes = 8 * 1024 * 1024;
@@ -21,6 +21,23 @@ export interface Waiting {
   key: string;
   text: string;
   files: string[];
+  /** For the turn that runs. */
+  steers: boolean;
+}
+
+/** Those of the sessions of this page, the last ones. */
+const sent = new Map<string, Waiting[]>();
+
+export function sentTo(session: string): Waiting[] {
+  return sent.get(session) ?? [];
+}
+
+function noteSent(session: string, message: Waiting) {
+  const all = [...sentTo(session), message].slice(-20);
+  sent.delete(session);
+  sent.set(session, all);
+  const [oldest] = sent.keys();
+  if (sent.size > 20 && oldest !== undefined) sent.delete(oldest);
 }
 
 function newKey(): string {
@@ -46,11 +63,22 @@ async function attach(files: Iterable<File>, before: Attached[]): Promise<Attach
   return all;
 }
 
+/** On the keyboard of a touch screen, Enter begins a line. */
+function enterSends(): boolean {
+  return window.matchMedia("(pointer: fine)").matches;
+}
+
+function sends(event: KeyboardEvent): boolean {
+  if (event.key !== "Enter" || event.isComposing) return false;
+  if (event.ctrlKey || event.metaKey) return true;
+  return !event.shiftKey && !event.altKey && enterSends();
+}
+
 /** Without a session, the message begins a new one. */
 export function Composer({ session, isRunning, onSent }: {
   session?: string;
   isRunning: boolean;
-  onSent: (sent: Sent, waiting: Waiting) => void;
+  onSent: (session: string) => void;
 }) {
   const [text, setText] = useState("");
   const [files, setFiles] = useState<Attached[]>([]);
@@ -72,6 +100,9 @@ export function Composer({ session, isRunning, onSent }: {
     field.current?.setSelectionRange(cursor.current, cursor.current);
     cursor.current = undefined;
   });
+  useEffect(() => {
+    if (!session) field.current?.focus();
+  }, []);
   const isCommand = /^\s*[,/!]/.test(text);
   const isEmpty = text.trim() === "" && files.length === 0;
   const canSteer = isRunning && files.length === 0 && !isCommand;
@@ -85,6 +116,14 @@ export function Composer({ session, isRunning, onSent }: {
       setProblem(textOf(error));
     }
   };
+  const stop = async () => {
+    setProblem("");
+    try {
+      if (session) await post(`${sessionPath(session)}/stop`);
+    } catch (error) {
+      setProblem(textOf(error));
+    }
+  };
   const send = async (steer: boolean) => {
     if (isEmpty || busy) return;
     setBusy(true);
@@ -93,13 +132,9 @@ export function Composer({ session, isRunning, onSent }: {
     completion.close();
     const own = text.trim();
     if (ownCommands.includes(own) && files.length === 0) {
-      try {
-        if (own === "/new") location.hash = "#/new";
-        else if (session) await post(`${sessionPath(session)}/stop`);
-        setText("");
-      } catch (error) {
-        setProblem(textOf(error));
-      }
+      if (own === "/new") location.hash = "#/new";
+      else await stop();
+      setText("");
       setBusy(false);
       return;
     }
@@ -111,11 +146,12 @@ export function Composer({ session, isRunning, onSent }: {
       files: files.map(({ name, type, content }) => ({ name, type, content })),
     };
     try {
-      const sent = await post<Sent>(session ? `${sessionPath(session)}/messages` : "sessions", message);
+      const accepted = await post<Sent>(session ? `${sessionPath(session)}/messages` : "sessions", message);
       setText("");
       setFiles([]);
-      setAttached(sent.attached ?? "");
-      onSent(sent, { key: sent.message, text, files: files.map((one) => one.name) });
+      setAttached(accepted.attached ?? "");
+      noteSent(accepted.session, { key: accepted.message, text, files: files.map((one) => one.name), steers: steer });
+      onSent(accepted.session);
       key.current = newKey();
     } catch (error) {
       setProblem(textOf(error));
@@ -133,10 +169,10 @@ export function Composer({ session, isRunning, onSent }: {
       }}
     >
       <label class="field">
-        <span class="dim">Message; @ names a file, / or a comma begins a command: /help</span>
+        <span>Message</span> <span class="dim">@ names a file, / begins a command{enterSends() ? ", Enter sends" : ""}</span>
         <textarea
           ref={field}
-          rows={3}
+          rows={2}
           value={text}
           aria-autocomplete="list"
           aria-controls={completion.entries.length > 0 ? completionId : undefined}
@@ -150,7 +186,7 @@ export function Composer({ session, isRunning, onSent }: {
           onBlur={completion.close}
           onKeyDown={(event) => {
             if (completion.takes(event)) return;
-            if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+            if (!sends(event)) return;
             event.preventDefault();
             void send(canSteer);
           }}
@@ -185,13 +221,16 @@ export function Composer({ session, isRunning, onSent }: {
         </ul>
       ) : null}
       <div class="actions">
-        <button type="submit" class="primary" disabled={busy || isEmpty} title="Ctrl+Enter">
-          {canSteer ? "Steer the running turn" : "Send"}
+        <button type="submit" class="primary" disabled={busy || isEmpty} title={canSteer ? "The running turn takes it after its next answer or tool" : "Enter, or Ctrl+Enter"}>
+          {canSteer ? "Steer" : "Send"}
         </button>
         {canSteer ? (
           <button type="button" disabled={busy || isEmpty} onClick={() => void send(false)}>
             Send after the turn
           </button>
+        ) : null}
+        {isRunning && session ? (
+          <ConfirmButton text="Stop" question="End the running turn?" disabled={busy} onConfirm={() => void stop()} />
         ) : null}
         <button type="button" onClick={() => picker.current?.click()}>
           Add files
@@ -224,8 +263,8 @@ export function NewSessionPage({ user }: { user: User }) {
       {user.role === "operator" ? (
         <Composer
           isRunning={false}
-          onSent={(sent) => {
-            location.hash = sessionAddress(sent.session);
+          onSent={(session) => {
+            location.hash = sessionAddress(session);
           }}
         />
       ) : (

@@ -2,8 +2,9 @@
 
 import { useState } from "preact/hooks";
 import { type ClusterGateway, type Held, type HeldList, type Status, type User, get, post, textOf } from "./api";
-import { Age, ConfirmButton, Problem, Visible, useLoaded } from "./parts";
+import { Age, ConfirmButton, Problem, Visible, countOf, useLoaded } from "./parts";
 import { useNotices } from "./questions";
+import { UsageView } from "./usage";
 
 interface Shown {
   status: Status;
@@ -32,7 +33,7 @@ function Hosts({ gateways, differ }: { gateways: ClusterGateway[]; differ: boole
               <Age seconds={one.started} />
             </span>
             <p class="plain">
-              {one.running_turns} turns running, {one.waiting_messages} messages waiting, {one.held} held; version <Visible text={one.version} />, process{" "}
+              {countOf(one.running_turns, "turn")} running, {countOf(one.waiting_messages, "message")} waiting, {one.held} held; version <Visible text={one.version} />, process{" "}
               {one.pid}
             </p>
             {one.problem ? <Problem text={one.problem} /> : null}
@@ -110,7 +111,7 @@ export function GatewayPage({ user, onLogout }: { user: User; onLogout: () => vo
             <dd>{status.channels.join(", ") || "none"}</dd>
             <dt>Turns</dt>
             <dd>
-              {status.running_turns} running, {status.waiting_messages} messages waiting
+              {status.running_turns} running, {countOf(status.waiting_messages, "message")} waiting
             </dd>
             <dt>Model</dt>
             <dd>
@@ -143,6 +144,7 @@ export function GatewayPage({ user, onLogout }: { user: User; onLogout: () => vo
         </section>
       ) : null}
       {status?.gateways ? <Hosts gateways={status.gateways} differ={status.configurations_differ === true} /> : null}
+      {status?.limits.some((one) => one.key.startsWith("gateway.limits.")) ? <UsageView onLogout={onLogout} /> : null}
       {status ? (
         <>
           <h2>Limits</h2>

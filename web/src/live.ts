@@ -2,6 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type Call, type Live, sessionPath } from "./api";
+import { holdStream } from "./lists";
 
 /** The gateway sends the end of a longer text, too. */
 const mostCharacters = 64 * 1024;
@@ -37,42 +38,17 @@ export function useLive(session: string, onChanged: () => void) {
   const notify = useRef(onChanged);
   notify.current = onChanged;
   useEffect(() => {
-    let source: EventSource | undefined;
-    let timer = 0;
     let last = "";
     setState(empty);
     const update = (change: (old: Followed) => Followed) =>
       setState((old) => (old.session === session ? change(old) : old));
-    const close = () => {
-      window.clearTimeout(timer);
-      source?.close();
-      source = undefined;
-      update((old) => ({ ...old, isOpen: false }));
-    };
-    const open = () => {
-      close();
-      if (document.hidden) return;
-      const opened = new EventSource(`v1/admin/${sessionPath(session)}/events${last ? `?after=${encodeURIComponent(last)}` : ""}`);
-      source = opened;
+    const begin = (opened: EventSource) => {
       const on = <T>(name: string, take: (data: T, answer: string) => void) =>
         opened.addEventListener(name, (event) => {
           const { data, lastEventId } = event as MessageEvent<string>;
           if (lastEventId) last = lastEventId;
           take(JSON.parse(data) as T, lastEventId.split(".")[0] ?? "");
         });
-      opened.onopen = () => {
-        update((old) => ({ ...old, isOpen: true }));
-        notify.current();
-      };
-      opened.onerror = () => {
-        update((old) => ({ ...old, isOpen: false }));
-        // It says why, or that the gateway starts again.
-        notify.current();
-        // A refusal ends the attempts of the browser.
-        if (opened.readyState !== EventSource.CLOSED) return;
-        window.clearTimeout(timer);
-        timer = window.setTimeout(open, 5000);
-      };
       on<Live>("live", (live, answer) => {
         const change = changes.current + 1;
         update((old) => {
@@ -98,14 +74,14 @@ export function useLive(session: string, onChanged: () => void) {
         notify.current();
       });
     };
-    const onVisible = () => (document.hidden ? close() : open());
-    document.addEventListener("visibilitychange", onVisible);
-    open();
-    return () => {
-      document.removeEventListener("visibilitychange", onVisible);
-      window.clearTimeout(timer);
-      source?.close();
-    };
+    return holdStream(
+      () => `v1/admin/${sessionPath(session)}/events${last ? `?after=${encodeURIComponent(last)}` : ""}`,
+      begin,
+      (isOpen, isNews) => {
+        update((old) => ({ ...old, isOpen }));
+        if (isNews) notify.current();
+      },
+    );
   }, [session]);
   return { state: state.session === session ? state : empty, changes: () => changes.current };
 }

@@ -6,6 +6,7 @@ import { ApiError, type Question, type User, currentUser, list, logIn, logOut, t
 import "./app.css";
 import { NewSessionPage } from "./chat";
 import { GatewayPage } from "./gateway";
+import { listPause, onLists, useListStream } from "./lists";
 import { LoginsPage } from "./logins";
 import { Problem, Visible } from "./parts";
 import { QuestionsPage } from "./questions";
@@ -41,6 +42,9 @@ function LoginPage({ problem, onUser }: { problem: string; onUser: (user: User) 
       <pre>
         <code>cubepi gateway console</code>
       </pre>
+      <p class="dim">
+        If you have started the console with <code>cubepi web</code>, run that in the same directory again.
+      </p>
       <form class="row" onSubmit={(event) => void enter(event)}>
         <label class="grow">
           <span>Link</span>
@@ -75,9 +79,17 @@ function useCount(isCounted: boolean, onCount: (count: number) => void) {
         () => {},
       );
     };
-    count();
-    const timer = window.setInterval(count, 5000);
-    return () => window.clearInterval(timer);
+    let timer = 0;
+    const again = () => {
+      count();
+      timer = window.setTimeout(again, listPause(5000));
+    };
+    again();
+    const forget = onLists(["questions"], count);
+    return () => {
+      forget();
+      window.clearTimeout(timer);
+    };
   }, [isCounted]);
 }
 
@@ -106,6 +118,7 @@ function Console({ user, onLogout }: { user: User; onLogout: () => void }) {
   const named = /^#\/(sessions|gateway|new|logins)$/.exec(address)?.[1];
   const page = session ? "session" : (named ?? "questions");
   useCount(page !== "questions", setCount);
+  useListStream(page !== "session");
   useEffect(() => {
     document.title = (count > 0 ? `(${count}) ` : "") + "CubePi console";
   }, [count]);

@@ -3,6 +3,7 @@
 import { Component, type ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, textOf } from "./api";
+import { type ListName, onLists } from "./lists";
 
 /** Control characters, and characters that reorder or hide text: what is approved must look like what runs. */
 const odd = /[\u034f\u2800\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]/gu;
@@ -80,6 +81,11 @@ export function asText(value: unknown): string {
   return typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? "");
 }
 
+/** "1 turn", "2,000 turns" */
+export function countOf(count: number, what: string): string {
+  return `${count.toLocaleString()} ${what}${count === 1 ? "" : "s"}`;
+}
+
 export function Problem({ text }: { text: string }) {
   return text ? (
     <p class="problem" role="alert">
@@ -88,12 +94,23 @@ export function Problem({ text }: { text: string }) {
   ) : null;
 }
 
+const ticks = new Set<() => void>();
+window.setInterval(() => {
+  if (!document.hidden) for (const tick of ticks) tick();
+}, 30000);
+
 export function Age({ seconds }: { seconds: number }) {
+  const [, tick] = useState(0);
+  useEffect(() => {
+    const next = () => tick((count) => count + 1);
+    ticks.add(next);
+    return () => void ticks.delete(next);
+  }, []);
   const date = new Date(seconds * 1000);
   const passed = Math.max(0, Math.round(Date.now() / 1000 - seconds));
   const text =
     passed < 60
-      ? `${passed} s ago`
+      ? "just now"
       : passed < 3600
         ? `${Math.floor(passed / 60)} min ago`
         : passed < 86400
@@ -112,12 +129,13 @@ export interface Loaded<T> {
   reload: () => void;
 }
 
-/** Reads a value, and reads it again while the page is visible. After a failure the last value stays. */
+/** Reads a value, and reads it again while the page is visible, or when one of `lists` changes. After a failure the last value stays. */
 export function useLoaded<T>(
   read: () => Promise<T>,
   key: string,
   onLogout: () => void,
   pause: (value: T) => number = () => 2000,
+  lists: ListName[] = [],
 ): Loaded<T> {
   const [state, setState] = useState<{ key: string; value?: T; problem: string }>({ key, problem: "" });
   const wake = useRef<() => void>(() => {});
@@ -163,9 +181,11 @@ export function useLoaded<T>(
     };
     wake.current = () => void next();
     document.addEventListener("visibilitychange", onVisible);
+    const forget = onLists(lists, onVisible);
     void next();
     return () => {
       ended = true;
+      forget();
       window.clearTimeout(timer);
       document.removeEventListener("visibilitychange", onVisible);
     };
@@ -174,7 +194,7 @@ export function useLoaded<T>(
 }
 
 /** A button whose action is asked about once more in place. */
-export function ConfirmButton(props: { text: string; question: string; disabled: boolean; onConfirm: () => void }) {
+export function ConfirmButton(props: { text: string; title?: string; question: string; disabled: boolean; onConfirm: () => void }) {
   const [asking, setAsking] = useState(false);
   const first = useRef<HTMLButtonElement>(null);
   useEffect(() => {
@@ -182,7 +202,7 @@ export function ConfirmButton(props: { text: string; question: string; disabled:
   }, [asking]);
   if (!asking)
     return (
-      <button type="button" disabled={props.disabled} onClick={() => setAsking(true)}>
+      <button type="button" title={props.title} disabled={props.disabled} onClick={() => setAsking(true)}>
         {props.text}
       </button>
     );

@@ -2,9 +2,8 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError, type Part, type Payload, type Question, type User, list, post, textOf } from "./api";
+import { listPause } from "./lists";
 import { Age, Code, ConfirmButton, Guard, Problem, Visible, asText, beginningOf, hasOdd, isLong, useLoaded } from "./parts";
-
-type Approval = Extract<Payload, { kind: "approve" }>;
 
 function textArgument(args: Record<string, unknown>, name: string): string | undefined {
   const value = args[name];
@@ -37,8 +36,7 @@ function Change({ tool, args, shorten }: { tool: string; args: Record<string, un
 }
 
 /** Every argument is shown: those without a view of their own by name. */
-function Call({ call, shorten }: { call: Approval; shorten: Shorten }) {
-  const { tool_name: tool, args } = call;
+export function Arguments({ tool, args, shorten }: { tool: string; args: Record<string, unknown>; shorten: Shorten }) {
   const isChange = tool === "write" || tool === "edit";
   const isText = isChange ? ["content", "old_text", "new_text"] : [];
   const names = Object.keys(args).filter((name) => !isText.includes(name) || typeof args[name] !== "string");
@@ -248,9 +246,11 @@ function ruleOf(payload: Payload): string {
   return typeof rule === "string" && !hasOdd(rule) ? rule : "";
 }
 
-export function QuestionCard({ question, user, onAnswered }: {
+export function QuestionCard({ question, user, isOfPage = false, onAnswered }: {
   question: Question;
   user: User;
+  /** The page is that of its session. */
+  isOfPage?: boolean;
   onAnswered: (text: string, isProblem: boolean) => void;
 }) {
   const [reason, setReason] = useState("");
@@ -263,13 +263,14 @@ export function QuestionCard({ question, user, onAnswered }: {
   const { payload } = question.request;
   const isHidden = useMemo(() => textsOf(payload).some(isLong), [question.id]) && !isWhole;
   const shorten: Shorten = isHidden ? beginningOf : (text) => text;
-  // The page reads the question every two seconds, and it does not change.
+  // The page reads the question again and again, and it does not change.
   const call = useMemo(
-    () => (payload.kind === "approve" ? <Call call={payload} shorten={shorten} /> : null),
+    () => (payload.kind === "approve" ? <Arguments tool={payload.tool_name} args={payload.args} shorten={shorten} /> : null),
     [question.id, isHidden],
   );
   const title = kindOf(payload);
   const session = question.asker.session ?? "";
+  const place = isOfPage ? "" : ` (${session})`;
   const id = `question-${question.id}`;
 
   const answer = async (action: string, text: string, done: string, args?: Record<string, unknown>) => {
@@ -279,10 +280,10 @@ export function QuestionCard({ question, user, onAnswered }: {
       const body = { ...(text ? { text } : {}), ...(args ? { arguments: args } : {}) };
       const { state } = await post<{ state: string }>(`questions/${encodeURIComponent(question.id)}/${action}`, body);
       const waits = state === "waiting" ? "; the session reads it after its running turn" : "";
-      onAnswered(`${done}: ${title} (${session})${waits}`, false);
+      onAnswered(`${done}: ${title}${place}${waits}`, false);
     } catch (error) {
       const gone = error instanceof ApiError && (error.status === 404 || error.status === 409);
-      if (gone) onAnswered(`Your answer to "${title}" (${session}) was not used: ${error.message}`, true);
+      if (gone) onAnswered(`Your answer to "${title}"${place} was not used: ${error.message}`, true);
       else setProblem(textOf(error));
     } finally {
       setBusy(false);
@@ -314,9 +315,11 @@ export function QuestionCard({ question, user, onAnswered }: {
           <Visible text={title} />
         </h2>
         <p class="dim facts">
-          <a href={`#/session/${encodeURIComponent(session)}`}>
-            <Visible text={session} />
-          </a>
+          {isOfPage ? null : (
+            <a href={`#/session/${encodeURIComponent(session)}`}>
+              <Visible text={session} />
+            </a>
+          )}
           {question.asker.name || question.asker.user ? (
             <span>
               from <Visible text={question.asker.name || question.asker.user || ""} />
@@ -403,6 +406,7 @@ export function QuestionCard({ question, user, onAnswered }: {
           ) : null}
           <ConfirmButton
             text="Withdraw"
+            title="Ends the turn without an answer"
             question="End the turn without an answer?"
             disabled={busy}
             onConfirm={() => void answer("cancel", "", "Withdrawn")}
@@ -414,13 +418,24 @@ export function QuestionCard({ question, user, onAnswered }: {
   );
 }
 
+interface Notice {
+  text: string;
+  isProblem: boolean;
+}
+
+/** How long a notice about a success covers a part of the page. */
+const noticeTime = 10000;
+
 /** Says what became of the answers. After an answer its card disappears, so that the focus needs a place. */
 export function useNotices() {
-  const [notices, setNotices] = useState<{ text: string; isProblem: boolean }[]>([]);
+  const [notices, setNotices] = useState<Notice[]>([]);
   const place = useRef<HTMLHeadingElement>(null);
   const add = (text: string, isProblem: boolean) => {
-    setNotices((old) => [{ text, isProblem }, ...old].slice(0, 3));
-    place.current?.focus();
+    const notice = { text, isProblem };
+    setNotices((old) => [notice, ...old].slice(0, 3));
+    if (!isProblem) window.setTimeout(() => setNotices((old) => old.filter((one) => one !== notice)), noticeTime);
+    // The notices stay in view: the place in a list of questions does not have to be found again.
+    place.current?.focus({ preventScroll: true });
   };
   const view = (
     <div role="status" class="notices">
@@ -439,7 +454,13 @@ export function QuestionsPage({ user, onLogout, onCount }: {
   onLogout: () => void;
   onCount: (count: number) => void;
 }) {
-  const open = useLoaded(() => list<Question>("questions"), "questions", onLogout);
+  const open = useLoaded(
+    () => list<Question>("questions"),
+    "questions",
+    onLogout,
+    () => listPause(2000),
+    ["questions"],
+  );
   const notices = useNotices();
   const count = open.value?.length;
   useEffect(() => {
@@ -453,7 +474,16 @@ export function QuestionsPage({ user, onLogout, onCount }: {
       {user.role === "viewer" ? <p class="dim">You are logged in as a viewer, who cannot answer.</p> : null}
       <Problem text={open.problem} />
       {notices.view}
-      {open.value?.length === 0 ? <p class="empty">No question waits for an answer.</p> : null}
+      {open.value?.length === 0 ? (
+        <div class="empty">
+          <p>No question waits for an answer. Before a session writes a file or runs a command that no rule allows, it asks here.</p>
+          {user.role === "operator" ? (
+            <button type="button" class="primary" onClick={() => (location.hash = "#/new")}>
+              New session
+            </button>
+          ) : null}
+        </div>
+      ) : null}
       {open.value?.map((question) => (
         <Guard key={question.id} value={question}>
           <QuestionCard

@@ -21,11 +21,13 @@ import {
   sessionPath,
   textOf,
 } from "./api";
-import { Composer, type Waiting } from "./chat";
+import { Composer, type Waiting, sentTo } from "./chat";
+import { listPause } from "./lists";
 import { useLive } from "./live";
 import { Markdown } from "./markdown";
-import { Age, Code, ConfirmButton, Guard, Problem, Visible, useLoaded } from "./parts";
-import { QuestionCard, useNotices } from "./questions";
+import { Age, Code, Guard, Problem, Visible, countOf, useLoaded } from "./parts";
+import { Arguments, QuestionCard, useNotices } from "./questions";
+import { useEntered } from "./usage";
 
 interface Row {
   stored: StoredSession;
@@ -57,7 +59,7 @@ async function readStored(search: string, after: string): Promise<StoredPage> {
 function toRow(stored: StoredSession, busy: BusySession | undefined, asks: boolean): Row {
   const waiting = busy ? busy.waiting + busy.steering : 0;
   const state = busy ? (busy.running ? "running" : "pending") : asks ? "waiting" : "idle";
-  const note = waiting > 0 ? `${waiting} message${waiting === 1 ? "" : "s"} waiting` : asks ? "asks a question" : "";
+  const note = waiting > 0 ? `${countOf(waiting, "message")} waiting` : asks ? "asks a question" : "";
   return { stored, state, note };
 }
 
@@ -68,6 +70,7 @@ async function readRows(search: string): Promise<Rows> {
     list<BusySession>("sessions"),
     list<Question>("questions"),
   ]);
+  for (const one of page.sessions) if (one.title) titles.set(one.session, one.title);
   const byName = new Map(busy.map((one) => [one.session, one]));
   const asking = new Set(questions.map((one) => one.asker.session ?? ""));
   const listed = new Set(page.sessions.map((one) => one.session));
@@ -87,7 +90,7 @@ async function readRows(search: string): Promise<Rows> {
 
 function costText(spent: Spending): string {
   if (spent.calls === 0) return "";
-  if (spent.cost === 0 && spent.unpriced > 0) return `${spent.tokens_in + spent.tokens_out} tokens`;
+  if (spent.cost === 0 && spent.unpriced > 0) return countOf(spent.tokens_in + spent.tokens_out, "token");
   return `$${spent.cost.toFixed(spent.cost < 1 ? 4 : 2)}${spent.unpriced > 0 ? " or more" : ""}`;
 }
 
@@ -126,7 +129,7 @@ function SessionRow({ row }: { row: Row }) {
       <span class="dim">{row.note}</span>
       {stored.used > 0 ? (
         <span class="dim">
-          {stored.messages} messages{spent ? `, ${costText(spent)}` : ""}, <Age seconds={stored.used} />
+          {countOf(stored.messages, "message")}{spent ? `, ${costText(spent)}` : ""}, <Age seconds={stored.used} />
         </span>
       ) : null}
     </li>
@@ -134,20 +137,16 @@ function SessionRow({ row }: { row: Row }) {
 }
 
 export function SessionsPage({ user, onLogout }: { user: User; onLogout: () => void }) {
-  const [search, setSearch] = useState("");
-  const [wanted, setWanted] = useState("");
+  const { text: search, entered: wanted, set: setSearch } = useEntered();
   const rows = useLoaded(
     () => readRows(wanted),
     `sessions ${wanted}`,
     onLogout,
-    () => 5000,
+    () => listPause(5000),
+    ["questions", "sessions"],
   );
   const [more, setMore] = useState<{ wanted: string; rows: Row[]; next?: string }>({ wanted, rows: [] });
   const [problem, setProblem] = useState("");
-  useEffect(() => {
-    const timer = window.setTimeout(() => setWanted(search.trim()), 300);
-    return () => window.clearTimeout(timer);
-  }, [search]);
   const isMore = more.wanted === wanted && more.rows.length > 0;
   const first = rows.value?.rows;
   const known = new Set(first?.map((row) => row.stored.session));
@@ -260,13 +259,13 @@ function NoticeView({ session, notice }: { session: string; notice: Notice }) {
 
 function ToolResult({ session, message }: { session: string; message: Message }) {
   const result = (
-    <details class={message.is_error ? "tool failed" : "tool"}>
+    <details class={message.is_error ? "tool result failed" : "tool result"}>
       <summary>
         <code>
           <Visible text={message.name ?? "tool"} />
         </code>{" "}
         {message.is_error ? "failed" : "result"}
-        {message.truncated ? ", its beginning" : ""}
+        {message.truncated ? ", its beginning" : ""} <Brief text={message.text} />
       </summary>
       <Code text={message.text} label={`Result of ${message.name ?? "a tool"}`} />
     </details>
@@ -290,25 +289,46 @@ function Thinking({ text }: { text: string }) {
   );
 }
 
-/** Indents complete JSON; a beginning is shown as it is. */
-function readable(json: string): string {
+/** The beginning of a text in the line of a call or a result. */
+function Brief({ text }: { text: string }) {
+  const line = text.trimStart().split("\n", 1)[0] ?? "";
+  return line ? (
+    <span class="dim brief">
+      <Visible text={line.slice(0, 200)} />
+    </span>
+  ) : null;
+}
+
+/** Returns the arguments of a call; nothing if they are only a beginning. */
+function argumentsOf(call: Call): Record<string, unknown> | undefined {
   try {
-    return JSON.stringify(JSON.parse(json), null, 2);
+    const args: unknown = JSON.parse(call.arguments ?? "");
+    return typeof args === "object" && args !== null && !Array.isArray(args) ? (args as Record<string, unknown>) : undefined;
   } catch {
-    return json;
+    return undefined;
   }
 }
 
-function CallView({ call, state }: { call: Call; state: string }) {
+/** The arguments that say best what a call is about. */
+const briefArguments = ["command", "path", "pattern", "url", "query", "prompt", "text"];
+
+function CallView({ call, isRunning }: { call: Call; isRunning?: boolean }) {
+  const args = argumentsOf(call);
+  const brief = briefArguments.map((name) => args?.[name]).find((value) => typeof value === "string");
   return (
     <details class="tool">
       <summary>
         <code>
           <Visible text={call.name} />
         </code>{" "}
-        {state}
+        {isRunning ? "runs " : ""}
+        <Brief text={brief ?? (args ? "" : (call.arguments ?? ""))} />
       </summary>
-      {call.arguments ? <Code text={readable(call.arguments)} label={`Arguments of ${call.name}`} /> : null}
+      {args ? (
+        <Arguments tool={call.name} args={args} shorten={(text) => text} />
+      ) : call.arguments ? (
+        <Code text={call.arguments} label={`Arguments of ${call.name}, their beginning`} />
+      ) : null}
     </details>
   );
 }
@@ -324,7 +344,7 @@ function LiveView({ live }: { live: Live }) {
       {live.thinking ? <Thinking text={live.thinking} /> : null}
       <Markdown text={live.text} mostMarks={300} />
       {live.calls.map((call) => (
-        <CallView key={call.id} call={call} state="runs" />
+        <CallView key={call.id} call={call} isRunning />
       ))}
     </section>
   );
@@ -362,13 +382,30 @@ function MessageView({ session, message }: { session: string; message: Message }
       )}
       <Pictures session={session} message={message} />
       {message.calls?.map((call) => (
-        <CallView key={call.id} call={call} state="called" />
+        <CallView key={call.id} call={call} />
       ))}
       {message.error ? (
         <p class="problem">
           <Visible text={message.error} />
         </p>
       ) : null}
+    </div>
+  );
+}
+
+/** A message of this page that the history does not have yet. */
+function SentView({ message, label }: { message: Waiting; label: string }) {
+  return (
+    <div role="group" class="message user" aria-label={label}>
+      <p class="dim facts">
+        <Visible text={label} />
+        {message.files.map((name) => (
+          <Visible text={name} />
+        ))}
+      </p>
+      <p class="plain">
+        <Visible text={message.text} />
+      </p>
     </div>
   );
 }
@@ -413,40 +450,27 @@ function Traces({ session }: { session: string }) {
 }
 
 /** What is done with a session that has a history. */
-function SessionActions({ id, user, isRunning, onNotice, onChanged }: {
+function SessionActions({ id, user, onNotice }: {
   id: string;
   user: User;
-  isRunning: boolean;
   onNotice: (text: string, isProblem: boolean) => void;
-  onChanged: () => void;
 }) {
   const [busy, setBusy] = useState(false);
-  const act = async (action: () => Promise<void>) => {
+  const fork = async () => {
     setBusy(true);
     try {
-      await action();
+      const made = await post<{ session: string }>(`${sessionPath(id)}/fork`);
+      location.hash = sessionAddress(made.session);
     } catch (error) {
       onNotice(textOf(error), true);
     } finally {
       setBusy(false);
     }
   };
-  const stop = async () => {
-    await post(`${sessionPath(id)}/stop`);
-    onNotice("The turn was stopped.", false);
-    onChanged();
-  };
-  const fork = async () => {
-    const made = await post<{ session: string }>(`${sessionPath(id)}/fork`);
-    location.hash = sessionAddress(made.session);
-  };
   return (
     <>
-      {user.role === "operator" && isRunning ? (
-        <ConfirmButton text="Stop" question="End the running turn?" disabled={busy} onConfirm={() => void act(stop)} />
-      ) : null}
       {user.role === "operator" ? (
-        <button type="button" disabled={busy} onClick={() => void act(fork)} title="Continue in a new session, after the last complete answer">
+        <button type="button" disabled={busy} onClick={() => void fork()} title="Continue in a new session, after the last complete answer">
           Fork
         </button>
       ) : null}
@@ -462,6 +486,39 @@ interface Shown {
   changes: number;
   history: History;
   questions: Question[];
+}
+
+/** The titles that the list of sessions has shown. */
+const titles = new Map<string, string>();
+
+/** Returns the title of a session, or the first line of a history that is complete. */
+function titleOf(id: string, history: History | undefined): string {
+  const first = history && !history.before ? history.messages.find((one) => one.role === "user") : undefined;
+  const title = titles.get(id) ?? first?.text.trim().split("\n", 1)[0] ?? "";
+  return title.length > 120 ? `${title.slice(0, 119)}…` : title;
+}
+
+/** Shows the end of a session, and follows it as it grows until the user has scrolled away from it. */
+function useEnd(id: string) {
+  const isAtEnd = useRef(true);
+  useEffect(() => {
+    isAtEnd.current = true;
+    const note = () => {
+      const { scrollHeight } = document.documentElement;
+      isAtEnd.current = window.scrollY + window.innerHeight > scrollHeight - 60;
+    };
+    window.addEventListener("scroll", note, { passive: true });
+    return () => window.removeEventListener("scroll", note);
+  }, [id]);
+  // Once for each frame: the size of a page that grows is not computed for every part of an answer.
+  const frame = useRef(0);
+  useEffect(() => {
+    if (!isAtEnd.current || frame.current) return;
+    frame.current = requestAnimationFrame(() => {
+      frame.current = 0;
+      if (isAtEnd.current) window.scrollTo(0, document.documentElement.scrollHeight);
+    });
+  });
 }
 
 async function readSession(id: string, changes: number): Promise<Shown> {
@@ -482,9 +539,9 @@ export function SessionPage({ id, user, onLogout }: { id: string; user: User; on
   );
   reload.current = shown.reload;
   const notices = useNotices();
+  useEnd(id);
   const [earlier, setEarlier] = useState<{ id: string; messages: Message[]; before?: number }>({ id, messages: [] });
   const [problem, setProblem] = useState("");
-  const [sent, setSent] = useState<{ id: string; all: Waiting[] }>({ id, all: [] });
   const history = shown.value?.history;
   const isEarlier = earlier.id === id && earlier.messages.length > 0;
   const before = isEarlier ? earlier.before : history?.before;
@@ -503,9 +560,14 @@ export function SessionPage({ id, user, onLogout }: { id: string; user: User; on
   const newest = history?.messages ?? [];
   const spent = useSpending(id, newest.length > 0 && history?.state !== "running" ? (newest[newest.length - 1]?.entry ?? 0) : 0);
   const stored = new Set(newest.map((one) => one.message));
-  const waiting = sent.id === id && history?.state !== "idle" ? sent.all.filter((one) => !stored.has(one.key)) : [];
+  // A turn stores its message with the first answer.
+  const unstored = history && history.state !== "idle" ? sentTo(id).filter((one) => !stored.has(one.key)) : [];
+  const own = unstored.filter((one) => !one.steers);
+  const begun = own.slice(0, Math.max(0, own.length - (history?.pending ?? 0)));
+  const waiting = unstored.filter((one) => !begun.includes(one));
   const first = newest[0]?.entry ?? Infinity;
   const messages = isEarlier ? [...earlier.messages.filter((one) => one.entry < first), ...newest] : newest;
+  const title = titleOf(id, history);
   const { isOpen, now, ended } = followed.state;
   const unread = ended.filter((one) => one.change > (shown.value?.changes ?? 0)).map((one) => one.live);
   const current = isOpen ? now : history?.live;
@@ -516,24 +578,23 @@ export function SessionPage({ id, user, onLogout }: { id: string; user: User; on
         <a href="#/sessions">All sessions</a>
       </p>
       <h1 tabIndex={-1} ref={notices.place} class="name">
-        <Visible text={id} />
+        <Visible text={title || id} />
       </h1>
       {history ? (
         <div class="row">
+          {title ? (
+            <span class="dim name">
+              <Visible text={id} />
+            </span>
+          ) : null}
           <span class={`state ${history.state}`}>{history.state}</span>
           {history.pending > 0 ? <span class="dim">{history.pending} waiting</span> : null}
           {spent && spent.calls > 0 ? <span class="dim">{costText(spent)}</span> : null}
-          <SessionActions
-            id={id}
-            user={user}
-            isRunning={history.state === "running"}
-            onNotice={notices.add}
-            onChanged={shown.reload}
-          />
+          <SessionActions id={id} user={user} onNotice={notices.add} />
         </div>
       ) : null}
+      {history ? <Traces key={`traces ${id}`} session={id} /> : null}
       <Problem text={problem || shown.problem} />
-      {notices.view}
       {before ? (
         <button type="button" onClick={() => void readEarlier()}>
           Earlier messages
@@ -544,23 +605,16 @@ export function SessionPage({ id, user, onLogout }: { id: string; user: User; on
           <MessageView session={id} message={message} />
         </Guard>
       ))}
+      {begun.map((one) => (
+        <SentView key={one.key} message={one} label={user.name} />
+      ))}
       {lives.map((live) => (
         <Guard value={live}>
           <LiveView live={live} />
         </Guard>
       ))}
       {waiting.map((one) => (
-        <div role="group" key={one.key} class="message user" aria-label="Sent, not processed yet">
-          <p class="dim facts">
-            <span>Sent, not processed yet</span>
-            {one.files.map((name) => (
-              <Visible text={name} />
-            ))}
-          </p>
-          <p class="plain">
-            <Visible text={one.text} />
-          </p>
-        </div>
+        <SentView key={one.key} message={one} label="Sent, not processed yet" />
       ))}
       {history?.notices?.map((notice) => (
         <NoticeView key={notice.file?.id ?? notice.date + notice.text} session={id} notice={notice} />
@@ -570,6 +624,7 @@ export function SessionPage({ id, user, onLogout }: { id: string; user: User; on
           <QuestionCard
             question={question}
             user={user}
+            isOfPage
             onAnswered={(text, isProblem) => {
               notices.add(text, isProblem);
               shown.reload();
@@ -577,18 +632,17 @@ export function SessionPage({ id, user, onLogout }: { id: string; user: User; on
           />
         </Guard>
       ))}
-      {user.role === "operator" && history ? (
-        <Composer
-          key={id}
-          session={id}
-          isRunning={history.state === "running"}
-          onSent={(_, message) => {
-            setSent((old) => ({ id, all: [...(old.id === id ? old.all : []), message].slice(-20) }));
-            shown.reload();
-          }}
-        />
-      ) : null}
-      {history ? <Traces key={`traces ${id}`} session={id} /> : null}
+      <div class="dock">
+        {notices.view}
+        {user.role === "operator" && history ? (
+          <Composer
+            key={id}
+            session={id}
+            isRunning={history.state === "running"}
+            onSent={shown.reload}
+          />
+        ) : null}
+      </div>
     </>
   );
 }

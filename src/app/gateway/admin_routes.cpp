@@ -177,7 +177,7 @@ void add_operations(HttpRoutes& routes, GatewayApi& api, const CallerOf& caller_
 std::unique_ptr<HttpRoutes> admin_routes(HttpServer& server, GatewayApi& api, AdminTokens tokens) {
     HttpRouteOptions options;
     options.max_body_bytes = 64 * 1024;
-    options.max_requests = 32 + most_streams;
+    options.max_requests = 32 + std::size(event_paths) * most_streams;
     // Without one of the tokens it is without this one.
     auto refuse = bearer_authentication(tokens.viewer.empty() ? tokens.operator_ : tokens.viewer);
     options.authentication =
@@ -193,10 +193,12 @@ std::unique_ptr<HttpRoutes> admin_routes(HttpServer& server, GatewayApi& api, Ad
                              request.client};
     };
     add_operations(*routes, api, caller_of, OperationOptions());
-    routes->add(
-        "GET", std::string(events_path),
-        [&api](HttpServerRequest request) { return answer_events(&api, std::move(request)); },
-        most_streams);
+    for (const std::string_view path : event_paths) {
+        routes->add(
+            "GET", std::string(path),
+            [&api](HttpServerRequest request) { return answer_events(&api, std::move(request)); },
+            most_streams);
+    }
     add_file_routes(*routes, api, "", {});
     return routes;
 }

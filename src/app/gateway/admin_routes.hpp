@@ -38,8 +38,9 @@ struct OperationOptions {
         {};  ///< adds headers to each response
 };
 
-/// The path of the stream of a session's running turn, live_events().
-inline constexpr std::string_view events_path = "/v1/admin/sessions/{id}/events";
+/// The paths of the streams of live_events(): of a session's running turn, and of changes of the lists only.
+inline constexpr std::string_view event_paths[] = {"/v1/admin/sessions/{id}/events",
+                                                   "/v1/admin/events"};
 
 /// Returns the response to a request whose operation has failed.
 HttpServerResponse failure_response(const std::exception_ptr& failure);
@@ -50,7 +51,7 @@ void add_operations(HttpRoutes& routes, GatewayApi& api, const CallerOf& caller_
                     const OperationOptions& options);
 
 /// Returns a route for each of gateway_operations(), not served yet. A request without one of the tokens gets 401, a viewer's token 403
-/// from operations of operators. It also has `events_path`. `api` must outlive the routes and their requests.
+/// from operations of operators. It also has `event_paths`. `api` must outlive the routes and their requests.
 std::unique_ptr<HttpRoutes> admin_routes(HttpServer& server, GatewayApi& api, AdminTokens tokens);
 
 }  // namespace cubepi::app

@@ -332,10 +332,12 @@ std::vector<std::unique_ptr<HttpRoutes>> console_routes(HttpServer& server, Gate
     add_operations(*messages, api, caller_of, operations);
 
     auto events = std::make_unique<HttpRoutes>(server, "console-events", event_options(login));
-    events->add("GET", "/console" + std::string(events_path),
-                [&api, login](HttpServerRequest request) {
-                    return show_events(&api, login, std::move(request));
-                });
+    for (const std::string_view path : event_paths) {
+        events->add("GET", "/console" + std::string(path),
+                    [&api, login](HttpServerRequest request) {
+                        return show_events(&api, login, std::move(request));
+                    });
+    }
 
     std::vector<std::unique_ptr<HttpRoutes>> all;
     all.push_back(std::move(page));

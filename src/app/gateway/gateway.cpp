@@ -259,6 +259,7 @@ Task<int> Gateway::run() {
                               {SIGINT, SIGTERM, SIGHUP});
     if (const auto interval = watchdog_interval()) work_.spawn(feed_watchdog(*interval));
     work_.spawn(watch_deadlines());
+    work_.spawn(watch_lists());
     work_.spawn(serve_peers());
     work_.spawn(save_logins());
     Task<> serving = serve();
@@ -498,6 +499,41 @@ Task<> Gateway::replace_instance() {
         std::rethrow_exception(failure);
     }
     if (ending_) throw Error(ErrorCode::invalid_state, "the gateway is ending");
+}
+
+/// The lists are read here once for all readers: when a session of this gateway changes, and from time to time because of others.
+Task<> Gateway::watch_lists() {
+    constexpr std::chrono::seconds shortest_pause{1};
+    constexpr std::chrono::seconds longest_pause{2};
+    const std::shared_ptr<Clock> clock = Runtime::standard()->clock;
+    std::shared_ptr<LiveAnswers> live;
+    std::shared_ptr<LiveAnswers::Watch> watch;
+    ListDigests known;
+    for (;;) {
+        // A reload replaces it.
+        if (live != instance_->live_answers()) {
+            live = instance_->live_answers();
+            watch = live ? live->watch_sessions(executor_) : nullptr;
+            known = ListDigests();
+        }
+        if (!live || !live->has_readers()) {
+            known = ListDigests();
+            co_await clock->sleep_for(shortest_pause);
+            continue;
+        }
+        watch->changed.reset();
+        Task<ListDigests> reading = api_.list_digests();
+        Outcome<ListDigests> read = co_await outcome_of(std::move(reading));
+        if (read.cancelled()) read.rethrow();
+        if (read) {
+            live->list_changed(read.value().questions != known.questions,
+                               read.value().sessions != known.sessions);
+            known = std::move(read).value();
+        }
+        co_await clock->sleep_for(shortest_pause);
+        const auto next = deadline_after(clock->now(), longest_pause);
+        (void)co_await detail::run_until(*clock, next, watch->changed.wait());
+    }
 }
 
 Task<> Gateway::serve_peers() {

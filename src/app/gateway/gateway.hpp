@@ -103,6 +103,8 @@ private:
     void note_peers(const std::exception_ptr& failure);
     /// Continues the sessions whose questions have expired (D65), until it is cancelled.
     Task<> watch_deadlines();
+    /// Tells the readers of the console which lists have changed, until it is cancelled (D268).
+    Task<> watch_lists();
     Task<> expire_due();
 
     Task<std::string> metrics();

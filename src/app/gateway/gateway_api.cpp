@@ -104,6 +104,7 @@ constexpr GatewayOperation change(std::string_view name, std::string_view path,
 
 constexpr GatewayOperation operations[] = {
     read("status", "/v1/admin/status", "", Call<&GatewayApi::status>::json),
+    read("usage", "/v1/admin/usage", "", Call<&GatewayApi::usage>::json),
     read("sessions", "/v1/admin/sessions", "", Call<&GatewayApi::sessions>::json),
     {"begin", operator_, "POST", "/v1/admin/sessions", "", "session", "", true,
      Call<&GatewayApi::begin>::json},

@@ -101,6 +101,10 @@ struct StoredArguments {
     std::string after = {};   ///< `next` of the page before
     std::string search = {};  ///< in the ids, titles and first prompts
 };
+struct UsageArguments {
+    std::size_t limit = 20;   ///< at most 200
+    std::string search = {};  ///< in the names of counters; "total" is always listed
+};
 struct ForkArguments {
     std::string id = {};     ///< of the session
     std::string after = {};  ///< the id of a complete run; empty: the last one
@@ -161,18 +165,22 @@ struct GatewayLimit {
     std::string key = {};    ///< "gateway.max_waiting"
     std::string value = {};  ///< with its unit
 };
-/// The use of a user, a chat or all of them on a day.
+/// The use of a user, a chat or all of them on a day, and its limits.
 struct GatewayUse {
     std::string counter = {};  ///< "user:telegram:42", "chat:http:s1", "total"
     std::int64_t messages = 0;
     std::int64_t tokens = 0;
-    double cost = 0;  ///< USD
+    double cost = 0;                                 ///< USD
+    std::optional<std::int64_t> most_messages = {};  ///< absent: no limit
+    std::optional<std::int64_t> most_tokens = {};
+    std::optional<double> most_cost = {};
 };
 /// The use that counts toward `gateway.limits`, of all gateways that share their messages.
 struct GatewayUsage {
     std::string day = {};               ///< "2026-12-01"
     double ends = 0;                    ///< Unix seconds: then the counters begin at zero
-    std::vector<GatewayUse> used = {};  ///< those with the highest costs first, at most 20
+    std::vector<GatewayUse> used = {};  ///< "total" and those with the highest costs first
+    bool has_more = false;              ///< further users or chats have used something
 };
 /// One of the gateways that share their messages by a database (D237).
 struct ClusterGateway {
@@ -345,6 +353,12 @@ struct AnsweredQuestion {
     std::string state = {};
 };
 
+/// Digests of what the lists of questions and sessions have, also at other gateways that share the messages.
+struct ListDigests {
+    std::string questions = {};
+    std::string sessions = {};
+};
+
 struct ConsoleLink {
     std::string url = {};
     std::string name = {};  ///< of the user
@@ -390,10 +404,14 @@ public:
 
     Task<GatewayStatus> status(NoArguments none);
     /// Returns the sessions with a running turn or waiting messages, in the order of their ids.
+    /// Returns what users and chats have used today. Throws Error(invalid_state) if nothing is limited by day, and what the store throws.
+    Task<GatewayUsage> usage(UsageArguments which);
     Task<BusySessions> sessions(PageArguments page);
     Task<SessionHistory> history(HistoryArguments which);
     /// Returns what the running turns have not stored yet, of the instance that serves, for a stream of events.
     std::shared_ptr<LiveAnswers> live_answers() const;
+    /// Reads the beginnings of both lists. A failure has a digest of its own, so that readers of the list see it.
+    Task<ListDigests> list_digests();
     Task<HeldList> held(NoArguments none);
     /// Returns the schedules of all sessions. Throws Error(invalid_state) if they are switched off, as the two below do.
     Task<ListedSchedules> schedules(NoArguments none);

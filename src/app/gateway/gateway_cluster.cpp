@@ -18,6 +18,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/schema/json_convert.hpp>
@@ -40,6 +41,9 @@ using bub::PeerReply;
 /// How long another gateway may take. It looks for requests in each second.
 constexpr std::chrono::seconds answer_limit{5};
 constexpr std::size_t longest_page = 1'000;
+constexpr std::size_t longest_usage = 200;
+/// The sessions that a page of the console shows first.
+constexpr std::size_t listed_sessions = 25;
 
 /// The name of a host without the namespace of its processes.
 std::string host_of(const GatewayPeer& peer) { return peer.host.substr(0, peer.host.find(' ')); }
@@ -126,6 +130,13 @@ struct GatewayApi::PeerAnswer {
 
 namespace {
 
+template <class T>
+std::string digest_of(Outcome<T>& read) {
+    if (read.cancelled()) read.rethrow();
+    if (!read) return std::string(logged_error(read.failure()));
+    return detail::sha256_hex(boost::json::serialize(to_json(read.value())));
+}
+
 /// Reads the results of other gateways. One that cannot be read, which a damaged row has, counts as none.
 template <class T, class Answers>
 std::vector<std::optional<T>> read_results(Answers& answers) {
@@ -152,27 +163,40 @@ std::optional<std::vector<std::string>> silent_hosts(const Answers& answers) {
     return hosts;
 }
 
-Task<std::optional<GatewayUsage>> usage_of(std::shared_ptr<GatewayInstance> instance) {
-    constexpr std::size_t most_shown = 20;
-    std::optional<GatewayUsage> usage;
-    if (!instance->usage()) co_return usage;
-    Task<bub::UsageReport> reading = instance->usage()->report(most_shown);
-    Outcome<bub::UsageReport> read = co_await outcome_of(std::move(reading));
-    if (read.cancelled()) read.rethrow();
-    if (!read) co_return usage;
-    usage.emplace();
-    usage->day = read.value().day.date;
-    usage->ends = static_cast<double>(read.value().day.end);
-    for (const auto& [counter, used] : read.value().used)
-        usage->used.push_back({counter, used.messages, used.tokens, bub::usd_of(used.micros)});
+}  // namespace
+
+Task<GatewayUsage> GatewayApi::usage(UsageArguments which) {
+    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
+    if (!instance->usage())
+        throw Error(ErrorCode::invalid_state,
+                    "nothing is limited by day, so use is not counted; set gateway.limits");
+    const std::size_t limit = std::clamp<std::size_t>(which.limit, 1, longest_usage);
+    Task<bub::UsageReport> reading = instance->usage()->report(limit + 1, std::move(which.search));
+    bub::UsageReport report = co_await std::move(reading);
+    GatewayUsage usage;
+    usage.day = report.day.date;
+    usage.ends = static_cast<double>(report.day.end);
+    usage.has_more = report.used.size() > limit;
+    if (usage.has_more) report.used.resize(limit);
+    for (const bub::CounterReport& one : report.used) {
+        GatewayUse& use = usage.used.emplace_back();
+        use.counter = one.counter;
+        use.messages = one.used.messages;
+        use.tokens = one.used.tokens;
+        use.cost = bub::usd_of(one.used.micros);
+        use.most_messages = one.limit.messages;
+        use.most_tokens = one.limit.tokens;
+        if (one.limit.micros) use.most_cost = bub::usd_of(*one.limit.micros);
+    }
     co_return usage;
 }
 
-}  // namespace
-
 Task<GatewayStatus> GatewayApi::status(NoArguments) {
     GatewayStatus status = co_await status_here();
-    status.usage = co_await usage_of(gateway_.instance());
+    Task<GatewayUsage> reading = usage(UsageArguments());
+    Outcome<GatewayUsage> used = co_await outcome_of(std::move(reading));
+    if (used.cancelled()) used.rethrow();
+    if (used) status.usage = std::move(used).value();
     const std::shared_ptr<bub::GatewayPeers> peers = peers_of(*gateway_.instance());
     if (!peers) co_return status;
     Task<std::vector<GatewayPeer>> listing = peers->list();
@@ -339,6 +363,32 @@ Task<BusySessions> GatewayApi::sessions(PageArguments page) {
     if (has_more && !result.sessions.empty()) result.next = result.sessions.back().session;
     result.unanswered = silent_hosts(answers);
     co_return result;
+}
+
+/// Other gateways report in their facts how much they do, and are not asked each time.
+Task<ListDigests> GatewayApi::list_digests() {
+    Task<GatewayQuestions> asking = questions(PageArguments());
+    Outcome<GatewayQuestions> asked = co_await outcome_of(std::move(asking));
+    ListDigests digests;
+    digests.questions = digest_of(asked);
+    StoredArguments newest;
+    newest.limit = listed_sessions;
+    Task<StoredSessions> reading = stored(std::move(newest));
+    Outcome<StoredSessions> read = co_await outcome_of(std::move(reading));
+    digests.sessions = digest_of(read);
+    const BusySessions busy = sessions_here(PageArguments());
+    digests.sessions += boost::json::serialize(to_json(busy));
+    const std::shared_ptr<bub::GatewayPeers> peers = peers_of(*gateway_.instance());
+    if (peers) {
+        Task<std::vector<GatewayPeer>> listing = peers->list();
+        Outcome<std::vector<GatewayPeer>> listed = co_await outcome_of(std::move(listing));
+        if (listed.cancelled()) listed.rethrow();
+        if (listed)
+            for (const GatewayPeer& peer : listed.value())
+                if (!peer.is_here) digests.sessions += peer.facts;
+    }
+    digests.sessions = detail::sha256_hex(digests.sessions);
+    co_return digests;
 }
 
 Task<HeldList> GatewayApi::held(NoArguments) {

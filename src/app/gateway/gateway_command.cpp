@@ -137,6 +137,12 @@ JsonObject call_all(std::string_view command) {
     return all;
 }
 
+JsonObject call_usage(const std::string& search) {
+    constexpr int most = 200;
+    const JsonObject request{{"command", "usage"}, {"limit", most}, {"search", search}};
+    return call_gateway(gateway_socket(), request);
+}
+
 /// "1 turn", "2 turns".
 std::string count_of(std::size_t count, const std::string& what) {
     return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
@@ -190,15 +196,30 @@ void print_gateways(const GatewayStatus& status) {
         out() << "Their configuration files differ.\n";
 }
 
+/// "3 of 100".
+std::string used_of(const std::string& used, const std::optional<std::string>& most) {
+    return most ? used + " of " + *most : used;
+}
+
+std::optional<std::string> count_text(const std::optional<std::int64_t>& count) {
+    return count ? std::optional(std::to_string(*count)) : std::nullopt;
+}
+
 void print_usage(const GatewayUsage& usage) {
-    out() << "\nUsed on " << for_terminal(usage.day) << ", until "
+    out() << "Used on " << for_terminal(usage.day) << ", until "
           << for_terminal(local_time(usage.ends)) << ":\n";
-    for (const GatewayUse& one : usage.used)
+    for (const GatewayUse& one : usage.used) {
+        std::optional<std::string> most_cost;
+        if (one.most_cost) most_cost = money_text(*one.most_cost);
         out() << "  " << for_terminal(one.counter) << "\t"
-              << for_terminal(std::to_string(one.messages) + " messages\t" +
-                              std::to_string(one.tokens) + " tokens\t" + money_text(one.cost))
+              << for_terminal(used_of(std::to_string(one.messages), count_text(one.most_messages)) +
+                              " messages\t" +
+                              used_of(std::to_string(one.tokens), count_text(one.most_tokens)) +
+                              " tokens\t" + used_of(money_text(one.cost), most_cost))
               << "\n";
+    }
     if (usage.used.empty()) out() << "  nothing\n";
+    if (usage.has_more) out() << "  and others; to search for one: cubepi gateway usage TEXT\n";
 }
 
 void print_status(const GatewayStatus& status) {
@@ -215,7 +236,10 @@ void print_status(const GatewayStatus& status) {
     print_line("Held", status.held == 0
                            ? "nothing"
                            : count_of(status.held, "message") + "; see them: cubepi gateway held");
-    if (status.usage) print_usage(*status.usage);
+    if (status.usage) {
+        out() << "\n";
+        print_usage(*status.usage);
+    }
     print_gateways(status);
 }
 
@@ -264,6 +288,7 @@ int print(const JsonObject& answer, const GatewayArguments& arguments) {
     }
     switch (arguments.what) {
         case What::status: print_status(read<GatewayStatus>(answer)); break;
+        case What::usage: print_usage(read<GatewayUsage>(answer)); break;
         case What::sessions: print_sessions(read<BusySessions>(answer)); break;
         case What::held: print_held(read<HeldList>(answer)); break;
         case What::logins: print_logins(read<ConsoleLogins>(answer)); break;
@@ -464,6 +489,7 @@ int gateway_command(const CommandLine& line) {
     switch (line.gateway.what) {
         case What::run: return run(serve(line));
         case What::status: return print(call("status"), line.gateway);
+        case What::usage: return print(call_usage(line.gateway.search), line.gateway);
         case What::sessions: return print(call_all("sessions"), line.gateway);
         case What::held: return print(call("held"), line.gateway);
         case What::release:

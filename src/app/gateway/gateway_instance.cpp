@@ -308,7 +308,8 @@ std::vector<GatewayLimit> GatewayInstance::limits() const {
     if (settings_.question_timeout.count() > 0)
         seconds("gateway.question_timeout", settings_.question_timeout);
     seconds("gateway.retry_limit", settings_.retry_limit);
-    const auto add_daily = [&all](const std::string& key, const bub::UsageLimit& limit) {
+    const auto add_daily = [&](const std::string& key, const bub::UsageLimit& limit) {
+        if (!usage_) return;  // of `cubepi web`, which serves its owner
         if (limit.messages)
             all.push_back({key + ".messages", std::to_string(*limit.messages) + " a day"});
         if (limit.tokens)

@@ -109,6 +109,7 @@ void LiveAnswers::follow(const std::shared_ptr<LiveAnswers>& answers,
         entry.agent = agent;
         answers->begin_message(entry);
         answers->wake(session);
+        wake(answers->sessions_watch_);
     }
     agent->subscribe([answers, session = std::move(session)](const AgentEvent& event) {
         answers->note(session, event);
@@ -119,6 +120,7 @@ void LiveAnswers::end(const std::string& session) {
     const std::lock_guard lock(mutex_);
     entries_.erase(session);
     wake(session);
+    wake(sessions_watch_);
 }
 
 std::optional<LiveAnswer> LiveAnswers::find(const std::string& session) const {
@@ -146,6 +148,8 @@ void LiveAnswers::note(const std::string& session, const AgentEvent& event) {
         begin_message(entry);
         const auto changes = changes_.find(session);
         if (changes != changes_.end()) ++changes->second;
+        // Also of a call whose question was answered.
+        wake(sessions_watch_);
     } else if (const auto* const start = event.get_if<ToolExecutionStartEvent>()) {
         if (answer.calls.size() >= most_calls) return;
         HistoryCall& call = answer.calls.emplace_back();
@@ -154,6 +158,7 @@ void LiveAnswers::note(const std::string& session, const AgentEvent& event) {
         call.arguments = boost::json::serialize(start->args);
         (void)shorten(*call.arguments, longest_arguments);
         ++entry.calls;
+        wake(sessions_watch_);
     } else if (const auto* const done = event.get_if<ToolExecutionEndEvent>()) {
         std::erase_if(answer.calls, [done](const HistoryCall& call) {
             return call.id == done->tool_call_id.str();
@@ -165,18 +170,20 @@ void LiveAnswers::note(const std::string& session, const AgentEvent& event) {
     wake(session);
 }
 
+void LiveAnswers::wake(const std::weak_ptr<Watch>& watching) {
+    std::shared_ptr<Watch> watch = watching.lock();
+    if (!watch || watch->is_posted.exchange(true)) return;
+    const Executor executor = watch->executor;
+    boost::asio::post(executor, [watch = std::move(watch)] {
+        watch->is_posted = false;
+        watch->changed.set();
+    });
+}
+
 /// Without a reader, this is a search in an empty map.
 void LiveAnswers::wake(const std::string& session) {
     const auto [first, last] = watches_.equal_range(session);
-    for (auto at = first; at != last; ++at) {
-        std::shared_ptr<Watch> watch = at->second.lock();
-        if (!watch || watch->is_posted.exchange(true)) continue;
-        const Executor executor = watch->executor;
-        boost::asio::post(executor, [watch = std::move(watch)] {
-            watch->is_posted = false;
-            watch->changed.set();
-        });
-    }
+    for (auto at = first; at != last; ++at) wake(at->second);
 }
 
 void LiveAnswers::forget_readers() {
@@ -227,8 +234,35 @@ LiveUpdate LiveAnswers::read(const std::string& session, LivePosition& position)
     return update;
 }
 
+LiveLists LiveAnswers::lists() const {
+    const std::lock_guard lock(mutex_);
+    return lists_;
+}
+
+std::shared_ptr<LiveAnswers::Watch> LiveAnswers::watch_sessions(Executor executor) {
+    auto made = std::make_shared<Watch>(std::move(executor));
+    const std::lock_guard lock(mutex_);
+    sessions_watch_ = made;
+    return made;
+}
+
+bool LiveAnswers::has_readers() const {
+    const std::lock_guard lock(mutex_);
+    return std::any_of(watches_.begin(), watches_.end(),
+                       [](const auto& one) { return !one.second.expired(); });
+}
+
+void LiveAnswers::list_changed(bool questions, bool sessions) {
+    if (!questions && !sessions) return;
+    const std::lock_guard lock(mutex_);
+    lists_.questions += questions ? 1 : 0;
+    lists_.sessions += sessions ? 1 : 0;
+    for (const auto& one : watches_) wake(one.second);
+}
+
 void LiveAnswers::touch(const std::string& session) {
     const std::lock_guard lock(mutex_);
+    wake(sessions_watch_);
     const auto changes = changes_.find(session);
     if (changes == changes_.end()) return;
     ++changes->second;

@@ -43,7 +43,14 @@ struct LiveUpdate {
     bool has_changed = false;  ///< the history, or the state of the session
 };
 
-/// The output of running turns that is not stored yet, by session, for operators who watch. Thread-safe. Turns never wait for a reader.
+/// The versions of the lists that operators see. A reader compares them with those that it has read.
+struct LiveLists {
+    std::uint64_t questions = 1;
+    std::uint64_t sessions = 1;
+};
+
+/// The output of running turns that is not stored yet, by session, for operators who watch, and which lists have changed (D268).
+/// Thread-safe. Turns never wait for a reader.
 class LiveAnswers {
 public:
     /// Wakes a reader on its executor.
@@ -64,12 +71,20 @@ public:
     /// Returns nothing if the session has no turn, or if all that it has produced is stored.
     std::optional<LiveAnswer> find(const std::string& session) const;
 
-    /// Sets `changed` when read() may return more, until the last owner of the result has gone.
+    /// Sets `changed` when read() may return more, or a list has changed, until the last owner of the result has gone. An empty session:
+    /// only the lists.
     std::shared_ptr<Watch> watch(const std::string& session, Executor executor);
     /// Returns what follows a position, and moves the position behind it.
     LiveUpdate read(const std::string& session, LivePosition& position) const;
     /// Notes that the history or the state of a session has changed.
     void touch(const std::string& session);
+    LiveLists lists() const;
+    /// Sets `changed` when sessions have changed, so that the lists may have. It has one owner, who calls list_changed().
+    std::shared_ptr<Watch> watch_sessions(Executor executor);
+    /// Returns true if there are readers, for whom the lists are compared.
+    bool has_readers() const;
+    /// Tells the readers that these lists have other contents.
+    void list_changed(bool questions, bool sessions);
     /// Wakes all readers for their end.
     void close();
     bool is_closed() const noexcept { return is_closed_; }
@@ -86,6 +101,7 @@ private:
 
     void note(const std::string& session, const AgentEvent& event);
     void begin_message(Entry& entry);
+    static void wake(const std::weak_ptr<Watch>& watching);
     void wake(const std::string& session);
     void forget_readers();
 
@@ -94,6 +110,8 @@ private:
     std::map<std::string, Entry> entries_;
     std::multimap<std::string, std::weak_ptr<Watch>> watches_;
     std::map<std::string, std::uint64_t> changes_;  ///< of the sessions with readers
+    LiveLists lists_;
+    std::weak_ptr<Watch> sessions_watch_;
     std::uint64_t messages_ = 0;
     std::atomic<bool> is_closed_ = false;
 };

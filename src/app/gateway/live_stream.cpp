@@ -39,6 +39,7 @@ struct LiveStream {
     std::shared_ptr<LiveAnswers::Watch> watch;
     std::string session;
     LivePosition position;
+    LiveLists lists;  ///< which the client knows or reads next
     LiveReader reader;
     std::stop_token closed;
 
@@ -50,9 +51,14 @@ struct LiveStream {
 
 /// Returns the events that follow the position; empty: none.
 std::string LiveStream::take() {
+    std::string events;
+    const LiveLists now = answers->lists();
+    if (now.questions != lists.questions) events += event_text("questions", JsonObject(), "");
+    if (now.sessions != lists.sessions) events += event_text("sessions", JsonObject(), "");
+    lists = now;
+    if (session.empty()) return events;
     LiveUpdate update = answers->read(session, position);
     const std::string id = position.answer.empty() ? std::string() : position.to_string();
-    std::string events;
     if (update.whole) events += event_text("live", to_json(*update.whole), id);
     if (!update.text.empty() || !update.thinking.empty()) {
         JsonObject delta;
@@ -120,6 +126,7 @@ HttpServerResponse live_events(std::shared_ptr<LiveAnswers> answers,
         return HttpServerResponse::error(400, "the id of the session is too long");
     auto stream = std::make_shared<LiveStream>();
     stream->watch = answers->watch(session, std::move(executor));
+    stream->lists = answers->lists();
     stream->answers = std::move(answers);
     stream->session = session;
     // A browser that connects again by itself has the newer one in the header.

@@ -12,6 +12,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/schema/json_text.hpp>
 
@@ -56,8 +57,8 @@ public:
         open(day);
         append(day, amounts, {});
     }
-    std::vector<std::pair<std::string, UsageAmounts>> list(const std::string& day,
-                                                           std::size_t most);
+    std::vector<std::pair<std::string, UsageAmounts>> list(const std::string& day, std::size_t most,
+                                                           const std::string& search);
 
 private:
     [[noreturn]] void fail(const std::string& what, int error) const {
@@ -251,13 +252,21 @@ std::optional<ReachedLimit> UsageFile::admit(const UsageAdmission& turn) {
 }
 
 std::vector<std::pair<std::string, UsageAmounts>> UsageFile::list(const std::string& day,
-                                                                  std::size_t most) {
+                                                                  std::size_t most,
+                                                                  const std::string& search) {
     open(day);
-    const UsageByCounter& all = days_[day];
-    std::vector<std::pair<std::string, UsageAmounts>> found(all.begin(), all.end());
+    const std::string pattern = cubepi::detail::lower_case(search);
+    std::vector<std::pair<std::string, UsageAmounts>> found;
+    for (const auto& one : days_[day]) {
+        if (one.first == total_counter ||
+            cubepi::detail::lower_case(one.first).find(pattern) != std::string::npos)
+            found.emplace_back(one);
+    }
     std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
-        return std::tie(b.second.micros, b.second.tokens, b.second.messages, a.first) <
-               std::tie(a.second.micros, a.second.tokens, a.second.messages, b.first);
+        const bool a_is_part = a.first != total_counter;
+        const bool b_is_part = b.first != total_counter;
+        return std::tie(a_is_part, b.second.micros, b.second.tokens, b.second.messages, a.first) <
+               std::tie(b_is_part, a.second.micros, a.second.tokens, a.second.messages, b.first);
     });
     if (found.size() > most) found.resize(most);
     return found;
@@ -290,8 +299,11 @@ Task<> FileUsageStore::add(std::string day, UsageByCounter amounts) {
 }
 
 Task<std::vector<std::pair<std::string, UsageAmounts>>> FileUsageStore::list(std::string day,
-                                                                             std::size_t most) {
-    auto work = [file = file_, day = std::move(day), most] { return file->list(day, most); };
+                                                                             std::size_t most,
+                                                                             std::string search) {
+    auto work = [file = file_, day = std::move(day), most, search = std::move(search)] {
+        return file->list(day, most, search);
+    };
     co_return co_await cubepi::offload(thread_, std::move(work));
 }
 

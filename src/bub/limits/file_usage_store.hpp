@@ -29,8 +29,8 @@ public:
     Task<std::int64_t> now() override;
     Task<std::optional<ReachedLimit>> admit(UsageAdmission turn) override;
     Task<> add(std::string day, UsageByCounter amounts) override;
-    Task<std::vector<std::pair<std::string, UsageAmounts>>> list(std::string day,
-                                                                 std::size_t most) override;
+    Task<std::vector<std::pair<std::string, UsageAmounts>>> list(std::string day, std::size_t most,
+                                                                 std::string search = {}) override;
 
 private:
     std::shared_ptr<detail::UsageFile> file_;

@@ -3,6 +3,7 @@
 #include <set>
 
 #include <cubepi/core/support/digest.hpp>
+#include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/sql/support/postgres.hpp>
 #include <cubepi/sql/support/postgres_schema.hpp>
 #include <cubepi/sql/support/transaction.hpp>
@@ -181,16 +182,19 @@ Task<> PostgresUsageStore::add(std::string day, UsageByCounter amounts) {
     co_await server_write(store_, std::move(plan), std::move(decide));
 }
 
-Task<std::vector<std::pair<std::string, UsageAmounts>>> PostgresUsageStore::list(std::string day,
-                                                                                 std::size_t most) {
+Task<std::vector<std::pair<std::string, UsageAmounts>>> PostgresUsageStore::list(
+    std::string day, std::size_t most, std::string search) {
     SqlBatch batch;
     batch
         .add(
             "SELECT counter, messages, tokens, micros FROM bub_usage WHERE account = $1 AND day ="
-            " $2 ORDER BY micros DESC, tokens DESC, messages DESC, counter LIMIT $3")
+            " $2 AND (counter = $4 OR strpos(lower(counter), $5) > 0) ORDER BY counter <> $4,"
+            " micros DESC, tokens DESC, messages DESC, counter LIMIT $3")
         .text(options_.account)
         .text(day)
-        .integer(static_cast<std::int64_t>(most));
+        .integer(static_cast<std::int64_t>(most))
+        .text(std::string(total_counter))
+        .text(lower_case(search));
     auto convert = [](const SqlResults& results) {
         std::vector<std::pair<std::string, UsageAmounts>> found;
         const SqlResult& rows = results[0];

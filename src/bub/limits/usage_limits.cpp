@@ -24,7 +24,6 @@ namespace {
 constexpr double micros_of_usd = 1e6;
 constexpr std::string_view user_scope = "user";
 constexpr std::string_view chat_scope = "chat";
-constexpr std::string_view total_counter = "total";
 
 UsageAmounts amounts_of(const cubepi::Usage& usage, const std::optional<double>& cost) {
     constexpr double most = 1e15;
@@ -111,6 +110,11 @@ std::vector<LimitedCounter> UsageLimits::counters_of(const std::string& channel,
         counters.push_back({counter_name(chat_scope, channel, chat), options_.per_chat});
     if (options_.total.any()) counters.push_back({std::string(total_counter), options_.total});
     return counters;
+}
+
+UsageLimit UsageLimits::limit_of(const std::string& counter) const {
+    if (counter == total_counter) return options_.total;
+    return counter.starts_with(chat_scope) ? options_.per_chat : options_.per_user;
 }
 
 std::string UsageLimits::refusal_text(const LimitedCounter& counter, UsageKind kind,
@@ -261,15 +265,18 @@ Task<> UsageLimits::retry(std::weak_ptr<UsageLimits> limits,
 
 Task<> UsageLimits::flush() {
     const std::shared_ptr<UsageLimits> self = shared_from_this();
+    // An attempt that began before the call may have failed because of what has ended since.
+    bool is_earlier = writing_;
     while (writing_ || !pending_->empty()) {
         if (!writing_) begin_write();
         const std::uint64_t before = attempts_;
         while (attempts_ == before) co_await written_.wait();
-        if (failure_) std::rethrow_exception(failure_);
+        if (failure_ && !is_earlier) std::rethrow_exception(failure_);
+        is_earlier = false;
     }
 }
 
-Task<UsageReport> UsageLimits::report(std::size_t most) {
+Task<UsageReport> UsageLimits::report(std::size_t most, std::string search) {
     const std::shared_ptr<UsageLimits> self = shared_from_this();
     Task<> flushing = flush();
     (void)co_await outcome_of(std::move(flushing));
@@ -278,8 +285,10 @@ Task<UsageReport> UsageLimits::report(std::size_t most) {
     report.day = local_day(now, options_.zone);
     std::string day = report.day.date;
     Task<std::vector<std::pair<std::string, UsageAmounts>>> listing =
-        store_->list(std::move(day), most);
-    report.used = co_await std::move(listing);
+        store_->list(std::move(day), most, std::move(search));
+    const std::vector<std::pair<std::string, UsageAmounts>> used = co_await std::move(listing);
+    for (const auto& [counter, amounts] : used)
+        report.used.push_back({counter, amounts, limit_of(counter)});
     co_return report;
 }
 

@@ -21,10 +21,17 @@
 
 namespace bub {
 
+/// The use of a user, a chat or all of them, with the limit that holds.
+struct CounterReport {
+    std::string counter = {};
+    UsageAmounts used = {};
+    UsageLimit limit = {};
+};
+
 /// The use of the current day.
 struct UsageReport {
     LocalDay day = {};
-    std::vector<std::pair<std::string, UsageAmounts>> used = {};  ///< UsageStore::list()
+    std::vector<CounterReport> used = {};  ///< in the order of UsageStore::list()
 };
 
 /// Limits what users, chats and all of them use in a day (D255): messages before their turns begin, tokens and money by the calls of models
@@ -45,14 +52,15 @@ public:
 
     /// Returns a model whose calls are charged to the sender of a message with this origin (asker_key). Thread-safe; so are the calls.
     cubepi::BoundModel metered(const cubepi::BoundModel& model, const JsonObject& origin) const;
-    /// Returns at most `most` counters of the current day.
-    Task<UsageReport> report(std::size_t most);
+    /// Returns at most `most` counters of the current day, as UsageStore::list() does.
+    Task<UsageReport> report(std::size_t most, std::string search = {});
 
 private:
     struct Pending;
 
     std::vector<LimitedCounter> counters_of(const std::string& channel, const std::string& chat,
                                             const std::string& user) const;
+    UsageLimit limit_of(const std::string& counter) const;
     std::string refusal_text(const LimitedCounter& counter, UsageKind kind, std::int64_t end) const;
     Task<std::optional<std::string>> check(UsageAdmission turn);
     void admit_unchecked(const UsageAdmission& turn);

@@ -91,12 +91,15 @@ public:
     virtual Task<std::optional<ReachedLimit>> admit(UsageAdmission turn) = 0;
     /// Adds to counters.
     virtual Task<> add(std::string day, UsageByCounter amounts) = 0;
-    /// Returns at most `most` counters of a day, those with the highest costs, then tokens, then messages first.
-    virtual Task<std::vector<std::pair<std::string, UsageAmounts>>> list(std::string day,
-                                                                         std::size_t most) = 0;
+    /// Returns at most `most` counters of a day: `total_counter`, then those with the highest costs, then tokens, then messages. Others than
+    /// `total_counter` have `search` in their names; upper and lower case of ASCII are the same.
+    virtual Task<std::vector<std::pair<std::string, UsageAmounts>>> list(
+        std::string day, std::size_t most, std::string search = {}) = 0;
 };
 
 inline constexpr int usage_days = 7;
+/// The counter of all users and chats.
+inline constexpr std::string_view total_counter = "total";
 
 inline double usd_of(std::int64_t micros) noexcept { return static_cast<double>(micros) / 1e6; }
 

@@ -94,11 +94,18 @@ inline void run_cases(const std::shared_ptr<UsageStore>& store) {
     EXPECT_EQ(total->counter, 1u);
     EXPECT_EQ(used(*store, "user:d"), UsageAmounts());
     EXPECT_EQ(used(*store, "total"), (UsageAmounts{0, 100, 10}));
-    // The highest costs come first.
-    const auto list = run(store->list(day, 2));
-    ASSERT_EQ(list.size(), 2u);
-    EXPECT_EQ(list[0].first, "user:c");
-    EXPECT_EQ(list[1].first, "total");
+    // The highest costs come first, after the counter of all.
+    const auto names = [&store](std::size_t most, const char* search) {
+        std::vector<std::string> found;
+        for (const auto& [name, amounts] : run(store->list(day, most, search)))
+            found.push_back(name);
+        return found;
+    };
+    using Names = std::vector<std::string>;
+    EXPECT_EQ(names(3, ""), (Names{"total", "user:c", "user:f"}));
+    EXPECT_EQ(names(9, "R:C"), (Names{"total", "user:c"}));
+    EXPECT_EQ(names(9, "%"), Names{"total"});
+    EXPECT_EQ(names(0, ""), Names());
     // Sums do not overflow.
     run(store->add(today, {{"user:e", {0, INT64_MAX, INT64_MAX}}}));
     run(store->add(today, {{"user:e", {0, INT64_MAX, 1}}}));
