@@ -7,10 +7,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
+
+#include <unistd.h>
 
 #include <cubepi/checkpoint/postgres_server_test.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -30,12 +33,37 @@ namespace {
 
 /// The interval in which the test polls a condition.
 constexpr std::chrono::milliseconds interval{20};
-/// The number of messages that are on their way at once.
-constexpr std::size_t clients = 32;
 /// A client that gets no answer for so long repeats its request elsewhere: the gateway may be frozen.
 constexpr std::chrono::seconds patience{5};
 
 void pause() { std::this_thread::sleep_for(interval); }
+
+/// Seconds since 1970.
+double now() {
+    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch())
+        .count();
+}
+
+/// Returns the seconds of a processor that a process and its children have used.
+double processor_time(int pid) {
+    double ticks = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+        std::ifstream file(entry.path() / "stat");
+        std::string text;
+        if (!std::getline(file, text)) continue;
+        // The name of the program may contain spaces.
+        const std::size_t end = text.rfind(')');
+        if (end == std::string::npos) continue;
+        std::istringstream words(text.substr(end + 1));
+        const std::vector<std::string> fields{std::istream_iterator<std::string>(words), {}};
+        // State, parent, then fields 5 to 13; times of itself, and of children that have ended.
+        if (fields.size() < 15) continue;
+        const bool is_it = entry.path().filename() == std::to_string(pid);
+        if (!is_it && fields[1] != std::to_string(pid)) continue;
+        for (std::size_t at = 11; at < 15; ++at) ticks += std::stod(fields[at]);
+    }
+    return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
 
 }  // namespace
 
@@ -82,14 +110,15 @@ bool CountingModel::is_over() {
 namespace {
 
 /// A model does not repeat what its conversation shows, if it is told that the message is late.
-bool is_late_and_called(const Asked& asked, const std::string& arguments) {
+bool is_late_and_called(const Asked& asked, const Json& arguments) {
     if (asked.prompt.find("[This message is late") == std::string::npos) return false;
     const Json request = boost::json::parse(asked.body);
     for (const Json& message : request.at("messages").as_array()) {
         const Json* const calls = message.as_object().if_contains("tool_calls");
         if (!calls || !calls->is_array()) continue;
         for (const Json& call : calls->as_array())
-            if (call.at("function").at("arguments").as_string() == arguments) return true;
+            if (boost::json::parse(call.at("function").at("arguments").as_string()) == arguments)
+                return true;
     }
     return false;
 }
@@ -103,10 +132,9 @@ std::string CountingModel::answer_to(const std::string& request) {
     changed_.notify_all();
     changed_.wait(lock, [this] { return hold_after_ == 0 || requests_ < hold_after_; });
     if (asked.text.starts_with("effect ") && asked.role == "user") {
-        const std::string arguments =
-            boost::json::serialize(JsonObject{{"key", asked.text.substr(7)}});
+        const Json arguments = JsonObject{{"key", asked.text.substr(7)}};
         if (!is_late_and_called(asked, arguments))
-            return joint_tests::chat_answer("", {{"effect", arguments}});
+            return joint_tests::chat_answer("", {{"effect", boost::json::serialize(arguments)}});
     }
     return joint_tests::chat_answer("re: " + asked.text);
 }
@@ -263,7 +291,31 @@ std::vector<std::string> Cluster::run(const std::vector<Posted>& messages,
     for (const PlannedFault& fault : faults) apply(fault);
     start_all();
     posting.join();
+    measure_outages();
     return wrong;
+}
+
+std::string Cluster::messages_of(std::size_t index) const {
+    std::string ids = "0";
+    const std::vector<std::string> rows = RawPostgres(database_).query(
+        "SELECT i.id FROM bub_delivery_inbound AS i JOIN bub_delivery_gateways AS g ON i.owner ="
+        " g.number WHERE i.finished_at IS NULL AND g.pid = " +
+        std::to_string(gateways_.at(index)->pid()));
+    for (const std::string& id : rows) ids += "," + id;
+    return "id IN (" + ids + ")";
+}
+
+void Cluster::measure_outages() {
+    for (const Outage& outage : outages_) {
+        const std::string begin = std::to_string(outage.begin);
+        const std::vector<std::string> delays = RawPostgres(database_).query(
+            "SELECT extract(epoch FROM min(finished_at)) - " + begin +
+            " FROM bub_delivery_inbound WHERE finished_at > to_timestamp(" + begin + ") AND " +
+            outage.condition);
+        for (const std::string& delay : delays)
+            if (delay != "NULL") delays_[outage.description].push_back(std::stod(delay));
+    }
+    outages_.clear();
 }
 
 void Cluster::apply(const PlannedFault& fault) {
@@ -274,7 +326,13 @@ void Cluster::apply(const PlannedFault& fault) {
     switch (fault.fault) {
         case Fault::kill:
             start_all();
+            outages_.push_back(
+                {"from the kill of a gateway to the end of a turn of each of its"
+                 " sessions, its host " +
+                     std::string(starts_now ? "starts" : "does not start") + " another one",
+                 0, messages_of(index) + " GROUP BY session"});
             ports_.at(index) = 0;
+            outages_.back().begin = now();
             gateways_.at(index)->kill();
             if (starts_now) start(index);
             break;
@@ -346,7 +404,7 @@ void Cluster::wait_until_taken(std::size_t index) {
         pid + ")";
     const auto begin = std::chrono::steady_clock::now();
     while (server.query(count).front() != "0") pause();
-    takeovers_.push_back(
+    delays_["from a frozen or separated gateway to the claim of its sessions"].push_back(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
 }
 
@@ -361,6 +419,17 @@ void Cluster::add_idle_sessions(std::size_t count) const {
                                  " i, ") +
                      id + ", 'message', repeat('x', 300)" + all);
     server.query("ANALYZE");
+}
+
+double Cluster::gateway_time() const {
+    double sum = 0;
+    for (std::size_t index = 0; index < count_; ++index)
+        sum += processor_time(gateways_.at(index)->pid());
+    return sum;
+}
+
+double Cluster::server_time() const {
+    return database_.empty() ? 0 : processor_time(server().pid());
 }
 
 std::string Cluster::sizes() const {
@@ -415,7 +484,11 @@ void Cluster::fill_disk() {
 }
 
 void Cluster::fail_over() {
+    const double begin = now();
     primary_->stop(SIGQUIT);
+    // Turns that ended before are older.
+    outages_.push_back({"from the end of the primary to the first finished turn", begin,
+                        "finished_at > to_timestamp(" + std::to_string(now()) + ")"});
     replica_->promote();
     const std::string name = database_.substr(database_.rfind('/') + 1);
     database_ = gateway_tests::database_url(replica_->socket_directory(), name);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -88,6 +89,8 @@ enum class Database : std::uint8_t {
 class Cluster {
 public:
     static constexpr std::size_t size = 3;
+    /// The number of messages that are on their way at once.
+    static constexpr std::size_t clients = 32;
 
     explicit Cluster(std::uint32_t seed, Database database = Database::plain);
     ~Cluster();
@@ -120,13 +123,22 @@ public:
     // For what is measured.
     /// Adds sessions without work, each with a tape of two entries.
     void add_idle_sessions(std::size_t count) const;
+    /// Returns the seconds of a processor that the gateways, and the database server, have used.
+    double gateway_time() const;
+    double server_time() const;
     /// Returns lines about the memory of the gateways and the tables.
     std::string sizes() const;
-    /// The seconds from each freeze or partition until others had the sessions of the gateway.
-    std::vector<double> takeovers() const { return takeovers_; }
+    /// Seconds from faults to the work of other gateways, by a description.
+    const std::map<std::string, std::vector<double>>& delays() const noexcept { return delays_; }
 
 private:
     class Client;
+    /// A fault after which messages wait for another gateway or server.
+    struct Outage {
+        std::string description = {};
+        double begin = 0;            ///< seconds since 1970, by the clock of this host
+        std::string condition = {};  ///< SQL: the rows of received messages that it has delayed
+    };
 
     std::uint16_t any_port(std::mt19937& random) const;
     /// Returns the gateway that has a session.
@@ -140,11 +152,16 @@ private:
     void wait_until_taken(std::size_t index);
     void fill_disk();
     void fail_over();
-    PostgresServer& server() { return primary_ ? *primary_ : PostgresServer::shared(); }
+    /// An SQL condition: the gateway has the message, which is not finished.
+    std::string messages_of(std::size_t index) const;
+    /// Adds the delays of the outages of this run, by the times that the database has recorded.
+    void measure_outages();
+    PostgresServer& server() const { return primary_ ? *primary_ : PostgresServer::shared(); }
 
     std::mt19937 random_;
     const std::size_t count_;  ///< of gateways
-    std::vector<double> takeovers_;
+    std::map<std::string, std::vector<double>> delays_;
+    std::vector<Outage> outages_;
     std::set<std::int64_t> released_;  ///< messages that settle() has released
     std::array<GatewayHome, size> homes_;
     const std::filesystem::path effects_;

@@ -162,6 +162,7 @@ ClusterRecords read_records(const std::string& database, const std::filesystem::
     bub::PostgresTapeStore tapes(std::move(options));
     const std::vector<std::string> names = cubepi::run(tapes.all_tapes());
     for (const std::string& name : names) {
+        if (name.starts_with("idle__")) continue;
         const std::vector<bub::TapeEntry> entries =
             cubepi::run(tapes.fetch(name, bub::TapeQuery()));
         records.tapes[name] = texts_of(entries);

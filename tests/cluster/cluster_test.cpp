@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstdlib>
 #include <iostream>
 #include <random>
 #include <string>
@@ -13,27 +11,10 @@
 #include <cubepi/checkpoint/postgres_server_test.hpp>
 
 #include "cluster.hpp"
+#include "cluster_options.hpp"
 
 namespace cubepi::cluster_tests {
 namespace {
-
-/// CUBEPI_CLUSTER_SEED: another sequence of faults.
-std::uint32_t seed() {
-    const char* const other = std::getenv("CUBEPI_CLUSTER_SEED");
-    return other ? static_cast<std::uint32_t>(std::strtoul(other, nullptr, 10)) : 20261128U;
-}
-
-bool is_set(const char* name) {
-    const char* const value = std::getenv(name);
-    return value && std::string_view(value) == "1";
-}
-
-/// The number of messages, unless ALL=1.
-std::size_t messages_or_all(std::size_t count) {
-    if (!is_set("ALL")) return count;
-    const char* const other = std::getenv("CUBEPI_CLUSTER_MESSAGES");
-    return other ? std::strtoul(other, nullptr, 10) : 10'000;
-}
 
 /// The faults, ten times with ALL=1.
 std::vector<Fault> rounds_of(const std::vector<Fault>& kinds) {
@@ -57,50 +38,17 @@ std::vector<PlannedFault> plan(std::size_t messages, const std::vector<Fault>& k
     return faults;
 }
 
-std::string lines_of(const std::vector<std::string>& list) {
-    std::string text;
-    for (const std::string& line : list) text += line + "\n";
-    return text;
-}
-
 /// Expects that each message has one turn, whatever happens meanwhile.
 void expect_one_turn_each(Cluster& cluster, const std::vector<Posted>& messages,
                           const std::vector<PlannedFault>& faults) {
     const std::vector<std::string> wrong = cluster.run(messages, faults);
     EXPECT_EQ(lines_of(wrong), "");
-    for (const double seconds : cluster.takeovers())
-        std::cout << "others had the sessions after " << seconds << " s\n";
+    print_delays(cluster.delays());
     cluster.settle();
     const ClusterRecords records = cluster.records();
     if (!records.released.empty())
         std::cout << "the operator has released " << records.released.size() << " messages\n";
     EXPECT_EQ(lines_of(findings(messages, records)), "");
-}
-
-/// Expects an answer for each message, and prints how many there were in a second.
-void expect_rate(Cluster& cluster, std::size_t count) {
-    const std::vector<Posted> messages = cluster.messages(count, count / 6);
-    const auto begin = std::chrono::steady_clock::now();
-    const std::vector<std::string> wrong = cluster.run(messages, {});
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
-    EXPECT_EQ(lines_of(wrong), "");
-    std::cout << static_cast<double>(count) / time.count() << " messages/s\n" << cluster.sizes();
-    if (cluster.database().empty()) return;
-    cluster.settle();
-    EXPECT_EQ(lines_of(findings(messages, cluster.records())), "");
-}
-
-TEST(Cluster, D232_MessagesAtAnyGateway_HaveOneTurnEach) {
-    Cluster cluster(seed());
-    // CUBEPI_CLUSTER_IDLE: with so many sessions that have no work.
-    if (const char* const idle = std::getenv("CUBEPI_CLUSTER_IDLE"))
-        cluster.add_idle_sessions(std::strtoul(idle, nullptr, 10));
-    expect_rate(cluster, messages_or_all(60));
-}
-
-TEST(Cluster, D232_GatewayWithFiles_AnswersTheSameMessages) {
-    Cluster cluster(seed(), Database::files);
-    expect_rate(cluster, messages_or_all(60));
 }
 
 TEST(Cluster, D232_MessagesDuringFaults_HaveOneTurnEach) {

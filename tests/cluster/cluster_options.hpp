@@ -1,0 +1,54 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+// The environment of the judge.
+
+namespace cubepi::cluster_tests {
+
+/// CUBEPI_CLUSTER_SEED: another sequence of faults.
+inline std::uint32_t seed() {
+    const char* const other = std::getenv("CUBEPI_CLUSTER_SEED");
+    return other ? static_cast<std::uint32_t>(std::strtoul(other, nullptr, 10)) : 20261128U;
+}
+
+inline bool is_set(const char* name) {
+    const char* const value = std::getenv(name);
+    return value && std::string_view(value) == "1";
+}
+
+/// The number of messages, unless ALL=1.
+inline std::size_t messages_or_all(std::size_t count) {
+    if (!is_set("ALL")) return count;
+    const char* const other = std::getenv("CUBEPI_CLUSTER_MESSAGES");
+    return other ? std::strtoul(other, nullptr, 10) : 10'000;
+}
+
+inline std::string lines_of(const std::vector<std::string>& list) {
+    std::string text;
+    for (const std::string& line : list) text += line + "\n";
+    return text;
+}
+
+/// Prints how many there are of each kind, their middle one, the 99th of 100, and the longest.
+inline void print_delays(const std::map<std::string, std::vector<double>>& all) {
+    for (const auto& [description, unsorted] : all) {
+        std::vector<double> delays = unsorted;
+        std::sort(delays.begin(), delays.end());
+        const auto quantile = [&delays](std::size_t percent) {
+            return delays[(delays.size() * percent + 99) / 100 - 1];
+        };
+        std::cout << delays.size() << " times " << description << ": p50 " << quantile(50)
+                  << " s, p99 " << quantile(99) << " s, longest " << delays.back() << " s\n";
+    }
+}
+
+}  // namespace cubepi::cluster_tests
