@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
@@ -52,6 +53,18 @@ TEST_F(PostgresScheduleStoreTest, OtherAccount_SeesNothing) {
     EXPECT_FALSE(run(open()->remove("one")));
     EXPECT_TRUE(run(open()->due({})).schedules.empty());
     EXPECT_EQ(run(store->due({})).schedules.size(), 1u);
+}
+
+TEST_F(PostgresScheduleStoreTest, D267_RemovedSchedule_IsNotAdoptedAgain) {
+    const auto store = open();
+    const auto one = [](std::int64_t next) { return schedule_tests::schedule("one", next); };
+    EXPECT_TRUE(run(store->adopt(one(60))));
+    EXPECT_FALSE(run(store->adopt(one(60))));
+    EXPECT_TRUE(run(store->remove("one")));
+    EXPECT_FALSE(run(store->adopt(one(60))));
+    EXPECT_TRUE(run(store->adopt(one(120)))) << "it has fired in the files since";
+    options.account = "other";
+    EXPECT_TRUE(run(open()->adopt(one(60))));
 }
 
 TEST_F(PostgresScheduleStoreTest, MissingTables_NameTheCommand) {
