@@ -231,24 +231,6 @@ TEST_F(ThreeDatabases, D255_LimitsDuringOutage_StopNoTurn) {
     EXPECT_EQ(model.count("four"), 0u);
 }
 
-TEST_F(ThreeDatabases, D258_TapeOfSubagent_IsWithItsSession) {
-    record();
-    configure(", rules: [{allow: [\"subagent: *\"]}]");
-    std::uint16_t port = 0;
-    auto gateway = start(one, port);
-    const std::string session = session_in(2);
-    const std::string answer = post_later(port, "delegate look", session).get().body;
-    EXPECT_TRUE(has(answer, "re: delegate look")) << answer;
-    for (std::size_t at = 0; at < parts.size(); ++at)
-        EXPECT_EQ(query(at, "SELECT count(*) FROM bub_tapes").front(), at == 2 ? "2" : "0");
-    // Another gateway continues both.
-    gateway.reset();
-    gateway = start(two, port);
-    EXPECT_EQ(post_later(port, "next", session).get().text(), "re: next");
-    EXPECT_TRUE(has(model.wait_for("next"), "re: look"));
-    EXPECT_EQ(query(2, "SELECT count(*) FROM bub_tapes").front(), "2");
-}
-
 TEST_F(ThreeDatabases, D258_DatabaseThatIsAway_PreventsNoStart) {
     record();
     allow(1, false);
