@@ -50,13 +50,13 @@ protected:
             api.add_update(std::move(update));
         });
     }
-    /// Waits until `count` messages of the bot in the chat contain the text.
+    /// Waits until `count` messages of the bot in the chat have this text; the live text of a turn, which shows the list too, has more.
     void wait_for(std::int64_t chat, std::string_view text, int count = 1) {
         bot.wait_until([&](const FakeBotApi& api) {
             const std::vector<FakeMessage> messages = api.messages(chat);
             int found = 0;
             for (const FakeMessage& message : messages)
-                found += message.text.find(text) != std::string::npos ? 1 : 0;
+                found += message.text == text ? 1 : 0;
             return found >= count;
         });
     }

@@ -38,7 +38,7 @@ protected:
         options.database.connection = database;
         // Only the test ends a lease.
         options.lease = std::chrono::hours(1);
-        run(apply_postgres_delivery_schema(options.database));
+        run(postgres_delivery_tables().apply(options.database));
     }
     LogPtr open() const { return std::make_shared<PostgresDeliveryLog>(options); }
     Texts query(const std::string& sql) const { return RawPostgres(database).query(sql); }

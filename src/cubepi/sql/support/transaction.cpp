@@ -85,14 +85,18 @@ double SqlStore::lease_time(double server_time) const {
 Task<SqlResults> SqlStore::attempt_read(SqlBatch reads) {
     const std::unique_ptr<SqlLease> lease = co_await pool_->acquire();
     SqlBatch batch;
-    driver().begin_read(batch);
-    pool_->add_settings(batch, *lease);
+    // One statement has one view of the tables without a transaction, too; behind a pooler the settings need one.
+    const bool is_alone = reads.size() == 1 && !(*lease)->shares_sessions();
+    if (!is_alone) {
+        driver().begin_read(batch);
+        pool_->add_settings(batch, *lease);
+    }
     const std::size_t own = batch.size();
     batch.add_all(reads);
-    batch.add("COMMIT");
+    if (!is_alone) batch.add("COMMIT");
     SqlResults results = co_await (*lease)->exchange(std::move(batch));
     erase_front(results, own);
-    results.pop_back();
+    if (!is_alone) results.pop_back();
     co_return results;
 }
 
