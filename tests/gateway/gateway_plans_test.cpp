@@ -55,8 +55,7 @@ protected:
         bot.wait_until([&](const FakeBotApi& api) {
             const std::vector<FakeMessage> messages = api.messages(chat);
             int found = 0;
-            for (const FakeMessage& message : messages)
-                found += message.text == text ? 1 : 0;
+            for (const FakeMessage& message : messages) found += message.text == text ? 1 : 0;
             return found >= count;
         });
     }

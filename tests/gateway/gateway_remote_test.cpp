@@ -231,7 +231,8 @@ TEST_F(RemoteInterface, D262_OtherRunOfAgui_IsRefusedElsewhere) {
         if (is_open) first_run.read_until("RUN_FINISHED");
     }
     const HttpReply same = run(call_channel(second_port, "POST", "/v1/ag-ui", run_of("a")));
-    EXPECT_NE(same.body.find("re: a"), std::string::npos) << same.body;
+    // Followed to its end, or referred to its answer, if the record of its end was written first.
+    EXPECT_TRUE(same.body.find("re: a") != std::string::npos || same.status == 409) << same.body;
     EXPECT_EQ(model.count("a"), 1u);
     EXPECT_EQ(model.count("b"), 0u);
 }

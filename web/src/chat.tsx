@@ -3,7 +3,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { type Sent, type User, post, sessionAddress, sessionPath, textOf } from "./api";
 import { Completions, completionId, ownCommands, useCompletion } from "./complete";
-import { ConfirmButton, Problem, Visible } from "./parts";
+import { ConfirmButton, Problem, Visible, isComposing } from "./parts";
 
 /** In bytes, of all files of a message; the gateway takes a little more. */
 const mostBytes = 8 * 1024 * 1024;
@@ -69,7 +69,7 @@ function enterSends(): boolean {
 }
 
 function sends(event: KeyboardEvent): boolean {
-  if (event.key !== "Enter" || event.isComposing) return false;
+  if (event.key !== "Enter" || isComposing(event)) return false;
   if (event.ctrlKey || event.metaKey) return true;
   return !event.shiftKey && !event.altKey && enterSends();
 }

@@ -3,7 +3,7 @@
 import { type Ref, type TargetedKeyboardEvent } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { get } from "./api";
-import { Visible } from "./parts";
+import { Visible, isComposing } from "./parts";
 
 interface Command {
   name: string;
@@ -103,7 +103,7 @@ export function useCompletion(
     close();
   };
   const takes = (event: TargetedKeyboardEvent<HTMLTextAreaElement>): boolean => {
-    if (!word || entries.length === 0 || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return false;
+    if (!word || entries.length === 0 || event.ctrlKey || event.metaKey || event.altKey || isComposing(event)) return false;
     const { key } = event;
     if (key === "ArrowDown" || key === "ArrowUp") setChosen((chosen + (key === "ArrowDown" ? 1 : entries.length - 1)) % entries.length);
     else if ((key === "Enter" || key === "Tab") && !event.shiftKey) pick(chosen);

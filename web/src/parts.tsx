@@ -21,6 +21,11 @@ export function Visible({ text }: { text: string }) {
   return <>{shown}</>;
 }
 
+/** Returns true for a key of an input method. Safari reports the Enter that ends a composition after it, by this code only. */
+export function isComposing(event: KeyboardEvent): boolean {
+  return event.isComposing || event.keyCode === 229;
+}
+
 /** Returns true for a text that Visible changes. */
 export function hasOdd(text: string): boolean {
   return text.search(odd) >= 0;

@@ -87,14 +87,17 @@ Statements statements_of(DeliveryNote note, const std::vector<std::string>& ids,
             const std::optional<RecordId> first =
                 ids.empty() ? std::nullopt : record_id(ids.front());
             const std::string here = std::to_string(number) + "::bigint";
-            return {messages("state = 'working', begun_by = array_append(array_remove(begun_by, " +
+            // `begun` counts those of earlier programs, too, which do not know begun_by.
+            return {messages("state = 'working', begun = begun + CASE WHEN " + here +
+                             " = ANY(begun_by) THEN 0 ELSE 1 END, begun_by ="
+                             " array_append(array_remove(begun_by, " +
                              here + "), " + here +
                              "), turn = " + std::to_string(first ? first->id : 0))};
         }
         case DeliveryNote::put_back: break;  // see put_back_statement
         case DeliveryNote::held:
             // As many as for a message that has ended processes: see needs_decision().
-            return {messages("begun = greatest(begun, 2)")};
+            return {messages("begun = greatest(begun, 2 + cardinality(begun_by))")};
         case DeliveryNote::finished:
             return {
                 messages("state = '" + finished_state(detail) +
@@ -123,8 +126,10 @@ Statements statements_of(DeliveryNote note, const std::vector<std::string>& ids,
 /// Of a message that another gateway has taken, removes this one from those whose turns have begun; not a later turn here, which has another
 /// fence. $1 are the ids, $2 their fences, $3 is the number of this gateway.
 constexpr const char* put_back_statement =
-    "UPDATE bub_delivery_inbound AS r SET begun_by = array_remove(begun_by, $3), state = CASE WHEN"
-    " owner = $3 THEN 'waiting' ELSE state END FROM unnest($1::text[], $2::text[]) AS w (id, fence)"
+    "UPDATE bub_delivery_inbound AS r SET begun = CASE WHEN $3 = ANY(begun_by) THEN greatest(begun "
+    "-"
+    " 1, 0) ELSE begun END, begun_by = array_remove(begun_by, $3), state = CASE WHEN owner = $3 "
+    "THEN 'waiting' ELSE state END FROM unnest($1::text[], $2::text[]) AS w (id, fence)"
     " WHERE r.id = w.id::bigint AND r.finished_at IS NULL AND (r.fence = w.fence::bigint OR"
     " r.owner <> $3)";
 

@@ -54,8 +54,7 @@ public:
         report_->count("unfinished messages", 0);
         report_->count("unsettled answers", 0);
         co_await check_rows(
-            "SELECT r.id, r.fence, s.fence, r.message, r.account, r.message_key, r.begun +"
-            " cardinality(r.begun_by),"
+            "SELECT r.id, r.fence, s.fence, r.message, r.account, r.message_key, r.begun,"
             " r.answered, r.planned FROM bub_delivery_inbound AS r LEFT JOIN"
             " bub_delivery_sessions AS s ON s.key = r.session WHERE r.finished_at IS NULL",
             &DeliveriesCheck::check_inbound);

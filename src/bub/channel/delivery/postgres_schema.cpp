@@ -65,7 +65,7 @@ std::vector<std::string> schema_statements() {
         // Version 3, whose table earlier ones do not need.
         "CREATE TABLE IF NOT EXISTS bub_delivery_division (id INTEGER NOT NULL PRIMARY KEY CHECK"
         " (id = 1), record TEXT NOT NULL)",
-        // The gateways whose turns have begun and have no recorded end; earlier programs count theirs in begun.
+        // The gateways whose turns have begun and have no recorded end. They are counted in begun, as those of earlier programs.
         "ALTER TABLE bub_delivery_inbound ADD COLUMN IF NOT EXISTS begun_by BIGINT[] NOT NULL"
         " DEFAULT '{}'",
         // Earlier programs do not compare the division.

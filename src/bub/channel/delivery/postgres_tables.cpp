@@ -46,8 +46,7 @@ std::string is_ended_sql(const std::string& owner) {
 }
 
 constexpr const char* inbound_columns =
-    "i.id, i.fence, i.session, i.message, {epoch i.received_at}, i.begun +"
-    " cardinality(i.begun_by), i.turn,"
+    "i.id, i.fence, i.session, i.message, {epoch i.received_at}, i.begun, i.turn,"
     " i.answered OR EXISTS (SELECT 1 FROM bub_delivery_outbound AS o WHERE o.session = i.session"
     " AND o.settled_at IS NULL AND i.id = ANY(o.answers)), i.planned, i.next_output, i.all_sent,"
     " (SELECT count(*) FROM bub_delivery_gateways AS g WHERE g.number = ANY(i.begun_by) AND"

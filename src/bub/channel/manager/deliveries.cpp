@@ -166,6 +166,7 @@ Task<bool> Deliveries::begin(Receipts receipts) {
 
 Task<> Deliveries::finish(Receipts receipts, StopOutcome stop) {
     if (receipts.empty()) co_return;
+    for (const std::string& id : receipts) not_put_back_.erase(id);
     Receipts finished = receipts;
     Task<> writing = write_finished(log(), std::move(finished), stop);
     const Outcome<> written = co_await uncancelled(std::move(writing));
@@ -179,11 +180,19 @@ bool Deliveries::repeats(const std::exception_ptr& failure) const {
     return log().poll_interval() && !is_session_taken(failure);
 }
 
-Task<> Deliveries::record_late() {
+void Deliveries::record_late() {
+    if (is_writing_late_ || (late_sent_.empty() && late_finished_.empty())) return;
+    is_writing_late_ = true;
+    context_.spawn(write_late());
+}
+
+Task<> Deliveries::write_late() {
+    const std::shared_ptr<void> alive = context_.keep_alive();
     std::vector<std::string> sent = std::exchange(late_sent_, {});
     auto finished = std::exchange(late_finished_, {});
     for (std::string& id : sent) co_await note_sent(std::move(id));
     for (auto& [receipts, stop] : finished) co_await finish(std::move(receipts), stop);
+    is_writing_late_ = false;
 }
 
 Task<> Deliveries::put_back(Receipts receipts) {
@@ -395,7 +404,7 @@ Task<> Recovery::recover() {
     if (context_.draining) context_.options.deliveries->serve({});
     UnfinishedRecords records = co_await context_.options.deliveries->take();
     fails_ = false;
-    co_await deliveries_.record_late();
+    deliveries_.record_late();
     resume_deliveries(std::move(records.answers));
     std::vector<StoredInbound> others = resume_outputs(std::move(records.inbounds));
     co_await sort_out(std::move(others));
@@ -412,8 +421,14 @@ Task<> Recovery::release_outlived() {
         context_.options.deliveries->poll_interval().value_or(std::chrono::seconds(1));
     next_look_ = now + polls_between_looks * interval;
     Receipts ids(held_turns_.begin(), held_turns_.end());
-    std::vector<StoredInbound> held =
-        co_await context_.options.deliveries->unfinished_of(std::move(ids));
+    // One of several databases that does not answer must not delay take(), which renews the leases.
+    Task<std::vector<StoredInbound>> reading = cubepi::with_timeout(
+        context_.clock(), interval, context_.options.deliveries->unfinished_of(std::move(ids)),
+        "reading of held messages");
+    Outcome<std::vector<StoredInbound>> read = co_await outcome_of(std::move(reading));
+    if (read.cancelled()) read.rethrow();
+    if (!read) co_return;
+    std::vector<StoredInbound> held = std::move(read).value();
     std::erase_if(held, [this](const StoredInbound& inbound) {
         return !deliveries_.is_held(inbound.id) || inbound.answered || needs_decision(inbound) ||
                !channels_.find(inbound.message.channel);

@@ -38,8 +38,9 @@ public:
     Task<bool> begin(Receipts receipts);
     /// Records that these messages are finished. `stop`: the result of a request to stop.
     Task<> finish(Receipts receipts, StopOutcome stop = StopOutcome::idle);
-    /// Of a log that processes share, records what could not be recorded when it happened: this process lives, so that no other would.
-    Task<> record_late();
+    /// Of a log that processes share, records in the background what could not be recorded when it happened: this process lives, so that no
+    /// other would.
+    void record_late();
     /// Records that these messages are to be processed from scratch, or that this process has outlived a turn that it has lost.
     Task<> put_back(Receipts receipts);
     /// Records that these messages wait for an operator.
@@ -77,6 +78,7 @@ private:
                         SendProgress::State state) const;
     Task<> deliver_notice(std::shared_ptr<Channel> channel, Envelope notice, std::string id);
     Task<> note_sent(std::string id);
+    Task<> write_late();
     /// Returns true if record_late() records what has failed so.
     bool repeats(const std::exception_ptr& failure) const;
     void not_recorded(std::string_view step, const std::exception_ptr& failure,
@@ -88,6 +90,7 @@ private:
     std::set<std::string> not_put_back_;  // whose last turn has ended, which could not be recorded
     std::vector<std::string> late_sent_;
     std::vector<std::pair<Receipts, StopOutcome>> late_finished_;
+    bool is_writing_late_ = false;
 };
 
 /// Recovers the records of ended processes (B18): each message is delivered again, has its remaining outputs sent, is held for the
