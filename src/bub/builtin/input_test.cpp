@@ -506,12 +506,11 @@ TEST_F(SameInput, D263_FirstReadFails_MessageIsNotRecorded) {
 class SameCommand : public SameInput {
 protected:
     SameCommand() {
-        extra_tools.push_back(cubepi::AgentTool("count", "Counts.",
-                                                cubepi::AgentTool::no_parameters(),
-                                                [this](JsonObject, cubepi::ToolContext&) {
-                                                    return cubepi::AgentToolResult(
-                                                        std::to_string(++calls));
-                                                }));
+        extra_tools.push_back(
+            cubepi::AgentTool("count", "Counts.", cubepi::AgentTool::no_parameters(),
+                              [this](JsonObject, cubepi::ToolContext&) {
+                                  return cubepi::AgentToolResult(std::to_string(++calls));
+                              }));
         BuiltinOptions options;
         options.tape_store = store;
         add_builtin({}, std::move(options));

@@ -373,7 +373,7 @@ TEST(History, D42_PromptWithUnansweredId_ContinuesTheRun) {
     EXPECT_EQ(faux.call_count(), 1u);
 }
 
-TEST(History, D263_AnswerOfOlderRun_IsNotThatOfTheMessage) {
+TEST(History, D263_AnswerOfOlderRun_IsNotReturned) {
     auto store = std::make_shared<MemoryCheckpointer>();
     preload(*store, "t",
             {user_message("first", "input-0").with_run_id("r0"), user_message("hi", "input-1"),
