@@ -407,16 +407,25 @@ TEST_F(SameInput, D90_InterruptedInputBeforeAnother_GetsItsOwnRun) {
     EXPECT_EQ(faux.call_count(), 3u);
 }
 
-/// A store on whose tape a run ends while a reader looks for its end, or on which the next look fails.
+/// A store on whose tape a run ends while a reader looks for its end, or on which a look fails.
 class EndsRun final : public MemoryTapeStore {
 public:
     /// Appended when a run is looked up.
     std::vector<TapeEntry> end;
-    /// Thrown once when a run is looked up; may be null.
+    /// Thrown once when `failing` is looked up, after `successes` times; may be null.
     std::exception_ptr failure;
+    TapeKey failing = TapeKey::run;
+    int successes = 0;
+
+    void fail(TapeKey key, int after) {
+        failure = std::make_exception_ptr(
+            cubepi::CheckpointerError(cubepi::ErrorCode::storage, "The database is away"));
+        failing = key;
+        successes = after;
+    }
 
     Task<std::optional<TapeEntry>> find(std::string tape, TapeKey key, std::string value) override {
-        if (key == TapeKey::run) {
+        if (key == failing && failure && --successes < 0) {
             if (const std::exception_ptr thrown = std::exchange(failure, nullptr))
                 std::rethrow_exception(thrown);
         }
@@ -474,6 +483,81 @@ TEST_F(SameInput, D90_TapeThatCannotBeOpened_HasNoMessage) {
     EXPECT_EQ(all[all.size() - 2].run_id(), all.back().run_id());
 }
 
+TEST_F(SameInput, D263_FirstReadFails_MessageIsNotRecorded) {
+    const auto store = std::make_shared<EndsRun>();
+    std::vector<cubepi::FauxStep> steps;
+    steps.push_back(noting("A box."));
+    BuiltinOptions options;
+    options.tape_store = store;
+    add_builtin(std::move(steps), std::move(options));
+    Envelope with_image = update("1");
+    with_image.media.push_back(fetched(MediaType::image, "image/png", "abc"));
+    store->fail(TapeKey::message, 0);
+    EXPECT_THROW(take(with_image), cubepi::CheckpointerError);
+    EXPECT_FALSE(store->failure);
+    EXPECT_TRUE(messages().empty());
+    EXPECT_EQ(take(with_image).model_output, "A box.");
+    ASSERT_TRUE(asked.back().user());
+    EXPECT_EQ(asked.back().user()->content.size(), 2u) << "the image was lost";
+    const MessageList all = messages();
+    EXPECT_EQ(all[all.size() - 2].run_id(), all.back().run_id());
+}
+
+class SameCommand : public SameInput {
+protected:
+    SameCommand() {
+        extra_tools.push_back(
+            cubepi::AgentTool("count", "Counts.", cubepi::AgentTool::no_parameters(),
+                              [this](JsonObject, cubepi::ToolContext&) {
+                                  return cubepi::AgentToolResult(std::to_string(++calls));
+                              }));
+        BuiltinOptions options;
+        options.tape_store = store;
+        add_builtin({}, std::move(options));
+    }
+    static Envelope command() {
+        Envelope message = update("1", ",count");
+        message.from_operator = true;
+        return message;
+    }
+
+    std::size_t recorded_messages() { return count(tape("mail:chat"), entry_kind::message); }
+
+    std::shared_ptr<EndsRun> store = std::make_shared<EndsRun>();
+    int calls = 0;
+};
+
+TEST_F(SameCommand, D263_AnyReadFails_MessageIsNotRecorded) {
+    int failed = 0;
+    for (int after = 0;; ++after) {
+        store->fail(TapeKey::message, after);
+        try {
+            EXPECT_EQ(take(command()).model_output, "1");
+            break;
+        } catch (const cubepi::CheckpointerError&) {
+            ++failed;
+        }
+        EXPECT_EQ(recorded_messages(), 0u) << "the model would read the command";
+    }
+    EXPECT_GE(failed, 2) << "a read of the kernel and one of the command";
+    store->failure = nullptr;
+    EXPECT_EQ(take(command()).model_output, "1");
+    EXPECT_EQ(recorded_messages(), 0u) << "a repeated command is not recorded as a message";
+    EXPECT_EQ(calls, 1);
+}
+
+TEST_F(SameCommand, D171_CommandWithRecordedMessage_IsNotRunAgain) {
+    // An earlier version recorded the message of a turn whose tape could not be read.
+    const Tape on(store, tape_of_chat());
+    cubepi::run(on.bootstrap());
+    TapeCheckpointer memory(store);
+    MessageList recorded;
+    recorded.push_back(cubepi::user_message(",count", "mail:1"));
+    cubepi::run(memory.append(on.name(), std::move(recorded), cubepi::AppendOptions()));
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(take(command()).model_output, "1");
+    EXPECT_EQ(calls, 1);
+}
+
 TEST_F(SameInput, D90_RunThatFailsAfterItsAnswer_HasAnswered) {
     for (const bool has_run : {false, true}) {
         SCOPED_TRACE(has_run);
@@ -522,6 +606,33 @@ TEST_F(SameInput, D90_AnswerOfAnotherRun_IsRepeated) {
     ASSERT_EQ(result.outbounds.size(), 1u);
     EXPECT_EQ(result.outbounds.front().content_text(), "A box.");
     EXPECT_EQ(faux.call_count(), 0u);
+}
+
+TEST_F(SameInput, D263_AnswerOfOlderRun_IsNotAdopted) {
+    for (const bool has_subagent : {false, true}) {
+        SCOPED_TRACE(has_subagent);
+        make_framework(FrameworkOptions());
+        std::filesystem::remove_all(root / "home");
+        leave_turn({cubepi::user_message("Look!", "mail:0"), look()}, {}, "r0");
+        if (has_subagent) {
+            leave_turn({cubepi::user_message("Help", "inherited/1"),
+                        Message(faux_assistant_message("Helped."))},
+                       {}, "r1");
+        }
+        leave_turn({question()}, {}, "");
+        leave_turn({seen(), Message(faux_assistant_message("I looked."))}, {}, "r0");
+        std::vector<cubepi::FauxStep> steps;
+        steps.push_back(noting("A box."));
+        add_builtin(std::move(steps));
+        for (const bool streams : {false, true}) {
+            const TurnResult result = take(update("1"), streams);
+            ASSERT_EQ(result.outbounds.size(), 1u);
+            EXPECT_EQ(result.outbounds.front().content_text(), "A box.");
+        }
+        EXPECT_EQ(faux.pending_response_count(), 0u);
+        ASSERT_FALSE(asked.empty());
+        EXPECT_TRUE(asked.back().text().starts_with("[This message is late"));
+    }
 }
 
 TEST_F(SameInput, D119_LateGoal_IsSet) {

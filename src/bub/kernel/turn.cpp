@@ -107,7 +107,12 @@ Task<> Turn::run_model() {
 }
 
 Task<> Turn::answer() {
-    if (!input_id_.empty()) answered_ = co_await answer_again();
+    if (!input_id_.empty()) {
+        Outcome<bool> again = co_await outcome_of(answer_again());
+        // No plugin was asked: the message would be recorded without what they record with it (D263).
+        if (!again) result.state.mark_recorded();
+        answered_ = again.value();
+    }
     for (const auto& plugin : *plugins) {
         if (answered_) co_return;
         const bool asks_stream = plugin->run_model_stream && (streaming || !plugin->run_model);

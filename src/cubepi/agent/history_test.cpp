@@ -373,6 +373,20 @@ TEST(History, D42_PromptWithUnansweredId_ContinuesTheRun) {
     EXPECT_EQ(faux.call_count(), 1u);
 }
 
+TEST(History, D263_AnswerOfOlderRun_IsNotReturned) {
+    auto store = std::make_shared<MemoryCheckpointer>();
+    preload(*store, "t",
+            {user_message("first", "input-0").with_run_id("r0"), user_message("hi", "input-1"),
+             Message(faux_assistant_message("to the first")).with_run_id("r0")});
+    FauxProvider faux;
+    faux.set_responses({"now"});
+    Agent agent({.model = faux.model(), .checkpointer = store, .thread_id = "t"});
+    for (int i = 0; i < 2; ++i)
+        EXPECT_EQ(run(agent.prompt(user_message("hi", "input-1"))).text(), "now");
+    EXPECT_EQ(run(agent.prompt(user_message("first", "input-0"))).text(), "to the first");
+    EXPECT_EQ(faux.call_count(), 1u);
+}
+
 TEST(History, D42_Receipts_ReportTheStateOfAnInput) {
     FauxProvider faux;
     faux.set_responses({"one", "two"});

@@ -400,6 +400,8 @@ Task<> end_turn(std::shared_ptr<TurnTransaction> fork, bool temporary, std::exce
 
 Task<CommandOutput> run_command(std::shared_ptr<BuiltinCore> core, PendingCommand pending,
                                 std::string session_id, TurnState& state) {
+    // A command is recorded here or not at all: its message would be read by the model (D263).
+    state.mark_recorded();
     const auto begun = core->runtime().clock->now();
     const Tape session = co_await core->tape(session_id, state);
     TurnTransactionOptions options;
@@ -418,7 +420,6 @@ Task<CommandOutput> run_command(std::shared_ptr<BuiltinCore> core, PendingComman
     }
     const Tape tape = session.in(fork);
     co_await tape.bootstrap();
-    state.mark_recorded();
     state.replace(std::make_shared<RunningTurn>(RunningTurn{fork}));
     state.replace(std::make_shared<Tape>(tape));
     // Does not throw what the command throws.

@@ -82,8 +82,9 @@ bool is_inherited(const cubepi::Message& message) {
 
 /// Extracts the answers to the input from the messages that follow it. An input that was repeated after others (see
 /// EarlierTurn::superseded) was answered there only. An answer to a question has no message: it has continued the run `turn.run_id`.
+/// `older`: the runs that had begun before the input.
 void read_answers(EarlierTurn& turn, const cubepi::MessageList& messages,
-                  const std::vector<std::string>& ids) {
+                  const std::vector<std::string>& ids, const std::set<std::string>& older = {}) {
     std::set<std::string> runs;
     if (!turn.run_id.empty()) runs.insert(turn.run_id);
     for (const cubepi::Message& message : messages) {
@@ -98,9 +99,12 @@ void read_answers(EarlierTurn& turn, const cubepi::MessageList& messages,
             turn.superseded = true;
         }
         const cubepi::AssistantMessage* answer = message.assistant();
-        // A message that was recorded without a run is continued by the run of its first answer.
+        // A message that was recorded without a run is continued by the run of its first answer. A run that has begun before it answers
+        // another input.
         const bool adopts = answer && turn.run_id.empty() && !turn.superseded && runs.contains("");
-        if (adopts && !message.run_id().empty()) {
+        if (adopts && older.contains(message.run_id().str())) {
+            turn.superseded = true;
+        } else if (adopts && !message.run_id().empty()) {
             turn.run_id = message.run_id().str();
             runs.insert(turn.run_id);
         }
@@ -137,11 +141,48 @@ Task<InputIds> find_input(std::shared_ptr<TapeStore> store, std::string tape, st
     co_return found;
 }
 
+/// Returns the runs of the messages that precede the entry `first`, back to the newest input that has a run. Only these can continue
+/// behind it.
+Task<std::set<std::string>> runs_before(std::shared_ptr<TapeStore> store, std::string tape,
+                                        std::int64_t first) {
+    std::set<std::string> runs;
+    std::function<bool(const TapeEntry&)> take = [&](const TapeEntry& entry) {
+        bool continues = true;
+        if (entry.id >= first || !carries_messages(entry)) return continues;
+        for (const cubepi::Message& message : agent_messages({entry})) {
+            if (message.run_id().empty()) continue;
+            runs.insert(message.run_id().str());
+            if (message.user() && !message.id().empty() && !is_inherited(message))
+                continues = false;
+        }
+        return continues;
+    };
+    TapeQuery newest = TapeQuery().newest_first();
+    co_await store->visit(std::move(tape), std::move(newest), std::move(take));
+    co_return runs;
+}
+
+/// Returns whether the input was recorded without a run, but has one by its answer.
+bool may_have_adopted(const EarlierTurn& turn, const cubepi::MessageList& messages,
+                      const std::string& input_id) {
+    if (turn.run_id.empty()) return false;
+    return std::any_of(messages.begin(), messages.end(), [&](const cubepi::Message& message) {
+        return message.id() == input_id && message.run_id().empty();
+    });
+}
+
 Task<EarlierTurn> read_turn(Tape tape, InputIds input) {
     const Tail tail = co_await read_tail(tape.store(), tape.name(), input.first);
     EarlierTurn turn;
     turn.message_id = input.ids.back();
     read_answers(turn, tail.messages, input.ids);
+    if (may_have_adopted(turn, tail.messages, input.ids.front())) {
+        const std::set<std::string> older =
+            co_await runs_before(tape.store(), tape.name(), input.first);
+        turn = EarlierTurn();
+        turn.message_id = input.ids.back();
+        read_answers(turn, tail.messages, input.ids, older);
+    }
     turn.joined = !turn.run_id.empty() && tail.run_before == turn.run_id;
     co_return turn;
 }
@@ -287,7 +328,11 @@ Task<std::optional<RecordedReply>> find_reply(Tape tape, std::string input_id) {
     std::optional<RecordedReply> found;
     if (!tape.store() || input_id.empty()) co_return found;
     const std::optional<EarlierTurn> turn = co_await find_earlier_turn(tape, input_id);
-    if (turn) {
+    std::optional<TapeEntry> event;
+    // Earlier versions may have recorded the message of a command, without a run.
+    if (!turn || (turn->run_id.empty() && !turn->answered))
+        event = co_await find_command(tape.store(), tape.name(), std::move(input_id));
+    if (turn && !event) {
         found.emplace();
         found->digest = turn->digest;
         found->run_id = turn->run_id;
@@ -300,8 +345,6 @@ Task<std::optional<RecordedReply>> find_reply(Tape tape, std::string input_id) {
         }
         co_return found;
     }
-    const std::optional<TapeEntry> event =
-        co_await find_command(tape.store(), tape.name(), std::move(input_id));
     const JsonObject* const data = data_of(event);
     if (!data) co_return found;
     found = reply_to_command(*data);

@@ -22,7 +22,8 @@ struct EarlierTurn {
     bool answered = false;                              ///< the model had finished
     std::string problem = {};  ///< how the newest call of the model failed; empty: it did not fail
     bool joined = false;       ///< it was added to the turn of another input (steering)
-    /// Another input has followed the newest message of this one, so that its run cannot continue at the end of the tape.
+    /// Another input, or an answer to an older one, has followed the newest message of this one, so that its run cannot continue at the
+    /// end of the tape.
     bool superseded = false;
 };
 

@@ -1,6 +1,7 @@
 #include <cubepi/agent/run/prompt.hpp>
 
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <cubepi/agent/run/prompt_run.hpp>
@@ -79,13 +80,15 @@ bool is_finished(const Agent::Impl& impl) {
 }
 
 /// Returns the run that has the final answer to the message; nothing if there is none. It is another run than that of the message if it
-/// has continued a message that was stored without a run, or whose run had been interrupted. An answer after which the run was
-/// continued by middleware, such as that of a goal, is not final: the process may have ended before the next one.
+/// has continued a message that was stored without a run, or whose run had been interrupted. A run that had begun before the message
+/// answers another one. An answer after which the run was continued by middleware, such as that of a goal, is not final: the process may
+/// have ended before the next one.
 std::optional<SharedString> answering_run(const Agent::Impl& impl, const Message& input) {
     bool seen = false;
     bool is_followed = false;  // by another input
     std::optional<SharedString> run;
     std::optional<SharedString> answered_run;
+    std::set<SharedString> older;
     for (const Message& message : impl.state.messages) {
         if (message.id() == input.id()) {
             seen = true;
@@ -97,6 +100,8 @@ std::optional<SharedString> answering_run(const Agent::Impl& impl, const Message
         }
         const bool is_other = run && message.run_id() != *run && message.user();
         is_followed = is_followed || (is_other && !is_synthetic_message(message));
+        if (!seen && !message.run_id().empty()) older.insert(message.run_id());
+        if (seen && message.run_id() != *run && older.contains(message.run_id())) continue;
         const AssistantMessage* answer = message.assistant();
         if (seen && answer && !is_followed) run = message.run_id();
         if (!seen || !answer || answer->has_tool_calls() || is_paused(*answer)) continue;
