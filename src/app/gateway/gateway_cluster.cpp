@@ -128,7 +128,7 @@ struct GatewayApi::PeerAnswer {
 
 namespace {
 
-/// What is asked does not change, so that the names are enough.
+/// A question does not change while it waits, so that the names are enough.
 std::string names_of(const GatewayQuestions& asked) {
     std::string text = asked.next.value_or("") + "\n";
     for (const GatewayQuestion& one : asked.questions)

@@ -70,7 +70,7 @@ std::optional<bub::ListedTape> tape_at(const std::string& cursor) {
     if (cursor.empty()) return tape;
     const std::size_t blank = cursor.find(' ');
     const std::string digits = cursor.substr(0, blank);
-    // With more digits, it is no time of the system's clock.
+    // The clock of the system has no times with more digits.
     const bool is_number = !digits.empty() && digits.size() < 17 &&
                            digits.find_first_not_of("0123456789") == std::string::npos;
     const std::int64_t time = is_number ? std::stoll(digits) : -1;
@@ -220,7 +220,7 @@ Task<StoredSessions> GatewayApi::stored(StoredArguments page) {
     co_return result;
 }
 
-/// Without a look at the tapes: of another gateway or not, one that is written is a reason to read the list.
+/// Reads no tape to find those of other namespaces: the write of any tape is a reason to read the list.
 Task<std::string> GatewayApi::newest_sessions() {
     const std::shared_ptr<bub::SessionTapeStore> tapes = listed_tapes(*gateway_.instance());
     Task<std::vector<bub::ListedTape>> listing =

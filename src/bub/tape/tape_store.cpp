@@ -101,8 +101,7 @@ std::vector<TapeEntry> evaluate_query(const std::vector<TapeEntry>& entries,
 }
 
 void keep_newest(std::vector<ListedTape>& tapes, std::size_t limit) {
-    const std::size_t kept = std::min(limit, tapes.size());
-    const auto end = tapes.begin() + static_cast<std::ptrdiff_t>(kept);
+    const auto end = tapes.begin() + static_cast<std::ptrdiff_t>(std::min(limit, tapes.size()));
     std::partial_sort(tapes.begin(), end, tapes.end(),
                       [](const ListedTape& a, const ListedTape& b) { return a.precedes(b); });
     tapes.erase(end, tapes.end());
