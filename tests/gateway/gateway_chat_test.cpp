@@ -203,7 +203,8 @@ TEST_F(ConsoleChatTest, D218_StoredSessions_ArePagedAndSearched) {
     EXPECT_EQ(found.at("sessions").at(0).at("title"), "pears");
     EXPECT_EQ(found.at("sessions").at(0).at("state"), "idle");
     EXPECT_EQ(found.at("sessions").at(0).at("messages"), 2);
-    for (const char* wrong : {"after=x", "after=12", "after=-1%20x", "search=%00", "limit=-1"})
+    for (const char* wrong : {"after=x", "after=12", "after=-1%20x", "after=9999999999999999%20x",
+                              "after=12%20%FF", "search=%00", "limit=-1"})
         EXPECT_EQ(vera.get(std::string("v1/admin/stored-sessions?") + wrong).status, 400) << wrong;
 }
 

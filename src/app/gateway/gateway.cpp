@@ -505,10 +505,15 @@ Task<> Gateway::replace_instance() {
 Task<> Gateway::watch_lists() {
     constexpr std::chrono::seconds shortest_pause{1};
     constexpr std::chrono::seconds longest_pause{2};
+    constexpr std::chrono::seconds between_sessions{5};
+    // Reading takes a tenth of the time, also with files, of which all are looked at. After an outage, readers do not wait for long.
+    constexpr int pause_for_read = 10;
+    constexpr std::chrono::seconds longest_for_read{60};
     const std::shared_ptr<Clock> clock = Runtime::standard()->clock;
     std::shared_ptr<LiveAnswers> live;
     std::shared_ptr<LiveAnswers::Watch> watch;
     ListDigests known;
+    std::optional<Clock::time_point> announced;
     for (;;) {
         // A reload replaces it.
         if (live != instance_->live_answers()) {
@@ -522,15 +527,25 @@ Task<> Gateway::watch_lists() {
             continue;
         }
         watch->changed.reset();
+        const auto begin = clock->now();
         Task<ListDigests> reading = api_.list_digests();
         Outcome<ListDigests> read = co_await outcome_of(std::move(reading));
         if (read.cancelled()) read.rethrow();
+        const auto end = clock->now();
         if (read) {
-            live->list_changed(read.value().questions != known.questions,
-                               read.value().sessions != known.sessions);
-            known = std::move(read).value();
+            ListDigests& now = read.value();
+            // In a busy cluster they change all the time, and each page reads them. What is not announced is compared once more.
+            const bool is_soon = announced && end - *announced < between_sessions;
+            const bool sessions = now.sessions != known.sessions && !is_soon;
+            live->list_changed(now.questions != known.questions, sessions);
+            if (sessions) {
+                announced = end;
+                known.sessions = std::move(now.sessions);
+            }
+            known.questions = std::move(now.questions);
         }
-        co_await clock->sleep_for(shortest_pause);
+        co_await clock->sleep_for(std::clamp<std::chrono::nanoseconds>(
+            pause_for_read * (end - begin), shortest_pause, longest_for_read));
         const auto next = deadline_after(clock->now(), longest_pause);
         (void)co_await detail::run_until(*clock, next, watch->changed.wait());
     }

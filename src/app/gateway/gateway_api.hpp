@@ -403,9 +403,9 @@ public:
     explicit GatewayApi(OperatedGateway& gateway) : gateway_(gateway) {}
 
     Task<GatewayStatus> status(NoArguments none);
-    /// Returns the sessions with a running turn or waiting messages, in the order of their ids.
     /// Returns what users and chats have used today. Throws Error(invalid_state) if nothing is limited by day, and what the store throws.
     Task<GatewayUsage> usage(UsageArguments which);
+    /// Returns the sessions with a running turn or waiting messages, in the order of their ids.
     Task<BusySessions> sessions(PageArguments page);
     Task<SessionHistory> history(HistoryArguments which);
     /// Returns what the running turns have not stored yet, of the instance that serves, for a stream of events.
@@ -477,6 +477,8 @@ private:
     struct PeerAnswer;
 
     BusySessions sessions_here(const PageArguments& page) const;
+    /// Returns the names and times of the tapes that were written last.
+    Task<std::string> newest_sessions();
     Task<HeldList> held_here();
     Task<bool> holds(std::string id);
     Task<bool> stop_here(std::string session);

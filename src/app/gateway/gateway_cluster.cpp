@@ -42,8 +42,6 @@ using bub::PeerReply;
 constexpr std::chrono::seconds answer_limit{5};
 constexpr std::size_t longest_page = 1'000;
 constexpr std::size_t longest_usage = 200;
-/// The sessions that a page of the console shows first.
-constexpr std::size_t listed_sessions = 25;
 
 /// The name of a host without the namespace of its processes.
 std::string host_of(const GatewayPeer& peer) { return peer.host.substr(0, peer.host.find(' ')); }
@@ -130,11 +128,12 @@ struct GatewayApi::PeerAnswer {
 
 namespace {
 
-template <class T>
-std::string digest_of(Outcome<T>& read) {
-    if (read.cancelled()) read.rethrow();
-    if (!read) return std::string(logged_error(read.failure()));
-    return detail::sha256_hex(boost::json::serialize(to_json(read.value())));
+/// A question does not change while it waits, so that the names are enough.
+std::string names_of(const GatewayQuestions& asked) {
+    std::string text = asked.next.value_or("") + "\n";
+    for (const GatewayQuestion& one : asked.questions)
+        text += one.id + " " + std::to_string(one.expires_at.value_or(0)) + "\n";
+    return text;
 }
 
 /// Reads the results of other gateways. One that cannot be read, which a damaged row has, counts as none.
@@ -370,12 +369,14 @@ Task<ListDigests> GatewayApi::list_digests() {
     Task<GatewayQuestions> asking = questions(PageArguments());
     Outcome<GatewayQuestions> asked = co_await outcome_of(std::move(asking));
     ListDigests digests;
-    digests.questions = digest_of(asked);
-    StoredArguments newest;
-    newest.limit = listed_sessions;
-    Task<StoredSessions> reading = stored(std::move(newest));
-    Outcome<StoredSessions> read = co_await outcome_of(std::move(reading));
-    digests.sessions = digest_of(read);
+    if (asked.cancelled()) asked.rethrow();
+    digests.questions =
+        asked ? names_of(asked.value()) : std::string(logged_error(asked.failure()));
+    digests.questions = detail::sha256_hex(digests.questions);
+    Task<std::string> reading = newest_sessions();
+    Outcome<std::string> read = co_await outcome_of(std::move(reading));
+    if (read.cancelled()) read.rethrow();
+    digests.sessions = read ? std::move(read).value() : std::string(logged_error(read.failure()));
     const BusySessions busy = sessions_here(PageArguments());
     digests.sessions += boost::json::serialize(to_json(busy));
     const std::shared_ptr<bub::GatewayPeers> peers = peers_of(*gateway_.instance());

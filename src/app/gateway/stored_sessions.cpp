@@ -19,6 +19,7 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/lower_case.hpp>
+#include <cubepi/net/utf8.hpp>
 
 #include "../session_list.hpp"
 #include "../session_page.hpp"
@@ -35,6 +36,8 @@ namespace cubepi::app {
 namespace {
 
 constexpr std::size_t longest_page = 200;
+/// The sessions that a page of the console shows first.
+constexpr std::size_t listed_sessions = 25;
 /// The tapes that a call looks at; a search that finds nothing continues with the next page.
 constexpr std::size_t most_read = 1'000;
 constexpr std::int64_t longest_session = 5'000;  // messages
@@ -61,22 +64,22 @@ std::string cursor_of(const bub::ListedTape& tape) {
     return std::to_string(microseconds(tape.modified)) + " " + tape.name;
 }
 
-/// Returns the first tape after a cursor.
-std::size_t position_after(const std::vector<bub::ListedTape>& tapes, const std::string& cursor) {
-    if (cursor.empty()) return 0;
+/// Returns the tape of a cursor, with its name and time; nothing for an empty one. Throws Error(invalid_argument).
+std::optional<bub::ListedTape> tape_at(const std::string& cursor) {
+    std::optional<bub::ListedTape> tape;
+    if (cursor.empty()) return tape;
     const std::size_t blank = cursor.find(' ');
     const std::string digits = cursor.substr(0, blank);
-    const bool is_number = !digits.empty() && digits.size() < 19 &&
+    // The clock of the system has no times with more digits.
+    const bool is_number = !digits.empty() && digits.size() < 17 &&
                            digits.find_first_not_of("0123456789") == std::string::npos;
-    if (blank == std::string::npos || !is_number)
+    const std::int64_t time = is_number ? std::stoll(digits) : -1;
+    if (blank == std::string::npos || time < 0 || time > 9'000'000'000'000'000 || !is_utf8(cursor))
         throw Error(ErrorCode::invalid_argument, "'after' must be 'next' of an earlier page");
-    const std::int64_t time = std::stoll(digits);
-    const std::string name = cursor.substr(blank + 1);
-    const auto found = std::find_if(tapes.begin(), tapes.end(), [&](const bub::ListedTape& one) {
-        const std::int64_t modified = microseconds(one.modified);
-        return modified < time || (modified == time && one.name > name);
-    });
-    return static_cast<std::size_t>(found - tapes.begin());
+    tape.emplace();
+    tape->name = cursor.substr(blank + 1);
+    tape->modified += std::chrono::microseconds(time);
+    return tape;
 }
 
 /// Reads the facts of a tape; nothing if it is not a session of the gateway.
@@ -191,20 +194,41 @@ Task<StoredSessions> GatewayApi::stored(StoredArguments page) {
     const std::shared_ptr<bub::SessionTapeStore> tapes = listed_tapes(*instance);
     const std::size_t limit = std::clamp<std::size_t>(page.limit, 1, longest_page);
     const std::string pattern = detail::lower_case(page.search);
-    const std::vector<bub::ListedTape> all = co_await tapes->newest_tapes();
+    std::optional<bub::ListedTape> last = tape_at(page.after);
     StoredSessions result;
-    std::size_t at = position_after(all, page.after);
-    const std::size_t end = std::min(all.size(), at + most_read);
-    for (; at < end && result.sessions.size() < limit; ++at) {
-        Task<std::optional<StoredSession>> reading = read_facts(instance, tapes, all[at]);
-        Outcome<std::optional<StoredSession>> read = co_await outcome_of(std::move(reading));
-        if (read.cancelled()) read.rethrow();
-        // A damaged tape does not hide the others; an attempt to open its session reports the error.
-        if (!read || !read.value() || !matches(*read.value(), pattern)) continue;
-        result.sessions.push_back(std::move(*read.value()));
+    std::size_t left = most_read;
+    bool has_more = true;
+    while (has_more && left > 0 && result.sessions.size() < limit) {
+        // Most tapes are sessions of this gateway, so that a second read is rare; it reads all that the call may look at.
+        const std::size_t count = left == most_read ? limit : left;
+        Task<std::vector<bub::ListedTape>> listing = tapes->newest_tapes_after(last, count + 1);
+        const std::vector<bub::ListedTape> listed = co_await std::move(listing);
+        std::size_t at = 0;
+        for (; at < std::min(listed.size(), count) && result.sessions.size() < limit; ++at) {
+            Task<std::optional<StoredSession>> reading = read_facts(instance, tapes, listed[at]);
+            Outcome<std::optional<StoredSession>> read = co_await outcome_of(std::move(reading));
+            if (read.cancelled()) read.rethrow();
+            // A damaged tape does not hide the others; an attempt to open its session reports the error.
+            if (!read || !read.value() || !matches(*read.value(), pattern)) continue;
+            result.sessions.push_back(std::move(*read.value()));
+        }
+        left -= at;
+        has_more = at < listed.size();
+        if (at > 0) last = listed[at - 1];
     }
-    if (at > 0 && at < all.size()) result.next = cursor_of(all[at - 1]);
+    if (has_more && last) result.next = cursor_of(*last);
     co_return result;
+}
+
+/// Reads no tape to find those of other namespaces: the write of any tape is a reason to read the list.
+Task<std::string> GatewayApi::newest_sessions() {
+    const std::shared_ptr<bub::SessionTapeStore> tapes = listed_tapes(*gateway_.instance());
+    Task<std::vector<bub::ListedTape>> listing =
+        tapes->newest_tapes_after(std::nullopt, listed_sessions);
+    const std::vector<bub::ListedTape> newest = co_await std::move(listing);
+    std::string text;
+    for (const bub::ListedTape& tape : newest) text += cursor_of(tape) + "\n";
+    co_return text;
 }
 
 Task<SessionSpending> GatewayApi::spending(NamedArguments which) {

@@ -54,9 +54,10 @@ std::string DividedTapeStore::place() const {
     return text;
 }
 
-Task<std::vector<ListedTape>> DividedTapeStore::newest_tapes() {
+Task<std::vector<ListedTape>> DividedTapeStore::newest_tapes_after(std::optional<ListedTape> last,
+                                                                   std::size_t limit) {
     std::vector<Task<std::vector<ListedTape>>> reading;
-    for (const auto& store : stores_) reading.push_back(store->newest_tapes());
+    for (const auto& store : stores_) reading.push_back(store->newest_tapes_after(last, limit));
     std::vector<std::vector<ListedTape>> lists = co_await cubepi::when_all(std::move(reading));
     std::vector<ListedTape> all;
     for (std::size_t at = 0; at < lists.size(); ++at) {
@@ -65,9 +66,7 @@ Task<std::vector<ListedTape>> DividedTapeStore::newest_tapes() {
             all.push_back(std::move(tape));
         }
     }
-    std::sort(all.begin(), all.end(), [](const ListedTape& a, const ListedTape& b) {
-        return a.modified != b.modified ? a.modified > b.modified : a.name < b.name;
-    });
+    keep_newest(all, limit);
     co_return all;
 }
 

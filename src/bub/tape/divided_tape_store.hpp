@@ -37,7 +37,8 @@ public:
     }
 
     std::string place() const override;
-    Task<std::vector<ListedTape>> newest_tapes() override;
+    Task<std::vector<ListedTape>> newest_tapes_after(std::optional<ListedTape> last,
+                                                     std::size_t limit) override;
     Task<std::shared_ptr<const void>> hold(std::string name) override;
     Task<std::vector<std::string>> all_tapes() override;
     Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override;

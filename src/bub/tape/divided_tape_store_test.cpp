@@ -68,7 +68,11 @@ TEST(DividedTapes, D258_Tape_IsWhereItsSessionIs) {
         }
         EXPECT_EQ(run(store->of_session(session)->position(tape_of(session))).last_id, 1);
     }
-    EXPECT_EQ(run(store->newest_tapes()).size(), 30U);
+    const std::vector<ListedTape> all = run(store->newest_tapes());
+    ASSERT_EQ(all.size(), 30U);
+    const std::vector<ListedTape> page = run(store->newest_tapes_after(all[9], 5));
+    ASSERT_EQ(page.size(), 5U);
+    for (std::size_t at = 0; at < page.size(); ++at) EXPECT_EQ(page[at].name, all[10 + at].name);
     EXPECT_EQ(run(divided.open()->list_tapes()).size(), 30U);
 }
 

@@ -105,8 +105,9 @@ const std::filesystem::path& FileTapeStore::directory() const noexcept {
 
 std::string FileTapeStore::place() const { return directory().string(); }
 
-Task<std::vector<ListedTape>> FileTapeStore::newest_tapes() {
-    return on_worker(state_, &TapeDirectory::newest_tapes);
+Task<std::vector<ListedTape>> FileTapeStore::newest_tapes_after(std::optional<ListedTape> last,
+                                                                std::size_t limit) {
+    return on_worker(state_, &TapeDirectory::newest_tapes_after, std::move(last), limit);
 }
 
 Task<void> FileTapeStore::remove_tape(std::string tape) {

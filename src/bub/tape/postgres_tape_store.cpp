@@ -1,6 +1,9 @@
 #include <bub/tape/postgres_tape_store.hpp>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -168,21 +171,35 @@ Task<void> PostgresTapeStore::open() {
 
 std::string PostgresTapeStore::place() const { return store_->driver().description(); }
 
-Task<std::vector<ListedTape>> PostgresTapeStore::newest_tapes() {
-    SqlBatch reads;
-    reads.add(
+Task<std::vector<ListedTape>> PostgresTapeStore::newest_tapes_after(std::optional<ListedTape> last,
+                                                                    std::size_t limit) {
+    // The server decides what is_main_tape() does, since it counts the rows.
+    std::string sql =
         "SELECT tape, bytes, {epoch updated_at}, state FROM bub_tapes"
-        " WHERE last_id > 0 OR tape IN (SELECT tape FROM bub_turns) ORDER BY updated_at DESC, "
-        "tape");
+        " WHERE (last_id > 0 OR tape IN (SELECT tape FROM bub_turns))"
+        " AND tape LIKE '%\\_\\_%' AND tape NOT LIKE '%\\_\\_%\\_\\_%'";
+    if (last) {
+        const std::string time = "(timestamptz 'epoch' + $2 * interval '1 microsecond')";
+        sql += " AND updated_at <= " + time + " AND (updated_at < " + time + " OR tape > $3)";
+    }
+    SqlBatch reads;
+    auto& query = reads.add(sql + " ORDER BY updated_at DESC, tape LIMIT $1");
+    constexpr std::size_t most = std::numeric_limits<std::int64_t>::max();
+    query.integer(static_cast<std::int64_t>(std::min(limit, most)));
+    if (last) {
+        const auto time = last->modified.time_since_epoch();
+        query.integer(std::chrono::duration_cast<std::chrono::microseconds>(time).count())
+            .text(last->name);
+    }
     return server_read(store_, std::move(reads), [](const SqlResults& results) {
         std::vector<ListedTape> tapes;
         for (int row = 0; row < results[0].rows(); ++row) {
             ListedTape tape;
             tape.name = results[0].string(row, 0);
-            if (!is_main_tape(tape.name)) continue;
             tape.bytes = static_cast<std::uintmax_t>(results[0].integer(row, 1));
-            const auto time = std::chrono::duration<double>(results[0].number(row, 2));
-            tape.modified += std::chrono::duration_cast<std::chrono::microseconds>(time);
+            // Rounded, so that a page continues exactly after the tape.
+            tape.modified +=
+                std::chrono::microseconds(std::llround(results[0].number(row, 2) * 1e6));
             try {
                 tape.state = read_state_of(tape.name, results[0].text(row, 3));
             } catch (const cubepi::CheckpointCorruptionError&) {

@@ -58,7 +58,8 @@ public:
     std::shared_ptr<TapeStore> leased(TurnLease lease) override;
 
     std::string place() const override;
-    Task<std::vector<ListedTape>> newest_tapes() override;
+    Task<std::vector<ListedTape>> newest_tapes_after(std::optional<ListedTape> last,
+                                                     std::size_t limit) override;
     Task<void> remove_tape(std::string tape) override;
     Task<std::shared_ptr<const void>> open_tape(std::string tape) override;
     Task<std::shared_ptr<const void>> hold(std::string name) override;

@@ -1,6 +1,7 @@
 #include <bub/tape/postgres_tape_store.hpp>
 
 #include <atomic>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <regex>
@@ -369,6 +370,32 @@ TEST_F(PostgresTapes, EveryStatement_UsesAnIndex) {
     const std::regex scan("Seq Scan on (bub_tapes|bub_entries|bub_message_ids|bub_media)");
     std::smatch found;
     EXPECT_FALSE(std::regex_search(log, found, scan)) << log;
+}
+
+/// The plans that the server prefers, with 20,000 tapes.
+TEST_F(PostgresTapes, D268_NewestTapes_AreReadWithTheIndex) {
+    query(
+        "INSERT INTO bub_tapes (tape, last_id, updated_at) SELECT 'a__' || i, 1,"
+        " now() - i * interval '1 second' FROM generate_series(1, 20000) AS i");
+    query("ANALYZE");
+    PostgresOptions logged = options;
+    logged.connection +=
+        " options='-csession_preload_libraries=auto_explain -cauto_explain.log_min_duration=0'";
+    const std::string log = server.log_of([&] {
+        PostgresTapeStore store(logged);
+        std::vector<ListedTape> page = run(store.newest_tapes_after(std::nullopt, 3));
+        ASSERT_EQ(page.size(), 3U);
+        EXPECT_EQ(page.back().name, "a__3");
+        page = run(store.newest_tapes_after(page.back(), 3));
+        ASSERT_EQ(page.size(), 3U);
+        EXPECT_EQ(page.front().name, "a__4");
+    });
+    const std::regex by_index("Index Scan Backward using bub_ix_tapes_updated");
+    EXPECT_EQ(std::distance(std::sregex_iterator(log.begin(), log.end(), by_index),
+                            std::sregex_iterator()),
+              2)
+        << log;
+    EXPECT_EQ(log.find("Seq Scan on bub_tapes"), std::string::npos) << log;
 }
 
 TEST_F(PostgresTapes, TablesOfNewerVersion_AreRefused) {

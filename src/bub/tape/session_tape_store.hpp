@@ -1,7 +1,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +20,11 @@ struct ListedTape {
     std::chrono::system_clock::time_point modified = {};
     std::optional<JsonObject> state =
         {};  ///< its side state, if the store has read it for the list
+
+    /// Returns true if the tape is listed before the other: it was written later, or its name is less.
+    bool precedes(const ListedTape& other) const {
+        return modified != other.modified ? modified > other.modified : name < other.name;
+    }
 };
 
 /// A store that keeps the sessions of programs, in files or on a database server: beyond the contents of tapes it lists,
@@ -27,7 +34,13 @@ public:
     /// A directory, or "PostgreSQL database 'NAME' on HOST:PORT"; without a password.
     virtual std::string place() const = 0;
     /// Returns all tapes with exactly one "__" in their name, most recently written first.
-    virtual Task<std::vector<ListedTape>> newest_tapes() = 0;
+    Task<std::vector<ListedTape>> newest_tapes() {
+        return newest_tapes_after(std::nullopt, std::numeric_limits<std::size_t>::max());
+    }
+    /// Returns the first `limit` of newest_tapes(), or of those that it lists after `last`, whose name and time are used. The work on
+    /// a server does not depend on how many follow.
+    virtual Task<std::vector<ListedTape>> newest_tapes_after(std::optional<ListedTape> last,
+                                                             std::size_t limit) = 0;
     /// Removes a tape with its sidecars and its side state; only on an explicit request of the user (D47). Media stay, since
     /// other tapes may use them. Throws `storage_locked` while a turn is in progress on the tape, and while another process has
     /// it open (open_tape).

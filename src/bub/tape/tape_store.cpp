@@ -100,6 +100,13 @@ std::vector<TapeEntry> evaluate_query(const std::vector<TapeEntry>& entries,
     return found;
 }
 
+void keep_newest(std::vector<ListedTape>& tapes, std::size_t limit) {
+    const auto end = tapes.begin() + static_cast<std::ptrdiff_t>(std::min(limit, tapes.size()));
+    std::partial_sort(tapes.begin(), end, tapes.end(),
+                      [](const ListedTape& a, const ListedTape& b) { return a.precedes(b); });
+    tapes.erase(end, tapes.end());
+}
+
 void require_tape_name(const std::string& tape) { detail::check_tape_name(tape); }
 
 InboxBuilder::InboxBuilder(cubepi::QuestionQuery query) : query_(std::move(query)) {

@@ -475,6 +475,21 @@ void check_listing(Probe& probe) {
     probe.expect(!tapes.empty() && tapes.front().bytes > 20 &&
                      tapes.front().modified > std::chrono::system_clock::time_point(),
                  "newest_tapes() has the size and the time of a tape");
+    std::vector<TapeEntry> two(1, message_entry("user", "b"));
+    for (const char* name : {"w__b", "w__a", "w__a__log", "w__c"})
+        (void)run(sessions->append(name, two, TapeAppend()));
+    std::vector<std::string> all;
+    for (const ListedTape& one : run(sessions->newest_tapes())) all.push_back(one.name);
+    std::vector<std::string> paged;
+    std::optional<ListedTape> last;
+    for (std::size_t page = 1; paged.size() < all.size(); page = 2) {
+        const std::vector<ListedTape> read = run(sessions->newest_tapes_after(last, page));
+        if (read.empty() || read.size() > page) break;
+        for (const ListedTape& one : read) paged.push_back(one.name);
+        last = read.back();
+    }
+    probe.expect(all.size() == 4 && paged == all, "newest_tapes_after() lists pages of them");
+    probe.expect(run(sessions->newest_tapes_after(last, 2)).empty(), "and none after the last one");
     const std::shared_ptr<const void> held = run(sessions->hold("sessions"));
     probe.expect(held != nullptr, "hold() acquires a lock");
 }

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <string>
 #include <vector>
 
+#include <bub/tape/session_tape_store.hpp>
 #include <bub/tape/tape_store.hpp>
 
 // For implementations of TapeStore.
@@ -43,6 +45,9 @@ private:
     cubepi::QuestionQuery query_;
     std::vector<cubepi::QuestionEntry> entries_;
 };
+
+/// Keeps the first `limit` tapes in the order of SessionTapeStore::newest_tapes().
+void keep_newest(std::vector<ListedTape>& tapes, std::size_t limit);
 
 /// Throws Error(invalid_argument) for a name that cannot be the name of a file.
 void require_tape_name(const std::string& tape);

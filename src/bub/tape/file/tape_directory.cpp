@@ -11,6 +11,7 @@
 #include <bub/tape/entry/entry_facts.hpp>
 #include <bub/tape/fork/turn_journal.hpp>
 #include <bub/tape/support/encoding.hpp>
+#include <bub/tape/tape_store_support.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/digest.hpp>
@@ -109,7 +110,8 @@ std::vector<std::string> TapeDirectory::names() const {
     return found;
 }
 
-std::vector<ListedTape> TapeDirectory::newest_tapes() const {
+std::vector<ListedTape> TapeDirectory::newest_tapes_after(const std::optional<ListedTape>& last,
+                                                          std::size_t limit) const {
     std::vector<ListedTape> files;
     for (std::string& name : names()) {
         if (!is_main_tape(name)) continue;
@@ -123,11 +125,9 @@ std::vector<ListedTape> TapeDirectory::newest_tapes() const {
         file.modified = std::chrono::system_clock::time_point(
             std::chrono::seconds(info.st_mtim.tv_sec) +
             std::chrono::microseconds(info.st_mtim.tv_nsec / 1000));
-        files.push_back(std::move(file));
+        if (!last || last->precedes(file)) files.push_back(std::move(file));
     }
-    std::sort(files.begin(), files.end(), [](const ListedTape& a, const ListedTape& b) {
-        return a.modified != b.modified ? a.modified > b.modified : a.name < b.name;
-    });
+    keep_newest(files, limit);
     return files;
 }
 

@@ -207,7 +207,8 @@ public:
     const FileTapeOptions& options() const noexcept { return options_; }
     /// Returns all names, sorted.
     std::vector<std::string> names() const;
-    std::vector<ListedTape> newest_tapes() const;
+    std::vector<ListedTape> newest_tapes_after(const std::optional<ListedTape>& last,
+                                               std::size_t limit) const;
 
     void visit(const std::string& name, const TapeQuery& query,
                const std::function<bool(const TapeEntry&)>& visit);
