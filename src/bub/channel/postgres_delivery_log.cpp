@@ -126,11 +126,10 @@ Statements statements_of(DeliveryNote note, const std::vector<std::string>& ids,
 /// Of a message that another gateway has taken, removes this one from those whose turns have begun; not a later turn here, which has another
 /// fence. $1 are the ids, $2 their fences, $3 is the number of this gateway.
 constexpr const char* put_back_statement =
-    "UPDATE bub_delivery_inbound AS r SET begun = CASE WHEN $3 = ANY(begun_by) THEN greatest(begun "
-    "-"
-    " 1, 0) ELSE begun END, begun_by = array_remove(begun_by, $3), state = CASE WHEN owner = $3 "
-    "THEN 'waiting' ELSE state END FROM unnest($1::text[], $2::text[]) AS w (id, fence)"
-    " WHERE r.id = w.id::bigint AND r.finished_at IS NULL AND (r.fence = w.fence::bigint OR"
+    "UPDATE bub_delivery_inbound AS r SET begun = CASE WHEN $3 = ANY(begun_by) THEN"
+    " greatest(begun - 1, 0) ELSE begun END, begun_by = array_remove(begun_by, $3), state = CASE"
+    " WHEN owner = $3 THEN 'waiting' ELSE state END FROM unnest($1::text[], $2::text[]) AS w (id,"
+    " fence) WHERE r.id = w.id::bigint AND r.finished_at IS NULL AND (r.fence = w.fence::bigint OR"
     " r.owner <> $3)";
 
 }  // namespace
