@@ -237,5 +237,19 @@ TEST(TurnJournalFiles, B9_D90_FewDescriptors_NoTurnIsOverlooked) {
     EXPECT_EQ(texts, std::vector<std::string>{"hello"});
 }
 
+TEST(TurnJournalFiles, D90_FewDescriptors_TapeInUseIsNotRemoved) {
+    const TestDirectory place;
+    FileTapeOptions options;
+    options.directory = place.path();
+    detail::TapeDirectory directory(options);
+    const std::shared_ptr<TurnJournal> turn = directory.open_journal("w__s", "t1");
+    turn->write(tape_line(one("hello").front()));
+    for (rlim_t free = 0; free < 20; ++free) {
+        const FewDescriptors few(free);
+        EXPECT_THROW(directory.remove("w__s"), cubepi::CheckpointerError) << free;
+    }
+    EXPECT_THROW(directory.remove("w__s"), cubepi::CheckpointerLockTimeoutError);
+}
+
 }  // namespace
 }  // namespace bub

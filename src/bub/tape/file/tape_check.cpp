@@ -110,10 +110,9 @@ private:
     void check_turns(const TapePaths& paths, const std::string& name, OpenedTape& tape) {
         std::error_code failed;
         if (fs::is_symlink(paths.turns, failed)) return;
-        for (fs::directory_iterator file(paths.turns, failed), end; !failed && file != end;
-             file.increment(failed)) {
-            if (file->path().extension() != ".journal") continue;
-            const Descriptor journal = Descriptor::open(file->path(), O_RDONLY);
+        for (const fs::path& file : files_in(paths.turns)) {
+            if (file.extension() != ".journal") continue;
+            const Descriptor journal = Descriptor::open(file, O_RDONLY);
             if (!journal) continue;
             tape.has_open_turn = true;
             report_.count("open turns", 1);

@@ -266,18 +266,20 @@ TapeDirectory::Writing TapeDirectory::lock_to_remove(const std::string& name) {
 void TapeDirectory::remove_files(Writing& writing) {
     const TapePaths& paths = writing.paths;
     std::error_code failed;
-    const bool linked = fs::is_symlink(paths.turns, failed);
-    for (fs::directory_iterator file(linked ? fs::path() : paths.turns, failed), end;
-         !failed && file != end; file.increment(failed)) {
-        const Descriptor journal = Descriptor::open(file->path(), O_RDWR);
+    std::vector<fs::path> journals;
+    if (!fs::is_symlink(paths.turns, failed)) journals = files_in(paths.turns);
+    for (const fs::path& file : journals) {
+        const Descriptor journal = Descriptor::open(file, O_RDWR);
         if (!journal || try_lock(journal)) continue;
         throw cubepi::CheckpointerLockTimeoutError(
             cubepi::ErrorCode::storage_locked, "a turn is in progress on tape '" + writing.name +
-                                                   "' (" + file->path().string() +
+                                                   "' (" + file.string() +
                                                    "); wait for its end, or end that process");
     }
     writing.known->tail.reset();
     fs::remove_all(paths.turns, failed);
+    // A journal that remains would bring a part of the tape back.
+    if (failed) throw_system("remove", paths.turns, failed.value());
     RequestMarkSet marks;
     try {
         marks = marks_of(writing.name, read_state(writing.name));
