@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <exception>
+#include <stdexcept>
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
@@ -74,7 +75,9 @@ std::size_t FakeBotServer::connections() {
 
 void FakeBotServer::wait_for_call(std::size_t after) {
     std::unique_lock lock(mutex_);
-    called_.wait(lock, [this, after] { return calls_ != after; });
+    constexpr std::chrono::minutes longest(5);  // a test that fails must end
+    if (!called_.wait_for(lock, longest, [this, after] { return calls_ != after; }))
+        throw std::runtime_error("the bot's service waited for a call in vain");
 }
 
 Task<HttpServerResponse> FakeBotServer::respond(HttpServerRequest request) {

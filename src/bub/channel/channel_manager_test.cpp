@@ -342,6 +342,28 @@ TEST(ChannelManager, D96_StopOfOneMessage_LeavesOtherTurnsAlone) {
     EXPECT_EQ(gateway.done, std::vector<std::string>{"b"});
 }
 
+TEST(ChannelManager, D265_StopAfterTheAnswer_IsAcknowledged) {
+    Gateway gateway;
+    Plugin stops;
+    stops.name = "stops";
+    stops.dispatch_outbound = [&gateway](DispatchOutboundCall&) -> Task<bool> {
+        EXPECT_EQ(gateway.channel->texts(), Texts{"re: one"});
+        Envelope by = from("chat", "1", "/stop");
+        by.from_operator = true;
+        const StopOutcome outcome = co_await gateway.manager->stop_turn(std::move(by));
+        EXPECT_EQ(outcome, StopOutcome::stopped);
+        co_return true;
+    };
+    gateway.framework->add(std::move(stops));
+    gateway.furnish();
+    gateway.run([](Gateway& h) -> Task<> {
+        co_await h.handler(from("chat", "1", "one"));
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(gateway.channel->texts(),
+              (Texts{"re: one", "The turn was over before it could be stopped."}));
+}
+
 TEST(ChannelManager, D7_AbortedSession_DropsItsWaitingMessages) {
     Gateway gateway;
     gateway.hold("one");

@@ -34,6 +34,8 @@ constexpr std::string_view held_notice =
 constexpr std::string_view incomplete_notice =
     "The answer is incomplete because of a technical problem. What is missing may follow later.";
 
+constexpr std::string_view over_notice = "The turn was over before it could be stopped.";
+
 std::exception_ptr taken_error() {
     return std::make_exception_ptr(SessionTakenError("another gateway processes the message"));
 }
@@ -211,6 +213,9 @@ Task<TurnOutcome> SessionScheduler::run_turn(SessionPtr session, Waiting next) {
         co_await deliveries_.post(notice_to(*message, std::string(stopped_notice), "stopped"));
         failure = stopped_error();
         end.reset();
+    } else if (turn_of_message->stopped && end != TurnOutcome::taken) {
+        // Nothing else answers the request to stop.
+        co_await deliveries_.post(notice_to(*message, std::string(over_notice), "stopped"));
     }
     if (follower && end == TurnOutcome::postponed) {
         follower->postpone_turn(*message);
