@@ -268,7 +268,9 @@ private:
         if (!gateway_ || plan_.empty()) return Fault::none;
         // A poll that ends without an update: all other messages are held, and no more calls would come.
         const bool is_idle = method == "getUpdates" && api_.waiting_updates() == 0;
-        if (!is_idle && plan_.front().calls-- > 0) return Fault::none;
+        // A gateway that is faster than others must not answer everything before it is killed.
+        const bool is_late = open_.size() <= plan_.size() + 1;
+        if (!is_idle && !is_late && plan_.front().calls-- > 0) return Fault::none;
         const Step step = plan_.front();
         plan_.pop_front();
         gateway_->send(step.signal);
@@ -339,12 +341,14 @@ protected:
         return step;
     }
 
-    /// Kills a gateway that was just started.
+    /// Kills a gateway that was just started. Does nothing if the one that was drained has answered everything.
     void run_and_kill() {
+        if (open() == 0) return;
         const std::unique_ptr<GatewayProcess> gateway = start();
         begin(*gateway, {kill()});
         EXPECT_EQ(end(*gateway), 128 + SIGKILL) << gateway->output();
         EXPECT_GT(open(), 0u) << "the kill came too late to matter";
+        ++kills;
     }
     void run_and_drain() {
         const std::unique_ptr<GatewayProcess> gateway = start();
@@ -354,6 +358,7 @@ protected:
     }
     /// Reloads a gateway, and kills it while it reloads or after that.
     void run_reload_and_kill() {
+        if (open() == 0) return;
         const std::unique_ptr<GatewayProcess> gateway = start();
         (void)gateway->wait_for("gateway.running");
         begin(*gateway, {signal(SIGHUP), kill()});
@@ -386,6 +391,7 @@ protected:
     GatewayHome home;
     FakeBotServer bot{std::make_shared<ScaledClock>(clock_factor)};
     std::unique_ptr<Chats> chats;
+    int kills = 0;
 };
 
 TEST_F(TelegramKillTest, B18_ThousandChats_SurviveKillsDrainAndReload) {
@@ -398,6 +404,7 @@ TEST_F(TelegramKillTest, B18_ThousandChats_SurviveKillsDrainAndReload) {
     run_to_the_end();
     EXPECT_EQ(open(), 0u);
     run_to_the_end();
+    EXPECT_GE(kills, 2);
     expect_each_once();
 }
 
