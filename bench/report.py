@@ -48,7 +48,7 @@ def wire_rows(wire):
 
 
 PARTS = (
-    Part("agent", (Row("run", "runs_without_pauses:us_per_run", 5.0, "us", "1"),
+    Part("agent", (Row("run", "runs_without_pauses:us_per_run", 5.0, "us", "1.4"),
                    Row("construct", "construct_an_agent", 0.3, "us", "1", 1e3),
                    Row("delta", "one_delta_of_many:ns_per_delta", 300.0, "ns", "1"))),
     Part("gate", (Row("policy", "runs_with_a_policy:us_per_run", "runs_without_a_gate:us_per_run", "us", "1.2"),

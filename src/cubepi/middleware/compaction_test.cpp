@@ -2,12 +2,10 @@
 
 #include <set>
 
-#include <cubepi/core/event_signal.hpp>
-#include <cubepi/core/task_scope.hpp>
 #include <cubepi/provider/faux.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 
-// Triggers, views, records, and summarizers that fail.
+// Views, records, overflows, and summarizers that fail.
 
 namespace cubepi {
 namespace {
@@ -15,66 +13,8 @@ namespace {
 using namespace compaction_test;
 using cubepi::testing::ManualClock;
 
-struct ShortPrompt {
-    const bool* is_short;
-    std::string transform_system_prompt(std::string prompt, HookContext&) const {
-        return *is_short ? "Be brief." : std::move(prompt);
-    }
-};
-
-struct Chat {
-    explicit Chat(CompactionOptions chosen = {}) : options(std::move(chosen)) {
-        options.summary_model = helper.model("helper");
-        if (options.max_tokens_before_compact == 0 && !options.context_window)
-            options.max_tokens_before_compact = 2'000;
-        if (options.keep_tail_tokens == 8'000) options.keep_tail_tokens = 300;
-    }
-    void open() {
-        notices.reset();
-        AgentOptions how;
-        how.model = main.model();
-        how.middleware = more;
-        how.middleware.emplace_back(CompactionMiddleware(options));
-        how.system_prompt = system_prompt;
-        how.tools = {tool("read", "Reads.", Json({{"type", "object"}}),
-                          [this](JsonObject) { return file; })};
-        how.checkpointer = store;
-        how.thread_id = "t";
-        how.runtime = runtime;
-        agent = std::make_unique<Agent>(std::move(how));
-        notices = std::make_unique<Notices>(*agent);
-    }
-    RunResult prompt(std::string text) {
-        if (!agent) open();
-        return run(agent->prompt(std::move(text)));
-    }
-    /// Prompts until a compaction was reported; returns its notice.
-    Notice fill() {
-        for (int i = 0; i < 100; ++i) {
-            EXPECT_TRUE(prompt(words("item" + std::to_string(i), 400)));
-            const std::vector<Notice> done = notices->with("compaction");
-            if (!done.empty()) return done.back();
-        }
-        ADD_FAILURE() << "not compacted";
-        return {};
-    }
-    JsonObject extra() { return run(store->load("t"))->extra; }
-    std::string last_request() const { return text_of(main.seen.back()); }
-
-    Server main{[](const ModelRequest&) { return says(words("answer", 300)); }};
-    Server helper{[](const ModelRequest&) { return says("The summary of rivers."); }};
-    CompactionOptions options;
-    std::string file = words("file", 3'000);
-    std::string system_prompt = {};
-    std::vector<Middleware> more = {};
-    std::shared_ptr<const Runtime> runtime = Runtime::standard();
-    std::shared_ptr<MemoryCheckpointer> store = std::make_shared<MemoryCheckpointer>();
-    std::unique_ptr<Agent> agent;
-    std::unique_ptr<Notices> notices;
-};
-
 TEST(Compaction, D110_LimitReached_SummaryReplacesOldMessages) {
-    Chat chat;
+    CompactedChat chat;
     const Notice notice = chat.fill();
     EXPECT_TRUE(notice.details.at("compacted").as_bool());
     EXPECT_LT(notice.details.at("after").to_number<int>(),
@@ -90,7 +30,7 @@ TEST(Compaction, D110_LimitReached_SummaryReplacesOldMessages) {
 }
 
 TEST(Compaction, D110_NextProcess_SendsTheSameView) {
-    Chat chat;
+    CompactedChat chat;
     (void)chat.fill();
     EXPECT_TRUE(chat.prompt("one more"));
     PrefixGuard guard;
@@ -102,14 +42,14 @@ TEST(Compaction, D110_NextProcess_SendsTheSameView) {
 }
 
 TEST(Compaction, D110_Compaction_BreaksThePrefixOnce) {
-    Chat chat;
+    CompactedChat chat;
     (void)chat.fill();
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(chat.prompt("short"));
     EXPECT_EQ(chat.notices->with("cache_prefix_break").size(), 1u);
 }
 
 TEST(Compaction, D110_Record_LeavesTheHistoryWhole) {
-    Chat chat;
+    CompactedChat chat;
     (void)chat.fill();
     const std::size_t count = chat.agent->state().messages.size();
     EXPECT_EQ(run(chat.store->load("t"))->messages.size(), count);
@@ -122,7 +62,7 @@ TEST(Compaction, D110_Record_LeavesTheHistoryWhole) {
 }
 
 TEST(Compaction, D110_Undo_SendsTheWholeHistory) {
-    Chat chat;
+    CompactedChat chat;
     (void)chat.fill();
     const auto& state = chat.agent->state();
     run(chat.store->save_extra("t", CompactionMiddleware::undo(state.messages, state.extra)));
@@ -147,7 +87,7 @@ TEST(Compaction, D110_MalformedState_IsDropped) {
          R"({"compaction":{"summary":"s","preserved_tool_results":[1]},"compaction_until_msg_index":1})",
          R"({"compaction_view":{"made_at":-5,"shortened_until":12345678901234}})",
          R"({"compaction_view":[],"compaction_failures":"x","compaction_low_savings_count":1e300})"}) {
-        Chat chat;
+        CompactedChat chat;
         run(chat.store->append("t", MessageList{user_message("hello", "u")}, AppendOptions()));
         run(chat.store->save_extra("t", boost::json::parse(text).as_object()));
         EXPECT_TRUE(chat.prompt("again")) << text;
@@ -157,7 +97,7 @@ TEST(Compaction, D110_MalformedState_IsDropped) {
 
 /// `run_id` is that of the summarized message: CubePi refers to one of its own run before it has an id.
 void expect_record_of_cubepi_used(const char* run_id) {
-    Chat chat;
+    CompactedChat chat;
     // As CubePi 0.13.6 writes them.
     MessageList messages;
     UserMessage first;
@@ -197,7 +137,7 @@ TEST(Compaction, D110_StateOfCubePi_IsUsed) {
 TEST(Compaction, D110_OldToolResults_AreShortenedFirst) {
     CompactionOptions options;
     options.max_tokens_before_compact = 4'000;
-    Chat chat(std::move(options));
+    CompactedChat chat(std::move(options));
     std::size_t number = 0;
     chat.main = Server([&number](const ModelRequest& request) {
         if (request.messages.back().tool_result()) return says("done");
@@ -221,7 +161,7 @@ TEST(Compaction, D110_OldToolResults_AreShortenedFirst) {
 TEST(Compaction, D110_Recall_ReadsShortenedResults) {
     CompactionOptions options;
     options.max_tokens_before_compact = 4'000;
-    Chat chat(std::move(options));
+    CompactedChat chat(std::move(options));
     std::size_t number = 0;
     bool recalls = false;
     chat.main = Server([&](const ModelRequest& request) {
@@ -237,7 +177,7 @@ TEST(Compaction, D110_Recall_ReadsShortenedResults) {
 }
 
 TEST(Compaction, D110_GoalAndTodos_StayWordForWord) {
-    Chat chat;
+    CompactedChat chat;
     chat.open();
     chat.agent->set_extra("goal",
                           JsonObject{{"condition", "all 7 tests pass"}, {"status", "active"}});
@@ -262,7 +202,7 @@ TEST(Compaction, D110_PreservedMessagesAndTools_StayWordForWord) {
     CompactionOptions options;
     options.preserved_tools = {"read"};
     options.max_tokens_before_compact = 6'000;
-    Chat chat(std::move(options));
+    CompactedChat chat(std::move(options));
     bool reads = true;
     chat.main = Server([&reads](const ModelRequest&) {
         return std::exchange(reads, false) ? calls("read", {}, "c1") : says(words("answer", 300));
@@ -284,7 +224,7 @@ TEST(Compaction, D110_PreservedParts_AreBoundedTogether) {
     options.preserve = [](const Message& message) { return message.user() != nullptr; };
     options.max_tokens_before_compact = 4'000;
     options.context_window = 8'000;
-    Chat chat(std::move(options));
+    CompactedChat chat(std::move(options));
     std::size_t number = 0;
     chat.main = Server([&](const ModelRequest& request) {
         if (request.messages.back().tool_result()) return says(words("answer", 300));
@@ -306,7 +246,7 @@ TEST(Compaction, D110_PreservedParts_AreBoundedTogether) {
 TEST(Compaction, D110_LongToolLoop_KeepsTheRequest) {
     CompactionOptions options;
     options.prune_tool_outputs = false;
-    Chat chat(std::move(options));
+    CompactedChat chat(std::move(options));
     chat.file = words("data", 600);
     std::size_t number = 0;
     chat.main = Server([&number](const ModelRequest&) {
@@ -320,222 +260,12 @@ TEST(Compaction, D110_LongToolLoop_KeepsTheRequest) {
     }
 }
 
-// The trigger.
-
-TEST(Compaction, D111_ThirdCall_EstimateIsWithinTenPercent) {
-    for (const double bytes_per_token : {1.6, 2.5, 4.0, 6.0}) {
-        CompactionOptions options;
-        options.max_tokens_before_compact = 100'000;
-        Chat chat(std::move(options));
-        chat.main.bytes_per_token = bytes_per_token;
-        chat.open();
-        std::int64_t estimate = 0;
-        for (int i = 0; i < 20; ++i) {
-            EXPECT_TRUE(chat.prompt(
-                words("w" + std::to_string(i), 100 + 977U * static_cast<std::size_t>(i % 4))));
-        }
-        // A manual compaction reports what the next request would have.
-        CompactionMiddleware middleware(chat.options);
-        const std::string next = words("next", 700);
-        MessageList history = chat.agent->state().messages;
-        history.push_back(user_message(next));
-        auto account = std::make_shared<RunAccount>(RunInfo());
-        const ManualCompaction done =
-            run(middleware.compact_now(history, JsonObject(), "", account, Runtime::standard()));
-        estimate = done.report.before;
-        EXPECT_TRUE(chat.prompt(next));
-        const auto reported = static_cast<double>(
-            *chat.agent->state().messages.back().assistant()->usage->input_tokens);
-        EXPECT_NEAR(static_cast<double>(estimate), reported, reported * 0.1);
-    }
-}
-
-TEST(Compaction, D111_ShareOfWindow_IsTheTrigger) {
-    CompactionOptions options;
-    options.context_window = 4'000;
-    Chat chat(std::move(options));
-    const Notice notice = chat.fill();
-    EXPECT_GE(notice.details.at("before").to_number<int>(), 3'200);
-    EXPECT_LT(notice.details.at("before").to_number<int>(), 4'000);
-}
-
-TEST(Compaction, D111_WindowOfTheModel_IsTheTrigger) {
-    CompactionOptions options;
-    options.max_tokens_before_compact = 1'000'000;
-    Chat chat(std::move(options));
-    chat.main.known_window = chat.main.window = 4'000;
-    EXPECT_EQ(chat.fill().details.at("reason"), Json("limit"));
-    EXPECT_TRUE(chat.notices->with("context_overflow").empty());
-}
-
-TEST(Compaction, D111_UnknownWindow_IsLearnedFromARefusal) {
-    CompactionOptions options;
-    options.max_tokens_before_compact = 1'000'000;
-    Chat chat(std::move(options));
-    chat.main.window = 4'000;
-    EXPECT_EQ(chat.fill().details.at("reason"), Json("overflow"));
-    EXPECT_EQ(chat.notices->with("context_overflow").size(), 1u);
-    // The next process knows it.
-    chat.open();
-    EXPECT_EQ(chat.fill().details.at("reason"), Json("limit"));
-}
-
-/// Each process asks once it is worth it; a request waits for the answer.
-TEST(Compaction, D111_WindowOfServersList_IsTheTrigger) {
-    CompactionOptions options;
-    options.max_tokens_before_compact = 1'000'000;
-    std::size_t asked = 0;
-    options.find_window = [&asked]() -> Task<std::optional<std::int64_t>> {
-        ++asked;
-        co_await yield_now();
-        co_return 5'000;
-    };
-    Chat chat(std::move(options));
-    chat.main.fixed = 500;
-    EXPECT_TRUE(chat.prompt("short"));
-    EXPECT_EQ(asked, 0u) << "any window has so much";
-    const Notice notice = chat.fill();
-    EXPECT_EQ(notice.details.at("reason"), Json("limit"));
-    EXPECT_GE(notice.details.at("before").to_number<int>(), 4'000);
-    EXPECT_EQ(asked, 1u);
-    // That of the model is better.
-    chat.main.known_window = 100'000;
-    chat.open();
-    for (int i = 0; i < 60; ++i) EXPECT_TRUE(chat.prompt(words("item", 400)));
-    EXPECT_TRUE(chat.notices->with("compaction").empty());
-    EXPECT_LE(asked, 2u);
-}
-
-TEST(Compaction, D111_WindowThatIsNotFound_StaysUnknown) {
-    struct Case {
-        const char* name;
-        std::function<Task<std::optional<std::int64_t>>()> find;
-    };
-    const auto fails = []() -> Task<std::optional<std::int64_t>> {
-        co_await yield_now();
-        throw Error(ErrorCode::connect, "refused");
-    };
-    const auto throws = []() -> Task<std::optional<std::int64_t>> {
-        throw std::runtime_error("no list");
-    };
-    const auto lists_none = []() -> Task<std::optional<std::int64_t>> { co_return std::nullopt; };
-    const auto lists_zero = []() -> Task<std::optional<std::int64_t>> { co_return 0; };
-    for (const Case& one : {Case{"fails", fails}, Case{"throws", throws}, Case{"none", lists_none},
-                            Case{"zero", lists_zero}}) {
-        CompactionOptions options;
-        options.max_tokens_before_compact = 1'000'000;
-        options.find_window = one.find;
-        Chat chat(std::move(options));
-        for (int i = 0; i < 20; ++i) EXPECT_TRUE(chat.prompt(words("item", 1'000))) << one.name;
-        EXPECT_TRUE(chat.notices->all.empty()) << one.name;
-    }
-}
-
-/// A server that does not answer delays a request for five seconds, once in a run.
-TEST(Compaction, D111_ListThatHangs_IsNotWaitedForAgain) {
-    const auto clock = std::make_shared<ManualClock>();
-    CompactionOptions options;
-    options.max_tokens_before_compact = 1'000'000;
-    std::size_t asked = 0;
-    options.find_window = [clock, &asked]() -> Task<std::optional<std::int64_t>> {
-        ++asked;
-        clock->advance(std::chrono::seconds(5));
-        co_await clock->sleep_until(clock->now() + std::chrono::hours(1));
-        co_return 5'000;
-    };
-    Chat chat(std::move(options));
-    chat.runtime = std::make_shared<const Runtime>(Runtime().with_clock(clock));
-    chat.file = words("file", 9'000);
-    std::size_t number = 0;
-    chat.main = Server([&number](const ModelRequest&) {
-        return ++number < 5 ? calls("read", {}, "c" + std::to_string(number)) : says("done");
-    });
-    EXPECT_TRUE(chat.prompt("read"));
-    EXPECT_EQ(number, 5u);
-    EXPECT_EQ(asked, 1u);
-}
-
-/// An abort while the list is awaited ends the run.
-TEST(Compaction, D111_AbortDuringTheSearch_EndsTheRun) {
-    CompactionOptions options;
-    options.max_tokens_before_compact = 1'000'000;
-    Agent* agent = nullptr;
-    AsyncEvent never;
-    options.find_window = [&agent, &never]() -> Task<std::optional<std::int64_t>> {
-        agent->abort();
-        co_await never.wait();
-        co_return 5'000;
-    };
-    Chat chat(std::move(options));
-    chat.open();
-    agent = chat.agent.get();
-    EXPECT_EQ(chat.prompt(words("item", 20'000)).outcome, RunOutcome::aborted);
-    EXPECT_TRUE(chat.main.seen.empty());
-}
-
-TEST(Compaction, D111_ServerCutsSilently_IsNoticed) {
-    CompactionOptions options;
-    options.max_tokens_before_compact = 1'000'000;
-    Chat chat(std::move(options));
-    chat.main.window = 4'000;
-    chat.main.cuts = true;
-    const Notice notice = chat.fill();
-    EXPECT_EQ(chat.notices->with("context_cut").size(), 1u);
-    EXPECT_NEAR(chat.notices->with("context_cut")[0].details.at("tokens").to_number<double>(),
-                4'000, 400);
-    EXPECT_LT(chat.agent->state().messages.size(), 60u);
-    for (int i = 0; i < 20; ++i) EXPECT_TRUE(chat.prompt(words("item", 400)));
-    EXPECT_LT(bytes_of(chat.main.seen.back()), 4'000u * 4) << "requests stay below the cut";
-}
-
-/// The same history with fewer tools and a shorter system prompt is a smaller request.
-TEST(Compaction, D111_SmallerPrompt_IsNotACut) {
-    CompactionOptions options;
-    options.max_tokens_before_compact = 1'000'000;
-    Chat chat(std::move(options));
-    chat.system_prompt = words("rules", 12'000);
-    for (int i = 0; i < 8; ++i) EXPECT_TRUE(chat.prompt(words("item", 1'000)));
-    chat.system_prompt = "Be brief.";
-    chat.open();
-    for (int i = 0; i < 4; ++i) EXPECT_TRUE(chat.prompt("short"));
-    EXPECT_TRUE(chat.notices->with("context_cut").empty());
-    EXPECT_TRUE(chat.helper.seen.empty());
-    // Within one run, a middleware changes the system prompt.
-    chat.system_prompt = words("rules", 12'000);
-    chat.open();
-    bool is_short = false;
-    chat.more = {ShortPrompt{&is_short}};
-    chat.open();
-    std::size_t number = 0;
-    chat.file = "a line";
-    chat.main = Server([&](const ModelRequest&) {
-        is_short = ++number >= 5;
-        return number < 8 ? calls("read", {}, "c" + std::to_string(number)) : says("done");
-    });
-    EXPECT_TRUE(chat.prompt("read"));
-    EXPECT_TRUE(chat.notices->with("context_cut").empty());
-}
-
-TEST(Compaction, D111_LearnedWindow_IsForgottenWhenMoreIsReported) {
-    CompactionOptions options;
-    options.window_share = 1.5;  // beyond the window
-    options.max_tokens_before_compact = 1'000'000;
-    Chat chat(std::move(options));
-    run(chat.store->append("t", MessageList{user_message("hello", "u")}, AppendOptions()));
-    run(chat.store->save_extra(
-        "t", boost::json::parse(R"({"compaction_view":{"window":1000,"window_model":"m"}})")
-                 .as_object()));
-    for (int i = 0; i < 3; ++i) EXPECT_TRUE(chat.prompt(words("item", 1'700)));
-    EXPECT_FALSE(chat.extra().at("compaction_view").as_object().contains("window"));
-    EXPECT_TRUE(chat.helper.seen.empty());
-}
-
 // Overflow.
 
 TEST(Compaction, D112_Overflow_RequestIsRepeatedOnce) {
     CompactionOptions options;
     options.max_tokens_before_compact = 1'000'000;
-    Chat chat(std::move(options));
+    CompactedChat chat(std::move(options));
     chat.main.window = 3'000;
     chat.main.names_window = false;
     EXPECT_EQ(chat.fill().details.at("reason"), Json("overflow"));
@@ -546,7 +276,7 @@ TEST(Compaction, D112_Overflow_RequestIsRepeatedOnce) {
 TEST(Compaction, D112_OverflowWithFailedSummary_UsesTheFallback) {
     CompactionOptions options;
     options.max_tokens_before_compact = 1'000'000;
-    Chat chat(std::move(options));
+    CompactedChat chat(std::move(options));
     chat.main.window = 3'000;
     chat.helper = Server([](const ModelRequest&) { return says(""); });
     const Notice notice = chat.fill();
@@ -557,7 +287,7 @@ TEST(Compaction, D112_OverflowWithFailedSummary_UsesTheFallback) {
 TEST(Compaction, D112_HugeRecentResult_IsShortenedAtAnOverflow) {
     CompactionOptions options;
     options.max_tokens_before_compact = 1'000'000;
-    Chat chat(std::move(options));
+    CompactedChat chat(std::move(options));
     chat.main.window = 5'000;
     chat.file = words("huge", 40'000);
     chat.main = Server([](const ModelRequest& request) {
@@ -574,7 +304,7 @@ TEST(Compaction, D112_ShortHistoryAtAnOverflow_IsSummarized) {
     CompactionOptions options;
     options.keep_tail_tokens = 8'001;
     options.max_tokens_before_compact = 1'000'000;
-    Chat chat(std::move(options));
+    CompactedChat chat(std::move(options));
     chat.main.fixed = 9'000;
     EXPECT_TRUE(chat.prompt("Use Postgres."));
     chat.main.window = 9'070;
@@ -587,7 +317,7 @@ TEST(Compaction, D112_ShortHistoryAtAnOverflow_IsSummarized) {
 TEST(Compaction, D112_SecondOverflow_IsTheFailure) {
     CompactionOptions options;
     options.max_tokens_before_compact = 1'000'000;
-    Chat chat(std::move(options));
+    CompactedChat chat(std::move(options));
     chat.main.window = 200;
     const RunResult result = chat.prompt("hello");
     EXPECT_EQ(result.outcome, RunOutcome::failed);
@@ -598,7 +328,7 @@ TEST(Compaction, D112_SecondOverflow_IsTheFailure) {
 TEST(Compaction, D112_WindowSmallerThanPrompt_StopsCompacting) {
     CompactionOptions options;
     options.context_window = 200;
-    Chat chat(std::move(options));
+    CompactedChat chat(std::move(options));
     chat.main.fixed = 5'000;
     for (int i = 0; i < 40; ++i) EXPECT_TRUE(chat.prompt("short question"));
     EXPECT_LE(chat.helper.seen.size(), 10u) << "not one summary for each call";
@@ -621,7 +351,7 @@ TEST(Compaction, D112_BadSummaries_AreFailuresThenFallback) {
     for (const Server::Answer& answer : bad) {
         CompactionOptions options;
         options.max_summary_tokens = 50'000;
-        Chat chat(std::move(options));
+        CompactedChat chat(std::move(options));
         chat.helper = Server(answer);
         chat.open();
         for (int i = 0; i < 14; ++i) EXPECT_TRUE(chat.prompt(words("item", 400)));
@@ -637,7 +367,7 @@ TEST(Compaction, D112_BadSummaries_AreFailuresThenFallback) {
 }
 
 TEST(Compaction, D112_OpenBreaker_TriesTheModelLater) {
-    Chat chat;
+    CompactedChat chat;
     bool works = false;
     chat.helper = Server([&works](const ModelRequest&) { return says(works ? "Good." : ""); });
     chat.open();
@@ -703,7 +433,7 @@ TEST(Compaction, D120_SummaryWithoutUsage_CountsInFull) {
 }
 
 TEST(Compaction, D112_AbortDuringTheSummary_ChangesNothing) {
-    Chat chat;
+    CompactedChat chat;
     bool aborted = false;
     chat.helper = Server([&](const ModelRequest&) {
         aborted = true;
@@ -723,7 +453,7 @@ TEST(Compaction, D112_AbortDuringTheSummary_ChangesNothing) {
 TEST(Compaction, D112_AbortDuringTheOverflowSummary_ChangesNothing) {
     CompactionOptions options;
     options.max_tokens_before_compact = 1'000'000;
-    Chat chat(std::move(options));
+    CompactedChat chat(std::move(options));
     chat.main.window = 3'000;
     bool aborted = false;
     chat.helper = Server([&](const ModelRequest&) {
@@ -742,10 +472,10 @@ TEST(Compaction, D112_AbortDuringTheOverflowSummary_ChangesNothing) {
 // Cost, and summaries by hand.
 
 TEST(Compaction, D110_Summary_IsChargedToTheRun) {
-    Chat chat;
+    CompactedChat chat;
     const Notice notice = chat.fill();
     EXPECT_FALSE(notice.details.contains("cost")) << "a model without a price";
-    Chat priced;
+    CompactedChat priced;
     Model spec;
     spec.id = "helper";
     spec.cost.emplace();
@@ -759,7 +489,7 @@ TEST(Compaction, D110_Summary_IsChargedToTheRun) {
 }
 
 TEST(Compaction, D110_ByHand_InstructionsReachTheSummary) {
-    Chat chat;
+    CompactedChat chat;
     chat.open();
     for (int i = 0; i < 4; ++i) EXPECT_TRUE(chat.prompt(words("item", 300)));
     CompactionMiddleware middleware(chat.options);
@@ -787,7 +517,7 @@ TEST(Compaction, D141_EndpointThatCompacts_IsAsked) {
     CompactionOptions options;
     options.context_window = 4'000;
     options.provider_share = 0.5;
-    Chat chat(std::move(options));
+    CompactedChat chat(std::move(options));
     chat.main = Server([&chat](const ModelRequest& request) {
         AssistantMessage answer = says(words("answer", 300));
         EXPECT_EQ(request.options.compact_at(), 2'000);

@@ -143,4 +143,56 @@ inline std::string words(std::string_view word, std::size_t bytes) {
     return text;
 }
 
+/// A conversation whose history is compacted.
+struct CompactedChat {
+    explicit CompactedChat(CompactionOptions chosen = {}) : options(std::move(chosen)) {
+        options.summary_model = helper.model("helper");
+        if (options.max_tokens_before_compact == 0 && !options.context_window)
+            options.max_tokens_before_compact = 2'000;
+        if (options.keep_tail_tokens == 8'000) options.keep_tail_tokens = 300;
+    }
+    void open() {
+        notices.reset();
+        AgentOptions how;
+        how.model = main.model();
+        how.middleware = more;
+        how.middleware.emplace_back(CompactionMiddleware(options));
+        how.system_prompt = system_prompt;
+        how.tools = {tool("read", "Reads.", Json({{"type", "object"}}),
+                          [this](JsonObject) { return file; })};
+        how.checkpointer = store;
+        how.thread_id = "t";
+        how.runtime = runtime;
+        agent = std::make_unique<Agent>(std::move(how));
+        notices = std::make_unique<Notices>(*agent);
+    }
+    RunResult prompt(std::string text) {
+        if (!agent) open();
+        return run(agent->prompt(std::move(text)));
+    }
+    /// Prompts until a compaction was reported; returns its notice.
+    Notice fill() {
+        for (int i = 0; i < 100; ++i) {
+            EXPECT_TRUE(prompt(words("item" + std::to_string(i), 400)));
+            const std::vector<Notice> done = notices->with("compaction");
+            if (!done.empty()) return done.back();
+        }
+        ADD_FAILURE() << "not compacted";
+        return {};
+    }
+    JsonObject extra() { return run(store->load("t"))->extra; }
+    std::string last_request() const { return text_of(main.seen.back()); }
+
+    Server main{[](const ModelRequest&) { return says(words("answer", 300)); }};
+    Server helper{[](const ModelRequest&) { return says("The summary of rivers."); }};
+    CompactionOptions options;
+    std::string file = words("file", 3'000);
+    std::string system_prompt = {};
+    std::vector<Middleware> more = {};
+    std::shared_ptr<const Runtime> runtime = Runtime::standard();
+    std::shared_ptr<MemoryCheckpointer> store = std::make_shared<MemoryCheckpointer>();
+    std::unique_ptr<Agent> agent;
+    std::unique_ptr<Notices> notices;
+};
+
 }  // namespace cubepi::compaction_test

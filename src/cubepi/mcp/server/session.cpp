@@ -175,11 +175,6 @@ std::shared_ptr<McpSubscriber> McpSubscribers::add(McpFilter filter) {
     return subscriber;
 }
 
-std::size_t McpSubscribers::size() {
-    forget_ended();
-    return subscribers_.size();
-}
-
 void McpSubscribers::for_each(const std::function<void(McpSubscriber&)>& visit) {
     // close() and the like do not run coroutines, so the list does not change meanwhile.
     for (const std::weak_ptr<McpSubscriber>& entry : subscribers_) {

@@ -87,7 +87,6 @@ Task<> send_changes(std::shared_ptr<McpSubscriber> subscriber,
 class McpSubscribers {
 public:
     std::shared_ptr<McpSubscriber> add(McpFilter filter);
-    std::size_t size();
     void for_each(const std::function<void(McpSubscriber&)>& visit);
 
 private:

@@ -12,26 +12,17 @@
 
 #include <sys/socket.h>
 
-#include <boost/asio/associated_cancellation_slot.hpp>
-#include <boost/asio/associated_executor.hpp>
-#include <boost/asio/async_result.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/redirect_error.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/buffers_to_string.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
-#include <boost/beast/ssl/ssl_stream.hpp>
-#include <boost/beast/websocket.hpp>
-#include <boost/beast/websocket/ssl.hpp>
-#include <boost/container/static_vector.hpp>
+#include <boost/beast/websocket/rfc6455.hpp>
 
 #include <cubepi/core/error.hpp>
-#include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/net/server/client_stream.hpp>
 #include <cubepi/net/server/server_core.hpp>
 
 namespace cubepi::detail {
@@ -44,7 +35,6 @@ namespace http = boost::beast::http;
 namespace websocket = boost::beast::websocket;
 
 using Parser = http::request_parser<http::string_body>;
-constexpr asio::use_awaitable_t<Executor> awaits;
 
 /// The status of the answer to a request that cannot be read; 0: none can be sent.
 unsigned status_of(beast::error_code failed) {
@@ -112,228 +102,6 @@ private:
     HttpConnection& connection_;
     Route& route_;
 };
-
-/// A completion handler of any type.
-class StreamHandler {
-public:
-    using executor_type = Executor;
-    using cancellation_slot_type = asio::cancellation_slot;
-
-    template <class Handler>
-    StreamHandler(Handler handler, const Executor& executor)
-        : executor_(asio::get_associated_executor(handler, executor)),
-          slot_(asio::get_associated_cancellation_slot(handler)),
-          held_(std::make_unique<HeldAs<Handler>>(std::move(handler))) {}
-
-    Executor get_executor() const noexcept { return executor_; }
-    asio::cancellation_slot get_cancellation_slot() const noexcept { return slot_; }
-    void operator()(beast::error_code failed, std::size_t size = 0) {
-        Held& held = *held_;
-        held.complete(std::move(held_), failed, size);
-    }
-
-private:
-    struct Held {
-        virtual ~Held() = default;
-        virtual void complete(std::unique_ptr<Held> self, beast::error_code failed,
-                              std::size_t size) = 0;
-    };
-    template <class Handler>
-    struct HeldAs final : Held {
-        explicit HeldAs(Handler given) : handler(std::move(given)) {}
-        void complete(std::unique_ptr<Held> self, beast::error_code failed,
-                      std::size_t size) override {
-            // Asio requires that memory is released before the handler runs.
-            Handler moved = std::move(handler);
-            self.reset();
-            std::move(moved)(failed, size);
-        }
-        Handler handler;
-    };
-
-    Executor executor_;
-    asio::cancellation_slot slot_;
-    std::unique_ptr<Held> held_;
-};
-
-/// The stream of a connection, with or without TLS. The operations of Beast, which are large templates, are compiled for this type only, and
-/// those of TLS and TCP for one type of handlers and of buffers.
-class ClientStream {
-public:
-    using executor_type = Executor;
-    using next_layer_type = beast::tcp_stream;  // Beast closes this one after a timeout
-    using TlsStream = beast::ssl_stream<beast::tcp_stream&>;
-
-    ClientStream(asio::ip::tcp::socket socket, asio::ssl::context* tls) : tcp_(std::move(socket)) {
-        if (tls) tls_ = std::make_unique<TlsStream>(tcp_, *tls);
-    }
-    ClientStream(const ClientStream&) = delete;  // tls_ refers to tcp_
-    ClientStream& operator=(const ClientStream&) = delete;
-
-    Executor get_executor() noexcept { return tcp_.get_executor(); }
-    beast::tcp_stream& next_layer() noexcept { return tcp_; }
-    const beast::tcp_stream& next_layer() const noexcept { return tcp_; }
-    beast::tcp_stream& tcp() noexcept { return tcp_; }
-    TlsStream& tls() noexcept { return *tls_; }
-
-    template <class Buffers, class Token>
-    auto async_read_some(const Buffers& buffers, Token&& token) {
-        const auto begin = [this](auto&& handler, const SomeBuffers<asio::mutable_buffer>& some) {
-            StreamHandler erased(std::forward<decltype(handler)>(handler), get_executor());
-            read(std::move(erased), some);
-        };
-        return asio::async_initiate<Token, void(beast::error_code, std::size_t)>(
-            begin, token, some_of<asio::mutable_buffer>(buffers));
-    }
-
-    template <class Buffers, class Token>
-    auto async_write_some(const Buffers& buffers, Token&& token) {
-        const auto begin = [this](auto&& handler, const SomeBuffers<asio::const_buffer>& some) {
-            StreamHandler erased(std::forward<decltype(handler)>(handler), get_executor());
-            write(std::move(erased), some);
-        };
-        return asio::async_initiate<Token, void(beast::error_code, std::size_t)>(
-            begin, token, some_of<asio::const_buffer>(buffers));
-    }
-
-    /// Beast calls it to end a WebSocket.
-    template <class Handler>
-    friend void async_teardown(beast::role_type role, ClientStream& stream, Handler&& handler) {
-        StreamHandler erased(std::forward<Handler>(handler), stream.get_executor());
-        stream.tear_down(role, std::move(erased));
-    }
-
-private:
-    /// The first buffers of a sequence that are not empty: an operation may transfer less than all, but not nothing.
-    template <class Buffer>
-    using SomeBuffers = boost::container::static_vector<Buffer, 8>;
-
-    template <class Buffer, class Buffers>
-    static SomeBuffers<Buffer> some_of(const Buffers& buffers) {
-        SomeBuffers<Buffer> some;
-        const auto end = asio::buffer_sequence_end(buffers);
-        for (auto at = asio::buffer_sequence_begin(buffers);
-             at != end && some.size() < some.capacity(); ++at) {
-            const Buffer buffer(*at);
-            if (buffer.size() > 0) some.push_back(buffer);
-        }
-        return some;
-    }
-
-    void read(StreamHandler handler, const SomeBuffers<asio::mutable_buffer>& buffers) {
-        if (tls_)
-            tls_->async_read_some(buffers, std::move(handler));
-        else
-            tcp_.async_read_some(buffers, std::move(handler));
-    }
-    void write(StreamHandler handler, const SomeBuffers<asio::const_buffer>& buffers) {
-        if (tls_)
-            tls_->async_write_some(buffers, std::move(handler));
-        else
-            tcp_.async_write_some(buffers, std::move(handler));
-    }
-    void tear_down(beast::role_type role, StreamHandler handler) {
-        if (tls_)
-            beast::async_teardown(role, *tls_, std::move(handler));
-        else
-            beast::async_teardown(role, tcp_, std::move(handler));
-    }
-
-    beast::tcp_stream tcp_;
-    std::unique_ptr<TlsStream> tls_;
-};
-
-/// The limits of a WebSocket.
-struct SocketLimits {
-    std::size_t waiting_messages = 8;  ///< of the client, for the handler
-    std::size_t waiting_bytes = 0;     ///< of them; a single one may have more
-    std::chrono::nanoseconds write_timeout = {};
-};
-
-class Socket final : public WebSocket {
-public:
-    Socket(ClientStream& stream, std::stop_source closed, SocketLimits limits)
-        : stream_(stream), closed_(std::move(closed)), limits_(limits) {}
-
-    Task<std::optional<std::string>> read() override;
-    Task<> write(std::string text) override;
-    /// Passes on what the client sends, until it is gone. Reads all the time, because pings are answered and the answers to own ones are
-    /// received meanwhile: a client that sends too much is closed.
-    Task<> receive();
-    /// Closes the connection, as RFC 6455 has it.
-    Task<> close();
-    void end() { received_.close(); }
-    websocket::stream<ClientStream&, false>& stream() noexcept { return stream_; }
-
-private:
-    websocket::stream<ClientStream&, false> stream_;
-    std::stop_source closed_;
-    const SocketLimits limits_;
-    AsyncQueue<std::string> received_{limits_.waiting_messages};
-    std::size_t waiting_bytes_ = 0;
-    websocket::close_code end_ = websocket::close_code::going_away;
-};
-
-Task<std::optional<std::string>> Socket::read() {
-    std::optional<std::string> text = co_await received_.next();
-    if (text) waiting_bytes_ -= text->size();
-    co_return text;
-}
-
-Task<> Socket::write(std::string text) {
-    beast::error_code failed;
-    auto token = asio::redirect_error(awaits, failed);
-    stream_.text(true);
-    // A client may answer pings without reading.
-    auto writing = std::make_shared<bool>(true);
-    asio::steady_timer timer(
-        stream_.get_executor(),
-        std::chrono::duration_cast<std::chrono::steady_clock::duration>(limits_.write_timeout));
-    const auto expire = [this, is_writing = std::weak_ptr<bool>(writing)](beast::error_code ended) {
-        beast::error_code ignored;
-        if (!ended && !is_writing.expired())
-            (void)stream_.next_layer().tcp().socket().close(ignored);
-    };
-    timer.async_wait(expire);
-    co_await stream_.async_write(asio::buffer(text), token);
-    writing.reset();
-    if (!failed) co_return;
-    closed_.request_stop();
-    throw Error(ErrorCode::disconnected, "the client closed the WebSocket: " + failed.message());
-}
-
-Task<> Socket::receive() {
-    beast::error_code failed;
-    auto token = asio::redirect_error(awaits, failed);
-    for (bool is_open = true; is_open;) {
-        std::string text;
-        auto buffer = asio::dynamic_buffer(text);
-        co_await stream_.async_read(buffer, token);
-        is_open = !failed && stream_.got_text();
-        if (!is_open || received_.closed()) break;
-        const std::size_t size = text.size();
-        const bool is_too_much =
-            waiting_bytes_ > 0 && waiting_bytes_ + size > limits_.waiting_bytes;
-        if (is_too_much || !received_.try_push(text)) {
-            end_ = websocket::close_code::try_again_later;
-            break;
-        }
-        waiting_bytes_ += size;
-    }
-    const bool has_ended = received_.closed();
-    received_.close();
-    // After end() its handler continues.
-    if (failed || !stream_.got_text() || !has_ended) closed_.request_stop();
-}
-
-Task<> Socket::close() {
-    beast::error_code failed;
-    auto token = asio::redirect_error(awaits, failed);
-    if (!stream_.is_open()) co_return;
-    const websocket::close_reason reason(stream_.got_text() ? end_
-                                                            : websocket::close_code::unknown_data);
-    co_await stream_.async_close(reason, token);
-}
 
 class Connection final : public HttpConnection, public ResponseStream {
 public:
@@ -409,7 +177,7 @@ private:
     // Of the request in progress:
     TaskGroup<bool>* group_ = nullptr;
     const Parser* parser_ = nullptr;
-    Socket* socket_ = nullptr;
+    ClientSocket* socket_ = nullptr;
     bool is_head_ = false;
     bool keep_alive_ = false;
     unsigned version_ = 11;
@@ -622,32 +390,21 @@ Task<> Connection::serve_socket(HttpServerResponse response) {
     SocketLimits most;
     most.waiting_bytes = routes->options.max_body_bytes;
     most.write_timeout = options().write_timeout;
-    Socket socket(stream_, closed, most);
-    websocket::stream_base::timeout limits{};
-    limits.handshake_timeout =
-        std::chrono::duration_cast<std::chrono::steady_clock::duration>(options().header_timeout);
-    limits.idle_timeout =
-        std::chrono::duration_cast<std::chrono::steady_clock::duration>(options().idle_timeout);
-    limits.keep_alive_pings = true;
-    socket.stream().set_option(limits);
-    socket.stream().read_message_max(routes->options.max_body_bytes);
-    beast::error_code failed;
-    auto token = asio::redirect_error(awaits, failed);
-    co_await socket.stream().async_accept(parser_->get(), token);
-    if (failed) co_return;
-    socket_ = &socket;
-    if (closing || core_->ending || !routes->is_serving) socket.end();
+    most.handshake_timeout = options().header_timeout;
+    most.idle_timeout = options().idle_timeout;
+    const std::unique_ptr<ClientSocket> socket = ClientSocket::create(stream_, closed, most);
+    const bool is_open = co_await socket->accept(parser_->get());
+    if (!is_open) co_return;
+    socket_ = socket.get();
+    if (closing || core_->ending || !routes->is_serving) socket->end();
     BackgroundScope receiving(core_->executor, [](const std::exception_ptr&) {});
-    receiving.spawn(socket.receive());
-    Task<> handling = response.web_socket(socket);
+    receiving.spawn(socket->receive());
+    Task<> handling = response.web_socket(*socket);
     const Outcome<> handled = co_await outcome_of(std::move(handling));
     socket_ = nullptr;
     co_await shield();
-    // A client that does not answer does not delay the end of a server.
-    limits.handshake_timeout = std::chrono::seconds(1);
-    socket.stream().set_option(limits);
-    co_await socket.close();
-    socket.end();
+    co_await socket->close();
+    socket->end();
     beast::error_code ignored;
     (void)lowest().socket().close(ignored);
     co_await receiving.idle();
@@ -747,13 +504,8 @@ Task<> serve_connection(std::shared_ptr<HttpServerCore> core, asio::ip::tcp::soc
     const std::shared_ptr<HttpCertificate> certificate = core->access.certificate;
     asio::ssl::context* const tls = certificate ? &certificate->context : nullptr;
     Connection connection(core, std::move(socket), tls);
-    if (tls) {
-        beast::error_code failed;
-        auto token = asio::redirect_error(awaits, failed);
-        connection.stream().tcp().expires_after(std::chrono::seconds(10));
-        co_await connection.stream().tls().async_handshake(asio::ssl::stream_base::server, token);
-        if (failed) co_return;
-    }
+    const bool agreed = co_await connection.stream().handshake();
+    if (!agreed) co_return;
     co_await connection.serve();
 }
 
