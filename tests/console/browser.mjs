@@ -8,6 +8,7 @@ import http from "node:http";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { frameRates, longAnswer, startWeb } from "./frames.mjs";
 import { smallPng } from "./small_png.mjs";
 
 const [program, shots] = process.argv.slice(2);
@@ -46,6 +47,7 @@ const hostile = [
 const deep = `${"> ".repeat(1400)}deep`;
 const slow = "_a_b ".repeat(3000);
 const long = "a\n".repeat(100000);
+const blocks = `# Blocks\n\nText with **marks**, \`code\` and a [link](https://example.org/).\n\n- one\n\n  still one\n- two\n  - inner\n\n1. first\n\n> quoted\n> more\n\n\`\`\`cpp\nint a;\n\n- no item\n\`\`\`\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nTitle\n---\n\n<b>no element</b>\n\n${"A paragraph of *some* length.\n\n".repeat(40)}The end.`;
 const dot = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", "base64");
 
 writeFileSync(
@@ -184,27 +186,12 @@ async function tryWeb() {
     writeFileSync(join(home, name), JSON.stringify({ tokens_per_second: tokens, answers }));
     return join(home, name);
   };
-  const flags = (file) => ["web", "-C", project, "--script", file];
-  const start = async (file, ...more) => {
-    const web = spawn(program, [...flags(file), "--log-level", "info", "--log-format", "json", ...more], { env });
-    let output = "";
-    const running = new Promise((resolve, reject) => {
-      for (const stream of [web.stdout, web.stderr])
-        stream.on("data", (bytes) => {
-          output += bytes;
-          if (output.includes('"gateway.running"')) resolve();
-        });
-      web.on("exit", () => reject(new Error(`cubepi web has ended: ${output}`)));
-    });
-    await running;
-    return web;
-  };
-  const another = (file) => spawnSync(program, flags(file), { env, encoding: "utf8" }).stdout.trim();
+  const start = (file, ...more) => startWeb(program, env, project, file, ...more);
 
   const quick = script("web.json", 100000, ["Read.", call("w1", "write", { path: "made.txt", content: "one\n" }), "Done.", call("w2", "send_file", { path: "dot.png" }), "Here it is.", call("w3", "write", { path: "made.txt", content: "two\n" }), "Allowed.", call("w4", "write", { path: "made.txt", content: "three\n" }), "Unasked."]);
   let web = await start(quick);
   try {
-    const page = await open(another(quick));
+    const page = await open(web.link());
     await go(page, "#/new");
     const message = page.getByLabel(/^Message/);
     await message.pressSequentially("Read @not");
@@ -277,7 +264,6 @@ async function tryWeb() {
     await page.locator(".message.assistant", { hasText: "Unasked." }).waitFor();
     check("after 'always' such a call is not asked about", readFileSync(join(project, "made.txt"), "utf8") === "three\n");
     const at = new URL(page.url()).port;
-    web.removeAllListeners("exit");
     const ended = new Promise((resolve) => web.on("exit", resolve));
     web.kill("SIGINT");
     check("Ctrl-C ends it in order", (await ended) === 0);
@@ -305,44 +291,36 @@ async function tryWeb() {
     page.off("request", count);
     const grows = sizes.every((size, i) => i === 0 || size > sizes[i - 1]);
     check("a running turn is shown as it comes, without reading the history", grows && reads <= 1, `${sizes} ${reads}`);
-    web.removeAllListeners("exit");
     const killed = new Promise((resolve) => web.on("exit", resolve));
     web.kill("SIGKILL");
     await killed;
     await page.getByText("the gateway does not answer").first().waitFor();
-    const last = script("last.json", 5000, ["Here it is.", Array(20000).fill("word").join(" ")]);
+    const last = script("last.json", longAnswer.tokens_per_second, ["Here it is.", blocks, ...longAnswer.answers]);
     web = await start(last, "--port", at);
     await page.locator(".message.assistant", { hasText: "Here it is." }).waitFor();
     const asked = await page.locator(".message.user", { hasText: "Take your time" }).count();
     const earlier = await page.locator(".message.assistant", { hasText: "Done." }).count();
     check("a message whose process was killed is answered after the restart, once", asked === 1 && earlier === 1, `${asked} ${earlier}`);
 
-    // 20,000 deltas: the page continues to draw.
-    const frames = () => page.evaluate(() => window.frameCount);
+    // What the page shows of an answer that grows is what it shows of the whole.
     await page.evaluate(() => {
-      window.frameCount = 0;
-      const count = () => { ++window.frameCount; requestAnimationFrame(count); };
-      requestAnimationFrame(count);
+      const note = () => { window.grown = document.querySelector(".live .markdown")?.innerHTML ?? window.grown; };
+      new MutationObserver(note).observe(document.querySelector("main"), { subtree: true, childList: true, characterData: true });
     });
-    const pace = async (work) => {
-      const before = await frames();
-      const began = performance.now();
-      await work();
-      return ((await frames()) - before) / ((performance.now() - began) / 1000);
-    };
-    const idle = await pace(() => page.waitForTimeout(1000));
-    const streaming = await pace(async () => {
-      await message.fill("Say a lot");
-      await page.keyboard.press("Control+Enter");
-      await page.locator(".message.assistant:not(.live)", { hasText: "word word" }).waitFor({ timeout: 60000 });
-    });
-    const shown = await page.locator(".message.assistant", { hasText: "word word" }).last().innerText();
-    const words = shown.split("word").length - 1;
-    check("an answer of 20,000 deltas is shown", words > 1000, `${words} words`);
-    console.log(`      frames a second: ${streaming.toFixed(1)} while it arrives, ${idle.toFixed(1)} idle (ratio ${(streaming / idle).toFixed(2)})`);
+    await message.fill("All kinds of blocks");
+    await page.keyboard.press("Control+Enter");
+    const whole = page.locator(".message.assistant:not(.live) .markdown", { hasText: "The end." });
+    await whole.waitFor();
+    const [grown, stored] = [await page.evaluate(() => window.grown), await whole.innerHTML()];
+    check("an answer that grows is shown as the whole is", grown === stored, `${grown}\n${stored}`);
+
+    // 20,000 deltas: the page continues to draw.
+    const { idle, streaming } = await frameRates(page);
+    const shown = await page.locator(".message.assistant", { hasText: "Part 1" }).last().innerText();
+    check("an answer of 20,000 deltas is shown", shown.includes("Part 5"), shown.slice(0, 500));
+    console.log(`      frames a second: ${streaming.toFixed(1)} while it arrives, ${idle.toFixed(1)} idle (ratio ${(idle / streaming).toFixed(2)})`);
     await page.context().close();
   } finally {
-    web.removeAllListeners("exit");
     web.kill("SIGKILL");
   }
 }
