@@ -47,7 +47,10 @@ const hostile = [
 const deep = `${"> ".repeat(1400)}deep`;
 const slow = "_a_b ".repeat(3000);
 const long = "a\n".repeat(100000);
-const blocks = `# Blocks\n\nText with **marks**, \`code\` and a [link](https://example.org/).\n\n- one\n\n  still one\n- two\n  - inner\n\n1. first\n\n> quoted\n> more\n\n\`\`\`cpp\nint a;\n\n- no item\n\`\`\`\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nTitle\n---\n\n<b>no element</b>\n\n${"A paragraph of *some* length.\n\n".repeat(40)}The end.`;
+const blocks = [
+  "# Blocks", "Text with **marks**, `code` and a [link](https://example.org/).", "- one\n\n  still one\n- two\n  - inner", "1. first", "> quoted\n> more",
+  "```cpp\nint a;\n\n- no item\n```", "| a | b |\n|---|---|\n| 1 | 2 |", "Title\n---", "<b>no element</b>", "",
+].join("\n\n");
 const dot = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", "base64");
 
 writeFileSync(
@@ -269,8 +272,8 @@ async function tryWeb() {
     check("Ctrl-C ends it in order", (await ended) === 0);
 
     // An answer that takes long; the process is killed while it arrives.
-    const slow = script("slow.json", 20, [Array(400).fill("slowly").join(" ")]);
-    web = await start(slow, "--port", at);
+    const slowly = Array(2000).fill("slowly").join(" ");
+    web = await start(script("blocks.json", 40, [blocks + slowly]), "--port", at);
     await page.reload();
     await message.waitFor();
     check("a login survives a restart", true);
@@ -289,6 +292,12 @@ async function tryWeb() {
       sizes.push((await growing.innerText()).length);
     }
     page.off("request", count);
+    // The blocks before the last one, when that has the text.
+    const shownBlocks = async (message, last) => {
+      const found = page.locator(`${message} .markdown`, { has: page.locator(":scope > :last-child", { hasText: last }) });
+      return found.evaluate((one) => [...one.children].slice(0, -1).map((part) => part.outerHTML).join("\n"));
+    };
+    const grown = await shownBlocks("#app .live", "slowly");
     const grows = sizes.every((size, i) => i === 0 || size > sizes[i - 1]);
     check("a running turn is shown as it comes, without reading the history", grows && reads <= 1, `${sizes} ${reads}`);
     const kill = async () => {
@@ -299,27 +308,17 @@ async function tryWeb() {
     await kill();
     await page.getByText("the gateway does not answer").first().waitFor();
     const [lengthy] = longAnswer.answers;
-    const last = script("last.json", longAnswer.tokens_per_second, ["Here it is.", blocks, lengthy, lengthy, "Steered.", lengthy, "After the stop."]);
+    const last = script("last.json", longAnswer.tokens_per_second, ["Here it is.", `${blocks}The end.`, lengthy, lengthy, "Steered.", lengthy, "After the stop."]);
     web = await start(last, "--port", at);
     await page.locator(".message.assistant", { hasText: "Here it is." }).waitFor();
     const asked = await page.locator(".message.user", { hasText: "Take your time" }).count();
     const earlier = await page.locator(".message.assistant", { hasText: "Done." }).count();
     check("a message whose process was killed is answered after the restart, once", asked === 1 && earlier === 1, `${asked} ${earlier}`);
 
-    // What the page shows of an answer that grows is what it shows of the whole; its end may come with the whole.
-    await page.evaluate(() => {
-      const note = () => {
-        const parts = document.querySelector(".live .markdown")?.children;
-        if (parts) window.grown = [...parts].slice(0, -1).map((one) => one.outerHTML).join("");
-      };
-      new MutationObserver(note).observe(document.querySelector("main"), { subtree: true, childList: true, characterData: true });
-    });
     await message.fill("All kinds of blocks");
     await page.keyboard.press("Control+Enter");
-    const whole = page.locator(".message.assistant:not(.live) .markdown", { hasText: "The end." });
-    await whole.waitFor();
-    const [grown, stored] = [await page.evaluate(() => window.grown), await whole.innerHTML()];
-    check("an answer that grows is shown as the whole is", stored.startsWith(grown) && grown.includes("no element"), `${grown}\n${stored}`);
+    const stored = await shownBlocks("#app .message.assistant:not(.live)", "The end.");
+    check("an answer that grows is shown as the whole is", grown === stored, `${grown}\n${stored}`);
 
     // 20,000 deltas: the page continues to draw.
     const { idle, streaming } = await frameRates(page);
@@ -347,13 +346,14 @@ async function tryWeb() {
     check("a running turn is stopped", true);
 
     // Killed twice in the same turn, so that an operator decides.
+    const lingering = script("lingering.json", 40, [slowly]);
     await kill();
-    web = await start(slow, "--port", at);
+    web = await start(lingering, "--port", at);
     await message.fill("Hold this");
     await page.keyboard.press("Control+Enter");
     await growing.getByText("slowly").waitFor();
     await kill();
-    web = await start(slow, "--port", at);
+    web = await start(lingering, "--port", at);
     await page.locator(".state.running").waitFor();
     await growing.getByText("slowly").waitFor();
     await kill();
