@@ -236,6 +236,22 @@ def trace_view(cubepi):
         line("trace view", fastest([cubepi, "trace", "view", path]), fastest([sys.executable, "-c", read, path]), "ms", "1.5")
 
 
+def console_frames(cubepi):
+    """Rows of the console's page in a headless Chromium: the time of a frame while an answer of 20,000 deltas arrives, and idle."""
+    check = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tools", "check-console")
+    done = subprocess.run([check, "--frames", cubepi], capture_output=True, text=True)
+    if done.returncode != 0:
+        reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        print(f"{'console frame':<18} not measured: {reason}", flush=True)
+        return None
+    rates = json.loads(done.stdout.splitlines()[-1])
+    for name, key, budget in (("console frame", "answer", "1.5"), ("  one paragraph", "paragraph", "2")):
+        line(name, 1e3 / rates[key]["streaming"], 1e3 / rates[key]["idle"], "ms", budget)
+    answer, paragraph = rates["answer"], rates["paragraph"]
+    return (f"frames per second of the console's page: {answer['streaming']:.0f} of {answer['idle']:.0f} while an answer of 20,000 deltas "
+            f"arrives, {paragraph['streaming']:.0f} of {paragraph['idle']:.0f} if it is one paragraph")
+
+
 def trace_span(number, parent):
     """One line of a trace file, as the JSONL exporter writes it."""
     start = f"2026-01-01T00:{number // 6000 % 60:02}:{number // 100 % 60:02}.{number % 100:02}0000Z"
@@ -310,6 +326,9 @@ def main():
     if wanted("streams"):
         notes.append(many_streams(arguments.bench.replace("cubepi_bench", "cubepi_many_streams")))
         clock.lap("streams")
+    if wanted("console frame"):
+        notes.append(console_frames(arguments.cubepi))
+        clock.lap("console frame")
     if wanted("trace view"):
         trace_view(arguments.cubepi)
         clock.lap("trace view")
@@ -324,7 +343,7 @@ def main():
                     ("wire_responses", "of responses"), ("wire_anthropic", "of anthropic")) if (best := seen.get(name))]
     if allocations:
         notes.append("allocations per delta: " + ", ".join(allocations))
-    print(*notes, sep="\n", flush=True)
+    print(*filter(None, notes), sep="\n", flush=True)
     if arguments.instructions:
         instructions(arguments.bench, arguments.cubepi)
         clock.lap("instructions")

@@ -116,6 +116,20 @@ std::mt19937_64 generator(std::string_view attack) {
     return std::mt19937_64(seed() ^ (static_cast<std::uint64_t>(name) << 32U));
 }
 
+std::string altered(const std::string& text, std::mt19937_64& random) {
+    std::string changed = text;
+    const std::size_t at = random() % text.size();
+    switch (random() % 6) {
+        case 0: changed[at] = changed[at] == '0' ? '1' : '0'; break;
+        case 1: changed.erase(at); break;
+        case 2: changed += changed.substr(at); break;
+        case 3: changed.insert(at, 1, '\0'); break;
+        case 4: changed.insert(0, " "); break;
+        default: changed[at] = static_cast<char>(random()); break;
+    }
+    return changed == text ? text + "0" : changed;
+}
+
 Row::Row(std::string area, std::string attack)
     : area_(std::move(area)), attack_(std::move(attack)) {}
 

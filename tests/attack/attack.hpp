@@ -22,6 +22,9 @@ std::size_t rounds(std::size_t standard);
 /// A generator of its own for each attack, from the seed and the attack's name.
 std::mt19937_64 generator(std::string_view attack);
 
+/// The text with one change: a digit, a part that is missing or repeated, a byte that ends strings.
+std::string altered(const std::string& text, std::mt19937_64& random);
+
 /// One row of the table: attempts of one kind. Rows are printed when all tests have ended, sorted by area.
 class Row {
 public:

@@ -17,6 +17,7 @@
 
 #include "attack.hpp"
 #include "channels/agui_run.hpp"
+#include "channels/openai_runs.hpp"
 
 namespace cubepi::attack {
 
@@ -238,6 +239,28 @@ TEST(ClientsAttack, ForgedHistories_AreNotTaken) {
             held = true;
         }
         row.attempt(held, body);
+    }
+}
+
+TEST(ClientsAttack, D193_ForgedIds_NameNothing) {
+    Row row("clients",
+            "ids of responses and calls that were altered, or are those of another token");
+    std::mt19937_64 random = generator("ids of responses");
+    const app::OpenAIResponseNames names("the token of ann");
+    const app::OpenAIResponseNames others("the token of bob");
+    for (std::size_t i = rounds(5'000); i > 0; --i) {
+        const std::string session = "s" + hostile_text(random);
+        const std::string id = names.id_of({"m1", session, 1});
+        const std::string call = names.call_id_of({session, "q1"});
+        ASSERT_TRUE(names.read(id));
+        ASSERT_TRUE(names.read_call(call));
+        for (const std::string& text : {id, call}) {
+            const std::string wrong = altered(text, random);
+            row.attempt(!names.read(wrong) && !names.read_call(wrong), wrong);
+            row.attempt(!others.read(text) && !others.read_call(text), text);
+        }
+        // One is not good in place of the other.
+        row.attempt(!names.read(call) && !names.read_call(id), id);
     }
 }
 

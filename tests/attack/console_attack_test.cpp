@@ -27,21 +27,6 @@ namespace {
 using app::ConsoleSessions;
 using app::GatewayRole;
 
-/// The text with one change: a digit, a part that is missing or repeated, another case, a byte that ends strings.
-std::string altered(const std::string& text, std::mt19937_64& random) {
-    std::string changed = text;
-    const std::size_t at = random() % text.size();
-    switch (random() % 6) {
-        case 0: changed[at] = changed[at] == '0' ? '1' : '0'; break;
-        case 1: changed.erase(at); break;
-        case 2: changed += changed.substr(at); break;
-        case 3: changed.insert(at, 1, '\0'); break;
-        case 4: changed.insert(0, " "); break;
-        default: changed[at] = static_cast<char>(random()); break;
-    }
-    return changed == text ? text + "0" : changed;
-}
-
 bool is_base64(std::string_view text) {
     return text.find_first_not_of(
                "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=") ==

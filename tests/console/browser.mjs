@@ -8,6 +8,7 @@ import http from "node:http";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { frameRates, longAnswer, startWeb } from "./frames.mjs";
 import { smallPng } from "./small_png.mjs";
 
 const [program, shots] = process.argv.slice(2);
@@ -46,6 +47,10 @@ const hostile = [
 const deep = `${"> ".repeat(1400)}deep`;
 const slow = "_a_b ".repeat(3000);
 const long = "a\n".repeat(100000);
+const blocks = [
+  "# Blocks", "Text with **marks**, `code` and a [link](https://example.org/).", "- one\n\n  still one\n- two\n  - inner", "1. first", "> quoted\n> more",
+  "```cpp\nint a;\n\n- no item\n```", "| a | b |\n|---|---|\n| 1 | 2 |", "Title\n---", "<b>no element</b>", "",
+].join("\n\n");
 const dot = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", "base64");
 
 writeFileSync(
@@ -184,27 +189,12 @@ async function tryWeb() {
     writeFileSync(join(home, name), JSON.stringify({ tokens_per_second: tokens, answers }));
     return join(home, name);
   };
-  const flags = (file) => ["web", "-C", project, "--script", file];
-  const start = async (file, ...more) => {
-    const web = spawn(program, [...flags(file), "--log-level", "info", "--log-format", "json", ...more], { env });
-    let output = "";
-    const running = new Promise((resolve, reject) => {
-      for (const stream of [web.stdout, web.stderr])
-        stream.on("data", (bytes) => {
-          output += bytes;
-          if (output.includes('"gateway.running"')) resolve();
-        });
-      web.on("exit", () => reject(new Error(`cubepi web has ended: ${output}`)));
-    });
-    await running;
-    return web;
-  };
-  const another = (file) => spawnSync(program, flags(file), { env, encoding: "utf8" }).stdout.trim();
+  const start = (file, ...more) => startWeb(program, env, project, file, ...more);
 
   const quick = script("web.json", 100000, ["Read.", call("w1", "write", { path: "made.txt", content: "one\n" }), "Done.", call("w2", "send_file", { path: "dot.png" }), "Here it is.", call("w3", "write", { path: "made.txt", content: "two\n" }), "Allowed.", call("w4", "write", { path: "made.txt", content: "three\n" }), "Unasked."]);
   let web = await start(quick);
   try {
-    const page = await open(another(quick));
+    const page = await open(web.link());
     await go(page, "#/new");
     const message = page.getByLabel(/^Message/);
     await message.pressSequentially("Read @not");
@@ -277,14 +267,13 @@ async function tryWeb() {
     await page.locator(".message.assistant", { hasText: "Unasked." }).waitFor();
     check("after 'always' such a call is not asked about", readFileSync(join(project, "made.txt"), "utf8") === "three\n");
     const at = new URL(page.url()).port;
-    web.removeAllListeners("exit");
     const ended = new Promise((resolve) => web.on("exit", resolve));
     web.kill("SIGINT");
     check("Ctrl-C ends it in order", (await ended) === 0);
 
     // An answer that takes long; the process is killed while it arrives.
-    const slow = script("slow.json", 20, [Array(400).fill("slowly").join(" ")]);
-    web = await start(slow, "--port", at);
+    const slowly = Array(2000).fill("slowly").join(" ");
+    web = await start(script("blocks.json", 40, [blocks + slowly]), "--port", at);
     await page.reload();
     await message.waitFor();
     check("a login survives a restart", true);
@@ -303,46 +292,82 @@ async function tryWeb() {
       sizes.push((await growing.innerText()).length);
     }
     page.off("request", count);
+    // The blocks before the last one, when that has the text.
+    const shownBlocks = async (message, last) => {
+      const found = page.locator(`${message} .markdown`, { has: page.locator(":scope > :last-child", { hasText: last }) });
+      return found.evaluate((one) => [...one.children].slice(0, -1).map((part) => part.outerHTML).join("\n"));
+    };
+    const grown = await shownBlocks("#app .live", "slowly");
     const grows = sizes.every((size, i) => i === 0 || size > sizes[i - 1]);
     check("a running turn is shown as it comes, without reading the history", grows && reads <= 1, `${sizes} ${reads}`);
-    web.removeAllListeners("exit");
-    const killed = new Promise((resolve) => web.on("exit", resolve));
-    web.kill("SIGKILL");
-    await killed;
+    const kill = async () => {
+      const killed = new Promise((resolve) => web.on("exit", resolve));
+      web.kill("SIGKILL");
+      await killed;
+    };
+    await kill();
     await page.getByText("the gateway does not answer").first().waitFor();
-    const last = script("last.json", 5000, ["Here it is.", Array(20000).fill("word").join(" ")]);
+    const [lengthy] = longAnswer.answers;
+    const last = script("last.json", longAnswer.tokens_per_second, ["Here it is.", `${blocks}The end.`, lengthy, lengthy, "Steered.", lengthy, "After the stop."]);
     web = await start(last, "--port", at);
     await page.locator(".message.assistant", { hasText: "Here it is." }).waitFor();
     const asked = await page.locator(".message.user", { hasText: "Take your time" }).count();
     const earlier = await page.locator(".message.assistant", { hasText: "Done." }).count();
     check("a message whose process was killed is answered after the restart, once", asked === 1 && earlier === 1, `${asked} ${earlier}`);
 
+    await message.fill("All kinds of blocks");
+    await page.keyboard.press("Control+Enter");
+    const stored = await shownBlocks("#app .message.assistant:not(.live)", "The end.");
+    check("an answer that grows is shown as the whole is", grown === stored, `${grown}\n${stored}`);
+
     // 20,000 deltas: the page continues to draw.
-    const frames = () => page.evaluate(() => window.frameCount);
-    await page.evaluate(() => {
-      window.frameCount = 0;
-      const count = () => { ++window.frameCount; requestAnimationFrame(count); };
-      requestAnimationFrame(count);
-    });
-    const pace = async (work) => {
-      const before = await frames();
-      const began = performance.now();
-      await work();
-      return ((await frames()) - before) / ((performance.now() - began) / 1000);
-    };
-    const idle = await pace(() => page.waitForTimeout(1000));
-    const streaming = await pace(async () => {
-      await message.fill("Say a lot");
-      await page.keyboard.press("Control+Enter");
-      await page.locator(".message.assistant:not(.live)", { hasText: "word word" }).waitFor({ timeout: 60000 });
-    });
-    const shown = await page.locator(".message.assistant", { hasText: "word word" }).last().innerText();
-    const words = shown.split("word").length - 1;
-    check("an answer of 20,000 deltas is shown", words > 1000, `${words} words`);
-    console.log(`      frames a second: ${streaming.toFixed(1)} while it arrives, ${idle.toFixed(1)} idle (ratio ${(streaming / idle).toFixed(2)})`);
+    const { idle, streaming } = await frameRates(page);
+    const shown = await page.locator(".message.assistant", { hasText: "Part 1" }).last().innerText();
+    check("an answer of 20,000 deltas is shown", shown.includes("Part 5"), shown.slice(0, 500));
+    console.log(`      frames a second: ${streaming.toFixed(1)} while it arrives, ${idle.toFixed(1)} idle (ratio ${(idle / streaming).toFixed(2)})`);
+
+    await message.fill("Say more");
+    await page.keyboard.press("Control+Enter");
+    await growing.waitFor();
+    await message.fill("Also this");
+    await page.getByRole("button", { name: "Steer", exact: true }).click();
+    await page.locator(".message.assistant", { hasText: "Steered." }).waitFor({ timeout: 120000 });
+    check("a running turn is steered", (await page.locator(".message.user", { hasText: "Also this" }).count()) === 1);
+    await message.fill("Never mind");
+    await page.keyboard.press("Control+Enter");
+    await growing.waitFor();
+    const stop = page.getByRole("button", { name: "Stop" });
+    await stop.click();
+    await stop.click();
+    await page.locator(".state.idle").waitFor();
+    await message.fill("And now?");
+    await page.keyboard.press("Control+Enter");
+    await page.locator(".message.assistant", { hasText: "After the stop." }).waitFor();
+    check("a running turn is stopped", true);
+
+    // Killed twice in the same turn, so that an operator decides.
+    const lingering = script("lingering.json", 40, [slowly]);
+    await kill();
+    web = await start(lingering, "--port", at);
+    await message.fill("Hold this");
+    await page.keyboard.press("Control+Enter");
+    await growing.getByText("slowly").waitFor();
+    await kill();
+    web = await start(lingering, "--port", at);
+    await page.locator(".state.running").waitFor();
+    await growing.getByText("slowly").waitFor();
+    await kill();
+    web = await start(script("held.json", 100000, ["Released."]), "--port", at);
+    const session = new URL(page.url()).hash;
+    await go(page, "#/gateway");
+    const held = page.locator("li.held", { hasText: "Hold this" });
+    await held.getByRole("button", { name: "Process" }).click();
+    await held.waitFor({ state: "detached" });
+    await go(page, session);
+    await page.locator(".message.assistant", { hasText: "Released." }).waitFor();
+    check("a held message is released", true);
     await page.context().close();
   } finally {
-    web.removeAllListeners("exit");
     web.kill("SIGKILL");
   }
 }
@@ -597,6 +622,17 @@ try {
   await page.getByRole("button", { name: "Log in" }).click();
   await page.waitForSelector("nav");
   check("a link that is pasted logs in", true);
+
+  await go(page, "#/gateway");
+  await page.getByRole("button", { name: "Reload configuration" }).press("Enter");
+  await page.getByRole("status").getByText("uses the new configuration").waitFor();
+  check("the configuration is reloaded, by keyboard", true);
+  const ended = new Promise((resolve) => gateway.on("exit", resolve));
+  await page.getByRole("button", { name: "Drain" }).press("Enter");
+  // The focus is at the harmless button.
+  await page.keyboard.press("Shift+Tab");
+  await page.keyboard.press("Enter");
+  check("the gateway drains and ends, by keyboard", (await ended) === 0);
   check("no error in a page, no request to another host", problems.length === 0, problems.join("\n"));
 } catch (error) {
   check("the console was tried to the end", false, error.stack);

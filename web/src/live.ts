@@ -40,8 +40,20 @@ export function useLive(session: string, onChanged: () => void) {
   useEffect(() => {
     let last = "";
     setState(empty);
-    const update = (change: (old: Followed) => Followed) =>
-      setState((old) => (old.session === session ? change(old) : old));
+    // What arrives between two frames is one change of the page.
+    let waiting: ((old: Followed) => Followed)[] = [];
+    let frame = 0;
+    const flush = () => {
+      cancelAnimationFrame(frame);
+      frame = 0;
+      const all = waiting;
+      waiting = [];
+      if (all.length > 0) setState((old) => (old.session === session ? all.reduce((state, change) => change(state), old) : old));
+    };
+    const update = (change: (old: Followed) => Followed) => {
+      waiting.push(change);
+      frame ||= requestAnimationFrame(flush);
+    };
     const begin = (opened: EventSource) => {
       const on = <T>(name: string, take: (data: T, answer: string) => void) =>
         opened.addEventListener(name, (event) => {
@@ -70,18 +82,26 @@ export function useLive(session: string, onChanged: () => void) {
         update((old) => ({ ...old, now: { ...(old.now ?? { text: "", thinking: "", truncated: false }), calls } })),
       );
       on("changed", () => {
+        // A history that is read now replaces what has arrived.
+        flush();
         ++changes.current;
         notify.current();
       });
     };
-    return holdStream(
+    const end = holdStream(
       () => `v1/admin/${sessionPath(session)}/events${last ? `?after=${encodeURIComponent(last)}` : ""}`,
       begin,
       (isOpen, isNews) => {
         update((old) => ({ ...old, isOpen }));
+        // A hidden page has no frames.
+        if (!isOpen) flush();
         if (isNews) notify.current();
       },
     );
+    return () => {
+      cancelAnimationFrame(frame);
+      end();
+    };
   }, [session]);
   return { state: state.session === session ? state : empty, changes: () => changes.current };
 }

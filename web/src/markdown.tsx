@@ -1,8 +1,9 @@
 // The text of a model as elements. Only the lexer of marked is used: no text becomes HTML anywhere.
 
-import { marked, type Token, type Tokens } from "marked";
-import type { ComponentChildren, JSX } from "preact";
-import { useMemo } from "preact/hooks";
+import type { Token, Tokens } from "marked";
+import { type ComponentChildren, Fragment, type JSX } from "preact";
+import { useMemo, useRef } from "preact/hooks";
+import { GrowingBlocks, tokensOf } from "./blocks";
 import { Code, Visible } from "./parts";
 
 const entities: Record<string, string> = { "&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&#39;": "'" };
@@ -130,29 +131,39 @@ function one(token: Token, depth: number): ComponentChildren {
   }
 }
 
-function marksIn(text: string): number {
-  return text.match(/[*_~`[\]<>|!]/g)?.length ?? 0;
+function plainText(text: string): JSX.Element {
+  return (
+    <p class="plain">
+      <Visible text={text} />
+    </p>
+  );
 }
 
-/** Returns nothing for a text that is shown as it was written: the lexer's time grows with the square of its marks. */
-function tokensOf(text: string, mostMarks: number): Token[] | undefined {
-  if (marksIn(text) > mostMarks) return undefined;
-  try {
-    return marked.lexer(text);
-  } catch {
-    return undefined;
-  }
-}
-
-export function Markdown({ text, mostMarks = 1500 }: { text: string; mostMarks?: number }) {
+export function Markdown({ text }: { text: string }) {
   // A page is rendered every two seconds, and its texts seldom change.
   return useMemo(() => {
-    const tokens = tokensOf(text, mostMarks);
-    if (tokens) return <div class="markdown">{tokens.map((token) => one(token, 0))}</div>;
+    const tokens = tokensOf(text);
+    return tokens ? <div class="markdown">{tokens.map((token) => one(token, 0))}</div> : plainText(text);
+  }, [text]);
+}
+
+function block(token: Token, at: number): JSX.Element {
+  return <Fragment key={at}>{one(token, 0)}</Fragment>;
+}
+
+/** A text that grows: only its last blocks are read and compared again. */
+export function GrowingMarkdown({ text }: { text: string }) {
+  const blocks = useRef(new GrowingBlocks(300));
+  const made = useRef<{ of: Token[]; views: JSX.Element[] }>({ of: [], views: [] });
+  return useMemo(() => {
+    const { settled, open, rest } = blocks.current.update(text);
+    if (made.current.of !== settled) made.current = { of: settled, views: [] };
+    const { views } = made.current;
+    for (let at = views.length; at < settled.length; ++at) views.push(block(settled[at] as Token, at));
     return (
-      <p class="plain">
-        <Visible text={text} />
-      </p>
+      <div class="markdown">
+        {[...views, ...(open ? open.map((token, at) => block(token, views.length + at)) : [plainText(rest)])]}
+      </div>
     );
-  }, [text, mostMarks]);
+  }, [text]);
 }

@@ -1,6 +1,6 @@
 // The list of sessions, and the history of one.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import {
   type BusySession,
   type Call,
@@ -24,7 +24,7 @@ import {
 import { Composer, type Waiting, sentTo } from "./chat";
 import { listPause } from "./lists";
 import { useLive } from "./live";
-import { Markdown } from "./markdown";
+import { GrowingMarkdown, Markdown } from "./markdown";
 import { Age, Code, Guard, Problem, Visible, countOf, useLoaded } from "./parts";
 import { Arguments, QuestionCard, useNotices } from "./questions";
 import { useEntered } from "./usage";
@@ -342,7 +342,7 @@ function LiveView({ live }: { live: Live }) {
         {live.truncated ? <span>its end</span> : null}
       </p>
       {live.thinking ? <Thinking text={live.thinking} /> : null}
-      <Markdown text={live.text} mostMarks={300} />
+      <GrowingMarkdown text={live.text} />
       {live.calls.map((call) => (
         <CallView key={call.id} call={call} isRunning />
       ))}
@@ -481,6 +481,8 @@ function SessionActions({ id, user, onNotice }: {
   );
 }
 
+const noMessages: Message[] = [];
+
 interface Shown {
   /** The changes that the history has. */
   changes: number;
@@ -557,7 +559,7 @@ export function SessionPage({ id, user, onLogout }: { id: string; user: User; on
     }
   };
   // An entry of the tape may have several messages.
-  const newest = history?.messages ?? [];
+  const newest = history?.messages ?? noMessages;
   const spent = useSpending(id, newest.length > 0 && history?.state !== "running" ? (newest[newest.length - 1]?.entry ?? 0) : 0);
   const stored = new Set(newest.map((one) => one.message));
   // A turn stores its message with the first answer.
@@ -565,8 +567,17 @@ export function SessionPage({ id, user, onLogout }: { id: string; user: User; on
   const own = unstored.filter((one) => !one.steers);
   const begun = own.slice(0, Math.max(0, own.length - (history?.pending ?? 0)));
   const waiting = unstored.filter((one) => !begun.includes(one));
-  const first = newest[0]?.entry ?? Infinity;
-  const messages = isEarlier ? [...earlier.messages.filter((one) => one.entry < first), ...newest] : newest;
+  const oldest = isEarlier ? earlier.messages : noMessages;
+  // Not with each part of an answer.
+  const messages = useMemo(() => {
+    const first = newest[0]?.entry ?? Infinity;
+    const all = [...oldest.filter((one) => one.entry < first), ...newest];
+    return all.map((message, at) => (
+      <Guard key={`${message.entry}-${at - all.findIndex((one) => one.entry === message.entry)}`} value={message}>
+        <MessageView session={id} message={message} />
+      </Guard>
+    ));
+  }, [id, oldest, newest]);
   const title = titleOf(id, history);
   const { isOpen, now, ended } = followed.state;
   const unread = ended.filter((one) => one.change > (shown.value?.changes ?? 0)).map((one) => one.live);
@@ -600,11 +611,7 @@ export function SessionPage({ id, user, onLogout }: { id: string; user: User; on
           Earlier messages
         </button>
       ) : null}
-      {messages.map((message, at) => (
-        <Guard key={`${message.entry}-${at - messages.findIndex((one) => one.entry === message.entry)}`} value={message}>
-          <MessageView session={id} message={message} />
-        </Guard>
-      ))}
+      {messages}
       {begun.map((one) => (
         <SentView key={one.key} message={one} label={user.name} />
       ))}
