@@ -567,8 +567,7 @@ void Cluster::wait_for_refusals(const std::function<std::size_t()>& refused) {
     constexpr std::size_t enough = 100;
     std::size_t count = 0;
     const auto now = [] { return std::chrono::steady_clock::now(); };
-    const auto last = now() + std::chrono::minutes(1);
-    auto end = last;
+    auto end = now() + std::chrono::minutes(1);
     // Fewer if little remains to be written, or if clients wait.
     while (!model_.is_over() && now() < end && count < enough) {
         count += refused();
@@ -580,11 +579,15 @@ void Cluster::wait_for_refusals(const std::function<std::size_t()>& refused) {
 void Cluster::fill_disk() {
     if (!disk_) return refuse_rows();
     constexpr std::size_t many = 1'000;
+    bool needs_log = random_() % 2 == 0;
     disk_->fill();
-    wait_for_refusals([this] {
+    wait_for_refusals([this, &needs_log] {
         // It ends if it cannot extend its write-ahead log, or cannot write it when it recovers.
         if (has_ended(server().pid())) return many;
         try {
+            // The next record of the write-ahead log is in another file.
+            if (std::exchange(needs_log, false))
+                RawPostgres(database_).query("SELECT pg_switch_wal()");
             const std::string log = server().log_of(
                 [] { std::this_thread::sleep_for(std::chrono::milliseconds(200)); });
             return count_of(log, "No space left on device");

@@ -261,7 +261,7 @@ protected:
         return Client(at, "POST /v1/responses", boost::json::serialize(body),
                       "Idempotency-Key: k\r\nConnection: close\r\n");
     }
-    static JsonObject response_of(Client client) {
+    static JsonObject response_of(Client&& client) {
         return boost::json::parse(client.body()).as_object();
     }
     /// Reads a response at a gateway until it is complete; returns its text.
