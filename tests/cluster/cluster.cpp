@@ -157,6 +157,16 @@ bool has_own_mounts() {
     return has_them;
 }
 
+/// Returns the name of a database from its URL.
+std::string name_of(const std::string& url) { return url.substr(url.rfind('/') + 1); }
+
+/// Reads ID.FENCE, or DATABASE:ID.FENCE.
+std::int64_t held_id(const std::string& text) {
+    const std::size_t mark = text.find(':');
+    if (mark == std::string::npos) return std::stoll(text);
+    return std::stoll(text.substr(mark + 1)) + (text[0] - 'a') * distance_of_ids;
+}
+
 std::size_t count_of(const std::string& text, const std::string& part) {
     std::size_t count = 0;
     for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
@@ -234,7 +244,8 @@ Cluster::Cluster(std::uint32_t seed, Database database)
         start_all();
         return;
     }
-    const std::string name = database_.substr(database_.rfind('/') + 1);
+    if (database == Database::divided) divide();
+    const std::string name = name_of(database_);
     std::string socket = server().file(".s.PGSQL.5432");
     if (database == Database::pooled) {
         pooler_ = std::make_unique<PgBouncer>(server());
@@ -253,10 +264,42 @@ Cluster::Cluster(std::uint32_t seed, Database database)
             url = gateway_tests::database_url(links_.at(index)->directory(), name);
         }
         const std::string notify = pooler_ ? ", notify_database: \"" + database_ + "\"" : "";
+        std::string place = "database: \"" + url + "\"";
+        if (!parts_.empty()) place = databases_at(links_.at(index)->directory());
         homes_.at(index).configure("{http: {listen: \"127.0.0.1:0\"}, max_waiting: 100" + notify +
-                                   "}\ndatabase: \"" + url + "\"");
+                                   "}\n" + place);
+    }
+    if (!parts_.empty()) {
+        const auto divided = gateway_tests::run_command(homes_.front(), {"db", "divide"});
+        if (divided.status != 0) throw std::runtime_error(divided.output);
     }
     start_all();
+}
+
+void Cluster::divide() {
+    for (const char* sessions : {"0000-5554", "5555-aaa9", "aaaa-ffff"}) {
+        app::DatabasePart& part = parts_.emplace_back();
+        part.name = std::string(1, static_cast<char>('a' + parts_.size() - 1));
+        part.url =
+            parts_.size() == 1 ? database_ : gateway_tests::new_database(homes_.front(), server());
+        part.sessions = sessions;
+    }
+}
+
+std::string Cluster::databases_at(const std::string& directory) const {
+    std::string text = "databases:\n";
+    for (const app::DatabasePart& part : parts_)
+        text += "  - {name: " + part.name + ", url: \"" +
+                gateway_tests::database_url(directory, name_of(part.url)) + "\", sessions: \"" +
+                part.sessions + "\"}\n";
+    return text;
+}
+
+std::vector<std::string> Cluster::databases() const {
+    if (parts_.empty()) return {database_};
+    std::vector<std::string> all;
+    for (const app::DatabasePart& part : parts_) all.push_back(part.url);
+    return all;
 }
 
 Cluster::~Cluster() {
@@ -332,6 +375,7 @@ private:
             for (const HttpReply& reply : replies) {
                 // 409: it is finished, or an operator has to decide about it; its answer is in the history.
                 is_done = is_done || reply.status == 200 || reply.status == 409;
+                if (reply.status == 503) ++cluster_.refused_;
                 const bool is_held =
                     reply.body.find("stored until an operator decides") != std::string::npos;
                 if (reply.status == 200 && !is_held && reply.text() != "re: " + message.text)
@@ -468,6 +512,10 @@ void Cluster::apply(const PlannedFault& fault) {
             pooler_->start();
             break;
         case Fault::failover: fail_over(); break;
+        case Fault::away:
+            model_.release();
+            take_database_away();
+            break;
     }
     model_.release();
 }
@@ -491,7 +539,6 @@ void Cluster::freeze(std::size_t index, const std::function<void()>& meanwhile) 
 }
 
 void Cluster::wait_until_taken(std::size_t index) {
-    RawPostgres server(database_);
     const std::string pid = std::to_string(gateways_.at(index)->pid());
     const std::string count =
         "SELECT (SELECT count(*) FROM bub_delivery_gateways WHERE pid = " + pid +
@@ -499,7 +546,10 @@ void Cluster::wait_until_taken(std::size_t index) {
         " JOIN bub_delivery_gateways AS g ON s.owner = g.number WHERE g.pid = " +
         pid + ")";
     const auto begin = std::chrono::steady_clock::now();
-    while (server.query(count).front() != "0") pause();
+    for (const std::string& database : databases()) {
+        RawPostgres server(database);
+        while (server.query(count).front() != "0") pause();
+    }
     delays_["from a frozen or separated gateway to the claim of its sessions"].push_back(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
 }
@@ -639,6 +689,24 @@ void Cluster::refuse_rows() {
     for (const std::string& table : tables) server.query("DROP TRIGGER refuse ON " + table);
 }
 
+void Cluster::take_database_away() {
+    // Not the first one, which has the gateways.
+    const std::string name = name_of(parts_.back().url);
+    const std::string others = " FROM pg_stat_activity WHERE datname = '" + name + "'";
+    RawPostgres server(database_);
+    server.query("ALTER DATABASE " + name + " ALLOW_CONNECTIONS false");
+    while (server.query("SELECT count(*)" + others).front() != "0") {
+        server.query("SELECT pg_terminate_backend(pid)" + others);
+        pause();
+    }
+    const std::size_t enough = refused_ + clients;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    // Fewer if few of its messages are left.
+    while (refused_ < enough && !model_.is_over() && std::chrono::steady_clock::now() < deadline)
+        pause();
+    server.query("ALTER DATABASE " + name + " ALLOW_CONNECTIONS true");
+}
+
 void Cluster::fail_over() {
     const double begin = now();
     primary_->stop(SIGQUIT);
@@ -646,17 +714,21 @@ void Cluster::fail_over() {
     outages_.push_back({"from the end of the primary to the first finished turn", begin,
                         "finished_at > to_timestamp(" + std::to_string(now()) + ")"});
     replica_->promote();
-    const std::string name = database_.substr(database_.rfind('/') + 1);
+    const std::string name = name_of(database_);
     database_ = gateway_tests::database_url(replica_->socket_directory(), name);
 }
 
 std::size_t Cluster::waiting() const {
-    RawPostgres server(database_);
-    return std::stoul(server
-                          .query("SELECT (SELECT count(*) FROM bub_delivery_inbound WHERE"
-                                 " finished_at IS NULL) + (SELECT count(*) FROM"
-                                 " bub_delivery_outbound WHERE settled_at IS NULL)")
-                          .front());
+    std::size_t sum = 0;
+    for (const std::string& database : databases()) {
+        RawPostgres server(database);
+        sum += std::stoul(server
+                              .query("SELECT (SELECT count(*) FROM bub_delivery_inbound WHERE"
+                                     " finished_at IS NULL) + (SELECT count(*) FROM"
+                                     " bub_delivery_outbound WHERE settled_at IS NULL)")
+                              .front());
+    }
+    return sum;
 }
 
 void Cluster::settle() {
@@ -671,9 +743,8 @@ void Cluster::settle() {
                 const char* const command =
                     std::string_view(kind) == "answers" ? "discard" : "release";
                 for (const Json& one : held.at(kind).as_array()) {
-                    // ID.FENCE
                     if (std::string_view(kind) == "messages")
-                        released_.insert(std::stoll(std::string(one.at("id").as_string())));
+                        released_.insert(held_id(std::string(one.at("id").as_string())));
                     (void)app::call_gateway(home.socket(),
                                             JsonObject{{"command", command}, {"id", one.at("id")}});
                 }

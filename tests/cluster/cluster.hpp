@@ -24,6 +24,7 @@
 #include "../gateway/gateway_process.hpp"
 #include "../wire/net/raw_server.hpp"
 #include "cluster_records.hpp"
+#include "config/config_file.hpp"
 
 namespace cubepi::cluster_tests {
 
@@ -70,6 +71,7 @@ enum class Fault : std::uint8_t {
     pooler,       ///< PgBouncer is killed and started again
     half_open,    ///< the database has lost the connections of a gateway, which is not notified
     failover,     ///< the database server ends, and its replica takes its place
+    away,         ///< one of several databases cannot be used, until it was needed
 };
 
 struct PlannedFault {
@@ -83,6 +85,7 @@ enum class Database : std::uint8_t {
     plain,
     pooled,      ///< PgBouncer, which assigns a session to each transaction
     replicated,  ///< a second server as a synchronous replica
+    divided,     ///< three databases
     small_disk,  ///< a server on a file system of its own, if this process may mount one
     files,       ///< none: one gateway with files
 };
@@ -137,7 +140,7 @@ public:
     /// Decides as an operator about what is held: releases messages, discards answers. Returns when nothing waits.
     void settle();
     ClusterRecords records() const {
-        ClusterRecords records = read_records(database_, effects_);
+        ClusterRecords records = read_records(databases(), effects_);
         records.released = released_;
         return records;
     }
@@ -185,6 +188,12 @@ private:
     /// Waits until the model is not asked any more, or `refused` returns that enough was refused.
     void wait_for_refusals(const std::function<std::size_t()>& refused);
     void start_server_again();
+    void take_database_away();
+    /// Creates two more databases, for a part of the sessions each.
+    void divide();
+    /// Returns the configuration by which a gateway uses the databases through the socket in a directory.
+    std::string databases_at(const std::string& directory) const;
+    std::vector<std::string> databases() const;
     void fail_over();
     /// An SQL condition: the gateway has the message, which is not finished.
     std::string messages_of(std::size_t index) const;
@@ -205,6 +214,7 @@ private:
     std::unique_ptr<PostgresServer> primary_;  ///< null: PostgresServer::shared()
     std::unique_ptr<PostgresServer> replica_;
     std::string database_;
+    std::vector<app::DatabasePart> parts_;  ///< all databases; empty: there is only one
     std::unique_ptr<PgBouncer> pooler_;
     std::array<std::unique_ptr<ServerProxy>, size>
         links_;  ///< from a gateway to the database; null: none
@@ -213,6 +223,7 @@ private:
     std::array<std::atomic<std::uint16_t>, size> ports_{};  ///< 0: it does not run
     std::array<std::atomic<bool>, size> unreachable_{};     ///< by clients
     std::atomic<std::size_t> lost_{0};                      ///< their requests and answers
+    std::atomic<std::size_t> refused_{0};                   ///< requests, for now
 };
 
 }  // namespace cubepi::cluster_tests

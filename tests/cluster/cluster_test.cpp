@@ -86,6 +86,18 @@ TEST(Cluster, D257_MessagesThroughPooler_HaveOneTurnEach) {
                          plan(count, rounds_of(kinds, count)));
 }
 
+TEST(Cluster, D258_MessagesForThreeDatabases_HaveOneTurnEach) {
+    const std::size_t count = messages_or_all(40);
+    std::vector<Fault> kinds{Fault::away, Fault::kill};
+    if (is_set("ALL")) {
+        kinds.insert(kinds.end(), {Fault::freeze, Fault::away, Fault::partition, Fault::crash,
+                                   Fault::restart, Fault::half_open});
+    }
+    Cluster cluster(seed(), Database::divided);
+    expect_one_turn_each(cluster, cluster.messages(count, count / 4),
+                         plan(count, rounds_of(kinds, count)));
+}
+
 TEST(Cluster, D232_MessagesDuringFailover_HaveOneTurnEach) {
     const std::size_t count = messages_or_all(40);
     std::vector<Fault> kinds{Fault::failover};
