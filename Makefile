@@ -38,9 +38,9 @@ attack:  ## attack it FACTOR=20 times as often as the tests do, from a new seed
 	@tools/setup all
 	@tools/attack "$(or $(FACTOR),20)"
 
-soak:  ## run a gateway under hostile clients for MINUTES=30 (CLUSTER=1: several gateways and faults)
+soak:  ## run a gateway under hostile clients for MINUTES=30 (CLUSTER=1 MESSAGES=1000000: several gateways and faults)
 	@tools/setup all
-	@tools/soak $(if $(CLUSTER),--cluster) "$(or $(MINUTES),30)"
+	@tools/soak $(if $(CLUSTER),--cluster) "$(or $(MINUTES),30)" $(if $(CLUSTER),$(MESSAGES))
 
 bench:  ## measure against the floors of bench/README.md (PEERS=1: also other systems)
 	@tools/setup all

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -13,6 +14,10 @@
 #include <string_view>
 #include <utility>
 
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cubepi/checkpoint/postgres_server_test.hpp>
@@ -23,6 +28,7 @@
 #include <cubepi/core/timeout.hpp>
 
 #include "../gateway/echo_model.hpp"
+#include "cluster_options.hpp"
 #include "gateway/control_server.hpp"
 
 namespace cubepi::cluster_tests {
@@ -139,11 +145,97 @@ std::string CountingModel::answer_to(const std::string& request) {
     return joint_tests::chat_answer("re: " + asked.text);
 }
 
+namespace {
+
+/// So much of it is in memory as is used.
+constexpr const char* whole_size = "size=4g,mode=755";
+
+/// The file systems that this process mounts are not those of others, and end with it.
+bool has_own_mounts() {
+    static const bool has_them = ::unshare(CLONE_NEWNS) == 0 &&
+                                 ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+    return has_them;
+}
+
+/// Returns the name of a database from its URL.
+std::string name_of(const std::string& url) { return url.substr(url.rfind('/') + 1); }
+
+/// Reads ID.FENCE, or DATABASE:ID.FENCE.
+std::int64_t held_id(const std::string& text) {
+    const std::size_t mark = text.find(':');
+    if (mark == std::string::npos) return std::stoll(text);
+    return std::stoll(text.substr(mark + 1)) + (text[0] - 'a') * distance_of_ids;
+}
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+    std::size_t count = 0;
+    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+        ++count;
+    return count;
+}
+
+bool has_ended(int pid) {
+    siginfo_t found{};
+    const int options = WEXITED | WNOHANG | WNOWAIT;
+    return ::waitid(P_PID, static_cast<id_t>(pid), &found, options) == 0 && found.si_pid == pid;
+}
+
+}  // namespace
+
+std::unique_ptr<SmallDisk> SmallDisk::mount() {
+    std::string path = (std::filesystem::temp_directory_path() / "cubepi-disk-XXXXXX").string();
+    if (!mkdtemp(path.data())) throw std::runtime_error("no temporary directory");
+    if (has_own_mounts() &&
+        ::mount("none", path.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, whole_size) == 0)
+        return std::unique_ptr<SmallDisk>(new SmallDisk(std::move(path)));
+    std::filesystem::remove(path);
+    std::cout << "this process may not mount a small disk: rows are refused instead\n";
+    return nullptr;
+}
+
+SmallDisk::~SmallDisk() {
+    (void)::umount2(path_.c_str(), MNT_DETACH);
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+}
+
+std::unique_ptr<PostgresServer> SmallDisk::new_server() const {
+    // A server is in the directory of temporary files.
+    const char* const variable = std::getenv("TMPDIR");
+    const std::string before = variable ? variable : "/tmp";
+    (void)::setenv("TMPDIR", path_.c_str(), 1);
+    auto server = std::make_unique<PostgresServer>();
+    (void)::setenv("TMPDIR", before.c_str(), 1);
+    return server;
+}
+
+void SmallDisk::fill() const {
+    constexpr unsigned long flags = MS_REMOUNT | MS_NOSUID | MS_NODEV;
+    // Between two calls more may be used.
+    for (int attempts = 0; attempts < 1'000; ++attempts) {
+        struct statvfs now{};
+        if (::statvfs(path_.c_str(), &now) != 0) break;
+        const std::string size =
+            "size=" + std::to_string((now.f_blocks - now.f_bfree) * now.f_frsize);
+        if (::mount(nullptr, path_.c_str(), nullptr, flags, size.c_str()) == 0) return;
+    }
+    throw std::runtime_error("the small disk was not filled");
+}
+
+void SmallDisk::free() const {
+    constexpr unsigned long flags = MS_REMOUNT | MS_NOSUID | MS_NODEV;
+    if (::mount(nullptr, path_.c_str(), nullptr, flags, whole_size) != 0)
+        throw std::runtime_error("the small disk was not freed");
+}
+
 Cluster::Cluster(std::uint32_t seed, Database database)
     : random_(seed),
       count_(database == Database::files ? 1 : size),
       effects_(homes_.front().path() / "effects"),
-      primary_(database == Database::replicated ? std::make_unique<PostgresServer>() : nullptr),
+      disk_(database == Database::small_disk ? SmallDisk::mount() : nullptr),
+      primary_(disk_                              ? disk_->new_server()
+               : database == Database::replicated ? std::make_unique<PostgresServer>()
+                                                  : nullptr),
       database_(database == Database::files
                     ? std::string()
                     : gateway_tests::new_database(homes_.front(), server())) {
@@ -152,13 +244,14 @@ Cluster::Cluster(std::uint32_t seed, Database database)
         start_all();
         return;
     }
-    const std::string name = database_.substr(database_.rfind('/') + 1);
+    if (database == Database::divided) divide();
+    const std::string name = name_of(database_);
     std::string socket = server().file(".s.PGSQL.5432");
     if (database == Database::pooled) {
         pooler_ = std::make_unique<PgBouncer>(server());
         socket = server().file(".s.PGSQL." + std::to_string(PgBouncer::port));
     }
-    if (primary_) replica_ = std::make_unique<PostgresServer>(*primary_);
+    if (database == Database::replicated) replica_ = std::make_unique<PostgresServer>(*primary_);
     for (std::size_t index = 0; index < size; ++index) {
         std::string url;
         if (replica_) {
@@ -171,10 +264,42 @@ Cluster::Cluster(std::uint32_t seed, Database database)
             url = gateway_tests::database_url(links_.at(index)->directory(), name);
         }
         const std::string notify = pooler_ ? ", notify_database: \"" + database_ + "\"" : "";
+        std::string place = "database: \"" + url + "\"";
+        if (!parts_.empty()) place = databases_at(links_.at(index)->directory());
         homes_.at(index).configure("{http: {listen: \"127.0.0.1:0\"}, max_waiting: 100" + notify +
-                                   "}\ndatabase: \"" + url + "\"");
+                                   "}\n" + place);
+    }
+    if (!parts_.empty()) {
+        const auto divided = gateway_tests::run_command(homes_.front(), {"db", "divide"});
+        if (divided.status != 0) throw std::runtime_error(divided.output);
     }
     start_all();
+}
+
+void Cluster::divide() {
+    for (const char* sessions : {"0000-5554", "5555-aaa9", "aaaa-ffff"}) {
+        app::DatabasePart& part = parts_.emplace_back();
+        part.name = std::string(1, static_cast<char>('a' + parts_.size() - 1));
+        part.url =
+            parts_.size() == 1 ? database_ : gateway_tests::new_database(homes_.front(), server());
+        part.sessions = sessions;
+    }
+}
+
+std::string Cluster::databases_at(const std::string& directory) const {
+    std::string text = "databases:\n";
+    for (const app::DatabasePart& part : parts_)
+        text += "  - {name: " + part.name + ", url: \"" +
+                gateway_tests::database_url(directory, name_of(part.url)) + "\", sessions: \"" +
+                part.sessions + "\"}\n";
+    return text;
+}
+
+std::vector<std::string> Cluster::databases() const {
+    if (parts_.empty()) return {database_};
+    std::vector<std::string> all;
+    for (const app::DatabasePart& part : parts_) all.push_back(part.url);
+    return all;
 }
 
 Cluster::~Cluster() {
@@ -216,11 +341,11 @@ std::vector<Posted> Cluster::messages(std::size_t count, std::size_t sessions) c
     return all;
 }
 
-std::uint16_t Cluster::any_port(std::mt19937& random) const {
+std::size_t Cluster::any_gateway(std::mt19937& random) const {
     for (;;) {
-        const std::uint16_t port = ports_.at(random() % size);
+        const std::size_t index = random() % size;
         // While one is down, the balancer knows it.
-        if (port != 0) return port;
+        if (ports_.at(index) != 0) return index;
     }
 }
 
@@ -231,7 +356,7 @@ public:
 
     Task<> work(const std::vector<Posted>& messages, std::size_t& next,
                 std::vector<std::string>& wrong) {
-        while (next < messages.size()) {
+        while (next < messages.size() && !is_time_over()) {
             const Posted& message = messages[next++];
             Task<> posting = post(message, wrong);
             co_await std::move(posting);
@@ -245,11 +370,12 @@ private:
             const std::size_t copies = random_() % 4 == 0 ? 2 : 1;
             std::vector<Task<HttpReply>> requests;
             for (std::size_t copy = 0; copy < copies; ++copy)
-                requests.push_back(attempt(cluster_.any_port(random_), message));
+                requests.push_back(attempt(cluster_.any_gateway(random_), message));
             const std::vector<HttpReply> replies = co_await when_all(std::move(requests));
             for (const HttpReply& reply : replies) {
                 // 409: it is finished, or an operator has to decide about it; its answer is in the history.
                 is_done = is_done || reply.status == 200 || reply.status == 409;
+                if (reply.status == 503) ++cluster_.refused_;
                 const bool is_held =
                     reply.body.find("stored until an operator decides") != std::string::npos;
                 if (reply.status == 200 && !is_held && reply.text() != "re: " + message.text)
@@ -259,16 +385,24 @@ private:
         }
     }
 
-    static Task<HttpReply> attempt(std::uint16_t port, const Posted& message) {
+    Task<HttpReply> attempt(std::size_t gateway, const Posted& message) {
+        HttpReply none;
+        if (cluster_.unreachable_.at(gateway)) {
+            ++cluster_.lost_;
+            co_await Runtime::standard()->clock->sleep_for(patience);
+            co_return none;
+        }
         JsonObject body{{"session", message.session}, {"text", message.text}, {"user", "olga"}};
-        Task<HttpReply> posting = gateway_tests::post_message(port, std::move(body), message.key);
+        Task<HttpReply> posting =
+            gateway_tests::post_message(cluster_.ports_.at(gateway), std::move(body), message.key);
         Task<HttpReply> limited =
             with_timeout(*Runtime::standard()->clock, patience, std::move(posting));
         Outcome<HttpReply> reply = co_await outcome_of(std::move(limited));
         if (reply.cancelled()) reply.rethrow();
-        HttpReply none;
-        if (reply) none = std::move(reply).value();
-        co_return none;
+        const bool is_lost = cluster_.unreachable_.at(gateway);
+        if (is_lost) ++cluster_.lost_;
+        if (!reply || is_lost) co_return none;
+        co_return std::move(reply).value();
     }
 
     Cluster& cluster_;
@@ -291,6 +425,7 @@ std::vector<std::string> Cluster::run(const std::vector<Posted>& messages,
     for (const PlannedFault& fault : faults) apply(fault);
     start_all();
     posting.join();
+    posted_ += next;
     measure_outages();
     return wrong;
 }
@@ -321,6 +456,7 @@ void Cluster::measure_outages() {
 void Cluster::apply(const PlannedFault& fault) {
     if (fault.is_in_turns) model_.hold_after(fault.after);
     if (!model_.wait_for(fault.after)) return;
+    ++happened_;
     const std::size_t index = random_() % size;
     const bool starts_now = random_() % 2 == 0;
     switch (fault.fault) {
@@ -359,6 +495,10 @@ void Cluster::apply(const PlannedFault& fault) {
             start_all();
             links_.at(index)->freeze();
             break;
+        case Fault::unreachable:
+            model_.release();
+            separate_from_clients(index);
+            break;
         case Fault::restart:
             model_.release();
             restart_all();
@@ -372,6 +512,10 @@ void Cluster::apply(const PlannedFault& fault) {
             pooler_->start();
             break;
         case Fault::failover: fail_over(); break;
+        case Fault::away:
+            model_.release();
+            take_database_away();
+            break;
     }
     model_.release();
 }
@@ -395,7 +539,6 @@ void Cluster::freeze(std::size_t index, const std::function<void()>& meanwhile) 
 }
 
 void Cluster::wait_until_taken(std::size_t index) {
-    RawPostgres server(database_);
     const std::string pid = std::to_string(gateways_.at(index)->pid());
     const std::string count =
         "SELECT (SELECT count(*) FROM bub_delivery_gateways WHERE pid = " + pid +
@@ -403,7 +546,10 @@ void Cluster::wait_until_taken(std::size_t index) {
         " JOIN bub_delivery_gateways AS g ON s.owner = g.number WHERE g.pid = " +
         pid + ")";
     const auto begin = std::chrono::steady_clock::now();
-    while (server.query(count).front() != "0") pause();
+    for (const std::string& database : databases()) {
+        RawPostgres server(database);
+        while (server.query(count).front() != "0") pause();
+    }
     delays_["from a frozen or separated gateway to the claim of its sessions"].push_back(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
 }
@@ -459,12 +605,71 @@ void Cluster::restart_all() {
     }
 }
 
+void Cluster::separate_from_clients(std::size_t index) {
+    start_all();
+    const std::size_t enough = lost_ + clients / 2;
+    unreachable_.at(index) = true;
+    while (lost_ < enough && !model_.is_over()) pause();
+    unreachable_.at(index) = false;
+}
+
+void Cluster::wait_for_refusals(const std::function<std::size_t()>& refused) {
+    constexpr std::size_t enough = 100;
+    std::size_t count = 0;
+    const auto now = [] { return std::chrono::steady_clock::now(); };
+    auto end = now() + std::chrono::minutes(1);
+    // Fewer if little remains to be written, or if clients wait.
+    while (!model_.is_over() && now() < end && count < enough) {
+        count += refused();
+        if (count > 0) end = std::min(end, now() + std::chrono::seconds(10));
+    }
+    EXPECT_TRUE(count > 0 || model_.is_over()) << "the disk was not full";
+}
+
 void Cluster::fill_disk() {
-    constexpr int refusals = 20;
+    if (!disk_) return refuse_rows();
+    constexpr std::size_t many = 1'000;
+    bool needs_log = random_() % 2 == 0;
+    disk_->fill();
+    wait_for_refusals([this, &needs_log] {
+        // It ends if it cannot extend its write-ahead log, or cannot write it when it recovers.
+        if (has_ended(server().pid())) return many;
+        try {
+            // The next record of the write-ahead log is in another file.
+            if (std::exchange(needs_log, false))
+                RawPostgres(database_).query("SELECT pg_switch_wal()");
+            const std::string log = server().log_of(
+                [] { std::this_thread::sleep_for(std::chrono::milliseconds(200)); });
+            return count_of(log, "No space left on device");
+        } catch (const std::runtime_error&) {
+            pause();
+            return std::size_t{1};
+        }
+    });
+    disk_->free();
+    start_server_again();
+}
+
+void Cluster::start_server_again() {
+    for (;;) {
+        if (has_ended(server().pid())) {
+            std::cout << "the server has ended for lack of space, and is started again\n";
+            server().stop(SIGKILL);
+            server().start();
+        }
+        try {
+            RawPostgres(database_).query("SELECT 1");
+            return;
+        } catch (const std::runtime_error&) {
+            pause();  // It recovers.
+        }
+    }
+}
+
+void Cluster::refuse_rows() {
     RawPostgres server(database_);
     server.query("SET client_min_messages = warning");
     server.query("CREATE SEQUENCE IF NOT EXISTS refused");
-    const int before = std::stoi(server.query("SELECT nextval('refused')").front());
     server.query(
         "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
         " PERFORM nextval('refused'); RAISE EXCEPTION 'could not extend file: No space left on"
@@ -475,12 +680,31 @@ void Cluster::fill_disk() {
     for (const std::string& table : tables)
         server.query("CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON " + table +
                      " FOR EACH ROW EXECUTE FUNCTION refuse()");
-    // Fewer if little remains to be written.
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (!model_.is_over() && std::chrono::steady_clock::now() < deadline &&
-           std::stoi(server.query("SELECT last_value FROM refused").front()) < before + refusals)
+    std::size_t before = std::stoul(server.query("SELECT nextval('refused')").front());
+    wait_for_refusals([&] {
         pause();
+        const std::size_t now = std::stoul(server.query("SELECT last_value FROM refused").front());
+        return now - std::exchange(before, now);
+    });
     for (const std::string& table : tables) server.query("DROP TRIGGER refuse ON " + table);
+}
+
+void Cluster::take_database_away() {
+    // Not the first one, which has the gateways.
+    const std::string name = name_of(parts_.back().url);
+    const std::string others = " FROM pg_stat_activity WHERE datname = '" + name + "'";
+    RawPostgres server(database_);
+    server.query("ALTER DATABASE " + name + " ALLOW_CONNECTIONS false");
+    while (server.query("SELECT count(*)" + others).front() != "0") {
+        server.query("SELECT pg_terminate_backend(pid)" + others);
+        pause();
+    }
+    const std::size_t enough = refused_ + clients;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    // Fewer if few of its messages are left.
+    while (refused_ < enough && !model_.is_over() && std::chrono::steady_clock::now() < deadline)
+        pause();
+    server.query("ALTER DATABASE " + name + " ALLOW_CONNECTIONS true");
 }
 
 void Cluster::fail_over() {
@@ -490,17 +714,21 @@ void Cluster::fail_over() {
     outages_.push_back({"from the end of the primary to the first finished turn", begin,
                         "finished_at > to_timestamp(" + std::to_string(now()) + ")"});
     replica_->promote();
-    const std::string name = database_.substr(database_.rfind('/') + 1);
+    const std::string name = name_of(database_);
     database_ = gateway_tests::database_url(replica_->socket_directory(), name);
 }
 
 std::size_t Cluster::waiting() const {
-    RawPostgres server(database_);
-    return std::stoul(server
-                          .query("SELECT (SELECT count(*) FROM bub_delivery_inbound WHERE"
-                                 " finished_at IS NULL) + (SELECT count(*) FROM"
-                                 " bub_delivery_outbound WHERE settled_at IS NULL)")
-                          .front());
+    std::size_t sum = 0;
+    for (const std::string& database : databases()) {
+        RawPostgres server(database);
+        sum += std::stoul(server
+                              .query("SELECT (SELECT count(*) FROM bub_delivery_inbound WHERE"
+                                     " finished_at IS NULL) + (SELECT count(*) FROM"
+                                     " bub_delivery_outbound WHERE settled_at IS NULL)")
+                              .front());
+    }
+    return sum;
 }
 
 void Cluster::settle() {
@@ -515,9 +743,8 @@ void Cluster::settle() {
                 const char* const command =
                     std::string_view(kind) == "answers" ? "discard" : "release";
                 for (const Json& one : held.at(kind).as_array()) {
-                    // ID.FENCE
                     if (std::string_view(kind) == "messages")
-                        released_.insert(std::stoll(std::string(one.at("id").as_string())));
+                        released_.insert(held_id(std::string(one.at("id").as_string())));
                     (void)app::call_gateway(home.socket(),
                                             JsonObject{{"command", command}, {"id", one.at("id")}});
                 }

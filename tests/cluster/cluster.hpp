@@ -14,6 +14,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <cubepi/checkpoint/postgres_server_test.hpp>
@@ -23,6 +24,7 @@
 #include "../gateway/gateway_process.hpp"
 #include "../wire/net/raw_server.hpp"
 #include "cluster_records.hpp"
+#include "config/config_file.hpp"
 
 namespace cubepi::cluster_tests {
 
@@ -63,11 +65,13 @@ enum class Fault : std::uint8_t {
     crash,           ///< of the database server, which recovers
     freeze_in_call,  ///< of the gateway in which the call "held" runs, which ends when it continues
     partition,       ///< of a gateway and the database, until others have taken its sessions
-    restart,         ///< of all gateways, one after the other, as for a new version
-    full_disk,       ///< the database refuses writes, until it has refused some
-    pooler,          ///< PgBouncer is killed and started again
-    half_open,       ///< the database has lost the connections of a gateway, which is not notified
-    failover,        ///< the database server ends, and its replica takes its place
+    unreachable,  ///< of a gateway and its clients: requests and answers are lost, until some are
+    restart,      ///< of all gateways, one after the other, as for a new version
+    full_disk,    ///< that of the database server, until it has refused some writes
+    pooler,       ///< PgBouncer is killed and started again
+    half_open,    ///< the database has lost the connections of a gateway, which is not notified
+    failover,     ///< the database server ends, and its replica takes its place
+    away,         ///< one of several databases cannot be used, until it was needed
 };
 
 struct PlannedFault {
@@ -81,7 +85,30 @@ enum class Database : std::uint8_t {
     plain,
     pooled,      ///< PgBouncer, which assigns a session to each transaction
     replicated,  ///< a second server as a synchronous replica
+    divided,     ///< three databases
+    small_disk,  ///< a server on a file system of its own, if this process may mount one
     files,       ///< none: one gateway with files
+};
+
+/// A file system of its own, in memory, that can be full. It ends with this process.
+class SmallDisk {
+public:
+    /// Returns null if this process may not mount file systems.
+    static std::unique_ptr<SmallDisk> mount();
+    ~SmallDisk();
+    SmallDisk(const SmallDisk&) = delete;
+    SmallDisk& operator=(const SmallDisk&) = delete;
+
+    /// Starts a server whose files are all here.
+    std::unique_ptr<PostgresServer> new_server() const;
+    /// Reduces its size to what is used.
+    void fill() const;
+    void free() const;
+
+private:
+    explicit SmallDisk(std::string path) : path_(std::move(path)) {}
+
+    const std::string path_;
 };
 
 /// Gateways that share one database of the test's own server, their model, and the clients. The clocks of the gateways are an hour
@@ -106,10 +133,14 @@ public:
     /// faults happen in order. Returns what clients have received that is wrong.
     std::vector<std::string> run(const std::vector<Posted>& messages,
                                  const std::vector<PlannedFault>& faults);
+    /// The number of messages that run() has posted: not all of them if the time was over (is_time_over()).
+    std::size_t posted() const noexcept { return posted_; }
+    /// The number of faults that have happened: not all of them if the last message was answered before.
+    std::size_t faults() const noexcept { return happened_; }
     /// Decides as an operator about what is held: releases messages, discards answers. Returns when nothing waits.
     void settle();
     ClusterRecords records() const {
-        ClusterRecords records = read_records(database_, effects_);
+        ClusterRecords records = read_records(databases(), effects_);
         records.released = released_;
         return records;
     }
@@ -140,7 +171,7 @@ private:
         std::string condition = {};  ///< SQL: the rows of received messages that it has delayed
     };
 
-    std::uint16_t any_port(std::mt19937& random) const;
+    std::size_t any_gateway(std::mt19937& random) const;
     /// Returns the gateway that has a session.
     std::size_t busy() const;
     void apply(const PlannedFault& fault);
@@ -150,7 +181,19 @@ private:
     void restart_all();
     /// Waits until others have taken the sessions of a gateway.
     void wait_until_taken(std::size_t index);
+    void separate_from_clients(std::size_t index);
     void fill_disk();
+    /// As a full disk, for a process that may not mount one: an error for each new row.
+    void refuse_rows();
+    /// Waits until the model is not asked any more, or `refused` returns that enough was refused.
+    void wait_for_refusals(const std::function<std::size_t()>& refused);
+    void start_server_again();
+    void take_database_away();
+    /// Creates two more databases, for a part of the sessions each.
+    void divide();
+    /// Returns the configuration by which a gateway uses the databases through the socket in a directory.
+    std::string databases_at(const std::string& directory) const;
+    std::vector<std::string> databases() const;
     void fail_over();
     /// An SQL condition: the gateway has the message, which is not finished.
     std::string messages_of(std::size_t index) const;
@@ -163,17 +206,24 @@ private:
     std::map<std::string, std::vector<double>> delays_;
     std::vector<Outage> outages_;
     std::set<std::int64_t> released_;  ///< messages that settle() has released
+    std::size_t posted_ = 0;
+    std::size_t happened_ = 0;
     std::array<GatewayHome, size> homes_;
     const std::filesystem::path effects_;
+    std::unique_ptr<SmallDisk> disk_;          ///< that of primary_; null: none
     std::unique_ptr<PostgresServer> primary_;  ///< null: PostgresServer::shared()
     std::unique_ptr<PostgresServer> replica_;
     std::string database_;
+    std::vector<app::DatabasePart> parts_;  ///< all databases; empty: there is only one
     std::unique_ptr<PgBouncer> pooler_;
     std::array<std::unique_ptr<ServerProxy>, size>
         links_;  ///< from a gateway to the database; null: none
     CountingModel model_;
     std::array<std::unique_ptr<GatewayProcess>, size> gateways_;
     std::array<std::atomic<std::uint16_t>, size> ports_{};  ///< 0: it does not run
+    std::array<std::atomic<bool>, size> unreachable_{};     ///< by clients
+    std::atomic<std::size_t> lost_{0};                      ///< their requests and answers
+    std::atomic<std::size_t> refused_{0};                   ///< requests, for now
 };
 
 }  // namespace cubepi::cluster_tests

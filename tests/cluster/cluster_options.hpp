@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -30,6 +31,14 @@ inline std::size_t messages_or_all(std::size_t count) {
     if (!is_set("ALL")) return count;
     const char* const other = std::getenv("CUBEPI_CLUSTER_MESSAGES");
     return other ? std::strtoul(other, nullptr, 10) : 10'000;
+}
+
+/// Returns true after the time CUBEPI_CLUSTER_END, in seconds since 1970: no further message is posted then.
+inline bool is_time_over() {
+    const char* const end = std::getenv("CUBEPI_CLUSTER_END");
+    if (!end) return false;
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    return now >= std::chrono::seconds(std::strtoll(end, nullptr, 10));
 }
 
 inline std::string lines_of(const std::vector<std::string>& list) {

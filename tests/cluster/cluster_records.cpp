@@ -137,15 +137,17 @@ private:
 
 }  // namespace
 
-ClusterRecords read_records(const std::string& database, const std::filesystem::path& effects) {
-    ClusterRecords records;
+namespace {
+
+/// Adds the records of a database, to whose ids `first` is added.
+void read_database(const std::string& database, std::int64_t first, ClusterRecords& records) {
     RawPostgres server(database);
     const std::vector<std::string> inbound = server.query(
         "SELECT id, address::json ->> 'inbound_id', finished_at IS NOT NULL FROM"
         " bub_delivery_inbound ORDER BY id");
     for (std::size_t at = 0; at + 2 < inbound.size(); at += 3) {
         InboundRow& row = records.inbound.emplace_back();
-        row.id = std::stoll(inbound[at]);
+        row.id = first + std::stoll(inbound[at]);
         row.key = inbound[at + 1];
         row.is_finished = inbound[at + 2] == "t";
     }
@@ -153,8 +155,9 @@ ClusterRecords read_records(const std::string& database, const std::filesystem::
         "SELECT id, array_to_string(answers, ','), state FROM bub_delivery_outbound ORDER BY id");
     for (std::size_t at = 0; at + 2 < outbound.size(); at += 3) {
         OutboundRow& row = records.outbound.emplace_back();
-        row.id = std::stoll(outbound[at]);
+        row.id = first + std::stoll(outbound[at]);
         row.answers = numbers_of(outbound[at + 1]);
+        for (std::int64_t& answered : row.answers) answered += first;
         row.state = outbound[at + 2];
     }
     PostgresOptions options;
@@ -165,7 +168,20 @@ ClusterRecords read_records(const std::string& database, const std::filesystem::
         if (name.starts_with("idle__")) continue;
         const std::vector<bub::TapeEntry> entries =
             cubepi::run(tapes.fetch(name, bub::TapeQuery()));
-        records.tapes[name] = texts_of(entries);
+        // Also a tape that is in two databases counts twice.
+        records.tapes[name + "@" + std::to_string(first)] = texts_of(entries);
+    }
+}
+
+}  // namespace
+
+ClusterRecords read_records(const std::vector<std::string>& databases,
+                            const std::filesystem::path& effects) {
+    ClusterRecords records;
+    std::int64_t first = 0;
+    for (const std::string& database : databases) {
+        read_database(database, first, records);
+        first += distance_of_ids;
     }
     std::ifstream file(effects);
     std::string key;

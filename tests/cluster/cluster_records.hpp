@@ -49,8 +49,12 @@ struct ClusterRecords {
     std::set<std::int64_t> released = {};  ///< received messages that the operator has released
 };
 
+/// Added to the ids of each further database, where the same ids occur.
+inline constexpr std::int64_t distance_of_ids = 1'000'000'000'000;
+
 /// `effects`: a file with the key of a message in each line.
-ClusterRecords read_records(const std::string& database, const std::filesystem::path& effects);
+ClusterRecords read_records(const std::vector<std::string>& databases,
+                            const std::filesystem::path& effects);
 
 /// Returns what is wrong; empty if every message has exactly one turn on its tape and one answer with a receipt, the order of each
 /// session is that of arrival, each effect happened at most once or is marked as unknown, and nothing waits. A message whose turns were

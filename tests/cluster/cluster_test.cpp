@@ -1,8 +1,9 @@
 // Three gateways, one database, and clients that repeat themselves (D232), during faults of gateways, of the network and of the server.
-// ALL=1: 10,000 messages, or CUBEPI_CLUSTER_MESSAGES.
+// ALL=1: 10,000 messages in each test, or CUBEPI_CLUSTER_MESSAGES, until the time CUBEPI_CLUSTER_END.
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <iostream>
 #include <random>
 #include <string>
@@ -16,10 +17,10 @@
 namespace cubepi::cluster_tests {
 namespace {
 
-/// The faults, ten times with ALL=1.
-std::vector<Fault> rounds_of(const std::vector<Fault>& kinds) {
-    std::vector<Fault> all;
-    for (int round = 0; round < (is_set("ALL") ? 10 : 1); ++round)
+/// The faults, once for each thousand of messages.
+std::vector<Fault> rounds_of(const std::vector<Fault>& kinds, std::size_t messages) {
+    std::vector<Fault> all = kinds;
+    for (std::size_t round = 1; round < messages / 1'000; ++round)
         all.insert(all.end(), kinds.begin(), kinds.end());
     return all;
 }
@@ -39,40 +40,62 @@ std::vector<PlannedFault> plan(std::size_t messages, const std::vector<Fault>& k
 }
 
 /// Expects that each message has one turn, whatever happens meanwhile.
-void expect_one_turn_each(Cluster& cluster, const std::vector<Posted>& messages,
+void expect_one_turn_each(Cluster& cluster, std::vector<Posted> messages,
                           const std::vector<PlannedFault>& faults) {
     const std::vector<std::string> wrong = cluster.run(messages, faults);
+    messages.resize(cluster.posted());
     EXPECT_EQ(lines_of(wrong), "");
     print_delays(cluster.delays());
     cluster.settle();
     const ClusterRecords records = cluster.records();
-    if (!records.released.empty())
-        std::cout << "the operator has released " << records.released.size() << " messages\n";
-    EXPECT_EQ(lines_of(findings(messages, records)), "");
+    const std::vector<std::string> found = findings(messages, records);
+    // tools/soak adds up these lines.
+    std::cout << messages.size() << " messages, " << cluster.faults() << " faults, "
+              << records.released.size() << " released by the operator, "
+              << wrong.size() + found.size() << " findings\n" << std::flush;
+    EXPECT_EQ(lines_of(found), "");
 }
 
 TEST(Cluster, D232_MessagesDuringFaults_HaveOneTurnEach) {
     const std::size_t count = messages_or_all(60);
-    // After a full disk, messages whose end is not recorded wait for the end of their gateway.
-    std::vector<Fault> kinds{Fault::kill,      Fault::freeze,  Fault::kill,
-                             Fault::full_disk, Fault::restart, Fault::crash};
-    if (is_set("ALL")) {
-        kinds.insert(kinds.end(), {Fault::partition, Fault::half_open});
-        kinds = rounds_of(kinds);
-    }
+    std::vector<Fault> kinds{Fault::kill, Fault::freeze,  Fault::partition,
+                             Fault::kill, Fault::restart, Fault::crash};
+    if (is_set("ALL")) kinds.insert(kinds.end(), {Fault::half_open, Fault::unreachable});
     Cluster cluster(seed());
-    expect_one_turn_each(cluster, cluster.messages(count, count / 6), plan(count, kinds));
+    expect_one_turn_each(cluster, cluster.messages(count, count / 6),
+                         plan(count, rounds_of(kinds, count)));
+}
+
+TEST(Cluster, D274_MessagesOnFullDisk_HaveOneTurnEach) {
+    // The disk is in memory.
+    const std::size_t count = std::min<std::size_t>(messages_or_all(40), 10'000);
+    // Messages whose end is not recorded wait for the end of their gateway.
+    std::vector<Fault> kinds{Fault::full_disk, Fault::kill};
+    if (is_set("ALL")) kinds.insert(kinds.end(), {Fault::full_disk, Fault::crash});
+    Cluster cluster(seed(), Database::small_disk);
+    expect_one_turn_each(cluster, cluster.messages(count, count / 6),
+                         plan(count, rounds_of(kinds, count)));
 }
 
 TEST(Cluster, D257_MessagesThroughPooler_HaveOneTurnEach) {
     const std::size_t count = messages_or_all(40);
     std::vector<Fault> kinds{Fault::pooler, Fault::kill, Fault::crash, Fault::pooler};
-    if (is_set("ALL")) {
-        kinds.insert(kinds.end(), {Fault::partition, Fault::half_open});
-        kinds = rounds_of(kinds);
-    }
+    if (is_set("ALL")) kinds.insert(kinds.end(), {Fault::partition, Fault::half_open});
     Cluster cluster(seed(), Database::pooled);
-    expect_one_turn_each(cluster, cluster.messages(count, count / 6), plan(count, kinds));
+    expect_one_turn_each(cluster, cluster.messages(count, count / 6),
+                         plan(count, rounds_of(kinds, count)));
+}
+
+TEST(Cluster, D258_MessagesForThreeDatabases_HaveOneTurnEach) {
+    const std::size_t count = messages_or_all(40);
+    std::vector<Fault> kinds{Fault::away, Fault::kill};
+    if (is_set("ALL")) {
+        kinds.insert(kinds.end(), {Fault::freeze, Fault::away, Fault::partition, Fault::crash,
+                                   Fault::restart, Fault::half_open});
+    }
+    Cluster cluster(seed(), Database::divided);
+    expect_one_turn_each(cluster, cluster.messages(count, count / 4),
+                         plan(count, rounds_of(kinds, count)));
 }
 
 TEST(Cluster, D232_MessagesDuringFailover_HaveOneTurnEach) {

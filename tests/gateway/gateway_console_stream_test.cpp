@@ -378,6 +378,40 @@ TEST_F(ConsoleStream, D268_OtherGateway_ChangesAreAnnounced) {
     EXPECT_NE(olga.get("v1/admin/questions").body.find("http:elsewhere"), std::string::npos);
 }
 
+TEST_F(ConsoleStream, D268_FactsThatChangeAlways_AreAnnouncedRarely) {
+    const std::string database = new_database(home);
+    home.configure(R"({http: {listen: "127.0.0.1:0"}, console: {listen: "127.0.0.1:0"}})"
+                   "\ndatabase: \"" +
+                   database + "\"");
+    start();
+    RawPostgres server(database);
+    (void)server.query(
+        "INSERT INTO bub_delivery_gateways (number, account, host, boot_id, pid, process_start,"
+        " lease_until) SELECT nextval('bub_delivery_ids'), account, 'other', 'b', 1, 1,"
+        " now() + interval '1 hour' FROM bub_delivery_gateways LIMIT 1");
+    const Browser olga = browser_of(false, "olga");
+    const auto begin = std::chrono::steady_clock::now();
+    const EventReader lists(olga, lists_path);
+    ASSERT_TRUE(eventually([&] { return lists.has("sessions"); }));
+    const auto change = [&](int number) {
+        (void)server.query("UPDATE bub_delivery_gateways SET facts = '{\"running_turns\": " +
+                           std::to_string(number) + "}' WHERE host = 'other'");
+    };
+    int changes = 0;
+    EXPECT_TRUE(eventually([&] {
+        change(++changes);
+        return lists.count("sessions") >= 3;
+    }));
+    // The first reader is told in any case; then one in five seconds.
+    const auto passed = std::chrono::steady_clock::now() - begin;
+    EXPECT_LE(lists.count("sessions"),
+              static_cast<std::size_t>(2 + passed / std::chrono::seconds(5)));
+    // The last change is announced as well, when the others are over.
+    const std::size_t before = lists.count("sessions");
+    change(0);
+    EXPECT_TRUE(eventually([&] { return lists.count("sessions") > before; })) << changes;
+}
+
 TEST_F(ConsoleStream, D242_SecondOperator_ReadsWhoHasAnswered) {
     start({"--script", home.script(asks_often)});
     const Browser olga = browser_of(false, "olga");

@@ -18,6 +18,7 @@
 #include <cubepi/checkpoint/postgres_server_test.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
+#include "../joints/task_model.hpp"
 #include "config/tape_place.hpp"
 #include "echo_model.hpp"
 #include "gateway/control_server.hpp"
@@ -122,6 +123,44 @@ TEST_F(ThreeDatabases, D258_Sessions_AreAnsweredAtAnyGateway) {
     const CommandResult shown =
         run_command(one, {"tape", "show", "--session", "http:" + session_in(2)});
     EXPECT_TRUE(has(shown.output, "re: text2")) << shown.output;
+}
+
+TEST_F(ThreeDatabases, D258_SubagentOfSession_ContinuesAtOtherGateway) {
+    record();
+    configure(", rules: [{allow: [\"subagent: *\"]}]");
+    joint_tests::TaskModel tasks;
+    // By its name, the tape of the sub-agent would be in another database than that of its session.
+    const bub::DatabaseMap map = app::database_map(parts);
+    std::string session;
+    for (int i = 0; session.empty(); ++i) {
+        const std::string one = session_in(1, "s" + std::to_string(i) + "-");
+        if (map.of_session("http:" + one + "/agent/helper") != 1) session = one;
+    }
+    const auto send = [&](std::uint16_t port, JsonObject message) {
+        message["session"] = session;
+        message["user"] = "olga";
+        return run(post_message(port, std::move(message)));
+    };
+    GatewayProcess first(one, tasks.flags());
+    const HttpReply asked = send(first.wait_until_running(), {{"text", "helper write new.txt"}});
+    EXPECT_EQ(asked.json().at("outputs").at(0).at("kind"), "question") << asked.body;
+    first.kill();
+    GatewayProcess second(two, tasks.flags());
+    const std::uint16_t port = second.wait_until_running();
+    const HttpReply shown = run(call_channel(port, "GET", "/v1/sessions/" + session));
+    const JsonObject state = shown.json();
+    ASSERT_TRUE(has(shown.body, "\"request_id\"")) << shown.body;
+    // The run of the sub-agent continues where it has asked.
+    const HttpReply answered =
+        send(port, {{"answer_to", state.at("questions").at(0).at("request_id")},
+                    {"answer", {{"decision", "approve"}}}});
+    EXPECT_EQ(answered.text(), "re: helper write new.txt") << answered.body;
+    EXPECT_EQ(tasks.count("write new.txt"), 2u);
+    // So does its conversation.
+    EXPECT_EQ(send(port, {{"text", "helper next"}}).text(), "re: helper next");
+    EXPECT_TRUE(has(tasks.wait_for("next"), "re: write new.txt"));
+    for (std::size_t at = 0; at < parts.size(); ++at)
+        EXPECT_EQ(query(at, "SELECT count(*) FROM bub_tapes").front(), at == 1 ? "2" : "0");
 }
 
 TEST_F(ThreeDatabases, D258_TurnElsewhere_IsListedAndHeldMessagesDecided) {

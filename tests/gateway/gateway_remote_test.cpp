@@ -253,6 +253,71 @@ TEST_F(RemoteInterface, D262_OtherCompletion_IsRefusedElsewhere) {
     EXPECT_EQ(model.count("b"), 0u);
 }
 
+/// Responses whose requests are repeated with their Idempotency-Key.
+class RemoteResponse : public RemoteInterface {
+protected:
+    static Client respond(std::uint16_t at, const std::string& text, bool in_background) {
+        const JsonObject body{{"model", "cubepi"}, {"input", text}, {"background", in_background}};
+        return Client(at, "POST /v1/responses", boost::json::serialize(body),
+                      "Idempotency-Key: k\r\nConnection: close\r\n");
+    }
+    static JsonObject response_of(Client&& client) {
+        return boost::json::parse(client.body()).as_object();
+    }
+    /// Reads a response at a gateway until it is complete; returns its text.
+    static std::string read_completed(std::uint16_t at, const JsonObject& response) {
+        const std::string path = "/v1/responses/" + std::string(response.at("id").as_string());
+        for (;;) {
+            const HttpReply read = run(call_channel(at, "GET", path));
+            EXPECT_EQ(read.status, 200) << read.body;
+            if (read.status != 200) return {};
+            if (read.json().at("status") == "completed") return text_of(read.json());
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        }
+    }
+};
+
+TEST_F(RemoteResponse, D262_RepeatedElsewhere_IsOneTurn) {
+    model.hold("a");
+    Client here = respond(port, "a", false);
+    (void)model.wait_for("a");
+    EXPECT_NE(head_of(respond(second_port, "b", false)).find(" 422 "), std::string::npos);
+    Client there = respond(second_port, "a", false);
+    model.release();
+    EXPECT_EQ(text_of(response_of(std::move(here))), "re: a");
+    EXPECT_EQ(text_of(response_of(std::move(there))), "re: a");
+    // Also when it has ended.
+    EXPECT_NE(head_of(respond(second_port, "b", false)).find(" 422 "), std::string::npos);
+    EXPECT_EQ(text_of(response_of(respond(second_port, "a", false))), "re: a");
+    EXPECT_EQ(model.count("a"), 1u);
+    EXPECT_EQ(model.count("b"), 0u);
+}
+
+TEST_F(RemoteResponse, D262_RepeatedInBackgroundElsewhere_IsOneTurn) {
+    model.hold("a");
+    const JsonObject here = response_of(respond(port, "a", true));
+    (void)model.wait_for("a");
+    const JsonObject there = response_of(respond(second_port, "a", true));
+    model.release();
+    for (const std::uint16_t at : {port, second_port})
+        for (const JsonObject& response : {here, there})
+            EXPECT_EQ(read_completed(at, response), "re: a");
+    EXPECT_EQ(model.count("a"), 1u);
+}
+
+TEST_F(RemoteResponse, D262_RepeatedAfterKill_IsAnsweredOnce) {
+    model.hold("a");
+    Client lost = respond(port, "a", false);
+    (void)model.wait_for("a");
+    first->kill();
+    Client there = respond(second_port, "a", false);
+    (void)model.wait_for("a", 2);
+    model.release();
+    EXPECT_EQ(text_of(response_of(std::move(there))), "re: a");
+    RawPostgres server(database);
+    EXPECT_EQ(server.query("SELECT count(*) FROM bub_delivery_inbound").front(), "1");
+}
+
 class RemoteSteering : public RemoteTurn {
 protected:
     RemoteSteering() {

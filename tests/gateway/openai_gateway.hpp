@@ -14,6 +14,7 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read.hpp>
 #include <boost/asio/read_until.hpp>
 #include <boost/asio/write.hpp>
 
@@ -40,6 +41,12 @@ public:
     }
     void read_until(const std::string& end) {
         boost::asio::read_until(socket_, boost::asio::dynamic_buffer(buffer_), end);
+    }
+    /// Reads until the server closes the connection; returns the body, which must not be in chunks.
+    std::string body() {
+        boost::system::error_code end;
+        boost::asio::read(socket_, boost::asio::dynamic_buffer(buffer_), end);
+        return buffer_.substr(buffer_.find("\r\n\r\n") + 4);
     }
     void close() { socket_.close(); }
     /// Returns the bytes that were read.

@@ -18,8 +18,9 @@
 namespace cubepi::joint_tests {
 
 /// A model server that answers by the last line of the last message of the user. "background TEXT": the sub-agent `helper` does TEXT in
-/// the background. "inherit TEXT": a sub-agent does it that continues the conversation. "write FILE": writes the file. After the calls, and to all other texts: "re: TEXT". Texts that are held get their
-/// answer at release(). All calls have the same id.
+/// the background. "inherit TEXT": a sub-agent does it that continues the conversation. "helper TEXT": a sub-agent with a conversation of its own
+/// does it. "write FILE": writes the file. After the calls, and to all other texts: "re: TEXT". Texts that are held get their answer at
+/// release(). All calls have the same id.
 class TaskModel {
 public:
     TaskModel()
@@ -85,6 +86,10 @@ private:
         }
         if (role == "user" && text.starts_with("inherit ")) {
             const boost::json::object arguments{{"prompt", text.substr(8)}, {"session", "inherit"}};
+            return with_usage(chat_answer("", {{"subagent", boost::json::serialize(arguments)}}));
+        }
+        if (role == "user" && text.starts_with("helper ")) {
+            const boost::json::object arguments{{"prompt", text.substr(7)}, {"session", "helper"}};
             return with_usage(chat_answer("", {{"subagent", boost::json::serialize(arguments)}}));
         }
         if (role == "user" && text.starts_with("write ")) {
