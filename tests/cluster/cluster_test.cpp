@@ -52,7 +52,8 @@ void expect_one_turn_each(Cluster& cluster, std::vector<Posted> messages,
     // tools/soak adds up these lines.
     std::cout << messages.size() << " messages, " << cluster.faults() << " faults, "
               << records.released.size() << " released by the operator, "
-              << wrong.size() + found.size() << " findings\n" << std::flush;
+              << wrong.size() + found.size() << " findings\n"
+              << std::flush;
     EXPECT_EQ(lines_of(found), "");
 }
 

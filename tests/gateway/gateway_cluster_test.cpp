@@ -130,13 +130,12 @@ public:
 private:
     void serve(const std::stop_token& ended) {
         while (!ended.stop_requested()) {
-            std::string result;
             {
+                // Until the row is written: a call after answer_with() does not get the result from before.
                 const std::lock_guard lock(mutex_);
-                result = result_;
+                (void)server_.query("UPDATE bub_delivery_calls SET begun = true, result = '" +
+                                    result_ + "' WHERE result IS NULL AND gateway = " + number_);
             }
-            (void)server_.query("UPDATE bub_delivery_calls SET begun = true, result = '" + result +
-                                "' WHERE result IS NULL AND gateway = " + number_);
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
         }
     }
