@@ -122,4 +122,11 @@ async function main(program) {
   }
 }
 
-if (import.meta.url === pathToFileURL(process.argv[1]).href) await main(process.argv[2]);
+if (import.meta.url === pathToFileURL(process.argv[1]).href) {
+  try {
+    await main(process.argv[2]);
+  } catch (error) {
+    console.error(`frames: ${error.message.split("\n")[0]}`);
+    process.exitCode = 1;
+  }
+}
