@@ -144,6 +144,7 @@ TurnTransaction::TurnTransaction(std::shared_ptr<TapeStore> parent, std::string 
     state.parent_media = dynamic_cast<TapeMediaStore*>(state.parent.get());
     state.parent_claims = dynamic_cast<TurnClaims*>(state.parent.get());
     state.journals = dynamic_cast<TurnJournalStore*>(state.parent.get());
+    state.parent_reads = dynamic_cast<TurnReads*>(state.parent.get());
 }
 
 TurnTransaction::~TurnTransaction() {
@@ -210,7 +211,8 @@ Task<TapePosition> TurnTransaction::append(std::string tape, std::vector<TapeEnt
     co_await state->find_base();
     ForkBranch& main = state->main;
     if (options.guard()) {
-        const JsonObject side_state = co_await read_state(tape);
+        // The merge checks the claims again, under the lock of the tape.
+        const JsonObject side_state = co_await state->read_state(tape, true);
         options.guard()(side_state);
     }
     if (options.expected_position() && *options.expected_position() != main.end.messages)
@@ -286,15 +288,6 @@ bool TurnTransaction::edit_state_at_end(const std::string& tape, StateEdit edit)
     if (state.parent_claims && state.parent_claims->edit_state_at_end(tape, edit)) return true;
     branch->at_end.push_back(std::move(edit));
     return true;
-}
-
-Task<JsonObject> TurnTransaction::read_state(std::string tape) {
-    const std::shared_ptr<State> state = state_;
-    JsonObject side_state = co_await state->parent->read_state(tape);
-    if (const ForkBranch* const own = state->find(tape)) {
-        for (const StateEdit& edit : own->at_end) edit(side_state);
-    }
-    co_return side_state;
 }
 
 /// Pending edits are applied with the next edit, which may be a claim that follows a released one.

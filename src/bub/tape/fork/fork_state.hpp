@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <bub/tape/fork/turn_journal.hpp>
+#include <bub/tape/turn_reads.hpp>
 #include <bub/tape/turn_transaction.hpp>
 #include <cubepi/core/clock.hpp>
 
@@ -46,6 +47,7 @@ struct TurnTransaction::State : std::enable_shared_from_this<TurnTransaction::St
     TapeMediaStore* parent_media = nullptr;
     TurnClaims* parent_claims = nullptr;
     TurnJournalStore* journals = nullptr;
+    TurnReads* parent_reads = nullptr;
     TurnTransactionOptions options;
 
     detail::ForkBranch main;
@@ -73,6 +75,8 @@ struct TurnTransaction::State : std::enable_shared_from_this<TurnTransaction::St
     /// Removes the journal, even if the call is cancelled. Does nothing if there is none.
     Task<void> remove_journal();
 
+    /// Returns the side state as the fork sees it. `recent`: TurnReads::recent_state(), if the parent has it.
+    Task<JsonObject> read_state(std::string tape, bool recent);
     Task<void> find_base();
     /// Writes new claims to the journal.
     void journal_claims();
