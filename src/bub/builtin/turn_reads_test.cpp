@@ -181,8 +181,7 @@ TEST_F(LeasedTurns, D269_PlainTurns_ReadFewTimes) {
 
 TEST_F(LeasedTurns, D269_ToolCalls_AddFewReads) {
     add_tool("work", [] {});
-    add({faux_assistant_message("one"), working(),
-         working("c2"), faux_assistant_message("two")});
+    add({faux_assistant_message("one"), working(), working("c2"), faux_assistant_message("two")});
     (void)reads_of("m1", "one");
     const std::vector<std::string> reads = reads_of("m2", "two");
     EXPECT_LE(reads.size(), 6U) << text_of(reads);

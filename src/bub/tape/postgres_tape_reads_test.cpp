@@ -86,9 +86,7 @@ protected:
     bool finds(const std::string& name) const {
         return run(leased->find_event(tape, name)).has_value();
     }
-    JsonObject recent() const {
-        return run(dynamic_cast<TurnReads&>(*leased).recent_state(tape));
-    }
+    JsonObject recent() const { return run(dynamic_cast<TurnReads&>(*leased).recent_state(tape)); }
     std::shared_ptr<TurnTransaction> turn() const {
         TurnTransactionOptions how;
         how.turn_id = "t1";

@@ -54,7 +54,8 @@ void select_newest(SqlBatch& batch, const std::string& tape, TapeKey key,
     std::string which;
     switch (key) {
         case TapeKey::message:
-            which = "id = (SELECT max(id) FROM bub_message_ids WHERE tape = $1 AND message_key = k)";
+            which =
+                "id = (SELECT max(id) FROM bub_message_ids WHERE tape = $1 AND message_key = k)";
             break;
         case TapeKey::event: which = "kind = 'event' AND name_key = k"; break;
         case TapeKey::run: which = "run_key = k"; break;
@@ -62,10 +63,9 @@ void select_newest(SqlBatch& batch, const std::string& tape, TapeKey key,
     std::vector<std::string> key_texts;
     for (const std::string& value : values) key_texts.push_back(key_of(value));
     batch
-        .add(
-            "SELECT (SELECT line FROM bub_entries WHERE tape = $1 AND " + which +
-            " ORDER BY id DESC LIMIT 1) FROM unnest($2::text[]) WITH ORDINALITY AS u (k, place)"
-            " ORDER BY place")
+        .add("SELECT (SELECT line FROM bub_entries WHERE tape = $1 AND " + which +
+             " ORDER BY id DESC LIMIT 1) FROM unnest($2::text[]) WITH ORDINALITY AS u (k, place)"
+             " ORDER BY place")
         .text(tape)
         .texts(std::move(key_texts));
 }
@@ -228,7 +228,7 @@ LeasedReads::Known* LeasedReads::known_since(const std::string& tape, const Mome
 }
 
 void LeasedReads::note_row(Known& known, TapeRow row, Time time) {
-    if (known.row && !has_same_entries(*known.row, row)) {
+    if (!known.row || !has_same_entries(*known.row, row)) {
         known.found.clear();
         known.last_anchor.reset();
     }

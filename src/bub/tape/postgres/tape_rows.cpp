@@ -237,8 +237,8 @@ void select_page(SqlBatch& batch, const std::string& tape, const IdRange& range,
 /// Selects the first page of a slice that has no end, in one statement with its bound.
 void select_first_page(SqlBatch& batch, const std::string& tape, const TapeQuery& query,
                        std::int64_t limit) {
-    std::string sql = "SELECT line FROM bub_entries WHERE tape = $1 AND id > " +
-                      last_anchor_sql(query) + " - $3";
+    std::string sql =
+        "SELECT line FROM bub_entries WHERE tape = $1 AND id > " + last_anchor_sql(query) + " - $3";
     if (!query.kinds().empty()) sql += " AND kind {any $5}";
     sql += query.newest_first() ? " ORDER BY id DESC" : " ORDER BY id";
     cubepi::detail::SqlQuery& page = batch.add(sql + " LIMIT $4");
@@ -285,8 +285,7 @@ public:
         if (has_first_page()) select_first_page(reads, tape_, query_, limit_);
     }
     /// Returns false if the first page was the last one.
-    bool read_slice(const SqlResults& results,
-                    const std::function<bool(const TapeEntry&)>& visit) {
+    bool read_slice(const SqlResults& results, const std::function<bool(const TapeEntry&)>& visit) {
         range_ = read_bounds(results[1], query_);
         begin(read_moment(results[0]));
         return !has_first_page() || visit_page(results[2], visit);
