@@ -1,4 +1,4 @@
-// What turns under a lease read of their tapes in PostgreSQL (D269), counted in the log of the server.
+// The reads of turns under a lease (D269), counted in the log of the server.
 
 #include <bub/builtin/builtin_test_support.hpp>
 

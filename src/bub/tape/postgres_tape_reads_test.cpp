@@ -1,4 +1,4 @@
-// What the store of one turn remembers of its tapes, and what it reads again (D269).
+// The reads that the store of one turn remembers, and those that it makes again (D269).
 
 #include <chrono>
 #include <cstdint>
@@ -180,7 +180,7 @@ TEST_F(TurnTapesInPostgres, D269_AppendBeforeTheClaim_MakesTheRunStale) {
     run(fork->discard());
 }
 
-TEST_F(TurnTapesInPostgres, D269_EntryOfAnotherProcess_IsFoundAfterAWrite) {
+TEST_F(TurnTapesInPostgres, D269_EntryOfAnother_IsFoundAfterAWrite) {
     EXPECT_FALSE(finds("late"));
     append(other, event("late"));
     EXPECT_FALSE(finds("late"));
@@ -188,7 +188,7 @@ TEST_F(TurnTapesInPostgres, D269_EntryOfAnotherProcess_IsFoundAfterAWrite) {
     EXPECT_TRUE(finds("late")) << "the write has read another end of the tape";
 }
 
-TEST_F(TurnTapesInPostgres, D269_ResetByAnotherProcess_IsSeenAfterAWrite) {
+TEST_F(TurnTapesInPostgres, D269_ResetByAnother_IsSeenAfterAWrite) {
     append(other, event("known"));
     EXPECT_TRUE(finds("known"));
     run(other->reset(tape));

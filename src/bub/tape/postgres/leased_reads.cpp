@@ -6,7 +6,7 @@
 
 #include <bub/tape/entry/entry_facts.hpp>
 
-// What the store of one turn has read (D269).
+// The reads of the store of one turn (D269).
 
 namespace bub::detail {
 

@@ -15,7 +15,7 @@
 
 namespace bub::detail {
 
-/// What the store of one turn (D227) has read of its tapes, so that each look-up of the turn is read once (D269). It has:
+/// The values that the store of one turn (D227) has read of its tapes, so that each look-up of the turn is read once (D269):
 ///
 /// - The newest entries by key, and the last anchor. While the lease lasts, only processes without a lease write the tape, and no turn
 ///   of theirs continues it while the turn holds the claim. An entry that they append is on the tape before those of the turn, whether
