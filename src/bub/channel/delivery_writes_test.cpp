@@ -147,11 +147,12 @@ TEST_F(DeliveryWrites, D273_EndAtOtherGateway_WakesWaiter) {
     options.notifications = database;
     const LogPtr owner = open();
     const LogPtr other = open();
-    const std::string id = stored_elsewhere(*owner, *other, "two");
+    // Before they notify each other.
     while (query("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND"
                  " state = 'idle' AND query LIKE 'LISTEN %'")
                .front() != "2") {
     }
+    const std::string id = stored_elsewhere(*owner, *other, "two");
     bool is_over = false;
     const auto play = [&]() -> Task<> {
         const cubepi::Executor executor = co_await cubepi::this_executor;
