@@ -130,6 +130,25 @@ std::string late_key(const std::string& tape, const std::optional<TurnLease>& le
     return tape + "\n" + lease->session + "." + std::to_string(lease->fence);
 }
 
+/// Makes the late edits of a tape, then `edit`.
+Json edit_once(const std::string& tape, JsonObject& state, TakenEdits& late,
+               const std::function<Json(JsonObject&)>& edit,
+               const std::optional<TurnLease>& lease) {
+    late.make(state);
+    // A copy, because the original may be needed again.
+    std::function<Json(JsonObject&)> once = edit;
+    Json result = lease ? edit_under_lease(state, *lease, once) : once(state);
+    check_depth(tape, state);
+    return result;
+}
+
+std::function<Json(JsonObject&)> state_edit(std::function<void(JsonObject&)> edit) {
+    return [edit = std::move(edit)](JsonObject& state) {
+        edit(state);
+        return Json();
+    };
+}
+
 /// The newest entry that the statement selects.
 Task<std::optional<TapeEntry>> read_one(StorePtr store, SqlBatch reads) {
     const SqlResults results = co_await store->read(std::move(reads));
@@ -357,31 +376,45 @@ Task<void> PostgresTapeStore::visit(std::string tape, TapeQuery query,
 
 Task<TapePosition> PostgresTapeStore::append(std::string tape, std::vector<TapeEntry> entries,
                                              TapeAppend options) {
+    return append_and_edit(std::move(tape), std::move(entries), std::move(options), {});
+}
+
+Task<TapePosition> PostgresTapeStore::append_and_edit(std::string tape,
+                                                      std::vector<TapeEntry> entries,
+                                                      TapeAppend options,
+                                                      std::function<void(JsonObject&)> edit) {
     const TurnsPtr turns = turns_;
     const StorePtr store = store_;
     const UsePtr use = use_;
     const ReadsPtr reads = reads_;
+    std::shared_ptr<TakenEdits> late;
+    if (edit) late = std::make_shared<TakenEdits>(late_, late_key(tape, use->lease()));
     co_await turns->look(tape, use);
     const std::string turn = options.turn();
     SqlPlan plan = plan_for(tape);
     if (!turn.empty()) turns->select_turn(plan.reads, tape, turn);
     const std::shared_ptr<cubepi::Clock> clock = store->options().runtime->clock;
-    const bool has_lease = use->lease().has_value();
     const auto after = std::make_shared<TapeRow>();
     LeasedReads::Write noted(reads, tape);
     auto decide = [tape, entries = std::move(entries), options = std::move(options), clock, turns,
-                   has_lease, after](const SqlView& view, SqlBatch& writes) {
+                   late, edit = state_edit(std::move(edit)), lease = use->lease(),
+                   after](const SqlView& view, SqlBatch& writes) {
         TapeRow row = read_tape_row(tape, view.results[0]);
         if (options.turn_must_be_open() && !options.turn().empty())
-            turns->check_open(tape, options.turn(), view.results[1], has_lease);
-        const TapePosition end = write_append(writes, tape, row, entries, options, clock->wall());
+            turns->check_open(tape, options.turn(), view.results[1], lease.has_value());
+        JsonObject edited = row.state;
+        if (late) (void)edit_once(tape, edited, *late, edit, lease);
+        const TapePosition end = write_append(writes, tape, row, entries, options, clock->wall(),
+                                              late ? &edited : nullptr);
         if (!options.turn().empty()) delete_turn(writes, tape, key_of(options.turn()));
+        if (late) row.state = std::move(edited);
         *after = std::move(row);
         return end;
     };
     const TapePosition end =
         co_await server_write(use->transactions(), std::move(plan), std::move(decide));
     noted.set_stored(std::move(*after));
+    if (late) late->set_stored();
     if (!turn.empty()) turns->note_removed(tape, turn);
     co_return end;
 }
@@ -438,11 +471,7 @@ Task<Json> PostgresTapeStore::edit_state(std::string tape,
         check_tape_name(tape);
         *after = read_tape_row(tape, view.results[0]);
         JsonObject& state = after->state;
-        late->make(state);
-        // A copy, because the original may be needed again.
-        std::function<Json(JsonObject&)> once = edit;
-        Json result = lease ? edit_under_lease(state, *lease, once) : once(state);
-        check_depth(tape, state);
+        Json result = edit_once(tape, state, *late, edit, lease);
         write_state(writes, tape, state);
         return result;
     };

@@ -43,7 +43,10 @@ class TapeUse;
 /// connection: it belongs to the process that has its session, by the clock of the server.
 ///
 /// Throws, from every call, what PostgresCheckpointer throws, and what TapeStore documents.
-class PostgresTapeStore final : public SessionTapeStore, public LeasableTapes, public TurnReads {
+class PostgresTapeStore final : public SessionTapeStore,
+                                public LeasableTapes,
+                                public AppendsWithState,
+                                public TurnReads {
 public:
     /// `division`: the record that the database must have of the databases among which sessions are divided (DatabaseMap::record()), empty:
     /// none; absent: not checked.
@@ -79,6 +82,9 @@ public:
                      std::function<bool(const TapeEntry&)> visit) override;
     Task<TapePosition> append(std::string tape, std::vector<TapeEntry> entries,
                               TapeAppend options) override;
+    Task<TapePosition> append_and_edit(std::string tape, std::vector<TapeEntry> entries,
+                                       TapeAppend options,
+                                       std::function<void(JsonObject& state)> edit) override;
     Task<TapePosition> position(std::string tape) override;
     Task<TapeInfo> info(std::string tape) override;
     Task<std::vector<TapeEntry>> anchors(std::string tape, std::size_t limit) override;

@@ -67,6 +67,10 @@ std::string text_of(const TapeInfo& info) {
     return cubepi::json_text(object);
 }
 
+std::int64_t has_requests(const std::string& tape, const JsonObject& state) {
+    return pending_requests(tape, state).empty() ? 0 : 1;
+}
+
 }  // namespace
 
 std::string key_of(std::string_view name) { return cubepi::detail::md5_hex(name); }
@@ -93,29 +97,30 @@ JsonObject read_state_of(const std::string& tape, std::string_view text) {
 }
 
 void write_state(SqlBatch& batch, const std::string& tape, const JsonObject& state) {
-    const bool has_requests = !pending_requests(tape, state).empty();
     batch
         .add(
             "INSERT INTO bub_tapes (tape, state, has_requests) VALUES ($1, $2, $3 <> 0)"
             " {replace tape: state, has_requests}")
         .text(tape)
         .text(cubepi::json_text(state))
-        .integer(has_requests ? 1 : 0);
+        .integer(has_requests(tape, state));
 }
 
 namespace {
 
-/// Stores the end of a tape and its summary, creating its row.
-void write_tape(SqlBatch& batch, const std::string& tape, const TapeRow& row) {
-    batch
-        .add(
-            "INSERT INTO bub_tapes (tape, last_id, messages, info, bytes)"
-            " VALUES ($1, $2, $3, $4, $5) {replace tape: last_id, messages, info, bytes}")
-        .text(tape)
+/// Stores the end of a tape and its summary, and its side state unless `edited` is null, creating its row.
+void write_tape(SqlBatch& batch, const std::string& tape, const TapeRow& row,
+                const JsonObject* edited) {
+    const std::string more = edited ? ", state, has_requests" : "";
+    auto& query = batch.add("INSERT INTO bub_tapes (tape, last_id, messages, info, bytes" + more +
+                            ") VALUES ($1, $2, $3, $4, $5" + (edited ? ", $6, $7 <> 0" : "") +
+                            ") {replace tape: last_id, messages, info, bytes" + more + "}");
+    query.text(tape)
         .integer(row.end.last_id)
         .integer(row.end.messages)
         .text(text_of(row.info))
         .integer(row.bytes);
+    if (edited) query.text(cubepi::json_text(*edited)).integer(has_requests(tape, *edited));
 }
 
 void write_entry(SqlBatch& batch, const std::string& tape, const TapeEntry& entry,
@@ -142,10 +147,12 @@ void write_entry(SqlBatch& batch, const std::string& tape, const TapeEntry& entr
 
 TapePosition write_append(SqlBatch& batch, const std::string& tape, TapeRow& row,
                           std::vector<TapeEntry> entries, const TapeAppend& options,
-                          std::chrono::system_clock::time_point now) {
+                          std::chrono::system_clock::time_point now, const JsonObject* edited) {
     TapeBefore before{row.end, row.info.anchors > 0, row.state};
     row.end = prepare_append(tape, before, entries, options, now);
-    if (entries.empty() && !options.reset()) return row.end;
+    const bool is_empty = entries.empty() && !options.reset();
+    if (is_empty && edited) write_state(batch, tape, *edited);
+    if (is_empty) return row.end;
     if (options.reset()) {
         row.info = TapeInfo();
         row.bytes = 0;
@@ -161,7 +168,7 @@ TapePosition write_append(SqlBatch& batch, const std::string& tape, TapeRow& row
         line.pop_back();  // the line feed
         write_entry(inserts, tape, entry, facts, line);
     }
-    write_tape(batch, tape, row);
+    write_tape(batch, tape, row, edited);
     batch.add_all(inserts);
     return row.end;
 }
