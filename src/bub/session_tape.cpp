@@ -39,6 +39,12 @@ Task<FoundTape> find_tape(std::shared_ptr<TapeStore> store, std::string tape, st
 /// Finds the tape, and links one of an earlier version.
 Task<std::string> linked_tape(std::shared_ptr<TapeStore> store, std::string tape,
                               std::string earlier) {
+    if (auto* const reads = dynamic_cast<TurnReads*>(store.get())) {
+        std::vector<TapeLookup> link(1);
+        link.front() = TapeLookup{TapeKey::event, std::string(tape_link_event)};
+        std::vector<std::string> others(1, earlier);
+        reads->expect(std::move(link), std::move(others));
+    }
     const FoundTape found = co_await find_tape(store, tape, earlier);
     if (found.is_linked || found.name == tape) co_return found.name;
     JsonObject made;
@@ -51,6 +57,14 @@ Task<std::string> linked_tape(std::shared_ptr<TapeStore> store, std::string tape
 }
 
 }  // namespace
+
+void expect_lookups(const TurnState& state, std::vector<TapeLookup> lookups) {
+    const std::shared_ptr<TurnTapes> tapes = state.service<TurnTapes>();
+    auto* const reads = tapes ? dynamic_cast<TurnReads*>(tapes->store.get()) : nullptr;
+    if (reads) reads->expect(std::move(lookups), {});
+}
+
+std::string plugin_answer_id(const std::string& input_id) { return input_id + "/answer"; }
 
 std::string shared_tape_name(std::string_view name_space, std::string_view session_id) {
     return cubepi::detail::sha256_hex(name_space).substr(0, 16) + "__" +

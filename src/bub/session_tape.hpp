@@ -5,8 +5,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <bub/tape/tape_store.hpp>
+#include <bub/tape/turn_reads.hpp>
 #include <bub/turn_state.hpp>
 
 namespace bub {
@@ -33,6 +35,12 @@ struct TurnTapes {
 /// The event on a tape of SessionTapes whose session continues on a tape of an earlier version, for hosts that cannot derive its
 /// name. Its data: `tape`.
 inline constexpr std::string_view tape_link_event = "session.tape";
+
+/// Announces to the tapes of the turn what it looks up (TurnReads). Call it in load_state, before the first look-up.
+void expect_lookups(const TurnState& state, std::vector<TapeLookup> lookups);
+
+/// Returns the id of the message with which the kernel records a plugin's answer to an input.
+std::string plugin_answer_id(const std::string& input_id);
 
 /// Returns the name of the tape of a session on every host with this namespace: 16 hex digits of the SHA-256 of the namespace, "__",
 /// and 32 of that of the session id.

@@ -413,6 +413,17 @@ Task<bub::StopOutcome> GatewaySessions::stop(bub::Envelope by) {
     co_return outcome;
 }
 
+Task<bool> GatewaySessions::wait_for_end(std::string id, std::string session,
+                                         std::chrono::milliseconds limit) {
+    if (!instance_.deliveries())
+        return HttpSessions::wait_for_end(std::move(id), std::move(session), limit);
+    bub::Envelope address;
+    address.channel = channel;
+    address.chat_id = std::move(session);
+    address.inbound_id = std::move(id);
+    return instance_.deliveries()->wait_finished(std::move(address), limit);
+}
+
 bool GatewaySessions::is_shared() const {
     return instance_.api() && instance_.deliveries() && instance_.deliveries()->peers();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -36,6 +37,8 @@ public:
     Task<std::optional<JsonObject>> session(std::string session, std::size_t limit,
                                             std::int64_t before) override;
     Task<bub::StopOutcome> stop(bub::Envelope by) override;
+    Task<bool> wait_for_end(std::string id, std::string session,
+                            std::chrono::milliseconds limit) override;
     bool is_shared() const override;
     Task<std::optional<JsonObject>> ask_elsewhere(JsonObject request, std::string gateway) override;
 

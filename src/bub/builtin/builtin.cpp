@@ -12,6 +12,7 @@
 #include <bub/channel/debounce.hpp>
 #include <bub/envelope.hpp>
 #include <bub/questions.hpp>
+#include <bub/session_tape.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <bub/tape/tape_session.hpp>
 #include <bub/turn_usage.hpp>
@@ -79,6 +80,23 @@ Task<JsonObject> last_choice(std::shared_ptr<TapeStore> store, std::string tape,
     co_return *data;
 }
 
+constexpr std::string_view model_event = "model_switch";
+constexpr std::string_view effort_event = "reasoning_effort_switch";
+
+/// Returns what each turn looks up before its run begins.
+std::vector<TapeLookup> lookups_of(const Envelope& message) {
+    std::vector<TapeLookup> lookups;
+    for (const std::string_view event : {model_event, effort_event})
+        lookups.push_back(TapeLookup{TapeKey::event, std::string(event)});
+    if (message.answer || message.context.contains("private_chat"))
+        lookups.push_back(TapeLookup{TapeKey::event, std::string(detail::answer_event)});
+    const std::string input_id = input_id_of(message);
+    if (input_id.empty()) return lookups;
+    lookups.push_back(TapeLookup{TapeKey::message, input_id});
+    lookups.push_back(TapeLookup{TapeKey::message, plugin_answer_id(input_id)});
+    return lookups;
+}
+
 Task<std::optional<JsonObject>> load_state(CorePtr core, LoadStateCall& call) {
     if (call.message.lifespan) {
         auto open = std::make_shared<OpenLifespan>(call.message.lifespan);
@@ -92,6 +110,7 @@ Task<std::optional<JsonObject>> load_state(CorePtr core, LoadStateCall& call) {
     values["session_id"] = call.session_id;
     const std::string context = call.message.context_text();
     if (!context.empty()) values["context"] = context;
+    expect_lookups(call.state, lookups_of(call.message));
     const Tape tape = co_await core->tape(call.session_id, call.state);
     const JsonObject stored = co_await stored_model_choice(tape.store(), tape.name());
     const auto& select = core->options().select_model;
@@ -444,12 +463,12 @@ void add_services(Plugin& plugin, const CorePtr& core) {
 }  // namespace
 
 Task<JsonObject> stored_model_choice(std::shared_ptr<TapeStore> store, std::string tape) {
-    return last_choice(std::move(store), std::move(tape), "model_switch");
+    return last_choice(std::move(store), std::move(tape), std::string(model_event));
 }
 
 Task<std::string> stored_effort(std::shared_ptr<TapeStore> store, std::string tape) {
     const JsonObject switched =
-        co_await last_choice(std::move(store), std::move(tape), "reasoning_effort_switch");
+        co_await last_choice(std::move(store), std::move(tape), std::string(effort_event));
     std::string effort = text_member(switched, "reasoning_effort");
     if (effort.empty()) effort = reasoning_efforts.front();
     co_return effort;

@@ -12,6 +12,7 @@
 #include <bub/questions.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
 namespace bub::detail {
@@ -476,6 +477,12 @@ Task<std::vector<StoredInbound>> DeliveryLog::unfinished_of(std::vector<std::str
         return std::find(ids.begin(), ids.end(), one.id) == ids.end();
     });
     co_return all;
+}
+
+Task<bool> DeliveryLog::wait_finished(Envelope, std::chrono::milliseconds limit) {
+    constexpr std::chrono::milliseconds soon{200};
+    co_await cubepi::Runtime::standard()->clock->sleep_for(std::min(limit, soon));
+    co_return true;
 }
 
 Task<> DeliveryLog::plan(std::vector<TurnOutput>, std::vector<std::string>) { co_return; }

@@ -131,6 +131,10 @@ public:
     /// not find messages.
     virtual Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id);
 
+    /// Waits until the message with the channel and inbound_id of `address` may be finished, whichever process finishes it, for `limit` at
+    /// most. Returns false if that is not known then; the record has its state. By default the record is to be read soon.
+    virtual Task<bool> wait_finished(Envelope address, std::chrono::milliseconds limit);
+
     /// Records all outputs of a turn before the first is sent, so that after a crash the remaining ones are sent without running
     /// the turn again; completes when that is durable. Outputs of the turn that are left out are not sent after a crash. By
     /// default nothing is recorded.
@@ -146,6 +150,8 @@ public:
     }
     Task<> resend(std::string id) { return record(DeliveryNote::resent, {std::move(id)}, {}); }
     Task<> sent(std::string id) { return record(DeliveryNote::sent, {std::move(id)}, {}); }
+    /// Does the same together with what is recorded after this call, or a little later. By default at once.
+    virtual Task<> sent_soon(std::string id) { return sent(std::move(id)); }
     Task<> failed(std::string id, std::string reason) {
         return record(DeliveryNote::failed, {std::move(id)}, std::move(reason));
     }

@@ -303,6 +303,18 @@ Task<std::optional<KnownInbound>> DividedDeliveryLog::find(std::string channel,
     co_return std::nullopt;
 }
 
+Task<bool> DividedDeliveryLog::wait_finished(Envelope address, std::chrono::milliseconds limit) {
+    PostgresDeliveryLog& log = *options_.logs[database_of(address)];
+    return log.wait_finished(std::move(address), limit);
+}
+
+Task<> DividedDeliveryLog::sent_soon(std::string id) {
+    std::optional<Local> found = local(id);
+    if (!found) co_return;
+    PostgresDeliveryLog& log = *options_.logs[found->database];
+    co_await log.sent_soon(std::move(found->id));
+}
+
 std::optional<TurnLease> DividedDeliveryLog::lease(const Ids& ids, std::size_t& database) const {
     const std::optional<Local> first = ids.empty() ? std::nullopt : local(ids.front());
     if (!first) return std::nullopt;

@@ -68,6 +68,8 @@ public:
     Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id) override;
     Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override;
     Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override;
+    Task<bool> wait_finished(Envelope address, std::chrono::milliseconds limit) override;
+    Task<> sent_soon(std::string id) override;
     Task<std::vector<Delivery>> unsettled() override;
     /// Returns the lease of a session, and its database. Thread-safe.
     std::optional<TurnLease> lease(const std::vector<std::string>& ids,

@@ -35,6 +35,10 @@ public:
                                                     std::int64_t before) = 0;
     /// ChannelManager::stop_turn(), at whichever gateway the turn runs.
     virtual Task<StopOutcome> stop(Envelope by) = 0;
+    /// Waits until the turn of a message may have ended at another gateway, for `limit` at most. Returns false if that is not known then;
+    /// message() has its state. By default it is to be read soon.
+    virtual Task<bool> wait_for_end(std::string id, std::string session,
+                                    std::chrono::milliseconds limit);
     /// Returns true if other gateways process messages of the channel, too.
     virtual bool is_shared() const { return false; }
     /// Passes a request to HttpChannel::answer_elsewhere() of the gateway with this number, or of all others. Returns the answer of one

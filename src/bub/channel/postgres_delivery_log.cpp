@@ -1,6 +1,7 @@
 #include <bub/channel/postgres_delivery_log.hpp>
 
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include <bub/channel/delivery/delivery_records.hpp>
@@ -11,6 +12,7 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/timeout.hpp>
 #include <cubepi/schema/python_json.hpp>
 
 namespace bub {
@@ -143,6 +145,7 @@ struct PostgresDeliveryLog::Taking {
 
 PostgresDeliveryLog::PostgresDeliveryLog(PostgresDeliveryLogOptions options)
     : tables_(std::make_shared<DeliveryTables>(std::move(options))),
+      ends_(std::make_shared<EndWaits>()),
       taking_(std::make_shared<Taking>()),
       thread_(1, "cubepi-deliver") {
     prepare_tls();
@@ -150,8 +153,9 @@ PostgresDeliveryLog::PostgresDeliveryLog(PostgresDeliveryLogOptions options)
     cubepi::PostgresOptions database;
     database.connection = tables_->options().notifications;
     const std::string digest = cubepi::detail::sha256_hex(tables_->options().account).substr(0, 32);
-    wakes_ = std::make_shared<GatewayWakes>(std::move(database), "bub_delivery_" + digest,
-                                            [tables = tables_] { return tables->number(); });
+    wakes_ = std::make_shared<GatewayWakes>(
+        std::move(database), "bub_delivery_" + digest,
+        [tables = tables_] { return tables->number(); }, ends_);
 }
 
 PostgresDeliveryLog::~PostgresDeliveryLog() = default;
@@ -165,7 +169,11 @@ Task<> PostgresDeliveryLog::perform(DeliveryWritePtr write) {
     const std::shared_ptr<DeliveryTables> tables = tables_;
     if (!write) co_return;
     tables->enqueue(write);
-    auto work = [tables, write] { tables->complete(write); };
+    co_await complete(std::move(write));
+}
+
+Task<> PostgresDeliveryLog::complete(DeliveryWritePtr write) {
+    auto work = [tables = tables_, write] { tables->complete(write); };
     co_await cubepi::offload(thread_, std::move(work));
 }
 
@@ -396,8 +404,9 @@ Task<> PostgresDeliveryLog::adopt_finished(std::vector<Envelope> messages) {
     }
 }
 
-Task<> PostgresDeliveryLog::record(DeliveryNote note, std::vector<std::string> ids,
-                                   std::string detail) {
+/// Returns the call that records the note; null if this gateway has none of the records.
+DeliveryWritePtr PostgresDeliveryLog::note(DeliveryNote note, const std::vector<std::string>& ids,
+                                           const std::string& detail) {
     const std::shared_ptr<DeliveryTables> tables = tables_;
     const bool is_of_answers = note >= DeliveryNote::waiting;
     const std::int64_t here = tables->number();
@@ -420,10 +429,72 @@ Task<> PostgresDeliveryLog::record(DeliveryNote note, std::vector<std::string> i
             }
         };
     }
-    co_await perform(std::move(step));
     const bool is_last = note == DeliveryNote::finished || note == DeliveryNote::sent ||
                          note == DeliveryNote::failed;
-    if (is_last) tables->forget(ids);
+    if (!step || !is_last) return step;
+    step->stored = [tables, ids, ends = ends_, wakes = wakes_,
+                    keys = tables->keys_of(ids, note == DeliveryNote::finished)] {
+        tables->forget(ids);
+        for (const std::string& key : keys) {
+            ends->end(key);
+            // After the commit, as in receive().
+            if (wakes) wakes->announce_end(key);
+        }
+    };
+    return step;
+}
+
+Task<> PostgresDeliveryLog::record(DeliveryNote note, std::vector<std::string> ids,
+                                   std::string detail) {
+    return perform(this->note(note, ids, detail));
+}
+
+/// The end of the turn, or its next output, is recorded after it, in the same transaction (D272).
+Task<> PostgresDeliveryLog::sent_soon(std::string id) {
+    const std::vector<std::string> ids(1, std::move(id));
+    DeliveryWritePtr step = note(DeliveryNote::sent, ids, {});
+    if (step) tables_->enqueue(step);
+    return complete_soon(std::move(step));
+}
+
+Task<> PostgresDeliveryLog::complete_soon(DeliveryWritePtr write) {
+    const std::shared_ptr<DeliveryTables> tables = tables_;
+    if (!write) co_return;
+    const std::chrono::nanoseconds longest_wait = tables->options().poll / 10;
+    co_await tables->store()->options().runtime->clock->sleep_for(longest_wait);
+    co_await complete(std::move(write));
+}
+
+Task<bool> PostgresDeliveryLog::wait_finished(Envelope address, std::chrono::milliseconds limit) {
+    const std::shared_ptr<DeliveryTables> tables = tables_;
+    const std::shared_ptr<EndWaits> ends = ends_;
+    cubepi::Clock& clock = *tables->store()->options().runtime->clock;
+    const std::string key = message_key(tables->options().account, address.channel.value_or(""),
+                                        address.inbound_id.value_or(""));
+    const cubepi::Executor executor = co_await cubepi::this_executor;
+    const std::shared_ptr<cubepi::AsyncEvent> event = ends->begin(key, executor, clock.now());
+    const std::shared_ptr<const void> waiting(nullptr,
+                                              [ends, key](const void*) { ends->leave(key); });
+    const auto end = cubepi::deadline_after(clock.now(), limit);
+    (void)co_await cubepi::detail::run_until(clock, end, event->wait());
+    bool is_over = ends->has_ended(key);
+    const auto keys = is_over ? std::nullopt : ends->due(clock.now(), tables->options().poll);
+    if (keys) {
+        SqlBatch reads;
+        reads
+            .add(
+                "SELECT message_key FROM bub_delivery_inbound WHERE message_key = ANY($1::text[])"
+                " AND finished_at IS NULL")
+            .texts(*keys);
+        const SqlResults results = co_await tables->store()->read(std::move(reads));
+        std::set<std::string> over(keys->begin(), keys->end());
+        for (int row = 0; row < results[0].rows(); ++row) over.erase(results[0].string(row, 0));
+        for (const std::string& one : over) ends->end(one);
+        is_over = over.contains(key);
+    }
+    // If its state is not the last one, the next wait looks for it from scratch.
+    if (is_over) ends->forget(key);
+    co_return is_over;
 }
 
 Task<std::vector<StoredInbound>> PostgresDeliveryLog::unfinished() {

@@ -19,6 +19,7 @@ namespace bub {
 namespace detail {
 class DeliveryTables;
 struct DeliveryWrite;
+class EndWaits;
 class GatewayWakes;
 }  // namespace detail
 
@@ -86,8 +87,12 @@ public:
     Task<> record(DeliveryNote note, std::vector<std::string> ids, std::string detail) override;
     Task<std::vector<StoredInbound>> unfinished() override;
     Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id) override;
+    /// The gateway that finishes a message which another one has stored notifies the others. In each `poll`, one statement looks for all
+    /// messages that are waited for.
+    Task<bool> wait_finished(Envelope address, std::chrono::milliseconds limit) override;
     Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override;
     Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override;
+    Task<> sent_soon(std::string id) override;
     Task<std::vector<Delivery>> unsettled() override;
     /// Returns the lease under which this process may write the turn of these messages, where tapes are in the same database
     /// (LeasableTapes); nothing for messages that it has not. Thread-safe.
@@ -111,9 +116,15 @@ public:
 private:
     struct Taking;
 
+    std::shared_ptr<detail::DeliveryWrite> note(DeliveryNote note,
+                                                const std::vector<std::string>& ids,
+                                                const std::string& detail);
     Task<> perform(std::shared_ptr<detail::DeliveryWrite> write);
+    Task<> complete(std::shared_ptr<detail::DeliveryWrite> write);
+    Task<> complete_soon(std::shared_ptr<detail::DeliveryWrite> write);
 
     std::shared_ptr<detail::DeliveryTables> tables_;
+    std::shared_ptr<detail::EndWaits> ends_;
     std::shared_ptr<detail::GatewayWakes> wakes_;  ///< null: none
     const std::shared_ptr<Taking> taking_;
     cubepi::WorkerPool thread_;  // tasks on it may still use the tables

@@ -35,6 +35,12 @@ public:
         co_return none;
     }
     Task<StopOutcome> stop(Envelope) override { co_return StopOutcome::idle; }
+    Task<bool> wait_for_end(std::string id, std::string session,
+                            std::chrono::milliseconds limit) override {
+        ++waits;
+        if (waits_before_end == 0) return HttpSessions::wait_for_end(std::move(id), session, limit);
+        return wait_briefly();
+    }
     bool is_shared() const override { return true; }
     Task<std::optional<JsonObject>> ask_elsewhere(JsonObject, std::string gateway) override {
         asked.push_back(std::move(gateway));
@@ -48,6 +54,16 @@ public:
     std::string owner;
     std::vector<std::string> asked;
     int reads = 0;
+    int waits = 0;
+    int waits_before_end = 0;  ///< 0: the end is not announced
+
+private:
+    Task<bool> wait_briefly() {
+        co_await cubepi::yield_now();
+        const bool is_over = waits >= waits_before_end;
+        if (is_over) record = JsonObject{{"session", "s1"}, {"state", "answered"}};
+        co_return is_over;
+    }
 };
 
 class RemoteRepliesTest : public testing::Test {
@@ -133,6 +149,18 @@ TEST_F(RemoteRepliesTest, D262_SameRequestOfOpenTurn_IsFollowed) {
     EXPECT_TRUE(exchange->recorded);
 }
 
+Task<> until_done(ExchangePtr exchange) {
+    while (!exchange->done()) co_await exchange->wait();
+}
+
+TEST_F(RemoteRepliesTest, D273_OpenTurn_IsReadAtItsEndOnly) {
+    exchange->waiting = 1;
+    records->waits_before_end = 5;
+    cubepi::run(follow_until_left(remote, exchange, until_done(exchange)));
+    EXPECT_EQ(records->waits, 5);
+    EXPECT_EQ(records->reads, 2) << "when it was submitted, and at its end";
+}
+
 TEST_F(RemoteRepliesTest, D254_ReaderOfWaitingTurn_AsksItsGatewayOnly) {
     const std::shared_ptr<detail::HttpParts> reader = exchange->read_parts();
     exchange->detail = HttpReplyDetail::text;
@@ -141,10 +169,7 @@ TEST_F(RemoteRepliesTest, D254_ReaderOfWaitingTurn_AsksItsGatewayOnly) {
         if (records->asked.size() == 3)
             records->record = JsonObject{{"session", "s1"}, {"state", "held"}};
     };
-    const auto until_refused = [](ExchangePtr one) -> Task<> {
-        while (!one->done()) co_await one->wait();
-    };
-    cubepi::run(follow_until_left(remote, exchange, until_refused(exchange)));
+    cubepi::run(follow_until_left(remote, exchange, until_done(exchange)));
     EXPECT_EQ(records->asked, (std::vector<std::string>{"", "3", "3"}));
 }
 

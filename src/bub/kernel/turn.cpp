@@ -35,9 +35,6 @@ void append_delta(std::string& output, const StreamEvent& event) {
     }
 }
 
-/// Returns the id of a plugin's answer to an input.
-std::string answer_id(const std::string& input_id) { return input_id + "/answer"; }
-
 template <class R>
 Task<> discard_value(Task<R> task) {
     (void)co_await std::move(task);
@@ -250,7 +247,7 @@ Task<bool> Turn::answer_again() {
     const std::string name = co_await tape_of_session(store);
     if (name.empty()) co_return false;
     const std::optional<TapeEntry> entry =
-        co_await store->find_message_entry(name, answer_id(input_id_));
+        co_await store->find_message_entry(name, plugin_answer_id(input_id_));
     if (!entry) co_return false;
     std::string text = text_of(entry->payload.at("content"));
     result.state.mark_recorded();
@@ -274,7 +271,7 @@ Task<> Turn::record_input(std::shared_ptr<TapeStore> store, std::string tape, bo
         answer.content.emplace_back(cubepi::TextContent{result.model_output});
         answer.stop_reason = cubepi::stop_reason::shared(whole ? cubepi::stop_reason::stop
                                                                : cubepi::stop_reason::aborted);
-        if (whole) answer.id = answer_id(input_id_);
+        if (whole) answer.id = plugin_answer_id(input_id_);
         answer.timestamp = now;
         messages.push_back(cubepi::Message(std::move(answer)));
     }

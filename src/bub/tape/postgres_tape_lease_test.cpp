@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <bub/tape/postgres_tape_schema.hpp>
+#include <bub/tape/tape.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/turn_lease.hpp>
 #include <bub/tape/turn_transaction.hpp>
@@ -103,6 +104,54 @@ TEST_F(LeasedTapes, D227_LeaseThatEndsBeforeCommit_StoresNothing) {
     EXPECT_THROW(run(tapes->append("a__one", one("x"), std::move(how))), SessionTakenError);
     EXPECT_EQ(messages(), 0);
     EXPECT_EQ(run(leased(store, 2)->append("a__one", one("x"), TapeAppend())).messages, 1);
+}
+
+/// Records which transactions write a tape.
+constexpr const char* count_writes =
+    "CREATE TABLE writes (id TEXT); CREATE FUNCTION note_write() RETURNS trigger LANGUAGE plpgsql"
+    " AS $$ BEGIN INSERT INTO writes VALUES (NEW.write_id); RETURN NEW; END $$; CREATE TRIGGER"
+    " note_write AFTER UPDATE OF write_id ON bub_tapes FOR EACH ROW EXECUTE FUNCTION note_write()";
+
+TEST_F(LeasedTapes, D272_PlainTurn_WritesFourTimes) {
+    query(count_writes);
+    const auto fork = turn(leased(store, 1));
+    run(fork->open());
+    run(Tape(fork, "a__one").bootstrap());
+    TapeCheckpointer memory(fork);
+    const cubepi::ClaimOwner owner = cubepi::current_process_owner();
+    run(memory.claim_run("a__one", "r1", owner, cubepi::ClaimKind::new_run));
+    run(fork->append("a__one", one("hello"), TapeAppend()));
+    std::vector<TapeEntry> answer;
+    answer.push_back(message_entry("assistant", "re: hello"));
+    run(fork->append("a__one", std::move(answer), TapeAppend()));
+    run(memory.complete_run("a__one", "r1", owner.owner_id));
+    EXPECT_EQ(query("SELECT count(*) FROM writes"), Texts{"3"})
+        << "the claim, the message and the answer";
+    run(fork->merge());
+    EXPECT_EQ(query("SELECT count(*) FROM writes"), Texts{"4"}) << "the turn and its claim";
+    EXPECT_EQ(messages(), 2);
+    EXPECT_TRUE(run(other->find_run("a__one", "r1")));
+    EXPECT_EQ(query("SELECT state FROM bub_tapes"), Texts{"{}"});
+    EXPECT_EQ(query("SELECT count(*) FROM bub_turns"), Texts{"0"});
+}
+
+TEST_F(LeasedTapes, D272_RefusedAppend_EditsNothing) {
+    const auto tapes = leased(store, 1);
+    const auto both = std::dynamic_pointer_cast<AppendsWithState>(tapes);
+    ASSERT_TRUE(both);
+    const auto edit = [](JsonObject& state) { state["a"] = 1; };
+    TapeAppend stale = TapeAppend().expected_position(7);
+    EXPECT_THROW(run(both->append_and_edit("a__one", one("x"), std::move(stale), edit)),
+                 cubepi::StaleAppendError);
+    take_session();
+    EXPECT_THROW(run(both->append_and_edit("a__one", one("x"), TapeAppend(), edit)),
+                 SessionTakenError);
+    EXPECT_FALSE(run(other->read_state("a__one")).contains("a"));
+    EXPECT_EQ(messages(), 0);
+    const auto next = std::dynamic_pointer_cast<AppendsWithState>(leased(other, 2));
+    run(next->append_and_edit("a__one", one("x"), TapeAppend(), edit));
+    EXPECT_TRUE(run(other->read_state("a__one")).contains("a"));
+    EXPECT_EQ(messages(), 1);
 }
 
 TEST_F(LeasedTapes, D227_SessionWithoutRow_CannotBeWritten) {

@@ -11,6 +11,7 @@
 
 #include <bub/tape/checkpointer/side_state.hpp>
 #include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/postgres/leased_reads.hpp>
 #include <bub/tape/postgres/tape_tables.hpp>
 #include <bub/tape/support/encoding.hpp>
 #include <bub/tape/tape_store_support.hpp>
@@ -98,6 +99,7 @@ using cubepi::detail::translated;
 using StorePtr = std::shared_ptr<SqlStore>;
 using TurnsPtr = std::shared_ptr<PgTapeTurns>;
 using UsePtr = std::shared_ptr<TapeUse>;
+using ReadsPtr = std::shared_ptr<LeasedReads>;
 
 /// A transaction on one tape that reads its row first.
 SqlPlan plan_for(const std::string& tape) {
@@ -107,10 +109,11 @@ SqlPlan plan_for(const std::string& tape) {
     return plan;
 }
 
-Task<TapeRow> read_row(StorePtr store, std::string tape) {
-    SqlBatch reads;
-    select_tape(reads, tape);
-    const SqlResults results = co_await store->read(std::move(reads));
+Task<TapeRow> read_row(StorePtr store, ReadsPtr reads, std::string tape) {
+    if (reads) co_return co_await reads->read_row(std::move(tape));
+    SqlBatch batch;
+    select_tape(batch, tape);
+    const SqlResults results = co_await store->read(std::move(batch));
     co_return read_tape_row(tape, results[0]);
 }
 
@@ -127,13 +130,36 @@ std::string late_key(const std::string& tape, const std::optional<TurnLease>& le
     return tape + "\n" + lease->session + "." + std::to_string(lease->fence);
 }
 
+/// Makes the late edits of a tape, then `edit`.
+Json edit_once(const std::string& tape, JsonObject& state, TakenEdits& late,
+               const std::function<Json(JsonObject&)>& edit,
+               const std::optional<TurnLease>& lease) {
+    late.make(state);
+    // A copy, because the original may be needed again.
+    std::function<Json(JsonObject&)> once = edit;
+    Json result = lease ? edit_under_lease(state, *lease, once) : once(state);
+    check_depth(tape, state);
+    return result;
+}
+
+std::function<Json(JsonObject&)> state_edit(std::function<void(JsonObject&)> edit) {
+    return [edit = std::move(edit)](JsonObject& state) {
+        edit(state);
+        return Json();
+    };
+}
+
 /// The newest entry that the statement selects.
 Task<std::optional<TapeEntry>> read_one(StorePtr store, SqlBatch reads) {
     const SqlResults results = co_await store->read(std::move(reads));
-    std::vector<TapeEntry> entries = read_entries(results[0]);
-    std::optional<TapeEntry> found;
-    if (!entries.empty()) found = std::move(entries.front());
-    co_return found;
+    co_return read_entry(results[0], 0);
+}
+
+Task<std::vector<TapeEntry>> last_anchor(ReadsPtr reads, std::string tape) {
+    std::vector<TapeEntry> anchors;
+    std::optional<TapeEntry> last = co_await reads->last_anchor(std::move(tape));
+    if (last) anchors.push_back(std::move(*last));
+    co_return anchors;
 }
 
 }  // namespace
@@ -154,13 +180,25 @@ PostgresTapeStore::PostgresTapeStore(const PostgresTapeStore& store, TurnLease l
       turns_(store.turns_),
       locks_(store.locks_),
       late_(store.late_),
-      use_(std::make_shared<TapeUse>(store_, std::move(lease))) {}
+      use_(std::make_shared<TapeUse>(store_, std::move(lease))),
+      reads_(std::make_shared<LeasedReads>(store_, turns_, use_)) {}
 
 std::shared_ptr<TapeStore> PostgresTapeStore::leased(TurnLease lease) {
     return std::shared_ptr<PostgresTapeStore>(new PostgresTapeStore(*this, std::move(lease)));
 }
 
 PostgresTapeStore::~PostgresTapeStore() = default;
+
+void PostgresTapeStore::expect(std::vector<TapeLookup> lookups, std::vector<std::string> tapes) {
+    if (reads_) reads_->expect(std::move(lookups), std::move(tapes));
+}
+
+Task<JsonObject> PostgresTapeStore::recent_state(std::string tape) {
+    const ReadsPtr reads = reads_;
+    if (!reads) co_return co_await read_state(std::move(tape));
+    TapeRow row = co_await reads->recent_row(std::move(tape));
+    co_return std::move(row.state);
+}
 
 Task<void> PostgresTapeStore::open() {
     const StorePtr store = store_;
@@ -338,45 +376,72 @@ Task<void> PostgresTapeStore::visit(std::string tape, TapeQuery query,
 
 Task<TapePosition> PostgresTapeStore::append(std::string tape, std::vector<TapeEntry> entries,
                                              TapeAppend options) {
+    return append_and_edit(std::move(tape), std::move(entries), std::move(options), {});
+}
+
+Task<TapePosition> PostgresTapeStore::append_and_edit(std::string tape,
+                                                      std::vector<TapeEntry> entries,
+                                                      TapeAppend options,
+                                                      std::function<void(JsonObject&)> edit) {
     const TurnsPtr turns = turns_;
     const StorePtr store = store_;
     const UsePtr use = use_;
+    const ReadsPtr reads = reads_;
+    std::shared_ptr<TakenEdits> late;
+    if (edit) late = std::make_shared<TakenEdits>(late_, late_key(tape, use->lease()));
     co_await turns->look(tape, use);
     const std::string turn = options.turn();
     SqlPlan plan = plan_for(tape);
     if (!turn.empty()) turns->select_turn(plan.reads, tape, turn);
     const std::shared_ptr<cubepi::Clock> clock = store->options().runtime->clock;
-    const bool has_lease = use->lease().has_value();
+    const auto after = std::make_shared<TapeRow>();
+    LeasedReads::Write noted(reads, tape);
     auto decide = [tape, entries = std::move(entries), options = std::move(options), clock, turns,
-                   has_lease](const SqlView& view, SqlBatch& writes) {
+                   late, edit = state_edit(std::move(edit)), lease = use->lease(),
+                   after](const SqlView& view, SqlBatch& writes) {
         TapeRow row = read_tape_row(tape, view.results[0]);
         if (options.turn_must_be_open() && !options.turn().empty())
-            turns->check_open(tape, options.turn(), view.results[1], has_lease);
-        const TapePosition end = write_append(writes, tape, row, entries, options, clock->wall());
+            turns->check_open(tape, options.turn(), view.results[1], lease.has_value());
+        JsonObject edited = row.state;
+        if (late) (void)edit_once(tape, edited, *late, edit, lease);
+        const TapePosition end = write_append(writes, tape, row, entries, options, clock->wall(),
+                                              late ? &edited : nullptr);
         if (!options.turn().empty()) delete_turn(writes, tape, key_of(options.turn()));
+        if (late) row.state = std::move(edited);
+        *after = std::move(row);
         return end;
     };
     const TapePosition end =
         co_await server_write(use->transactions(), std::move(plan), std::move(decide));
+    noted.set_stored(std::move(*after));
+    if (late) late->set_stored();
     if (!turn.empty()) turns->note_removed(tape, turn);
     co_return end;
 }
 
 Task<TapePosition> PostgresTapeStore::position(std::string tape) {
     const StorePtr store = store_;
-    co_await turns_->look(tape, use_);
-    const TapeRow row = co_await read_row(store, std::move(tape));
+    const ReadsPtr reads = reads_;
+    TapeRow row;
+    if (reads) {
+        row = co_await reads->recent_row(std::move(tape));
+    } else {
+        co_await turns_->look(tape, use_);
+        row = co_await read_row(store, reads, std::move(tape));
+    }
     co_return row.end;
 }
 
 Task<TapeInfo> PostgresTapeStore::info(std::string tape) {
     const StorePtr store = store_;
+    const ReadsPtr reads = reads_;
     co_await turns_->look(tape, use_);
-    TapeRow row = co_await read_row(store, std::move(tape));
+    TapeRow row = co_await read_row(store, reads, std::move(tape));
     co_return std::move(row.info);
 }
 
 Task<std::vector<TapeEntry>> PostgresTapeStore::anchors(std::string tape, std::size_t limit) {
+    if (reads_ && limit == 1) return last_anchor(reads_, std::move(tape));
     SqlBatch reads;
     constexpr std::size_t most = std::numeric_limits<std::int64_t>::max();
     reads
@@ -399,20 +464,20 @@ Task<Json> PostgresTapeStore::edit_state(std::string tape,
     const UsePtr use = use_;
     const auto late = std::make_shared<TakenEdits>(late_, late_key(tape, use->lease()));
     SqlPlan plan = plan_for(tape);
-    auto decide = [tape = std::move(tape), edit = std::move(edit), late, lease = use->lease()](
-                      const SqlView& view, SqlBatch& writes) {
+    const auto after = std::make_shared<TapeRow>();
+    LeasedReads::Write noted(reads_, tape);
+    auto decide = [tape = std::move(tape), edit = std::move(edit), late, lease = use->lease(),
+                   after](const SqlView& view, SqlBatch& writes) {
         check_tape_name(tape);
-        JsonObject state = read_tape_row(tape, view.results[0]).state;
-        late->make(state);
-        // A copy, because the original may be needed again.
-        std::function<Json(JsonObject&)> once = edit;
-        Json result = lease ? edit_under_lease(state, *lease, once) : once(state);
-        check_depth(tape, state);
+        *after = read_tape_row(tape, view.results[0]);
+        JsonObject& state = after->state;
+        Json result = edit_once(tape, state, *late, edit, lease);
         write_state(writes, tape, state);
         return result;
     };
     Json result = co_await server_write(use->transactions(), std::move(plan), std::move(decide));
     late->set_stored();
+    noted.set_stored(std::move(*after));
     co_return result;
 }
 
@@ -422,8 +487,7 @@ void PostgresTapeStore::edit_state_later(const std::string& tape,
 }
 
 Task<JsonObject> PostgresTapeStore::read_state(std::string tape) {
-    const StorePtr store = store_;
-    TapeRow row = co_await read_row(store, std::move(tape));
+    TapeRow row = co_await read_row(store_, reads_, std::move(tape));
     co_return std::move(row.state);
 }
 
@@ -442,17 +506,10 @@ Task<cubepi::QuestionPage> PostgresTapeStore::list_requests(cubepi::QuestionQuer
 
 Task<std::optional<TapeEntry>> PostgresTapeStore::find(std::string tape, TapeKey key,
                                                        std::string value) {
-    std::string sql = "SELECT line FROM bub_entries WHERE tape = $1 AND ";
-    switch (key) {
-        case TapeKey::message:
-            sql +=
-                "id = (SELECT max(id) FROM bub_message_ids WHERE tape = $1 AND message_key = $2)";
-            break;
-        case TapeKey::event: sql += "kind = 'event' AND name_key = $2"; break;
-        case TapeKey::run: sql += "run_key = $2"; break;
-    }
+    if (reads_) return reads_->find(std::move(tape), TapeLookup{key, std::move(value)});
     SqlBatch reads;
-    reads.add(sql + " ORDER BY id DESC LIMIT 1").text(tape).text(key_of(value));
+    std::vector<std::string> values(1, std::move(value));
+    select_newest(reads, tape, key, values);
     return after_look(turns_, use_, std::move(tape), read_one(store_, std::move(reads)));
 }
 

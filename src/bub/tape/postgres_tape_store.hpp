@@ -8,6 +8,7 @@
 
 #include <bub/tape/session_tape_store.hpp>
 #include <bub/tape/turn_lease.hpp>
+#include <bub/tape/turn_reads.hpp>
 #include <cubepi/sql/postgres_options.hpp>
 
 namespace cubepi::detail {
@@ -19,6 +20,7 @@ namespace bub {
 
 namespace detail {
 class LateEdits;
+class LeasedReads;
 class PgTapeTurns;
 class TapeUse;
 }  // namespace detail
@@ -41,7 +43,10 @@ class TapeUse;
 /// connection: it belongs to the process that has its session, by the clock of the server.
 ///
 /// Throws, from every call, what PostgresCheckpointer throws, and what TapeStore documents.
-class PostgresTapeStore final : public SessionTapeStore, public LeasableTapes {
+class PostgresTapeStore final : public SessionTapeStore,
+                                public LeasableTapes,
+                                public AppendsWithState,
+                                public TurnReads {
 public:
     /// `division`: the record that the database must have of the databases among which sessions are divided (DatabaseMap::record()), empty:
     /// none; absent: not checked.
@@ -56,6 +61,10 @@ public:
 
     /// The tables of PostgresDeliveryLog must be in the same database and schema.
     std::shared_ptr<TapeStore> leased(TurnLease lease) override;
+
+    /// Without a lease, nothing is read ahead.
+    void expect(std::vector<TapeLookup> lookups, std::vector<std::string> tapes) override;
+    Task<JsonObject> recent_state(std::string tape) override;
 
     std::string place() const override;
     Task<std::vector<ListedTape>> newest_tapes_after(std::optional<ListedTape> last,
@@ -73,6 +82,9 @@ public:
                      std::function<bool(const TapeEntry&)> visit) override;
     Task<TapePosition> append(std::string tape, std::vector<TapeEntry> entries,
                               TapeAppend options) override;
+    Task<TapePosition> append_and_edit(std::string tape, std::vector<TapeEntry> entries,
+                                       TapeAppend options,
+                                       std::function<void(JsonObject& state)> edit) override;
     Task<TapePosition> position(std::string tape) override;
     Task<TapeInfo> info(std::string tape) override;
     Task<std::vector<TapeEntry>> anchors(std::string tape, std::size_t limit) override;
@@ -94,6 +106,7 @@ private:
     std::shared_ptr<cubepi::detail::SqlPool> locks_;  ///< of hold()
     std::shared_ptr<detail::LateEdits> late_;
     std::shared_ptr<detail::TapeUse> use_;
+    std::shared_ptr<detail::LeasedReads> reads_;  ///< null: without a lease
 };
 
 }  // namespace bub

@@ -13,6 +13,7 @@
 #include <bub/tape/support/encoding.hpp>
 #include <bub/tape/tape_context.hpp>
 #include <bub/tape/tape_sidecar.hpp>
+#include <bub/tape/turn_lease.hpp>
 #include <cubepi/checkpoint/support/store_errors.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
@@ -119,6 +120,24 @@ Task<bool> TapeCheckpointer::State::is_run_complete(std::string tape, std::strin
     if (!event) co_return false;
     const JsonObject* data = cubepi::detail::object_member(event->payload, "data");
     co_return data&& cubepi::detail::string_member(*data, "status") == "complete";
+}
+
+Task<bool> TapeCheckpointer::State::is_closed_run(std::string tape, std::string run_id) {
+    const JsonObject side_state = co_await store->read_state(tape);
+    if (SideState(side_state).is_open(run_id)) co_return false;
+    co_return co_await is_run_complete(std::move(tape), std::move(run_id));
+}
+
+bool TapeCheckpointer::State::is_stale(const std::exception_ptr& failure) {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const SessionTakenError&) {
+        return false;
+    } catch (const StaleAppendError&) {
+        return true;
+    } catch (...) {
+        return false;
+    }
 }
 
 Task<std::vector<TapeEntry>> TapeCheckpointer::State::entries_of(std::string tape,
@@ -309,6 +328,8 @@ Task<std::int64_t> TapeCheckpointer::State::change(std::string thread_id, Thread
     for (const Message& message : messages) {
         if (!message.run_id().empty()) runs.insert(message.run_id().str());
     }
+    // That a run is open is checked with its claim, when the entries are appended.
+    const bool has_claim = !options.claim_owner().empty() && runs.erase(options.claim_run_id()) > 0;
     JsonObject side_state;
     if (!runs.empty()) side_state = co_await store->read_state(thread_id);
     for (const std::string& run_id : runs) {
@@ -332,11 +353,11 @@ Task<std::int64_t> TapeCheckpointer::State::change(std::string thread_id, Thread
     TapeAppend with_position = options.expected_position()
                                    ? std::move(how).expected_position(*options.expected_position())
                                    : std::move(how);
-    if (!options.settled_questions().empty()) co_await settle(thread_id, options);
     const bool nothing = entries.empty();
     std::int64_t position = 0;
     std::exception_ptr failure;
     try {
+        if (!options.settled_questions().empty()) co_await settle(thread_id, options);
         const TapePosition end =
             co_await store->append(thread_id, std::move(entries), std::move(with_position));
         position = end.messages;
@@ -345,6 +366,10 @@ Task<std::int64_t> TapeCheckpointer::State::change(std::string thread_id, Thread
     }
     if (failure) {
         forget_batch(thread_id);
+        if (has_claim && is_stale(failure)) {
+            const bool complete = co_await is_closed_run(thread_id, options.claim_run_id());
+            if (complete) cubepi::detail::throw_run_completed(thread_id, options.claim_run_id());
+        }
         std::rethrow_exception(failure);
     }
     if (nothing || position < 0) {

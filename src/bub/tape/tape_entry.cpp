@@ -196,7 +196,7 @@ EntryFacts facts_of(const TapeEntry& entry) {
     facts.anchor = entry.kind == entry_kind::anchor;
     facts.event = entry.kind == entry_kind::event;
     if (facts.anchor || facts.event) facts.name = string_member(entry.payload, "name");
-    if (facts.event && facts.name == "run") facts.usage = usage_of(entry.payload);
+    if (facts.event && facts.name == detail::step_event) facts.usage = usage_of(entry.payload);
     if (facts.event && facts.name == run_event) {
         if (const JsonObject* data = object_member(entry.payload, "data"))
             facts.run_id = string_member(*data, "run_id");

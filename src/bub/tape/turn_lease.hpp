@@ -1,14 +1,21 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/json.hpp>
+#include <cubepi/core/task.hpp>
 
 namespace bub {
 
+class TapeAppend;
 class TapeStore;
+struct TapeEntry;
+struct TapePosition;
 
 /// The right of a process to write the turns of a session that several processes share: the fence with which it has the session. A
 /// process that takes the session increases the fence, so every lease from before has ended. It is stored where the tapes are, in
@@ -36,6 +43,17 @@ public:
     /// Returns the same tapes, for one turn. Each write checks the lease in its transaction, and throws SessionTakenError without effect if
     /// it has ended. The first use of a tape closes the turns of earlier leases of the session: their owners cannot write.
     virtual std::shared_ptr<TapeStore> leased(TurnLease lease) = 0;
+};
+
+/// Optional interface of a store in which each write is a transaction: an append and an edit of the side state in one (D272).
+class AppendsWithState {
+public:
+    virtual ~AppendsWithState() = default;
+    /// Does the same as TapeStore::append(), and edits the side state after the guard of the append has passed. Both are stored, or
+    /// nothing. `edit` is called like that of TapeStore::edit_state().
+    virtual cubepi::Task<TapePosition> append_and_edit(
+        std::string tape, std::vector<TapeEntry> entries, TapeAppend options,
+        std::function<void(cubepi::JsonObject& state)> edit) = 0;
 };
 
 }  // namespace bub

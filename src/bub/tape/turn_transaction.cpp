@@ -18,6 +18,13 @@ using detail::ForkBranch;
 using detail::ForkMark;
 using detail::StateEdit;
 
+namespace {
+
+/// Until entries that may wait are journaled.
+constexpr std::chrono::milliseconds longest_delay{1'000};
+
+}  // namespace
+
 std::string_view to_string(TurnStatus status) noexcept {
     switch (status) {
         case TurnStatus::ok: return "ok";
@@ -52,13 +59,20 @@ Task<void> TurnTransaction::State::write_journal() {
         timer = options.runtime->clock->timer(executor);
     }
     timer->cancel();
-    timer_armed = false;
+    timer_armed = delayed = false;
     auto write = [buffer = journal, open = journal_opener()] { buffer->drain(open); };
     co_await cubepi::offload(*options.runtime->workers, std::move(write));
 }
 
+void TurnTransaction::State::post_after(std::chrono::milliseconds time) {
+    const std::weak_ptr<State> weak = weak_from_this();
+    timer->expires_after(time, [weak] {
+        if (const std::shared_ptr<State> self = weak.lock()) self->post_partial_text();
+    });
+}
+
 void TurnTransaction::State::post_partial_text() {
-    timer_armed = false;
+    timer_armed = delayed = false;
     if (!is_journaled() || journal->empty()) return;
     options.runtime->workers->post([buffer = journal, open = journal_opener()] {
         try {
@@ -72,7 +86,7 @@ void TurnTransaction::State::post_partial_text() {
 
 Task<void> TurnTransaction::State::stop_journal() {
     if (timer) timer->cancel();
-    timer_armed = false;
+    timer_armed = delayed = false;
     journal->stop();
     if (!journal->is_writing()) co_return;
     auto wait = [buffer = journal] { buffer->wait(); };
@@ -117,11 +131,16 @@ TapePosition TurnTransaction::State::add(std::vector<TapeEntry> added) {
     return main.end;
 }
 
-Task<void> TurnTransaction::State::journal_added(ForkMark before, bool reset) {
+Task<void> TurnTransaction::State::journal_added(ForkMark before, bool reset, bool waits) {
     const std::vector<TapeEntry> added(
         main.entries.begin() + static_cast<std::ptrdiff_t>(before.entries), main.entries.end());
     journal_claims();
     const detail::JournalBuffer::Lines lines = journal->add(added, reset);
+    if (waits) {
+        // Nothing may follow for long, for example while a tool runs.
+        if (timer && !timer_armed && !std::exchange(delayed, true)) post_after(longest_delay);
+        co_return;
+    }
     const cubepi::Outcome<> written = co_await cubepi::outcome_of(write_journal());
     const bool last = main.entries.size() == before.entries + added.size();
     if (!written && last && !reset && journal->take_back(lines)) {
@@ -144,6 +163,8 @@ TurnTransaction::TurnTransaction(std::shared_ptr<TapeStore> parent, std::string 
     state.parent_media = dynamic_cast<TapeMediaStore*>(state.parent.get());
     state.parent_claims = dynamic_cast<TurnClaims*>(state.parent.get());
     state.journals = dynamic_cast<TurnJournalStore*>(state.parent.get());
+    state.parent_reads = dynamic_cast<TurnReads*>(state.parent.get());
+    state.edits_with_append = dynamic_cast<AppendsWithState*>(state.parent.get());
 }
 
 TurnTransaction::~TurnTransaction() {
@@ -171,10 +192,7 @@ void TurnTransaction::add_text(std::string_view delta) {
     state.journal->add_partial_text(delta);
     if (!state.timer || state.timer_armed) return;
     state.timer_armed = true;
-    const std::weak_ptr<State> weak = state_;
-    state.timer->expires_after(state.options.flush_interval, [weak] {
-        if (const std::shared_ptr<State> self = weak.lock()) self->post_partial_text();
-    });
+    state.post_after(state.options.flush_interval);
 }
 
 Task<void> TurnTransaction::flush() {
@@ -210,7 +228,8 @@ Task<TapePosition> TurnTransaction::append(std::string tape, std::vector<TapeEnt
     co_await state->find_base();
     ForkBranch& main = state->main;
     if (options.guard()) {
-        const JsonObject side_state = co_await read_state(tape);
+        // The merge checks the claims again, under the lock of the tape.
+        const JsonObject side_state = co_await state->read_state(tape, true);
         options.guard()(side_state);
     }
     if (options.expected_position() && *options.expected_position() != main.end.messages)
@@ -225,8 +244,10 @@ Task<TapePosition> TurnTransaction::append(std::string tape, std::vector<TapeEnt
         if (!there.empty()) detail::drop_first(entries, options.first_anchor());
     }
     ForkMark before{main.entries.size(), main.end, state->partial_text};
+    const bool waits = detail::may_wait(entries) && !options.reset();
     const TapePosition end = state->add(std::move(entries));
-    if (state->is_journaled()) co_await state->journal_added(std::move(before), options.reset());
+    if (state->is_journaled())
+        co_await state->journal_added(std::move(before), options.reset(), waits);
     co_return end;
 }
 
@@ -288,15 +309,6 @@ bool TurnTransaction::edit_state_at_end(const std::string& tape, StateEdit edit)
     return true;
 }
 
-Task<JsonObject> TurnTransaction::read_state(std::string tape) {
-    const std::shared_ptr<State> state = state_;
-    JsonObject side_state = co_await state->parent->read_state(tape);
-    if (const ForkBranch* const own = state->find(tape)) {
-        for (const StateEdit& edit : own->at_end) edit(side_state);
-    }
-    co_return side_state;
-}
-
 /// Pending edits are applied with the next edit, which may be a claim that follows a released one.
 Task<Json> TurnTransaction::edit_state(std::string tape,
                                        std::function<Json(JsonObject& state)> edit) {
@@ -351,7 +363,15 @@ Task<void> TurnTransaction::State::merge(TurnStatus status) {
                          .turn_must_be_open()
                          .first_anchor(first)
                          .guard(guard_of(main));
-    (void)co_await parent->append(main.tape, std::move(entries), std::move(how));
+    if (!edits_with_append || main.at_end.empty()) {
+        (void)co_await parent->append(main.tape, std::move(entries), std::move(how));
+        co_return;
+    }
+    const auto made = static_cast<std::ptrdiff_t>(main.at_end.size());
+    std::function<void(JsonObject&)> edits = pending_edits();
+    (void)co_await edits_with_append->append_and_edit(main.tape, std::move(entries), std::move(how),
+                                                      std::move(edits));
+    main.at_end.erase(main.at_end.begin(), main.at_end.begin() + made);
 }
 
 Task<std::string> TurnTransaction::State::merge_or_refusal(TurnStatus status) {
@@ -380,10 +400,16 @@ Task<void> TurnTransaction::State::keep_refused(TurnStatus status, std::string r
     co_await parent->append(main.tape, std::move(entries), std::move(how));
 }
 
+std::function<void(JsonObject&)> TurnTransaction::State::pending_edits() const {
+    return [edits = main.at_end](JsonObject& side_state) {
+        for (const StateEdit& one : edits) one(side_state);
+    };
+}
+
 Task<void> TurnTransaction::State::edit_at_end() {
     if (main.at_end.empty()) co_return;
-    std::function<Json(JsonObject&)> edit = [edits = main.at_end](JsonObject& side_state) {
-        for (const StateEdit& one : edits) one(side_state);
+    std::function<Json(JsonObject&)> edit = [edits = pending_edits()](JsonObject& side_state) {
+        edits(side_state);
         return Json();
     };
     try {

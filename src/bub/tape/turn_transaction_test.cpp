@@ -154,6 +154,63 @@ TEST(TurnTransaction, B9_FlushInterval_WritesPartialTextToTheJournal) {
     EXPECT_EQ(shape(tape_in(killed.after)), "user:hi assistant:shown turn=interrupted ");
 }
 
+TapeEntry end_of_run() {
+    JsonObject data{{"run_id", "r1"}, {"status", "complete"}};
+    return event_entry("cubepi.run", std::move(data), hidden_from_context());
+}
+
+TEST(TurnTransaction, D272_EndOfRun_IsJournaledWithWhatFollows) {
+    const TestDirectory directory;
+    const Tape tape = tape_in(directory);
+    const auto fork = tape.fork(turn("t1"));
+    const Tape inside = tape.in(fork);
+    run(inside.bootstrap());
+    EXPECT_FALSE(directory.has("w__s.jsonl.turns")) << "an anchor alone waits";
+    say(inside, "user", "hi");
+    say(inside, "assistant", "hello");
+    run(inside.append(end_of_run()));
+    EXPECT_EQ(shape(inside), "session/start handoff user:hi assistant:hello cubepi.run ");
+    {
+        const Killed killed(directory);
+        EXPECT_EQ(shape(tape_in(killed.after)),
+                  "session/start handoff user:hi assistant:hello turn=interrupted ");
+    }
+    say(inside, "user", "more");
+    const Killed killed(directory);
+    EXPECT_EQ(shape(tape_in(killed.after)),
+              "session/start handoff user:hi assistant:hello cubepi.run user:more "
+              "turn=interrupted ");
+    run(fork->merge());
+    EXPECT_EQ(shape(tape),
+              "session/start handoff user:hi assistant:hello cubepi.run user:more turn=ok ");
+}
+
+TEST(TurnTransaction, D272_EndOfRunWithoutMore_IsJournaledLater) {
+    const TestDirectory directory;
+    const Tape tape = tape_in(directory);
+    const auto clock = std::make_shared<cubepi::testing::ManualClock>();
+    const auto workers = std::make_shared<cubepi::WorkerPool>(1);
+    TurnTransactionOptions options = turn("t1");
+    options.runtime = std::make_shared<const cubepi::Runtime>(
+        cubepi::Runtime().with_clock(clock).with_workers(workers));
+    const auto fork = tape.fork(std::move(options));
+    const auto play = [&]() -> Task<void> {
+        TapeEntry entry = message_entry("assistant", "hello");
+        co_await tape.in(fork).append(std::move(entry));
+        TapeEntry end = end_of_run();
+        co_await tape.in(fork).append(std::move(end));
+        clock->advance(std::chrono::milliseconds(1'000));
+        // As in the test of the flush interval.
+        for (int i = 0; i < 3; ++i) co_await cubepi::yield_now();
+    };
+    run(play());
+    std::promise<void> written;
+    workers->post([&] { written.set_value(); });
+    written.get_future().wait();
+    const Killed killed(directory);
+    EXPECT_EQ(shape(tape_in(killed.after)), "assistant:hello cubepi.run turn=interrupted ");
+}
+
 TEST(TurnTransaction, D20_EntryOnFullDisk_IsOmittedUnlikeNext) {
     const TestDirectory directory;
     const Tape tape = tape_in(directory);

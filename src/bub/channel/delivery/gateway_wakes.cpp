@@ -4,9 +4,60 @@
 
 namespace bub::detail {
 
+std::shared_ptr<cubepi::AsyncEvent> EndWaits::begin(const std::string& key,
+                                                    const cubepi::Executor& executor, Time now) {
+    const std::lock_guard lock(mutex_);
+    Wait& wait = waits_[key];
+    ++wait.waiting;
+    wait.executor = executor;
+    wait.used = now;
+    if (wait.ended) wait.event->set();
+    return wait.event;
+}
+
+void EndWaits::leave(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    const auto found = waits_.find(key);
+    if (found != waits_.end() && --found->second.waiting <= 0) found->second.executor.reset();
+}
+
+void EndWaits::end(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    const auto found = waits_.find(key);
+    if (found == waits_.end()) return;
+    Wait& wait = found->second;
+    wait.ended = true;
+    if (wait.executor) boost::asio::post(*wait.executor, [event = wait.event] { event->set(); });
+}
+
+bool EndWaits::has_ended(const std::string& key) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = waits_.find(key);
+    return found != waits_.end() && found->second.ended;
+}
+
+void EndWaits::forget(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    waits_.erase(key);
+}
+
+std::optional<std::vector<std::string>> EndWaits::due(Time now, std::chrono::nanoseconds interval) {
+    const std::lock_guard lock(mutex_);
+    if (looked_at_ && now - *looked_at_ < interval) return std::nullopt;
+    looked_at_ = now;
+    constexpr int most_intervals = 10;
+    std::erase_if(waits_, [&](const auto& one) {
+        return one.second.waiting <= 0 && now - one.second.used > most_intervals * interval;
+    });
+    std::vector<std::string> keys;
+    for (const auto& [key, wait] : waits_) keys.push_back(key);
+    return keys;
+}
+
 GatewayWakes::GatewayWakes(cubepi::PostgresOptions options, std::string channel,
-                           std::function<std::int64_t()> here)
+                           std::function<std::int64_t()> here, std::shared_ptr<EndWaits> ends)
     : here_(std::move(here)),
+      ends_(std::move(ends)),
       notifications_(std::move(options), std::move(channel),
                      [this](const std::string& payload) { receive(payload); }) {}
 
@@ -17,6 +68,7 @@ void GatewayWakes::add(cubepi::Executor executor,
 }
 
 void GatewayWakes::receive(const std::string& payload) {
+    if (payload.starts_with(end_prefix)) ends_->end(payload.substr(std::string(end_prefix).size()));
     if (payload != std::to_string(here_())) return;
     const std::lock_guard lock(mutex_);
     std::erase_if(events_, [](const auto& one) { return one.second.expired(); });

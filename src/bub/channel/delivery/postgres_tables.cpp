@@ -165,7 +165,22 @@ void DeliveryTables::note(const std::string& id, const std::string& session) {
 
 void DeliveryTables::forget(const std::vector<std::string>& ids) {
     const std::lock_guard guard(mutex_);
-    for (const std::string& id : ids) sessions_.erase(id);
+    for (const std::string& id : ids) {
+        sessions_.erase(id);
+        keys_.erase(id);
+    }
+}
+
+std::vector<std::string> DeliveryTables::keys_of(const std::vector<std::string>& ids,
+                                                 bool wanted) const {
+    std::vector<std::string> keys;
+    if (!wanted) return keys;
+    const std::lock_guard guard(mutex_);
+    for (const std::string& id : ids) {
+        const auto found = keys_.find(id);
+        if (found != keys_.end()) keys.push_back(found->second);
+    }
+    return keys;
 }
 
 DeliveryWritePtr DeliveryTables::write_about(const std::vector<std::string>& ids,
@@ -316,6 +331,12 @@ UnfinishedRecords DeliveryTables::take() {
     may_have_lost_ = false;
     const std::lock_guard guard(mutex_);
     sessions_.merge(taken->sessions);
+    for (const StoredInbound& inbound : taken->records.inbounds) {
+        const Envelope& message = inbound.message;
+        std::string key = message_key(options_.account, message.channel.value_or(""),
+                                      message.inbound_id.value_or(""));
+        if (!key.empty()) keys_[inbound.id] = std::move(key);
+    }
     return std::move(taken->records);
 }
 

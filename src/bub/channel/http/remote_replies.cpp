@@ -21,6 +21,12 @@ Task<std::optional<JsonObject>> HttpSessions::ask_elsewhere(JsonObject, std::str
     co_return none;
 }
 
+Task<bool> HttpSessions::wait_for_end(std::string, std::string, std::chrono::milliseconds limit) {
+    constexpr std::chrono::milliseconds soon{200};
+    co_await cubepi::Runtime::standard()->clock->sleep_for(std::min(limit, soon));
+    co_return true;
+}
+
 }  // namespace bub
 
 namespace bub::detail {
@@ -147,21 +153,23 @@ Task<> RemoteReplies::follow_until_end(ExchangePtr exchange, std::stop_token dra
 
 Task<> RemoteReplies::read_until_end(ExchangePtr exchange, std::stop_token draining) {
     constexpr std::chrono::milliseconds shortest{200};
-    constexpr std::chrono::milliseconds longest{5'000};
-    std::chrono::milliseconds interval = shortest;
-    cubepi::Clock& clock = *cubepi::Runtime::standard()->clock;
+    constexpr std::chrono::milliseconds longest{1'000};
+    std::chrono::milliseconds text_interval = shortest;
     for (bool is_over = false; !is_over;) {
-        co_await clock.sleep_for(interval);
+        // Without a reader of the text nothing is read before the end is known (D273).
+        const std::chrono::milliseconds limit = reads_text(*exchange) ? text_interval : longest;
+        Task<bool> waiting =
+            options_.sessions->wait_for_end(exchange->key(), exchange->chat(), limit);
+        const bool may_be_over = co_await std::move(waiting);
         const bool is_awaited = exchange->waiting > 0 || exchange->has_readers();
         if (exchange->admitted || draining.stop_requested() || !is_awaited) co_return;
-        // A quarter more each time: the reply is late by at most a quarter of the time that it has taken.
-        interval = std::min(interval + interval / 4, longest);
+        text_interval = std::min(text_interval + text_interval / 4, longest);
         if (reads_text(*exchange)) {
             (void)co_await read_text(exchange, true);
             // The owner answers when there is text, or after a second.
-            if (!exchange->remote.is_lost) interval = shortest;
+            if (!exchange->remote.is_lost) text_interval = shortest;
         }
-        is_over = co_await read_record(exchange);
+        if (may_be_over) is_over = co_await read_record(exchange);
     }
 }
 

@@ -33,11 +33,7 @@ Task<> write(DeliveryLog& log, Task<> (DeliveryLog::*record)(Ids), Ids ids) {
 }
 
 Task<> write_finished(DeliveryLog& log, Receipts ids, StopOutcome stop) {
-    if (stop == StopOutcome::idle) {
-        co_await log.finish(std::move(ids));
-    } else {
-        co_await log.finish_stop(std::move(ids), stop);
-    }
+    co_await log.finish_stop(std::move(ids), stop);
 }
 
 Task<> write_failed(DeliveryLog& log, std::string id, std::string reason) {
@@ -218,7 +214,19 @@ Task<> Deliveries::note_sent(std::string id) {
     std::string sent = id;
     Task<> writing = write(log(), &DeliveryLog::sent, std::move(sent));
     const Outcome<> written = co_await uncancelled(std::move(writing));
-    if (written) co_return;
+    check_sent(written, std::move(id));
+}
+
+Task<> Deliveries::note_sent_soon(Task<> writing, std::string id) {
+    const std::shared_ptr<void> alive = context_.keep_alive();
+    const Outcome<> written = co_await outcome_of(std::move(writing));
+    // At the end of the manager release() records it.
+    if (written.cancelled()) written.rethrow();
+    check_sent(written, std::move(id));
+}
+
+void Deliveries::check_sent(const Outcome<>& written, std::string id) {
+    if (written) return;
     not_recorded("sent", written.failure(),
                  "could not record that an answer was sent; it may be sent again");
     if (repeats(written.failure())) late_sent_.push_back(std::move(id));
@@ -279,6 +287,12 @@ Task<> Deliveries::deliver(std::shared_ptr<Channel> channel, Envelope message, s
     // After a cancellation during the call, the delivery state is unknown.
     if (sent.cancelled() || id.empty()) sent.rethrow();
     if (id.empty()) co_return;
+    if (sent && context_.open && log().poll_interval()) {
+        // The turn ends at once, and its end is recorded in the same transaction (D272).
+        Task<> writing = log().sent_soon(id);
+        context_.spawn(note_sent_soon(std::move(writing), std::move(id)));
+        co_return;
+    }
     if (sent) {
         co_await note_sent(std::move(id));
         co_return;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <bub/channel/manager/manager_context.hpp>
+#include <cubepi/core/outcome.hpp>
 
 namespace bub::detail {
 
@@ -78,6 +79,9 @@ private:
                         SendProgress::State state) const;
     Task<> deliver_notice(std::shared_ptr<Channel> channel, Envelope notice, std::string id);
     Task<> note_sent(std::string id);
+    /// Awaits DeliveryLog::sent_soon().
+    Task<> note_sent_soon(Task<> writing, std::string id);
+    void check_sent(const cubepi::Outcome<>& written, std::string id);
     Task<> write_late();
     /// Returns true if record_late() records what has failed so.
     bool repeats(const std::exception_ptr& failure) const;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -63,6 +64,9 @@ struct TapeCheckpointer::State final : cubepi::ThreadStates {
     Task<cubepi::ClaimResult> claim(std::string tape, cubepi::ClaimChange change);
     /// Marks a run as complete and removes its claims. With an owner: only if that owner holds the run's claim (D50).
     Task<void> complete(std::string tape, std::string run_id, std::optional<std::string> owner_id);
+    /// Appends the event that the run is complete. With an owner: only if that owner holds the run's claim.
+    Task<void> append_completion(std::string tape, std::string run_id,
+                                 std::optional<std::string> owner_id);
     /// Releases the new claim on a run and throws RunAlreadyCompletedError if the run is complete.
     Task<void> check_still_open(std::string tape, std::string run_id, std::string owner_id);
     /// Removes the requests and answers of AppendOptions::settle(), unless the append would be rejected.
@@ -71,6 +75,11 @@ struct TapeCheckpointer::State final : cubepi::ThreadStates {
     Task<void> archive_records(std::string tape);
     /// Empties that sidecar.
     Task<void> remove_records(std::string tape);
+    /// Returns true if the run is complete and not open again.
+    Task<bool> is_closed_run(std::string tape, std::string run_id);
+    /// Returns true for a write that was refused because another process has written or superseded a claim, and not because the session
+    /// was taken.
+    static bool is_stale(const std::exception_ptr& failure);
     Task<std::vector<TapeEntry>> entries_of(std::string tape, cubepi::MessageList messages);
     /// Moves images to the media store and replaces them by references; restore_media() reverses that.
     Task<void> put_media_aside(std::vector<TapeEntry>& entries);

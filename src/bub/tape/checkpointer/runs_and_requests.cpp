@@ -128,22 +128,42 @@ Task<void> TapeCheckpointer::State::complete(std::string tape, std::string run_i
                                              std::optional<std::string> owner_id) {
     const auto self = shared_from_this();
     const bool complete_before = co_await is_run_complete(tape, run_id);
-    JsonObject side_state = co_await store->read_state(tape);
-    const bool open = SideState(side_state).is_open(run_id);
-    if (complete_before && !open) co_return;
-    if (!open) cubepi::detail::throw_run_not_claimed(tape, run_id);
-    SideStateClaims claims(side_state);
-    const std::optional<HeldClaim> held = ClaimRules(claims, tape).claim_on(run_id);
-    if (!complete_before) {
-        std::vector<TapeEntry> entries = completion_of(run_id);
-        TapeAppend options = TapeAppend().guard(completion_guard(tape, run_id, owner_id));
-        co_await store->append(tape, std::move(entries), std::move(options));
+    std::string owner = owner_id.value_or(std::string());
+    if (complete_before || !owner_id) {
+        JsonObject side_state = co_await store->read_state(tape);
+        const bool open = SideState(side_state).is_open(run_id);
+        if (complete_before && !open) co_return;
+        if (!open) cubepi::detail::throw_run_not_claimed(tape, run_id);
+        SideStateClaims claims(side_state);
+        const std::optional<HeldClaim> held = ClaimRules(claims, tape).claim_on(run_id);
+        owner = held ? held->owner.owner_id : std::string();
     }
-    std::function<void(JsonObject&)> edit =
-        [run_id, owner = held ? held->owner.owner_id : std::string()](JsonObject& now) {
-            remove_run(now, run_id, owner);
-        };
+    if (!complete_before) co_await append_completion(tape, run_id, std::move(owner_id));
+    std::function<void(JsonObject&)> edit = [run_id, owner](JsonObject& now) {
+        remove_run(now, run_id, owner);
+    };
     co_await edit_at_end(std::move(tape), std::move(edit));
+}
+
+/// An owner's claim is checked with the append only: if it is held, the run is open.
+Task<void> TapeCheckpointer::State::append_completion(std::string tape, std::string run_id,
+                                                      std::optional<std::string> owner_id) {
+    const auto self = shared_from_this();
+    std::vector<TapeEntry> entries = completion_of(run_id);
+    TapeAppend options = TapeAppend().guard(completion_guard(tape, run_id, owner_id));
+    std::exception_ptr failure;
+    try {
+        co_await store->append(tape, std::move(entries), std::move(options));
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (!failure) co_return;
+    if (owner_id && is_stale(failure)) {
+        const JsonObject side_state = co_await store->read_state(tape);
+        if (!SideState(side_state).is_open(run_id))
+            cubepi::detail::throw_run_not_claimed(tape, run_id);
+    }
+    std::rethrow_exception(failure);
 }
 
 Task<void> TapeCheckpointer::State::settle(std::string tape, AppendOptions options) {

@@ -16,6 +16,8 @@ namespace bub::detail {
 inline constexpr std::string_view meta_key = "cubepi";
 /// The event that records the outcome of a run: {run_id, status}.
 inline constexpr std::string_view run_event = "cubepi.run";
+/// The event that records the tokens of a step of a run.
+inline constexpr std::string_view step_event = "run";
 /// The event that holds a thread's complete extra from this point on.
 inline constexpr std::string_view extra_event = "cubepi.extra";
 /// The event that holds the keys of extra that changed since the newest `extra_event`, null for those that were removed. Its meta

@@ -161,6 +161,24 @@ Task<void> TurnTransaction::visit(std::string tape, TapeQuery query,
     if (!query.newest_first() && *continues) visit_own();
 }
 
+Task<JsonObject> TurnTransaction::State::read_state(std::string tape, bool recent) {
+    const auto self = shared_from_this();
+    JsonObject side_state;
+    if (recent && parent_reads) {
+        side_state = co_await parent_reads->recent_state(tape);
+    } else {
+        side_state = co_await parent->read_state(tape);
+    }
+    if (const ForkBranch* const own = find(tape)) {
+        for (const detail::StateEdit& edit : own->at_end) edit(side_state);
+    }
+    co_return side_state;
+}
+
+Task<JsonObject> TurnTransaction::read_state(std::string tape) {
+    return state_->read_state(std::move(tape), false);
+}
+
 Task<TapePosition> TurnTransaction::position(std::string tape) {
     const std::shared_ptr<State> state = state_;
     const ForkBranch* const own = state->find(tape);

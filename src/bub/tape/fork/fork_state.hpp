@@ -8,6 +8,8 @@
 #include <vector>
 
 #include <bub/tape/fork/turn_journal.hpp>
+#include <bub/tape/turn_lease.hpp>
+#include <bub/tape/turn_reads.hpp>
 #include <bub/tape/turn_transaction.hpp>
 #include <cubepi/core/clock.hpp>
 
@@ -46,6 +48,8 @@ struct TurnTransaction::State : std::enable_shared_from_this<TurnTransaction::St
     TapeMediaStore* parent_media = nullptr;
     TurnClaims* parent_claims = nullptr;
     TurnJournalStore* journals = nullptr;
+    TurnReads* parent_reads = nullptr;
+    AppendsWithState* edits_with_append = nullptr;
     TurnTransactionOptions options;
 
     detail::ForkBranch main;
@@ -56,6 +60,7 @@ struct TurnTransaction::State : std::enable_shared_from_this<TurnTransaction::St
     std::shared_ptr<detail::JournalBuffer> journal = std::make_shared<detail::JournalBuffer>();
     std::unique_ptr<cubepi::ClockTimer> timer;
     bool timer_armed = false;
+    bool delayed = false;  ///< the timer is armed for entries that may wait only
 
     bool is_journaled() const { return !options.turn_id.empty() && journals; }
     void check_open() const;
@@ -68,28 +73,34 @@ struct TurnTransaction::State : std::enable_shared_from_this<TurnTransaction::St
     Task<void> write_journal();
     /// Like write_journal(), without waiting.
     void post_partial_text();
+    void post_after(std::chrono::milliseconds time);
     /// Writes nothing more to the journal, and waits for the write in progress.
     Task<void> stop_journal();
     /// Removes the journal, even if the call is cancelled. Does nothing if there is none.
     Task<void> remove_journal();
 
+    /// Returns the side state as the fork sees it. `recent`: TurnReads::recent_state(), if the parent has it.
+    Task<JsonObject> read_state(std::string tape, bool recent);
     Task<void> find_base();
     /// Writes new claims to the journal.
     void journal_claims();
     /// Sets the date, and the meta of the fork's options.
     void stamp(TapeEntry& entry) const;
     TapePosition add(std::vector<TapeEntry> added);
-    /// Journals the entries added since `before`. If that fails, removes them, because the append fails.
-    Task<void> journal_added(detail::ForkMark before, bool reset);
+    /// Journals the entries added since `before`. If that fails, removes them, because the append fails. `waits`: with the next
+    /// entries that are journaled, or the end of the turn (D272).
+    Task<void> journal_added(detail::ForkMark before, bool reset, bool waits);
     bool holds_something() const;
     /// Returns all entries of the turn, without its marker.
     std::vector<TapeEntry> whole_turn(TurnStatus status) const;
-    /// Writes all entries to the parent; nothing if a claim has been superseded (D50).
+    /// Writes all entries to the parent, and makes the edits that are pending if the parent can do both in one step; nothing if a claim
+    /// has been superseded (D50).
     Task<void> merge(TurnStatus status);
     /// Like merge(), but returns the reason if a claim has been superseded; empty if the entries were written.
     Task<std::string> merge_or_refusal(TurnStatus status);
     /// Preserves the fenced turn as an event on the tape.
     Task<void> keep_refused(TurnStatus status, std::string reason);
+    std::function<void(JsonObject&)> pending_edits() const;
     Task<void> edit_at_end();
     void close();
 };

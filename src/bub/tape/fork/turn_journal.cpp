@@ -71,6 +71,14 @@ bool is_answer(const TapeEntry& entry) {
     return string_member(entry.payload, "role") == "assistant";
 }
 
+bool may_wait(const std::vector<TapeEntry>& entries) {
+    if (first_anchor_in(entries) == entries.size()) return true;
+    return std::all_of(entries.begin(), entries.end(), [](const TapeEntry& entry) {
+        return entry.kind == entry_kind::event &&
+               (entry_name(entry) == run_event || entry_name(entry) == step_event);
+    });
+}
+
 std::string journal_head(const std::string& turn_id, std::chrono::system_clock::time_point started,
                          const std::optional<TurnLease>& lease) {
     JsonObject head;

@@ -67,6 +67,10 @@ std::string text_of(const TapeInfo& info) {
     return cubepi::json_text(object);
 }
 
+std::int64_t has_requests(const std::string& tape, const JsonObject& state) {
+    return pending_requests(tape, state).empty() ? 0 : 1;
+}
+
 }  // namespace
 
 std::string key_of(std::string_view name) { return cubepi::detail::md5_hex(name); }
@@ -93,29 +97,30 @@ JsonObject read_state_of(const std::string& tape, std::string_view text) {
 }
 
 void write_state(SqlBatch& batch, const std::string& tape, const JsonObject& state) {
-    const bool has_requests = !pending_requests(tape, state).empty();
     batch
         .add(
             "INSERT INTO bub_tapes (tape, state, has_requests) VALUES ($1, $2, $3 <> 0)"
             " {replace tape: state, has_requests}")
         .text(tape)
         .text(cubepi::json_text(state))
-        .integer(has_requests ? 1 : 0);
+        .integer(has_requests(tape, state));
 }
 
 namespace {
 
-/// Stores the end of a tape and its summary, creating its row.
-void write_tape(SqlBatch& batch, const std::string& tape, const TapeRow& row) {
-    batch
-        .add(
-            "INSERT INTO bub_tapes (tape, last_id, messages, info, bytes)"
-            " VALUES ($1, $2, $3, $4, $5) {replace tape: last_id, messages, info, bytes}")
-        .text(tape)
+/// Stores the end of a tape and its summary, and its side state unless `edited` is null, creating its row.
+void write_tape(SqlBatch& batch, const std::string& tape, const TapeRow& row,
+                const JsonObject* edited) {
+    const std::string more = edited ? ", state, has_requests" : "";
+    auto& query = batch.add("INSERT INTO bub_tapes (tape, last_id, messages, info, bytes" + more +
+                            ") VALUES ($1, $2, $3, $4, $5" + (edited ? ", $6, $7 <> 0" : "") +
+                            ") {replace tape: last_id, messages, info, bytes" + more + "}");
+    query.text(tape)
         .integer(row.end.last_id)
         .integer(row.end.messages)
         .text(text_of(row.info))
         .integer(row.bytes);
+    if (edited) query.text(cubepi::json_text(*edited)).integer(has_requests(tape, *edited));
 }
 
 void write_entry(SqlBatch& batch, const std::string& tape, const TapeEntry& entry,
@@ -142,10 +147,12 @@ void write_entry(SqlBatch& batch, const std::string& tape, const TapeEntry& entr
 
 TapePosition write_append(SqlBatch& batch, const std::string& tape, TapeRow& row,
                           std::vector<TapeEntry> entries, const TapeAppend& options,
-                          std::chrono::system_clock::time_point now) {
+                          std::chrono::system_clock::time_point now, const JsonObject* edited) {
     TapeBefore before{row.end, row.info.anchors > 0, row.state};
     row.end = prepare_append(tape, before, entries, options, now);
-    if (entries.empty() && !options.reset()) return row.end;
+    const bool is_empty = entries.empty() && !options.reset();
+    if (is_empty && edited) write_state(batch, tape, *edited);
+    if (is_empty) return row.end;
     if (options.reset()) {
         row.info = TapeInfo();
         row.bytes = 0;
@@ -161,7 +168,7 @@ TapePosition write_append(SqlBatch& batch, const std::string& tape, TapeRow& row
         line.pop_back();  // the line feed
         write_entry(inserts, tape, entry, facts, line);
     }
-    write_tape(batch, tape, row);
+    write_tape(batch, tape, row, edited);
     batch.add_all(inserts);
     return row.end;
 }
@@ -234,6 +241,19 @@ void select_page(SqlBatch& batch, const std::string& tape, const IdRange& range,
     if (!query.kinds().empty()) page.texts(query.kinds());
 }
 
+/// Selects the first page of a slice that has no end, in one statement with its bound.
+void select_first_page(SqlBatch& batch, const std::string& tape, const TapeQuery& query,
+                       std::int64_t limit) {
+    std::string sql =
+        "SELECT line FROM bub_entries WHERE tape = $1 AND id > " + last_anchor_sql(query) + " - $3";
+    if (!query.kinds().empty()) sql += " AND kind {any $5}";
+    sql += query.newest_first() ? " ORDER BY id DESC" : " ORDER BY id";
+    cubepi::detail::SqlQuery& page = batch.add(sql + " LIMIT $4");
+    page.text(tape).text(key_of(query.first_anchor())).integer(query.with_anchor() ? 1 : 0);
+    page.integer(limit);
+    if (!query.kinds().empty()) page.texts(query.kinds());
+}
+
 /// The end of a tape, and the transaction that wrote its oldest entry: another one if the tape was reset in between.
 struct TapeMoment {
     std::optional<std::string> first = {};
@@ -264,22 +284,23 @@ public:
     }
 
     bool has_slice() const { return query_.slice() != TapeQuery::Slice::all; }
-    void select_slice(SqlBatch& reads) const {
+    /// Selects the bounds of the slice, and its first page, unless the end of the slice has to be known before.
+    void select_slice(SqlBatch& reads) {
         select_moment(reads, tape_);
         select_bounds(reads, tape_, query_);
+        limit_ = limit();
+        if (has_first_page()) select_first_page(reads, tape_, query_, limit_);
     }
-    void read_slice(const SqlResults& results) {
+    /// Returns false if the first page was the last one.
+    bool read_slice(const SqlResults& results, const std::function<bool(const TapeEntry&)>& visit) {
         range_ = read_bounds(results[1], query_);
         begin(read_moment(results[0]));
+        return !has_first_page() || visit_page(results[2], visit);
     }
 
     bool is_full() const { return filter_.full(); }
     void select(SqlBatch& reads) {
-        limit_ = page_size;
-        // The database applies the limit only if it knows which entries match.
-        const bool is_plain = !query_.dates() && query_.text().empty();
-        if (is_plain && query_.limit() && *query_.limit() < static_cast<std::size_t>(page_size))
-            limit_ = static_cast<std::int64_t>(*query_.limit());
+        limit_ = limit();
         select_moment(reads, tape_);
         select_page(reads, tape_, range_, query_, limit_);
     }
@@ -291,18 +312,26 @@ public:
         return true;
     }
     /// Returns false after the last page.
-    bool visit_page(const SqlResults& results, const std::function<bool(const TapeEntry&)>& visit) {
-        const std::vector<TapeEntry> entries = read_entries(results[1]);
+    bool visit_page(const SqlResult& lines, const std::function<bool(const TapeEntry&)>& visit) {
+        const std::vector<TapeEntry> entries = read_entries(lines);
         for (const TapeEntry& entry : entries) {
             if (!filter_.fits(entry)) continue;
             if (!filter_.take() || !visit(entry)) return false;
         }
-        if (results[1].rows() < limit_ || entries.empty()) return false;
+        if (lines.rows() < limit_ || entries.empty()) return false;
         (query_.newest_first() ? range_.high : range_.low) = entries.back().id;
         return true;
     }
 
 private:
+    bool has_first_page() const { return query_.slice() != TapeQuery::Slice::between_anchors; }
+    std::int64_t limit() const {
+        // The database applies the limit only if it knows which entries match.
+        const bool is_plain = !query_.dates() && query_.text().empty();
+        if (!is_plain || !query_.limit()) return page_size;
+        constexpr auto most = static_cast<std::size_t>(page_size);
+        return static_cast<std::int64_t>(std::min(*query_.limit(), most));
+    }
     void begin(TapeMoment moment) {
         range_.high = std::min(range_.high, moment.last_id + 1);
         moment_ = std::move(moment);
@@ -321,17 +350,17 @@ Task<bool> read_pages(std::shared_ptr<SqlStore> store, std::string tape, TapeQue
                       std::function<bool(const TapeEntry&)> visit) {
     PageReader reader(std::move(tape), std::move(query));
     if (reader.has_slice()) {
-        SqlBatch bounds;
-        reader.select_slice(bounds);
-        const SqlResults results = co_await store->read(std::move(bounds));
-        reader.read_slice(results);
+        SqlBatch slice;
+        reader.select_slice(slice);
+        const SqlResults results = co_await store->read(std::move(slice));
+        if (!reader.read_slice(results, visit)) co_return true;
     }
     while (!reader.is_full()) {
         SqlBatch reads;
         reader.select(reads);
         const SqlResults results = co_await store->read(std::move(reads));
         if (!reader.is_same_tape(results)) co_return false;
-        if (!reader.visit_page(results, visit)) co_return true;
+        if (!reader.visit_page(results[1], visit)) co_return true;
     }
     co_return true;
 }

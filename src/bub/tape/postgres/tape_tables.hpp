@@ -125,10 +125,11 @@ JsonObject read_state_of(const std::string& tape, std::string_view text);
 
 void write_state(SqlBatch& batch, const std::string& tape, const JsonObject& state);
 /// Adds the statements of an append to a tape that is locked, and changes `row` accordingly. Returns the new end of the tape. Throws what
-/// prepare_append() throws.
+/// prepare_append() throws. `edited`: the side state that is stored in the same step; null: it stays.
 TapePosition write_append(SqlBatch& batch, const std::string& tape, TapeRow& row,
                           std::vector<TapeEntry> entries, const TapeAppend& options,
-                          std::chrono::system_clock::time_point now);
+                          std::chrono::system_clock::time_point now,
+                          const JsonObject* edited = nullptr);
 
 /// Reads the lines of the first column. Leaves out lines that cannot be read as entries, as a file does.
 std::vector<TapeEntry> read_entries(const SqlResult& result);

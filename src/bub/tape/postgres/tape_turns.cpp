@@ -345,7 +345,8 @@ Task<bool> PgTapeTurns::has_open_turn(std::string tape) {
 std::shared_ptr<TurnJournal> PgTapeTurns::open_journal(const std::string& tape,
                                                        const std::string& turn_id,
                                                        std::shared_ptr<TapeUse> use) {
-    cubepi::run(close_dead_turns(tape, use));
+    // Under a lease they are closed before the first read (look()).
+    if (!use->lease() || !use->has_looked(tape)) cubepi::run(close_dead_turns(tape, use));
     use->note_looked(tape);
     std::string head =
         journal_head(turn_id, store_->options().runtime->clock->wall(), use->lease());

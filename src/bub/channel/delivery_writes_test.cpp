@@ -1,0 +1,209 @@
+// Transactions for the records of a plain turn (D272), and for clients that wait at another gateway (D273).
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+
+#include <bub/channel/channel_test_support.hpp>
+#include <bub/channel/delivery/gateway_wakes.hpp>
+#include <bub/channel/postgres_delivery_log.hpp>
+#include <bub/channel/postgres_delivery_schema.hpp>
+#include <cubepi/checkpoint/postgres_server_test.hpp>
+
+namespace bub::channel_tests {
+namespace {
+
+using cubepi::PostgresServer;
+using cubepi::RawPostgres;
+using cubepi::run;
+using Texts = std::vector<std::string>;
+using LogPtr = std::shared_ptr<PostgresDeliveryLog>;
+
+Envelope update(const std::string& text) {
+    Envelope message = from("chat", "1", text);
+    message.inbound_id = text;
+    return message;
+}
+
+class DeliveryWrites : public testing::Test {
+protected:
+    DeliveryWrites()
+        : database(PostgresServer::shared().connection(
+              PostgresServer::shared().create_empty_database())) {
+        options.database.connection = database;
+        // Only the test ends a lease, and no poll is due.
+        options.lease = std::chrono::hours(2);
+        options.poll = std::chrono::hours(1);
+        run(postgres_delivery_tables().apply(options.database));
+    }
+    LogPtr open() const { return std::make_shared<PostgresDeliveryLog>(options); }
+    Texts query(const std::string& sql) const { return RawPostgres(database).query(sql); }
+    /// A message that one gateway has stored and another one, which has its session, processes. Returns its id there.
+    static std::string stored_elsewhere(DeliveryLog& owner, DeliveryLog& other,
+                                        const std::string& text) {
+        EXPECT_TRUE(run(owner.receive(update("first"))));
+        EXPECT_FALSE(run(other.receive(update(text))));
+        const UnfinishedRecords taken = run(owner.take());
+        EXPECT_EQ(taken.inbounds.size(), 1u);
+        return taken.inbounds.at(0).id;
+    }
+
+    const std::string database;
+    PostgresDeliveryLogOptions options;
+};
+
+/// Answers one message, and ends.
+Task<> answer(ChannelManager& manager, MessageHandler& handler, std::shared_ptr<TestChannel> to) {
+    co_await manager.started();
+    co_await handler(update("hello"));
+    while (to->sent.empty())
+        co_await cubepi::Runtime::standard()->clock->sleep_for(std::chrono::milliseconds(1));
+    co_await manager.idle();
+    manager.request_stop();
+}
+
+Task<> serve(ChannelManager& manager, Task<> script) {
+    const cubepi::Executor executor = co_await cubepi::this_executor;
+    cubepi::TaskScope scope(executor);
+    scope.spawn(manager.run());
+    scope.spawn(std::move(script));
+    co_await scope.join();
+}
+
+TEST_F(DeliveryWrites, D272_PlainTurn_IsFourTransactions) {
+    query(
+        "CREATE TABLE writes (id TEXT); CREATE FUNCTION note_write() RETURNS trigger LANGUAGE"
+        " plpgsql AS $$ BEGIN INSERT INTO writes VALUES (NEW.write_id); RETURN NEW; END $$; CREATE"
+        " TRIGGER note_write AFTER UPDATE OF write_id ON bub_delivery_sessions FOR EACH ROW EXECUTE"
+        " FUNCTION note_write()");
+    Framework framework;
+    MessageHandler handler;
+    const auto channel = std::make_shared<TestChannel>("chat");
+    Plugin plugin;
+    plugin.name = "model";
+    plugin.run_model = [](RunModelCall& call) -> Task<std::string> {
+        co_return "re: " + call.prompt.text();
+    };
+    plugin.dispatch_outbound = [&](DispatchOutboundCall& call) -> Task<bool> {
+        TurnOutput output = call.output();
+        const auto router = framework.router();
+        co_return co_await router->dispatch_output(std::move(output));
+    };
+    plugin.provide_channels = [&](ProvideChannelsCall& call) {
+        handler = call.handler;
+        return std::vector<std::shared_ptr<Channel>>{channel};
+    };
+    framework.add(std::move(plugin));
+    ChannelManagerOptions how;
+    how.deliveries = open();
+    ChannelManager manager(framework, std::move(how));
+    run(serve(manager, answer(manager, handler, channel)));
+    EXPECT_EQ(channel->texts(), Texts{"re: hello"});
+    EXPECT_EQ(query("SELECT count(DISTINCT id) FROM writes"), Texts{"4"})
+        << "it is stored, its turn begins, an answer is to be sent, and was sent at its end";
+    EXPECT_EQ(query("SELECT state FROM bub_delivery_inbound"), Texts{"done"});
+    EXPECT_EQ(query("SELECT state FROM bub_delivery_outbound"), Texts{"sent"});
+}
+
+TEST_F(DeliveryWrites, D272_SentAnswer_IsStoredWithNextCall) {
+    const LogPtr log = open();
+    const std::string message = run(log->receive(update("one"))).value();
+    const std::string answer = run(log->intend(from("chat", "1", "re: one"), {message}));
+    // Without its end, which is an hour away, as of a call that is cancelled.
+    (void)log->sent_soon(answer);
+    EXPECT_EQ(query("SELECT state FROM bub_delivery_outbound"), Texts{"intended"});
+    run(log->finish({message}));
+    EXPECT_EQ(query("SELECT state FROM bub_delivery_outbound"), Texts{"sent"});
+    EXPECT_EQ(query("SELECT state FROM bub_delivery_inbound"), Texts{"done"});
+}
+
+TEST_F(DeliveryWrites, D272_SentAnswerBeforeRelease_IsStored) {
+    const LogPtr log = open();
+    const std::string answer = run(log->intend(from("chat", "1", "notice"), {}));
+    (void)log->sent_soon(answer);
+    run(log->release());
+    EXPECT_EQ(query("SELECT state FROM bub_delivery_outbound"), Texts{"sent"});
+}
+
+TEST_F(DeliveryWrites, D272_SentAnswerWithoutNextCall_IsStoredLater) {
+    options.poll = std::chrono::milliseconds(10);
+    const LogPtr log = open();
+    run(log->sent_soon(run(log->intend(from("chat", "1", "notice"), {}))));
+    EXPECT_EQ(query("SELECT state FROM bub_delivery_outbound"), Texts{"sent"});
+}
+
+Task<> wait_for(LogPtr log, std::string text, bool& is_over) {
+    is_over = co_await log->wait_finished(update(text), std::chrono::hours(1));
+}
+
+TEST_F(DeliveryWrites, D273_EndAtOtherGateway_WakesWaiter) {
+    options.notifications = database;
+    const LogPtr owner = open();
+    const LogPtr other = open();
+    // Before they notify each other.
+    while (query("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND"
+                 " state = 'idle' AND query LIKE 'LISTEN %'")
+               .front() != "2") {
+    }
+    const std::string id = stored_elsewhere(*owner, *other, "two");
+    bool is_over = false;
+    const auto play = [&]() -> Task<> {
+        const cubepi::Executor executor = co_await cubepi::this_executor;
+        cubepi::TaskScope scope(executor);
+        scope.spawn(wait_for(other, "two", is_over));
+        scope.spawn(owner->finish({id}));
+        co_await scope.join();
+    };
+    run(play());
+    EXPECT_TRUE(is_over);
+}
+
+TEST_F(DeliveryWrites, D273_EndBetweenWaits_IsRemembered) {
+    const LogPtr owner = open();
+    const LogPtr other = open();
+    const std::string id = stored_elsewhere(*owner, *other, "two");
+    const auto brief = std::chrono::milliseconds(1);
+    EXPECT_FALSE(run(owner->wait_finished(update("two"), brief))) << "the poll of this hour";
+    run(owner->finish({id}));
+    EXPECT_TRUE(run(owner->wait_finished(update("two"), std::chrono::hours(1))));
+}
+
+TEST_F(DeliveryWrites, D273_WithoutNotification_PollFindsEnd) {
+    options.poll = std::chrono::milliseconds(20);
+    const LogPtr owner = open();
+    const LogPtr other = open();
+    const std::string id = stored_elsewhere(*owner, *other, "two");
+    EXPECT_FALSE(run(other->wait_finished(update("two"), options.poll)));
+    run(owner->finish({id}));
+    while (!run(other->wait_finished(update("two"), std::chrono::milliseconds(1)))) {
+    }
+    // One that is not stored has no end to wait for.
+    while (!run(other->wait_finished(update("unknown"), std::chrono::milliseconds(1)))) {
+    }
+}
+
+TEST(EndWaits, D273_AllWaits_AreLookedForOnceInAnInterval) {
+    using std::chrono::seconds;
+    boost::asio::io_context context;
+    detail::EndWaits waits;
+    const detail::EndWaits::Time begin{};
+    for (const char* key : {"a", "b", "c"}) (void)waits.begin(key, context.get_executor(), begin);
+    EXPECT_EQ(waits.due(begin, seconds(1)), (Texts{"a", "b", "c"}));
+    EXPECT_FALSE(waits.due(begin + std::chrono::milliseconds(999), seconds(1)));
+    waits.end("b");
+    EXPECT_TRUE(waits.has_ended("b"));
+    waits.forget("b");
+    waits.leave("a");
+    EXPECT_EQ(waits.due(begin + seconds(1), seconds(1)), (Texts{"a", "c"}));
+    EXPECT_EQ(waits.due(begin + seconds(11), seconds(1)), Texts{"c"}) << "no caller waits for it";
+}
+
+}  // namespace
+}  // namespace bub::channel_tests

@@ -1,0 +1,288 @@
+#include <bub/tape/postgres/leased_reads.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <bub/tape/entry/entry_facts.hpp>
+
+// The reads of the store of one turn (D269).
+
+namespace bub::detail {
+
+using cubepi::detail::SqlResults;
+using cubepi::detail::SqlStore;
+
+namespace {
+
+/// Much less than the time for which a claim is valid without being renewed, in which no other process supersedes it (D50).
+constexpr std::chrono::seconds oldest_row{5};
+
+/// More keys than a turn looks up; a tool may look up any number.
+constexpr std::size_t most_found = 100;
+
+constexpr TapeKey keys[] = {TapeKey::message, TapeKey::event, TapeKey::run};
+
+/// Returns true if no entry was appended between the reads of the rows, and the tape was not emptied.
+bool has_same_entries(const TapeRow& a, const TapeRow& b) {
+    return a.end.last_id == b.end.last_id && a.end.messages == b.end.messages && a.bytes == b.bytes;
+}
+
+std::vector<std::string> values_of(const std::vector<TapeLookup>& lookups, TapeKey key) {
+    std::vector<std::string> values;
+    for (const TapeLookup& lookup : lookups)
+        if (lookup.key == key) values.push_back(lookup.value);
+    return values;
+}
+
+void select_last_anchor(SqlBatch& batch, const std::string& tape) {
+    batch
+        .add(
+            "SELECT line FROM bub_entries WHERE tape = $1 AND kind = 'anchor'"
+            " ORDER BY id DESC LIMIT 1")
+        .text(tape);
+}
+
+void select_any_turn(SqlBatch& batch, const std::string& tape) {
+    batch.add("SELECT EXISTS (SELECT 1 FROM bub_turns WHERE tape = $1)").text(tape);
+}
+
+}  // namespace
+
+void select_newest(SqlBatch& batch, const std::string& tape, TapeKey key,
+                   const std::vector<std::string>& values) {
+    std::string which;
+    switch (key) {
+        case TapeKey::message:
+            which =
+                "id = (SELECT max(id) FROM bub_message_ids WHERE tape = $1 AND message_key = k)";
+            break;
+        case TapeKey::event: which = "kind = 'event' AND name_key = k"; break;
+        case TapeKey::run: which = "run_key = k"; break;
+    }
+    std::vector<std::string> key_texts;
+    for (const std::string& value : values) key_texts.push_back(key_of(value));
+    batch
+        .add("SELECT (SELECT line FROM bub_entries WHERE tape = $1 AND " + which +
+             " ORDER BY id DESC LIMIT 1) FROM unnest($2::text[]) WITH ORDINALITY AS u (k, place)"
+             " ORDER BY place")
+        .text(tape)
+        .texts(std::move(key_texts));
+}
+
+std::optional<TapeEntry> read_entry(const SqlResult& result, int row) {
+    if (row >= result.rows() || result.is_null(row, 0)) return std::nullopt;
+    return read_tape_line(result.text(row, 0));
+}
+
+LeasedReads::LeasedReads(std::shared_ptr<SqlStore> store, std::shared_ptr<PgTapeTurns> turns,
+                         std::shared_ptr<TapeUse> use)
+    : store_(std::move(store)), turns_(std::move(turns)), use_(std::move(use)) {
+    // Those of TapeCheckpointer, with which each turn begins.
+    for (const std::string_view name : {extra_changes_event, extra_event, fork_event})
+        lookups_.push_back(TapeLookup{TapeKey::event, std::string(name)});
+}
+
+void LeasedReads::expect(std::vector<TapeLookup> lookups, std::vector<std::string> tapes) {
+    const std::lock_guard lock(mutex_);
+    for (TapeLookup& lookup : lookups) {
+        if (std::find(lookups_.begin(), lookups_.end(), lookup) == lookups_.end())
+            lookups_.push_back(std::move(lookup));
+    }
+    for (std::string& tape : tapes) tapes_.insert(std::move(tape));
+}
+
+Task<std::optional<TapeEntry>> LeasedReads::find(std::string tape, TapeLookup lookup) {
+    const auto self = shared_from_this();
+    co_await prepare(tape);
+    {
+        const std::lock_guard lock(mutex_);
+        const Known& known = known_[tape];
+        if (const auto found = known.found.find(lookup); found != known.found.end())
+            co_return found->second;
+    }
+    const Moment moment = begin_read(tape);
+    SqlBatch reads;
+    std::vector<std::string> values(1, lookup.value);
+    select_newest(reads, tape, lookup.key, values);
+    const SqlResults results = co_await store_->read(std::move(reads));
+    std::optional<TapeEntry> entry = read_entry(results[0], 0);
+    const std::lock_guard lock(mutex_);
+    if (Known* const known = known_since(tape, moment))
+        note_found(*known, std::move(lookup), entry);
+    co_return entry;
+}
+
+Task<std::optional<TapeEntry>> LeasedReads::last_anchor(std::string tape) {
+    const auto self = shared_from_this();
+    co_await prepare(tape);
+    {
+        const std::lock_guard lock(mutex_);
+        const Known& known = known_[tape];
+        if (known.last_anchor) co_return *known.last_anchor;
+    }
+    const Moment moment = begin_read(tape);
+    SqlBatch reads;
+    select_last_anchor(reads, tape);
+    const SqlResults results = co_await store_->read(std::move(reads));
+    std::optional<TapeEntry> entry = read_entry(results[0], 0);
+    const std::lock_guard lock(mutex_);
+    if (Known* const known = known_since(tape, moment)) known->last_anchor.emplace(entry);
+    co_return entry;
+}
+
+Task<TapeRow> LeasedReads::recent_row(std::string tape) {
+    const auto self = shared_from_this();
+    std::optional<TapeRow> known = known_row(tape);
+    if (!known) {
+        co_await prepare(tape);
+        known = known_row(tape);
+    }
+    if (known) co_return std::move(*known);
+    co_return co_await read_row(std::move(tape));
+}
+
+Task<TapeRow> LeasedReads::read_row(std::string tape) {
+    const auto self = shared_from_this();
+    const Moment moment = begin_read(tape);
+    SqlBatch reads;
+    select_tape(reads, tape);
+    const SqlResults results = co_await store_->read(std::move(reads));
+    TapeRow row = read_tape_row(tape, results[0]);
+    const std::lock_guard lock(mutex_);
+    if (Known* const known = known_since(tape, moment)) note_row(*known, row, moment.begun);
+    co_return row;
+}
+
+Task<> LeasedReads::prepare(std::string tape) {
+    std::vector<std::string> tapes(1, tape);
+    std::vector<TapeLookup> lookups;
+    {
+        const std::lock_guard lock(mutex_);
+        if (known_[tape].is_prepared) co_return;
+        lookups = lookups_;
+        for (const std::string& other : tapes_)
+            if (other != tape && !known_[other].row) tapes.push_back(other);
+    }
+    const std::vector<std::string> open = co_await read_expected(std::move(tapes), lookups);
+    for (const std::string& one : open) co_await turns_->look(one, use_);
+    if (open.empty() || open.front() != tape) co_return;
+    // With the entries of the turns that were closed.
+    std::vector<std::string> once(1, std::move(tape));
+    (void)co_await read_expected(std::move(once), std::move(lookups));
+}
+
+Task<std::vector<std::string>> LeasedReads::read_expected(std::vector<std::string> tapes,
+                                                          std::vector<TapeLookup> lookups) {
+    std::vector<Moment> moments;
+    SqlBatch reads;
+    for (const std::string& tape : tapes) {
+        moments.push_back(begin_read(tape));
+        select_any_turn(reads, tape);
+        select_tape(reads, tape);
+    }
+    select_last_anchor(reads, tapes.front());
+    for (const TapeKey key : keys) {
+        const std::vector<std::string> values = values_of(lookups, key);
+        if (!values.empty()) select_newest(reads, tapes.front(), key, values);
+    }
+    const SqlResults results = co_await store_->read(std::move(reads));
+    std::vector<std::string> open;
+    const std::lock_guard lock(mutex_);
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < tapes.size(); ++i) {
+        const std::string& tape = tapes[i];
+        const bool has_turns = results[next++].boolean(0, 0);
+        const SqlResult& row = results[next++];
+        const bool is_new = !use_->has_looked(tape);
+        if (is_new && has_turns) open.push_back(tape);
+        if (is_new && !has_turns) use_->note_looked(tape);
+        // The tape has other entries when its turns are closed.
+        if (is_new && has_turns) continue;
+        if (Known* const known = known_since(tape, moments[i]))
+            note_row(*known, read_tape_row(tape, row), moments[i].begun);
+    }
+    Known* const known = known_since(tapes.front(), moments.front());
+    const bool is_open = !open.empty() && open.front() == tapes.front();
+    if (!known || is_open) co_return open;
+    known->is_prepared = true;
+    known->last_anchor.emplace(read_entry(results[next++], 0));
+    for (const TapeKey key : keys) {
+        const std::vector<std::string> values = values_of(lookups, key);
+        if (values.empty()) continue;
+        const SqlResult& lines = results[next++];
+        for (std::size_t i = 0; i < values.size(); ++i)
+            note_found(*known, TapeLookup{key, values[i]}, read_entry(lines, static_cast<int>(i)));
+    }
+    co_return open;
+}
+
+LeasedReads::Moment LeasedReads::begin_read(const std::string& tape) {
+    const std::lock_guard lock(mutex_);
+    return Moment{known_[tape].moment, store_->options().runtime->clock->now()};
+}
+
+LeasedReads::Known* LeasedReads::known_since(const std::string& tape, const Moment& moment) {
+    Known& known = known_[tape];
+    return known.moment == moment.of_tape ? &known : nullptr;
+}
+
+void LeasedReads::note_row(Known& known, TapeRow row, Time time) {
+    if (!known.row || !has_same_entries(*known.row, row)) {
+        known.found.clear();
+        known.last_anchor.reset();
+    }
+    known.row = std::move(row);
+    known.row_time = time;
+}
+
+void LeasedReads::note_found(Known& known, TapeLookup lookup, std::optional<TapeEntry> entry) {
+    if (known.found.size() >= most_found) known.found.clear();
+    known.found.insert_or_assign(std::move(lookup), std::move(entry));
+}
+
+std::optional<TapeRow> LeasedReads::known_row(const std::string& tape) {
+    const Time now = store_->options().runtime->clock->now();
+    const std::lock_guard lock(mutex_);
+    const Known& known = known_[tape];
+    if (!known.row || now - known.row_time > oldest_row) return std::nullopt;
+    return known.row;
+}
+
+void LeasedReads::forget(const std::string& tape) {
+    Known& known = known_[tape];
+    known.row.reset();
+    known.last_anchor.reset();
+    known.found.clear();
+}
+
+LeasedReads::Write::Write(std::shared_ptr<LeasedReads> reads, std::string tape)
+    : reads_(std::move(reads)), tape_(std::move(tape)) {
+    if (!reads_) return;
+    begun_ = reads_->store_->options().runtime->clock->now();
+    const std::lock_guard lock(reads_->mutex_);
+    moment_ = ++reads_->known_[tape_].moment;
+}
+
+LeasedReads::Write::~Write() {
+    if (!reads_ || has_ended_) return;
+    const std::lock_guard lock(reads_->mutex_);
+    reads_->forget(tape_);
+    ++reads_->known_[tape_].moment;
+}
+
+void LeasedReads::Write::set_stored(TapeRow row) {
+    if (!reads_) return;
+    has_ended_ = true;
+    const std::lock_guard lock(reads_->mutex_);
+    Known& known = reads_->known_[tape_];
+    if (known.moment == moment_) {
+        reads_->note_row(known, std::move(row), begun_);
+    } else {
+        // Another write has overlapped: the last one to end need not be the last one that was stored.
+        reads_->forget(tape_);
+    }
+    ++known.moment;
+}
+
+}  // namespace bub::detail
