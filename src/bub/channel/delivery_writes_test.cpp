@@ -189,7 +189,7 @@ TEST_F(DeliveryWrites, D273_WithoutNotification_PollFindsEnd) {
     }
 }
 
-TEST(EndWaits, D273_AllWaits_AreLookedForOnceInAnInterval) {
+TEST(EndWaits, D273_AllWaits_ShareOneLook) {
     using std::chrono::seconds;
     boost::asio::io_context context;
     detail::EndWaits waits;
