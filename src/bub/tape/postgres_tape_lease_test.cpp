@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 
 #include <bub/tape/postgres_tape_schema.hpp>
-#include <bub/tape/tape.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/turn_lease.hpp>
 #include <bub/tape/turn_transaction.hpp>
@@ -116,7 +115,6 @@ TEST_F(LeasedTapes, D272_PlainTurn_WritesFourTimes) {
     query(count_writes);
     const auto fork = turn(leased(store, 1));
     run(fork->open());
-    run(Tape(fork, "a__one").bootstrap());
     TapeCheckpointer memory(fork);
     const cubepi::ClaimOwner owner = cubepi::current_process_owner();
     run(memory.claim_run("a__one", "r1", owner, cubepi::ClaimKind::new_run));

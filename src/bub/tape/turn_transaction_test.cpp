@@ -164,25 +164,21 @@ TEST(TurnTransaction, D272_EndOfRun_IsJournaledWithWhatFollows) {
     const Tape tape = tape_in(directory);
     const auto fork = tape.fork(turn("t1"));
     const Tape inside = tape.in(fork);
-    run(inside.bootstrap());
-    EXPECT_FALSE(directory.has("w__s.jsonl.turns")) << "an anchor alone waits";
     say(inside, "user", "hi");
     say(inside, "assistant", "hello");
     run(inside.append(end_of_run()));
-    EXPECT_EQ(shape(inside), "session/start handoff user:hi assistant:hello cubepi.run ");
+    EXPECT_EQ(shape(inside), "user:hi assistant:hello cubepi.run ");
     {
         const Killed killed(directory);
-        EXPECT_EQ(shape(tape_in(killed.after)),
-                  "session/start handoff user:hi assistant:hello turn=interrupted ");
+        EXPECT_EQ(shape(tape_in(killed.after)), "user:hi assistant:hello turn=interrupted ");
     }
     say(inside, "user", "more");
     const Killed killed(directory);
     EXPECT_EQ(shape(tape_in(killed.after)),
-              "session/start handoff user:hi assistant:hello cubepi.run user:more "
+              "user:hi assistant:hello cubepi.run user:more "
               "turn=interrupted ");
     run(fork->merge());
-    EXPECT_EQ(shape(tape),
-              "session/start handoff user:hi assistant:hello cubepi.run user:more turn=ok ");
+    EXPECT_EQ(shape(tape), "user:hi assistant:hello cubepi.run user:more turn=ok ");
 }
 
 TEST(TurnTransaction, D272_EndOfRunWithoutMore_IsJournaledLater) {

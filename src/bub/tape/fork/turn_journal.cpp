@@ -72,7 +72,6 @@ bool is_answer(const TapeEntry& entry) {
 }
 
 bool may_wait(const std::vector<TapeEntry>& entries) {
-    if (first_anchor_in(entries) == entries.size()) return true;
     return std::all_of(entries.begin(), entries.end(), [](const TapeEntry& entry) {
         return entry.kind == entry_kind::event &&
                (entry_name(entry) == run_event || entry_name(entry) == step_event);
