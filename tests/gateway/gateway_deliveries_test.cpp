@@ -351,7 +351,7 @@ TEST(Outage, D90_FewDescriptors_AllMessagesAreAnswered) {
         replies.push_back(post_later(port, "t" + std::to_string(i), "s" + std::to_string(i)));
     for (int i = 0; i < 60; ++i) {
         const HttpReply reply = replies[static_cast<std::size_t>(i)].get();
-        EXPECT_EQ(reply.text(), "re: t" + std::to_string(i)) << reply.body;
+        EXPECT_EQ(reply.text(), "re: t" + std::to_string(i)) << reply.body << gateway.output();
     }
     (void)gateway.wait_for("turn.postponed");
 }
