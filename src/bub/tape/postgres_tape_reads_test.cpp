@@ -180,6 +180,40 @@ TEST_F(TurnTapesInPostgres, D269_AppendBeforeTheClaim_MakesTheRunStale) {
     run(fork->discard());
 }
 
+/// The operator has appended before the load, but the store remembers the end of the tape from before.
+TEST_F(TurnTapesInPostgres, D269_LoadAfterAppendOfAnother_IsCurrent) {
+    append(other, message("hello"));
+    EXPECT_EQ(run(leased->position(tape)).messages, 1);
+    append(other, message("of an operator"));
+    const std::shared_ptr<TurnTransaction> fork = turn();
+    TapeCheckpointer memory(fork);
+    const std::optional<cubepi::CheckpointData> data = run(memory.load(tape));
+    EXPECT_EQ(data->messages.size(), 2U);
+    EXPECT_EQ(data->position, 2);
+    const cubepi::ClaimOwner owner = cubepi::current_process_owner();
+    run(memory.claim_run(tape, "r1", owner, cubepi::ClaimKind::new_run));
+    cubepi::MessageList messages;
+    messages.push_back(cubepi::user_message("next", "m1"));
+    cubepi::AppendOptions how = cubepi::AppendOptions().expected_position(data->position);
+    EXPECT_EQ(run(memory.append(tape, std::move(messages), std::move(how))), 3);
+    run(fork->discard());
+}
+
+/// The journal of a turn of the same lease has ended without a merge, after the first look-up.
+TEST_F(TurnTapesInPostgres, D269_TurnClosedLater_IsFound) {
+    EXPECT_FALSE(finds("first"));
+    std::shared_ptr<TurnTransaction> ended = turn();
+    (void)run(ended->append(tape, event("first"), TapeAppend()));
+    ended.reset();
+    EXPECT_TRUE(finds("first"));
+    EXPECT_FALSE(finds("second"));
+    ended = turn();
+    (void)run(ended->append(tape, event("second"), TapeAppend()));
+    ended.reset();
+    run(turn()->open());
+    EXPECT_TRUE(finds("second")) << "closed by the next journal";
+}
+
 TEST_F(TurnTapesInPostgres, D269_EntryOfAnother_IsFoundAfterAWrite) {
     EXPECT_FALSE(finds("late"));
     append(other, event("late"));

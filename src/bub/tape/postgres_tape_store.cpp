@@ -155,6 +155,11 @@ Task<std::optional<TapeEntry>> read_one(StorePtr store, SqlBatch reads) {
     co_return read_entry(results[0], 0);
 }
 
+std::function<void(std::int64_t)> end_check(const ReadsPtr& reads, const std::string& tape) {
+    if (!reads) return {};
+    return reads->end_check(tape);
+}
+
 Task<std::vector<TapeEntry>> last_anchor(ReadsPtr reads, std::string tape) {
     std::vector<TapeEntry> anchors;
     std::optional<TapeEntry> last = co_await reads->last_anchor(std::move(tape));
@@ -345,6 +350,7 @@ Task<std::vector<std::string>> PostgresTapeStore::all_tapes() {
 
 Task<std::vector<TapeEntry>> PostgresTapeStore::fetch(std::string tape, TapeQuery query) {
     const StorePtr store = store_;
+    const ReadsPtr reads = reads_;
     co_await turns_->look(tape, use_);
     std::vector<TapeEntry> found;
     std::function<bool(const TapeEntry&)> add = [&found](const TapeEntry& entry) {
@@ -355,8 +361,9 @@ Task<std::vector<TapeEntry>> PostgresTapeStore::fetch(std::string tape, TapeQuer
         found.clear();
         return true;
     };
+    std::function<void(std::int64_t)> see_end = end_check(reads, tape);
     co_await visit_pages(store, std::move(tape), std::move(query), std::move(add),
-                         std::move(restart));
+                         std::move(restart), std::move(see_end));
     co_return found;
 }
 
@@ -369,8 +376,8 @@ Task<void> PostgresTapeStore::visit(std::string tape, TapeQuery query,
             return visit(entry);
         };
     std::function<bool()> restart = [visited] { return !*visited; };
-    Task<void> pages =
-        visit_pages(store_, tape, std::move(query), std::move(note), std::move(restart));
+    Task<void> pages = visit_pages(store_, tape, std::move(query), std::move(note),
+                                   std::move(restart), end_check(reads_, tape));
     return after_look(turns_, use_, std::move(tape), std::move(pages));
 }
 

@@ -302,8 +302,16 @@ Task<std::int64_t> TapeCheckpointer::State::change_thread(std::string tape, Thre
 Task<std::optional<CheckpointData>> TapeCheckpointer::State::load(std::string thread_id) {
     const auto self = shared_from_this();
     std::optional<CheckpointData> data;
-    const TapePosition before = co_await store->position(thread_id);
+    TapePosition before = co_await store->position(thread_id);
     std::vector<TapeEntry> entries = co_await read_context(thread_id);
+    if (turn) {
+        // The store of a turn may remember an old position, until it has read the entries.
+        const TapePosition now = co_await store->position(thread_id);
+        if (now.messages != before.messages) {
+            before = now;
+            entries = co_await read_context(thread_id);
+        }
+    }
     co_await restore_media(entries);
     StoredExtra extra = co_await read_extra(store, thread_id);
     const std::optional<TapeEntry> fork =

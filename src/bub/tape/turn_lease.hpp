@@ -49,8 +49,8 @@ public:
 class AppendsWithState {
 public:
     virtual ~AppendsWithState() = default;
-    /// Does the same as TapeStore::append(), and edits the side state after the guard of the append has passed. Both are stored, or
-    /// nothing. `edit` is called like that of TapeStore::edit_state().
+    /// Does the same as TapeStore::append(), and edits the side state. Both are stored, or nothing: `edit` may have been called although
+    /// the append is refused. The guard sees the side state before the edit. `edit` is called like that of TapeStore::edit_state().
     virtual cubepi::Task<TapePosition> append_and_edit(
         std::string tape, std::vector<TapeEntry> entries, TapeAppend options,
         std::function<void(cubepi::JsonObject& state)> edit) = 0;

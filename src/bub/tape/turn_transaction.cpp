@@ -54,14 +54,16 @@ detail::JournalBuffer::Open TurnTransaction::State::journal_opener() {
 
 Task<void> TurnTransaction::State::write_journal() {
     if (!is_journaled() || journal->empty()) co_return;
-    if (!timer) {
-        const cubepi::Executor executor = co_await cubepi::this_executor;
-        timer = options.runtime->clock->timer(executor);
-    }
+    const cubepi::Executor executor = co_await cubepi::this_executor;
+    set_timer(executor);
     timer->cancel();
     timer_armed = delayed = false;
     auto write = [buffer = journal, open = journal_opener()] { buffer->drain(open); };
     co_await cubepi::offload(*options.runtime->workers, std::move(write));
+}
+
+void TurnTransaction::State::set_timer(const cubepi::Executor& executor) {
+    if (!timer) timer = options.runtime->clock->timer(executor);
 }
 
 void TurnTransaction::State::post_after(std::chrono::milliseconds time) {
@@ -138,7 +140,9 @@ Task<void> TurnTransaction::State::journal_added(ForkMark before, bool reset, bo
     const detail::JournalBuffer::Lines lines = journal->add(added, reset);
     if (waits) {
         // Nothing may follow for long, for example while a tool runs.
-        if (timer && !timer_armed && !std::exchange(delayed, true)) post_after(longest_delay);
+        const cubepi::Executor executor = co_await cubepi::this_executor;
+        set_timer(executor);
+        if (!timer_armed && !std::exchange(delayed, true)) post_after(longest_delay);
         co_return;
     }
     const cubepi::Outcome<> written = co_await cubepi::outcome_of(write_journal());
@@ -180,6 +184,9 @@ const std::vector<TapeEntry>& TurnTransaction::entries() const noexcept {
 Task<void> TurnTransaction::open() {
     const std::shared_ptr<State> state = state_;
     if (!state->is_journaled()) co_return;
+    // A turn that continues an earlier one may show text before it appends anything.
+    const cubepi::Executor executor = co_await cubepi::this_executor;
+    state->set_timer(executor);
     auto work = [buffer = state->journal, open = state->journal_opener()] { buffer->open(open); };
     co_await cubepi::offload(*state->options.runtime->workers, std::move(work));
 }
@@ -244,7 +251,7 @@ Task<TapePosition> TurnTransaction::append(std::string tape, std::vector<TapeEnt
         if (!there.empty()) detail::drop_first(entries, options.first_anchor());
     }
     ForkMark before{main.entries.size(), main.end, state->partial_text};
-    const bool waits = detail::may_wait(entries) && !options.reset();
+    const bool waits = !options.reset() && detail::may_wait(entries, main.entries);
     const TapePosition end = state->add(std::move(entries));
     if (state->is_journaled())
         co_await state->journal_added(std::move(before), options.reset(), waits);

@@ -9,6 +9,7 @@
 #include <bub/tape/tape.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_test_support.hpp>
+#include <cubepi/agent/claim_owner.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/schema/parse_json.hpp>
@@ -154,6 +155,54 @@ TEST(TurnTransaction, B9_FlushInterval_WritesPartialTextToTheJournal) {
     EXPECT_EQ(shape(tape_in(killed.after)), "user:hi assistant:shown turn=interrupted ");
 }
 
+/// A turn that continues an earlier one, whose entries are on the tape.
+TEST(TurnTransaction, B9_TextBeforeEntries_IsWrittenToTheJournal) {
+    const TestDirectory directory;
+    const Tape tape = tape_in(directory);
+    say(tape, "user", "hi");
+    const auto clock = std::make_shared<cubepi::testing::ManualClock>();
+    const auto workers = std::make_shared<cubepi::WorkerPool>(1);
+    TurnTransactionOptions options = turn("t1");
+    options.runtime = std::make_shared<const cubepi::Runtime>(
+        cubepi::Runtime().with_clock(clock).with_workers(workers));
+    const auto fork = tape.fork(std::move(options));
+    const auto play = [&]() -> Task<void> {
+        co_await fork->open();
+        fork->add_text("shown");
+        clock->advance(std::chrono::milliseconds(500));
+        // As in the test of the flush interval.
+        for (int i = 0; i < 3; ++i) co_await cubepi::yield_now();
+    };
+    run(play());
+    std::promise<void> written;
+    workers->post([&] { written.set_value(); });
+    written.get_future().wait();
+    const Killed killed(directory);
+    EXPECT_EQ(shape(tape_in(killed.after)), "user:hi assistant:shown turn=interrupted ");
+}
+
+TEST(TurnTransaction, D272_FirstAnchorWithoutMore_IsJournaledLater) {
+    const TestDirectory directory;
+    const Tape tape = tape_in(directory);
+    const auto clock = std::make_shared<cubepi::testing::ManualClock>();
+    const auto workers = std::make_shared<cubepi::WorkerPool>(1);
+    TurnTransactionOptions options = turn("t1");
+    options.runtime = std::make_shared<const cubepi::Runtime>(
+        cubepi::Runtime().with_clock(clock).with_workers(workers));
+    const auto fork = tape.fork(std::move(options));
+    const auto play = [&]() -> Task<void> {
+        co_await tape.in(fork).bootstrap();
+        clock->advance(std::chrono::milliseconds(1'000));
+        for (int i = 0; i < 3; ++i) co_await cubepi::yield_now();
+    };
+    run(play());
+    std::promise<void> written;
+    workers->post([&] { written.set_value(); });
+    written.get_future().wait();
+    const Killed killed(directory);
+    EXPECT_EQ(shape(tape_in(killed.after)), "session/start handoff turn=interrupted ");
+}
+
 TapeEntry end_of_run() {
     JsonObject data{{"run_id", "r1"}, {"status", "complete"}};
     return event_entry("cubepi.run", std::move(data), hidden_from_context());
@@ -205,6 +254,58 @@ TEST(TurnTransaction, D272_EndOfRunWithoutMore_IsJournaledLater) {
     written.get_future().wait();
     const Killed killed(directory);
     EXPECT_EQ(shape(tape_in(killed.after)), "assistant:hello cubepi.run turn=interrupted ");
+}
+
+cubepi::Message answer_with(cubepi::AssistantContent block, std::string_view stop_reason) {
+    cubepi::AssistantMessage answer;
+    answer.content.push_back(std::move(block));
+    answer.stop_reason = std::string(stop_reason);
+    return answer;
+}
+
+/// Completes a run in a turn with messages of the run `run_id`. Returns whether the end of the run is there after the process was killed.
+bool has_end_after_kill(std::vector<cubepi::Message> messages, const std::string& run_id = "r1") {
+    const TestDirectory directory;
+    const auto fork = tape_in(directory).fork(turn("t1"));
+    TapeCheckpointer memory(fork);
+    const cubepi::ClaimOwner owner = cubepi::current_process_owner();
+    run(memory.claim_run("w__s", "r1", owner, cubepi::ClaimKind::new_run));
+    for (cubepi::Message& message : messages) {
+        cubepi::MessageList one;
+        one.push_back(std::move(message).with_run_id(run_id));
+        run(memory.append("w__s", std::move(one), cubepi::AppendOptions()));
+    }
+    run(memory.complete_run("w__s", "r1", owner.owner_id));
+    EXPECT_TRUE(run(fork->find_run("w__s", "r1"))) << "the turn itself sees it";
+    const Killed killed(directory);
+    return run(tape_in(killed.after).store()->find_run("w__s", "r1")).has_value();
+}
+
+TEST(TurnTransaction, D272_RunWithoutAnswer_EndsInTheJournal) {
+    const cubepi::Message input = cubepi::user_message("hi", "m1");
+    const cubepi::Message calls =
+        answer_with(cubepi::ToolCall{.id = "c1", .name = "t"}, cubepi::stop_reason::tool_use);
+    cubepi::ToolResultMessage done;
+    done.tool_call_id = "c1";
+    done.tool_name = "t";
+    done.content.emplace_back(cubepi::TextContent{"done"});
+    const cubepi::Message result = done;
+    const auto says = [](std::string_view stop_reason) {
+        return answer_with(cubepi::TextContent{"hello"}, stop_reason);
+    };
+    EXPECT_FALSE(has_end_after_kill({input, says(cubepi::stop_reason::stop)}))
+        << "the answer says it";
+    EXPECT_FALSE(has_end_after_kill({input, calls, result, says(cubepi::stop_reason::stop)}));
+    EXPECT_TRUE(has_end_after_kill({input, calls, result})) << "ended by a limit, or by the tool";
+    EXPECT_TRUE(has_end_after_kill({input, calls}));
+    EXPECT_TRUE(has_end_after_kill({input, says(cubepi::stop_reason::error)}));
+    EXPECT_TRUE(has_end_after_kill({input, says(cubepi::stop_reason::aborted)}));
+    EXPECT_TRUE(has_end_after_kill({input, says("pause_turn")}));
+    EXPECT_TRUE(has_end_after_kill(
+        {input, says(cubepi::stop_reason::stop), cubepi::user_message("more", "m2")}))
+        << "limited before it has answered a second message";
+    EXPECT_TRUE(has_end_after_kill({input, says(cubepi::stop_reason::stop)}, "r2"));
+    EXPECT_TRUE(has_end_after_kill({})) << "an earlier turn has the messages";
 }
 
 TEST(TurnTransaction, D20_EntryOnFullDisk_IsOmittedUnlikeNext) {

@@ -73,6 +73,8 @@ struct TurnTransaction::State : std::enable_shared_from_this<TurnTransaction::St
     Task<void> write_journal();
     /// Like write_journal(), without waiting.
     void post_partial_text();
+    /// Creates the timer of the journal on the executor of the fork, which add_text() does not know.
+    void set_timer(const cubepi::Executor& executor);
     void post_after(std::chrono::milliseconds time);
     /// Writes nothing more to the journal, and waits for the write in progress.
     Task<void> stop_journal();

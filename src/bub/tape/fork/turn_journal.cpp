@@ -8,11 +8,14 @@
 #include <unistd.h>
 
 #include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/message_entries.hpp>
 #include <bub/tape/search/query_filter.hpp>
 #include <bub/tape/support/encoding.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/message.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/net/utf8.hpp>
+#include <cubepi/provider/answer_end.hpp>
 #include <cubepi/schema/python_json.hpp>
 
 namespace bub::detail {
@@ -71,10 +74,34 @@ bool is_answer(const TapeEntry& entry) {
     return string_member(entry.payload, "role") == "assistant";
 }
 
-bool may_wait(const std::vector<TapeEntry>& entries) {
-    return std::all_of(entries.begin(), entries.end(), [](const TapeEntry& entry) {
-        return entry.kind == entry_kind::event &&
-               (entry_name(entry) == run_event || entry_name(entry) == step_event);
+namespace {
+
+/// Returns true if the messages of the turn end with the answer that ended the run of the event. A run that reached a limit, or that a
+/// tool has ended, has none: only its event says that it is over.
+bool ends_with_answer(const std::vector<TapeEntry>& entries, const TapeEntry& event) {
+    const auto last = std::find_if(entries.rbegin(), entries.rend(), [](const TapeEntry& entry) {
+        return entry.kind != entry_kind::event || is_single_result(entry);
+    });
+    if (last == entries.rend() || last->kind != entry_kind::message || !is_answer(*last))
+        return false;
+    const std::vector<cubepi::Message> messages = messages_in(*last);
+    const cubepi::AssistantMessage* answer =
+        messages.empty() ? nullptr : messages.back().assistant();
+    // An answer without a message was not made by the agent.
+    if (!answer) return messages.empty();
+    const JsonObject* data = object_member(event.payload, "data");
+    return data && answer->run_id == string_member(*data, "run_id") && !answer->has_tool_calls() &&
+           !cubepi::is_paused(*answer) && answer->stop_reason != cubepi::stop_reason::error &&
+           answer->stop_reason != cubepi::stop_reason::aborted;
+}
+
+}  // namespace
+
+bool may_wait(const std::vector<TapeEntry>& entries, const std::vector<TapeEntry>& before) {
+    return std::all_of(entries.begin(), entries.end(), [&before](const TapeEntry& entry) {
+        if (entry.kind != entry_kind::event) return false;
+        const std::string_view name = entry_name(entry);
+        return name == step_event || (name == run_event && ends_with_answer(before, entry));
     });
 }
 

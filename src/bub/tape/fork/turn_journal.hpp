@@ -48,9 +48,10 @@ std::string journal_head(const std::string& turn_id, std::chrono::system_clock::
                          const std::optional<TurnLease>& lease = {});
 /// Returns true if the entry holds the text of an answer, which supersedes the text before it.
 bool is_answer(const TapeEntry& entry);
-/// Returns true for entries that reach the journal together with what follows (D272): the end of a run, whose answer is there, and the
-/// tokens of a step. A turn that is tried again does the same without them.
-bool may_wait(const std::vector<TapeEntry>& entries);
+/// Returns true for entries that reach the journal together with what follows (D272): the end of a run whose answer, the last of the
+/// messages in `before`, says the same, and the tokens of a step. `before`: the entries of the turn that precede them. A turn that is
+/// tried again does the same without them.
+bool may_wait(const std::vector<TapeEntry>& entries, const std::vector<TapeEntry>& before);
 /// Adds the displayed text, the trailing entries, and the marker that the turn was interrupted; or, if a question of the
 /// turn waits for an answer, that it is suspended (B23).
 void close_dead_turn(JournaledTurn& turn, bool waits);

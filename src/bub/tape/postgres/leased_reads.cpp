@@ -97,7 +97,7 @@ Task<std::optional<TapeEntry>> LeasedReads::find(std::string tape, TapeLookup lo
     co_await prepare(tape);
     {
         const std::lock_guard lock(mutex_);
-        const Known& known = known_[tape];
+        const Known& known = known_of(tape);
         if (const auto found = known.found.find(lookup); found != known.found.end())
             co_return found->second;
     }
@@ -118,7 +118,7 @@ Task<std::optional<TapeEntry>> LeasedReads::last_anchor(std::string tape) {
     co_await prepare(tape);
     {
         const std::lock_guard lock(mutex_);
-        const Known& known = known_[tape];
+        const Known& known = known_of(tape);
         if (known.last_anchor) co_return *known.last_anchor;
     }
     const Moment moment = begin_read(tape);
@@ -159,10 +159,10 @@ Task<> LeasedReads::prepare(std::string tape) {
     std::vector<TapeLookup> lookups;
     {
         const std::lock_guard lock(mutex_);
-        if (known_[tape].is_prepared) co_return;
+        if (known_of(tape).is_prepared) co_return;
         lookups = lookups_;
         for (const std::string& other : tapes_)
-            if (other != tape && !known_[other].row) tapes.push_back(other);
+            if (other != tape && !known_of(other).row) tapes.push_back(other);
     }
     const std::vector<std::string> open = co_await read_expected(std::move(tapes), lookups);
     for (const std::string& one : open) co_await turns_->look(one, use_);
@@ -219,11 +219,30 @@ Task<std::vector<std::string>> LeasedReads::read_expected(std::vector<std::strin
 
 LeasedReads::Moment LeasedReads::begin_read(const std::string& tape) {
     const std::lock_guard lock(mutex_);
-    return Moment{known_[tape].moment, store_->options().runtime->clock->now()};
+    return Moment{known_of(tape).moment, store_->options().runtime->clock->now()};
+}
+
+LeasedReads::Known& LeasedReads::known_of(const std::string& tape) {
+    Known& known = known_[tape];
+    const std::uint64_t closings = use_->closings(tape);
+    if (known.closings == closings) return known;
+    forget(known);
+    known.is_prepared = false;
+    known.closings = closings;
+    ++known.moment;
+    return known;
+}
+
+std::function<void(std::int64_t last_id)> LeasedReads::end_check(const std::string& tape) {
+    return [self = shared_from_this(), tape, moment = begin_read(tape)](std::int64_t last_id) {
+        const std::lock_guard lock(self->mutex_);
+        Known* const known = self->known_since(tape, moment);
+        if (known && known->row && known->row->end.last_id != last_id) forget(*known);
+    };
 }
 
 LeasedReads::Known* LeasedReads::known_since(const std::string& tape, const Moment& moment) {
-    Known& known = known_[tape];
+    Known& known = known_of(tape);
     return known.moment == moment.of_tape ? &known : nullptr;
 }
 
@@ -244,13 +263,12 @@ void LeasedReads::note_found(Known& known, TapeLookup lookup, std::optional<Tape
 std::optional<TapeRow> LeasedReads::known_row(const std::string& tape) {
     const Time now = store_->options().runtime->clock->now();
     const std::lock_guard lock(mutex_);
-    const Known& known = known_[tape];
+    const Known& known = known_of(tape);
     if (!known.row || now - known.row_time > oldest_row) return std::nullopt;
     return known.row;
 }
 
-void LeasedReads::forget(const std::string& tape) {
-    Known& known = known_[tape];
+void LeasedReads::forget(Known& known) {
     known.row.reset();
     known.last_anchor.reset();
     known.found.clear();
@@ -261,26 +279,27 @@ LeasedReads::Write::Write(std::shared_ptr<LeasedReads> reads, std::string tape)
     if (!reads_) return;
     begun_ = reads_->store_->options().runtime->clock->now();
     const std::lock_guard lock(reads_->mutex_);
-    moment_ = ++reads_->known_[tape_].moment;
+    moment_ = ++reads_->known_of(tape_).moment;
 }
 
 LeasedReads::Write::~Write() {
     if (!reads_ || has_ended_) return;
     const std::lock_guard lock(reads_->mutex_);
-    reads_->forget(tape_);
-    ++reads_->known_[tape_].moment;
+    Known& known = reads_->known_of(tape_);
+    forget(known);
+    ++known.moment;
 }
 
 void LeasedReads::Write::set_stored(TapeRow row) {
     if (!reads_) return;
     has_ended_ = true;
     const std::lock_guard lock(reads_->mutex_);
-    Known& known = reads_->known_[tape_];
+    Known& known = reads_->known_of(tape_);
     if (known.moment == moment_) {
         reads_->note_row(known, std::move(row), begun_);
     } else {
         // Another write has overlapped: the last one to end need not be the last one that was stored.
-        reads_->forget(tape_);
+        forget(known);
     }
     ++known.moment;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -27,7 +28,8 @@ namespace bub::detail {
 ///   from the server: questions and answers are written by other processes.
 ///
 /// Each write of the store reads the row under the lock of the tape and replaces the one here. If another process has changed the end
-/// of the tape since, the entries are forgotten. If the fate of a write is not known, all of the tape is forgotten. Thread-safe.
+/// of the tape since, the entries are forgotten. If the fate of a write is not known, or turns on the tape may have been closed, all of
+/// the tape is forgotten. A read of entries that finds another end of the tape than the row has does the same. Thread-safe.
 class LeasedReads : public std::enable_shared_from_this<LeasedReads> {
 public:
     LeasedReads(std::shared_ptr<cubepi::detail::SqlStore> store, std::shared_ptr<PgTapeTurns> turns,
@@ -40,6 +42,9 @@ public:
     Task<TapeRow> recent_row(std::string tape);
     /// Reads the row from the server.
     Task<TapeRow> read_row(std::string tape);
+
+    /// Returns the function for a read of entries that begins now, which compares the end of the tape with the row.
+    std::function<void(std::int64_t last_id)> end_check(const std::string& tape);
 
     /// One write of the store, during which reads of the tape are not remembered. Forgets the tape unless set_stored() is called. Without
     /// `reads` it does nothing.
@@ -63,8 +68,9 @@ public:
 private:
     using Time = cubepi::Clock::time_point;
     struct Known {
-        std::uint64_t moment = 0;  ///< changes when a write begins and when it ends
-        bool is_prepared = false;  ///< what is expected was read
+        std::uint64_t moment = 0;    ///< changes when a write begins and when it ends
+        std::uint64_t closings = 0;  ///< TapeUse::closings()
+        bool is_prepared = false;    ///< what is expected was read
         std::optional<TapeRow> row = {};
         Time row_time = {};
         std::optional<std::optional<TapeEntry>> last_anchor = {};
@@ -82,12 +88,14 @@ private:
     Task<std::vector<std::string>> read_expected(std::vector<std::string> tapes,
                                                  std::vector<TapeLookup> lookups);
     Moment begin_read(const std::string& tape);
+    /// Returns what is remembered of the tape: nothing if turns on it may have been closed since.
+    Known& known_of(const std::string& tape);
     /// Returns null if a write has begun or ended since.
     Known* known_since(const std::string& tape, const Moment& moment);
     void note_row(Known& known, TapeRow row, Time time);
     void note_found(Known& known, TapeLookup lookup, std::optional<TapeEntry> entry);
     std::optional<TapeRow> known_row(const std::string& tape);
-    void forget(const std::string& tape);
+    static void forget(Known& known);
 
     const std::shared_ptr<cubepi::detail::SqlStore> store_;
     const std::shared_ptr<PgTapeTurns> turns_;

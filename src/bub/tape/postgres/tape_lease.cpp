@@ -112,6 +112,18 @@ void TapeUse::note_looked(const std::string& tape) {
 void TapeUse::forget(const std::string& tape) {
     const std::lock_guard lock(mutex_);
     looked_.erase(tape);
+    ++closings_[tape];
+}
+
+std::uint64_t TapeUse::closings(const std::string& tape) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = closings_.find(tape);
+    return found == closings_.end() ? 0 : found->second;
+}
+
+void TapeUse::note_closing(const std::string& tape) {
+    const std::lock_guard lock(mutex_);
+    ++closings_[tape];
 }
 
 void SessionFences::select(SqlBatch& reads, const std::vector<TurnLease>& leases) {

@@ -278,8 +278,11 @@ TapeMoment read_moment(const SqlResult& result) {
 /// The progress of one read of a tape.
 class PageReader {
 public:
-    PageReader(std::string tape, TapeQuery query)
-        : tape_(std::move(tape)), query_(std::move(query)), filter_(query_) {
+    PageReader(std::string tape, TapeQuery query, std::function<void(std::int64_t last_id)> see_end)
+        : tape_(std::move(tape)),
+          query_(std::move(query)),
+          filter_(query_),
+          see_end_(std::move(see_end)) {
         range_.high = end_of_ids;
     }
 
@@ -334,12 +337,14 @@ private:
     }
     void begin(TapeMoment moment) {
         range_.high = std::min(range_.high, moment.last_id + 1);
+        if (see_end_) see_end_(moment.last_id);
         moment_ = std::move(moment);
     }
 
     const std::string tape_;
     const TapeQuery query_;
     QueryFilter filter_;
+    const std::function<void(std::int64_t last_id)> see_end_;
     IdRange range_;
     std::int64_t limit_ = page_size;
     std::optional<TapeMoment> moment_;
@@ -347,8 +352,9 @@ private:
 
 /// Returns false if the tape was reset in between.
 Task<bool> read_pages(std::shared_ptr<SqlStore> store, std::string tape, TapeQuery query,
-                      std::function<bool(const TapeEntry&)> visit) {
-    PageReader reader(std::move(tape), std::move(query));
+                      std::function<bool(const TapeEntry&)> visit,
+                      std::function<void(std::int64_t last_id)> see_end) {
+    PageReader reader(std::move(tape), std::move(query), std::move(see_end));
     if (reader.has_slice()) {
         SqlBatch slice;
         reader.select_slice(slice);
@@ -368,10 +374,11 @@ Task<bool> read_pages(std::shared_ptr<SqlStore> store, std::string tape, TapeQue
 }  // namespace
 
 Task<void> visit_pages(std::shared_ptr<SqlStore> store, std::string tape, TapeQuery query,
-                       std::function<bool(const TapeEntry&)> visit, std::function<bool()> restart) {
+                       std::function<bool(const TapeEntry&)> visit, std::function<bool()> restart,
+                       std::function<void(std::int64_t last_id)> see_end) {
     for (int attempt = 0; attempt < most_attempts; ++attempt) {
         TapeQuery copy = query;
-        const bool whole = co_await read_pages(store, tape, std::move(copy), visit);
+        const bool whole = co_await read_pages(store, tape, std::move(copy), visit, see_end);
         if (whole) co_return;
         if (!restart()) break;
     }

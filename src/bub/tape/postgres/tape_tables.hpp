@@ -77,12 +77,16 @@ public:
     bool has_looked(const std::string& tape) const;
     void note_looked(const std::string& tape);
     void forget(const std::string& tape);
+    /// The number of times that turns on the tape may have been closed: what was read before another number is old.
+    std::uint64_t closings(const std::string& tape) const;
+    void note_closing(const std::string& tape);
 
 private:
     const std::shared_ptr<cubepi::detail::SqlTransactions> transactions_;
     const std::optional<TurnLease> lease_;
     mutable std::mutex mutex_;
     std::set<std::string> looked_;
+    std::map<std::string, std::uint64_t> closings_;
 };
 
 /// The fences of sessions, as read with the turns of a tape.
@@ -139,10 +143,11 @@ std::string key_of(std::string_view name);
 
 /// Visits the matching entries, page by page. They are those of one moment, that of the first page: later appends are left out.
 /// If the tape is reset in between, calls `restart`, which returns true if the entries so far are forgotten, and begins again;
-/// or throws CheckpointerError(storage).
+/// or throws CheckpointerError(storage). `see_end`, unless empty, is called with the last id on the tape, as of the first page.
 Task<void> visit_pages(std::shared_ptr<cubepi::detail::SqlStore> store, std::string tape,
                        TapeQuery query, std::function<bool(const TapeEntry&)> visit,
-                       std::function<bool()> restart);
+                       std::function<bool()> restart,
+                       std::function<void(std::int64_t last_id)> see_end);
 
 /// The journals of turns in the table bub_turns. Each belongs to an owner: a store in one process. A turn that is written under a
 /// lease is dead when the lease has ended: its owner cannot write, whether it is alive or not. The owner of another one is alive

@@ -325,6 +325,12 @@ Task<> PgTapeTurns::close_dead_turns(std::string tape, std::shared_ptr<TapeUse> 
         }
         return closed;
     };
+    // Also if the fate of the write is not known, or another process has closed them meanwhile.
+    struct AtEnd {
+        TapeUse& use;
+        const std::string& tape;
+        ~AtEnd() { use.note_closing(tape); }
+    } const at_end{*use, tape};
     const std::size_t closed =
         co_await server_write(use->transactions(), std::move(plan), std::move(decide));
     for (std::size_t i = 0; i < closed; ++i) {
