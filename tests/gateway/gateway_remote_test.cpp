@@ -103,6 +103,43 @@ TEST_F(RemoteTurn, D253_StopElsewhere_EndsTheTurn) {
     EXPECT_EQ(read_ended(second_port, "k1").at("state"), "answered");
 }
 
+TEST_F(RemoteTurn, D96_StoppedTurn_IsReadAsStoppedElsewhere) {
+    start_first();
+    start_second();
+    model.hold("a");
+    auto waiting = post_later(port, "a");
+    (void)model.wait_for("a");
+    EXPECT_EQ(stop(port, "k1", "olga").text(), stopped);
+    const JsonObject read = read_ended(second_port, "key-a");
+    EXPECT_EQ(read.at("error").at("message"), stopped) << read;
+    EXPECT_NE(waiting.get().body.find(stopped), std::string::npos);
+    model.release();
+}
+
+TEST_F(RemoteTurn, D96_FinishedBeforeTurnEnds_ReplyIsAwaited) {
+    start_first();
+    start_second();
+    model.hold("a");
+    auto waiting = post_later(port, "a");
+    (void)model.wait_for("a");
+    // As of a turn that is stopped, and has not ended yet.
+    RawPostgres server(database);
+    const std::string record =
+        "UPDATE bub_delivery_inbound SET state = 'stopped', finished_at = now() ";
+    (void)server.query(record + "+ interval '1 hour'");
+    const auto read = [this] {
+        return run(call_channel(second_port, "GET", "/v1/messages/key-a"));
+    };
+    EXPECT_EQ(read().status, 202);
+    EXPECT_EQ(read().json().at("state"), "running");
+    (void)server.query(record + "- interval '1 hour'");
+    EXPECT_EQ(read().json().at("error").at("message"), stopped);
+    // Its answer was complete before it could be stopped.
+    model.release();
+    EXPECT_EQ(waiting.get().text(), "re: a");
+    EXPECT_EQ(read().json().at("state"), "answered");
+}
+
 TEST_F(RemoteTurn, D253_StopByOtherUser_IsRefused) {
     start_first();
     start_second();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <bub/builtin/recorded_reply.hpp>
+#include <bub/channel/postgres_delivery_log.hpp>
 #include <bub/questions.hpp>
 #include <bub/tape/prompt_context.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
@@ -47,8 +48,8 @@ JsonObject output_of(std::string_view kind, std::string text) {
 
 /// Returns what a client is told about a failure that the tape describes (D98).
 std::string shown_failure(std::string recorded, bool with_details) {
-    const bool is_neutral =
-        recorded.empty() || recorded == bub::ended_turn_text || recorded == bub::refused_stop_text;
+    const bool is_neutral = recorded.empty() || recorded == bub::ended_turn_text ||
+                            recorded == bub::stopped_text || recorded == bub::refused_stop_text;
     return with_details || is_neutral ? std::move(recorded) : std::string(general_failure);
 }
 
@@ -297,9 +298,17 @@ Task<std::optional<JsonObject>> GatewaySessions::message(std::string id) {
     const bool is_busy = session.is_running || session.pending_count > 0;
     std::optional<bub::RecordedReply> reply =
         co_await bub::find_reply(tape, bub::input_id_of(found->message));
-    if (!reply) reply.emplace();
+    const JsonObject& rest = found->message.rest;
     // A request to stop has a turn of its own only if none was running.
-    const std::string stop = detail::text_member(found->message.rest, bub::stop_key);
+    const std::string stop = detail::text_member(rest, bub::stop_key);
+    if (!reply && detail::flag_member(rest, bub::turn_stopped_key)) {
+        // The record of a turn that is stopped is finished before the turn ends (D96).
+        message["state"] = state_of(bub::MessageProgress::running);
+        co_return message;
+    }
+    if (!reply) reply.emplace();
+    if (!reply->answered && rest.contains(bub::turn_stopped_key))
+        reply->failure = bub::stopped_text;
     if (stop == bub::stop_was_refused) reply->failure = bub::refused_stop_text;
     if (stop == bub::stop_succeeded) {
         reply->answered = reply->is_command = true;

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
+#include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -86,6 +89,68 @@ TEST(Delivery, B18_UnknownFate_FollowsTheChannelsPolicy) {
     EXPECT_NE(gateway.warnings.front().find(
                   "answers held for the operator, because they may or may not have been sent (3)"),
               std::string::npos);
+}
+
+/// A log of several processes that notes what it records about finished messages and sent answers. The first end of a message fails, together
+/// with the answer that was to be recorded with it, which is known later.
+class SharedLog final : public MemoryDeliveryLog {
+public:
+    Task<> record(DeliveryNote what, std::vector<std::string> ids, std::string detail) override {
+        const bool is_end = what == DeliveryNote::finished;
+        if (is_end && fails) {
+            fails = false;
+            throw std::runtime_error("no connection");
+        }
+        if (is_end) notes.push_back("finished" + detail);
+        if (what == DeliveryNote::sent) notes.emplace_back("sent");
+        Task<> recording = MemoryDeliveryLog::record(what, std::move(ids), std::move(detail));
+        co_await std::move(recording);
+    }
+    Task<> sent_soon(std::string) override {
+        co_await known.wait();
+        throw std::runtime_error("no connection");
+    }
+    Task<UnfinishedRecords> take() override { co_return UnfinishedRecords(); }
+    std::optional<std::chrono::nanoseconds> poll_interval() const override {
+        return std::chrono::seconds(1);
+    }
+
+    Texts notes;
+    cubepi::AsyncEvent known;
+    bool fails = false;
+};
+
+TEST(Delivery, D272_SentAnswer_IsRecordedBeforeLateEnd) {
+    Gateway gateway;
+    const auto log = std::make_shared<SharedLog>();
+    log->fails = true;
+    gateway.options.deliveries = log;
+    gateway.run([log](Gateway& h) -> Task<> {
+        co_await h.handler(from("chat", "1", "one"));
+        while (log->notes.size() < 2) co_await h.clock->sleep_for(std::chrono::milliseconds(1));
+        log->known.set();
+        co_await h.manager->idle();
+    });
+    EXPECT_EQ(log->notes, (Texts{"sent", "finished"}));
+    EXPECT_TRUE(cubepi::run(log->unsettled()).empty());
+}
+
+TEST(Delivery, D96_StoppedTurn_IsRecordedAsStopped) {
+    Gateway gateway;
+    const auto log = std::make_shared<SharedLog>();
+    gateway.options.deliveries = log;
+    gateway.hold("one");
+    gateway.run([](Gateway& h) -> Task<> {
+        co_await h.handler(from("chat", "1", "one"));
+        co_await h.until_begun(1);
+        Envelope by = from("chat", "1", "/stop");
+        by.from_operator = true;
+        const StopOutcome outcome = co_await h.manager->stop_turn(by);
+        EXPECT_EQ(outcome, StopOutcome::stopped);
+        co_await h.manager->idle();
+    });
+    ASSERT_FALSE(log->notes.empty());
+    EXPECT_EQ(log->notes.front(), "finishedstopped");
 }
 
 Task<> count_held(ChannelManager& manager, std::size_t& count) {

@@ -4,8 +4,11 @@
 
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,7 +18,9 @@
 #include <bub/channel/delivery/gateway_wakes.hpp>
 #include <bub/channel/postgres_delivery_log.hpp>
 #include <bub/channel/postgres_delivery_schema.hpp>
+#include <bub/questions.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
+#include <cubepi/sql/postgres_notifications.hpp>
 
 namespace bub::channel_tests {
 namespace {
@@ -187,6 +192,40 @@ TEST_F(DeliveryWrites, D273_WithoutNotification_PollFindsEnd) {
     // One that is not stored has no end to wait for.
     while (!run(other->wait_finished(update("unknown"), std::chrono::milliseconds(1)))) {
     }
+}
+
+TEST_F(DeliveryWrites, D96_StoppedTurn_EndsWithinSeconds) {
+    const LogPtr log = open();
+    run(log->finish_stop({run(log->receive(update("one"))).value()}, StopOutcome::stopped));
+    run(log->finish({run(log->receive(update("two"))).value()}));
+    const LogPtr other = open();
+    const auto rest = [&other](const char* text) {
+        return run(other->find("chat", text)).value().message.rest;
+    };
+    for (const bool is_recent : {true, false}) {
+        query("UPDATE bub_delivery_inbound SET finished_at = now() " +
+              std::string(is_recent ? "+" : "-") + " interval '1 hour'");
+        EXPECT_EQ(rest("one").at(turn_stopped_key), is_recent);
+        EXPECT_FALSE(rest("one").contains(stop_key)) << "it is not a request to stop";
+        EXPECT_FALSE(rest("two").contains(turn_stopped_key));
+    }
+}
+
+TEST_F(DeliveryWrites, D273_ManyNotifications_AllArrive) {
+    std::mutex mutex;
+    std::set<std::string> received;
+    const auto count = [&] {
+        const std::lock_guard lock(mutex);
+        return received.size();
+    };
+    cubepi::PostgresNotifications notifications(options.database, "ends",
+                                                [&](const std::string& payload) {
+                                                    const std::lock_guard lock(mutex);
+                                                    received.insert(payload);
+                                                });
+    constexpr std::size_t many = 950;  // in several statements
+    for (std::size_t i = 0; i < many; ++i) notifications.notify("end_" + std::to_string(i));
+    while (count() < many) std::this_thread::yield();
 }
 
 TEST(EndWaits, D273_AllWaits_ShareOneLook) {

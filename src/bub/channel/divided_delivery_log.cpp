@@ -310,9 +310,9 @@ Task<bool> DividedDeliveryLog::wait_finished(Envelope address, std::chrono::mill
 
 Task<> DividedDeliveryLog::sent_soon(std::string id) {
     std::optional<Local> found = local(id);
-    if (!found) co_return;
+    if (!found) return DeliveryLog::sent_soon({});
     PostgresDeliveryLog& log = *options_.logs[found->database];
-    co_await log.sent_soon(std::move(found->id));
+    return log.sent_soon(std::move(found->id));
 }
 
 std::optional<TurnLease> DividedDeliveryLog::lease(const Ids& ids, std::size_t& database) const {

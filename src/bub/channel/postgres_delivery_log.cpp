@@ -513,9 +513,8 @@ Task<std::optional<KnownInbound>> PostgresDeliveryLog::find(std::string channel,
     reads
         .add(
             "SELECT id, fence, coalesce(message, address), finished_at IS NOT NULL, state ="
-            " 'working' AND owner > 0 AND owner <> $2, state FROM bub_delivery_inbound WHERE "
-            "message_key ="
-            " $1")
+            " 'working' AND owner > 0 AND owner <> $2, state, coalesce(finished_at > now() -"
+            " interval '5 seconds', false) FROM bub_delivery_inbound WHERE message_key = $1")
         .text_or_null(message_key(tables->options().account, channel, inbound_id))
         .integer(tables->number());
     const SqlResults results = co_await tables->store()->read(std::move(reads));
@@ -527,8 +526,12 @@ Task<std::optional<KnownInbound>> PostgresDeliveryLog::find(std::string channel,
     const Json json = cubepi::parse_lenient(row.text(0, 2));
     if (json.is_object()) found->message = from_stored_form(json.get_object());
     const std::string state = row.string(0, 5);
-    if (is_stop_result(state) && found->message.rest.contains(stop_key))
-        found->message.rest[stop_key] = state;
+    JsonObject& rest = found->message.rest;
+    if (is_stop_result(state) && rest.contains(stop_key)) {
+        rest[stop_key] = state;
+    } else if (state == stop_succeeded) {
+        rest[turn_stopped_key] = row.boolean(0, 6);
+    }
     co_return found;
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <bub/channel/delivery_log.hpp>
@@ -22,6 +23,10 @@ struct DeliveryWrite;
 class EndWaits;
 class GatewayWakes;
 }  // namespace detail
+
+/// The key of Envelope::rest of a finished message whose turn was stopped (D96), in what PostgresDeliveryLog::find() returns. True: that was a
+/// few seconds ago, and the turn may still end, so that what it leaves is not on the tape yet.
+inline constexpr std::string_view turn_stopped_key = "turn_stopped";
 
 struct PostgresDeliveryLogOptions {
     cubepi::PostgresOptions database = {};
@@ -86,6 +91,7 @@ public:
     Task<std::optional<std::string>> receive(Envelope message) override;
     Task<> record(DeliveryNote note, std::vector<std::string> ids, std::string detail) override;
     Task<std::vector<StoredInbound>> unfinished() override;
+    /// A finished message may have turn_stopped_key as well.
     Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id) override;
     /// The gateway that finishes a message which another one has stored notifies the others. In each `poll`, one statement looks for all
     /// messages that are waited for.

@@ -50,6 +50,7 @@ public:
     }
 
     std::optional<JsonObject> record = JsonObject{{"session", "s1"}, {"state", "running"}};
+    JsonObject record_at_end{{"session", "s1"}, {"state", "answered"}};
     std::function<void()> on_read;
     std::string owner;
     std::vector<std::string> asked;
@@ -61,7 +62,7 @@ private:
     Task<bool> wait_briefly() {
         co_await cubepi::yield_now();
         const bool is_over = waits >= waits_before_end;
-        if (is_over) record = JsonObject{{"session", "s1"}, {"state", "answered"}};
+        if (is_over) record = record_at_end;
         co_return is_over;
     }
 };
@@ -159,6 +160,31 @@ TEST_F(RemoteRepliesTest, D273_OpenTurn_IsReadAtItsEndOnly) {
     cubepi::run(follow_until_left(remote, exchange, until_done(exchange)));
     EXPECT_EQ(records->waits, 5);
     EXPECT_EQ(records->reads, 2) << "when it was submitted, and at its end";
+}
+
+TEST_F(RemoteRepliesTest, D273_MessageHeldMeanwhile_IsRefused) {
+    exchange->waiting = 1;
+    records->waits_before_end = 1'000'000;
+    records->on_read = [this] {
+        if (records->waits > 0) records->record = JsonObject{{"session", "s1"}, {"state", "held"}};
+    };
+    cubepi::run(follow_until_left(remote, exchange, until_done(exchange)));
+    ASSERT_TRUE(exchange->refusal());
+    EXPECT_EQ(exchange->refusal()->status, 409u);
+    EXPECT_EQ(records->reads, 2);
+}
+
+TEST_F(RemoteRepliesTest, D273_EndBeforeReply_IsReadAgain) {
+    exchange->waiting = 1;
+    records->waits_before_end = 1;
+    records->record_at_end = JsonObject{{"session", "s1"}, {"state", "running"}};
+    records->on_read = [this] {
+        if (records->reads == 3)
+            records->record = JsonObject{{"session", "s1"}, {"state", "answered"}};
+    };
+    cubepi::run(follow_until_left(remote, exchange, until_done(exchange)));
+    EXPECT_EQ(records->reads, 3);
+    EXPECT_FALSE(exchange->refusal());
 }
 
 TEST_F(RemoteRepliesTest, D254_ReaderOfWaitingTurn_AsksItsGatewayOnly) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,8 +23,11 @@ public:
     PostgresNotifications(const PostgresNotifications&) = delete;
     PostgresNotifications& operator=(const PostgresNotifications&) = delete;
 
-    /// Sends a notification soon: those that wait meanwhile are sent together, equal ones once.
+    /// Sends a notification soon: those that wait meanwhile are sent together, equal ones once. While 1,000 wait, e.g. because the database
+    /// is away, further ones are dropped.
     void notify(std::string payload);
+    /// Returns how many notifications wait.
+    std::size_t pending() const;
 
 private:
     struct State;

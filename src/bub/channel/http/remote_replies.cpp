@@ -154,9 +154,12 @@ Task<> RemoteReplies::follow_until_end(ExchangePtr exchange, std::stop_token dra
 Task<> RemoteReplies::read_until_end(ExchangePtr exchange, std::stop_token draining) {
     constexpr std::chrono::milliseconds shortest{200};
     constexpr std::chrono::milliseconds longest{1'000};
+    // No end is announced of a message that waits for an operator.
+    constexpr std::chrono::milliseconds longest_without_read{5'000};
+    std::chrono::milliseconds waited{0};
     std::chrono::milliseconds text_interval = shortest;
     for (bool is_over = false; !is_over;) {
-        // Without a reader of the text nothing is read before the end is known (D273).
+        // Without a reader of the text little is read before the end is known (D273).
         const std::chrono::milliseconds limit = reads_text(*exchange) ? text_interval : longest;
         Task<bool> waiting =
             options_.sessions->wait_for_end(exchange->key(), exchange->chat(), limit);
@@ -169,7 +172,10 @@ Task<> RemoteReplies::read_until_end(ExchangePtr exchange, std::stop_token drain
             // The owner answers when there is text, or after a second.
             if (!exchange->remote.is_lost) text_interval = shortest;
         }
-        if (may_be_over) is_over = co_await read_record(exchange);
+        waited += limit;
+        if (!may_be_over && waited < longest_without_read) continue;
+        waited = {};
+        is_over = co_await read_record(exchange);
     }
 }
 

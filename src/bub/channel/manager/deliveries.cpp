@@ -186,6 +186,8 @@ Task<> Deliveries::write_late() {
     const std::shared_ptr<void> alive = context_.keep_alive();
     std::vector<std::string> sent = std::exchange(late_sent_, {});
     auto finished = std::exchange(late_finished_, {});
+    // The records of some may have failed together with those of their messages, which must not be finished first (D272).
+    if (!finished.empty()) sent.insert(sent.end(), soon_sent_.begin(), soon_sent_.end());
     for (std::string& id : sent) co_await note_sent(std::move(id));
     for (auto& [receipts, stop] : finished) co_await finish(std::move(receipts), stop);
     is_writing_late_ = false;
@@ -222,6 +224,7 @@ Task<> Deliveries::note_sent_soon(Task<> writing, std::string id) {
     const Outcome<> written = co_await outcome_of(std::move(writing));
     // At the end of the manager release() records it.
     if (written.cancelled()) written.rethrow();
+    soon_sent_.erase(id);
     check_sent(written, std::move(id));
 }
 
@@ -290,6 +293,7 @@ Task<> Deliveries::deliver(std::shared_ptr<Channel> channel, Envelope message, s
     if (sent && context_.open && log().poll_interval()) {
         // The turn ends at once, and its end is recorded in the same transaction (D272).
         Task<> writing = log().sent_soon(id);
+        soon_sent_.insert(id);
         context_.spawn(note_sent_soon(std::move(writing), std::move(id)));
         co_return;
     }

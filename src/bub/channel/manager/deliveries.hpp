@@ -37,7 +37,8 @@ public:
 
     /// Records that a turn begins on these messages. Returns false if another process has taken them.
     Task<bool> begin(Receipts receipts);
-    /// Records that these messages are finished. `stop`: the result of a request to stop.
+    /// Records that these messages are finished. `stop`: the result of a request to stop; `stopped` also for the messages of a turn that was
+    /// stopped.
     Task<> finish(Receipts receipts, StopOutcome stop = StopOutcome::idle);
     /// Of a log that processes share, records in the background what could not be recorded when it happened: this process lives, so that no
     /// other would.
@@ -92,6 +93,7 @@ private:
     const ChannelSet& channels_;
     std::set<std::string> held_;          // ids of the delivery log
     std::set<std::string> not_put_back_;  // whose last turn has ended, which could not be recorded
+    std::set<std::string> soon_sent_;  // answers of sent_soon() whose records are not written yet
     std::vector<std::string> late_sent_;
     std::vector<std::pair<Receipts, StopOutcome>> late_finished_;
     bool is_writing_late_ = false;

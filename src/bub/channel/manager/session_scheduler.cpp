@@ -52,6 +52,11 @@ bool may_stop(const Envelope& by, const Envelope& running) {
            (by.channel == running.channel && sender_of(by) == sender_of(running));
 }
 
+/// Returns how a message is finished whose turn is stopped. A request to stop has a result of its own (D265).
+StopOutcome end_of_stopped(const Envelope& message) {
+    return message.rest.contains(stop_key) ? StopOutcome::idle : StopOutcome::stopped;
+}
+
 /// Returns the delay after this many failures. Sessions that have failed together do not try again together.
 std::chrono::nanoseconds retry_delay(std::size_t failures, cubepi::IdSource& ids) {
     constexpr std::size_t most_doublings = 5;
@@ -537,7 +542,8 @@ Task<StopOutcome> SessionScheduler::stop(std::string session_id, Envelope by) {
     meant.turn->stopped = true;
     // Before the turn is cancelled: a process that is killed meanwhile must not leave the message to the next one.
     Receipts receipts = meant.turn->receipts;
-    co_await deliveries_.finish(std::move(receipts));
+    const StopOutcome end = end_of_stopped(*meant.message);
+    co_await deliveries_.finish(std::move(receipts), end);
     meant.turn->stop.request_stop();
     co_return StopOutcome::stopped;
 }
@@ -554,7 +560,8 @@ Task<> SessionScheduler::take_back(SessionPtr session, std::size_t position) {
         session->dropped.pulse();
     }
     Receipts receipts = std::move(taken.queued.receipts);
-    co_await deliveries_.finish(std::move(receipts));
+    const StopOutcome end = end_of_stopped(*taken.queued.message);
+    co_await deliveries_.finish(std::move(receipts), end);
     std::shared_ptr<const Envelope> message = std::move(taken.queued.message);
     co_await end_stopped(std::move(message));
 }

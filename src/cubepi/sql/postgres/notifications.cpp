@@ -1,6 +1,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <set>
@@ -25,6 +26,10 @@ namespace {
 
 /// Before another attempt to connect.
 constexpr int retry_ms = 1'000;
+/// Of notifications that wait; further ones are dropped.
+constexpr std::size_t most_pending = 1'000;
+/// In one statement.
+constexpr std::size_t most_together = 100;
 /// Of a host that does not answer, unless the connection string has another one; then libpq tries the next host.
 constexpr const char* host_limit_ms = "10000";
 /// Of an attempt to connect.
@@ -134,7 +139,8 @@ void PostgresNotifications::State::serve(PGconn* database) {
         std::set<std::string> payloads;
         if (!is_busy) {
             const std::lock_guard lock(mutex);
-            payloads.swap(pending);
+            while (!pending.empty() && payloads.size() < most_together)
+                payloads.insert(pending.extract(pending.begin()));
         }
         if (payloads.empty()) continue;
         std::string list;
@@ -164,9 +170,14 @@ PostgresNotifications::~PostgresNotifications() = default;
 void PostgresNotifications::notify(std::string payload) {
     {
         const std::lock_guard lock(state_->mutex);
-        state_->pending.insert(std::move(payload));
+        if (state_->pending.size() < most_pending) state_->pending.insert(std::move(payload));
     }
     state_->wake();
+}
+
+std::size_t PostgresNotifications::pending() const {
+    const std::lock_guard lock(state_->mutex);
+    return state_->pending.size();
 }
 
 }  // namespace cubepi

@@ -57,5 +57,14 @@ TEST(PostgresNotifications, SilentHost_DoesNotDelayTheEnd) {
     }
 }
 
+TEST(PostgresNotifications, WithoutConnection_FewWait) {
+    const SilentPort silent;
+    PostgresOptions options;
+    options.connection = "host=127.0.0.1 dbname=x user=x port=" + std::to_string(silent.port());
+    PostgresNotifications notifications(std::move(options), "x", [](const std::string&) {});
+    for (int i = 0; i < 1'500; ++i) notifications.notify("end_" + std::to_string(i));
+    EXPECT_EQ(notifications.pending(), 1'000u);
+}
+
 }  // namespace
 }  // namespace cubepi
