@@ -44,6 +44,19 @@ constexpr std::chrono::seconds patience{5};
 
 void pause() { std::this_thread::sleep_for(interval); }
 
+/// Returns what a query reads. A server whose disk was full may recover, and end connections, after it has answered again.
+std::vector<std::string> read(const std::string& database, const std::string& sql) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+    for (;;) {
+        try {
+            return RawPostgres(database).query(sql);
+        } catch (const std::runtime_error&) {
+            if (std::chrono::steady_clock::now() > deadline) throw;
+        }
+        pause();
+    }
+}
+
 /// Seconds since 1970.
 double now() {
     return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch())
@@ -432,10 +445,11 @@ std::vector<std::string> Cluster::run(const std::vector<Posted>& messages,
 
 std::string Cluster::messages_of(std::size_t index) const {
     std::string ids = "0";
-    const std::vector<std::string> rows = RawPostgres(database_).query(
+    const std::vector<std::string> rows = read(
+        database_,
         "SELECT i.id FROM bub_delivery_inbound AS i JOIN bub_delivery_gateways AS g ON i.owner ="
         " g.number WHERE i.finished_at IS NULL AND g.pid = " +
-        std::to_string(gateways_.at(index)->pid()));
+            std::to_string(gateways_.at(index)->pid()));
     for (const std::string& id : rows) ids += "," + id;
     return "id IN (" + ids + ")";
 }
@@ -443,10 +457,10 @@ std::string Cluster::messages_of(std::size_t index) const {
 void Cluster::measure_outages() {
     for (const Outage& outage : outages_) {
         const std::string begin = std::to_string(outage.begin);
-        const std::vector<std::string> delays = RawPostgres(database_).query(
-            "SELECT extract(epoch FROM min(finished_at)) - " + begin +
-            " FROM bub_delivery_inbound WHERE finished_at > to_timestamp(" + begin + ") AND " +
-            outage.condition);
+        const std::vector<std::string> delays =
+            read(database_, "SELECT extract(epoch FROM min(finished_at)) - " + begin +
+                                " FROM bub_delivery_inbound WHERE finished_at > to_timestamp(" +
+                                begin + ") AND " + outage.condition);
         for (const std::string& delay : delays)
             if (delay != "NULL") delays_[outage.description].push_back(std::stod(delay));
     }
@@ -546,10 +560,8 @@ void Cluster::wait_until_taken(std::size_t index) {
         " JOIN bub_delivery_gateways AS g ON s.owner = g.number WHERE g.pid = " +
         pid + ")";
     const auto begin = std::chrono::steady_clock::now();
-    for (const std::string& database : databases()) {
-        RawPostgres server(database);
-        while (server.query(count).front() != "0") pause();
-    }
+    for (const std::string& database : databases())
+        while (read(database, count).front() != "0") pause();
     delays_["from a frozen or separated gateway to the claim of its sessions"].push_back(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
 }
@@ -721,11 +733,10 @@ void Cluster::fail_over() {
 std::size_t Cluster::waiting() const {
     std::size_t sum = 0;
     for (const std::string& database : databases()) {
-        RawPostgres server(database);
-        sum += std::stoul(server
-                              .query("SELECT (SELECT count(*) FROM bub_delivery_inbound WHERE"
-                                     " finished_at IS NULL) + (SELECT count(*) FROM"
-                                     " bub_delivery_outbound WHERE settled_at IS NULL)")
+        sum += std::stoul(read(database,
+                               "SELECT (SELECT count(*) FROM bub_delivery_inbound WHERE"
+                               " finished_at IS NULL) + (SELECT count(*) FROM"
+                               " bub_delivery_outbound WHERE settled_at IS NULL)")
                               .front());
     }
     return sum;

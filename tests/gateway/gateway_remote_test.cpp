@@ -367,7 +367,9 @@ protected:
         port = ports_of(*first).at("http");
         second = std::make_unique<GatewayProcess>(two, model.flags());
         second_port = ports_of(*second).at("http");
-        if (has_history) EXPECT_EQ(post(port, "earlier").text(), "re: earlier");
+        if (has_history) {
+            EXPECT_EQ(post(port, "earlier").text(), "re: earlier");
+        }
         model.hold("a");
         auto waiting = post_later(port, "a");
         (void)model.wait_for("a");

@@ -485,7 +485,9 @@ TEST(GatewaySessions, D111_SilentCut_ForgetsNothing) {
             const HttpReply reply = post(model.prompt());
             ASSERT_EQ(reply.status, 200) << reply.body;
         }
-        if (!last.empty()) EXPECT_EQ(post(last).status, 200);
+        if (!last.empty()) {
+            EXPECT_EQ(post(last).status, 200);
+        }
         gateway.send(SIGTERM);
         EXPECT_EQ(gateway.wait(), 0);
     };

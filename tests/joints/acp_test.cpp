@@ -171,7 +171,9 @@ TEST_F(AgentOfEditor, Sandbox_ConfinesCommands) {
     editor.open();
     EXPECT_EQ(stop_of(editor.prompt("go")), "end_turn");
     EXPECT_TRUE(has("made"));
-    if (sandbox_support().namespaces) EXPECT_FALSE(has(".git/hooks/pre-commit"));
+    if (sandbox_support().namespaces) {
+        EXPECT_FALSE(has(".git/hooks/pre-commit"));
+    }
 }
 
 TEST_F(AgentOfEditor, MaximumCost_EndsThePrompt) {

@@ -62,8 +62,12 @@ protected:
         profile.hidden = {home.config().parent_path()};
         const bool guards = sandbox_holds(profile, SandboxProperty::read_only);
         EXPECT_EQ(guards, sandbox_support().namespaces);
-        if (guards) EXPECT_FALSE(has(".git/hooks/pre-commit"));
-        if (sandbox_holds(profile, SandboxProperty::hidden)) EXPECT_EQ(content("copy"), "");
+        if (guards) {
+            EXPECT_FALSE(has(".git/hooks/pre-commit"));
+        }
+        if (sandbox_holds(profile, SandboxProperty::hidden)) {
+            EXPECT_EQ(content("copy"), "");
+        }
         EXPECT_FALSE(has("network"));
     }
     void expect_free() const {

@@ -159,7 +159,9 @@ TEST_F(Matrix, B18_KillAtEachRequest_AnswersOnceOrMarked) {
         const std::size_t again = count("(sent again) re: hello") - marked;
         EXPECT_LE(unmarked, 1u);
         EXPECT_GE(unmarked + again, 1u);
-        if (point.first == "send") EXPECT_EQ(unmarked, point.second ? 1u : 0u);
+        if (point.first == "send") {
+            EXPECT_EQ(unmarked, point.second ? 1u : 0u);
+        }
     }
 }
 

@@ -105,7 +105,9 @@ TEST_P(ChatCommand, BackgroundCommand_IsListedAndEnded) {
     ASSERT_TRUE(chat.expect("talks to")) << chat.shown();
     ASSERT_TRUE(say(chat, "go", "One."));
     const bool live = std::string(GetParam()) != "dumb";
-    if (live) EXPECT_TRUE(chat.expect_on_screen("1 command runs")) << chat.screen().text();
+    if (live) {
+        EXPECT_TRUE(chat.expect_on_screen("1 command runs")) << chat.screen().text();
+    }
     chat.type("/ps\r");
     ASSERT_TRUE(chat.expect("sh1        runs: echo begun; sleep 600")) << chat.shown();
     chat.type("/tasks sh1\r");
@@ -115,7 +117,9 @@ TEST_P(ChatCommand, BackgroundCommand_IsListedAndEnded) {
     ASSERT_TRUE(chat.expect("nothing with this id runs")) << chat.shown();
     chat.type("/tasks cancel sh1\r");
     ASSERT_TRUE(chat.expect("The command is being ended.")) << chat.shown();
-    if (live) EXPECT_TRUE(chat.expect_gone("1 command runs")) << chat.screen().text();
+    if (live) {
+        EXPECT_TRUE(chat.expect_gone("1 command runs")) << chat.screen().text();
+    }
 }
 
 TEST_P(ChatCommand, D119_Goal_ContinuesUntilAchieved) {

@@ -266,8 +266,9 @@ TEST(NarrowTerminal, LongLines_BreakBetweenWords) {
         std::istringstream rows(terminal.shown());
         for (std::string row; std::getline(rows, row);) {
             // A command to copy is not broken.
-            if (!row.starts_with("  cubepi") && !row.starts_with("  export"))
+            if (!row.starts_with("  cubepi") && !row.starts_with("  export")) {
                 EXPECT_LE(app::display_width(row), columns) << row;
+            }
             std::istringstream in(row);
             for (std::string word; in >> word;) words.push_back(word);
         }

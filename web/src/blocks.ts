@@ -24,13 +24,16 @@ export function tokensOf(text: string): Token[] | undefined {
   return endOf(text, 0, 1500) < text.length ? undefined : lex(text);
 }
 
-/** Returns the number of tokens that no further text changes: it can change the last two blocks, and what no blank line precedes them. */
+/**
+ * Returns the number of tokens that further text does not change, as web/tests observes: it can change the last two blocks, and what no
+ * blank line separates from them. A line of other white space, such as a form feed, is a paragraph, but ends no list: it is no block.
+ */
 function settledCount(tokens: Token[]): number {
   let open = 0;
   for (let at = tokens.length - 1; at >= 0; --at) {
     const { type, raw } = tokens[at] as Token;
     if (open >= 2 && (type === "space" || raw.endsWith("\n\n"))) return at + 1;
-    if (type !== "space") ++open;
+    if (raw.trim() !== "") ++open;
   }
   return 0;
 }

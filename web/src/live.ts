@@ -43,16 +43,36 @@ export function useLive(session: string, onChanged: () => void) {
     // What arrives between two frames is one change of the page.
     let waiting: ((old: Followed) => Followed)[] = [];
     let frame = 0;
-    const flush = () => {
+    let pause = 0;
+    /** After a change that took longer than a frame, as in a long list, the page is free for as long. */
+    let free = 0;
+    const cancel = () => {
       cancelAnimationFrame(frame);
-      frame = 0;
+      clearTimeout(pause);
+      frame = pause = 0;
+    };
+    const flush = () => {
+      cancel();
+      const begin = performance.now();
+      // After the page has been laid out.
+      setTimeout(() => {
+        const end = performance.now();
+        free = end - begin > 16 ? 2 * end - begin : 0;
+      });
       const all = waiting;
       waiting = [];
       if (all.length > 0) setState((old) => (old.session === session ? all.reduce((state, change) => change(state), old) : old));
     };
     const update = (change: (old: Followed) => Followed) => {
       waiting.push(change);
-      frame ||= requestAnimationFrame(flush);
+      if (frame || pause) return;
+      const wait = free - performance.now();
+      if (wait > 0) {
+        pause = setTimeout(() => {
+          pause = 0;
+          frame = requestAnimationFrame(flush);
+        }, wait);
+      } else frame = requestAnimationFrame(flush);
     };
     const begin = (opened: EventSource) => {
       const on = <T>(name: string, take: (data: T, answer: string) => void) =>
@@ -99,7 +119,7 @@ export function useLive(session: string, onChanged: () => void) {
       },
     );
     return () => {
-      cancelAnimationFrame(frame);
+      cancel();
       end();
     };
   }, [session]);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -226,6 +227,36 @@ TEST_F(Retry, D90_ConflictOrCommand_IsHeldAtOnce) {
         EXPECT_EQ(left.front().begun, is_command ? 1u : 2u) << "it may have had its effect";
         thrown = nullptr;
     }
+}
+
+/// A log that processes share, of which another one takes each message when its turn has begun.
+class TakenLog final : public MemoryDeliveryLog {
+public:
+    std::optional<std::chrono::nanoseconds> poll_interval() const override {
+        return std::chrono::hours(1);
+    }
+    Task<std::vector<StoredInbound>> unfinished_of(std::vector<std::string> ids) override {
+        (void)ids;
+        co_return std::vector<StoredInbound>();
+    }
+};
+
+TEST_F(Retry, D227_ConflictWithTaker_IsNotHeld) {
+    gateway.options.deliveries = std::make_shared<TakenLog>();
+    thrown = std::make_exception_ptr(cubepi::StaleAppendError(
+        ErrorCode::stale_append, "another process has continued the session"));
+    gateway.run([](Gateway& h) -> Task<> {
+        co_await h.handler(update("one"));
+        co_await h.until_begun(1);
+        co_await h.manager->idle();
+        const HeldMessages held = co_await h.manager->held();
+        EXPECT_TRUE(held.inbounds.empty());
+    });
+    EXPECT_EQ(channel->turns, (Texts{"begin one", "fail one"}));
+    EXPECT_EQ(channel->reason, "another gateway processes the message");
+    EXPECT_TRUE(channel->texts().empty()) << "the other gateway answers";
+    EXPECT_TRUE(gateway.warnings.empty());
+    EXPECT_TRUE(gateway.operator_log.contains("<4>turn.taken"));
 }
 
 TEST_F(Retry, D90_OtherFailures_AreAnsweredAsBefore) {

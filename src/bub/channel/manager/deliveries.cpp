@@ -367,6 +367,12 @@ Task<bool> Deliveries::is_being_answered(Receipts receipts) {
                           [](const StoredInbound& one) { return one.answered; });
 }
 
+Task<bool> Deliveries::are_taken(Receipts receipts) {
+    if (!log().poll_interval()) co_return false;
+    const std::vector<StoredInbound> ours = co_await log().unfinished_of(std::move(receipts));
+    co_return ours.empty();
+}
+
 Task<HeldMessages> Deliveries::held() {
     HeldMessages held;
     if (!context_.options.deliveries || held_.empty()) co_return held;

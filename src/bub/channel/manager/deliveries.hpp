@@ -60,6 +60,8 @@ public:
 
     /// Returns true if an answer to these messages is being or was sent.
     Task<bool> is_being_answered(Receipts receipts);
+    /// Returns true if another process has taken these messages, whose turn this one has begun.
+    Task<bool> are_taken(Receipts receipts);
     /// Returns the record of a message by the id of its platform.
     Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id);
     bool is_held(const std::string& id) const { return held_.contains(id); }

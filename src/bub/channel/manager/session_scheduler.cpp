@@ -198,9 +198,7 @@ Task<TurnOutcome> SessionScheduler::run_turn(SessionPtr session, Waiting next) {
     if (ended) end = ended.value();
     const std::shared_ptr<Turn> turn_of_message = session->turn;
     if (is_session_taken(failure)) {
-        context_.framework.runtime()->log.write(cubepi::LogLevel::warning, "turn.taken");
         end = TurnOutcome::taken;
-        failure = taken_error();
     } else if (cause_of(failure) != FailureCause::turn && !session->answered.empty() &&
                !turn_of_message->stopped) {
         // A decision is not interrupted: a message that is held must not be processed again.
@@ -211,6 +209,10 @@ Task<TurnOutcome> SessionScheduler::run_turn(SessionPtr session, Waiting next) {
         const std::string_view text = end == TurnOutcome::cut_off ? incomplete_notice : held_notice;
         failure =
             std::make_exception_ptr(SenderError(cubepi::ErrorCode::unavailable, std::string(text)));
+    }
+    if (end == TurnOutcome::taken) {
+        context_.framework.runtime()->log.write(cubepi::LogLevel::warning, "turn.taken");
+        failure = taken_error();
     }
     // The record of a stopped turn is finished: nothing repeats it.
     if (turn_of_message->stopped && end != TurnOutcome::answered && end != TurnOutcome::suspended &&
@@ -251,6 +253,13 @@ Task<TurnOutcome> SessionScheduler::after_failure(SessionPtr session,
     if (answered && answered.value()) {
         co_await deliveries_.post(notice_to(*message, std::string(incomplete_notice), "cut_off"));
         co_return cut_off(failure);
+    }
+    if (cause_of(failure) == FailureCause::conflict && !session->turn->stopped) {
+        // The other writer may be the gateway that has taken the session: this one has read what that one wrote.
+        Task<bool> losing = deliveries_.are_taken(session->answered);
+        cubepi::Outcome<bool> taken = co_await cubepi::outcome_of(std::move(losing));
+        if (taken.cancelled()) taken.rethrow();
+        if (taken && taken.value()) co_return TurnOutcome::taken;
     }
     const bool is_first = failing() == 0;
     const cubepi::Clock::time_point now = context_.clock().now();
