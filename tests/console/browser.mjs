@@ -629,7 +629,8 @@ try {
   check("the configuration is reloaded, by keyboard", true);
   const ended = new Promise((resolve) => gateway.on("exit", resolve));
   await page.getByRole("button", { name: "Drain" }).press("Enter");
-  // The focus is at the harmless button.
+  // The focus moves to the harmless button.
+  await page.waitForFunction(() => document.activeElement?.textContent.trim() === "Back");
   await page.keyboard.press("Shift+Tab");
   await page.keyboard.press("Enter");
   check("the gateway drains and ends, by keyboard", (await ended) === 0);

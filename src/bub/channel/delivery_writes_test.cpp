@@ -148,26 +148,44 @@ Task<> wait_for(LogPtr log, std::string text, bool& is_over) {
     is_over = co_await log->wait_finished(update(text), std::chrono::hours(1));
 }
 
-TEST_F(DeliveryWrites, D273_EndAtOtherGateway_WakesWaiter) {
-    options.notifications = database;
-    const LogPtr owner = open();
-    const LogPtr other = open();
-    // Before they notify each other.
-    while (query("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND"
-                 " state = 'idle' AND query LIKE 'LISTEN %'")
-               .front() != "2") {
+/// Opens two gateways that notify each other, and waits until both listen.
+class NotifyingGateways : public DeliveryWrites {
+protected:
+    NotifyingGateways() {
+        options.notifications = database;
+        owner = open();
+        other = open();
+        while (query("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND"
+                     " state = 'idle' AND query LIKE 'LISTEN %'")
+                   .front() != "2") {
+        }
     }
-    const std::string id = stored_elsewhere(*owner, *other, "two");
-    bool is_over = false;
-    const auto play = [&]() -> Task<> {
-        const cubepi::Executor executor = co_await cubepi::this_executor;
-        cubepi::TaskScope scope(executor);
-        scope.spawn(wait_for(other, "two", is_over));
-        scope.spawn(owner->finish({id}));
-        co_await scope.join();
-    };
-    run(play());
-    EXPECT_TRUE(is_over);
+    /// Waits at the other gateway for the end of the message with this text, which the owner finishes.
+    bool is_woken(const std::string& text, const std::string& id) {
+        bool is_over = false;
+        const auto play = [&]() -> Task<> {
+            const cubepi::Executor executor = co_await cubepi::this_executor;
+            cubepi::TaskScope scope(executor);
+            scope.spawn(wait_for(other, text, is_over));
+            scope.spawn(owner->finish({id}));
+            co_await scope.join();
+        };
+        run(play());
+        return is_over;
+    }
+
+    LogPtr owner;
+    LogPtr other;
+};
+
+TEST_F(NotifyingGateways, D273_EndAtOtherGateway_WakesWaiter) {
+    EXPECT_TRUE(is_woken("two", stored_elsewhere(*owner, *other, "two")));
+}
+
+TEST_F(NotifyingGateways, D273_EndOfRepeatedMessage_WakesWaiter) {
+    const std::string id = run(owner->receive(update("one"))).value();
+    EXPECT_FALSE(run(other->receive(update("one"))));
+    EXPECT_TRUE(is_woken("one", id));
 }
 
 TEST_F(DeliveryWrites, D273_EndBetweenWaits_IsRemembered) {

@@ -250,8 +250,8 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
         if (is_ours) *id = text_of(record);
         if (!is_ours) *owner = last_owner;
     };
-    step->stored = [id, owner, wakes, tables, session] {
-        if (*id) tables->note(**id, session);
+    step->stored = [id, owner, wakes, tables, session, key = step->message_key] {
+        if (*id) tables->note(**id, session, key);
         // After the commit: in the transaction it would serialize those of all gateways.
         if (wakes && *owner > 0) wakes->wake(*owner);
     };

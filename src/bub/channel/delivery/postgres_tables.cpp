@@ -158,9 +158,11 @@ void DeliveryTables::check_limit() const {
             " unfinished messages and answers; release or discard those that are held");
 }
 
-void DeliveryTables::note(const std::string& id, const std::string& session) {
+void DeliveryTables::note(const std::string& id, const std::string& session,
+                          const std::string& key) {
     const std::lock_guard guard(mutex_);
     sessions_[id] = session;
+    if (!key.empty()) keys_[id] = key;
 }
 
 void DeliveryTables::forget(const std::vector<std::string>& ids) {

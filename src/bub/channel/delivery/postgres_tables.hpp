@@ -102,10 +102,10 @@ public:
     /// Throws Error(storage_full) if no more records may be open.
     void check_limit() const;
 
-    /// Notes the session of a record of this gateway.
-    void note(const std::string& id, const std::string& session);
+    /// Notes the session of a record of this gateway. `key`: that of a message which clients at other gateways may wait for (D273).
+    void note(const std::string& id, const std::string& session, const std::string& key = {});
     void forget(const std::vector<std::string>& ids);
-    /// Returns the keys of those of these messages that take() has returned; nothing if `wanted` is false.
+    /// Returns the keys of those of these messages that have one; nothing if `wanted` is false.
     std::vector<std::string> keys_of(const std::vector<std::string>& ids, bool wanted) const;
     /// Returns a call about those of the records that this gateway has; null if it has none of them.
     DeliveryWritePtr write_about(const std::vector<std::string>& ids, RecordIds& known) const;
@@ -147,7 +147,7 @@ private:
     mutable std::mutex mutex_;
     std::optional<std::vector<std::string>> channels_;  ///< absent: all
     std::map<std::string, std::string> sessions_;       ///< by id of a record of this gateway
-    std::map<std::string, std::string> keys_;  ///< of messages that take() has returned, by id
+    std::map<std::string, std::string> keys_;           ///< of messages, by id
 };
 
 /// The sessions of records, by their ids.
