@@ -67,6 +67,32 @@ function(cubepi_make_pch target header)
     target_precompile_headers(${target} PRIVATE <${header}>)
 endfunction()
 
+# Compiles the inline functions of a precompiled header once, into an object that each program with files of that header links:
+# a third of the code of a test. For tests only: static and shared libraries have to be complete by themselves. CMake does not know
+# of this.
+function(cubepi_make_pch_object pch)
+    if(TARGET ${pch}_object)
+        return()
+    endif()
+    # The object is a part of the precompiled header's interface, so its option is one of that target alone.
+    target_compile_options(${pch} PRIVATE -fpch-codegen)
+    get_target_property(directory ${pch} BINARY_DIR)
+    string(APPEND directory /CMakeFiles/${pch}.dir)
+    string(TOUPPER "CMAKE_CXX_FLAGS_${CMAKE_BUILD_TYPE}" flags)
+    separate_arguments(flags NATIVE_COMMAND "${CMAKE_CXX_FLAGS} ${${flags}}")
+    if(CUBEPI_SANITIZE)
+        list(APPEND flags -fsanitize=${CUBEPI_SANITIZE} -fno-omit-frame-pointer)
+    endif()
+    add_custom_command(OUTPUT ${directory}/inline.o
+        COMMAND ${CMAKE_CXX_COMPILER} ${flags} -fPIC -ffunction-sections
+            -c ${directory}/cmake_pch.hxx.pch -o ${directory}/inline.o
+        DEPENDS ${directory}/cmake_pch.hxx.pch COMMENT "Building the inline functions of ${pch}" VERBATIM)
+    add_library(${pch}_object STATIC EXCLUDE_FROM_ALL ${directory}/inline.o)
+    set_target_properties(${pch}_object PROPERTIES LINKER_LANGUAGE CXX)
+    # Functions that nothing calls may need libraries that a test does not link.
+    target_link_options(${pch}_object INTERFACE -Wl,--gc-sections)
+endfunction()
+
 # Sets `result` to true if one of the other modules is `module` or depends on it.
 function(cubepi_depends_on result module)
     set(${result} FALSE PARENT_SCOPE)
@@ -105,6 +131,10 @@ function(cubepi_use_pch target kind)
     endif()
     cubepi_make_pch(${pch} ${header}.hpp ${libraries})
     target_precompile_headers(${target} REUSE_FROM ${pch})
+    if(kind STREQUAL "test" AND CUBEPI_PCH_OBJECTS)
+        cubepi_make_pch_object(${pch})
+        target_link_libraries(${target} PRIVATE ${pch}_object)
+    endif()
 endfunction()
 
 # Flags for code of ours. -fPIC everywhere, programs included: a precompiled header fits only one kind of code,

@@ -61,5 +61,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     if(CUBEPI_PCH)
         # Without the time stamp a precompiled header from the cache equals a new one.
         add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
+        # See cubepi_make_pch_object().
+        if(CMAKE_GENERATOR STREQUAL "Ninja" AND CUBEPI_LLD)
+            set(CUBEPI_PCH_OBJECTS ON)
+        endif()
     endif()
 endif()
