@@ -43,9 +43,8 @@
 #include "../project/open_project.hpp"
 #include "../terminal/safe_json.hpp"
 #include "../terminal/terminal_stream.hpp"
-#include "credential_file.hpp"
-#include "login_prompt.hpp"
 #include "mcp_agent_tool.hpp"
+#include "mcp_login.hpp"
 #include "mcp_settings.hpp"
 
 namespace cubepi::app {

@@ -17,8 +17,8 @@
 
 #include "../config/config_file.hpp"
 #include "../config/paths.hpp"
-#include "credential_file.hpp"
 #include "header_commands.hpp"
+#include "mcp_login.hpp"
 
 namespace cubepi::app {
 

@@ -17,8 +17,7 @@
 
 #include "config/paths.hpp"
 #include "failure.hpp"
-#include "mcp/credential_file.hpp"
-#include "mcp/login_prompt.hpp"
+#include "mcp/mcp_login.hpp"
 #include "mcp/mcp_settings.hpp"
 #include "program.hpp"
 
