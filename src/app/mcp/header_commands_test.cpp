@@ -19,7 +19,6 @@
 #include <cubepi/schema/parse_json.hpp>
 #include <cubepi/testing/manual_clock.hpp>
 
-#include "mcp/header_commands.hpp"
 #include "mcp/mcp_settings.hpp"
 
 namespace cubepi::app {
