@@ -42,7 +42,6 @@
 #include "../config/model_sources.hpp"
 #include "../config/paths.hpp"
 #include "../mcp/mcp_hub.hpp"
-#include "../mcp/open_mcp_calls.hpp"
 #include "../project/git_process.hpp"
 #include "../project/open_project.hpp"
 #include "../saved_sessions.hpp"

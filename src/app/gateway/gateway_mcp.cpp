@@ -7,7 +7,7 @@
 
 #include <bub/session_tape.hpp>
 
-#include "../mcp/open_mcp_calls.hpp"
+#include "../mcp/mcp_hub.hpp"
 
 namespace cubepi::app {
 

@@ -11,14 +11,18 @@
 #include <system_error>
 #include <utility>
 
+#include <bub/tape/tape_session.hpp>
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/mcp/tools.hpp>
 #include <cubepi/workspace/spill.hpp>
+
+#include "../transcript.hpp"
 
 namespace cubepi::app {
 
@@ -27,6 +31,15 @@ namespace {
 /// Between a failed listing and the next one, which doubles from failure to failure.
 constexpr std::chrono::nanoseconds first_delay = std::chrono::seconds(5);
 constexpr std::chrono::nanoseconds max_delay = std::chrono::minutes(5);
+
+/// The last answer and the results of its other calls are among them.
+constexpr std::size_t newest_entries = 200;
+
+/// Returns the tool that a call runs in the end: a deferred tool has the call of another one (D122).
+std::string_view called_tool(const ToolCall& call) {
+    if (call.name != "deferred_tool_call") return call.name.str();
+    return detail::string_member(call.arguments, "tool_name");
+}
 
 }  // namespace
 
@@ -306,5 +319,40 @@ Task<bool> McpHub::reconnect(std::string name, std::chrono::nanoseconds limit) {
 }
 
 std::vector<std::string> McpHub::take_problems() { return std::exchange(state_->problems, {}); }
+
+std::vector<std::string> servers_of_open_calls(const MessageList& messages,
+                                               const std::vector<std::string>& servers) {
+    std::set<std::string_view> answered;
+    for (std::size_t i = messages.size(); i > 0; --i) {
+        const Message& message = messages[i - 1];
+        if (const ToolResultMessage* const result = message.tool_result())
+            answered.insert(result->tool_call_id.str());
+        const AssistantMessage* const answer = message.assistant();
+        if (!answer) continue;
+        std::vector<std::string> called;
+        for (const AssistantContent& block : answer->content) {
+            const auto* const call = std::get_if<ToolCall>(&block);
+            if (!call || answered.contains(call->id.str())) continue;
+            const std::string_view tool = called_tool(*call);
+            if (tool == "subagent") return servers;
+            for (const std::string& server : servers) {
+                if (tool.starts_with("mcp__" + server + "__")) called.push_back(server);
+            }
+        }
+        return called;
+    }
+    return servers;
+}
+
+Task<std::vector<std::string>> servers_of_suspended_run(std::shared_ptr<bub::TapeStore> tapes,
+                                                        std::string tape,
+                                                        std::vector<std::string> servers) {
+    std::vector<std::string> called;
+    const JsonObject state = co_await tapes->read_state(tape);
+    if (!bub::has_suspended_run(state)) co_return called;
+    const MessageList messages = co_await read_end(tapes, std::move(tape), newest_entries);
+    called = servers_of_open_calls(messages, servers);
+    co_return called;
+}
 
 }  // namespace cubepi::app

@@ -9,7 +9,7 @@
 
 #include <cubepi/core/message.hpp>
 
-#include "mcp/open_mcp_calls.hpp"
+#include "mcp/mcp_hub.hpp"
 
 namespace cubepi::app {
 namespace {
