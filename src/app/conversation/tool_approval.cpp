@@ -1,16 +1,20 @@
 #include "tool_approval.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include <cubepi/core/offload.hpp>
+#include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/mcp/protocol.hpp>
 #include <cubepi/schema/json_convert.hpp>
+#include <cubepi/schema/json_text.hpp>
 
 #include "../config/paths.hpp"
-#include "../mcp/mcp_tool_rule.hpp"
 
 namespace cubepi::app {
 
@@ -34,6 +38,42 @@ private:
 };
 
 }  // namespace
+
+TerminalView name_of(ApprovalMode mode) {
+    switch (mode) {
+        case ApprovalMode::ask: return "ask";
+        case ApprovalMode::accept_edits: return "accept edits";
+        case ApprovalMode::plan: return "plan";
+        case ApprovalMode::all: return "all";
+    }
+    return {};
+}
+
+TerminalView effect_of(ApprovalMode mode) {
+    switch (mode) {
+        case ApprovalMode::ask: return "tools that write, run commands or use the network ask";
+        case ApprovalMode::accept_edits: return "write and edit do not ask";
+        case ApprovalMode::plan: return "only tools that read run; the plan is asked about";
+        case ApprovalMode::all: return "nothing asks, except writes to .git, skills, instructions";
+    }
+    return {};
+}
+
+std::optional<ApprovalMode> mode_named(std::string_view name) {
+    std::string wanted(name);
+    std::replace(wanted.begin(), wanted.end(), '-', ' ');
+    const auto found =
+        std::find_if(approval_modes.begin(), approval_modes.end(),
+                     [&](ApprovalMode mode) { return name_of(mode).str() == wanted; });
+    if (found == approval_modes.end()) return std::nullopt;
+    return *found;
+}
+
+ApprovalMode mode_after(ApprovalMode mode) {
+    const auto at = std::find(approval_modes.begin(), approval_modes.end(), mode);
+    const auto next = at == approval_modes.end() ? at : at + 1;
+    return next == approval_modes.end() ? approval_modes.front() : *next;
+}
 
 ToolRules policy_of(const std::vector<std::string>& rules) {
     ToolRules policy;
@@ -217,6 +257,20 @@ Task<RuleDecision> ToolApproval::apply_rules(const BeforeToolCallContext& call) 
     };
     RuleDecision decision = co_await offload(*options_.runtime->workers, std::move(work));
     co_return with_definition(call.tool, std::move(decision));
+}
+
+std::optional<ApprovalRule> mcp_tool_rule(const AgentTool& tool, const std::string& server) {
+    constexpr std::size_t digits = 32;
+    if (!tool.name.str().starts_with("mcp__")) return std::nullopt;
+    JsonArray definition;
+    definition.emplace_back(server);
+    definition.emplace_back(tool.name.str());
+    definition.emplace_back(tool.label);
+    definition.emplace_back(tool.description.str());
+    definition.push_back(tool.parameters.source());
+    definition.emplace_back(to_string(tool.risk_level));
+    const std::string digest = detail::sha256_hex(json_text(Json(std::move(definition))));
+    return ApprovalRule{tool.name.str(), "sha256:" + digest.substr(0, digits)};
 }
 
 }  // namespace cubepi::app

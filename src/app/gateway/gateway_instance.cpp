@@ -38,7 +38,6 @@
 #include "../config/tape_place.hpp"
 #include "../conversation/tool_approval.hpp"
 #include "../mcp/mcp_settings.hpp"
-#include "../mcp/mcp_tool_rule.hpp"
 #include "../program.hpp"
 #include "../project/project.hpp"
 #include "../saved_sessions.hpp"

@@ -10,7 +10,6 @@
 
 #include "../config/paths.hpp"
 #include "../conversation/tool_approval.hpp"
-#include "../mcp/mcp_tool_rule.hpp"
 #include "console_channel.hpp"
 
 namespace cubepi::app {

@@ -11,7 +11,7 @@
 #include <cubepi/agent/run_result.hpp>
 #include <cubepi/core/agent_event.hpp>
 
-#include "../conversation/approval_mode.hpp"
+#include "../conversation/tool_approval.hpp"
 #include "../failure.hpp"
 #include "../terminal/pager.hpp"
 #include "../terminal/terminal_stream.hpp"

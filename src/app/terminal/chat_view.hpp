@@ -18,7 +18,7 @@
 #include <cubepi/middleware/todo_list.hpp>
 #include <cubepi/net/utf8.hpp>
 
-#include "../conversation/approval_mode.hpp"
+#include "../conversation/tool_approval.hpp"
 #include "console.hpp"
 #include "markdown.hpp"
 #include "pager.hpp"
