@@ -18,9 +18,9 @@
 #include <cubepi/testing/manual_clock.hpp>
 
 #include "failure.hpp"
-#include "mcp/mcp_agent_tool.hpp"
 #include "mcp/mcp_hub.hpp"
 #include "mcp/mcp_offers.hpp"
+#include "mcp/mcp_serve.hpp"
 #include "mcp/mcp_settings.hpp"
 #include "program.hpp"
 #include "source_tree.hpp"
