@@ -1,4 +1,4 @@
-#include "openai_answer.hpp"
+#include "openai_runs.hpp"
 
 #include <string>
 #include <utility>
