@@ -59,8 +59,8 @@ std::string_view query_value(std::string_view query, std::string_view name) {
     return {};
 }
 
-/// Of a key at a time: the others need some, too.
-constexpr std::size_t most_sockets = 16;
+/// WebSockets of a key at a time: the others need some, too.
+constexpr std::size_t most_sockets_of_key = 16;
 /// As long as OpenAI's.
 constexpr std::chrono::minutes longest_connection{60};
 
@@ -521,9 +521,9 @@ void add_openai_interface(HttpRoutes& routes, bub::HttpChannel& channel, OpenAIR
 
 Task<HttpServerResponse> OpenAIInterface::connect(HttpServerRequest request) {
     HttpServerResponse response;
-    if (sockets_ >= most_sockets) {
+    if (sockets_ >= most_sockets_of_key) {
         response = openai_failure(
-            429, "this key has " + std::to_string(most_sockets) + " WebSockets, its limit");
+            429, "this key has " + std::to_string(most_sockets_of_key) + " WebSockets, its limit");
         response.headers.set("retry-after", "5");
         co_return response;
     }
