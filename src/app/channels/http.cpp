@@ -189,6 +189,18 @@ Task<McpToolResult> stop_session(bub::HttpChannel* channel, UserSessions session
     co_return result_of(response, sessions);
 }
 
+/// Returns the name of a user of an issuer in the channel: "oauth+ann". No key and no session of the channel's token has such a name.
+std::string oauth_user_name(std::string_view subject) {
+    constexpr std::string_view letters =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.@";
+    constexpr std::size_t longest = 64;
+    // Others could be mistaken for a part of a session's name.
+    if (!subject.empty() && subject.size() <= longest &&
+        subject.find_first_not_of(letters) == std::string_view::npos)
+        return "oauth+" + std::string(subject);
+    return "oauth+~" + detail::sha256_hex(subject).substr(0, 32);
+}
+
 UserSessions sessions_of(const McpRequest& request, bool has_users) {
     UserSessions sessions;
     if (has_users) sessions.user = oauth_user_name(request.client());
@@ -237,18 +249,6 @@ McpServerTool stop_tool(bub::HttpChannel* channel, bool has_users) {
             return stop_session(channel, sessions_of(request, has_users),
                                 from_json<SessionArguments>(Json(std::move(arguments))));
         });
-}
-
-/// Returns the name of a user of an issuer in the channel: "oauth+ann". No key and no session of the channel's token has such a name.
-std::string oauth_user_name(std::string_view subject) {
-    constexpr std::string_view letters =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.@";
-    constexpr std::size_t longest = 64;
-    // Others could be mistaken for a part of a session's name.
-    if (!subject.empty() && subject.size() <= longest &&
-        subject.find_first_not_of(letters) == std::string_view::npos)
-        return "oauth+" + std::string(subject);
-    return "oauth+~" + detail::sha256_hex(subject).substr(0, 32);
 }
 
 /// Adds the route `/mcp` to those of the channel http: an MCP server whose tools send a message to a session and wait for the answer, read
