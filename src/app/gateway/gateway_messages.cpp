@@ -62,8 +62,6 @@ Task<std::string> digest_of(std::shared_ptr<const Runtime> runtime, std::string 
     co_return co_await offload(*runtime->workers, std::move(work));
 }
 
-class GatewayInstance;
-
 /// A message as it was typed into a chat: its slash command is replaced, and the files that it names with `@` are a part of it.
 struct TypedMessage {
     std::string text = {};
@@ -120,8 +118,6 @@ ChatInput read_input(const std::string& text, const PromptTemplates& templates) 
     return input;
 }
 
-// Slash commands, and files after `@`, as in the terminal, for operators who type in the console.
-
 /// Reads the text by the rules of the terminal (D241). Files are those below the directory of the session. Throws
 /// Error(invalid_argument) for a command that is not one of the console.
 Task<TypedMessage> read_typed(std::shared_ptr<GatewayInstance> instance, std::string session,
@@ -143,44 +139,6 @@ Task<TypedMessage> read_typed(std::shared_ptr<GatewayInstance> instance, std::st
     typed.media = std::move(attached.media);
     typed.attached = std::move(attached.remark);
     co_return typed;
-}
-
-Task<TypedCommands> GatewayApi::commands(NoArguments) {
-    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
-    const PromptTemplates templates = co_await templates_of(instance);
-    const ChatAbilities chat = abilities_with(templates);
-    TypedCommands known;
-    for (const Command& command : chat_completions(chat)) {
-        const std::string name(detail::trimmed(command.name));
-        if (!is_taken(name, chat)) continue;
-        TypedCommand one;
-        one.name = name;
-        one.help = command.help;
-        one.takes_argument = command.name.ends_with(' ');
-        known.commands.push_back(std::move(one));
-    }
-    co_return known;
-}
-
-Task<SessionFileNames> GatewayApi::files(FileNameArguments which) {
-    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
-    SessionFileNames found;
-    const std::filesystem::path directory = instance->workspace_of(which.id);
-    if (directory.empty()) co_return found;
-    const Clock::time_point now = Runtime::standard()->clock->now();
-    std::shared_ptr<const ListedFiles> listed = listed_files_;
-    if (!listed || listed->directory != directory || now - listed->read > names_lifetime) {
-        auto reading = std::make_shared<ListedFiles>();
-        reading->directory = directory;
-        reading->read = now;
-        Task<std::vector<std::string>> naming = project_names(Runtime::standard(), directory);
-        reading->names = co_await std::move(naming);
-        listed = reading;
-        listed_files_ = reading;
-    }
-    for (const std::size_t index : fuzzy_matches(which.search, listed->names, most_files, true))
-        found.files.push_back(listed->names[index]);
-    co_return found;
 }
 
 constexpr std::size_t longest_key = 64;
@@ -407,6 +365,46 @@ Task<bool> GatewayApi::knows_session_here(std::string session) {
     const bub::Tape tape = co_await instance->tape_of(std::move(session));
     const bub::TapePosition end = co_await tape.store()->position(tape.name());
     co_return end.last_id > 0;
+}
+
+// Slash commands, and files after `@`, as in the terminal, for operators who type in the console.
+
+Task<TypedCommands> GatewayApi::commands(NoArguments) {
+    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
+    const PromptTemplates templates = co_await templates_of(instance);
+    const ChatAbilities chat = abilities_with(templates);
+    TypedCommands known;
+    for (const Command& command : chat_completions(chat)) {
+        const std::string name(detail::trimmed(command.name));
+        if (!is_taken(name, chat)) continue;
+        TypedCommand one;
+        one.name = name;
+        one.help = command.help;
+        one.takes_argument = command.name.ends_with(' ');
+        known.commands.push_back(std::move(one));
+    }
+    co_return known;
+}
+
+Task<SessionFileNames> GatewayApi::files(FileNameArguments which) {
+    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
+    SessionFileNames found;
+    const std::filesystem::path directory = instance->workspace_of(which.id);
+    if (directory.empty()) co_return found;
+    const Clock::time_point now = Runtime::standard()->clock->now();
+    std::shared_ptr<const ListedFiles> listed = listed_files_;
+    if (!listed || listed->directory != directory || now - listed->read > names_lifetime) {
+        auto reading = std::make_shared<ListedFiles>();
+        reading->directory = directory;
+        reading->read = now;
+        Task<std::vector<std::string>> naming = project_names(Runtime::standard(), directory);
+        reading->names = co_await std::move(naming);
+        listed = reading;
+        listed_files_ = reading;
+    }
+    for (const std::size_t index : fuzzy_matches(which.search, listed->names, most_files, true))
+        found.files.push_back(listed->names[index]);
+    co_return found;
 }
 
 }  // namespace cubepi::app
