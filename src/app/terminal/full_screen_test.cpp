@@ -9,9 +9,7 @@
 
 #include "full_screen.hpp"
 
-// A list from which one row is picked, without a terminal.
-
-// The pager without a terminal.
+// The list from which one row is picked, and the pager, without a terminal.
 
 namespace cubepi::app {
 
@@ -90,13 +88,6 @@ TEST(ListPicker, TinyScreen_HasTheMarkedRow) {
 PagerItem item(TerminalView title, std::string text) {
     PagerItem made;
     made.title = title;
-    made.text = std::move(text);
-    return made;
-}
-
-Key key(KeyCode code, std::string text = {}) {
-    Key made;
-    made.code = code;
     made.text = std::move(text);
     return made;
 }
