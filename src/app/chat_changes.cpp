@@ -27,12 +27,12 @@
 #include <cubepi/workspace/workspace.hpp>
 
 #include "conversation/attachments.hpp"
-#include "project/git_process.hpp"
+#include "project/git.hpp"
 #include "saved_sessions.hpp"
-#include "session_list.hpp"
+#include "sessions.hpp"
 #include "shell_quoting.hpp"
 #include "terminal/event_text.hpp"
-#include "terminal/pager.hpp"
+#include "terminal/full_screen.hpp"
 #include "terminal/terminal_text.hpp"
 
 namespace cubepi::app {

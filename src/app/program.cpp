@@ -14,11 +14,10 @@
 #include <cubepi/core/run.hpp>
 
 #include "config/model_sources.hpp"
-#include "config/tape_place.hpp"
+#include "config/store_places.hpp"
 #include "failure.hpp"
-#include "log_setup.hpp"
 #include "process.hpp"
-#include "project/work_tree.hpp"
+#include "project/git.hpp"
 #include "shell_quoting.hpp"
 #include "terminal/terminal_stream.hpp"
 

@@ -19,9 +19,9 @@
 #include <cubepi/net/utf8.hpp>
 
 #include "config/paths.hpp"
-#include "config/tape_place.hpp"
+#include "config/store_places.hpp"
 #include "conversation/session_changes.hpp"
-#include "session_list.hpp"
+#include "sessions.hpp"
 #include "terminal/terminal_stream.hpp"
 #include "terminal/text_layout.hpp"
 

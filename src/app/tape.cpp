@@ -22,14 +22,14 @@
 #include "config/config_file.hpp"
 #include "config/gateway_settings.hpp"
 #include "config/paths.hpp"
-#include "config/tape_place.hpp"
+#include "config/store_places.hpp"
 #include "failure.hpp"
 #include "gateway/gateway_instance.hpp"
 #include "process.hpp"
 #include "program.hpp"
 #include "saved_sessions.hpp"
-#include "terminal/safe_json.hpp"
 #include "terminal/terminal_stream.hpp"
+#include "terminal/terminal_text.hpp"
 
 namespace cubepi::app {
 

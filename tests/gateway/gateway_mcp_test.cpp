@@ -19,9 +19,9 @@
 #include <string>
 #include <vector>
 
+#include <app/conversation/tool_approval.hpp>
 #include <app/mcp/mcp_hub.hpp>
 #include <app/mcp/mcp_settings.hpp>
-#include <app/mcp/mcp_tool_rule.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/runtime.hpp>
 

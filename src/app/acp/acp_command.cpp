@@ -31,7 +31,7 @@
 
 #include "../command_line.hpp"
 #include "../config/paths.hpp"
-#include "../config/tape_place.hpp"
+#include "../config/store_places.hpp"
 #include "../conversation/pipeline.hpp"
 #include "../conversation/prompt_templates.hpp"
 #include "../conversation/session.hpp"
@@ -41,7 +41,7 @@
 #include "../process.hpp"
 #include "../program.hpp"
 #include "../saved_sessions.hpp"
-#include "../session_list.hpp"
+#include "../sessions.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "../transcript.hpp"
 

@@ -10,8 +10,8 @@
 #include <cubepi/schema/json_convert.hpp>
 #include <cubepi/schema/validate.hpp>
 
-#include "../terminal/key_bindings.hpp"
-#include "../terminal/safe_json.hpp"
+#include "../terminal/keys.hpp"
+#include "../terminal/terminal_text.hpp"
 #include "../terminal/text_layout.hpp"
 
 namespace cubepi::app {

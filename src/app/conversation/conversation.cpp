@@ -19,11 +19,11 @@
 
 #include "../failure.hpp"
 #include "../process.hpp"
-#include "../session_list.hpp"
-#include "../terminal/key_bindings.hpp"
+#include "../sessions.hpp"
+#include "../terminal/keys.hpp"
 #include "../terminal/text_layout.hpp"
 #include "../transcript.hpp"
-#include "aside.hpp"
+#include "pipeline.hpp"
 
 namespace cubepi::app {
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -8,6 +10,7 @@
 #include <vector>
 
 #include <cubepi/agent/hitl_channel.hpp>
+#include <cubepi/agent/tool.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/hitl/confirm_tool_calls.hpp>
 #include <cubepi/workspace/file_change.hpp>
@@ -17,9 +20,33 @@
 #include "../config/config_file.hpp"
 #include "../project/project.hpp"
 #include "../terminal/prompter.hpp"
-#include "approval_mode.hpp"
+#include "../terminal/terminal_text.hpp"
 
 namespace cubepi::app {
+
+/// Treatment of tool calls that no rule allows (D131).
+enum class ApprovalMode : std::uint8_t {
+    ask,           ///< the user is asked
+    accept_edits,  ///< write and edit run, the user is asked about the others
+    plan,          ///< calls above read_only are refused, whatever the rules allow
+    all,           ///< all run
+};
+
+/// The modes in the order in which Shift-Tab goes through them.
+inline constexpr std::array approval_modes{ApprovalMode::ask, ApprovalMode::accept_edits,
+                                           ApprovalMode::plan, ApprovalMode::all};
+
+/// The mode of a conversation. It belongs to the process and is never stored: a run that another process continues asks.
+/// All approvals of the conversation share it, also those of sub-agents (D114). Used on one executor.
+using SharedMode = std::shared_ptr<ApprovalMode>;
+
+/// "ask", "accept edits", "plan", "all".
+TerminalView name_of(ApprovalMode mode);
+/// Returns what the mode does, in one line.
+TerminalView effect_of(ApprovalMode mode);
+/// Returns the mode with this name, in which a hyphen may stand for the blank; empty: there is none.
+std::optional<ApprovalMode> mode_named(std::string_view name);
+ApprovalMode mode_after(ApprovalMode mode);
 
 /// Makes the rules of the configuration. Throws Error(invalid_argument) that names the file.
 ToolRules policy_of(const std::vector<std::string>& rules);
@@ -114,5 +141,41 @@ private:
     Options options_;
     ApprovalPolicyMiddleware middleware_;
 };
+
+/// Returns the rule that allows further calls of a tool of an MCP server as long as its server does not change it (D148):
+/// "mcp__git__log: sha256:1f0c...", with a digest of its description, schema and risk, and of `server`, which tells apart servers of one
+/// name (McpServerSettings::identity()). Nothing for other tools.
+std::optional<ApprovalRule> mcp_tool_rule(const AgentTool& tool, const std::string& server);
+
+/// A rule, and where it comes from.
+struct Permission {
+    RuleEffect effect = RuleEffect::allow;
+    ApprovalRule rule = {};
+    std::string source = {};  ///< a file; empty: this session
+    bool is_of_user = false;  ///< the file is the configuration of the user
+
+    /// "allow write: *"
+    std::string text() const { return std::string(to_string(effect)) + " " + rule.text(); }
+};
+
+/// Returns the rules in effect: those that allow, then those that ask, then those that deny.
+std::vector<Permission> permissions(const ToolRules& rules, const ConfigFile& config,
+                                    const ProjectSettings& project);
+
+/// Describes a list without rules.
+inline constexpr std::string_view no_permission =
+    "No rule allows a call; tools that write, run commands or use the network ask first.\n";
+
+/// Returns a numbered line for each.
+std::string permissions_text(const std::vector<Permission>& list);
+
+/// Returns the one with this number, or this text ("shell: git status *", "deny shell: rm *"). Throws Error(invalid_argument) if
+/// there is none; `how` names the command that lists them.
+Permission permission_named(const std::vector<Permission>& list, std::string_view name,
+                            std::string_view how);
+
+/// Removes a permission from the configuration of the user. Returns false if it is not there. Throws Error: invalid_argument for one
+/// of a project, whose file the user edits; what save_config() throws.
+bool remove_saved(const Permission& permission);
 
 }  // namespace cubepi::app

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
+#include <memory>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -16,7 +18,6 @@
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/provider/cost.hpp>
-#include <cubepi/schema/json_convert.hpp>
 
 #include "../channels/channel_kinds.hpp"
 #include "../config/config_file.hpp"
@@ -25,12 +26,13 @@
 #include "../failure.hpp"
 #include "../process.hpp"
 #include "../program.hpp"
-#include "../terminal/safe_json.hpp"
+#include "../project/trust.hpp"
 #include "../terminal/terminal_stream.hpp"
+#include "../terminal/terminal_text.hpp"
 #include "control_server.hpp"
 #include "gateway.hpp"
 #include "gateway_api.hpp"
-#include "gateway_import.hpp"
+#include "session_place.hpp"
 
 namespace cubepi::app {
 
@@ -99,6 +101,41 @@ void make_environment_file(const std::filesystem::path& path) {
 using detail::text_member;
 using What = GatewayArguments::What;
 
+ServedDirectory served_directory(const CommandLine& line) {
+    ServedDirectory directory;
+    directory.path = std::filesystem::canonical(std::filesystem::current_path());
+    directory.port = line.gateway.port;
+    directory.trusts_files = line.conversation.trust;
+    directory.viewer = line.gateway.viewer;
+    directory.user = line.gateway.name.empty() ? local_user() : line.gateway.name;
+    return directory;
+}
+
+/// Says which files of the directory are not loaded: the command asks nothing.
+Task<> note_project(TrustSettings trust) {
+    const std::shared_ptr<Prompter> no_prompter;
+    const OpenedProject opened = co_await open_project(std::move(trust), no_prompter);
+    const ProjectSettings settings = settings_of(opened.project);
+    for (const auto* texts : {&opened.notes, &opened.warnings, &settings.problems})
+        for (const std::string& text : *texts) err() << for_terminal(text) << "\n";
+}
+
+Task<int> serve_directory(CommandLine line, ServedDirectory directory) {
+    allow_many_files();
+    const ConfigFile config = read_config(config_path());
+    TrustSettings trust{config.trust, directory.trusts_files};
+    co_await note_project(std::move(trust));
+    Gateway gateway(co_await this_executor, std::move(line), std::move(directory));
+    Task<int> running = gateway.run();
+    co_return co_await std::move(running);
+}
+
+int print_another_link(const ServedDirectory& directory, const CommandLine& line) {
+    err() << "Another cubepi web serves " << for_terminal(directory.path.string())
+          << "; this is a link to it.\n";
+    return print_console_link(directory.socket(), line.gateway);
+}
+
 }  // namespace
 
 void allow_many_files() {
@@ -158,14 +195,6 @@ void print_line(const char* name, const std::string& value) {
     std::string label = std::string(name) + ":";
     label.resize(12, ' ');
     out() << for_terminal(label) << for_terminal(value) << "\n";
-}
-
-/// The gateway may have another version: members that it does not have are empty.
-template <class T>
-T read(const JsonObject& answer) {
-    ReadOptions options;
-    options.require_fields = false;
-    return from_json<T>(answer, options);
 }
 
 /// Names the gateways that did not answer, so that a list is not taken for complete.
@@ -287,11 +316,11 @@ int print(const JsonObject& answer, const GatewayArguments& arguments) {
         return exit_ok;
     }
     switch (arguments.what) {
-        case What::status: print_status(read<GatewayStatus>(answer)); break;
-        case What::usage: print_usage(read<GatewayUsage>(answer)); break;
-        case What::sessions: print_sessions(read<BusySessions>(answer)); break;
-        case What::held: print_held(read<HeldList>(answer)); break;
-        case What::logins: print_logins(read<ConsoleLogins>(answer)); break;
+        case What::status: print_status(read_answer<GatewayStatus>(answer)); break;
+        case What::usage: print_usage(read_answer<GatewayUsage>(answer)); break;
+        case What::sessions: print_sessions(read_answer<BusySessions>(answer)); break;
+        case What::held: print_held(read_answer<HeldList>(answer)); break;
+        case What::logins: print_logins(read_answer<ConsoleLogins>(answer)); break;
         default: break;
     }
     return exit_ok;
@@ -316,7 +345,7 @@ int list_questions(const InboxArguments& arguments, bool json) {
         return exit_ok;
     }
     std::size_t shown = 0;
-    const auto open = read<GatewayQuestions>(answer);
+    const auto open = read_answer<GatewayQuestions>(answer);
     for (const GatewayQuestion& one : open.questions) {
         const bool is_meant =
             one.id.starts_with(arguments.question) &&
@@ -345,7 +374,7 @@ int print_console_link(const std::filesystem::path& socket, const GatewayArgumen
     const JsonObject request{{"command", "console"},
                              {"viewer", arguments.viewer},
                              {"name", arguments.name.empty() ? local_user() : arguments.name}};
-    const auto link = read<ConsoleLink>(call_gateway(socket, request));
+    const auto link = read_answer<ConsoleLink>(call_gateway(socket, request));
     out() << for_terminal(link.url) << "\n" << flush_now;
     err() << "The link logs in once, within " << for_terminal(std::to_string(link.seconds / 60))
           << " minutes.\n";
@@ -505,6 +534,22 @@ int gateway_command(const CommandLine& line) {
         case What::uninstall: return uninstall_unit();
     }
     return exit_usage;
+}
+
+// `cubepi web`: a gateway for the user of one directory.
+
+int web_command(const CommandLine& line) {
+    const ServedDirectory directory = served_directory(line);
+    if (has_listener(directory.socket())) return print_another_link(directory, line);
+    try {
+        return run(serve_directory(line, directory));
+    } catch (const Error& error) {
+        // Another one has started meanwhile.
+        const bool is_late =
+            error.code() == ErrorCode::busy || error.code() == ErrorCode::storage_locked;
+        if (!is_late || !has_listener(directory.socket())) throw;
+    }
+    return print_another_link(directory, line);
 }
 
 }  // namespace cubepi::app

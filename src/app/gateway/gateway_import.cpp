@@ -1,5 +1,3 @@
-#include "gateway_import.hpp"
-
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
@@ -25,12 +23,12 @@
 #include <cubepi/core/support/posix_file.hpp>
 
 #include "../config/paths.hpp"
-#include "../config/tape_place.hpp"
+#include "../config/store_places.hpp"
 #include "../failure.hpp"
-#include "../log_setup.hpp"
+#include "../process.hpp"
 #include "../program.hpp"
 #include "../terminal/terminal_stream.hpp"
-#include "delivery_place.hpp"
+#include "gateway_command.hpp"
 
 namespace cubepi::app {
 

@@ -26,15 +26,12 @@
 #include "../config/model_choice.hpp"
 #include "../conversation/telemetry.hpp"
 #include "../mcp/mcp_settings.hpp"
-#include "admin_routes.hpp"
-#include "console_channel.hpp"
 #include "console_sessions.hpp"
 #include "gateway_http.hpp"
-#include "granted_rules.hpp"
+#include "gateway_messages.hpp"
+#include "gateway_questions.hpp"
 #include "live_answers.hpp"
-#include "served_directory.hpp"
 #include "session_place.hpp"
-#include "task_results.hpp"
 #include "turn_reports.hpp"
 
 namespace cubepi::app {

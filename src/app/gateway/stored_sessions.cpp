@@ -21,13 +21,12 @@
 #include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/net/utf8.hpp>
 
-#include "../session_list.hpp"
-#include "../session_page.hpp"
+#include "../sessions.hpp"
 #include "../trace/trace_views.hpp"
 #include "../transcript.hpp"
-#include "console_channel.hpp"
 #include "gateway_api.hpp"
 #include "gateway_instance.hpp"
+#include "gateway_messages.hpp"
 
 // The sessions that a gateway has stored: their list, what they have used, and what is made of them.
 

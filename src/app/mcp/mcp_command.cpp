@@ -1,177 +1,52 @@
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <iosfwd>
 #include <iostream>
 #include <memory>
-#include <optional>
 #include <ostream>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
-#include <unistd.h>
-
-#include <bub/builtin/command_hooks.hpp>
 #include <cubepi/core/error.hpp>
-#include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/task.hpp>
-#include <cubepi/mcp/client_channel.hpp>
-#include <cubepi/mcp/resource_server.hpp>
-#include <cubepi/mcp/server.hpp>
-#include <cubepi/mcp/server_routes.hpp>
 #include <cubepi/mcp/tools.hpp>
-#include <cubepi/net/http_server.hpp>
 #include <cubepi/schema/parse_json.hpp>
-#include <cubepi/workspace/local_workspace.hpp>
-#include <cubepi/workspace/standard_tools.hpp>
 
-#include "../config/command_sandbox.hpp"
+#include "../command_tree.hpp"
 #include "../config/config_file.hpp"
 #include "../config/model_sources.hpp"
 #include "../config/paths.hpp"
-#include "../conversation/tool_approval.hpp"
 #include "../failure.hpp"
 #include "../program.hpp"
-#include "../project/open_project.hpp"
-#include "../terminal/safe_json.hpp"
+#include "../project/trust.hpp"
 #include "../terminal/terminal_stream.hpp"
-#include "credential_file.hpp"
-#include "login_prompt.hpp"
-#include "mcp_agent_tool.hpp"
+#include "../terminal/terminal_text.hpp"
+#include "mcp_login.hpp"
+#include "mcp_serve.hpp"
 #include "mcp_settings.hpp"
 
 namespace cubepi::app {
 
 namespace {
 
-/// The access tokens that clients need.
-struct McpTokens {
-    std::string issuer =
-        {};  ///< empty: clients need the token of the environment variable CUBEPI_MCP_TOKEN
-    std::string url = {};  ///< McpResourceServerOptions::resource; empty: that of the address
-    std::vector<std::string> scopes = {};
-};
+constexpr const char* mcp_examples = R"(Examples:
+  cubepi mcp list                              the servers of the configuration file
+  cubepi mcp add git -- uvx mcp-server-git     adds one; for a URL: cubepi mcp add issues https://mcp.example.com/mcp
+  cubepi mcp check git                         connects, and lists the tools
+  cubepi mcp call git git_log '{"max": 3}'     calls a tool
+  cubepi mcp login issues                      logs in at a server, in a browser on any machine
+  cubepi mcp serve                             offers the tools of this directory to an MCP client
 
-constexpr const char* token_variable = "CUBEPI_MCP_TOKEN";
-constexpr std::size_t min_token_bytes = 16;
-
-HttpServerOptions options_at(const std::string& address) {
-    const std::size_t colon = address.rfind(':');
-    const std::string host = address.substr(0, colon);
-    const std::string_view port = colon == std::string::npos
-                                      ? std::string_view()
-                                      : std::string_view(address).substr(colon + 1);
-    HttpServerOptions options;
-    const auto [end, failed] =
-        std::from_chars(port.data(), port.data() + port.size(), options.port);
-    const bool is_port = !port.empty() && failed == std::errc() && end == port.data() + port.size();
-    if (!is_port || (host != "127.0.0.1" && host != "localhost" && host != "[::1]")) {
-        throw Error(
-            ErrorCode::invalid_argument,
-            "--listen: '" + address +
-                "' is not an address of this machine such as 127.0.0.1:8080; other machines "
-                "need a proxy with TLS");
-    }
-    options.host = host == "[::1]" ? "::1" : "127.0.0.1";
-    return options;
-}
-
-std::string token() {
-    const char* value = std::getenv(token_variable);
-    std::string token = value ? value : "";
-    if (token.size() < min_token_bytes) {
-        throw Error(ErrorCode::invalid_argument,
-                    std::string(token_variable) +
-                        " must have a secret of at least 16 characters, which clients send as "
-                        "'Authorization: Bearer ...'; make one: openssl rand -hex 32");
-    }
-    return token;
-}
-
-/// Returns the host of a URL, with its port.
-std::string host_of(std::string_view url) {
-    const std::size_t begin = url.find("://");
-    if (begin != std::string_view::npos) url.remove_prefix(begin + 3);
-    return std::string(url.substr(0, url.find_first_of("/?#")));
-}
-
-std::unique_ptr<McpResourceServer> resource_of(Executor executor, const McpTokens& tokens,
-                                               const std::string& url) {
-    McpResourceServerOptions options;
-    options.issuer = tokens.issuer;
-    options.resource = tokens.url.empty() ? url : tokens.url;
-    options.scopes = tokens.scopes;
-    return std::make_unique<McpResourceServer>(std::move(executor), std::move(options));
-}
-
-/// Reads the keys. A failure is not one of a model.
-Task<> read_keys(McpResourceServer* resource, std::string issuer) {
-    std::string problem;
-    try {
-        co_await resource->read_keys();
-    } catch (const Error& error) {
-        if (error.code() == ErrorCode::cancelled) throw;
-        problem = error.what();
-    }
-    if (!problem.empty()) {
-        throw Error(ErrorCode::invalid_argument,
-                    "--issuer: the keys of " + issuer + " cannot be read: " + problem);
-    }
-}
-
-/// Serves clients over HTTP at an address of this machine ("127.0.0.1:8080"; port 0: a free one) until the process ends, and writes the
-/// URL to `output`. Clients need a token: every user of the machine can reach the address. Throws Error(invalid_argument) for another
-/// address and for a missing token, and Error if the keys of the issuer cannot be read.
-Task<> serve_mcp_http(std::shared_ptr<McpServer> server, std::string address, McpTokens tokens,
-                      std::ostream& output) {
-    const Executor executor = co_await this_executor;
-    const HttpServerOptions options = options_at(address);
-    HttpRouteOptions limits;
-    if (tokens.issuer.empty()) limits.authentication = bearer_authentication(token());
-    limits.max_body_bytes = server->options().max_message_bytes;
-    McpRouteOptions settings;
-    settings.resume_time = std::chrono::minutes(1);
-    HttpServer http(executor, options);
-    http.open();
-    const std::string host = options.host == "::1" ? "[::1]" : options.host;
-    const std::string url = "http://" + host + ":" + std::to_string(http.port()) + "/mcp";
-    std::unique_ptr<McpResourceServer> resource;
-    std::optional<HttpRoutes> metadata;
-    if (!tokens.issuer.empty()) {
-        resource = resource_of(executor, tokens, url);
-        Task<> reading = read_keys(resource.get(), tokens.issuer);
-        co_await std::move(reading);
-        limits.authentication = resource->authentication();
-        settings.client = resource->client();
-        HttpRouteOptions without_body;
-        without_body.max_body_bytes = 0;
-        metadata.emplace(http, "mcp-metadata", without_body);
-        resource->add_metadata_route(*metadata);
-        metadata->serve();
-    }
-    if (!tokens.url.empty()) {
-        // The names that a proxy leaves in its requests.
-        HttpAccess access;
-        access.allowed_hosts = {host_of(tokens.url)};
-        http.set_access(std::move(access));
-        settings.local_hosts_only = false;
-    }
-    HttpRoutes routes(http, "mcp", limits);
-    add_mcp_routes(routes, std::move(server), std::move(settings));
-    routes.serve();
-    TerminalStream(output) << "Serving " << for_terminal(url) << "\n";
-    output.flush();
-    AsyncEvent never;
-    co_await never.wait();
-}
+The key mcp of the configuration file lists servers:
+  mcp:
+    git: {command: uvx, args: [mcp-server-git], env: {LOG: "1"}}
+    issues: {url: "https://mcp.example.com/mcp", headers: {Authorization: "Bearer ${ISSUES_TOKEN}"}})";
 
 /// The time that `check` and `call` let a server take for a call or a list.
 constexpr auto call_limit = std::chrono::minutes(5);
@@ -411,11 +286,6 @@ int logout(const McpServerSettings& server, std::ostream& output) {
     return exit_ok;
 }
 
-Task<> serve_streams(std::shared_ptr<McpServer> server) {
-    const Executor executor = co_await this_executor;
-    co_await server->serve(mcp_standard_streams(executor));
-}
-
 /// Returns the settings of the project of this directory. Says what is not trusted, and what is invalid.
 ProjectSettings project_here(const ConfigFile& config, TerminalStream& err) {
     const Project project =
@@ -436,88 +306,80 @@ std::vector<McpServerSettings> all_servers(std::ostream& error_output) {
                                 project_here(config, err).servers);
 }
 
-/// Serves the tools and the agent of this directory, under the hooks of the user. Calls that no rule of the configuration allows are
-/// questions to the user of the client; if it does not answer questions, they are refused.
-int serve(const McpArguments& arguments, std::ostream& error_output) {
-    const bool has_tokens = !arguments.issuer.empty();
-    if (has_tokens && arguments.listen.empty())
-        throw Error(ErrorCode::invalid_argument, "--issuer needs --listen");
-    if (!has_tokens && !(arguments.url.empty() && arguments.scopes.empty()))
-        throw Error(ErrorCode::invalid_argument, "--url and --scope need --issuer");
-    const bool allow_all = arguments.yes;
-    const ConfigFile config = read_config(config_path());
-    WorkspacePolicy policy;
-    policy.environment = command_environment(config);
-    const CommandSandboxes sandboxes(config.sandbox, std::string());
-    policy.sandbox = sandboxes.profile(std::filesystem::current_path());
-    auto workspace =
-        std::make_shared<LocalWorkspace>(std::filesystem::current_path(), std::move(policy));
-    ToolApproval::Options approval;
-    const ApprovalMode mode = allow_all ? ApprovalMode::all : ApprovalMode::ask;
-    approval.mode = std::make_shared<ApprovalMode>(mode);
-    approval.workspace = workspace;
-    TerminalStream err(error_output);
-    const ProjectSettings project = project_here(config, err);
-    ToolRules rules = rules_of(config, project);
-    rules.confine_commands(sandboxes.confinement());
-    McpServerOptions options;
-    options.instructions =
-        "Tools for the files and commands of one directory, and the agent of this directory.";
-    options.tools = standard_tools(workspace);
-    ConversationFlags flags;
-    flags.yes = allow_all;
-    options.tools.push_back(mcp_agent_tool(std::move(flags)));
-    options.tasks.tools = {"agent"};
-    std::vector<bub::CommandHook> hooks = config.hooks;
-    hooks.insert(hooks.end(), project.hooks.begin(), project.hooks.end());
-    std::shared_ptr<const bub::detail::CommandHookTable> commands;
-    if (!hooks.empty())
-        commands = std::make_shared<const bub::detail::CommandHookTable>(std::move(hooks));
-    options.call_hooks = [rules = std::move(rules), approval, commands, allow_all, has_tokens,
-                          environment = command_environment(config)](McpRequest& request) {
-        std::vector<Middleware> guards;
-        if (commands) {
-            bub::detail::HookPlace place{"mcp", std::filesystem::current_path(),
-                                         child_environment(environment), Runtime::standard()};
-            guards.emplace_back(bub::detail::CommandHooks(commands, std::move(place)));
-        }
-        ToolApproval::Options how = approval;
-        // A client with a token of an issuer need not be the owner of this directory.
-        how.can_wait = !allow_all && !has_tokens && request.can_ask("elicitation/create");
-        guards.emplace_back(std::make_shared<ToolApproval>(rules, mcp_client_channel(request),
-                                                           nullptr, std::move(how)));
-        return compose_middleware(guards);
-    };
-    const auto server = std::make_shared<McpServer>(std::move(options));
-    if (!arguments.listen.empty()) {
-        McpTokens tokens;
-        tokens.issuer = arguments.issuer;
-        tokens.url = arguments.url;
-        tokens.scopes = arguments.scopes;
-        run(serve_mcp_http(server, arguments.listen, std::move(tokens), error_output));
-        return exit_ok;
-    }
-    if (::isatty(STDIN_FILENO) != 0) {
-        err << "This is an MCP server for another program, which writes JSON to standard input.\n"
-               "Name it in the configuration of that program, with this directory: command "
-               "\"cubepi\", arguments \"mcp\", \"serve\".\n";
-    }
-    try {
-        run(serve_streams(server));
-    } catch (const Error& error) {
-        // Of the client; it is not a failure of a model.
-        if (error.code() != ErrorCode::disconnected) throw;
-        err << "cubepi: " << for_terminal(error.what()) << "\n";
-        return exit_failed;
-    }
-    return exit_ok;
-}
-
 }  // namespace
+
+void add_mcp_commands(CLI::App& app, CommandLine& line) {
+    using What = McpArguments::What;
+    McpArguments& mcp = line.mcp;
+    CLI::App* command =
+        app.add_subcommand("mcp", "Use the tools of MCP servers, or be such a server");
+    command->footer(mcp_examples);
+    command->require_subcommand(1);
+    const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
+        return add_action(*command, name, description, mcp.what, what);
+    };
+    add("list", "List the configured servers, without connecting to them", What::list)
+        .add_flag("--json", mcp.json, "Print a JSON array");
+    CLI::App& add_one = add("add", "Add a server to the configuration file", What::add);
+    option(add_one, "server", mcp.server, "Its name: letters, digits, _ and -", "SERVER")
+        ->required();
+    option(add_one, "command", mcp.command, "A command with its arguments, or a URL", "COMMAND")
+        ->required();
+    option(add_one, "--env", mcp.env, "A variable of the command; ${NAME} in it is one of yours",
+           "NAME=VALUE")
+        ->allow_extra_args(false);
+    option(add_one, "--header", mcp.headers, "A header for the URL; ${NAME} as above",
+           "NAME: VALUE")
+        ->allow_extra_args(false);
+    option(add_one, "--header-command", mcp.header_commands,
+           "A command that prints the value of a header, for keys that expire", "NAME: COMMAND")
+        ->allow_extra_args(false);
+    option(add_one, "--cwd", mcp.cwd, "The directory in which the command runs", "DIR");
+    CLI::App& remove = add("remove", "Remove a server from the configuration file", What::remove);
+    option(remove, "server", mcp.server, "Its name", "SERVER")->required();
+    CLI::App& check = add("check", "Connect to servers and list their tools", What::check);
+    option(check, "server", mcp.server, "Its name in the configuration file (default: all)",
+           "SERVER");
+    CLI::App& call = add("call", "Call a tool and print its result", What::call);
+    option(call, "server", mcp.server, "Its name in the configuration file", "SERVER")->required();
+    option(call, "tool", mcp.tool, "The tool, as the server names it", "TOOL")->required();
+    option(call, "arguments", mcp.arguments, "A JSON object (default: {})", "JSON");
+    call.add_flag("--json", mcp.json, "Print the server's result as JSON");
+    CLI::App& login = add("login", "Log in at a server that wants it (OAuth)", What::login);
+    option(login, "server", mcp.server, "Its name in the configuration file", "SERVER")->required();
+    CLI::App& logout = add("logout", "Forget the tokens of a server on this machine", What::logout);
+    option(logout, "server", mcp.server, "Its name in the configuration file", "SERVER")
+        ->required();
+    CLI::App& serve =
+        add("serve", "Serve the tools and the agent of this directory on standard input and output",
+            What::serve);
+    serve.add_flag("-y,--yes", mcp.yes,
+                   "Allow all calls; otherwise 'allow' in the configuration decides");
+    option(serve, "--listen", mcp.listen,
+           "Serve HTTP at this address of this machine instead; clients send the token in the "
+           "environment variable CUBEPI_MCP_TOKEN as a bearer token",
+           "HOST:PORT");
+    option(serve, "--issuer", mcp.issuer,
+           "With --listen: accept the access tokens (JWT) of this OAuth authorization server "
+           "instead of that token",
+           "URL");
+    option(
+        serve, "--url", mcp.url,
+        "With --issuer: the URL of the clients, for which their tokens are (default: the address)",
+        "URL");
+    option(serve, "--scope", mcp.scopes, "With --issuer: a scope that each token must have",
+           "SCOPE")
+        ->allow_extra_args(false);
+    command->callback([&line] { line.verb = Verb::mcp; });
+}
 
 int use_mcp(const McpArguments& arguments, std::ostream& out, std::ostream& err) {
     using What = McpArguments::What;
-    if (arguments.what == What::serve) return serve(arguments, err);
+    if (arguments.what == What::serve) {
+        TerminalStream notes(err);
+        const ConfigFile config = read_config(config_path());
+        return serve_mcp(arguments, config, project_here(config, notes), err);
+    }
     if (arguments.what == What::add) return add_server(arguments, out);
     if (arguments.what == What::remove) return remove_server(arguments, out);
     const std::vector<McpServerSettings> servers = all_servers(err);

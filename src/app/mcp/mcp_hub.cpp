@@ -7,18 +7,25 @@
 #include <filesystem>
 #include <optional>
 #include <set>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
+#include <bub/session_tape.hpp>
+#include <bub/tape/tape_session.hpp>
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/mcp/tools.hpp>
 #include <cubepi/workspace/spill.hpp>
+
+#include "../transcript.hpp"
 
 namespace cubepi::app {
 
@@ -27,6 +34,51 @@ namespace {
 /// Between a failed listing and the next one, which doubles from failure to failure.
 constexpr std::chrono::nanoseconds first_delay = std::chrono::seconds(5);
 constexpr std::chrono::nanoseconds max_delay = std::chrono::minutes(5);
+
+/// The last answer and the results of its other calls are among them.
+constexpr std::size_t newest_entries = 200;
+
+/// Returns the tool that a call runs in the end: a deferred tool has the call of another one (D122).
+std::string_view called_tool(const ToolCall& call) {
+    if (call.name != "deferred_tool_call") return call.name.str();
+    return detail::string_member(call.arguments, "tool_name");
+}
+
+struct Servers {
+    bub::Framework* framework = nullptr;
+    std::shared_ptr<McpHub> hub;
+    std::chrono::nanoseconds start_wait;
+    bub::WarningHandler warn;
+    bool is_started = false;
+};
+
+/// Waits for the servers that the run of the session calls first, if it is suspended.
+Task<> wait_for_open_calls(std::shared_ptr<Servers> servers, std::string session_id,
+                           bub::TurnState* state) {
+    std::vector<std::string> missing = servers->hub->without_tools();
+    if (missing.empty()) co_return;
+    std::shared_ptr<bub::TapeStore> tapes;
+    if (const auto own = state->service<bub::TurnTapes>()) tapes = own->base;
+    if (!tapes) tapes = co_await servers->framework->tape_store();
+    if (!tapes) co_return;
+    Task<std::string> naming = bub::session_tape_name(tapes, *state, std::move(session_id));
+    std::string tape = co_await std::move(naming);
+    Task<std::vector<std::string>> finding =
+        servers_of_suspended_run(tapes, std::move(tape), std::move(missing));
+    std::vector<std::string> called = co_await std::move(finding);
+    if (!called.empty()) co_await servers->hub->wait_for(std::move(called));
+}
+
+Task<std::optional<JsonObject>> connect(std::shared_ptr<Servers> servers, std::string session_id,
+                                        bub::TurnState* state) {
+    if (!std::exchange(servers->is_started, true))
+        co_await servers->hub->start(servers->start_wait);
+    co_await wait_for_open_calls(servers, std::move(session_id), state);
+    for (const std::string& problem : servers->hub->take_problems()) {
+        if (servers->warn) servers->warn(problem);
+    }
+    co_return std::nullopt;
+}
 
 }  // namespace
 
@@ -306,5 +358,62 @@ Task<bool> McpHub::reconnect(std::string name, std::chrono::nanoseconds limit) {
 }
 
 std::vector<std::string> McpHub::take_problems() { return std::exchange(state_->problems, {}); }
+
+std::vector<std::string> servers_of_open_calls(const MessageList& messages,
+                                               const std::vector<std::string>& servers) {
+    std::set<std::string_view> answered;
+    for (std::size_t i = messages.size(); i > 0; --i) {
+        const Message& message = messages[i - 1];
+        if (const ToolResultMessage* const result = message.tool_result())
+            answered.insert(result->tool_call_id.str());
+        const AssistantMessage* const answer = message.assistant();
+        if (!answer) continue;
+        std::vector<std::string> called;
+        for (const AssistantContent& block : answer->content) {
+            const auto* const call = std::get_if<ToolCall>(&block);
+            if (!call || answered.contains(call->id.str())) continue;
+            const std::string_view tool = called_tool(*call);
+            if (tool == "subagent") return servers;
+            for (const std::string& server : servers) {
+                if (tool.starts_with("mcp__" + server + "__")) called.push_back(server);
+            }
+        }
+        return called;
+    }
+    return servers;
+}
+
+Task<std::vector<std::string>> servers_of_suspended_run(std::shared_ptr<bub::TapeStore> tapes,
+                                                        std::string tape,
+                                                        std::vector<std::string> servers) {
+    std::vector<std::string> called;
+    const JsonObject state = co_await tapes->read_state(tape);
+    if (!bub::has_suspended_run(state)) co_return called;
+    const MessageList messages = co_await read_end(tapes, std::move(tape), newest_entries);
+    called = servers_of_open_calls(messages, servers);
+    co_return called;
+}
+
+bub::Plugin mcp_servers_plugin(bub::Framework& framework, std::shared_ptr<McpHub> hub,
+                               std::chrono::nanoseconds start_wait, bub::WarningHandler warn) {
+    auto servers = std::make_shared<Servers>();
+    servers->framework = &framework;
+    servers->hub = std::move(hub);
+    servers->start_wait = start_wait;
+    servers->warn = std::move(warn);
+    bub::Plugin plugin;
+    plugin.name = "mcp-servers";
+    plugin.load_state = [servers](bub::LoadStateCall& call) {
+        return connect(servers, call.session_id, &call.state);
+    };
+    return plugin;
+}
+
+void add_mcp_tools(AgentOptions& options, McpHub& hub) {
+    // One list of all tools: each push_back() of a ToolList copies it.
+    std::vector<AgentTool> tools(options.tools.begin(), options.tools.end());
+    for (AgentTool& tool : hub.tools(options.spill)) tools.push_back(std::move(tool));
+    options.tools = ToolList(std::move(tools));
+}
 
 }  // namespace cubepi::app

@@ -15,8 +15,8 @@
 
 #include "../config/config_file.hpp"
 #include "../config/paths.hpp"
-#include "trust_records.hpp"
-#include "work_tree.hpp"
+#include "git.hpp"
+#include "trust.hpp"
 
 namespace cubepi::app {
 

@@ -11,9 +11,9 @@
 #include <cubepi/agent/run_result.hpp>
 #include <cubepi/core/agent_event.hpp>
 
-#include "../conversation/approval_mode.hpp"
+#include "../conversation/tool_approval.hpp"
 #include "../failure.hpp"
-#include "../terminal/pager.hpp"
+#include "../terminal/full_screen.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "../terminal/terminal_text.hpp"
 

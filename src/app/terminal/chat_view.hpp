@@ -18,12 +18,12 @@
 #include <cubepi/middleware/todo_list.hpp>
 #include <cubepi/net/utf8.hpp>
 
-#include "../conversation/approval_mode.hpp"
+#include "../conversation/tool_approval.hpp"
+#include "code_view.hpp"
 #include "console.hpp"
+#include "event_text.hpp"
+#include "full_screen.hpp"
 #include "markdown.hpp"
-#include "pager.hpp"
-#include "shown_changes.hpp"
-#include "task_text.hpp"
 
 namespace cubepi::app {
 

@@ -1,7 +1,5 @@
 #include "console.hpp"
 
-#include <boost/asio/post.hpp>
-
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -9,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include <boost/asio/post.hpp>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
@@ -16,8 +15,8 @@
 #include <cubepi/core/outcome.hpp>
 
 #include "console_state.hpp"
+#include "full_screen.hpp"
 #include "job_control.hpp"
-#include "list_picker.hpp"
 #include "text_layout.hpp"
 
 namespace cubepi::app {
@@ -534,8 +533,6 @@ std::size_t Console::rows() const noexcept { return state_->area.rows(); }
 bool Console::has_end() const noexcept { return state_->has_end(); }
 
 int Console::ended_by() const noexcept { return state_->ended_by; }
-
-void Console::flush() { state_->draw(); }
 
 bool Console::shown() const noexcept {
     return !state_->scheduled && !state_->area.more() && state_->output.idle();
