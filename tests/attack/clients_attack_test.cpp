@@ -16,7 +16,7 @@
 #include <cubepi/net/server/http_server_test_support.hpp>
 
 #include "attack.hpp"
-#include "channels/agui_run.hpp"
+#include "channels/agui.hpp"
 #include "channels/openai_runs.hpp"
 
 namespace cubepi::attack {

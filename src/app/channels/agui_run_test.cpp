@@ -1,4 +1,4 @@
-#include "agui_run.hpp"
+#include "agui.hpp"
 
 #include <string>
 #include <utility>

@@ -8,8 +8,7 @@
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
-#include "agui_request.hpp"
-#include "agui_run.hpp"
+#include "agui.hpp"
 #include "openai_interface.hpp"
 
 namespace cubepi::app {

@@ -14,7 +14,7 @@
 #include <cubepi/net/http_server.hpp>
 #include <cubepi/provider/openai/server_api.hpp>
 
-#include "agui_run.hpp"
+#include "agui.hpp"
 #include "http_openai.hpp"
 #include "openai_messages.hpp"
 #include "openai_runs.hpp"
