@@ -14,8 +14,6 @@
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/timeout.hpp>
 
-// Streams of responses that another gateway holds, whose events have the numbers that their readers continue from (D254).
-
 namespace cubepi::app {
 
 namespace {
@@ -296,6 +294,8 @@ Task<HttpServerResponse> OpenAIInterface::await_response(RunPtr run, bool keeps_
     }
     co_return openai_failure(503, "the client has closed the connection");
 }
+
+// Streams of responses that another gateway holds, whose events have the numbers that their readers continue from (D254).
 
 Task<std::optional<JsonObject>> OpenAIInterface::events_for(JsonObject request) {
     constexpr std::chrono::seconds longest_wait{1};

@@ -59,8 +59,8 @@ struct OpenAILastResponse {
     std::string session = {};
 };
 
-/// The handlers of the routes of a key, and their shared state: http_openai.cpp has OpenAI's protocols, openai_socket.cpp
-/// their WebSocket, http_agui.cpp AG-UI.
+/// The handlers of the routes of a key, and their shared state: http_openai.cpp has OpenAI's protocols and their WebSocket, http_agui.cpp
+/// AG-UI.
 class OpenAIInterface {
 public:
     OpenAIInterface(bub::HttpChannel& channel, OpenAIKey key);

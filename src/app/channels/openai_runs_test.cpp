@@ -1,16 +1,185 @@
-#include "openai_runs.hpp"
-
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "openai_messages.hpp"
+#include "openai_runs.hpp"
 
 namespace cubepi::app {
 
 namespace {
+
+using bub::HttpReplyPart;
+using detail::OpenAIResponseStatus;
+
+/// Writes down what it receives: "text|" for a message, "[tool]" for an approval.
+class Recorder final : public OpenAIAnswerSink {
+public:
+    explicit Recorder(bool has_approvals) : has_approvals_(has_approvals) {}
+    void text(std::string_view text) override { received += text; }
+    void end_message() override { received += '|'; }
+    bool question(const JsonObject& request) override {
+        const Json& tool = request.at("payload").at("tool_name");
+        if (has_approvals_)
+            received += "[" + std::string(tool.as_string()) + " " +
+                        std::string(request.at("request_id").as_string()) + "]";
+        return has_approvals_;
+    }
+    void call(std::string_view question, const bub::ClientCall& call) override {
+        received += "[" + call.name + " " + std::string(question) + " " +
+                    boost::json::serialize(call.arguments) + "]";
+    }
+    void end(const OpenAIAnswerEnd& end) override { ended = end; }
+    void postponed() override { received += "postponed"; }
+
+    std::string received;
+    OpenAIAnswerEnd ended;
+
+private:
+    bool has_approvals_;
+};
+
+class OpenAIAnswerTest : public ::testing::Test {
+protected:
+    void take(HttpReplyPart::Kind kind, std::string text, JsonObject value) {
+        HttpReplyPart part;
+        part.kind = kind;
+        part.text = std::move(text);
+        part.value = std::move(value);
+        answer.take(part, sink);
+    }
+    void stream(const std::string& text) { take(HttpReplyPart::Kind::text, text, {}); }
+    void output(const std::string& text, const std::string& kind = "normal") {
+        take(HttpReplyPart::Kind::output, {}, {{"kind", kind}, {"text", text}});
+    }
+    void end(JsonObject reply = {{"ok", true}}) {
+        take(HttpReplyPart::Kind::done, {}, std::move(reply));
+    }
+
+    OpenAIAnswer answer;
+    Recorder sink{true};
+};
+
+TEST_F(OpenAIAnswerTest, OutputThatWasStreamed_IsNotRepeated) {
+    stream("Two ");
+    stream("tickets.");
+    output("Two tickets.");
+    end();
+    EXPECT_EQ(sink.received, "Two tickets.|");
+    EXPECT_EQ(sink.ended.status, OpenAIResponseStatus::completed);
+    EXPECT_TRUE(answer.ended());
+}
+
+TEST_F(OpenAIAnswerTest, OutputOfSlowClient_CompletesTheText) {
+    stream("Two ");
+    output("Two tickets.");
+    EXPECT_EQ(sink.received, "Two tickets.|");
+}
+
+TEST_F(OpenAIAnswerTest, TextBeforeACall_IsNotRepeated) {
+    stream("Let me see.");
+    stream("Two tickets.");
+    output("Two tickets.");
+    EXPECT_EQ(sink.received, "Let me see.Two tickets.|");
+}
+
+TEST_F(OpenAIAnswerTest, OtherOutput_IsAMessageOfItsOwn) {
+    stream("Let me see.");
+    output("Two tickets.");
+    output("And one more.");
+    EXPECT_EQ(sink.received, "Let me see.|Two tickets.|And one more.|");
+}
+
+TEST_F(OpenAIAnswerTest, TurnThatIsTriedAgain_BeginsAnotherMessage) {
+    stream("Two ti");
+    take(HttpReplyPart::Kind::restart, {}, {});
+    stream("Two tickets.");
+    output("Two tickets.");
+    EXPECT_EQ(sink.received, "Two ti|Two tickets.|");
+}
+
+TEST_F(OpenAIAnswerTest, Failure_HasItsTextOnce) {
+    output("failed (3f09)", "error");
+    end({{"ok", false}, {"error", JsonObject{{"message", "failed (3f09)"}}}});
+    EXPECT_EQ(sink.received, "");
+    EXPECT_EQ(sink.ended.status, OpenAIResponseStatus::failed);
+    EXPECT_EQ(sink.ended.reason, "failed (3f09)");
+}
+
+TEST_F(OpenAIAnswerTest, NoticeOfACompleteTurn_IsAMessage) {
+    output("The session waits for an answer.", "error");
+    end();
+    EXPECT_EQ(sink.received, "The session waits for an answer.|");
+}
+
+TEST_F(OpenAIAnswerTest, StoppedTurn_IsCancelled) {
+    end({{"ok", false}, {"error", JsonObject{{"message", bub::stopped_text}}}});
+    EXPECT_EQ(sink.ended.status, OpenAIResponseStatus::cancelled);
+}
+
+TEST_F(OpenAIAnswerTest, IncompleteAnswer_HasItsReason) {
+    output("Two ti");
+    output("cut off", "error");
+    end({{"ok", true}, {"finish", "cut_off"}});
+    EXPECT_EQ(sink.received, "Two ti|");
+    EXPECT_EQ(sink.ended.status, OpenAIResponseStatus::incomplete);
+    EXPECT_EQ(sink.ended.finish, "length");
+    OpenAIAnswer other;
+    other.take_reply({{"ok", true}, {"finish", "refused"}}, sink);
+    EXPECT_EQ(sink.ended.finish, "content_filter");
+}
+
+TEST_F(OpenAIAnswerTest, Approval_IsTextWithoutAForm) {
+    const JsonObject question{
+        {"request_id", "3f09c2a71b"},
+        {"payload",
+         JsonObject{{"kind", "approve"}, {"tool_name", "shell"}, {"args", JsonObject()}}}};
+    const JsonObject reply{
+        {"ok", true},
+        {"outputs", JsonArray({JsonObject{
+                        {"kind", "question"}, {"text", "Run it?"}, {"question", question}}})}};
+    answer.take_reply(reply, sink);
+    EXPECT_EQ(sink.received, "[shell 3f09c2a71b]");
+    Recorder plain(false);
+    OpenAIAnswer other;
+    other.take_reply(reply, plain);
+    EXPECT_EQ(plain.received, "Run it?|");
+}
+
+TEST_F(OpenAIAnswerTest, D214_CallOfTheClient_EndsTheAnswer) {
+    const JsonObject call{{"name", "clock"}, {"arguments", JsonObject{{"zone", "UTC"}}}};
+    const JsonObject question{{"request_id", "3f09c2a71b"},
+                              {"payload", JsonObject{{"kind", "ask"}, {"client_call", call}}}};
+    stream("Let me see.");
+    take(HttpReplyPart::Kind::output, {},
+         {{"kind", "question"}, {"text", "What is the output?"}, {"question", question}});
+    end({{"ok", true}, {"usage", JsonObject{{"input", 7}, {"cached", 2}, {"output", 3}}}});
+    EXPECT_EQ(sink.received, R"(Let me see.|[clock 3f09c2a71b {"zone":"UTC"}])");
+    EXPECT_EQ(sink.ended.finish, "tool_calls");
+    ASSERT_TRUE(sink.ended.usage);
+    EXPECT_EQ(sink.ended.usage->input, 7);
+    EXPECT_EQ(sink.ended.usage->reasoning, 0);
+}
+
+TEST_F(OpenAIAnswerTest, TurnThatIsTriedAgain_ForgetsItsCalls) {
+    const JsonObject call{{"name", "clock"}, {"arguments", JsonObject()}};
+    const JsonObject question{{"request_id", "3f09c2a71b"},
+                              {"payload", JsonObject{{"kind", "ask"}, {"client_call", call}}}};
+    take(HttpReplyPart::Kind::output, {},
+         {{"kind", "question"}, {"text", "What is the output?"}, {"question", question}});
+    take(HttpReplyPart::Kind::restart, {}, {});
+    end();
+    EXPECT_EQ(sink.ended.finish, "stop");
+}
+
+TEST_F(OpenAIAnswerTest, TurnOfTheNextProcess_IsPostponed) {
+    take(HttpReplyPart::Kind::pending, {}, {});
+    EXPECT_EQ(sink.received, "postponed");
+    EXPECT_TRUE(answer.ended());
+}
 
 TEST(OpenAIResponseNames, D193_Id_IsReadByItsTokenOnly) {
     const OpenAIResponseNames names("0123456789abcdef");
