@@ -19,8 +19,8 @@
 #include "../failure.hpp"
 #include "../mcp/mcp_offers.hpp"
 #include "../terminal/interruptible.hpp"
+#include "../terminal/job_control.hpp"
 #include "attachments.hpp"
-#include "external_editor.hpp"
 
 namespace cubepi::app {
 

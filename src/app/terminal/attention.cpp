@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "raw_mode.hpp"
+#include "job_control.hpp"
 
 namespace cubepi::app {
 

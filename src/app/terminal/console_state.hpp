@@ -20,10 +20,10 @@
 #include "console.hpp"
 #include "full_screen.hpp"
 #include "input_field.hpp"
+#include "job_control.hpp"
 #include "keys.hpp"
 #include "live_area.hpp"
 #include "prompter.hpp"
-#include "raw_mode.hpp"
 
 namespace cubepi::app {
 
