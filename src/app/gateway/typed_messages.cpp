@@ -16,7 +16,7 @@
 #include "../conversation/attachments.hpp"
 #include "../conversation/project_names.hpp"
 #include "../conversation/prompt_templates.hpp"
-#include "../terminal/fuzzy.hpp"
+#include "../terminal/popup.hpp"
 #include "gateway_api.hpp"
 #include "gateway_instance.hpp"
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "event_text.hpp"
-#include "fuzzy.hpp"
+#include "popup.hpp"
 #include "text_layout.hpp"
 
 namespace cubepi::app {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "fuzzy.hpp"
+#include "popup.hpp"
 #include "prompt.hpp"
 
 namespace cubepi::app {
