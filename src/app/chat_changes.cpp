@@ -32,7 +32,7 @@
 #include "session_list.hpp"
 #include "shell_quoting.hpp"
 #include "terminal/event_text.hpp"
-#include "terminal/pager.hpp"
+#include "terminal/full_screen.hpp"
 #include "terminal/terminal_text.hpp"
 
 namespace cubepi::app {

@@ -13,7 +13,7 @@
 
 #include "../conversation/tool_approval.hpp"
 #include "../failure.hpp"
-#include "../terminal/pager.hpp"
+#include "../terminal/full_screen.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "../terminal/terminal_text.hpp"
 

@@ -20,8 +20,8 @@
 
 #include "../conversation/tool_approval.hpp"
 #include "console.hpp"
+#include "full_screen.hpp"
 #include "markdown.hpp"
-#include "pager.hpp"
 #include "shown_changes.hpp"
 #include "task_text.hpp"
 

@@ -16,8 +16,8 @@
 #include <cubepi/core/outcome.hpp>
 
 #include "console_state.hpp"
+#include "full_screen.hpp"
 #include "job_control.hpp"
-#include "list_picker.hpp"
 #include "text_layout.hpp"
 
 namespace cubepi::app {

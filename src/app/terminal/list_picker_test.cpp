@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "list_picker.hpp"
+#include "full_screen.hpp"
 
 namespace cubepi::app {
 namespace {

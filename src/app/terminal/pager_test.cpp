@@ -8,7 +8,7 @@
 
 #include <cubepi/core/scoped_test_directory.hpp>
 
-#include "pager.hpp"
+#include "full_screen.hpp"
 
 namespace cubepi::app {
 namespace {

@@ -10,8 +10,7 @@
 #include <cubepi/core/event_signal.hpp>
 
 #include "../session_list.hpp"
-#include "list_picker.hpp"
-#include "pager.hpp"
+#include "full_screen.hpp"
 #include "terminal_stream.hpp"
 
 namespace cubepi::app {
