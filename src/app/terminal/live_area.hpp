@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "prose_writer.hpp"
 #include "terminal_text.hpp"
+#include "text_layout.hpp"
 
 namespace cubepi::app {
 

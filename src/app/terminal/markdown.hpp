@@ -10,8 +10,8 @@
 #include <cubepi/net/utf8.hpp>
 
 #include "../highlight/highlighter.hpp"
-#include "prose_writer.hpp"
 #include "terminal_stream.hpp"
+#include "text_layout.hpp"
 
 namespace cubepi::app {
 

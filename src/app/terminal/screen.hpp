@@ -13,9 +13,9 @@
 #include <cubepi/core/task.hpp>
 
 #include "markdown.hpp"
-#include "prose_writer.hpp"
 #include "shown_changes.hpp"
 #include "terminal_stream.hpp"
+#include "text_layout.hpp"
 
 namespace cubepi::app {
 

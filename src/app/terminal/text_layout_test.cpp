@@ -10,8 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "prose_writer.hpp"
-
 namespace cubepi::app {
 namespace {
 
