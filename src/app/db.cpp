@@ -26,8 +26,8 @@
 #include "db_divide.hpp"
 #include "failure.hpp"
 #include "program.hpp"
-#include "terminal/safe_json.hpp"
 #include "terminal/terminal_stream.hpp"
+#include "terminal/terminal_text.hpp"
 
 namespace cubepi::app {
 

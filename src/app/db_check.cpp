@@ -19,8 +19,8 @@
 
 #include "config/tape_place.hpp"
 #include "failure.hpp"
-#include "terminal/safe_json.hpp"
 #include "terminal/terminal_stream.hpp"
+#include "terminal/terminal_text.hpp"
 
 namespace cubepi::app {
 

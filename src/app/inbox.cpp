@@ -20,8 +20,8 @@
 #include "program.hpp"
 #include "saved_sessions.hpp"
 #include "shell_quoting.hpp"
-#include "terminal/safe_json.hpp"
 #include "terminal/terminal_stream.hpp"
+#include "terminal/terminal_text.hpp"
 
 namespace cubepi::app {
 

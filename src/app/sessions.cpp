@@ -30,8 +30,8 @@
 #include "terminal/console.hpp"
 #include "terminal/event_text.hpp"
 #include "terminal/prompter.hpp"
-#include "terminal/safe_json.hpp"
 #include "terminal/terminal_stream.hpp"
+#include "terminal/terminal_text.hpp"
 #include "transcript.hpp"
 
 namespace cubepi::app {

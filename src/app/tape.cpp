@@ -28,8 +28,8 @@
 #include "process.hpp"
 #include "program.hpp"
 #include "saved_sessions.hpp"
-#include "terminal/safe_json.hpp"
 #include "terminal/terminal_stream.hpp"
+#include "terminal/terminal_text.hpp"
 
 namespace cubepi::app {
 

@@ -24,7 +24,6 @@
 #include "render/question_view.hpp"
 #include "terminal/input_field.hpp"
 #include "terminal/markdown.hpp"
-#include "terminal/safe_json.hpp"
 #include "terminal/terminal_text.hpp"
 #include "terminal/text_layout.hpp"
 

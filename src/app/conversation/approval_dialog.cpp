@@ -11,7 +11,7 @@
 #include <cubepi/schema/validate.hpp>
 
 #include "../terminal/key_bindings.hpp"
-#include "../terminal/safe_json.hpp"
+#include "../terminal/terminal_text.hpp"
 #include "../terminal/text_layout.hpp"
 
 namespace cubepi::app {

@@ -12,8 +12,8 @@
 #include "../config/paths.hpp"
 #include "../failure.hpp"
 #include "../program.hpp"
-#include "../terminal/safe_json.hpp"
 #include "../terminal/terminal_stream.hpp"
+#include "../terminal/terminal_text.hpp"
 #include "tool_approval.hpp"
 
 namespace cubepi::app {

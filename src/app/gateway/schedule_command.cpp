@@ -8,8 +8,8 @@
 #include "../failure.hpp"
 #include "../process.hpp"
 #include "../program.hpp"
-#include "../terminal/safe_json.hpp"
 #include "../terminal/terminal_stream.hpp"
+#include "../terminal/terminal_text.hpp"
 #include "control_server.hpp"
 #include "gateway_api.hpp"
 

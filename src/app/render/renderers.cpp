@@ -12,8 +12,8 @@
 
 #include "../conversation/pipeline.hpp"
 #include "../failure.hpp"
-#include "../terminal/safe_json.hpp"
 #include "../terminal/terminal_stream.hpp"
+#include "../terminal/terminal_text.hpp"
 
 namespace cubepi::app {
 

@@ -11,7 +11,6 @@
 
 #include <cubepi/net/utf8.hpp>
 
-#include "safe_json.hpp"
 #include "terminal_stream.hpp"
 
 namespace cubepi::app {

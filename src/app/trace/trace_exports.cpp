@@ -10,7 +10,7 @@
 
 #include "../config/endpoint.hpp"
 #include "../process.hpp"
-#include "../terminal/safe_json.hpp"
+#include "../terminal/terminal_text.hpp"
 #include "trace_views.hpp"
 
 namespace cubepi::app {

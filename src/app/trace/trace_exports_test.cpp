@@ -14,7 +14,7 @@
 #include <cubepi/core/error.hpp>
 
 #include "failure.hpp"
-#include "terminal/safe_json.hpp"
+#include "terminal/terminal_text.hpp"
 #include "trace_test_support.hpp"
 
 namespace cubepi::app {
