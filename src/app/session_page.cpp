@@ -8,7 +8,7 @@
 #include <cubepi/core/message_json.hpp>
 #include <cubepi/schema/json_text.hpp>
 
-#include "terminal/answer_text.hpp"
+#include "terminal/event_text.hpp"
 #include "terminal/terminal_text.hpp"
 #include "transcript.hpp"
 

@@ -12,9 +12,7 @@
 #include <cubepi/provider/cost.hpp>
 #include <cubepi/schema/json_text.hpp>
 
-#include "terminal/answer_text.hpp"
 #include "terminal/event_text.hpp"
-#include "terminal/task_text.hpp"
 #include "terminal/terminal_stream.hpp"
 #include "terminal/text_layout.hpp"
 

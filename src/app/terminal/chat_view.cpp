@@ -12,7 +12,6 @@
 #include <cubepi/provider/cost.hpp>
 
 #include "../failure.hpp"
-#include "answer_text.hpp"
 #include "event_text.hpp"
 #include "text_layout.hpp"
 

@@ -20,10 +20,10 @@
 
 #include "../conversation/tool_approval.hpp"
 #include "console.hpp"
+#include "event_text.hpp"
 #include "full_screen.hpp"
 #include "markdown.hpp"
 #include "shown_changes.hpp"
-#include "task_text.hpp"
 
 namespace cubepi::app {
 

@@ -5,12 +5,15 @@
 #include <iomanip>
 #include <optional>
 #include <sstream>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/provider/cost.hpp>
 #include <cubepi/schema/json_text.hpp>
 
+#include "terminal_text.hpp"
 #include "text_layout.hpp"
 
 namespace cubepi::app {
@@ -142,6 +145,73 @@ std::string text_of_details(const ToolExecutionEndEvent& event) {
         if (status && bytes) return fetched_text(event, *status, *bytes);
     }
     return {};
+}
+
+constexpr std::size_t longest_question = 300;
+
+/// The objects of a list; other members, of a model that errs, are left out.
+std::vector<const JsonObject*> objects_in(const JsonObject& object, std::string_view name) {
+    std::vector<const JsonObject*> found;
+    const Json* const list = object.if_contains(name);
+    if (!list || !list->is_array()) return found;
+    for (const Json& one : list->get_array()) {
+        if (const JsonObject* const item = one.if_object()) found.push_back(item);
+    }
+    return found;
+}
+
+std::string prompt_of(const JsonObject& question) {
+    std::string text = detail::text_member(question, "prompt");
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    return one_line(text, longest_question);
+}
+
+/// An option as the user has seen it.
+std::string label_of(const JsonObject& question, const std::string& value) {
+    for (const JsonObject* const option : objects_in(question, "options")) {
+        const std::string label = detail::text_member(*option, "label");
+        if (detail::text_member(*option, "value") == value && !label.empty()) return label;
+    }
+    return value;
+}
+
+std::string answer_of(const JsonObject& question, const Json& answer) {
+    if (answer.is_string()) return label_of(question, std::string(answer.get_string()));
+    if (!answer.is_array()) return json_text(answer);
+    std::string text;
+    for (const Json& one : answer.get_array())
+        text += (text.empty() ? "" : ", ") + answer_of(question, one);
+    return text;
+}
+
+/// An answer of several lines is indented.
+void add_answer(std::string& text, const std::string& question, std::string_view answer) {
+    text += question + " → ";
+    for (const char c : answer) {
+        text += c;
+        if (c == '\n') text += "  ";
+    }
+    text += '\n';
+}
+
+constexpr std::size_t longest_call = 500;
+
+/// A stored number may be damaged.
+std::int64_t count_in(const JsonObject& work, std::string_view key) {
+    return std::max<std::int64_t>(detail::integer_member(work, key).value_or(0), 0);
+}
+
+std::optional<SubagentWork> read_work(const Json* reported) {
+    const JsonObject* const found = reported ? reported->if_object() : nullptr;
+    if (!found) return std::nullopt;
+    SubagentWork work;
+    work.turns = count_in(*found, "turns");
+    work.calls = count_in(*found, "calls");
+    work.tokens_in = count_in(*found, "input_tokens");
+    work.tokens_out = count_in(*found, "output_tokens");
+    const Json* const cost = found->if_contains("cost");
+    if (cost && cost->is_number()) work.cost = std::max(cost->to_number<double>(), 0.0);
+    return work;
 }
 
 }  // namespace
@@ -343,6 +413,100 @@ DiffSource diff_source_of(const ToolExecutionEndEvent& event) {
     source.hidden =
         static_cast<std::size_t>(std::max<std::int64_t>(0, number_of(event, "hidden").value_or(0)));
     return source;
+}
+
+std::string questions_text(const JsonObject& arguments) {
+    std::string text;
+    for (const JsonObject* const question : objects_in(arguments, "questions")) {
+        std::string options;
+        for (const JsonObject* const option : objects_in(*question, "options"))
+            options += (options.empty() ? "" : ", ") + detail::text_member(*option, "label");
+        text += prompt_of(*question) + (options.empty() ? "" : " (" + options + ")") + "\n";
+    }
+    return text;
+}
+
+std::string answers_text(const JsonObject& arguments, const Json& details) {
+    const JsonObject* const all = details.if_object();
+    const JsonObject* const hitl = all ? detail::object_member(*all, "hitl") : nullptr;
+    const JsonObject* const answers = hitl ? detail::object_member(*hitl, "answers") : nullptr;
+    std::string text;
+    if (!answers) return text;
+    JsonObject left = *answers;
+    for (const JsonObject* const question : objects_in(arguments, "questions")) {
+        const std::string key = detail::text_member(*question, "key");
+        const Json* const answer = left.if_contains(key);
+        add_answer(text, prompt_of(*question),
+                   answer ? answer_of(*question, *answer) : std::string("(no answer)"));
+        left.erase(key);
+    }
+    // Without the call only the keys are known.
+    for (const auto& [key, answer] : left)
+        add_answer(text, std::string(key), answer_of(JsonObject(), answer));
+    return text;
+}
+
+std::optional<SubagentWork> subagent_work(const Json& reported) {
+    const JsonObject* const all = reported.if_object();
+    return all ? read_work(all->if_contains("subagent")) : std::nullopt;
+}
+
+std::optional<SubagentWork> subagent_work(const Message& message) {
+    if (const ToolResultMessage* result = message.tool_result())
+        return result->tool_name == "subagent" ? subagent_work(result->details) : std::nullopt;
+    return is_subagent_task_result(message) ? read_work(message.metadata().find("subagent"))
+                                            : std::nullopt;
+}
+
+SubagentWork work_of(const SubagentResult& result) {
+    const auto tokens = [](const auto& count) { return count.value_or(0); };
+    SubagentWork work;
+    work.turns = static_cast<std::int64_t>(result.turns);
+    work.tokens_in = tokens(result.usage.input_tokens) + tokens(result.usage.cache_read_tokens) +
+                     tokens(result.usage.cache_write_tokens);
+    work.tokens_out = tokens(result.usage.output_tokens);
+    work.cost = result.cost;
+    return work;
+}
+
+std::string subagent_call(const Json& reported) {
+    const JsonObject* const all = reported.if_object();
+    const Json* const work = all ? all->if_contains("subagent") : nullptr;
+    const JsonObject* const members = work ? work->if_object() : nullptr;
+    const Json* const found = members ? members->if_contains("call") : nullptr;
+    const JsonObject* const call = found ? found->if_object() : nullptr;
+    if (!call) return {};
+    std::string tool(detail::string_member(*call, "tool"));
+    const Json* const arguments = call->if_contains("arguments");
+    if (tool.empty() || !arguments || !arguments->is_object()) return tool;
+    return one_line(visible(tool_title(tool) + " " + call_text(tool, arguments->get_object())),
+                    longest_call);
+}
+
+std::string work_text(const SubagentWork& work) {
+    const std::int64_t count = work.calls > 0 ? work.calls : work.turns;
+    std::string text = count_text(count) + (work.calls > 0 ? " call" : " turn");
+    if (count != 1) text += "s";
+    if (const std::int64_t tokens = work.tokens_in + work.tokens_out; tokens > 0)
+        text += ", " + short_count_text(tokens) + " tokens";
+    if (work.cost && *work.cost > 0) text += ", " + money_text(*work.cost);
+    return text;
+}
+
+std::vector<TerminalText> task_lines(const std::vector<SubagentTask>& tasks, const Style& style,
+                                     std::size_t columns) {
+    std::vector<TerminalText> lines;
+    for (const SubagentTask& task : tasks) {
+        if (task.state != SubagentTaskState::running) continue;
+        const TerminalText work = for_terminal(work_text(work_of(task.result)));
+        const std::size_t used = display_width(work) + 6;
+        const TerminalText title =
+            line_for_terminal((task.name.empty() ? task.type : task.name) + ": " + task.task, 200);
+        lines.push_back(style.cyan() + "◇" + style.off() + " " +
+                        shortened(title, columns > used + 10 ? columns - used : 10) + style.dim() +
+                        "  " + work + style.off());
+    }
+    return lines;
 }
 
 }  // namespace cubepi::app

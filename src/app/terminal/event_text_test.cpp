@@ -1,6 +1,4 @@
 #include "event_text.hpp"
-#include "answer_text.hpp"
-#include "task_text.hpp"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,6 @@
 #include <cubepi/middleware/goal.hpp>
 #include <cubepi/provider/cost.hpp>
 
-#include "answer_text.hpp"
 #include "event_text.hpp"
 #include "job_control.hpp"
 #include "text_layout.hpp"
