@@ -9,7 +9,7 @@
 #include <cubepi/schema/json_text.hpp>
 #include <cubepi/workspace/command_policy.hpp>
 
-#include "../terminal/diff_view.hpp"
+#include "../terminal/code_view.hpp"
 #include "../terminal/event_text.hpp"
 #include "../terminal/text_layout.hpp"
 

@@ -19,11 +19,11 @@
 #include <cubepi/net/utf8.hpp>
 
 #include "../conversation/tool_approval.hpp"
+#include "code_view.hpp"
 #include "console.hpp"
 #include "event_text.hpp"
 #include "full_screen.hpp"
 #include "markdown.hpp"
-#include "shown_changes.hpp"
 
 namespace cubepi::app {
 

@@ -1,11 +1,10 @@
-#include "code_text.hpp"
+#include "code_view.hpp"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "diff_view.hpp"
 #include "markdown.hpp"
 
 namespace cubepi::app {

@@ -1,4 +1,4 @@
-#include "diff_view.hpp"
+#include "code_view.hpp"
 
 #include <gtest/gtest.h>
 

@@ -15,7 +15,7 @@
 #include <cubepi/middleware/subagents.hpp>
 #include <cubepi/middleware/todo_list.hpp>
 
-#include "diff_view.hpp"
+#include "code_view.hpp"
 #include "terminal_stream.hpp"
 #include "text_layout.hpp"
 

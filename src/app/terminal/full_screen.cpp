@@ -9,7 +9,7 @@
 #include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 
-#include "diff_view.hpp"
+#include "code_view.hpp"
 #include "event_text.hpp"
 #include "popup.hpp"
 #include "text_layout.hpp"

@@ -9,7 +9,7 @@
 
 #include <cubepi/core/support/trimmed.hpp>
 
-#include "code_text.hpp"
+#include "code_view.hpp"
 #include "text_layout.hpp"
 
 namespace cubepi::app {

@@ -12,8 +12,8 @@
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/task.hpp>
 
+#include "code_view.hpp"
 #include "markdown.hpp"
-#include "shown_changes.hpp"
 #include "terminal_stream.hpp"
 #include "text_layout.hpp"
 

@@ -1,4 +1,4 @@
-#include "diff_view.hpp"
+#include "code_view.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -8,12 +8,26 @@
 #include <vector>
 
 #include "../highlight/highlighter.hpp"
-#include "code_text.hpp"
 #include "text_layout.hpp"
 
 namespace cubepi::app {
 
 namespace {
+
+TerminalView sequence_of(CodeRole role, const Style& style) {
+    switch (role) {
+        case CodeRole::plain: break;
+        case CodeRole::keyword: return style.magenta();
+        case CodeRole::string: return style.string_color();
+        case CodeRole::comment: return style.dim();
+        case CodeRole::number:
+        case CodeRole::type: return style.cyan();
+        case CodeRole::function:
+        case CodeRole::key: return style.name_color();
+        case CodeRole::tag: return style.magenta();
+    }
+    return {};
+}
 
 constexpr std::size_t gutter = 5;
 constexpr std::size_t longest_line = 400;  // columns, where not everything is shown
@@ -188,6 +202,30 @@ std::string_view first_line_of(std::string_view diff) {
 }
 
 }  // namespace
+
+TerminalText code_text(const TerminalText& code, const std::vector<CodeSpan>& spans,
+                       const Style& style, TerminalView base) {
+    const std::string_view text = code.str();
+    if (!style.color) return code;
+    std::string out(base.str());
+    std::size_t at = 0;
+    bool styled = !base.empty();
+    for (const CodeSpan& span : spans) {
+        const TerminalView sequence = sequence_of(span.role, style);
+        if (sequence.empty() || span.begin < at || span.begin >= text.size()) continue;
+        const std::size_t end = std::min(span.end, text.size());
+        out += text.substr(at, span.begin - at);
+        out += sequence.str();
+        out += text.substr(span.begin, end - span.begin);
+        at = end;
+        out += style.off().str();
+        styled = at < text.size() && !base.empty();
+        if (styled) out += base.str();
+    }
+    out += text.substr(at);
+    if (styled) out += style.off().str();
+    return TerminalText::assembled(std::move(out));
+}
 
 DiffView diff_view(const DiffSource& source, const Style& style, std::size_t max_lines) {
     std::string_view diff = source.diff;
