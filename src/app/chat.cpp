@@ -29,7 +29,6 @@
 #include "render/renderers.hpp"
 #include "resume.hpp"
 #include "terminal/console.hpp"
-#include "terminal/interruptible.hpp"
 #include "terminal/job_control.hpp"
 #include "terminal/prompter.hpp"
 #include "terminal/terminal_stream.hpp"

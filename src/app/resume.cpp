@@ -8,7 +8,7 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/task_scope.hpp>
 
-#include "terminal/interruptible.hpp"
+#include "terminal/console.hpp"
 #include "terminal/session_picker.hpp"
 #include "transcript.hpp"
 

@@ -26,7 +26,6 @@
 #include "terminal.hpp"
 #include "terminal/chat_view.hpp"
 #include "terminal/console.hpp"
-#include "terminal/interruptible.hpp"
 #include "terminal/live_area.hpp"
 #include "terminal/markdown.hpp"
 #include "terminal/text_layout.hpp"

@@ -18,7 +18,7 @@
 
 #include "../failure.hpp"
 #include "../mcp/mcp_offers.hpp"
-#include "../terminal/interruptible.hpp"
+#include "../terminal/console.hpp"
 #include "../terminal/job_control.hpp"
 #include "attachments.hpp"
 

@@ -16,7 +16,7 @@
 #include "../mcp/mcp_offers.hpp"
 #include "../resume.hpp"
 #include "../shell_quoting.hpp"
-#include "../terminal/interruptible.hpp"
+#include "../terminal/console.hpp"
 #include "project_names.hpp"
 
 // The lists of a chat: what the prompt offers while the user types, and what the user picks on the whole screen.

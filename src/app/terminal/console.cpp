@@ -1,7 +1,5 @@
 #include "console.hpp"
 
-#include <boost/asio/post.hpp>
-
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -9,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include <boost/asio/post.hpp>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
