@@ -2,11 +2,14 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <bub/envelope.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/core/task.hpp>
 
 namespace cubepi::app {
 
@@ -60,5 +63,11 @@ Attachments attach_pictures(const std::vector<std::string>& paths);
 /// `@"two words.txt"`. Other words stay as they are. At most `max_text` bytes of text are attached, of which the model is told.
 /// With `below`, names are relative to this directory, and name only files below it. Blocks.
 Attachments attach_files(const std::string& prompt, const std::filesystem::path& below = {});
+
+/// Returns the names of the files below a directory, relative to it, that a user may want to name in a prompt: those that git tracks and
+/// those that it does not ignore; without git, or outside of a repository, those that a walk finds, without hidden ones. Sorted by depth,
+/// then by name; bounded, so that a name may be missing in a very large directory. No command of the repository's configuration runs.
+Task<std::vector<std::string>> project_names(std::shared_ptr<const Runtime> runtime,
+                                             std::filesystem::path directory);
 
 }  // namespace cubepi::app

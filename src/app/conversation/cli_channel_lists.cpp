@@ -17,7 +17,7 @@
 #include "../resume.hpp"
 #include "../shell_quoting.hpp"
 #include "../terminal/console.hpp"
-#include "project_names.hpp"
+#include "attachments.hpp"
 
 // The lists of a chat: what the prompt offers while the user types, and what the user picks on the whole screen.
 

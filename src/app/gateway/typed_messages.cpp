@@ -14,7 +14,6 @@
 
 #include "../chat_commands.hpp"
 #include "../conversation/attachments.hpp"
-#include "../conversation/project_names.hpp"
 #include "../conversation/prompt_templates.hpp"
 #include "../terminal/popup.hpp"
 #include "gateway_api.hpp"
