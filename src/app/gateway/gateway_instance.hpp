@@ -34,7 +34,6 @@
 #include "live_answers.hpp"
 #include "served_directory.hpp"
 #include "session_place.hpp"
-#include "task_results.hpp"
 #include "turn_reports.hpp"
 
 namespace cubepi::app {
