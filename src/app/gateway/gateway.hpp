@@ -29,7 +29,7 @@
 #include "gateway_api.hpp"
 #include "gateway_http.hpp"
 #include "gateway_instance.hpp"
-#include "served_directory.hpp"
+#include "session_place.hpp"
 
 namespace cubepi::app {
 

@@ -32,7 +32,6 @@
 #include "gateway_http.hpp"
 #include "granted_rules.hpp"
 #include "live_answers.hpp"
-#include "served_directory.hpp"
 #include "session_place.hpp"
 #include "turn_reports.hpp"
 

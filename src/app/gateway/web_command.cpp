@@ -15,7 +15,7 @@
 #include "control_server.hpp"
 #include "gateway.hpp"
 #include "gateway_command.hpp"
-#include "served_directory.hpp"
+#include "session_place.hpp"
 
 // `cubepi web`: a gateway for the user of one directory.
 
