@@ -15,7 +15,7 @@
 #include "../failure.hpp"
 #include "gateway_findings.hpp"
 #include "gateway_instance.hpp"
-#include "live_stream.hpp"
+#include "live_answers.hpp"
 #include "sent_files.hpp"
 
 namespace cubepi::app {

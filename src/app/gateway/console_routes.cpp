@@ -11,7 +11,7 @@
 
 #include "admin_routes.hpp"
 #include "console_page.hpp"
-#include "live_stream.hpp"
+#include "live_answers.hpp"
 #include "sent_files.hpp"
 
 namespace cubepi::app {
