@@ -18,7 +18,7 @@
 
 #include "attack.hpp"
 #include "gateway/console_sessions.hpp"
-#include "gateway/sent_files.hpp"
+#include "gateway/gateway_http.hpp"
 
 namespace cubepi::attack {
 

@@ -9,8 +9,8 @@
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
+#include "gateway_http.hpp"
 #include "live_answers.hpp"
-#include "sent_files.hpp"
 
 namespace cubepi::app {
 

@@ -9,10 +9,9 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
-#include "admin_routes.hpp"
 #include "console_page.hpp"
+#include "gateway_http.hpp"
 #include "live_answers.hpp"
-#include "sent_files.hpp"
 
 namespace cubepi::app {
 

@@ -26,7 +26,6 @@
 #include "../config/model_choice.hpp"
 #include "../conversation/telemetry.hpp"
 #include "../mcp/mcp_settings.hpp"
-#include "admin_routes.hpp"
 #include "console_channel.hpp"
 #include "console_sessions.hpp"
 #include "gateway_http.hpp"
