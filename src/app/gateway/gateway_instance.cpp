@@ -41,11 +41,11 @@
 #include "../program.hpp"
 #include "../project/project.hpp"
 #include "../saved_sessions.hpp"
-#include "console_channel.hpp"
 #include "console_routes.hpp"
 #include "delivery_place.hpp"
 #include "gateway_findings.hpp"
 #include "gateway_mcp.hpp"
+#include "gateway_messages.hpp"
 #include "gateway_sessions.hpp"
 
 namespace cubepi::app {

@@ -1,4 +1,9 @@
+#include "gateway_messages.hpp"
+
 #include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -11,23 +16,130 @@
 #include <bub/channel/channel_manager.hpp>
 #include <bub/channel/debounce.hpp>
 #include <bub/channel/http_channel.hpp>
+#include <bub/envelope.hpp>
 #include <bub/framework.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/digest.hpp>
+#include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/trimmed.hpp>
+#include <cubepi/core/task.hpp>
 
+#include "../chat_commands.hpp"
+#include "../conversation/attachments.hpp"
+#include "../conversation/prompt_templates.hpp"
 #include "../failure.hpp"
-#include "console_channel.hpp"
+#include "../terminal/popup.hpp"
 #include "gateway_api.hpp"
+#include "gateway_http.hpp"
 #include "gateway_instance.hpp"
-#include "typed_messages.hpp"
+#include "live_answers.hpp"
 
 // Messages that operators write into sessions.
 
 namespace cubepi::app {
 
 namespace {
+
+constexpr std::size_t longest_notice = 2'000;
+
+bool is_flagged(const bub::Envelope& message, std::string_view key) {
+    return detail::flag_member(message.context, key);
+}
+
+/// Returns the text of what no tape has; empty: the history shows the message. Files have a text of their own.
+std::string notice_text(const bub::Envelope& message) {
+    const std::string kind = message.kind.value_or("");
+    const bool is_shown = kind == bub::envelope_kind::error || is_flagged(message, "rejected") ||
+                          is_flagged(message, "postponed");
+    return is_shown ? message.content_text() : std::string();
+}
+
+Task<std::string> digest_of(std::shared_ptr<const Runtime> runtime, std::string bytes) {
+    auto work = [bytes = std::move(bytes)] { return detail::sha256_hex(bytes); };
+    co_return co_await offload(*runtime->workers, std::move(work));
+}
+
+/// A message as it was typed into a chat: its slash command is replaced, and the files that it names with `@` are a part of it.
+struct TypedMessage {
+    std::string text = {};
+    std::vector<bub::MediaItem> media = {};  ///< pictures
+    std::string attached = {};               ///< as Attachments::remark
+};
+
+constexpr std::size_t most_files = 20;
+/// While a user types a name, its characters are not requests to git.
+constexpr std::chrono::seconds names_lifetime{3};
+
+Task<PromptTemplates> templates_of(std::shared_ptr<GatewayInstance> instance) {
+    // Not the instance: a worker that ends late must not be the one that destroys it.
+    std::vector<ProjectPrompt> prompts = instance->project_prompts();
+    auto reading = [prompts = std::move(prompts)] { return load_templates(prompts); };
+    Task<PromptTemplates> loading = offload(*Runtime::standard()->workers, std::move(reading));
+    PromptTemplates loaded = co_await std::move(loading);
+    co_return loaded;
+}
+
+ChatAbilities abilities_with(const PromptTemplates& templates) {
+    ChatAbilities chat;
+    chat.trusted = true;
+    chat.templates = &templates;
+    return chat;
+}
+
+/// Returns true for what the terminal itself does.
+bool is_of_terminal(const ChatInput& input) {
+    return input.is_aside ||
+           (input.kind == ChatInput::Kind::action && input.action != ChatAction::help);
+}
+
+/// Returns true if the console takes the command, with an argument or without.
+bool is_taken(const std::string& name, const ChatAbilities& chat) {
+    return name.starts_with('/') && !is_of_terminal(read_chat_input(name, chat)) &&
+           !is_of_terminal(read_chat_input(name + " x", chat));
+}
+
+ChatInput read_input(const std::string& text, const PromptTemplates& templates) {
+    ChatInput input = read_chat_input(text, abilities_with(templates));
+    if (input.kind == ChatInput::Kind::refused)
+        throw Error(ErrorCode::invalid_argument, input.text);
+    if (is_of_terminal(input))
+        throw Error(ErrorCode::invalid_argument,
+                    "'" + std::string(detail::trimmed(text)) + "' is a command of the terminal");
+    if (input.kind == ChatInput::Kind::action) {
+        input.kind = ChatInput::Kind::pipeline;
+        input.text = ",help";
+    }
+    // The text of a template is never a command (B11).
+    if (input.argument && detail::trimmed(input.text).starts_with(','))
+        throw Error(ErrorCode::invalid_argument, "the text of this template begins with a comma");
+    return input;
+}
+
+/// Reads the text by the rules of the terminal (D241). Files are those below the directory of the session. Throws
+/// Error(invalid_argument) for a command that is not one of the console.
+Task<TypedMessage> read_typed(std::shared_ptr<GatewayInstance> instance, std::string session,
+                              std::string text) {
+    const PromptTemplates templates = co_await templates_of(instance);
+    ChatInput input = read_input(text, templates);
+    TypedMessage typed;
+    typed.text = std::move(input.text);
+    // Of a template only the user's part names files.
+    const std::string naming = input.argument.value_or(typed.text);
+    const std::filesystem::path directory = instance->workspace_of(session);
+    const bool names_files = input.kind == ChatInput::Kind::prompt && !directory.empty() &&
+                             naming.find('@') != std::string::npos;
+    if (!names_files) co_return typed;
+    auto reading = [naming, directory] { return attach_files(naming, directory); };
+    Task<Attachments> attaching = offload(*Runtime::standard()->workers, std::move(reading));
+    Attachments attached = co_await std::move(attaching);
+    typed.text += attached.text.substr(naming.size());
+    typed.media = std::move(attached.media);
+    typed.attached = std::move(attached.remark);
+    co_return typed;
+}
 
 constexpr std::size_t longest_key = 64;
 constexpr std::size_t longest_session = 200;
@@ -119,6 +231,76 @@ Task<bub::Envelope> address(std::shared_ptr<GatewayInstance> instance, bub::Enve
 
 }  // namespace
 
+Task<> ConsoleChannel::start(std::stop_token) { co_return; }
+
+Task<> ConsoleChannel::stop() { co_return; }
+
+Task<> ConsoleChannel::send(bub::Envelope message) {
+    const std::shared_ptr<const Runtime> runtime = Runtime::standard();
+    Notice notice;
+    SessionNotice& shown = notice.shown;
+    // It throws if the file cannot be sent, as every channel does.
+    Task<std::optional<bub::SentFile>> reading =
+        bub::read_sent_file(runtime, message, max_file_bytes_);
+    std::optional<bub::SentFile> file = co_await std::move(reading);
+    if (file) {
+        shown.file.emplace();
+        shown.file->id = runtime->ids->next();
+        shown.file->name = file->name;
+        shown.file->size = static_cast<std::int64_t>(file->bytes.size());
+        shown.file->is_image = !shown_image_type(file->bytes).empty();
+        shown.text = "File sent: " + file->name;
+        notice.digest = co_await digest_of(runtime, std::move(file->bytes));
+        notice.message = message;
+    } else {
+        shown.text = notice_text(message);
+    }
+    if (shown.text.empty()) co_return;
+    (void)shorten(shown.text, longest_notice);
+    shown.is_error = message.kind.value_or("") == bub::envelope_kind::error;
+    shown.date = bub::local_date(runtime->clock->wall());
+    const std::string session = message.session_id.value_or(bub::default_session(message));
+    std::deque<Notice>& of_session = notices_[session];
+    if (of_session.empty()) order_.push_back(session);
+    of_session.push_back(std::move(notice));
+    if (of_session.size() > max_notices) of_session.pop_front();
+    while (order_.size() > max_sessions) {
+        notices_.erase(order_.front());
+        order_.pop_front();
+    }
+    if (live_) live_->touch(session);
+}
+
+std::vector<SessionNotice> ConsoleChannel::notices(const std::string& session) const {
+    const auto found = notices_.find(session);
+    if (found == notices_.end()) return {};
+    std::vector<SessionNotice> all;
+    for (const Notice& one : found->second) all.push_back(one.shown);
+    return all;
+}
+
+Task<bub::SentFile> ConsoleChannel::file(std::string session, std::string id) const {
+    const auto found = notices_.find(session);
+    bub::Envelope message;
+    std::string digest;
+    if (found != notices_.end()) {
+        for (const Notice& one : found->second) {
+            if (!one.shown.file || one.shown.file->id != id) continue;
+            message = one.message;
+            digest = one.digest;
+        }
+    }
+    if (digest.empty())
+        throw Error(ErrorCode::not_found, "the gateway has no such file of the session any more");
+    const std::shared_ptr<const Runtime> runtime = Runtime::standard();
+    Task<std::optional<bub::SentFile>> reading =
+        bub::read_sent_file(runtime, std::move(message), max_file_bytes_);
+    std::optional<bub::SentFile> file = co_await std::move(reading);
+    const std::string now = co_await digest_of(runtime, file->bytes);
+    if (now != digest) throw Error(ErrorCode::not_found, "the file was changed after it was sent");
+    co_return std::move(*file);
+}
+
 Task<SentMessage> GatewayApi::begin(MessageArguments first, GatewayCaller caller) {
     if (first.key.empty()) first.key = Runtime::standard()->ids->next();
     // A repeated request is a message of the same session.
@@ -183,6 +365,46 @@ Task<bool> GatewayApi::knows_session_here(std::string session) {
     const bub::Tape tape = co_await instance->tape_of(std::move(session));
     const bub::TapePosition end = co_await tape.store()->position(tape.name());
     co_return end.last_id > 0;
+}
+
+// Slash commands, and files after `@`, as in the terminal, for operators who type in the console.
+
+Task<TypedCommands> GatewayApi::commands(NoArguments) {
+    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
+    const PromptTemplates templates = co_await templates_of(instance);
+    const ChatAbilities chat = abilities_with(templates);
+    TypedCommands known;
+    for (const Command& command : chat_completions(chat)) {
+        const std::string name(detail::trimmed(command.name));
+        if (!is_taken(name, chat)) continue;
+        TypedCommand one;
+        one.name = name;
+        one.help = command.help;
+        one.takes_argument = command.name.ends_with(' ');
+        known.commands.push_back(std::move(one));
+    }
+    co_return known;
+}
+
+Task<SessionFileNames> GatewayApi::files(FileNameArguments which) {
+    const std::shared_ptr<GatewayInstance> instance = gateway_.instance();
+    SessionFileNames found;
+    const std::filesystem::path directory = instance->workspace_of(which.id);
+    if (directory.empty()) co_return found;
+    const Clock::time_point now = Runtime::standard()->clock->now();
+    std::shared_ptr<const ListedFiles> listed = listed_files_;
+    if (!listed || listed->directory != directory || now - listed->read > names_lifetime) {
+        auto reading = std::make_shared<ListedFiles>();
+        reading->directory = directory;
+        reading->read = now;
+        Task<std::vector<std::string>> naming = project_names(Runtime::standard(), directory);
+        reading->names = co_await std::move(naming);
+        listed = reading;
+        listed_files_ = reading;
+    }
+    for (const std::size_t index : fuzzy_matches(which.search, listed->names, most_files, true))
+        found.files.push_back(listed->names[index]);
+    co_return found;
 }
 
 }  // namespace cubepi::app

@@ -26,7 +26,7 @@
 
 #include "../config/paths.hpp"
 #include "../conversation/tool_approval.hpp"
-#include "console_channel.hpp"
+#include "gateway_messages.hpp"
 
 namespace cubepi::app {
 

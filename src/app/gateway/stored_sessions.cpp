@@ -25,9 +25,9 @@
 #include "../session_page.hpp"
 #include "../trace/trace_views.hpp"
 #include "../transcript.hpp"
-#include "console_channel.hpp"
 #include "gateway_api.hpp"
 #include "gateway_instance.hpp"
+#include "gateway_messages.hpp"
 
 // The sessions that a gateway has stored: their list, what they have used, and what is made of them.
 
