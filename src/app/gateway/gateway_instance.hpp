@@ -29,7 +29,7 @@
 #include "console_sessions.hpp"
 #include "gateway_http.hpp"
 #include "gateway_messages.hpp"
-#include "granted_rules.hpp"
+#include "gateway_questions.hpp"
 #include "live_answers.hpp"
 #include "session_place.hpp"
 #include "turn_reports.hpp"
