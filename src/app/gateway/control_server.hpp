@@ -7,6 +7,7 @@
 
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/task.hpp>
+#include <cubepi/schema/json_convert.hpp>
 
 namespace cubepi::app {
 
@@ -43,5 +44,13 @@ bool has_listener(const std::filesystem::path& socket);
 /// Sends a request to the gateway and returns its answer; blocks until it arrives. Throws Error(invalid_state) if no gateway
 /// listens on `socket`, if it ends before it answers, and with the text of an answer that is an error.
 JsonObject call_gateway(const std::filesystem::path& socket, const JsonObject& request);
+
+/// Reads an answer of call_gateway(). The gateway may have another version: members that it does not have are empty.
+template <class T>
+T read_answer(const JsonObject& answer) {
+    ReadOptions options;
+    options.require_fields = false;
+    return from_json<T>(answer, options);
+}
 
 }  // namespace cubepi::app

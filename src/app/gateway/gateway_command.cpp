@@ -16,7 +16,6 @@
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/provider/cost.hpp>
-#include <cubepi/schema/json_convert.hpp>
 
 #include "../channels/channel_kinds.hpp"
 #include "../config/config_file.hpp"
@@ -160,14 +159,6 @@ void print_line(const char* name, const std::string& value) {
     out() << for_terminal(label) << for_terminal(value) << "\n";
 }
 
-/// The gateway may have another version: members that it does not have are empty.
-template <class T>
-T read(const JsonObject& answer) {
-    ReadOptions options;
-    options.require_fields = false;
-    return from_json<T>(answer, options);
-}
-
 /// Names the gateways that did not answer, so that a list is not taken for complete.
 void warn_unanswered(const std::optional<std::vector<std::string>>& hosts) {
     if (!hosts) return;
@@ -287,11 +278,11 @@ int print(const JsonObject& answer, const GatewayArguments& arguments) {
         return exit_ok;
     }
     switch (arguments.what) {
-        case What::status: print_status(read<GatewayStatus>(answer)); break;
-        case What::usage: print_usage(read<GatewayUsage>(answer)); break;
-        case What::sessions: print_sessions(read<BusySessions>(answer)); break;
-        case What::held: print_held(read<HeldList>(answer)); break;
-        case What::logins: print_logins(read<ConsoleLogins>(answer)); break;
+        case What::status: print_status(read_answer<GatewayStatus>(answer)); break;
+        case What::usage: print_usage(read_answer<GatewayUsage>(answer)); break;
+        case What::sessions: print_sessions(read_answer<BusySessions>(answer)); break;
+        case What::held: print_held(read_answer<HeldList>(answer)); break;
+        case What::logins: print_logins(read_answer<ConsoleLogins>(answer)); break;
         default: break;
     }
     return exit_ok;
@@ -316,7 +307,7 @@ int list_questions(const InboxArguments& arguments, bool json) {
         return exit_ok;
     }
     std::size_t shown = 0;
-    const auto open = read<GatewayQuestions>(answer);
+    const auto open = read_answer<GatewayQuestions>(answer);
     for (const GatewayQuestion& one : open.questions) {
         const bool is_meant =
             one.id.starts_with(arguments.question) &&
@@ -345,7 +336,7 @@ int print_console_link(const std::filesystem::path& socket, const GatewayArgumen
     const JsonObject request{{"command", "console"},
                              {"viewer", arguments.viewer},
                              {"name", arguments.name.empty() ? local_user() : arguments.name}};
-    const auto link = read<ConsoleLink>(call_gateway(socket, request));
+    const auto link = read_answer<ConsoleLink>(call_gateway(socket, request));
     out() << for_terminal(link.url) << "\n" << flush_now;
     err() << "The link logs in once, within " << for_terminal(std::to_string(link.seconds / 60))
           << " minutes.\n";

@@ -28,16 +28,16 @@ namespace cubepi::app {
 
 namespace {
 
-constexpr const char* plain = "text/plain; charset=utf-8";
-constexpr const char* prometheus = "text/plain; version=0.0.4; charset=utf-8";
+constexpr const char* plain_text = "text/plain; charset=utf-8";
+constexpr const char* prometheus_text = "text/plain; version=0.0.4; charset=utf-8";
 
-Task<HttpServerResponse> answer(unsigned status, std::string text, const char* type) {
+Task<HttpServerResponse> text_answer(unsigned status, std::string text, const char* type) {
     co_return HttpServerResponse(status, std::move(text), type);
 }
 
 Task<HttpServerResponse> show(Task<std::string> metrics) {
     std::string text = co_await std::move(metrics);
-    co_return HttpServerResponse(200, std::move(text), prometheus);
+    co_return HttpServerResponse(200, std::move(text), prometheus_text);
 }
 
 /// At a time, of all programs with a token.
@@ -113,8 +113,9 @@ Task<HttpServerResponse> answer_events(GatewayApi* api, HttpServerRequest reques
 
 using Secure = std::function<HttpServerResponse(HttpServerResponse)>;
 
-Task<HttpServerResponse> answer(GatewayApi* api, const GatewayOperation* operation,
-                                GatewayCaller caller, HttpServerRequest request, Secure secure) {
+Task<HttpServerResponse> answer_operation(GatewayApi* api, const GatewayOperation* operation,
+                                          GatewayCaller caller, HttpServerRequest request,
+                                          Secure secure) {
     Task<JsonObject> performing =
         perform_request(api, operation, std::move(caller), std::move(request));
     Outcome<JsonObject> done = co_await outcome_of(std::move(performing));
@@ -155,7 +156,7 @@ std::int64_t number_of(std::string_view text) {
     return failed == std::errc() && end == last ? value : -1;
 }
 
-Task<HttpServerResponse> answer(Task<SentFile> reading, Secure secure) {
+Task<HttpServerResponse> file_answer(Task<SentFile> reading, Secure secure) {
     Outcome<SentFile> read = co_await outcome_of(std::move(reading));
     if (read.cancelled()) read.rethrow();
     HttpServerResponse response;
@@ -177,7 +178,7 @@ Task<HttpServerResponse> answer_file(GatewayApi* api, HttpServerRequest request,
     std::string session(request.parameter("id").substr(0, longest_session));
     std::string file(request.parameter("file"));
     Task<SentFile> reading = api->sent_file(std::move(session), std::move(file));
-    Task<HttpServerResponse> answering = answer(std::move(reading), std::move(secure));
+    Task<HttpServerResponse> answering = file_answer(std::move(reading), std::move(secure));
     co_return co_await std::move(answering);
 }
 
@@ -186,7 +187,7 @@ Task<HttpServerResponse> answer_image(GatewayApi* api, HttpServerRequest request
     const std::int64_t entry = number_of(request.parameter("entry"));
     const std::int64_t number = number_of(request.parameter("number"));
     Task<SentFile> reading = api->image(std::move(session), entry, number);
-    Task<HttpServerResponse> answering = answer(std::move(reading), std::move(secure));
+    Task<HttpServerResponse> answering = file_answer(std::move(reading), std::move(secure));
     co_return co_await std::move(answering);
 }
 
@@ -258,11 +259,12 @@ std::unique_ptr<HttpRoutes> status_routes(HttpServer& server, StatusSources sour
     options.max_body_bytes = 0;
     options.max_requests = 32;
     auto routes = std::make_unique<HttpRoutes>(server, "status", std::move(options));
-    routes->add("GET", "/healthz", [](HttpServerRequest) { return answer(200, "ok\n", plain); });
+    routes->add("GET", "/healthz",
+                [](HttpServerRequest) { return text_answer(200, "ok\n", plain_text); });
     routes->add("GET", "/readyz", [problem = std::move(sources.problem)](HttpServerRequest) {
         const std::string text = problem();
-        return text.empty() ? answer(200, "ready\n", plain)
-                            : answer(503, "not ready: " + text + "\n", plain);
+        return text.empty() ? text_answer(200, "ready\n", plain_text)
+                            : text_answer(503, "not ready: " + text + "\n", plain_text);
     });
     routes->add(
         "GET", "/metrics",
@@ -323,7 +325,8 @@ void add_operations(HttpRoutes& routes, GatewayApi& api, const CallerOf& caller_
         HttpRoutes::Handler handler = [&api, &operation, caller_of,
                                        secure = options.secure](HttpServerRequest request) {
             GatewayCaller caller = caller_of(request);
-            return answer(&api, &operation, std::move(caller), std::move(request), secure);
+            return answer_operation(&api, &operation, std::move(caller), std::move(request),
+                                    secure);
         };
         routes.add(std::string(operation.method), options.prefix + std::string(operation.path),
                    std::move(handler));

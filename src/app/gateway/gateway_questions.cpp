@@ -33,7 +33,7 @@ std::string name_of(std::string_view channel, std::string_view chat, std::string
     return boost::json::serialize(JsonArray{channel, chat, user});
 }
 
-std::string asker_of(const HitlRequest& request) {
+std::string asker_name(const HitlRequest& request) {
     const JsonObject* const asker = detail::object_member(request.extra, bub::asker_key);
     if (!asker) throw Error(ErrorCode::invalid_argument, "the question has no user");
     return name_of(detail::string_member(*asker, "channel"), detail::string_member(*asker, "chat"),
@@ -281,7 +281,7 @@ ApprovalRule GrantedRules::offered_by(const HitlRequest& request) {
 }
 
 bool GrantedRules::add(const HitlRequest& request, const ApprovalRule& rule) {
-    std::string asker = asker_of(request);
+    std::string asker = asker_name(request);
     const std::lock_guard lock(mutex_);
     if (!rules_.contains(asker) && rules_.size() >= most_askers)
         throw Error(ErrorCode::limit,
@@ -298,7 +298,7 @@ bool GrantedRules::add(const HitlRequest& request, const ApprovalRule& rule) {
 }
 
 void GrantedRules::withdraw(const HitlRequest& request, const ApprovalRule& rule) {
-    const std::string asker = asker_of(request);
+    const std::string asker = asker_name(request);
     const std::lock_guard lock(mutex_);
     const auto found = rules_.find(asker);
     if (found == rules_.end()) return;

@@ -9,7 +9,6 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
-#include <cubepi/schema/json_convert.hpp>
 
 #include "../config/paths.hpp"
 #include "../failure.hpp"
@@ -54,14 +53,6 @@ ListedSchedule listed(const bub::Schedule& schedule) {
     return made;
 }
 
-/// The gateway may have another version: members that it does not have are empty.
-template <class T>
-T read(const JsonObject& answer) {
-    ReadOptions options;
-    options.require_fields = false;
-    return from_json<T>(answer, options);
-}
-
 void print_schedule(const ListedSchedule& one) {
     std::string text = one.text.substr(0, one.text.find('\n'));
     if (text.size() < one.text.size()) text += " ...";
@@ -79,7 +70,7 @@ int list(const ScheduleCommandArguments& arguments) {
         data_output(safe_json(answer) + "\n");
         return exit_ok;
     }
-    const auto all = read<ListedSchedules>(answer);
+    const auto all = read_answer<ListedSchedules>(answer);
     if (all.schedules.empty()) err() << "The gateway has no schedules.\n";
     for (const ListedSchedule& one : all.schedules) print_schedule(one);
     return exit_ok;
@@ -101,7 +92,7 @@ int add(const ScheduleCommandArguments& arguments, const std::string& text) {
         data_output(safe_json(answer) + "\n");
         return exit_ok;
     }
-    print_schedule(read<ListedSchedule>(answer));
+    print_schedule(read_answer<ListedSchedule>(answer));
     return exit_ok;
 }
 
