@@ -40,4 +40,9 @@ void allow_many_files();
 /// Prints a link that logs in to the web console of the gateway that listens on the socket. Returns the exit status. Throws Error.
 int print_console_link(const std::filesystem::path& socket, const GatewayArguments& arguments);
 
+/// `cubepi gateway import`: copies the sessions (tapes, with their questions), the unfinished messages, the unsettled answers, the ids of finished
+/// messages and the schedules in $BUB_HOME to the configured database, and marks the files as moved (D256). One that is interrupted is to be
+/// repeated: once it has begun to copy messages, no gateway uses the files. Returns the exit status. Throws Error: storage_locked while a gateway uses the files.
+int import_command();
+
 }  // namespace cubepi::app

@@ -1,5 +1,3 @@
-#include "gateway_import.hpp"
-
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
@@ -31,6 +29,7 @@
 #include "../program.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "delivery_place.hpp"
+#include "gateway_command.hpp"
 
 namespace cubepi::app {
 
