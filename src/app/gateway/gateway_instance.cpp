@@ -37,6 +37,7 @@
 #include "../config/paths.hpp"
 #include "../config/tape_place.hpp"
 #include "../conversation/tool_approval.hpp"
+#include "../mcp/mcp_hub.hpp"
 #include "../mcp/mcp_settings.hpp"
 #include "../program.hpp"
 #include "../project/project.hpp"
@@ -44,7 +45,6 @@
 #include "console_routes.hpp"
 #include "delivery_place.hpp"
 #include "gateway_findings.hpp"
-#include "gateway_mcp.hpp"
 #include "gateway_messages.hpp"
 #include "gateway_sessions.hpp"
 

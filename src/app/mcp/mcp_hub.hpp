@@ -6,7 +6,11 @@
 #include <string>
 #include <vector>
 
+#include <bub/framework.hpp>
+#include <bub/hooks.hpp>
 #include <bub/tape/tape_store.hpp>
+#include <bub/turn_error.hpp>
+#include <cubepi/agent/agent.hpp>
 #include <cubepi/agent/tool.hpp>
 #include <cubepi/core/message_list.hpp>
 #include <cubepi/core/runtime.hpp>
@@ -79,5 +83,16 @@ std::vector<std::string> servers_of_open_calls(const MessageList& messages,
 Task<std::vector<std::string>> servers_of_suspended_run(std::shared_ptr<bub::TapeStore> tapes,
                                                         std::string tape,
                                                         std::vector<std::string> servers);
+
+/// Returns a plugin that connects to the MCP servers of `hub` before the first turn of its framework, which waits for them for
+/// `start_wait`; later turns do not wait. A turn that continues a run waits for the servers of the calls with which the run continues,
+/// as long as these take to start. Problems go to `warn`. It is added before the plugin that names the tapes of sessions, so that it is
+/// called after that one.
+bub::Plugin mcp_servers_plugin(bub::Framework& framework, std::shared_ptr<McpHub> hub,
+                               std::chrono::nanoseconds start_wait, bub::WarningHandler warn);
+
+/// Adds the tools of the servers to the agent of a turn. They are named `mcp__SERVER__TOOL` and irreversible, so the rules for the
+/// sender of a message decide about them as about other tools.
+void add_mcp_tools(AgentOptions& options, McpHub& hub);
 
 }  // namespace cubepi::app
