@@ -15,7 +15,7 @@
 #include <system_error>
 #include <vector>
 
-#include "../project/git_process.hpp"
+#include "../project/work_tree.hpp"
 
 namespace cubepi::app {
 namespace {

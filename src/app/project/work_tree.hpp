@@ -1,16 +1,70 @@
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include <cubepi/core/process.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/process/environment.hpp>
 
-// Linked work trees of git (`git worktree`): how they are recognized, and those that the program makes (D212, D244).
-
 namespace cubepi::app {
+
+/// Returns the branch of the git repository in which the directory is; empty if there is none, or if its name is not one that may be
+/// part of a prompt: the author of the repository has chosen it. Blocks for a moment.
+std::string git_branch(std::filesystem::path directory);
+
+/// Returns the branch and the number of changed files: "main, 3 changed files". `launcher` starts git, which runs programs that the
+/// configuration of the repository names, and which commands of the model may have changed. Null, or if git does not answer soon:
+/// only the branch is known.
+Task<std::string> git_state(std::filesystem::path directory,
+                            std::shared_ptr<ProcessLauncher> launcher);
+
+struct GitOutput {
+    std::string text = {};
+    std::string errors = {};
+    bool ok = false;
+    bool cut =
+        false;  ///< `text` is only the beginning, of whole lines, or of parts that end with a zero byte
+};
+
+/// Git in one directory. Settings of the repository that run programs do not apply: its author need not be the user.
+class GitProcess {
+public:
+    GitProcess(std::string directory, EnvironmentPolicy environment);
+
+    /// Overrides a setting for the following calls.
+    void set(std::string key, std::string value);
+    void set_timeout(std::chrono::seconds timeout) { timeout_ = timeout; }
+    void set_max_output(std::size_t bytes) { max_output_ = bytes; }
+
+    /// Throws Error(not_found) if git is not installed. A failure of git is in the output.
+    Task<GitOutput> run(std::vector<std::string> arguments);
+
+private:
+    std::string directory_;
+    EnvironmentPolicy environment_;
+    std::size_t settings_ = 0;
+    std::chrono::seconds timeout_ = std::chrono::seconds(20);
+    std::size_t max_output_ = std::size_t{2} << 20;
+};
+
+/// Returns the names of the settings that match a regular expression, without those of the user and the system. `git` must outlive the
+/// task.
+Task<std::vector<std::string>> settings_of_repository(GitProcess& git, std::string pattern);
+
+/// Overrides the programs that the repository's own configuration runs on the contents of files. `git` must outlive the task.
+Task<> disarm_filters(GitProcess& git);
+
+/// Splits the output of git at each `end`.
+std::vector<std::string_view> parts_of(std::string_view text, char end);
+
+// Linked work trees of git (`git worktree`): how they are recognized, and those that the program makes (D212, D244).
 
 /// Returns the first line of a small file, without `before`; empty if it does not begin with it. The workspace names the file: it may
 /// be a pipe, or endless.
