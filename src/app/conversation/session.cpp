@@ -42,7 +42,7 @@
 #include "../config/model_sources.hpp"
 #include "../config/paths.hpp"
 #include "../mcp/mcp_hub.hpp"
-#include "../project/open_project.hpp"
+#include "../project/trust.hpp"
 #include "../project/work_tree.hpp"
 #include "../saved_sessions.hpp"
 #include "../session_list.hpp"

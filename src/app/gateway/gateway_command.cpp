@@ -26,7 +26,7 @@
 #include "../failure.hpp"
 #include "../process.hpp"
 #include "../program.hpp"
-#include "../project/open_project.hpp"
+#include "../project/trust.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "../terminal/terminal_text.hpp"
 #include "control_server.hpp"

@@ -24,7 +24,7 @@
 #include "../config/paths.hpp"
 #include "../failure.hpp"
 #include "../program.hpp"
-#include "../project/open_project.hpp"
+#include "../project/trust.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "../terminal/terminal_text.hpp"
 #include "mcp_login.hpp"

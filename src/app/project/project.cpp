@@ -15,7 +15,7 @@
 
 #include "../config/config_file.hpp"
 #include "../config/paths.hpp"
-#include "trust_records.hpp"
+#include "trust.hpp"
 #include "work_tree.hpp"
 
 namespace cubepi::app {

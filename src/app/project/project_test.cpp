@@ -17,7 +17,7 @@
 #include <cubepi/core/scoped_test_directory.hpp>
 
 #include "../config/paths.hpp"
-#include "trust_records.hpp"
+#include "trust.hpp"
 
 namespace cubepi::app {
 namespace {
