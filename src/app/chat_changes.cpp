@@ -27,7 +27,7 @@
 #include <cubepi/workspace/workspace.hpp>
 
 #include "conversation/attachments.hpp"
-#include "project/work_tree.hpp"
+#include "project/git.hpp"
 #include "saved_sessions.hpp"
 #include "session_list.hpp"
 #include "shell_quoting.hpp"

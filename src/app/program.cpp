@@ -18,7 +18,7 @@
 #include "failure.hpp"
 #include "log_setup.hpp"
 #include "process.hpp"
-#include "project/work_tree.hpp"
+#include "project/git.hpp"
 #include "shell_quoting.hpp"
 #include "terminal/terminal_stream.hpp"
 

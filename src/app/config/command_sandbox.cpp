@@ -11,7 +11,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
-#include "../project/work_tree.hpp"
+#include "../project/git.hpp"
 #include "paths.hpp"
 
 namespace cubepi::app {

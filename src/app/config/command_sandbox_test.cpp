@@ -15,7 +15,7 @@
 #include <system_error>
 #include <vector>
 
-#include "../project/work_tree.hpp"
+#include "../project/git.hpp"
 
 namespace cubepi::app {
 namespace {

@@ -25,7 +25,7 @@
 #include <cubepi/workspace/files/content.hpp>
 #include <cubepi/workspace/files/file_access.hpp>
 
-#include "../project/work_tree.hpp"
+#include "../project/git.hpp"
 #include "../terminal/terminal_text.hpp"
 
 namespace cubepi::app {

@@ -14,7 +14,7 @@
 #include "../failure.hpp"
 #include "../process.hpp"
 #include "../program.hpp"
-#include "../project/work_tree.hpp"
+#include "../project/git.hpp"
 #include "../saved_sessions.hpp"
 #include "../shell_quoting.hpp"
 #include "approval_dialog.hpp"

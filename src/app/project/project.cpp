@@ -15,8 +15,8 @@
 
 #include "../config/config_file.hpp"
 #include "../config/paths.hpp"
+#include "git.hpp"
 #include "trust.hpp"
-#include "work_tree.hpp"
 
 namespace cubepi::app {
 

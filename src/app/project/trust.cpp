@@ -32,8 +32,8 @@
 #include "../terminal/terminal_stream.hpp"
 #include "../terminal/terminal_text.hpp"
 #include "../terminal/text_layout.hpp"
+#include "git.hpp"
 #include "project.hpp"
-#include "work_tree.hpp"
 
 namespace cubepi::app {
 

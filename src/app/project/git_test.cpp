@@ -1,6 +1,6 @@
 // Work trees of git that the program makes, and which repositories it refuses.
 
-#include "work_tree.hpp"
+#include "git.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "work_tree.hpp"
+#include "git.hpp"
 
 #include <algorithm>
 #include <chrono>
