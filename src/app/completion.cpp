@@ -11,8 +11,8 @@
 
 #include "command_tree.hpp"
 #include "config/config_file.hpp"
-#include "config/endpoint.hpp"
 #include "config/paths.hpp"
+#include "config/provider_kinds.hpp"
 #include "failure.hpp"
 #include "program.hpp"
 #include "saved_sessions.hpp"

@@ -8,7 +8,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/json.hpp>
 
-#include "config/endpoint.hpp"
+#include "config/provider_kinds.hpp"
 
 namespace cubepi::app {
 

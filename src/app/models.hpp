@@ -9,7 +9,7 @@
 #include <cubepi/core/http_transport.hpp>
 #include <cubepi/core/task.hpp>
 
-#include "config/endpoint.hpp"
+#include "config/provider_kinds.hpp"
 
 namespace cubepi::app {
 

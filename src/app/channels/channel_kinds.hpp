@@ -14,8 +14,8 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/task.hpp>
 
-#include "../config/endpoint.hpp"
 #include "../config/gateway_settings.hpp"
+#include "../config/provider_kinds.hpp"
 
 // The kinds of channels that `cubepi gateway` serves: one list. A new kind is a file that describes it, and a row of the list in
 // channel_kinds.cpp. A program that links this one adds a kind of its own with add_channel_kind().

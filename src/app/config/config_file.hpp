@@ -17,7 +17,7 @@
 #include <cubepi/workspace/tool_rules.hpp>
 
 #include "../terminal/attention.hpp"
-#include "endpoint.hpp"
+#include "provider_kinds.hpp"
 
 namespace cubepi::app {
 

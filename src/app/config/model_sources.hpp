@@ -19,7 +19,7 @@
 
 #include "../command_line.hpp"
 #include "config_file.hpp"
-#include "endpoint.hpp"
+#include "provider_kinds.hpp"
 
 namespace cubepi::app {
 

@@ -38,9 +38,9 @@
 
 #include "../command_line.hpp"
 #include "../config/config_file.hpp"
-#include "../config/endpoint.hpp"
 #include "../config/model_sources.hpp"
 #include "../config/paths.hpp"
+#include "../config/provider_kinds.hpp"
 #include "../mcp/mcp_hub.hpp"
 #include "../project/git.hpp"
 #include "../project/trust.hpp"

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "../config/endpoint.hpp"
 #include "../config/gateway_settings.hpp"
+#include "../config/provider_kinds.hpp"
 
 namespace cubepi::app {
 

@@ -8,7 +8,7 @@
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/random_word.hpp>
 
-#include "../config/endpoint.hpp"
+#include "../config/provider_kinds.hpp"
 #include "../process.hpp"
 #include "../terminal/terminal_text.hpp"
 #include "trace_views.hpp"
