@@ -27,10 +27,10 @@
 #include "process.hpp"
 #include "program.hpp"
 #include "render/renderers.hpp"
-#include "resume.hpp"
 #include "terminal/console.hpp"
 #include "terminal/job_control.hpp"
 #include "terminal/prompter.hpp"
+#include "terminal/session_picker.hpp"
 #include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {

@@ -14,9 +14,9 @@
 #include "../config/config_file.hpp"
 #include "../config/paths.hpp"
 #include "../mcp/mcp_offers.hpp"
-#include "../resume.hpp"
 #include "../shell_quoting.hpp"
 #include "../terminal/console.hpp"
+#include "../terminal/session_picker.hpp"
 #include "attachments.hpp"
 
 // The lists of a chat: what the prompt offers while the user types, and what the user picks on the whole screen.
