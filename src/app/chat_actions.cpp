@@ -23,7 +23,7 @@
 #include "config/config_file.hpp"
 #include "config/paths.hpp"
 #include "context_report.hpp"
-#include "conversation/aside.hpp"
+#include "conversation/pipeline.hpp"
 #include "conversation/tool_approval.hpp"
 #include "mcp/mcp_hub.hpp"
 #include "mcp/mcp_offers.hpp"

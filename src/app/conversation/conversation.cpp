@@ -23,7 +23,7 @@
 #include "../terminal/key_bindings.hpp"
 #include "../terminal/text_layout.hpp"
 #include "../transcript.hpp"
-#include "aside.hpp"
+#include "pipeline.hpp"
 
 namespace cubepi::app {
 

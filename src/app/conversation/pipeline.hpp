@@ -14,6 +14,7 @@
 #include <cubepi/agent/agent.hpp>
 #include <cubepi/agent/run_result.hpp>
 #include <cubepi/core/event_signal.hpp>
+#include <cubepi/provider/provider.hpp>
 
 #include "../failure.hpp"
 #include "session.hpp"
@@ -135,5 +136,21 @@ private:
 
 /// Returns indented lines: each question and the command that answers it, and the command that opens the session.
 std::string ways_to_answer(const std::vector<HitlRequest>& requests, const SessionPlan& plan);
+
+// Turns on a copy of a session, in memory. They see the conversation, and the session does not get them.
+
+/// The answer to a side question.
+struct AsideAnswer {
+    std::string text = {};
+    Answer answer = {};
+};
+
+/// Asks the model of the session a question with the context of the session, also while a turn runs; what that turn has done so far is
+/// not in the context. The request has the tools of the session, so that the provider's cache of its beginning is used, but calls are
+/// refused. `pipeline` must outlive the task.
+Task<AsideAnswer> ask_aside(Pipeline& pipeline, std::string question);
+
+/// Returns the request that a prompt would cause now, without sending anything. Nothing if the turn ends before the model is called.
+Task<std::optional<ModelRequest>> request_for(Pipeline& pipeline, std::string prompt);
 
 }  // namespace cubepi::app
