@@ -45,7 +45,6 @@
 #include "render/renderers.hpp"
 #include "terminal/job_control.hpp"
 #include "terminal/prompter.hpp"
-#include "terminal/screen.hpp"
 #include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {
