@@ -31,7 +31,7 @@
 #include "session_page.hpp"
 #include "shell_quoting.hpp"
 #include "terminal/event_text.hpp"
-#include "terminal/key_bindings.hpp"
+#include "terminal/keys.hpp"
 #include "terminal/terminal_stream.hpp"
 #include "transcript.hpp"
 

@@ -8,7 +8,7 @@
 #include <bub/close_matches.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 
-#include "terminal/key_bindings.hpp"
+#include "terminal/keys.hpp"
 #include "terminal/terminal_stream.hpp"
 
 namespace cubepi::app {

@@ -10,7 +10,7 @@
 #include <cubepi/schema/json_convert.hpp>
 #include <cubepi/schema/validate.hpp>
 
-#include "../terminal/key_bindings.hpp"
+#include "../terminal/keys.hpp"
 #include "../terminal/terminal_text.hpp"
 #include "../terminal/text_layout.hpp"
 

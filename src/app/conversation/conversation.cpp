@@ -20,7 +20,7 @@
 #include "../failure.hpp"
 #include "../process.hpp"
 #include "../session_list.hpp"
-#include "../terminal/key_bindings.hpp"
+#include "../terminal/keys.hpp"
 #include "../terminal/text_layout.hpp"
 #include "../transcript.hpp"
 #include "pipeline.hpp"

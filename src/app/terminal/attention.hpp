@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "key_bindings.hpp"
+#include "keys.hpp"
 #include "terminal_stream.hpp"
 
 namespace cubepi::app {

@@ -10,7 +10,6 @@
 #include <cubepi/core/scoped_test_directory.hpp>
 
 #include "input_field.hpp"
-#include "key_bindings.hpp"
 #include "keys.hpp"
 #include "prompt.hpp"
 

@@ -13,7 +13,7 @@
 #include "../transcript.hpp"
 #include "console.hpp"
 #include "event_text.hpp"
-#include "key_bindings.hpp"
+#include "keys.hpp"
 #include "text_layout.hpp"
 
 namespace cubepi::app {
