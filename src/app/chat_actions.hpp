@@ -8,8 +8,8 @@
 #include <cubepi/core/task.hpp>
 
 #include "chat_commands.hpp"
-#include "conversation/permission_list.hpp"
 #include "conversation/pipeline.hpp"
+#include "conversation/tool_approval.hpp"
 #include "render/renderer.hpp"
 
 namespace cubepi::app {
