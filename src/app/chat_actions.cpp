@@ -28,7 +28,6 @@
 #include "mcp/mcp_hub.hpp"
 #include "mcp/mcp_offers.hpp"
 #include "session_list.hpp"
-#include "session_page.hpp"
 #include "shell_quoting.hpp"
 #include "terminal/event_text.hpp"
 #include "terminal/keys.hpp"

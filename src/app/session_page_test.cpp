@@ -6,7 +6,6 @@
 
 #include <cubepi/core/message.hpp>
 
-#include "session_page.hpp"
 #include "transcript.hpp"
 
 namespace cubepi::app {

@@ -24,7 +24,6 @@
 #include "program.hpp"
 #include "saved_sessions.hpp"
 #include "session_list.hpp"
-#include "session_page.hpp"
 #include "shell_quoting.hpp"
 #include "terminal/console.hpp"
 #include "terminal/event_text.hpp"

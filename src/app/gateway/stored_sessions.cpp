@@ -22,7 +22,6 @@
 #include <cubepi/net/utf8.hpp>
 
 #include "../session_list.hpp"
-#include "../session_page.hpp"
 #include "../trace/trace_views.hpp"
 #include "../transcript.hpp"
 #include "gateway_api.hpp"
