@@ -9,7 +9,7 @@
 
 #include <bub/hooks.hpp>
 
-#include "log_setup.hpp"
+#include "process.hpp"
 
 namespace cubepi::app {
 

@@ -16,7 +16,6 @@
 #include "config/model_sources.hpp"
 #include "config/tape_place.hpp"
 #include "failure.hpp"
-#include "log_setup.hpp"
 #include "process.hpp"
 #include "project/git.hpp"
 #include "shell_quoting.hpp"

@@ -12,7 +12,6 @@
 #include <cubepi/core/error.hpp>
 
 #include "failure.hpp"
-#include "log_setup.hpp"
 #include "process.hpp"
 #include "program.hpp"
 #include "shell_quoting.hpp"

@@ -32,7 +32,6 @@
 #include "../config/config_file.hpp"
 #include "../config/paths.hpp"
 #include "../failure.hpp"
-#include "../log_setup.hpp"
 #include "../process.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "gateway_command.hpp"

@@ -25,7 +25,7 @@
 #include "../config/paths.hpp"
 #include "../config/tape_place.hpp"
 #include "../failure.hpp"
-#include "../log_setup.hpp"
+#include "../process.hpp"
 #include "../program.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "delivery_place.hpp"
