@@ -12,7 +12,7 @@
 
 #include "channels/channel_kinds.hpp"
 #include "config/provider_kinds.hpp"
-#include "config/tape_place.hpp"
+#include "config/store_places.hpp"
 #include "process.hpp"
 
 namespace cubepi::app {

@@ -29,7 +29,7 @@
 
 #include "config/config_file.hpp"
 #include "config/paths.hpp"
-#include "config/tape_place.hpp"
+#include "config/store_places.hpp"
 #include "db_check.hpp"
 #include "failure.hpp"
 #include "program.hpp"

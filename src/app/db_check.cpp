@@ -17,7 +17,7 @@
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/run.hpp>
 
-#include "config/tape_place.hpp"
+#include "config/store_places.hpp"
 #include "failure.hpp"
 #include "terminal/terminal_stream.hpp"
 #include "terminal/terminal_text.hpp"

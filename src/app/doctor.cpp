@@ -27,7 +27,7 @@
 #include "config/model_choice.hpp"
 #include "config/model_sources.hpp"
 #include "config/paths.hpp"
-#include "config/tape_place.hpp"
+#include "config/store_places.hpp"
 #include "conversation/tool_approval.hpp"
 #include "failure.hpp"
 #include "gateway/gateway_findings.hpp"

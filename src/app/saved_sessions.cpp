@@ -19,7 +19,7 @@
 #include <cubepi/net/utf8.hpp>
 
 #include "config/paths.hpp"
-#include "config/tape_place.hpp"
+#include "config/store_places.hpp"
 #include "conversation/session_changes.hpp"
 #include "session_list.hpp"
 #include "terminal/terminal_stream.hpp"

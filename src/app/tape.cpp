@@ -22,7 +22,7 @@
 #include "config/config_file.hpp"
 #include "config/gateway_settings.hpp"
 #include "config/paths.hpp"
-#include "config/tape_place.hpp"
+#include "config/store_places.hpp"
 #include "failure.hpp"
 #include "gateway/gateway_instance.hpp"
 #include "process.hpp"

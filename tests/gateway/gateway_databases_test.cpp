@@ -19,10 +19,9 @@
 #include <cubepi/core/support/json_member.hpp>
 
 #include "../joints/task_model.hpp"
-#include "config/tape_place.hpp"
+#include "config/store_places.hpp"
 #include "echo_model.hpp"
 #include "gateway/control_server.hpp"
-#include "gateway/delivery_place.hpp"
 #include "gateway/session_place.hpp"
 #include "gateway_process.hpp"
 

@@ -31,7 +31,7 @@
 
 #include "../command_line.hpp"
 #include "../config/paths.hpp"
-#include "../config/tape_place.hpp"
+#include "../config/store_places.hpp"
 #include "../conversation/pipeline.hpp"
 #include "../conversation/prompt_templates.hpp"
 #include "../conversation/session.hpp"

@@ -1,5 +1,4 @@
 #include "config_file.hpp"
-#include "../gateway/delivery_place.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,6 +14,8 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/scoped_test_directory.hpp>
+
+#include "config/store_places.hpp"
 
 namespace cubepi::app {
 namespace {

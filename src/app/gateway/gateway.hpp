@@ -22,10 +22,10 @@
 
 #include "../command_line.hpp"
 #include "../config/gateway_settings.hpp"
+#include "../config/store_places.hpp"
 #include "../conversation/telemetry.hpp"
 #include "console_sessions.hpp"
 #include "control_server.hpp"
-#include "delivery_place.hpp"
 #include "gateway_api.hpp"
 #include "gateway_http.hpp"
 #include "gateway_instance.hpp"

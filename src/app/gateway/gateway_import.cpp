@@ -23,12 +23,11 @@
 #include <cubepi/core/support/posix_file.hpp>
 
 #include "../config/paths.hpp"
-#include "../config/tape_place.hpp"
+#include "../config/store_places.hpp"
 #include "../failure.hpp"
 #include "../process.hpp"
 #include "../program.hpp"
 #include "../terminal/terminal_stream.hpp"
-#include "delivery_place.hpp"
 #include "gateway_command.hpp"
 
 namespace cubepi::app {
