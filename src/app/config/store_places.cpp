@@ -42,18 +42,19 @@ std::string& database_flag() {
 }
 
 /// `division`: the record that it must have; empty: none, because it is not one of several.
-std::shared_ptr<bub::SessionTapeStore> open_database(const std::string& url,
-                                                     std::string division = {}) {
+std::shared_ptr<bub::SessionTapeStore> open_database_tapes(const std::string& url,
+                                                           std::string division = {}) {
     PostgresOptions options;
     options.connection = url;
     return std::make_shared<bub::PostgresTapeStore>(std::move(options), std::move(division));
 }
 
-std::shared_ptr<bub::SessionTapeStore> open_divided(const std::vector<DatabasePart>& databases) {
+std::shared_ptr<bub::SessionTapeStore> open_divided_tapes(
+    const std::vector<DatabasePart>& databases) {
     bub::DatabaseMap map = database_map(databases);
     std::vector<std::shared_ptr<bub::SessionTapeStore>> stores;
     for (std::size_t at = 0; at < databases.size(); ++at)
-        stores.push_back(open_database(databases[at].url, map.record(at)));
+        stores.push_back(open_database_tapes(databases[at].url, map.record(at)));
     return std::make_shared<bub::DividedTapeStore>(std::move(map), std::move(stores));
 }
 
@@ -134,7 +135,7 @@ std::shared_ptr<bub::PostgresDeliveryLog> make_log(std::string url, std::string 
     return std::make_shared<bub::PostgresDeliveryLog>(std::move(options));
 }
 
-Task<LogPtr> open_divided(DeliveryPlace place, LogPtr files, bub::WarningHandler warn) {
+Task<LogPtr> open_divided_log(DeliveryPlace place, LogPtr files, bub::WarningHandler warn) {
     bub::DividedDeliveryLogOptions options{database_map(place.databases), {}, warn};
     std::vector<Task<>> opening;
     for (std::size_t at = 0; at < place.databases.size(); ++at) {
@@ -179,7 +180,7 @@ std::vector<std::string> TapePlace::urls() const {
 }
 
 std::shared_ptr<bub::SessionTapeStore> open_tapes(const std::string& place) {
-    if (is_postgres_url(place)) return open_database(place);
+    if (is_postgres_url(place)) return open_database_tapes(place);
     const std::size_t scheme = place.find("://");
     if (scheme != std::string::npos) {
         // Not the rest of it, which may have a password.
@@ -207,7 +208,8 @@ std::shared_ptr<bub::SessionTapeStore> configured_tapes() {
     const std::lock_guard lock(mutex);
     std::shared_ptr<bub::SessionTapeStore> store = last.lock();
     if (store && opened == place) return store;
-    store = place.databases.empty() ? open_tapes(place.database) : open_divided(place.databases);
+    store =
+        place.databases.empty() ? open_tapes(place.database) : open_divided_tapes(place.databases);
     last = store;
     opened = place;
     return store;
@@ -334,7 +336,8 @@ Task<LogPtr> open_deliveries(DeliveryPlace place, bub::WarningHandler warn) {
     if (is_in_files || has_files()) files = open_files(warn);
     if (is_in_files) co_return files;
     if (!place.databases.empty()) {
-        Task<LogPtr> opening = open_divided(std::move(place), std::move(files), std::move(warn));
+        Task<LogPtr> opening =
+            open_divided_log(std::move(place), std::move(files), std::move(warn));
         LogPtr divided = co_await std::move(opening);
         co_return divided;
     }
