@@ -93,6 +93,15 @@ Key key(KeyCode code, std::string text = {}) {
     return result;
 }
 
+/// An action of a key of the console, and the key that does it unless the user has chosen another one.
+struct KeyAction {
+    std::string_view name = {};  ///< in the configuration
+    KeyCode code = KeyCode::text;
+    std::string_view key = {};  ///< as the configuration names it
+    std::string_view help = {};
+};
+
+/// In the order of `/help`.
 constexpr std::array<KeyAction, 21> known_actions{{
     {"editor", KeyCode::cancel, "ctrl-g", "edit the text in $VISUAL or $EDITOR"},
     {"pager", KeyCode::unfold, "ctrl-o", "results, outputs and thinking in full"},
@@ -403,8 +412,6 @@ void KeyDecoder::take_control(char byte, std::vector<Key>& keys) {
         default: return;
     }
 }
-
-std::span<const KeyAction> KeyBindings::actions() { return known_actions; }
 
 void KeyBindings::set(std::string_view key, std::string_view action) {
     Changed changed;

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -119,22 +118,11 @@ private:
     const KeyBindings* bindings_ = nullptr;
 };
 
-/// An action of a key of the console, and the key that does it unless the user has chosen another one.
-struct KeyAction {
-    std::string_view name = {};  ///< in the configuration
-    KeyCode code = KeyCode::text;
-    std::string_view key = {};  ///< as the configuration names it
-    std::string_view help = {};
-};
-
 /// The keys that the user has changed (D211). Letters, Enter, Tab, Esc, the arrows, Ctrl-C and Ctrl-D keep their meaning, so that no
 /// configuration takes away the keys that stop an answer and leave.
 class KeyBindings {
 public:
-    /// The actions that keys may have, in the order of `/help`.
-    static std::span<const KeyAction> actions();
-
-    /// `key`: `ctrl-e`, `alt-e`, `shift-tab`, `f5`; `action`: the name of a KeyAction, a command of the chat such as `/status`, or
+    /// `key`: `ctrl-e`, `alt-e`, `shift-tab`, `f5`; `action`: the name of an action, a command of the chat such as `/status`, or
     /// `none`. Throws Error(invalid_argument) that names what is expected.
     void set(std::string_view key, std::string_view action);
 
