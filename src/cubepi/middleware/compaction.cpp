@@ -15,8 +15,8 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/run_info.hpp>
 #include <cubepi/core/timeout.hpp>
-#include <cubepi/middleware/compaction/conversation_digest.hpp>
 #include <cubepi/middleware/compaction/run.hpp>
+#include <cubepi/middleware/compaction/summary.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/provider/capability.hpp>
 #include <cubepi/provider/cost.hpp>

@@ -1,4 +1,4 @@
-#include <cubepi/middleware/compaction/conversation_digest.hpp>
+#include <cubepi/middleware/compaction/summary.hpp>
 
 #include <gtest/gtest.h>
 
