@@ -16,7 +16,6 @@
 #include <cubepi/mcp/server/catalog.hpp>
 #include <cubepi/mcp/server/connection.hpp>
 #include <cubepi/mcp/server/server_request.hpp>
-#include <cubepi/mcp/server/server_tool.hpp>
 #include <cubepi/mcp/server/session.hpp>
 #include <cubepi/mcp/server/tasks.hpp>
 #include <cubepi/schema/json_text.hpp>
