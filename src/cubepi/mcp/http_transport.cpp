@@ -12,7 +12,6 @@
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/mcp/http/endpoint.hpp>
 #include <cubepi/mcp/http/older_stream.hpp>
-#include <cubepi/mcp/http/origin.hpp>
 
 namespace cubepi {
 

@@ -21,7 +21,7 @@
 #include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/core/timeout.hpp>
-#include <cubepi/mcp/http/origin.hpp>
+#include <cubepi/mcp/http/endpoint.hpp>
 #include <cubepi/mcp/http/parameter_headers.hpp>
 #include <cubepi/mcp/server/request_state.hpp>
 #include <cubepi/mcp/server/session.hpp>

@@ -7,7 +7,7 @@
 
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/timeout.hpp>
-#include <cubepi/mcp/http/origin.hpp>
+#include <cubepi/mcp/http/endpoint.hpp>
 #include <cubepi/net/sse_decoder.hpp>
 
 namespace cubepi::detail {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cubepi/core/error.hpp>
-#include <cubepi/mcp/http/origin.hpp>
+#include <cubepi/mcp/http/endpoint.hpp>
 #include <cubepi/mcp/http/parameter_headers.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
