@@ -1,11 +1,14 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <cubepi/core/message.hpp>
 #include <cubepi/core/task.hpp>
+#include <cubepi/provider/provider.hpp>
 
 #include "chat_commands.hpp"
 #include "conversation/pipeline.hpp"
@@ -50,5 +53,33 @@ private:
 
 /// The sequence with which a terminal copies `text` to the clipboard (OSC 52).
 TerminalText clipboard_sequence(std::string_view text);
+
+/// The parts of a request, in estimated tokens: a quarter of their bytes, scaled to `total` if the server has counted.
+struct RequestParts {
+    std::int64_t system_prompt = 0;  ///< without the parts below
+    std::int64_t instructions = 0;
+    std::int64_t skills = 0;
+    std::int64_t tools = 0;
+    std::int64_t summary = 0;  ///< in place of the messages before it
+    std::int64_t prompts = 0;
+    std::int64_t answers = 0;  ///< with calls
+    std::int64_t results = 0;
+    std::size_t tool_count = 0;
+    std::size_t message_count = 0;
+    std::int64_t total = 0;
+};
+
+/// The files that are a part of the system prompt, as the model gets them.
+struct PromptFiles {
+    std::string instructions = {};
+    std::string skills = {};
+};
+
+/// Measures a request without its last `omitted` messages. `counted`: tokens of the request as known from the server; 0: unknown.
+RequestParts parts_of(const ModelRequest& request, std::size_t omitted, const PromptFiles& files,
+                      std::int64_t counted);
+
+/// The text of `/context`. `window`: of the model; 0: unknown.
+std::string context_text(const RequestParts& parts, std::int64_t window, bool is_counted);
 
 }  // namespace cubepi::app

@@ -8,7 +8,7 @@
 
 #include <cubepi/middleware/compaction.hpp>
 
-#include "context_report.hpp"
+#include "chat_actions.hpp"
 
 namespace cubepi::app {
 namespace {
