@@ -30,7 +30,7 @@
 #include "conversation/tool_approval.hpp"
 #include "mcp/mcp_hub.hpp"
 #include "mcp/mcp_offers.hpp"
-#include "session_list.hpp"
+#include "sessions.hpp"
 #include "shell_quoting.hpp"
 #include "terminal/event_text.hpp"
 #include "terminal/keys.hpp"

@@ -29,7 +29,7 @@
 #include "conversation/attachments.hpp"
 #include "project/git.hpp"
 #include "saved_sessions.hpp"
-#include "session_list.hpp"
+#include "sessions.hpp"
 #include "shell_quoting.hpp"
 #include "terminal/event_text.hpp"
 #include "terminal/full_screen.hpp"

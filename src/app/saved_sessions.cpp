@@ -21,7 +21,7 @@
 #include "config/paths.hpp"
 #include "config/store_places.hpp"
 #include "conversation/session_changes.hpp"
-#include "session_list.hpp"
+#include "sessions.hpp"
 #include "terminal/terminal_stream.hpp"
 #include "terminal/text_layout.hpp"
 

@@ -41,7 +41,7 @@
 #include "../process.hpp"
 #include "../program.hpp"
 #include "../saved_sessions.hpp"
-#include "../session_list.hpp"
+#include "../sessions.hpp"
 #include "../terminal/terminal_stream.hpp"
 #include "../transcript.hpp"
 

@@ -19,7 +19,7 @@
 
 #include "../failure.hpp"
 #include "../process.hpp"
-#include "../session_list.hpp"
+#include "../sessions.hpp"
 #include "../terminal/keys.hpp"
 #include "../terminal/text_layout.hpp"
 #include "../transcript.hpp"

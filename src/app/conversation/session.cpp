@@ -45,7 +45,7 @@
 #include "../project/git.hpp"
 #include "../project/trust.hpp"
 #include "../saved_sessions.hpp"
-#include "../session_list.hpp"
+#include "../sessions.hpp"
 #include "../shell_quoting.hpp"
 #include "../terminal/console.hpp"
 #include "../terminal/event_text.hpp"

@@ -21,7 +21,7 @@
 #include <cubepi/core/support/lower_case.hpp>
 #include <cubepi/net/utf8.hpp>
 
-#include "../session_list.hpp"
+#include "../sessions.hpp"
 #include "../trace/trace_views.hpp"
 #include "../transcript.hpp"
 #include "gateway_api.hpp"

@@ -9,7 +9,7 @@
 
 #include <cubepi/core/event_signal.hpp>
 
-#include "../session_list.hpp"
+#include "../sessions.hpp"
 #include "console.hpp"
 #include "full_screen.hpp"
 #include "terminal_stream.hpp"

@@ -12,7 +12,7 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/scoped_test_directory.hpp>
 
-#include "session_list.hpp"
+#include "sessions.hpp"
 
 namespace cubepi::app {
 namespace {
