@@ -105,11 +105,11 @@ TEST_F(LeasedTapes, D227_LeaseThatEndsBeforeCommit_StoresNothing) {
     EXPECT_EQ(run(leased(store, 2)->append("a__one", one("x"), TapeAppend())).messages, 1);
 }
 
-/// Records which transactions write a tape.
+/// Records each version of the row of a tape: a transaction that writes the tape makes one (D270).
 constexpr const char* count_writes =
     "CREATE TABLE writes (id TEXT); CREATE FUNCTION note_write() RETURNS trigger LANGUAGE plpgsql"
     " AS $$ BEGIN INSERT INTO writes VALUES (NEW.write_id); RETURN NEW; END $$; CREATE TRIGGER"
-    " note_write AFTER UPDATE OF write_id ON bub_tapes FOR EACH ROW EXECUTE FUNCTION note_write()";
+    " note_write AFTER INSERT OR UPDATE ON bub_tapes FOR EACH ROW EXECUTE FUNCTION note_write()";
 
 TEST_F(LeasedTapes, D272_PlainTurn_WritesFourTimes) {
     query(count_writes);

@@ -101,14 +101,6 @@ using TurnsPtr = std::shared_ptr<PgTapeTurns>;
 using UsePtr = std::shared_ptr<TapeUse>;
 using ReadsPtr = std::shared_ptr<LeasedReads>;
 
-/// A transaction on one tape that reads its row first.
-SqlPlan plan_for(const std::string& tape) {
-    SqlPlan plan;
-    plan.locks = {tape};
-    select_tape(plan.reads, tape);
-    return plan;
-}
-
 Task<TapeRow> read_row(StorePtr store, ReadsPtr reads, std::string tape) {
     if (reads) co_return co_await reads->read_row(std::move(tape));
     SqlBatch batch;
@@ -398,21 +390,20 @@ Task<TapePosition> PostgresTapeStore::append_and_edit(std::string tape,
     if (edit) late = std::make_shared<TakenEdits>(late_, late_key(tape, use->lease()));
     co_await turns->look(tape, use);
     const std::string turn = options.turn();
-    SqlPlan plan = plan_for(tape);
-    if (!turn.empty()) turns->select_turn(plan.reads, tape, turn);
+    SqlPlan plan = use->plan(tape, turn);
     const std::shared_ptr<cubepi::Clock> clock = store->options().runtime->clock;
     const auto after = std::make_shared<TapeRow>();
     LeasedReads::Write noted(reads, tape);
     auto decide = [tape, entries = std::move(entries), options = std::move(options), clock, turns,
                    late, edit = state_edit(std::move(edit)), lease = use->lease(),
                    after](const SqlView& view, SqlBatch& writes) {
-        TapeRow row = read_tape_row(tape, view.results[0]);
+        TapeRow row = read_tape_row(tape, view.object);
         if (options.turn_must_be_open() && !options.turn().empty())
-            turns->check_open(tape, options.turn(), view.results[1], lease.has_value());
+            turns->check_open(tape, options.turn(), turn_owner(view.object), lease.has_value());
         JsonObject edited = row.state;
         if (late) (void)edit_once(tape, edited, *late, edit, lease);
         const TapePosition end = write_append(writes, tape, row, entries, options, clock->wall(),
-                                              late ? &edited : nullptr);
+                                              view.id, late ? &edited : nullptr);
         if (!options.turn().empty()) delete_turn(writes, tape, key_of(options.turn()));
         if (late) row.state = std::move(edited);
         *after = std::move(row);
@@ -470,16 +461,16 @@ Task<Json> PostgresTapeStore::edit_state(std::string tape,
                                          std::function<Json(JsonObject& state)> edit) {
     const UsePtr use = use_;
     const auto late = std::make_shared<TakenEdits>(late_, late_key(tape, use->lease()));
-    SqlPlan plan = plan_for(tape);
+    SqlPlan plan = use->plan(tape);
     const auto after = std::make_shared<TapeRow>();
     LeasedReads::Write noted(reads_, tape);
     auto decide = [tape = std::move(tape), edit = std::move(edit), late, lease = use->lease(),
                    after](const SqlView& view, SqlBatch& writes) {
         check_tape_name(tape);
-        *after = read_tape_row(tape, view.results[0]);
+        *after = read_tape_row(tape, view.object);
         JsonObject& state = after->state;
         Json result = edit_once(tape, state, *late, edit, lease);
-        write_state(writes, tape, state);
+        write_state(writes, tape, state, view.id);
         return result;
     };
     Json result = co_await server_write(use->transactions(), std::move(plan), std::move(decide));
@@ -513,10 +504,10 @@ Task<cubepi::QuestionPage> PostgresTapeStore::list_requests(cubepi::QuestionQuer
 
 Task<std::optional<TapeEntry>> PostgresTapeStore::find(std::string tape, TapeKey key,
                                                        std::string value) {
-    if (reads_) return reads_->find(std::move(tape), TapeLookup{key, std::move(value)});
+    TapeLookup lookup{key, std::move(value)};
+    if (reads_) return reads_->find(std::move(tape), std::move(lookup));
     SqlBatch reads;
-    std::vector<std::string> values(1, std::move(value));
-    select_newest(reads, tape, key, values);
+    select_newest(reads, tape, {std::move(lookup)});
     return after_look(turns_, use_, std::move(tape), read_one(store_, std::move(reads)));
 }
 

@@ -41,7 +41,6 @@ public:
     SqlBatch session() const override;
     void check(const std::string& where, const cubepi::detail::SqlResults& results) const override;
     void lock(SqlBatch& batch, const std::vector<std::string>& tapes) const override;
-    cubepi::detail::SqlWriteIds write_ids() const override;
     cubepi::detail::SqlRemedy remedy(const cubepi::detail::SqlFailure& failure,
                                      cubepi::detail::SqlRemedy general) const override;
 
@@ -71,6 +70,8 @@ public:
     const std::shared_ptr<cubepi::detail::SqlTransactions>& transactions() const noexcept {
         return transactions_;
     }
+    /// Returns the plan of such a transaction on a tape. Its SqlView::object is a row of read_tape_row() and turn_owner().
+    cubepi::detail::SqlPlan plan(const std::string& tape, const std::string& turn_id = {}) const;
     const std::optional<TurnLease>& lease() const noexcept { return lease_; }
 
     /// The tapes whose dead turns were closed before.
@@ -119,24 +120,34 @@ struct TapeRow {
     std::int64_t bytes = 0;  ///< of the entries as lines
 };
 
+/// Returns the SQL of a row for each tape of w(tape), whether the tape exists or not. It begins with the columns that SqlPlan::object
+/// requires and those of read_tape_row(), which `more` follow. `names`: the source of w.
+std::string tape_row_sql(const std::string& more, const std::string& names);
+/// The source of the tape $1.
+inline constexpr const char* one_tape = "(SELECT $1::text AS tape) AS w";
 /// Selects the row of a tape.
 void select_tape(SqlBatch& batch, const std::string& tape);
 /// Throws CheckpointCorruptionError for JSON that cannot be read.
-TapeRow read_tape_row(const std::string& tape, const SqlResult& result);
+TapeRow read_tape_row(const std::string& tape, const SqlResult& result, int at = 0);
+
+/// Returns the owner of the turn of TapeUse::plan(); nothing if the turn is not stored.
+std::optional<std::int64_t> turn_owner(const SqlResult& object);
 
 /// Reads the column `state`. Throws as above.
 JsonObject read_state_of(const std::string& tape, std::string_view text);
 
-void write_state(SqlBatch& batch, const std::string& tape, const JsonObject& state);
+/// `write_id`: SqlView::id, which is stored with the row.
+void write_state(SqlBatch& batch, const std::string& tape, const JsonObject& state,
+                 const std::string& write_id);
 /// Adds the statements of an append to a tape that is locked, and changes `row` accordingly. Returns the new end of the tape. Throws what
 /// prepare_append() throws. `edited`: the side state that is stored in the same step; null: it stays.
 TapePosition write_append(SqlBatch& batch, const std::string& tape, TapeRow& row,
                           std::vector<TapeEntry> entries, const TapeAppend& options,
-                          std::chrono::system_clock::time_point now,
+                          std::chrono::system_clock::time_point now, const std::string& write_id,
                           const JsonObject* edited = nullptr);
 
-/// Reads the lines of the first column. Leaves out lines that cannot be read as entries, as a file does.
-std::vector<TapeEntry> read_entries(const SqlResult& result);
+/// Reads the lines of a column. Leaves out lines that cannot be read as entries, as a file does.
+std::vector<TapeEntry> read_entries(const SqlResult& result, int column = 0);
 
 /// The value by which a name or an id is found.
 std::string key_of(std::string_view name);
@@ -170,12 +181,10 @@ public:
     std::shared_ptr<TurnJournal> open_journal(const std::string& tape, const std::string& turn_id,
                                               std::shared_ptr<TapeUse> use);
 
-    /// Adds the read by which check_open() knows whether the turn belongs to this owner.
-    void select_turn(SqlBatch& reads, const std::string& tape, const std::string& turn_id) const;
     /// Throws StaleAppendError if another process has closed the turn, which has a journal; with a lease, which has not ended then,
-    /// CheckpointerLockTimeoutError.
-    void check_open(const std::string& tape, const std::string& turn_id, const SqlResult& result,
-                    bool has_lease) const;
+    /// CheckpointerLockTimeoutError. `owner`: turn_owner().
+    void check_open(const std::string& tape, const std::string& turn_id,
+                    std::optional<std::int64_t> owner, bool has_lease) const;
     /// Notes that the journal was removed with an append.
     void note_removed(const std::string& tape, const std::string& turn_id);
 

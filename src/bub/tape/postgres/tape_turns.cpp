@@ -131,14 +131,14 @@ bool has_live_claim(const JsonObject& state, const JournaledTurn& turn,
 
 /// Adds the entries of a dead turn to its tape. Returns false if it has none.
 bool close_turn(SqlBatch& writes, const std::string& tape, TapeRow& row, JournaledTurn turn,
-                std::chrono::system_clock::time_point now) {
+                std::chrono::system_clock::time_point now, const std::string& write_id) {
     if (turn.id.empty() || turn.empty()) return false;
     // Another process has superseded the turn's claim and continued the tape (D50).
     const bool superseded =
         !SideState(row.state).holds_all(turn.claims) && row.end.messages != turn.after;
     const bool waits = !pending_requests(tape, row.state).empty();
     DeadTurn dead = end_dead_turn(std::move(turn), superseded, waits);
-    (void)write_append(writes, tape, row, std::move(dead.entries), dead.options, now);
+    (void)write_append(writes, tape, row, std::move(dead.entries), dead.options, now, write_id);
     return true;
 }
 
@@ -303,9 +303,7 @@ Task<> PgTapeTurns::close_dead_turns(std::string tape, std::shared_ptr<TapeUse> 
     const auto self = shared_from_this();
     const StoredLeases found = co_await read_leases(store_, tape);
     if (!found.has_turns) co_return;
-    SqlPlan plan;
-    plan.locks = {tape};
-    select_tape(plan.reads, tape);
+    SqlPlan plan = use->plan(tape);
     select_turns(plan.reads, tape);
     SessionFences::select(plan.reads, found.leases);
     const bool has_leases = !found.leases.empty();
@@ -313,14 +311,15 @@ Task<> PgTapeTurns::close_dead_turns(std::string tape, std::shared_ptr<TapeUse> 
     const bool under_lease = use->lease().has_value();
     auto decide = [self, tape, clock, has_leases, under_lease](const SqlView& view,
                                                                SqlBatch& writes) {
-        TapeRow row = read_tape_row(tape, view.results[0]);
-        const SessionFences fences = has_leases ? SessionFences(view.results[3]) : SessionFences();
+        TapeRow row = read_tape_row(tape, view.object);
+        const SessionFences fences = has_leases ? SessionFences(view.results[2]) : SessionFences();
         std::size_t closed = 0;
-        for (StoredTurn& stored : read_turns(view.results[1], view.results[2])) {
+        for (StoredTurn& stored : read_turns(view.results[0], view.results[1])) {
             JournaledTurn turn = read_journal(stored.lines);
             if (!self->is_dead(tape, stored, turn, fences, row.state, under_lease)) continue;
             const bool is_over = stored.owner == self->owner_ && self->is_removed(tape, stored.key);
-            if (!is_over && close_turn(writes, tape, row, std::move(turn), clock->wall())) ++closed;
+            if (!is_over && close_turn(writes, tape, row, std::move(turn), clock->wall(), view.id))
+                ++closed;
             delete_turn(writes, tape, stored.key);
         }
         return closed;
@@ -396,18 +395,9 @@ bool PgTapeTurns::is_removed(const std::string& tape, const std::string& turn_ke
     return removed_.contains(Turn(tape, turn_key));
 }
 
-void PgTapeTurns::select_turn(SqlBatch& reads, const std::string& tape,
-                              const std::string& turn_id) const {
-    reads.add("SELECT owner FROM bub_turns WHERE tape = $1 AND turn_key = $2")
-        .text(tape)
-        .text(key_of(turn_id));
-}
-
 void PgTapeTurns::check_open(const std::string& tape, const std::string& turn_id,
-                             const SqlResult& result, bool has_lease) const {
-    if (!has_journal(Turn(tape, turn_id))) return;
-    if (result.rows() == 0 || result.integer(0, 0) != owner_)
-        throw_closed(tape, turn_id, has_lease);
+                             std::optional<std::int64_t> owner, bool has_lease) const {
+    if (has_journal(Turn(tape, turn_id)) && owner != owner_) throw_closed(tape, turn_id, has_lease);
 }
 
 Task<> PgTapeTurns::write_lines(std::shared_ptr<TapeUse> use, Turn turn, std::int64_t seq,
@@ -415,40 +405,39 @@ Task<> PgTapeTurns::write_lines(std::shared_ptr<TapeUse> use, Turn turn, std::in
     const auto self = shared_from_this();
     const bool has_lease = use->lease().has_value();
     if (!has_lease) co_await presence_->ensure();
-    SqlPlan plan;
-    plan.locks = {turn.first};
-    select_turn(plan.reads, turn.first, turn.second);
+    SqlPlan plan = use->plan(turn.first, turn.second);
     auto decide = [turn, seq, head = std::move(head), lines = std::move(lines), owner = owner_,
                    has_lease](const SqlView& view, SqlBatch& writes) {
         const auto& [tape, id] = turn;
-        const SqlResult& row = view.results[0];
-        const bool is_stored = row.rows() > 0;
-        if (is_stored && row.integer(0, 0) != owner && seq == 1) {
+        const std::optional<std::int64_t> stored = turn_owner(view.object);
+        if (seq == 1 && stored && stored != owner) {
             throw cubepi::CheckpointerLockTimeoutError(
                 ErrorCode::storage_locked,
                 "turn '" + id + "' of tape '" + tape + "' is in progress in another process");
         }
-        if (seq > 1 && (!is_stored || row.integer(0, 0) != owner))
-            throw_closed(tape, id, has_lease);
-        const auto write_part = [&](std::int64_t part, const std::string& text) {
-            writes
-                .add(
-                    "INSERT INTO bub_turn_lines (tape, turn_key, seq, lines)"
-                    " VALUES ($1, $2, $3, $4) {replace tape, turn_key, seq: lines}")
-                .text(tape)
-                .text(key_of(id))
-                .integer(part)
-                .text(text);
-        };
+        if (seq > 1 && stored != owner) throw_closed(tape, id, has_lease);
+        // The time of the tape stays that of its entries, so that the index of times need not change.
+        writes
+            .add("INSERT INTO bub_tapes (tape, write_id) VALUES ($1, $2) {replace tape: write_id}")
+            .text(tape)
+            .text(view.id);
+        std::vector<std::string> parts = {lines};
         if (seq == 1) {
-            writes.add("INSERT INTO bub_tapes (tape) VALUES ($1) {skip}").text(tape);
             writes.add("INSERT INTO bub_turns (tape, turn_key, owner) VALUES ($1, $2, $3) {skip}")
                 .text(tape)
                 .text(key_of(id))
                 .integer(owner);
-            write_part(0, head);
+            parts.insert(parts.begin(), head);
         }
-        write_part(seq, lines);
+        writes
+            .add(
+                "INSERT INTO bub_turn_lines (tape, turn_key, seq, lines) SELECT $1, $2, $3 + n,"
+                " lines FROM unnest($4::text[]) WITH ORDINALITY AS p (lines, n)"
+                " {replace tape, turn_key, seq: lines}")
+            .text(tape)
+            .text(key_of(id))
+            .integer(seq - static_cast<std::int64_t>(parts.size()))
+            .texts(std::move(parts));
     };
     co_await server_write(use->transactions(), std::move(plan), std::move(decide));
     const std::lock_guard lock(mutex_);

@@ -66,6 +66,13 @@ SqlBatch one_statement(const char* sql) {
     return batch;
 }
 
+bool has_parameter(const SqlBatch& batch, const std::string& text) {
+    return std::any_of(batch.queries().begin(), batch.queries().end(), [&](const SqlQuery& query) {
+        return std::any_of(query.values().begin(), query.values().end(),
+                           [&](const SqlValue& value) { return value.text == text; });
+    });
+}
+
 void erase_front(SqlResults& results, std::size_t count) {
     results.erase(results.begin(), results.begin() + static_cast<std::ptrdiff_t>(count));
 }
@@ -122,7 +129,11 @@ Task<> SqlStore::attempt(const SqlPlan& plan, const SqlDecide& decide, Attempt& 
     driver().begin_write(first);
     pool_->add_settings(first, *lease);
     schema().lock(first, plan.locks);
-    first.add("SELECT " + schema().write_ids().before + ", {now}").text(first_of(plan.locks));
+    if (plan.object) {
+        first.add(*plan.object);
+    } else {
+        first.add("SELECT " + schema().write_ids().before + ", {now}").text(first_of(plan.locks));
+    }
     const std::size_t own = first.size();
     first.add_all(plan.reads);
     Outcome<SqlResults> read = co_await outcome_of((*lease)->exchange(std::move(first)));
@@ -130,17 +141,18 @@ Task<> SqlStore::attempt(const SqlPlan& plan, const SqlDecide& decide, Attempt& 
     SqlBatch writes;
     if (!refused) {
         SqlResults& results = read.value();
-        attempt.before = results[own - 1].optional_string(0, 0);
-        const double now = lease_time(results[own - 1].number(0, 1));
+        const SqlResult object = std::move(results[own - 1]);
         erase_front(results, own);
+        attempt.before = object.optional_string(0, 0);
+        attempt.id = options().runtime->ids->next();
         try {
-            decide(SqlView{results, now}, writes);
+            decide(SqlView{object, results, lease_time(object.number(0, 1)), attempt.id}, writes);
         } catch (...) {
             refused = std::current_exception();
         }
     }
     if (!refused && !writes.empty()) {
-        write_id(plan, attempt, writes);
+        store_id(plan, attempt, writes);
         schema().end_write(writes, plan.locks);
         writes.add("COMMIT");
         attempt.commit_sent = true;
@@ -185,9 +197,8 @@ Task<> SqlStore::write(SqlPlan plan, SqlDecide decide) {
     }
 }
 
-void SqlStore::write_id(const SqlPlan& plan, Attempt& attempt, SqlBatch& writes) const {
-    if (plan.removes || plan.locks.empty()) return;
-    attempt.id = options().runtime->ids->next();
+void SqlStore::store_id(const SqlPlan& plan, const Attempt& attempt, SqlBatch& writes) const {
+    if (plan.removes || plan.locks.empty() || has_parameter(writes, attempt.id)) return;
     writes.add(schema().write_ids().store).text(plan.locks.front()).text(attempt.id);
 }
 

@@ -16,6 +16,9 @@ namespace cubepi::detail {
 struct SqlPlan {
     /// The names of what it locks, such as threads. The first is that of the object whose last write it becomes.
     std::vector<std::string> locks = {};
+    /// Reads the first object under the lock. Its result has one row, which begins with the id of the last write and {now}. Absent: a
+    /// statement that reads these two.
+    std::optional<SqlQuery> object = {};
     SqlBatch reads = {};
     /// True if it removes the first object.
     bool removes = false;
@@ -23,8 +26,12 @@ struct SqlPlan {
 
 /// The state from which a transaction decides what to write.
 struct SqlView {
+    const SqlResult& object;    ///< of SqlPlan::object
     const SqlResults& results;  ///< of SqlPlan::reads
     double now = 0;             ///< Unix seconds, by the clock for leases
+    /// The id of this write. A statement that writes the row of the first object anyway stores it; if no statement has this
+    /// parameter, SqlWriteIds::store does.
+    const std::string& id;
 };
 
 /// Adds the statements that a transaction writes; none rolls it back. Throws to roll it back. May be called again when the
@@ -73,7 +80,7 @@ private:
         bool commit_sent = false;
     };
     Task<> attempt(const SqlPlan& plan, const SqlDecide& decide, Attempt& attempt);
-    void write_id(const SqlPlan& plan, Attempt& attempt, SqlBatch& writes) const;
+    void store_id(const SqlPlan& plan, const Attempt& attempt, SqlBatch& writes) const;
     Task<SqlResults> attempt_read(SqlBatch reads);
     /// Returns true if the transaction was stored, false if not. Throws if that cannot be determined.
     Task<bool> was_stored(const SqlPlan& plan, const Attempt& attempt, std::string reason);
