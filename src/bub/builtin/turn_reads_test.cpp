@@ -207,6 +207,9 @@ TEST_F(LeasedTurns, D270_PlainTurn_HasFewStatements) {
     EXPECT_EQ(sizes_of(turn.reads), (Sizes{4, 1, 1, 1, 1})) << text_of(turn.reads);
     // The claim, the message, the answer, and the end with the entries of both.
     EXPECT_EQ(sizes_of(turn.writes), (Sizes{6, 8, 7, 9})) << text_of(turn.writes);
+    EXPECT_EQ(text_of(turn.writes).find("t.state"), std::string::npos)
+        << "the row is known, so that a write is one round trip\n"
+        << text_of(turn.writes);
 }
 
 TEST_F(LeasedTurns, D269_ToolCalls_AddFewReads) {

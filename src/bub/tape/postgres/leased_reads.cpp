@@ -160,6 +160,7 @@ Task<TapeRow> LeasedReads::read_row(std::string tape) {
     select_tape(reads, tape);
     const SqlResults results = co_await store_->read(std::move(reads));
     TapeRow row = read_tape_row(tape, results[0]);
+    use_->note_row(tape, row);
     const std::lock_guard lock(mutex_);
     if (Known* const known = known_since(tape, moment)) note_row(*known, row, moment.begun);
     co_return row;

@@ -68,7 +68,7 @@ public:
     Task<> write(SqlPlan plan, SqlDecide decide) override {
         SqlDecide checked = [lease = lease_, decide = std::move(decide)](const SqlView& view,
                                                                          SqlBatch& writes) {
-            check_fence(view.object, lease);
+            if (view.object.rows() > 0) check_fence(view.object, lease);
             decide(view, writes);
             if (!writes.empty()) require_fence(writes, lease);
         };
@@ -106,6 +106,19 @@ SqlPlan TapeUse::plan(const std::string& tape, const std::string& turn_id) const
     plan.object->text(tape).text_or_null(turn_id.empty() ? std::string() : key_of(turn_id));
     if (lease_) plan.object->text(lease_->session);
     return plan;
+}
+
+std::shared_ptr<const TapeRow> TapeUse::take_row(const std::string& tape) {
+    const std::lock_guard lock(mutex_);
+    const auto found = rows_.extract(tape);
+    return found ? found.mapped() : nullptr;
+}
+
+void TapeUse::note_row(const std::string& tape, TapeRow row) {
+    if (!lease_ || row.write_id.empty()) return;
+    auto noted = std::make_shared<const TapeRow>(std::move(row));
+    const std::lock_guard lock(mutex_);
+    rows_.insert_or_assign(tape, std::move(noted));
 }
 
 std::optional<std::int64_t> turn_owner(const SqlResult& object) {

@@ -88,11 +88,19 @@ TapeRow read_tape_row(const std::string& tape, const SqlResult& result, int at) 
     TapeRow row;
     if (result.is_null(at, 2)) return row;
     row.exists = true;
+    row.write_id = result.string(at, 0);
     row.end.last_id = result.integer(at, 2);
     row.end.messages = result.integer(at, 3);
     row.info = info_of(object_of(tape, "info", result.text(at, 4)));
     row.state = object_of(tape, "state", result.text(at, 5));
     row.bytes = result.integer(at, 6);
+    return row;
+}
+
+TapeRow row_in(const std::string& tape, const cubepi::detail::SqlView& view,
+               const std::shared_ptr<const TapeRow>& known) {
+    TapeRow row = view.object.rows() > 0 ? read_tape_row(tape, view.object) : *known;
+    row.write_id = view.id;
     return row;
 }
 
@@ -116,7 +124,7 @@ namespace {
 
 /// Stores the end of a tape and its summary, and its side state unless `edited` is null, creating its row.
 void write_tape(SqlBatch& batch, const std::string& tape, const TapeRow& row,
-                const JsonObject* edited, const std::string& write_id) {
+                const JsonObject* edited) {
     const std::string more = edited ? ", state, has_requests" : "";
     auto& query = batch.add(
         "INSERT INTO bub_tapes (tape, write_id, updated_at, last_id, messages, info,"
@@ -124,7 +132,7 @@ void write_tape(SqlBatch& batch, const std::string& tape, const TapeRow& row,
         more + ") VALUES ($1, $2, now(), $3, $4, $5, $6" + (edited ? ", $7, $8 <> 0" : "") +
         ") {replace tape: write_id, updated_at, last_id, messages, info, bytes" + more + "}");
     query.text(tape)
-        .text(write_id)
+        .text(row.write_id)
         .integer(row.end.last_id)
         .integer(row.end.messages)
         .text(text_of(row.info))
@@ -196,12 +204,11 @@ private:
 
 TapePosition write_append(SqlBatch& batch, const std::string& tape, TapeRow& row,
                           std::vector<TapeEntry> entries, const TapeAppend& options,
-                          std::chrono::system_clock::time_point now, const std::string& write_id,
-                          const JsonObject* edited) {
+                          std::chrono::system_clock::time_point now, const JsonObject* edited) {
     TapeBefore before{row.end, row.info.anchors > 0, row.state};
     row.end = prepare_append(tape, before, entries, options, now);
     const bool is_empty = entries.empty() && !options.reset();
-    if (is_empty && edited) write_state(batch, tape, *edited, write_id);
+    if (is_empty && edited) write_state(batch, tape, *edited, row.write_id);
     if (is_empty) return row.end;
     if (options.reset()) {
         row.info = TapeInfo();
@@ -221,7 +228,7 @@ TapePosition write_append(SqlBatch& batch, const std::string& tape, TapeRow& row
         if (rows.is_full()) rows.write(inserts, tape);
     }
     rows.write(inserts, tape);
-    write_tape(batch, tape, row, edited, write_id);
+    write_tape(batch, tape, row, edited);
     batch.add_all(inserts);
     return row.end;
 }

@@ -22,7 +22,9 @@ namespace bub::detail {
 using cubepi::ErrorCode;
 using cubepi::detail::server_read;
 using cubepi::detail::server_write;
+using cubepi::detail::SqlKnown;
 using cubepi::detail::SqlPlan;
+using cubepi::detail::SqlQuery;
 using cubepi::detail::SqlResults;
 using cubepi::detail::SqlStore;
 using cubepi::detail::SqlView;
@@ -131,14 +133,14 @@ bool has_live_claim(const JsonObject& state, const JournaledTurn& turn,
 
 /// Adds the entries of a dead turn to its tape. Returns false if it has none.
 bool close_turn(SqlBatch& writes, const std::string& tape, TapeRow& row, JournaledTurn turn,
-                std::chrono::system_clock::time_point now, const std::string& write_id) {
+                std::chrono::system_clock::time_point now) {
     if (turn.id.empty() || turn.empty()) return false;
     // Another process has superseded the turn's claim and continued the tape (D50).
     const bool superseded =
         !SideState(row.state).holds_all(turn.claims) && row.end.messages != turn.after;
     const bool waits = !pending_requests(tape, row.state).empty();
     DeadTurn dead = end_dead_turn(std::move(turn), superseded, waits);
-    (void)write_append(writes, tape, row, std::move(dead.entries), dead.options, now, write_id);
+    (void)write_append(writes, tape, row, std::move(dead.entries), dead.options, now);
     return true;
 }
 
@@ -311,15 +313,14 @@ Task<> PgTapeTurns::close_dead_turns(std::string tape, std::shared_ptr<TapeUse> 
     const bool under_lease = use->lease().has_value();
     auto decide = [self, tape, clock, has_leases, under_lease](const SqlView& view,
                                                                SqlBatch& writes) {
-        TapeRow row = read_tape_row(tape, view.object);
+        TapeRow row = row_in(tape, view, nullptr);
         const SessionFences fences = has_leases ? SessionFences(view.results[2]) : SessionFences();
         std::size_t closed = 0;
         for (StoredTurn& stored : read_turns(view.results[0], view.results[1])) {
             JournaledTurn turn = read_journal(stored.lines);
             if (!self->is_dead(tape, stored, turn, fences, row.state, under_lease)) continue;
             const bool is_over = stored.owner == self->owner_ && self->is_removed(tape, stored.key);
-            if (!is_over && close_turn(writes, tape, row, std::move(turn), clock->wall(), view.id))
-                ++closed;
+            if (!is_over && close_turn(writes, tape, row, std::move(turn), clock->wall())) ++closed;
             delete_turn(writes, tape, stored.key);
         }
         return closed;
@@ -395,9 +396,43 @@ bool PgTapeTurns::is_removed(const std::string& tape, const std::string& turn_ke
     return removed_.contains(Turn(tape, turn_key));
 }
 
+namespace {
+
+/// Returns what a write from the row knows. `condition`: more that must hold.
+SqlKnown known_row(const std::string& tape, const TapeRow& row, const std::string& condition) {
+    SqlQuery guard(
+        "SELECT 1 / coalesce((SELECT 1 FROM bub_tapes WHERE tape = $1 AND write_id = $2" +
+        condition + "), 0)");
+    guard.text(tape).text(row.write_id);
+    return SqlKnown{row.write_id, std::move(guard)};
+}
+
+}  // namespace
+
+std::optional<SqlKnown> PgTapeTurns::known(const std::string& tape,
+                                           const std::shared_ptr<const TapeRow>& row) {
+    std::optional<SqlKnown> known;
+    if (row) known.emplace(known_row(tape, *row, {}));
+    return known;
+}
+
+std::optional<SqlKnown> PgTapeTurns::known(const std::string& tape,
+                                           const std::shared_ptr<const TapeRow>& row,
+                                           const std::string& turn_id, bool is_stored) const {
+    std::optional<SqlKnown> known;
+    if (!row) return known;
+    const std::string turn =
+        " (SELECT 1 FROM bub_turns WHERE tape = $1 AND turn_key = $3 AND owner ";
+    known.emplace(known_row(
+        tape, *row,
+        is_stored ? " AND EXISTS" + turn + "= $4)" : " AND NOT EXISTS" + turn + "<> $4)"));
+    known->guard.text(key_of(turn_id)).integer(owner_);
+    return known;
+}
+
 void PgTapeTurns::check_open(const std::string& tape, const std::string& turn_id,
                              std::optional<std::int64_t> owner, bool has_lease) const {
-    if (has_journal(Turn(tape, turn_id)) && owner != owner_) throw_closed(tape, turn_id, has_lease);
+    if (owner != owner_) throw_closed(tape, turn_id, has_lease);
 }
 
 Task<> PgTapeTurns::write_lines(std::shared_ptr<TapeUse> use, Turn turn, std::int64_t seq,
@@ -406,10 +441,16 @@ Task<> PgTapeTurns::write_lines(std::shared_ptr<TapeUse> use, Turn turn, std::in
     const bool has_lease = use->lease().has_value();
     if (!has_lease) co_await presence_->ensure();
     SqlPlan plan = use->plan(turn.first, turn.second);
+    const std::shared_ptr<const TapeRow> row = use->take_row(turn.first);
+    plan.known = known(turn.first, row, turn.second, seq > 1);
+    const auto after = std::make_shared<TapeRow>();
     auto decide = [turn, seq, head = std::move(head), lines = std::move(lines), owner = owner_,
-                   has_lease](const SqlView& view, SqlBatch& writes) {
+                   has_lease, row, after](const SqlView& view, SqlBatch& writes) {
         const auto& [tape, id] = turn;
-        const std::optional<std::int64_t> stored = turn_owner(view.object);
+        const bool is_known = view.object.rows() == 0;
+        const std::optional<std::int64_t> stored =
+            is_known ? std::optional(owner) : turn_owner(view.object);
+        *after = is_known ? row_in(tape, view, row) : TapeRow();
         if (seq == 1 && stored && stored != owner) {
             throw cubepi::CheckpointerLockTimeoutError(
                 ErrorCode::storage_locked,
@@ -440,6 +481,7 @@ Task<> PgTapeTurns::write_lines(std::shared_ptr<TapeUse> use, Turn turn, std::in
             .texts(std::move(parts));
     };
     co_await server_write(use->transactions(), std::move(plan), std::move(decide));
+    use->note_row(turn.first, std::move(*after));
     const std::lock_guard lock(mutex_);
     journals_.insert(std::move(turn));
 }
