@@ -1,8 +1,10 @@
-// The reads of turns under a lease (D269), counted in the log of the server.
+// The transactions of turns under a lease on their tapes (D269, D270), counted in the log of the server.
 
 #include <bub/builtin/builtin_test_support.hpp>
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <regex>
@@ -27,15 +29,21 @@ using cubepi::PostgresServer;
 using cubepi::RawPostgres;
 using cubepi::run;
 
-/// The transactions that read tapes and write nothing, each as the text of its statements.
-std::vector<std::string> reads_in(const std::string& log) {
+/// The transactions on tapes, each as the text of its statements.
+struct Transactions {
+    std::vector<std::string> reads = {};
+    std::vector<std::string> writes = {};
+};
+
+Transactions transactions_in(const std::string& log) {
     const std::regex executed(R"(\[(\d+)\] LOG:  (?:execute [^:]+|statement): (.*))");
     const std::regex of_tapes("bub_(tapes|entries|turns|turn_lines|message_ids)");
     std::map<std::string, std::string> open;
-    std::vector<std::string> reads;
+    Transactions found;
     const auto end = [&](const std::string& text) {
+        if (!std::regex_search(text, of_tapes)) return;
         const bool is_read = text.find("pg_advisory_xact_lock") == std::string::npos;
-        if (is_read && std::regex_search(text, of_tapes)) reads.push_back(text);
+        (is_read ? found.reads : found.writes).push_back(text);
     };
     std::istringstream lines(log);
     for (std::string line; std::getline(lines, line);) {
@@ -43,25 +51,33 @@ std::vector<std::string> reads_in(const std::string& log) {
         if (!std::regex_search(line, match, executed)) continue;
         const std::string session = match[1];
         const std::string statement = match[2];
-        const bool is_open = open.contains(session);
+        const std::string text = "\n    " + statement;
         if (statement.starts_with("BEGIN")) {
-            open[session].clear();
-        } else if (statement == "COMMIT" || statement == "ROLLBACK") {
+            open[session] = text;
+        } else if (!open.contains(session)) {
+            end(text);
+        } else {
+            open[session] += text;
+            if (statement != "COMMIT" && statement != "ROLLBACK") continue;
             end(open[session]);
             open.erase(session);
-        } else if (is_open) {
-            open[session] += "\n    " + statement;
-        } else {
-            end("\n    " + statement);
         }
     }
-    return reads;
+    return found;
 }
 
-std::string text_of(const std::vector<std::string>& reads) {
+std::string text_of(const std::vector<std::string>& transactions) {
     std::string text;
-    for (const std::string& read : reads) text += "\n  a transaction:" + read;
+    for (const std::string& one : transactions) text += "\n  a transaction:" + one;
     return text;
+}
+
+/// The number of statements of each transaction.
+std::vector<std::ptrdiff_t> sizes_of(const std::vector<std::string>& transactions) {
+    std::vector<std::ptrdiff_t> sizes;
+    for (const std::string& one : transactions)
+        sizes.push_back(std::count(one.begin(), one.end(), '\n'));
+    return sizes;
 }
 
 struct WorkArgs {
@@ -138,17 +154,20 @@ protected:
         query("UPDATE bub_delivery_sessions SET fence = fence + 1");
     }
 
-    /// Runs the turn of a message, and checks that its output is `expected`. Returns what it has read.
-    std::vector<std::string> reads_of(const std::string& id, const std::string& expected) {
+    /// Runs the turn of a message, and checks that its output is `expected`.
+    Transactions transactions_of(const std::string& id, const std::string& expected) {
         std::string output;
         const std::string log = server.log_of([&] {
             Envelope message = Envelope("hello").on("http", "chat");
             message.inbound_id = id;
             output = run(framework->process_inbound(std::move(message), false)).model_output;
         });
-        std::vector<std::string> reads = reads_in(log);
-        EXPECT_EQ(output, expected) << text_of(reads);
-        return reads;
+        Transactions found = transactions_in(log);
+        EXPECT_EQ(output, expected) << text_of(found.reads);
+        return found;
+    }
+    std::vector<std::string> reads_of(const std::string& id, const std::string& expected) {
+        return transactions_of(id, expected).reads;
     }
     void add_tool(const std::string& name, std::function<void()> work) {
         extra_tools.push_back(cubepi::tool<WorkArgs>(name, "Works.", [work](WorkArgs) {
@@ -177,6 +196,20 @@ TEST_F(LeasedTurns, D269_PlainTurns_ReadFewTimes) {
     EXPECT_LE(second.size(), 5U) << text_of(second);
     const std::vector<std::string> same_lease = reads_of("m3", "three");
     EXPECT_LE(same_lease.size(), 5U) << text_of(same_lease);
+}
+
+TEST_F(LeasedTurns, D270_PlainTurn_HasFewStatements) {
+    using Sizes = std::vector<std::ptrdiff_t>;
+    add({faux_assistant_message("one"), faux_assistant_message("two")});
+    (void)reads_of("m1", "one");
+    take_session();
+    const Transactions turn = transactions_of("m2", "two");
+    EXPECT_EQ(sizes_of(turn.reads), (Sizes{4, 1, 1, 1, 1})) << text_of(turn.reads);
+    // The claim, the message, the answer, and the end with the entries of both.
+    EXPECT_EQ(sizes_of(turn.writes), (Sizes{6, 8, 7, 9})) << text_of(turn.writes);
+    EXPECT_EQ(text_of(turn.writes).find("t.state"), std::string::npos)
+        << "the row is known, so that a write is one round trip\n"
+        << text_of(turn.writes);
 }
 
 TEST_F(LeasedTurns, D269_ToolCalls_AddFewReads) {

@@ -172,9 +172,9 @@ TEST_F(PostgresTapeFailures, TapeResetDuringReading_IsReadAgain) {
     PostgresTapeStore store(slow);
     run(store.position("a__one"));
     std::atomic<bool> was_reset = false;
-    // After BEGIN, two reads and COMMIT of the first page.
+    // Before the second page; the first statement looks for turns of others.
     proxy.before_statement(
-        5,
+        3,
         [&] {
             PostgresTapeStore other(options);
             run(other.append("a__one", many(1500, "new"), TapeAppend().reset()));

@@ -1,5 +1,6 @@
 #include <bub/tape/postgres_tape_store.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -14,6 +15,7 @@
 #include <bub/tape/turn_transaction.hpp>
 #include <cubepi/agent/claim_owner.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
+#include <cubepi/checkpoint/server_proxy_test.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
 
@@ -105,11 +107,11 @@ TEST_F(LeasedTapes, D227_LeaseThatEndsBeforeCommit_StoresNothing) {
     EXPECT_EQ(run(leased(store, 2)->append("a__one", one("x"), TapeAppend())).messages, 1);
 }
 
-/// Records which transactions write a tape.
+/// Records each version of the row of a tape: a transaction that writes the tape makes one (D270).
 constexpr const char* count_writes =
     "CREATE TABLE writes (id TEXT); CREATE FUNCTION note_write() RETURNS trigger LANGUAGE plpgsql"
     " AS $$ BEGIN INSERT INTO writes VALUES (NEW.write_id); RETURN NEW; END $$; CREATE TRIGGER"
-    " note_write AFTER UPDATE OF write_id ON bub_tapes FOR EACH ROW EXECUTE FUNCTION note_write()";
+    " note_write AFTER INSERT OR UPDATE ON bub_tapes FOR EACH ROW EXECUTE FUNCTION note_write()";
 
 TEST_F(LeasedTapes, D272_PlainTurn_WritesFourTimes) {
     query(count_writes);
@@ -240,6 +242,88 @@ TEST_F(LeasedTapes, D227_FullDisk_BeginsNoTurn) {
     const auto again = turn(leased(store, 1));
     run(again->open());
     EXPECT_EQ(run(again->position("a__one")).messages, 1);
+}
+
+TEST_F(LeasedTapes, D270_WriteByAnother_IsSeenByTheNext) {
+    const auto tapes = leased(store, 1);
+    const auto edit = [](const std::shared_ptr<TapeStore>& of, const std::string& key) {
+        std::size_t found = 0;
+        run(of->edit_state("a__one", [&](JsonObject& state) {
+            found = state.size();
+            state[key] = true;
+            return Json();
+        }));
+        return found;
+    };
+    EXPECT_EQ(edit(tapes, "first"), 0U);
+    EXPECT_EQ(edit(other, "second"), 1U);
+    EXPECT_EQ(edit(tapes, "third"), 2U);
+    run(other->append("a__one", one("x"), TapeAppend()));
+    run(tapes->append("a__one", one("y"), TapeAppend()));
+    EXPECT_EQ(messages(), 2);
+    EXPECT_THROW(run(tapes->append("a__one", one("z"), TapeAppend().expected_position(1))),
+                 cubepi::StaleAppendError);
+    run(other->remove_tape("a__one"));
+    EXPECT_EQ(edit(tapes, "fourth"), 0U);
+    EXPECT_EQ(messages(), 0);
+}
+
+TEST_F(LeasedTapes, D270_TurnClosedByAnother_IsNotMerged) {
+    const auto tapes = leased(store, 1);
+    const auto fork = turn(tapes);
+    run(fork->append("a__one", one("x"), TapeAppend()));
+    query("UPDATE bub_delivery_gateways SET lease_until = now() - interval '1 second'");
+    EXPECT_EQ(messages(), 1);
+    // The row of the tape is known as it is after that.
+    EXPECT_TRUE(run(tapes->read_state("a__one")).empty());
+    EXPECT_THROW(run(fork->append("a__one", one("y"), TapeAppend())),
+                 cubepi::CheckpointerLockTimeoutError);
+    EXPECT_TRUE(run(tapes->read_state("a__one")).empty());
+    EXPECT_THROW(run(fork->merge()), cubepi::CheckpointerLockTimeoutError);
+    EXPECT_EQ(messages(), 1);
+}
+
+TEST_F(LeasedTapes, D270_LockedTape_IsReported) {
+    options.lock_timeout = std::chrono::milliseconds(50);
+    const auto tapes = leased(std::make_shared<PostgresTapeStore>(options), 1);
+    run(tapes->append("a__one", one("x"), TapeAppend()));
+    RawPostgres writer(server.connection(database));
+    writer.query("BEGIN; SELECT pg_advisory_xact_lock(hashtext('a__one'))");
+    EXPECT_THROW(run(tapes->append("a__one", one("y"), TapeAppend())),
+                 cubepi::CheckpointerLockTimeoutError);
+    writer.query("ROLLBACK");
+    run(tapes->append("a__one", one("z"), TapeAppend()));
+    EXPECT_EQ(messages(), 2);
+}
+
+TEST_F(LeasedTapes, D270_CallWithCutConnection_IsStoredOnce) {
+    using Direction = cubepi::PostgresProxy::Direction;
+    cubepi::PostgresProxy proxy(server.socket_directory());
+    options.connection = proxy.connection(database);
+    const auto tapes = leased(std::make_shared<PostgresTapeStore>(options), 1);
+    std::int64_t stored = 0;
+    const auto append = [&] {
+        run(tapes->append("a__one", one("message " + std::to_string(stored)), TapeAppend()));
+        ++stored;
+    };
+    append();
+    append();
+    (void)proxy.take_count(Direction::to_server);
+    (void)proxy.take_count(Direction::to_client);
+    append();
+    for (const Direction direction : {Direction::to_server, Direction::to_client}) {
+        const std::size_t bytes = proxy.take_count(direction);
+        ASSERT_GT(bytes, 200U);
+        for (std::size_t at = 0; at <= bytes; at += 17) {
+            proxy.cut_after(direction, at);
+            append();
+        }
+        // The last cut may not have been reached.
+        append();
+        (void)proxy.take_count(Direction::to_client);
+        append();
+    }
+    EXPECT_EQ(messages(), stored);
 }
 
 TEST_F(LeasedTapes, D227_TurnOfLiveGateway_IsNotClosed) {

@@ -17,6 +17,7 @@
 #include <bub/tape/tape_store_support.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/digest.hpp>
+#include <cubepi/schema/json_text.hpp>
 #include <cubepi/sql/support/postgres.hpp>
 
 namespace bub {
@@ -101,14 +102,6 @@ using TurnsPtr = std::shared_ptr<PgTapeTurns>;
 using UsePtr = std::shared_ptr<TapeUse>;
 using ReadsPtr = std::shared_ptr<LeasedReads>;
 
-/// A transaction on one tape that reads its row first.
-SqlPlan plan_for(const std::string& tape) {
-    SqlPlan plan;
-    plan.locks = {tape};
-    select_tape(plan.reads, tape);
-    return plan;
-}
-
 Task<TapeRow> read_row(StorePtr store, ReadsPtr reads, std::string tape) {
     if (reads) co_return co_await reads->read_row(std::move(tape));
     SqlBatch batch;
@@ -140,6 +133,13 @@ Json edit_once(const std::string& tape, JsonObject& state, TakenEdits& late,
     Json result = lease ? edit_under_lease(state, *lease, once) : once(state);
     check_depth(tape, state);
     return result;
+}
+
+/// Notes the row as it would be read: a number that was edited may have another type.
+void note_written(TapeUse& use, const std::string& tape, TapeRow row) {
+    if (!use.lease()) return;
+    row.state = read_state_of(tape, cubepi::json_text(row.state));
+    use.note_row(tape, std::move(row));
 }
 
 std::function<Json(JsonObject&)> state_edit(std::function<void(JsonObject&)> edit) {
@@ -398,17 +398,19 @@ Task<TapePosition> PostgresTapeStore::append_and_edit(std::string tape,
     if (edit) late = std::make_shared<TakenEdits>(late_, late_key(tape, use->lease()));
     co_await turns->look(tape, use);
     const std::string turn = options.turn();
-    SqlPlan plan = plan_for(tape);
-    if (!turn.empty()) turns->select_turn(plan.reads, tape, turn);
+    SqlPlan plan = use->plan(tape, turn);
+    const bool must_be_open = options.turn_must_be_open() && turns->has_journal({tape, turn});
+    const std::shared_ptr<const TapeRow> known = use->take_row(tape);
+    plan.known = must_be_open ? turns->known(tape, known, turn, true) : turns->known(tape, known);
     const std::shared_ptr<cubepi::Clock> clock = store->options().runtime->clock;
     const auto after = std::make_shared<TapeRow>();
     LeasedReads::Write noted(reads, tape);
     auto decide = [tape, entries = std::move(entries), options = std::move(options), clock, turns,
-                   late, edit = state_edit(std::move(edit)), lease = use->lease(),
-                   after](const SqlView& view, SqlBatch& writes) {
-        TapeRow row = read_tape_row(tape, view.results[0]);
-        if (options.turn_must_be_open() && !options.turn().empty())
-            turns->check_open(tape, options.turn(), view.results[1], lease.has_value());
+                   late, edit = state_edit(std::move(edit)), lease = use->lease(), known,
+                   must_be_open, after](const SqlView& view, SqlBatch& writes) {
+        TapeRow row = row_in(tape, view, known);
+        if (must_be_open && view.object.rows() > 0)
+            turns->check_open(tape, options.turn(), turn_owner(view.object), lease.has_value());
         JsonObject edited = row.state;
         if (late) (void)edit_once(tape, edited, *late, edit, lease);
         const TapePosition end = write_append(writes, tape, row, entries, options, clock->wall(),
@@ -420,6 +422,7 @@ Task<TapePosition> PostgresTapeStore::append_and_edit(std::string tape,
     };
     const TapePosition end =
         co_await server_write(use->transactions(), std::move(plan), std::move(decide));
+    note_written(*use, tape, *after);
     noted.set_stored(std::move(*after));
     if (late) late->set_stored();
     if (!turn.empty()) turns->note_removed(tape, turn);
@@ -470,20 +473,23 @@ Task<Json> PostgresTapeStore::edit_state(std::string tape,
                                          std::function<Json(JsonObject& state)> edit) {
     const UsePtr use = use_;
     const auto late = std::make_shared<TakenEdits>(late_, late_key(tape, use->lease()));
-    SqlPlan plan = plan_for(tape);
+    SqlPlan plan = use->plan(tape);
+    const std::shared_ptr<const TapeRow> known = use->take_row(tape);
+    plan.known = PgTapeTurns::known(tape, known);
     const auto after = std::make_shared<TapeRow>();
     LeasedReads::Write noted(reads_, tape);
-    auto decide = [tape = std::move(tape), edit = std::move(edit), late, lease = use->lease(),
-                   after](const SqlView& view, SqlBatch& writes) {
+    auto decide = [tape, edit = std::move(edit), late, lease = use->lease(), known, after](
+                      const SqlView& view, SqlBatch& writes) {
         check_tape_name(tape);
-        *after = read_tape_row(tape, view.results[0]);
+        *after = row_in(tape, view, known);
         JsonObject& state = after->state;
         Json result = edit_once(tape, state, *late, edit, lease);
-        write_state(writes, tape, state);
+        write_state(writes, tape, state, after->write_id);
         return result;
     };
     Json result = co_await server_write(use->transactions(), std::move(plan), std::move(decide));
     late->set_stored();
+    note_written(*use, tape, *after);
     noted.set_stored(std::move(*after));
     co_return result;
 }
@@ -513,10 +519,10 @@ Task<cubepi::QuestionPage> PostgresTapeStore::list_requests(cubepi::QuestionQuer
 
 Task<std::optional<TapeEntry>> PostgresTapeStore::find(std::string tape, TapeKey key,
                                                        std::string value) {
-    if (reads_) return reads_->find(std::move(tape), TapeLookup{key, std::move(value)});
+    TapeLookup lookup{key, std::move(value)};
+    if (reads_) return reads_->find(std::move(tape), std::move(lookup));
     SqlBatch reads;
-    std::vector<std::string> values(1, std::move(value));
-    select_newest(reads, tape, key, values);
+    select_newest(reads, tape, {std::move(lookup)});
     return after_look(turns_, use_, std::move(tape), read_one(store_, std::move(reads)));
 }
 

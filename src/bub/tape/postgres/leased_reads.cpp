@@ -21,53 +21,64 @@ constexpr std::chrono::seconds oldest_row{5};
 /// More keys than a turn looks up; a tool may look up any number.
 constexpr std::size_t most_found = 100;
 
-constexpr TapeKey keys[] = {TapeKey::message, TapeKey::event, TapeKey::run};
-
 /// Returns true if no entry was appended between the reads of the rows, and the tape was not emptied.
 bool has_same_entries(const TapeRow& a, const TapeRow& b) {
     return a.end.last_id == b.end.last_id && a.end.messages == b.end.messages && a.bytes == b.bytes;
 }
 
-std::vector<std::string> values_of(const std::vector<TapeLookup>& lookups, TapeKey key) {
-    std::vector<std::string> values;
-    for (const TapeLookup& lookup : lookups)
-        if (lookup.key == key) values.push_back(lookup.value);
-    return values;
-}
+/// The column of select_tapes() that says whether there are turns on the tape.
+constexpr int has_turns_column = 7;
 
-void select_last_anchor(SqlBatch& batch, const std::string& tape) {
+/// Adds the read of the rows of the tapes, in their order.
+void select_tapes(SqlBatch& batch, const std::vector<std::string>& tapes) {
     batch
-        .add(
-            "SELECT line FROM bub_entries WHERE tape = $1 AND kind = 'anchor'"
-            " ORDER BY id DESC LIMIT 1")
-        .text(tape);
+        .add(tape_row_sql(
+                 ", (SELECT 1 FROM bub_turns AS r WHERE r.tape = w.tape LIMIT 1) IS NOT NULL",
+                 "unnest($1::text[]) WITH ORDINALITY AS w (tape, place)") +
+             " ORDER BY place")
+        .texts(tapes);
 }
 
-void select_any_turn(SqlBatch& batch, const std::string& tape) {
-    batch.add("SELECT EXISTS (SELECT 1 FROM bub_turns WHERE tape = $1)").text(tape);
+/// Returns the SQL of the newest line on the tape $1 with the condition.
+std::string newest_line(const std::string& condition) {
+    return "(SELECT line FROM bub_entries WHERE tape = $1 AND " + condition +
+           " ORDER BY id DESC LIMIT 1)";
+}
+
+const char* word_of(TapeKey key) {
+    switch (key) {
+        case TapeKey::message: return "message";
+        case TapeKey::event: return "event";
+        case TapeKey::run: break;
+    }
+    return "run";
 }
 
 }  // namespace
 
-void select_newest(SqlBatch& batch, const std::string& tape, TapeKey key,
-                   const std::vector<std::string>& values) {
-    std::string which;
-    switch (key) {
-        case TapeKey::message:
-            which =
-                "id = (SELECT max(id) FROM bub_message_ids WHERE tape = $1 AND message_key = k)";
-            break;
-        case TapeKey::event: which = "kind = 'event' AND name_key = k"; break;
-        case TapeKey::run: which = "run_key = k"; break;
+void select_newest(SqlBatch& batch, const std::string& tape, const std::vector<TapeLookup>& lookups,
+                   bool with_anchor) {
+    static const std::string sql =
+        "SELECT CASE u.key WHEN 'message' THEN " +
+        newest_line(
+            "id = (SELECT max(id) FROM bub_message_ids WHERE tape = $1 AND message_key ="
+            " u.value)") +
+        " WHEN 'event' THEN " + newest_line("kind = 'event' AND name_key = u.value") +
+        " WHEN 'run' THEN " + newest_line("run_key = u.value") + " ELSE " +
+        newest_line("kind = 'anchor'") +
+        " END FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS u (key, value, place)"
+        " ORDER BY place";
+    std::vector<std::string> keys;
+    std::vector<std::string> values;
+    for (const TapeLookup& lookup : lookups) {
+        keys.emplace_back(word_of(lookup.key));
+        values.push_back(key_of(lookup.value));
     }
-    std::vector<std::string> key_texts;
-    for (const std::string& value : values) key_texts.push_back(key_of(value));
-    batch
-        .add("SELECT (SELECT line FROM bub_entries WHERE tape = $1 AND " + which +
-             " ORDER BY id DESC LIMIT 1) FROM unnest($2::text[]) WITH ORDINALITY AS u (k, place)"
-             " ORDER BY place")
-        .text(tape)
-        .texts(std::move(key_texts));
+    if (with_anchor) {
+        keys.emplace_back("anchor");
+        values.emplace_back();
+    }
+    batch.add(sql).text(tape).texts(std::move(keys)).texts(std::move(values));
 }
 
 std::optional<TapeEntry> read_entry(const SqlResult& result, int row) {
@@ -103,8 +114,8 @@ Task<std::optional<TapeEntry>> LeasedReads::find(std::string tape, TapeLookup lo
     }
     const Moment moment = begin_read(tape);
     SqlBatch reads;
-    std::vector<std::string> values(1, lookup.value);
-    select_newest(reads, tape, lookup.key, values);
+    std::vector<TapeLookup> lookups(1, lookup);
+    select_newest(reads, tape, lookups);
     const SqlResults results = co_await store_->read(std::move(reads));
     std::optional<TapeEntry> entry = read_entry(results[0], 0);
     const std::lock_guard lock(mutex_);
@@ -123,7 +134,7 @@ Task<std::optional<TapeEntry>> LeasedReads::last_anchor(std::string tape) {
     }
     const Moment moment = begin_read(tape);
     SqlBatch reads;
-    select_last_anchor(reads, tape);
+    select_newest(reads, tape, {}, true);
     const SqlResults results = co_await store_->read(std::move(reads));
     std::optional<TapeEntry> entry = read_entry(results[0], 0);
     const std::lock_guard lock(mutex_);
@@ -149,6 +160,7 @@ Task<TapeRow> LeasedReads::read_row(std::string tape) {
     select_tape(reads, tape);
     const SqlResults results = co_await store_->read(std::move(reads));
     TapeRow row = read_tape_row(tape, results[0]);
+    use_->note_row(tape, row);
     const std::lock_guard lock(mutex_);
     if (Known* const known = known_since(tape, moment)) note_row(*known, row, moment.begun);
     co_return row;
@@ -175,45 +187,33 @@ Task<> LeasedReads::prepare(std::string tape) {
 Task<std::vector<std::string>> LeasedReads::read_expected(std::vector<std::string> tapes,
                                                           std::vector<TapeLookup> lookups) {
     std::vector<Moment> moments;
+    for (const std::string& tape : tapes) moments.push_back(begin_read(tape));
     SqlBatch reads;
-    for (const std::string& tape : tapes) {
-        moments.push_back(begin_read(tape));
-        select_any_turn(reads, tape);
-        select_tape(reads, tape);
-    }
-    select_last_anchor(reads, tapes.front());
-    for (const TapeKey key : keys) {
-        const std::vector<std::string> values = values_of(lookups, key);
-        if (!values.empty()) select_newest(reads, tapes.front(), key, values);
-    }
+    select_tapes(reads, tapes);
+    select_newest(reads, tapes.front(), lookups, true);
     const SqlResults results = co_await store_->read(std::move(reads));
     std::vector<std::string> open;
     const std::lock_guard lock(mutex_);
-    std::size_t next = 0;
     for (std::size_t i = 0; i < tapes.size(); ++i) {
         const std::string& tape = tapes[i];
-        const bool has_turns = results[next++].boolean(0, 0);
-        const SqlResult& row = results[next++];
+        const int row = static_cast<int>(i);
+        const bool has_turns = results[0].boolean(row, has_turns_column);
         const bool is_new = !use_->has_looked(tape);
         if (is_new && has_turns) open.push_back(tape);
         if (is_new && !has_turns) use_->note_looked(tape);
         // The tape has other entries when its turns are closed.
         if (is_new && has_turns) continue;
         if (Known* const known = known_since(tape, moments[i]))
-            note_row(*known, read_tape_row(tape, row), moments[i].begun);
+            note_row(*known, read_tape_row(tape, results[0], row), moments[i].begun);
     }
     Known* const known = known_since(tapes.front(), moments.front());
     const bool is_open = !open.empty() && open.front() == tapes.front();
     if (!known || is_open) co_return open;
     known->is_prepared = true;
-    known->last_anchor.emplace(read_entry(results[next++], 0));
-    for (const TapeKey key : keys) {
-        const std::vector<std::string> values = values_of(lookups, key);
-        if (values.empty()) continue;
-        const SqlResult& lines = results[next++];
-        for (std::size_t i = 0; i < values.size(); ++i)
-            note_found(*known, TapeLookup{key, values[i]}, read_entry(lines, static_cast<int>(i)));
-    }
+    int line = 0;
+    for (TapeLookup& lookup : lookups)
+        note_found(*known, std::move(lookup), read_entry(results[1], line++));
+    known->last_anchor.emplace(read_entry(results[1], line));
     co_return open;
 }
 

@@ -106,9 +106,10 @@ private:
     std::map<std::string, Known> known_;
 };
 
-/// Adds the read of the newest entries with keys of one kind, each of which is a row, with a line or without.
-void select_newest(SqlBatch& batch, const std::string& tape, TapeKey key,
-                   const std::vector<std::string>& values);
+/// Adds the read of the newest entry for each look-up, and of the last anchor after them if `with_anchor`. Each is a row, with a line or
+/// without.
+void select_newest(SqlBatch& batch, const std::string& tape, const std::vector<TapeLookup>& lookups,
+                   bool with_anchor = false);
 /// Returns the entry of a row of select_newest(), or of another line that may be absent.
 std::optional<TapeEntry> read_entry(const SqlResult& result, int row);
 

@@ -1,3 +1,4 @@
+#include <cstdint>
 #include <utility>
 
 #include <bub/tape/postgres/tape_tables.hpp>
@@ -22,18 +23,17 @@ namespace {
         "nothing was stored");
 }
 
-/// Adds the read of check_fence(). A process that is frozen in the transaction, in which it holds the lock of a tape, loses it before
-/// others give up waiting.
-void select_fence(SqlBatch& reads, const TurnLease& lease) {
-    reads
-        .add(
-            "SELECT fence, set_config('idle_in_transaction_session_timeout', '5000', true) FROM"
-            " bub_delivery_sessions WHERE key = $1")
-        .text(lease.session);
-}
+/// The columns of TapeUse::plan() after those of the row.
+enum MoreColumns : std::uint8_t { turn_column = 7, fence_column = 8 };
 
-void check_fence(const SqlResult& row, const TurnLease& lease) {
-    if (row.rows() == 0 || row.integer(0, 0) != lease.fence) throw_taken();
+/// A process that is frozen in the transaction, in which it holds the lock of a tape, loses it before others give up waiting.
+constexpr const char* fence_sql =
+    ", (SELECT fence FROM bub_delivery_sessions WHERE key = $3),"
+    " set_config('idle_in_transaction_session_timeout', '5000', true)";
+
+void check_fence(const SqlResult& object, const TurnLease& lease) {
+    if (object.is_null(0, fence_column) || object.integer(0, fence_column) != lease.fence)
+        throw_taken();
 }
 
 /// Fails the transaction with lease_ended_state if the lease has ended, and otherwise prevents until its end, which follows at once,
@@ -66,11 +66,9 @@ public:
     Task<SqlResults> read(SqlBatch reads) override { return store_->read(std::move(reads)); }
 
     Task<> write(SqlPlan plan, SqlDecide decide) override {
-        const std::size_t place = plan.reads.size();
-        select_fence(plan.reads, lease_);
-        SqlDecide checked = [place, lease = lease_, decide = std::move(decide)](const SqlView& view,
-                                                                                SqlBatch& writes) {
-            check_fence(view.results[place], lease);
+        SqlDecide checked = [lease = lease_, decide = std::move(decide)](const SqlView& view,
+                                                                         SqlBatch& writes) {
+            if (view.object.rows() > 0) check_fence(view.object, lease);
             decide(view, writes);
             if (!writes.empty()) require_fence(writes, lease);
         };
@@ -98,6 +96,36 @@ std::shared_ptr<SqlTransactions> transactions_of(std::shared_ptr<SqlStore> store
 
 TapeUse::TapeUse(std::shared_ptr<SqlStore> store, std::optional<TurnLease> lease)
     : transactions_(transactions_of(std::move(store), lease)), lease_(std::move(lease)) {}
+
+SqlPlan TapeUse::plan(const std::string& tape, const std::string& turn_id) const {
+    std::string more = ", (SELECT owner FROM bub_turns WHERE tape = $1 AND turn_key = $2)";
+    if (lease_) more += fence_sql;
+    SqlPlan plan;
+    plan.locks = {tape};
+    plan.object.emplace(tape_row_sql(more, one_tape));
+    plan.object->text(tape).text_or_null(turn_id.empty() ? std::string() : key_of(turn_id));
+    if (lease_) plan.object->text(lease_->session);
+    return plan;
+}
+
+std::shared_ptr<const TapeRow> TapeUse::take_row(const std::string& tape) {
+    const std::lock_guard lock(mutex_);
+    const auto found = rows_.extract(tape);
+    return found ? found.mapped() : nullptr;
+}
+
+void TapeUse::note_row(const std::string& tape, TapeRow row) {
+    if (!lease_ || row.write_id.empty()) return;
+    auto noted = std::make_shared<const TapeRow>(std::move(row));
+    const std::lock_guard lock(mutex_);
+    rows_.insert_or_assign(tape, std::move(noted));
+}
+
+std::optional<std::int64_t> turn_owner(const SqlResult& object) {
+    std::optional<std::int64_t> owner;
+    if (!object.is_null(0, turn_column)) owner = object.integer(0, turn_column);
+    return owner;
+}
 
 bool TapeUse::has_looked(const std::string& tape) const {
     const std::lock_guard lock(mutex_);

@@ -75,20 +75,32 @@ std::int64_t has_requests(const std::string& tape, const JsonObject& state) {
 
 std::string key_of(std::string_view name) { return cubepi::detail::md5_hex(name); }
 
-void select_tape(SqlBatch& batch, const std::string& tape) {
-    batch.add("SELECT last_id, messages, info, state, bytes FROM bub_tapes WHERE tape = $1")
-        .text(tape);
+std::string tape_row_sql(const std::string& more, const std::string& names) {
+    return "SELECT t.write_id, {now}, t.last_id, t.messages, t.info, t.state, t.bytes" + more +
+           " FROM " + names + " LEFT JOIN bub_tapes AS t ON t.tape = w.tape";
 }
 
-TapeRow read_tape_row(const std::string& tape, const SqlResult& result) {
+void select_tape(SqlBatch& batch, const std::string& tape) {
+    batch.add(tape_row_sql({}, one_tape)).text(tape);
+}
+
+TapeRow read_tape_row(const std::string& tape, const SqlResult& result, int at) {
     TapeRow row;
-    if (result.rows() == 0) return row;
+    if (result.is_null(at, 2)) return row;
     row.exists = true;
-    row.end.last_id = result.integer(0, 0);
-    row.end.messages = result.integer(0, 1);
-    row.info = info_of(object_of(tape, "info", result.text(0, 2)));
-    row.state = object_of(tape, "state", result.text(0, 3));
-    row.bytes = result.integer(0, 4);
+    row.write_id = result.string(at, 0);
+    row.end.last_id = result.integer(at, 2);
+    row.end.messages = result.integer(at, 3);
+    row.info = info_of(object_of(tape, "info", result.text(at, 4)));
+    row.state = object_of(tape, "state", result.text(at, 5));
+    row.bytes = result.integer(at, 6);
+    return row;
+}
+
+TapeRow row_in(const std::string& tape, const cubepi::detail::SqlView& view,
+               const std::shared_ptr<const TapeRow>& known) {
+    TapeRow row = view.object.rows() > 0 ? read_tape_row(tape, view.object) : *known;
+    row.write_id = view.id;
     return row;
 }
 
@@ -96,12 +108,14 @@ JsonObject read_state_of(const std::string& tape, std::string_view text) {
     return object_of(tape, "state", text);
 }
 
-void write_state(SqlBatch& batch, const std::string& tape, const JsonObject& state) {
+void write_state(SqlBatch& batch, const std::string& tape, const JsonObject& state,
+                 const std::string& write_id) {
     batch
         .add(
-            "INSERT INTO bub_tapes (tape, state, has_requests) VALUES ($1, $2, $3 <> 0)"
-            " {replace tape: state, has_requests}")
+            "INSERT INTO bub_tapes (tape, write_id, updated_at, state, has_requests) VALUES ($1,"
+            " $2, now(), $3, $4 <> 0) {replace tape: write_id, updated_at, state, has_requests}")
         .text(tape)
+        .text(write_id)
         .text(cubepi::json_text(state))
         .integer(has_requests(tape, state));
 }
@@ -112,10 +126,13 @@ namespace {
 void write_tape(SqlBatch& batch, const std::string& tape, const TapeRow& row,
                 const JsonObject* edited) {
     const std::string more = edited ? ", state, has_requests" : "";
-    auto& query = batch.add("INSERT INTO bub_tapes (tape, last_id, messages, info, bytes" + more +
-                            ") VALUES ($1, $2, $3, $4, $5" + (edited ? ", $6, $7 <> 0" : "") +
-                            ") {replace tape: last_id, messages, info, bytes" + more + "}");
+    auto& query = batch.add(
+        "INSERT INTO bub_tapes (tape, write_id, updated_at, last_id, messages, info,"
+        " bytes" +
+        more + ") VALUES ($1, $2, now(), $3, $4, $5, $6" + (edited ? ", $7, $8 <> 0" : "") +
+        ") {replace tape: write_id, updated_at, last_id, messages, info, bytes" + more + "}");
     query.text(tape)
+        .text(row.write_id)
         .integer(row.end.last_id)
         .integer(row.end.messages)
         .text(text_of(row.info))
@@ -123,25 +140,65 @@ void write_tape(SqlBatch& batch, const std::string& tape, const TapeRow& row,
     if (edited) query.text(cubepi::json_text(*edited)).integer(has_requests(tape, *edited));
 }
 
-void write_entry(SqlBatch& batch, const std::string& tape, const TapeEntry& entry,
-                 const EntryFacts& facts, std::string_view line) {
-    batch
-        .add(
-            "INSERT INTO bub_entries (tape, id, kind, name_key, run_key, line)"
-            " VALUES ($1, $2, $3, $4, $5, $6)")
-        .text(tape)
-        .integer(entry.id)
-        .text(entry.kind)
-        .text_or_null(facts.anchor || facts.event ? key_of(facts.name) : std::string())
-        .text_or_null(facts.run_id.empty() ? std::string() : key_of(facts.run_id))
-        .text(line);
-    for (const std::string& id : facts.message_ids) {
-        batch.add("INSERT INTO bub_message_ids (tape, message_key, id) VALUES ($1, $2, $3) {skip}")
-            .text(tape)
-            .text(key_of(id))
-            .integer(entry.id);
+/// Entries that one statement inserts, with the ids of their messages, which a second one does.
+class EntryRows {
+public:
+    void add(const TapeEntry& entry, const EntryFacts& facts, std::string line) {
+        ids_.push_back(std::to_string(entry.id));
+        kinds_.push_back(entry.kind);
+        names_.push_back(facts.anchor || facts.event ? key_of(facts.name) : std::string());
+        runs_.push_back(facts.run_id.empty() ? std::string() : key_of(facts.run_id));
+        bytes_ += line.size();
+        lines_.push_back(std::move(line));
+        for (const std::string& id : facts.message_ids) {
+            message_keys_.push_back(key_of(id));
+            message_entries_.push_back(ids_.back());
+        }
     }
-}
+    /// Returns true if they are as long as a parameter should be.
+    bool is_full() const { return bytes_ >= most_bytes; }
+    /// Adds the statements, and begins with no entries again.
+    void write(SqlBatch& batch, const std::string& tape) {
+        if (!ids_.empty()) {
+            batch
+                .add(
+                    "INSERT INTO bub_entries (tape, id, kind, name_key, run_key, line) SELECT $1,"
+                    " id::bigint, kind, nullif(name_key, ''), nullif(run_key, ''), line FROM"
+                    " unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[]) AS e (id,"
+                    " kind, name_key, run_key, line)")
+                .text(tape)
+                .texts(std::move(ids_))
+                .texts(std::move(kinds_))
+                .texts(std::move(names_))
+                .texts(std::move(runs_))
+                .texts(std::move(lines_));
+        }
+        if (!message_keys_.empty()) {
+            batch
+                .add(
+                    "INSERT INTO bub_message_ids (tape, message_key, id) SELECT $1, message_key,"
+                    " id::bigint FROM unnest($2::text[], $3::text[]) AS m (message_key, id) {skip}")
+                .text(tape)
+                .texts(std::move(message_keys_))
+                .texts(std::move(message_entries_));
+        }
+        *this = EntryRows();
+    }
+
+private:
+    /// The server takes a gigabyte.
+    static constexpr std::size_t most_bytes = std::size_t{16} << 20U;
+
+    using Texts = std::vector<std::string>;
+    Texts ids_;
+    Texts kinds_;
+    Texts names_;
+    Texts runs_;
+    Texts lines_;
+    std::size_t bytes_ = 0;
+    Texts message_keys_;
+    Texts message_entries_;  ///< the id of the entry of each
+};
 
 }  // namespace
 
@@ -151,7 +208,7 @@ TapePosition write_append(SqlBatch& batch, const std::string& tape, TapeRow& row
     TapeBefore before{row.end, row.info.anchors > 0, row.state};
     row.end = prepare_append(tape, before, entries, options, now);
     const bool is_empty = entries.empty() && !options.reset();
-    if (is_empty && edited) write_state(batch, tape, *edited);
+    if (is_empty && edited) write_state(batch, tape, *edited, row.write_id);
     if (is_empty) return row.end;
     if (options.reset()) {
         row.info = TapeInfo();
@@ -159,6 +216,7 @@ TapePosition write_append(SqlBatch& batch, const std::string& tape, TapeRow& row
         batch.add("DELETE FROM bub_message_ids WHERE tape = $1").text(tape);
         batch.add("DELETE FROM bub_entries WHERE tape = $1").text(tape);
     }
+    EntryRows rows;
     SqlBatch inserts;
     for (const TapeEntry& entry : entries) {
         const EntryFacts facts = facts_of(entry);
@@ -166,18 +224,21 @@ TapePosition write_append(SqlBatch& batch, const std::string& tape, TapeRow& row
         std::string line = tape_line(entry);
         row.bytes += static_cast<std::int64_t>(line.size());
         line.pop_back();  // the line feed
-        write_entry(inserts, tape, entry, facts, line);
+        rows.add(entry, facts, std::move(line));
+        if (rows.is_full()) rows.write(inserts, tape);
     }
+    rows.write(inserts, tape);
     write_tape(batch, tape, row, edited);
     batch.add_all(inserts);
     return row.end;
 }
 
-std::vector<TapeEntry> read_entries(const SqlResult& result) {
+std::vector<TapeEntry> read_entries(const SqlResult& result, int column) {
     std::vector<TapeEntry> entries;
     entries.reserve(static_cast<std::size_t>(result.rows()));
     for (int row = 0; row < result.rows(); ++row) {
-        if (auto entry = read_tape_line(result.text(row, 0))) entries.push_back(std::move(*entry));
+        if (auto entry = read_tape_line(result.text(row, column)))
+            entries.push_back(std::move(*entry));
     }
     return entries;
 }
@@ -202,77 +263,61 @@ std::string last_anchor_sql(const TapeQuery& query) {
     return anchors + (query.slice() == TapeQuery::Slice::last_anchor ? ")" : " AND name_key = $2)");
 }
 
-/// Selects the bounds of the query's slice.
-void select_bounds(SqlBatch& batch, const std::string& tape, const TapeQuery& query) {
-    const std::string low = last_anchor_sql(query);
-    std::string high = "NULL";
-    if (query.slice() == TapeQuery::Slice::between_anchors) {
-        high =
-            "(SELECT min(id) FROM bub_entries WHERE tape = $1 AND kind = 'anchor'"
-            " AND name_key = $3 AND id > " +
-            low + ")";
-    }
-    batch.add("SELECT " + low + "::bigint, " + high + "::bigint")
-        .text(tape)
-        .text(key_of(query.first_anchor()))
-        .text(key_of(query.second_anchor()));
+/// Returns the SQL of the first entry after `low` with the name of the second anchor.
+std::string next_anchor_sql(const std::string& low) {
+    return "(SELECT min(id) FROM bub_entries WHERE tape = $1 AND kind = 'anchor' AND name_key = $3"
+           " AND id > " +
+           low + ")";
 }
 
-/// Throws Error(not_found) if an anchor of the slice is missing.
-IdRange read_bounds(const SqlResult& result, const TapeQuery& query) {
-    if (result.is_null(0, 0)) throw_no_start(query);
-    IdRange range;
-    range.low = result.integer(0, 0) - (query.with_anchor() ? 1 : 0);
-    range.high = end_of_ids;
-    if (query.slice() != TapeQuery::Slice::between_anchors) return range;
-    if (result.is_null(0, 1)) throw_no_anchor(query.second_anchor());
-    range.high = result.integer(0, 1);
-    return range;
-}
+/// The columns of select_page(). The first entry's transaction is another one if the tape was reset in between.
+enum PageColumns : std::uint8_t {
+    first_column,
+    last_id_column,
+    low_column,
+    high_column,
+    line_column
+};
 
-/// Selects at most `limit` entries of a range, of the kinds of the query, in its order.
-void select_page(SqlBatch& batch, const std::string& tape, const IdRange& range,
+/// Selects at most `limit` entries of a range, of the kinds of the query, in its order: rows with the line of each, or one row with
+/// none. `range`: absent: that of the query's slice.
+void select_page(SqlBatch& batch, const std::string& tape, const std::optional<IdRange>& range,
                  const TapeQuery& query, std::int64_t limit) {
-    std::string sql = "SELECT line FROM bub_entries WHERE tape = $1 AND id > $2 AND id < $3";
-    if (!query.kinds().empty()) sql += " AND kind {any $5}";
-    sql += query.newest_first() ? " ORDER BY id DESC" : " ORDER BY id";
-    cubepi::detail::SqlQuery& page = batch.add(sql + " LIMIT $4");
-    page.text(tape).integer(range.low).integer(range.high).integer(limit);
-    if (!query.kinds().empty()) page.texts(query.kinds());
-}
-
-/// Selects the first page of a slice that has no end, in one statement with its bound.
-void select_first_page(SqlBatch& batch, const std::string& tape, const TapeQuery& query,
-                       std::int64_t limit) {
-    std::string sql =
-        "SELECT line FROM bub_entries WHERE tape = $1 AND id > " + last_anchor_sql(query) + " - $3";
-    if (!query.kinds().empty()) sql += " AND kind {any $5}";
-    sql += query.newest_first() ? " ORDER BY id DESC" : " ORDER BY id";
-    cubepi::detail::SqlQuery& page = batch.add(sql + " LIMIT $4");
-    page.text(tape).text(key_of(query.first_anchor())).integer(query.with_anchor() ? 1 : 0);
+    // The condition has the bounds themselves: with columns of m, the server would sort all entries of a long range for each page.
+    std::string low = "$2";
+    std::string high = "$3";
+    std::string ids = " AND id > $2 AND id < $3";
+    if (!range) {
+        const bool is_between = query.slice() == TapeQuery::Slice::between_anchors;
+        low = last_anchor_sql(query);
+        high = is_between ? next_anchor_sql(low) : std::to_string(end_of_ids);
+        if (query.with_anchor()) low += " - 1";
+        ids = " AND id > " + low + (is_between ? " AND id < " + high : "");
+    }
+    const std::string kinds = query.kinds().empty() ? "" : " AND kind {any $5}";
+    const std::string order = query.newest_first() ? "id DESC" : "id";
+    auto& page = batch.add(
+        "SELECT m.first, m.last_id, m.low, m.high, e.line FROM (SELECT (SELECT"
+        " xmin::text FROM bub_entries WHERE tape = $1 ORDER BY id LIMIT 1) AS first,"
+        " coalesce((SELECT last_id FROM bub_tapes WHERE tape = $1), 0) AS last_id, " +
+        low + " AS low, " + high +
+        " AS high) AS m LEFT JOIN (SELECT id, line FROM bub_entries WHERE tape = $1" + ids + kinds +
+        " ORDER BY " + order + " LIMIT $4) AS e ON true ORDER BY e." + order);
+    page.text(tape);
+    if (range) {
+        page.integer(range->low).integer(range->high);
+    } else {
+        page.text(key_of(query.first_anchor())).text(key_of(query.second_anchor()));
+    }
     page.integer(limit);
     if (!query.kinds().empty()) page.texts(query.kinds());
 }
 
-/// The end of a tape, and the transaction that wrote its oldest entry: another one if the tape was reset in between.
-struct TapeMoment {
-    std::optional<std::string> first = {};
-    std::int64_t last_id = 0;
-};
-
-void select_moment(SqlBatch& batch, const std::string& tape) {
-    batch
-        .add(
-            "SELECT (SELECT xmin::text FROM bub_entries WHERE tape = $1 ORDER BY id LIMIT 1),"
-            " coalesce((SELECT last_id FROM bub_tapes WHERE tape = $1), 0)")
-        .text(tape);
-}
-
-TapeMoment read_moment(const SqlResult& result) {
-    TapeMoment moment;
-    moment.first = result.optional_string(0, 0);
-    moment.last_id = result.integer(0, 1);
-    return moment;
+/// Throws Error(not_found) if an anchor of the slice is missing.
+IdRange read_range(const SqlResult& result, const TapeQuery& query) {
+    if (result.is_null(0, low_column)) throw_no_start(query);
+    if (result.is_null(0, high_column)) throw_no_anchor(query.second_anchor());
+    return IdRange{result.integer(0, low_column), result.integer(0, high_column)};
 }
 
 /// The progress of one read of a tape.
@@ -283,51 +328,39 @@ public:
           query_(std::move(query)),
           filter_(query_),
           see_end_(std::move(see_end)) {
-        range_.high = end_of_ids;
-    }
-
-    bool has_slice() const { return query_.slice() != TapeQuery::Slice::all; }
-    /// Selects the bounds of the slice, and its first page, unless the end of the slice has to be known before.
-    void select_slice(SqlBatch& reads) {
-        select_moment(reads, tape_);
-        select_bounds(reads, tape_, query_);
-        limit_ = limit();
-        if (has_first_page()) select_first_page(reads, tape_, query_, limit_);
-    }
-    /// Returns false if the first page was the last one.
-    bool read_slice(const SqlResults& results, const std::function<bool(const TapeEntry&)>& visit) {
-        range_ = read_bounds(results[1], query_);
-        begin(read_moment(results[0]));
-        return !has_first_page() || visit_page(results[2], visit);
+        if (query_.slice() == TapeQuery::Slice::all) range_ = IdRange{0, end_of_ids};
     }
 
     bool is_full() const { return filter_.full(); }
     void select(SqlBatch& reads) {
         limit_ = limit();
-        select_moment(reads, tape_);
         select_page(reads, tape_, range_, query_, limit_);
     }
     /// Returns false if the tape was reset.
-    bool is_same_tape(const SqlResults& results) {
-        TapeMoment now = read_moment(results[0]);
-        if (moment_) return now.first == moment_->first;
-        begin(std::move(now));
+    bool is_same_tape(const SqlResult& page) {
+        std::optional<std::string> first = page.optional_string(0, first_column);
+        if (has_begun_) return first == first_;
+        has_begun_ = true;
+        first_ = std::move(first);
+        range_ = read_range(page, query_);
+        const std::int64_t last_id = page.integer(0, last_id_column);
+        range_->high = std::min(range_->high, last_id + 1);
+        if (see_end_) see_end_(last_id);
         return true;
     }
     /// Returns false after the last page.
-    bool visit_page(const SqlResult& lines, const std::function<bool(const TapeEntry&)>& visit) {
-        const std::vector<TapeEntry> entries = read_entries(lines);
+    bool visit_page(const SqlResult& page, const std::function<bool(const TapeEntry&)>& visit) {
+        const std::vector<TapeEntry> entries = read_entries(page, line_column);
         for (const TapeEntry& entry : entries) {
             if (!filter_.fits(entry)) continue;
             if (!filter_.take() || !visit(entry)) return false;
         }
-        if (lines.rows() < limit_ || entries.empty()) return false;
-        (query_.newest_first() ? range_.high : range_.low) = entries.back().id;
+        if (page.rows() < limit_ || entries.empty()) return false;
+        (query_.newest_first() ? range_->high : range_->low) = entries.back().id;
         return true;
     }
 
 private:
-    bool has_first_page() const { return query_.slice() != TapeQuery::Slice::between_anchors; }
     std::int64_t limit() const {
         // The database applies the limit only if it knows which entries match.
         const bool is_plain = !query_.dates() && query_.text().empty();
@@ -335,19 +368,14 @@ private:
         constexpr auto most = static_cast<std::size_t>(page_size);
         return static_cast<std::int64_t>(std::min(*query_.limit(), most));
     }
-    void begin(TapeMoment moment) {
-        range_.high = std::min(range_.high, moment.last_id + 1);
-        if (see_end_) see_end_(moment.last_id);
-        moment_ = std::move(moment);
-    }
-
     const std::string tape_;
     const TapeQuery query_;
     QueryFilter filter_;
     const std::function<void(std::int64_t last_id)> see_end_;
-    IdRange range_;
+    std::optional<IdRange> range_;  ///< of the entries that follow; absent: not known yet
     std::int64_t limit_ = page_size;
-    std::optional<TapeMoment> moment_;
+    bool has_begun_ = false;
+    std::optional<std::string> first_;  ///< the transaction of the first entry
 };
 
 /// Returns false if the tape was reset in between.
@@ -355,19 +383,13 @@ Task<bool> read_pages(std::shared_ptr<SqlStore> store, std::string tape, TapeQue
                       std::function<bool(const TapeEntry&)> visit,
                       std::function<void(std::int64_t last_id)> see_end) {
     PageReader reader(std::move(tape), std::move(query), std::move(see_end));
-    if (reader.has_slice()) {
-        SqlBatch slice;
-        reader.select_slice(slice);
-        const SqlResults results = co_await store->read(std::move(slice));
-        if (!reader.read_slice(results, visit)) co_return true;
-    }
-    while (!reader.is_full()) {
+    do {
         SqlBatch reads;
         reader.select(reads);
         const SqlResults results = co_await store->read(std::move(reads));
-        if (!reader.is_same_tape(results)) co_return false;
-        if (!reader.visit_page(results[1], visit)) co_return true;
-    }
+        if (!reader.is_same_tape(results[0])) co_return false;
+        if (!reader.visit_page(results[0], visit)) co_return true;
+    } while (!reader.is_full());
     co_return true;
 }
 

@@ -109,12 +109,6 @@ SqlRemedy TapeSchema::remedy(const SqlFailure& failure, SqlRemedy general) const
     return remedy;
 }
 
-SqlWriteIds TapeSchema::write_ids() const {
-    SqlWriteIds ids = PostgresSchema::write_ids();
-    ids.store = "UPDATE bub_tapes SET write_id = $2, updated_at = now() WHERE tape = $1";
-    return ids;
-}
-
 std::shared_ptr<SqlStore> tape_transactions(const cubepi::PostgresOptions& options,
                                             std::int64_t owner,
                                             std::optional<std::string> division) {

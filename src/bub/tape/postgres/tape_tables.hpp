@@ -41,7 +41,6 @@ public:
     SqlBatch session() const override;
     void check(const std::string& where, const cubepi::detail::SqlResults& results) const override;
     void lock(SqlBatch& batch, const std::vector<std::string>& tapes) const override;
-    cubepi::detail::SqlWriteIds write_ids() const override;
     cubepi::detail::SqlRemedy remedy(const cubepi::detail::SqlFailure& failure,
                                      cubepi::detail::SqlRemedy general) const override;
 
@@ -61,6 +60,17 @@ std::shared_ptr<cubepi::detail::SqlStore> tape_transactions(
 struct StoredTurn;
 struct JournaledTurn;
 
+/// A row of bub_tapes.
+struct TapeRow {
+    bool exists = false;
+    std::string write_id =
+        {};  ///< of the last transaction that wrote it, or of the one that decides
+    TapePosition end = {};
+    TapeInfo info = {};
+    JsonObject state = {};
+    std::int64_t bytes = 0;  ///< of the entries as lines
+};
+
 /// How tapes are used: under the lease of one turn, or by a process without one. Thread-safe.
 class TapeUse {
 public:
@@ -71,6 +81,12 @@ public:
     const std::shared_ptr<cubepi::detail::SqlTransactions>& transactions() const noexcept {
         return transactions_;
     }
+    /// Returns the plan of such a transaction on a tape. Its SqlView::object is a row of read_tape_row() and turn_owner().
+    cubepi::detail::SqlPlan plan(const std::string& tape, const std::string& turn_id = {}) const;
+    /// Under a lease, the row as the last read or write has left it, from which the next write can decide at once (SqlPlan::known): only
+    /// processes without the lease write it in between. Null if there is none, and until another one is noted.
+    std::shared_ptr<const TapeRow> take_row(const std::string& tape);
+    void note_row(const std::string& tape, TapeRow row);
     const std::optional<TurnLease>& lease() const noexcept { return lease_; }
 
     /// The tapes whose dead turns were closed before.
@@ -87,6 +103,7 @@ private:
     mutable std::mutex mutex_;
     std::set<std::string> looked_;
     std::map<std::string, std::uint64_t> closings_;
+    std::map<std::string, std::shared_ptr<const TapeRow>> rows_;
 };
 
 /// The fences of sessions, as read with the turns of a tape.
@@ -110,24 +127,28 @@ private:
     std::map<std::string, Session> sessions_;
 };
 
-/// A row of bub_tapes.
-struct TapeRow {
-    bool exists = false;
-    TapePosition end = {};
-    TapeInfo info = {};
-    JsonObject state = {};
-    std::int64_t bytes = 0;  ///< of the entries as lines
-};
-
+/// Returns the SQL of a row for each tape of w(tape), whether the tape exists or not. It begins with the columns that SqlPlan::object
+/// requires and those of read_tape_row(), which `more` follow. `names`: the source of w.
+std::string tape_row_sql(const std::string& more, const std::string& names);
+/// The source of the tape $1.
+inline constexpr const char* one_tape = "(SELECT $1::text AS tape) AS w";
 /// Selects the row of a tape.
 void select_tape(SqlBatch& batch, const std::string& tape);
 /// Throws CheckpointCorruptionError for JSON that cannot be read.
-TapeRow read_tape_row(const std::string& tape, const SqlResult& result);
+TapeRow read_tape_row(const std::string& tape, const SqlResult& result, int at = 0);
+
+/// Returns the row from which a write decides: `known`, or that of SqlView::object. Throws as above.
+TapeRow row_in(const std::string& tape, const cubepi::detail::SqlView& view,
+               const std::shared_ptr<const TapeRow>& known);
+/// Returns the owner of the turn of TapeUse::plan(); nothing if the turn is not stored.
+std::optional<std::int64_t> turn_owner(const SqlResult& object);
 
 /// Reads the column `state`. Throws as above.
 JsonObject read_state_of(const std::string& tape, std::string_view text);
 
-void write_state(SqlBatch& batch, const std::string& tape, const JsonObject& state);
+/// `write_id`: SqlView::id.
+void write_state(SqlBatch& batch, const std::string& tape, const JsonObject& state,
+                 const std::string& write_id);
 /// Adds the statements of an append to a tape that is locked, and changes `row` accordingly. Returns the new end of the tape. Throws what
 /// prepare_append() throws. `edited`: the side state that is stored in the same step; null: it stays.
 TapePosition write_append(SqlBatch& batch, const std::string& tape, TapeRow& row,
@@ -135,8 +156,8 @@ TapePosition write_append(SqlBatch& batch, const std::string& tape, TapeRow& row
                           std::chrono::system_clock::time_point now,
                           const JsonObject* edited = nullptr);
 
-/// Reads the lines of the first column. Leaves out lines that cannot be read as entries, as a file does.
-std::vector<TapeEntry> read_entries(const SqlResult& result);
+/// Reads the lines of a column. Leaves out lines that cannot be read as entries, as a file does.
+std::vector<TapeEntry> read_entries(const SqlResult& result, int column = 0);
 
 /// The value by which a name or an id is found.
 std::string key_of(std::string_view name);
@@ -157,6 +178,8 @@ Task<void> visit_pages(std::shared_ptr<cubepi::detail::SqlStore> store, std::str
 /// merge has failed) is dead too: its owner closes it like another's. Thread-safe.
 class PgTapeTurns : public std::enable_shared_from_this<PgTapeTurns> {
 public:
+    using Turn = std::pair<std::string, std::string>;  // tape and id
+
     PgTapeTurns(const cubepi::PostgresOptions& options,
                 std::shared_ptr<cubepi::detail::SqlStore> store);
 
@@ -170,12 +193,19 @@ public:
     std::shared_ptr<TurnJournal> open_journal(const std::string& tape, const std::string& turn_id,
                                               std::shared_ptr<TapeUse> use);
 
-    /// Adds the read by which check_open() knows whether the turn belongs to this owner.
-    void select_turn(SqlBatch& reads, const std::string& tape, const std::string& turn_id) const;
-    /// Throws StaleAppendError if another process has closed the turn, which has a journal; with a lease, which has not ended then,
-    /// CheckpointerLockTimeoutError.
-    void check_open(const std::string& tape, const std::string& turn_id, const SqlResult& result,
-                    bool has_lease) const;
+    /// Returns true if this object has stored a journal of the turn.
+    bool has_journal(const Turn& turn) const;
+    /// Returns SqlPlan::known for a write that decides from this row, unless it is null.
+    static std::optional<cubepi::detail::SqlKnown> known(const std::string& tape,
+                                                         const std::shared_ptr<const TapeRow>& row);
+    /// Does the same for a write that requires that the turn belongs to this owner, or, unless `is_stored`, to no other one.
+    std::optional<cubepi::detail::SqlKnown> known(const std::string& tape,
+                                                  const std::shared_ptr<const TapeRow>& row,
+                                                  const std::string& turn_id, bool is_stored) const;
+    /// Throws StaleAppendError if another process has closed the turn, for which has_journal() is true; with a lease, which has not ended
+    /// then, CheckpointerLockTimeoutError. `owner`: turn_owner().
+    void check_open(const std::string& tape, const std::string& turn_id,
+                    std::optional<std::int64_t> owner, bool has_lease) const;
     /// Notes that the journal was removed with an append.
     void note_removed(const std::string& tape, const std::string& turn_id);
 
@@ -185,9 +215,7 @@ public:
 private:
     friend class PgTurnJournal;
     class OpenMark;
-    using Turn = std::pair<std::string, std::string>;  // tape and id
 
-    bool has_journal(const Turn& turn) const;
     void note_opened(const Turn& turn);
     /// Notes the end of a journal, and that the tape has to be looked at again if it was not removed.
     void note_ended(const Turn& turn, bool is_removed) noexcept;

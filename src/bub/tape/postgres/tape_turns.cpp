@@ -22,7 +22,9 @@ namespace bub::detail {
 using cubepi::ErrorCode;
 using cubepi::detail::server_read;
 using cubepi::detail::server_write;
+using cubepi::detail::SqlKnown;
 using cubepi::detail::SqlPlan;
+using cubepi::detail::SqlQuery;
 using cubepi::detail::SqlResults;
 using cubepi::detail::SqlStore;
 using cubepi::detail::SqlView;
@@ -303,9 +305,7 @@ Task<> PgTapeTurns::close_dead_turns(std::string tape, std::shared_ptr<TapeUse> 
     const auto self = shared_from_this();
     const StoredLeases found = co_await read_leases(store_, tape);
     if (!found.has_turns) co_return;
-    SqlPlan plan;
-    plan.locks = {tape};
-    select_tape(plan.reads, tape);
+    SqlPlan plan = use->plan(tape);
     select_turns(plan.reads, tape);
     SessionFences::select(plan.reads, found.leases);
     const bool has_leases = !found.leases.empty();
@@ -313,10 +313,10 @@ Task<> PgTapeTurns::close_dead_turns(std::string tape, std::shared_ptr<TapeUse> 
     const bool under_lease = use->lease().has_value();
     auto decide = [self, tape, clock, has_leases, under_lease](const SqlView& view,
                                                                SqlBatch& writes) {
-        TapeRow row = read_tape_row(tape, view.results[0]);
-        const SessionFences fences = has_leases ? SessionFences(view.results[3]) : SessionFences();
+        TapeRow row = row_in(tape, view, nullptr);
+        const SessionFences fences = has_leases ? SessionFences(view.results[2]) : SessionFences();
         std::size_t closed = 0;
-        for (StoredTurn& stored : read_turns(view.results[1], view.results[2])) {
+        for (StoredTurn& stored : read_turns(view.results[0], view.results[1])) {
             JournaledTurn turn = read_journal(stored.lines);
             if (!self->is_dead(tape, stored, turn, fences, row.state, under_lease)) continue;
             const bool is_over = stored.owner == self->owner_ && self->is_removed(tape, stored.key);
@@ -396,18 +396,43 @@ bool PgTapeTurns::is_removed(const std::string& tape, const std::string& turn_ke
     return removed_.contains(Turn(tape, turn_key));
 }
 
-void PgTapeTurns::select_turn(SqlBatch& reads, const std::string& tape,
-                              const std::string& turn_id) const {
-    reads.add("SELECT owner FROM bub_turns WHERE tape = $1 AND turn_key = $2")
-        .text(tape)
-        .text(key_of(turn_id));
+namespace {
+
+/// Returns what a write from the row knows. `condition`: more that must hold.
+SqlKnown known_row(const std::string& tape, const TapeRow& row, const std::string& condition) {
+    SqlQuery guard(
+        "SELECT 1 / coalesce((SELECT 1 FROM bub_tapes WHERE tape = $1 AND write_id = $2" +
+        condition + "), 0)");
+    guard.text(tape).text(row.write_id);
+    return SqlKnown{row.write_id, std::move(guard)};
+}
+
+}  // namespace
+
+std::optional<SqlKnown> PgTapeTurns::known(const std::string& tape,
+                                           const std::shared_ptr<const TapeRow>& row) {
+    std::optional<SqlKnown> known;
+    if (row) known.emplace(known_row(tape, *row, {}));
+    return known;
+}
+
+std::optional<SqlKnown> PgTapeTurns::known(const std::string& tape,
+                                           const std::shared_ptr<const TapeRow>& row,
+                                           const std::string& turn_id, bool is_stored) const {
+    std::optional<SqlKnown> known;
+    if (!row) return known;
+    const std::string turn =
+        " (SELECT 1 FROM bub_turns WHERE tape = $1 AND turn_key = $3 AND owner ";
+    known.emplace(known_row(
+        tape, *row,
+        is_stored ? " AND EXISTS" + turn + "= $4)" : " AND NOT EXISTS" + turn + "<> $4)"));
+    known->guard.text(key_of(turn_id)).integer(owner_);
+    return known;
 }
 
 void PgTapeTurns::check_open(const std::string& tape, const std::string& turn_id,
-                             const SqlResult& result, bool has_lease) const {
-    if (!has_journal(Turn(tape, turn_id))) return;
-    if (result.rows() == 0 || result.integer(0, 0) != owner_)
-        throw_closed(tape, turn_id, has_lease);
+                             std::optional<std::int64_t> owner, bool has_lease) const {
+    if (owner != owner_) throw_closed(tape, turn_id, has_lease);
 }
 
 Task<> PgTapeTurns::write_lines(std::shared_ptr<TapeUse> use, Turn turn, std::int64_t seq,
@@ -415,42 +440,48 @@ Task<> PgTapeTurns::write_lines(std::shared_ptr<TapeUse> use, Turn turn, std::in
     const auto self = shared_from_this();
     const bool has_lease = use->lease().has_value();
     if (!has_lease) co_await presence_->ensure();
-    SqlPlan plan;
-    plan.locks = {turn.first};
-    select_turn(plan.reads, turn.first, turn.second);
+    SqlPlan plan = use->plan(turn.first, turn.second);
+    const std::shared_ptr<const TapeRow> row = use->take_row(turn.first);
+    plan.known = known(turn.first, row, turn.second, seq > 1);
+    const auto after = std::make_shared<TapeRow>();
     auto decide = [turn, seq, head = std::move(head), lines = std::move(lines), owner = owner_,
-                   has_lease](const SqlView& view, SqlBatch& writes) {
+                   has_lease, row, after](const SqlView& view, SqlBatch& writes) {
         const auto& [tape, id] = turn;
-        const SqlResult& row = view.results[0];
-        const bool is_stored = row.rows() > 0;
-        if (is_stored && row.integer(0, 0) != owner && seq == 1) {
+        const bool is_known = view.object.rows() == 0;
+        const std::optional<std::int64_t> stored =
+            is_known ? std::optional(owner) : turn_owner(view.object);
+        *after = is_known ? row_in(tape, view, row) : TapeRow();
+        if (seq == 1 && stored && stored != owner) {
             throw cubepi::CheckpointerLockTimeoutError(
                 ErrorCode::storage_locked,
                 "turn '" + id + "' of tape '" + tape + "' is in progress in another process");
         }
-        if (seq > 1 && (!is_stored || row.integer(0, 0) != owner))
-            throw_closed(tape, id, has_lease);
-        const auto write_part = [&](std::int64_t part, const std::string& text) {
-            writes
-                .add(
-                    "INSERT INTO bub_turn_lines (tape, turn_key, seq, lines)"
-                    " VALUES ($1, $2, $3, $4) {replace tape, turn_key, seq: lines}")
-                .text(tape)
-                .text(key_of(id))
-                .integer(part)
-                .text(text);
-        };
+        if (seq > 1 && stored != owner) throw_closed(tape, id, has_lease);
+        // The time of the tape stays that of its entries, so that the index of times need not change.
+        writes
+            .add("INSERT INTO bub_tapes (tape, write_id) VALUES ($1, $2) {replace tape: write_id}")
+            .text(tape)
+            .text(view.id);
+        std::vector<std::string> parts = {lines};
         if (seq == 1) {
-            writes.add("INSERT INTO bub_tapes (tape) VALUES ($1) {skip}").text(tape);
             writes.add("INSERT INTO bub_turns (tape, turn_key, owner) VALUES ($1, $2, $3) {skip}")
                 .text(tape)
                 .text(key_of(id))
                 .integer(owner);
-            write_part(0, head);
+            parts.insert(parts.begin(), head);
         }
-        write_part(seq, lines);
+        writes
+            .add(
+                "INSERT INTO bub_turn_lines (tape, turn_key, seq, lines) SELECT $1, $2, $3 + n,"
+                " lines FROM unnest($4::text[]) WITH ORDINALITY AS p (lines, n)"
+                " {replace tape, turn_key, seq: lines}")
+            .text(tape)
+            .text(key_of(id))
+            .integer(seq - static_cast<std::int64_t>(parts.size()))
+            .texts(std::move(parts));
     };
     co_await server_write(use->transactions(), std::move(plan), std::move(decide));
+    use->note_row(turn.first, std::move(*after));
     const std::lock_guard lock(mutex_);
     journals_.insert(std::move(turn));
 }

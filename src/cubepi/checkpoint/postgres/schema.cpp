@@ -216,8 +216,10 @@ class PgThreadSchema final : public ThreadSchema {
 public:
     SqlBatch settings(const SqlDriver& driver) const override {
         SqlBatch batch = ThreadSchema::settings(driver);
-        // The trigger in `change_trigger` ignores changes by sessions that are a writer of ours.
-        batch.add("SELECT set_config('cubepi_native.writer', '1', {pooled})");
+        // The trigger in `change_trigger` ignores changes by sessions that are a writer of ours. A general plan locks all partitions.
+        batch.add(
+            "SELECT set_config('cubepi_native.writer', '1', {pooled}),"
+            " set_config('plan_cache_mode', 'auto', {pooled})");
         return batch;
     }
 

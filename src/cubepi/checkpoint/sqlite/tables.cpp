@@ -262,7 +262,10 @@ Task<> SqliteTables::write(SqlPlan plan, SqlDecide decide) {
     auto job = [plan = std::move(plan), decide = std::move(decide)](SqliteDatabase& database) {
         const SqlResults results = detail::execute(database, plan.reads);
         SqlBatch writes;
-        decide(SqlView{results, database.now()}, writes);
+        // Nothing has to be looked up after a COMMIT.
+        const SqlResult none;
+        const std::string no_id;
+        decide(SqlView{none, results, database.now(), no_id}, writes);
         (void)detail::execute(database, writes);
     };
     return call_sqlite(worker_, SqliteAccess::write, std::move(job));

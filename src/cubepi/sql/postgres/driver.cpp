@@ -289,12 +289,14 @@ public:
 
     SqlBatch store_session() const override {
         SqlBatch batch;
-        // Compiling a plan of 64 partitions takes seconds, and one of them is visited.
+        // Compiling a plan of 64 partitions takes seconds, and one of them is visited. A prepared statement with a list of texts would
+        // be planned each time, because the server expects lists of ten: that takes longer than to find a few rows by their keys.
         batch
             .add(
                 "SELECT set_config('lock_timeout', $1, {pooled}), set_config('statement_timeout',"
                 " $2, {pooled}), set_config('idle_in_transaction_session_timeout', $2, {pooled}),"
-                " set_config('jit', 'off', {pooled})")
+                " set_config('jit', 'off', {pooled}),"
+                " set_config('plan_cache_mode', 'force_generic_plan', {pooled})")
             .text(lock_timeout_)
             .text(query_timeout_);
         return batch;

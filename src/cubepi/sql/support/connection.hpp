@@ -98,8 +98,9 @@ class SqlBatch {
 public:
     /// The reference is valid until the next call.
     SqlQuery& add(std::string sql) { return queries_.emplace_back(std::move(sql)); }
-    void add_all(const SqlBatch& other) {
-        queries_.insert(queries_.end(), other.queries_.begin(), other.queries_.end());
+    void add(SqlQuery query) { queries_.push_back(std::move(query)); }
+    void add_all(SqlBatch other) {
+        for (SqlQuery& query : other.queries_) queries_.push_back(std::move(query));
     }
     bool empty() const noexcept { return queries_.empty(); }
     std::size_t size() const noexcept { return queries_.size(); }

@@ -66,6 +66,13 @@ SqlBatch one_statement(const char* sql) {
     return batch;
 }
 
+bool has_parameter(const SqlBatch& batch, const std::string& text) {
+    return std::any_of(batch.queries().begin(), batch.queries().end(), [&](const SqlQuery& query) {
+        return std::any_of(query.values().begin(), query.values().end(),
+                           [&](const SqlValue& value) { return value.text == text; });
+    });
+}
+
 void erase_front(SqlResults& results, std::size_t count) {
     results.erase(results.begin(), results.begin() + static_cast<std::ptrdiff_t>(count));
 }
@@ -116,13 +123,21 @@ Task<SqlResults> SqlStore::read(SqlBatch reads) {
     }
 }
 
-Task<> SqlStore::attempt(const SqlPlan& plan, const SqlDecide& decide, Attempt& attempt) {
+Task<> SqlStore::attempt(SqlPlan& plan, const SqlDecide& decide, Attempt& attempt) {
+    if (plan.known) {
+        const bool is_stored = co_await attempt_known(plan, decide, attempt);
+        if (is_stored) co_return;
+        plan.known.reset();
+        attempt = Attempt();
+    }
     const std::unique_ptr<SqlLease> lease = co_await pool_->acquire();
     SqlBatch first;
-    driver().begin_write(first);
-    pool_->add_settings(first, *lease);
-    schema().lock(first, plan.locks);
-    first.add("SELECT " + schema().write_ids().before + ", {now}").text(first_of(plan.locks));
+    begin(plan, *lease, first);
+    if (plan.object) {
+        first.add(*plan.object);
+    } else {
+        first.add("SELECT " + schema().write_ids().before + ", {now}").text(first_of(plan.locks));
+    }
     const std::size_t own = first.size();
     first.add_all(plan.reads);
     Outcome<SqlResults> read = co_await outcome_of((*lease)->exchange(std::move(first)));
@@ -130,22 +145,18 @@ Task<> SqlStore::attempt(const SqlPlan& plan, const SqlDecide& decide, Attempt& 
     SqlBatch writes;
     if (!refused) {
         SqlResults& results = read.value();
-        attempt.before = results[own - 1].optional_string(0, 0);
-        const double now = lease_time(results[own - 1].number(0, 1));
+        const SqlResult object = std::move(results[own - 1]);
         erase_front(results, own);
+        attempt.before = object.optional_string(0, 0);
+        attempt.id = options().runtime->ids->next();
         try {
-            decide(SqlView{results, now}, writes);
+            decide(SqlView{object, results, lease_time(object.number(0, 1)), attempt.id}, writes);
         } catch (...) {
             refused = std::current_exception();
         }
     }
     if (!refused && !writes.empty()) {
-        write_id(plan, attempt, writes);
-        schema().end_write(writes, plan.locks);
-        writes.add("COMMIT");
-        attempt.commit_sent = true;
-        Outcome<SqlResults> written =
-            co_await outcome_of((*lease)->exchange_to_the_end(std::move(writes)));
+        Outcome<> written = co_await outcome_of(commit(*lease, plan, attempt, std::move(writes)));
         if (written.ok()) co_return;
         refused = written.failure();
     }
@@ -157,6 +168,49 @@ Task<> SqlStore::attempt(const SqlPlan& plan, const SqlDecide& decide, Attempt& 
     SqlBatch rollback = one_statement("ROLLBACK");
     (void)co_await outcome_of((*lease)->exchange(std::move(rollback)));
     if (refused) std::rethrow_exception(refused);
+}
+
+Task<bool> SqlStore::attempt_known(const SqlPlan& plan, const SqlDecide& decide, Attempt& attempt) {
+    attempt.before = plan.known->write_id;
+    attempt.id = options().runtime->ids->next();
+    SqlBatch writes;
+    try {
+        const SqlResult none;
+        decide(SqlView{none, {}, 0, attempt.id}, writes);
+    } catch (...) {
+        // The object may have changed.
+        co_return false;
+    }
+    if (writes.empty()) co_return false;
+    const std::unique_ptr<SqlLease> lease = co_await pool_->acquire();
+    SqlBatch batch;
+    begin(plan, *lease, batch);
+    batch.add(plan.known->guard);
+    batch.add_all(std::move(writes));
+    const Outcome<> written = co_await outcome_of(commit(*lease, plan, attempt, std::move(batch)));
+    if (written.ok()) co_return true;
+    const SqlFailure* failure = as_server_failure(written.failure());
+    if (!failure || failure->kind() != SqlFailureKind::server) written.rethrow();
+    attempt.commit_sent = false;
+    SqlBatch rollback = one_statement("ROLLBACK");
+    (void)co_await outcome_of((*lease)->exchange(std::move(rollback)));
+    // The next transaction would wait for the lock as long.
+    if (failure->condition() == SqlCondition::lock_timeout) written.rethrow();
+    co_return false;
+}
+
+void SqlStore::begin(const SqlPlan& plan, const SqlLease& lease, SqlBatch& batch) const {
+    driver().begin_write(batch);
+    pool_->add_settings(batch, lease);
+    schema().lock(batch, plan.locks);
+}
+
+Task<> SqlStore::commit(SqlLease& lease, const SqlPlan& plan, Attempt& attempt, SqlBatch writes) {
+    store_id(plan, attempt, writes);
+    schema().end_write(writes, plan.locks);
+    writes.add("COMMIT");
+    attempt.commit_sent = true;
+    (void)co_await lease->exchange_to_the_end(std::move(writes));
 }
 
 Task<> SqlStore::write(SqlPlan plan, SqlDecide decide) {
@@ -185,9 +239,8 @@ Task<> SqlStore::write(SqlPlan plan, SqlDecide decide) {
     }
 }
 
-void SqlStore::write_id(const SqlPlan& plan, Attempt& attempt, SqlBatch& writes) const {
-    if (plan.removes || plan.locks.empty()) return;
-    attempt.id = options().runtime->ids->next();
+void SqlStore::store_id(const SqlPlan& plan, const Attempt& attempt, SqlBatch& writes) const {
+    if (plan.removes || plan.locks.empty() || has_parameter(writes, attempt.id)) return;
     writes.add(schema().write_ids().store).text(plan.locks.front()).text(attempt.id);
 }
 

@@ -12,10 +12,23 @@
 
 namespace cubepi::detail {
 
+/// The first object of a transaction as an earlier one or a read has left it.
+struct SqlKnown {
+    std::string write_id = {};  ///< its last write
+    /// Fails under the lock if there was another write since.
+    SqlQuery guard;
+};
+
 /// The first part of a transaction.
 struct SqlPlan {
     /// The names of what it locks, such as threads. The first is that of the object whose last write it becomes.
     std::vector<std::string> locks = {};
+    /// Reads the first object under the lock. Its result has one row, which begins with the id of the last write and {now}. Absent: a
+    /// statement that reads these two.
+    std::optional<SqlQuery> object = {};
+    /// Present if the caller knows the object, and there are no `reads`. The transaction is then decided without reading, and takes one
+    /// round trip, which cannot be cancelled. If it fails, it is decided from the object as it is.
+    std::optional<SqlKnown> known = {};
     SqlBatch reads = {};
     /// True if it removes the first object.
     bool removes = false;
@@ -23,8 +36,12 @@ struct SqlPlan {
 
 /// The state from which a transaction decides what to write.
 struct SqlView {
+    const SqlResult& object;    ///< of SqlPlan::object; without a row: it is SqlPlan::known
     const SqlResults& results;  ///< of SqlPlan::reads
-    double now = 0;             ///< Unix seconds, by the clock for leases
+    double now = 0;             ///< Unix seconds, by the clock for leases; 0 if the object is known
+    /// The id of this write. A statement that writes the row of the first object anyway stores it; if no statement has this
+    /// parameter, SqlWriteIds::store does.
+    const std::string& id;
 };
 
 /// Adds the statements that a transaction writes; none rolls it back. Throws to roll it back. May be called again when the
@@ -43,11 +60,11 @@ public:
 
 /// Transactions on a database server.
 ///
-/// A transaction that writes takes two round trips: one locks and reads, one writes and commits. If the connection
-/// breaks before COMMIT was sent, the transaction is repeated. If it breaks after, its fate is looked up: every transaction
-/// stores a new id as the last write of its object, so that under the lock of the object the id of this transaction means
-/// that it was stored, and the id from before that it was not. (The server's own transaction ids do not tell: after a crash or
-/// a failover the id of a lost transaction may be used again.)
+/// A transaction that writes takes two round trips: one locks and reads, one writes and commits. It takes one if the caller
+/// knows what it would read (SqlPlan::known). If the connection breaks before COMMIT was sent, the transaction is repeated. If
+/// it breaks after, its fate is looked up: every transaction stores a new id as the last write of its object, so that under the
+/// lock of the object the id of this transaction means that it was stored, and the id from before that it was not. (The
+/// server's own transaction ids do not tell: after a crash or a failover the id of a lost transaction may be used again.)
 class SqlStore final : public SqlTransactions, public std::enable_shared_from_this<SqlStore> {
 public:
     SqlStore(SqlOptions options, std::shared_ptr<const SqlDriver> driver,
@@ -72,8 +89,13 @@ private:
         std::string id = {};
         bool commit_sent = false;
     };
-    Task<> attempt(const SqlPlan& plan, const SqlDecide& decide, Attempt& attempt);
-    void write_id(const SqlPlan& plan, Attempt& attempt, SqlBatch& writes) const;
+    Task<> attempt(SqlPlan& plan, const SqlDecide& decide, Attempt& attempt);
+    /// The same with SqlPlan::known. Returns false if nothing was stored, and the object must be read.
+    Task<bool> attempt_known(const SqlPlan& plan, const SqlDecide& decide, Attempt& attempt);
+    void begin(const SqlPlan& plan, const SqlLease& lease, SqlBatch& batch) const;
+    /// Adds the end of the transaction to its writes, and executes them.
+    Task<> commit(SqlLease& lease, const SqlPlan& plan, Attempt& attempt, SqlBatch writes);
+    void store_id(const SqlPlan& plan, const Attempt& attempt, SqlBatch& writes) const;
     Task<SqlResults> attempt_read(SqlBatch reads);
     /// Returns true if the transaction was stored, false if not. Throws if that cannot be determined.
     Task<bool> was_stored(const SqlPlan& plan, const Attempt& attempt, std::string reason);
