@@ -10,6 +10,7 @@
 #include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/error_code_of.hpp>
 #include <cubepi/middleware/detail/subagent_run.hpp>
 #include <cubepi/provider/answer_end.hpp>
 #include <cubepi/provider/cost.hpp>
@@ -43,16 +44,6 @@ struct ParentDecision {
         return hooks->before_tool_call(call);
     }
 };
-
-bool is_stale_answer(const std::exception_ptr& failure) {
-    try {
-        std::rethrow_exception(failure);
-    } catch (const Error& error) {
-        return error.code() == ErrorCode::stale_answer;
-    } catch (...) {
-        return false;
-    }
-}
 
 constexpr std::string_view no_user =
     "a sub-agent in the background cannot ask the user; have it done without it, or in the "
@@ -382,7 +373,7 @@ Task<> SubagentRun::forward(HitlRequest request) {
     Outcome<> ended = co_await outcome_of(std::move(ending));
     if (ended.cancelled()) ended.rethrow();
     // The question may have ended meanwhile.
-    if (ended.ok() || is_stale_answer(ended.failure())) co_return;
+    if (ended.ok() || error_code_of(ended.failure()) == ErrorCode::stale_answer) co_return;
     // Without its answer the sub-agent would wait for ever.
     lost_answer_ = ended.failure();
     agent_->abort();

@@ -190,4 +190,30 @@ private:
     std::string warning_;
 };
 
+/// The lanes of a sink with their thread and the receiver of their notices.
+template <class Lane>
+struct ExportLanes {
+    ExportLanes(std::shared_ptr<NoticeReceiver> notices, std::vector<std::shared_ptr<Lane>> all)
+        : receiver(std::move(notices)),
+          lanes(std::move(all)),
+          thread({lanes.begin(), lanes.end()}) {}
+
+    bool flush(std::chrono::milliseconds limit) { return lanes.empty() || thread.flush(limit); }
+    bool shutdown(std::chrono::milliseconds limit) {
+        if (lanes.empty()) return true;
+        const bool in_time = thread.close(limit);
+        if (!thread.is_forked()) receiver->close();
+        return in_time;
+    }
+    std::vector<ExportCounts> counts() const {
+        std::vector<ExportCounts> counts;
+        for (const auto& lane : lanes) counts.push_back(lane->counts());
+        return counts;
+    }
+
+    const std::shared_ptr<NoticeReceiver> receiver;
+    const std::vector<std::shared_ptr<Lane>> lanes;
+    ExportThread thread;
+};
+
 }  // namespace cubepi::detail
