@@ -6,7 +6,6 @@
 
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/percent_decoded.hpp>
-#include <cubepi/workspace/files/content.hpp>
 
 #include "admin_routes.hpp"
 
@@ -77,7 +76,15 @@ Task<HttpServerResponse> answer_image(GatewayApi* api, HttpServerRequest request
 
 }  // namespace
 
-std::string_view shown_image_type(std::string_view bytes) { return detail::image_type(bytes); }
+std::string_view shown_image_type(std::string_view bytes) {
+    using namespace std::string_view_literals;
+    if (bytes.starts_with("\x89PNG\r\n\x1a\n"sv)) return "image/png";
+    if (bytes.starts_with("\xff\xd8\xff"sv)) return "image/jpeg";
+    if (bytes.starts_with("GIF87a"sv) || bytes.starts_with("GIF89a"sv)) return "image/gif";
+    if (bytes.starts_with("RIFF"sv) && bytes.size() >= 12 && bytes.substr(8, 4) == "WEBP"sv)
+        return "image/webp";
+    return {};
+}
 
 HttpServerResponse file_response(std::string_view name, std::string bytes) {
     const std::string_view type = shown_image_type(bytes);
