@@ -101,7 +101,7 @@ TEST(Signals, ClosedWindow_EndsARunAndItsCommands) {
     EXPECT_TRUE(has_ended(command));
 }
 
-TEST(Signals, Sigterm_EndsAChatByLinesAndItsCommands) {
+TEST(Signals, Sigterm_EndsChatByLinesAndItsCommands) {
     Home home;
     home.set("TERM", "dumb");
     Terminal chat(home, {"chat", "--yes", "--script", home.script(staying_command)});

@@ -381,7 +381,8 @@ void print_followed_span(const TraceSpan& span, const TraceScreen& screen, Termi
     for (const std::string& figure : {tokens, cost}) {
         if (!figure.empty()) line += "  " + for_terminal(figure);
     }
-    line += marks_text(style, span);
+    const TerminalText marks = marks_text(style, span);
+    if (!marks.empty()) line += " " + marks;
     if (span.error)
         line += " " + style.red() + line_for_terminal(span.error_text, longest_name) + style.off();
     out << fitted(line, screen.columns(), screen.ascii) << "\n";

@@ -42,12 +42,12 @@ public:
     ExportLane(const ExportLane&) = delete;
     ExportLane& operator=(const ExportLane&) = delete;
 
-    /// Runs serve() to its end, and then settle().
+    /// Runs serve() to its end, and then report_losses().
     Task<> run();
     /// Any thread.
     void wake() noexcept;
     /// Counts and reports what was not exported, once. Called by the thread, or by the thread that abandons it.
-    virtual void settle() noexcept = 0;
+    virtual void report_losses() noexcept = 0;
 
 protected:
     /// Exports what there is until the sink is closed, and then ends the exporter.

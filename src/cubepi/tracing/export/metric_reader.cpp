@@ -42,7 +42,7 @@ public:
         counts.failed = failed_;
         return counts;
     }
-    void settle() noexcept override {
+    void report_losses() noexcept override {
         if (settled_.exchange(true)) return;
         failed_ += exporting_.exchange(0);
         reporter_.ended(counts(), detail::retry_reason_of(*exporter_));

@@ -48,7 +48,7 @@ public:
     /// Counts a span that is not put into the queue. Takes no lock, which another thread could hold at a fork().
     void drop() noexcept { ++dropped_; }
     ExportCounts counts() const noexcept;
-    void settle() noexcept override;
+    void report_losses() noexcept override;
 
 private:
     static constexpr std::size_t never = std::numeric_limits<std::size_t>::max();
@@ -128,7 +128,7 @@ ExportCounts SpanLane::counts() const noexcept {
     return counts;
 }
 
-void SpanLane::settle() noexcept {
+void SpanLane::report_losses() noexcept {
     std::deque<Entry> discarded;  // destroyed after the lock
     {
         const std::lock_guard lock(mutex_);
