@@ -213,7 +213,7 @@ constexpr const char* background_note =
     "it ends when the user leaves this chat or begins a new session";
 
 /// `cubepi chat` without a live prompt: one input after another.
-Task<int> plain_chat(CommandLine line) {
+Task<int> chat_by_lines(CommandLine line) {
     const Executor executor = co_await this_executor;
     Attachments pictures = attach_pictures(line.run.images);
     if (line.sessions.resume) {
@@ -423,7 +423,7 @@ Task<int> live_chat(CommandLine line) {
 }  // namespace
 
 int chat_command(const CommandLine& line) {
-    return run(Console::possible() ? live_chat(line) : plain_chat(line));
+    return run(Console::possible() ? live_chat(line) : chat_by_lines(line));
 }
 
 }  // namespace cubepi::app

@@ -402,7 +402,7 @@ TEST(Chat, CtrlC_StopsTheAnswerAndTwiceLeaves) {
     EXPECT_EQ(chat.wait(), 0) << chat.shown();
 }
 
-TEST(Chat, CtrlCInPlainChat_DropsTheLine) {
+TEST(Chat, CtrlCWithoutLivePrompt_DropsTheLine) {
     Home home;
     home.set("TERM", "dumb");
     Terminal chat(home, {"chat", "--offline"});

@@ -101,7 +101,7 @@ TEST(Signals, ClosedWindow_EndsARunAndItsCommands) {
     EXPECT_TRUE(has_ended(command));
 }
 
-TEST(Signals, Sigterm_EndsAPlainChatAndItsCommands) {
+TEST(Signals, Sigterm_EndsChatByLinesAndItsCommands) {
     Home home;
     home.set("TERM", "dumb");
     Terminal chat(home, {"chat", "--yes", "--script", home.script(staying_command)});
@@ -224,9 +224,9 @@ const std::vector<Wait> waits{
     {"RunAtAQuestion", {"run", "--script", "SCRIPT", "go"}, false, "", "", "[y]es", 141},
     {"RunAtTheModelPicker", {"run", "--base-url", "SERVER", "go"}, false, "", "", "name >", 130},
     {"DemoAtItsQuestion", {"demo", "--fast"}, false, "", "", "[y]es", 141},
-    {"PlainChatAtThePrompt", {"chat", "--offline"}, true, "", "", "\n>", 141},
-    {"PlainChatAtAQuestion", {"chat", "--script", "SCRIPT"}, true, "\n>", "go\r", "[y]es", 141},
-    {"PlainChatAtTheModelPicker", {"chat", "--base-url", "SERVER"}, true, "", "", "name >", 130},
+    {"ChatByLinesAtThePrompt", {"chat", "--offline"}, true, "", "", "\n>", 141},
+    {"ChatByLinesAtAQuestion", {"chat", "--script", "SCRIPT"}, true, "\n>", "go\r", "[y]es", 141},
+    {"ChatByLinesAtTheModelPicker", {"chat", "--base-url", "SERVER"}, true, "", "", "name >", 130},
     {"LiveChatAtThePrompt", {"chat", "--offline"}, false, "", "", "talks to", 129},
     {"LiveChatAtAQuestion",
      {"chat", "--script", "SCRIPT"},
@@ -353,7 +353,7 @@ TEST(JobControl, ChatStoppedInBackground_CanBeEnded) {
         ASSERT_TRUE(shell.expect("talks to")) << shell.shown();
         ASSERT_TRUE(shell.answer("> ", "\x1a")) << shell.shown();
         ASSERT_TRUE(shell.answer("Stopped", "bg\r")) << shell.shown();
-        // The plain chat stops when the terminal has input, which may be the next line already.
+        // A chat by lines stops when the terminal has input, which may be the next line already.
         if (std::string(term) == "xterm") {
             ASSERT_TRUE(shell.expect("Stopped")) << shell.shown();
         }

@@ -12,6 +12,7 @@
 #include <bub/framework.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/error_code_of.hpp>
 
 #include "../gateway/gateway_findings.hpp"
 #include "../gateway/gateway_instance.hpp"
@@ -110,13 +111,8 @@ void find(const ChannelSettings& settings, const Environment& /*environment*/, F
 }
 
 bool is_wrong_token(const std::exception_ptr& failure) {
-    try {
-        std::rethrow_exception(failure);
-    } catch (const Error& error) {
-        return error.code() == ErrorCode::auth || error.code() == ErrorCode::invalid_argument;
-    } catch (...) {
-        return false;
-    }
+    const ErrorCode code = detail::error_code_of(failure);
+    return code == ErrorCode::auth || code == ErrorCode::invalid_argument;
 }
 
 /// Completes the connection with a token, and returns the name of its bot.

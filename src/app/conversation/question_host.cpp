@@ -11,6 +11,7 @@
 #include <bub/turn_error.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/error_code_of.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/core/task_scope.hpp>
 
@@ -117,13 +118,7 @@ AnswerOrigin local_origin() {
 }
 
 bool is_stale(const std::exception_ptr& failure) {
-    try {
-        std::rethrow_exception(failure);
-    } catch (const Error& error) {
-        return error.code() == ErrorCode::stale_answer;
-    } catch (...) {
-        return false;
-    }
+    return detail::error_code_of(failure) == ErrorCode::stale_answer;
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/error_code_of.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
 #include "../failure.hpp"
@@ -115,14 +116,9 @@ private:
 };
 
 bool may_succeed_later(const std::exception_ptr& failure) {
-    try {
-        std::rethrow_exception(failure);
-    } catch (const Error& error) {
-        return error.code() == ErrorCode::not_found || error.code() == ErrorCode::limit ||
-               error.code() == ErrorCode::unavailable || error.code() == ErrorCode::invalid_state;
-    } catch (...) {
-        return false;
-    }
+    const ErrorCode code = detail::error_code_of(failure);
+    return code == ErrorCode::not_found || code == ErrorCode::limit ||
+           code == ErrorCode::unavailable || code == ErrorCode::invalid_state;
 }
 
 /// Returns a sentence for operators who answer later.

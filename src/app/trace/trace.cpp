@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <limits>
 #include <thread>
 
 #include <bub/tape/support/encoding.hpp>
@@ -104,18 +105,14 @@ private:
         }
         if (!listing.unreadable.empty()) return exit_failed;
         if (!listing.traces.empty()) return exit_ok;
-        if (!arguments_.json) none_found();
-        return exit_failed;
+        return arguments_.json ? exit_failed : none_found();
     }
 
     int view() {
         const TraceSet set = chosen();
         report(set.problems);
         if (arguments_.html) return page(set);
-        ViewOptions options;
-        options.verbose = arguments_.verbose;
-        options.content = arguments_.content;
-        options.filter = filter_;
+        const ViewOptions options{arguments_.verbose, arguments_.content, filter_};
         bool first = true;
         for (const Trace& trace : set.traces) {
             if (!filter_.accepts_trace(trace)) continue;
@@ -123,17 +120,12 @@ private:
             first = false;
             print_trace(set, trace, options, screen_, out_);
         }
-        if (!first) return exit_ok;
-        none_found();
-        return exit_failed;
+        return first ? none_found() : exit_ok;
     }
 
     /// Writes a page about one trace.
     int page(const TraceSet& set) {
-        if (set.traces.empty()) {
-            none_found();
-            return exit_failed;
-        }
+        if (set.traces.empty()) return none_found();
         if (set.traces.size() > 1)
             throw Error(ErrorCode::invalid_argument,
                         "the file has " + std::to_string(set.traces.size()) +
@@ -155,7 +147,7 @@ private:
     }
 
     int statistics() {
-        TraceStats stats(filter_);
+        TraceStats stats(filter_, arguments_.by);
         const auto add = [&stats](const Trace& trace) { stats.add(trace); };
         bool complete = true;
         if (arguments_.runs.empty()) {
@@ -170,24 +162,16 @@ private:
                 if (filter_.accepts(trace)) stats.add(trace);
             }
         }
-        const StatsTables tables{arguments_.by != "tool", arguments_.by != "model"};
-        if (arguments_.json) {
-            data_output(data_, safe_json(stats_json(stats, tables)) + "\n");
-        } else if (stats.traces() > 0) {
-            print_stats(stats, tables, screen_, out_);
-        } else {
-            none_found();
-        }
-        return complete && stats.traces() > 0 ? exit_ok : exit_failed;
+        if (arguments_.json) data_output(data_, safe_json(stats.json()) + "\n");
+        if (stats.empty()) return arguments_.json ? exit_failed : none_found();
+        if (!arguments_.json) stats.print(screen_, out_);
+        return complete ? exit_ok : exit_failed;
     }
 
     int convert() {
         const TraceSet set = chosen_call();
         report(set.problems);
-        if (set.traces.empty()) {
-            none_found();
-            return exit_failed;
-        }
+        if (set.traces.empty()) return none_found();
         const TraceSpan& span = chosen_of(model_calls(set.traces.front(), span_));
         const JsonObject line = set.line_of(span);
         const JsonObject* attributes = detail::object_member(line, "attributes");
@@ -199,12 +183,14 @@ private:
 
     /// Prints each span when it has ended, and the tree when the trace has.
     int follow() {
-        constexpr std::chrono::milliseconds interval{200};
-        const std::int64_t limit = arguments_.idle_limit.empty()
-                                       ? 0
-                                       : parse_duration("--idle-limit", arguments_.idle_limit);
+        const std::string& idle_limit = arguments_.idle_limit;
+        const std::chrono::microseconds limit(idle_limit.empty()
+                                                  ? std::numeric_limits<std::int64_t>::max()
+                                                  : parse_duration("--idle-limit", idle_limit));
+        const auto interval =
+            std::min<std::chrono::microseconds>(std::chrono::milliseconds(200), limit);
         FollowedTrace trace(directory_, arguments_.run);
-        std::int64_t idle = 0;
+        std::chrono::microseconds idle(0);
         while (true) {
             const std::vector<TraceSpan> spans = trace.poll();
             for (const TraceSpan& span : spans) {
@@ -212,34 +198,30 @@ private:
             }
             out_ << flush_now;
             if (trace.ended()) break;
-            idle = spans.empty() ? idle : 0;
-            if (limit > 0 && idle >= limit) {
-                err_ << "cubepi: no new span for " << for_terminal(arguments_.idle_limit) << "\n";
+            idle = spans.empty() ? idle : std::chrono::microseconds(0);
+            if (idle >= limit) {
+                err_ << "cubepi: no new span for " << for_terminal(idle_limit) << "\n";
                 return exit_failed;
             }
-            std::this_thread::sleep_for(limit > 0 ? std::min<std::chrono::microseconds>(
-                                                        interval, std::chrono::microseconds(limit))
-                                                  : interval);
-            idle += std::chrono::microseconds(interval).count();
+            std::this_thread::sleep_for(interval);
+            idle += interval;
         }
         out_ << "\n";
         const TraceSet set = read_traces(trace.paths());
-        ViewOptions options;
-        options.filter = filter_;
+        const ViewOptions options{false, false, filter_};
         for (const Trace& one : set.traces) print_trace(set, one, options, screen_, out_);
         return exit_ok;
     }
 
     /// The trace, or the trace with the span, that the user names.
     TraceSet chosen_call() {
-        span_ = arguments_.span;
-        if (span_.starts_with("0x")) span_.erase(0, 2);
-        if (arguments_.run.empty() || !span_.empty()) return chosen();
+        span_ = without_0x(arguments_.span);
         try {
             return chosen();
         } catch (const Error& error) {
-            if (error.code() != ErrorCode::not_found) throw;
-            span_ = arguments_.run.starts_with("0x") ? arguments_.run.substr(2) : arguments_.run;
+            if (error.code() != ErrorCode::not_found || arguments_.run.empty() || !span_.empty())
+                throw;
+            span_ = without_0x(arguments_.run);
             return find_span(directory_, span_);
         }
     }
@@ -278,12 +260,13 @@ private:
         return set;
     }
 
-    void none_found() {
+    int none_found() {
         const std::string& run =
             arguments_.runs.size() == 1 ? arguments_.runs.front() : arguments_.run;
         err_ << "No traces "
              << (run.empty() ? TerminalView("match in ") : TerminalView("match of those in "))
              << for_terminal(run.empty() ? directory_.string() : run) << ".\n";
+        return exit_failed;
     }
 
     void report(const LineProblems& problems) {

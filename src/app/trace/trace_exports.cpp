@@ -97,70 +97,55 @@ const char* kind_of(const TraceSpan& span) {
     return "other";
 }
 
+JsonObject span_json(const TraceSpan& span) {
+    JsonObject form;
+    form["name"] = name_of(span);
+    form["kind"] = kind_of(span);
+    form["depth"] = span.depth;
+    form["parent"] = span.parent ? Json(*span.parent) : Json();
+    form["start"] = span.start;
+    form["end"] = span.end;
+    form["time"] = span_time_text(span.duration());
+    form["tokens"] = token_text(span.tokens);
+    form["cost"] = cost_text(span.cost);
+    form["failed"] = span.error;
+    form["error"] = span.error ? span.error_text : std::string();
+    const std::vector<const char*> marks = marks_of(span);
+    form["marks"] = JsonArray(marks.begin(), marks.end());
+    return form;
+}
+
 /// The data of the page, with the content of all spans.
-class PageData {
-public:
-    PageData(const TraceSet& set, const Trace& trace) : set_(set), trace_(trace), content_(trace) {}
-
-    JsonObject json() {
-        const TraceSummary& summary = trace_.summary;
-        JsonObject data;
-        data["id"] = summary.id;
-        data["status"] = status_name(summary.status);
-        data["start"] = summary.start;
-        data["end"] = summary.end;
-        const std::string identity = identity_text(summary);
-        data["facts"] = facts_text(summary) + (identity.empty() ? "" : ", ") + identity;
-        JsonArray spans;
-        for (std::size_t i = 0; i < trace_.spans.size(); ++i) spans.emplace_back(span_json(i));
-        data["spans"] = std::move(spans);
-        return data;
-    }
-
-private:
-    JsonObject span_json(std::size_t index) {
-        const TraceSpan& span = trace_.spans[index];
-        const JsonObject line = set_.line_of(span);
-        JsonObject form;
-        form["name"] = name_of(span);
-        form["kind"] = kind_of(span);
-        form["depth"] = span.depth;
-        form["parent"] = span.parent ? Json(*span.parent) : Json();
-        form["start"] = span.start;
-        form["end"] = span.end;
-        form["time"] = span_time_text(span.duration());
-        form["tokens"] = token_text(span.tokens);
-        form["cost"] = cost_text(span.cost);
-        form["failed"] = span.error;
-        form["error"] = span.error ? span.error_text : std::string();
-        JsonArray marks;
-        for (const char* mark : marks_of(span)) marks.emplace_back(mark);
-        form["marks"] = std::move(marks);
-        JsonArray facts;
-        for (std::string& fact : attribute_lines(span, line)) facts.emplace_back(std::move(fact));
-        form["facts"] = std::move(facts);
+JsonObject page_data(const TraceSet& set, const Trace& trace) {
+    const TraceSummary& summary = trace.summary;
+    const std::string identity = identity_text(summary);
+    JsonObject data;
+    data["id"] = summary.id;
+    data["status"] = status_name(summary.status);
+    data["start"] = summary.start;
+    data["end"] = summary.end;
+    data["facts"] = facts_text(summary) + (identity.empty() ? "" : ", ") + identity;
+    SpanContent all_content(trace);
+    JsonArray spans;
+    for (std::size_t i = 0; i < trace.spans.size(); ++i) {
+        const JsonObject line = set.line_of(trace.spans[i]);
+        JsonObject form = span_json(trace.spans[i]);
+        const std::vector<std::string> facts = attribute_lines(trace.spans[i], line);
+        form["facts"] = JsonArray(facts.begin(), facts.end());
         JsonArray content;
-        for (ContentBlock& block : content_.blocks(index, line, false))
+        for (ContentBlock& block : all_content.blocks(i, line, false))
             content.emplace_back(JsonArray{std::move(block.label), std::move(block.text)});
         form["content"] = std::move(content);
-        return form;
+        spans.emplace_back(std::move(form));
     }
-
-    const TraceSet& set_;
-    const Trace& trace_;
-    SpanContent content_;
-};
+    data["spans"] = std::move(spans);
+    return data;
+}
 
 /// JSON as the text of a script element, which nothing in it can end.
 std::string embedded(const JsonObject& data) {
     std::string text;
-    for (const char c : safe_json(data)) {
-        if (c == '<') {
-            text += "\\u003c";
-        } else {
-            text += c;
-        }
-    }
+    for (const char c : safe_json(data)) text += c == '<' ? "\\u003c" : std::string(1, c);
     return text;
 }
 
@@ -219,7 +204,7 @@ CurlCommand curl_command(const JsonObject& attributes) {
 
 std::string trace_page(const TraceSet& set, const Trace& trace) {
     const std::string nonce = std::to_string(detail::random_word());
-    return filled(page_template, nonce, embedded(PageData(set, trace).json()));
+    return filled(page_template, nonce, embedded(page_data(set, trace)));
 }
 
 }  // namespace cubepi::app

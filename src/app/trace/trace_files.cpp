@@ -4,13 +4,10 @@
 #include <array>
 #include <cctype>
 #include <cerrno>
-#include <limits>
 #include <map>
 #include <optional>
 #include <system_error>
-
-#include <boost/json/monotonic_resource.hpp>
-#include <sys/stat.h>
+#include <utility>
 
 #include <bub/tape/prompt_context.hpp>
 #include <bub/tape/support/encoding.hpp>
@@ -29,15 +26,14 @@ namespace {
 using detail::object_member;
 using detail::string_member;
 
-constexpr std::array<std::string_view, 2> own_prefixes = {"cubepi.", "cubeloop."};
+constexpr std::array<const char*, 2> own_prefixes = {"cubepi.", "cubeloop."};
 constexpr std::size_t longest_input = 400;
 constexpr std::size_t longest_error = 4000;
-constexpr std::size_t line_memory = std::size_t{64} << 10U;
 
 /// The boost::json parser is several times faster than parse_lenient(), which reads what only Python writes.
-Json parse_line(std::string_view line, const boost::json::storage_ptr& memory) {
+Json parse_line(std::string_view line) {
     boost::system::error_code failed;
-    Json value = boost::json::parse(line, failed, memory);
+    Json value = boost::json::parse(line, failed);
     return failed ? parse_lenient(line) : std::move(value);
 }
 
@@ -45,11 +41,6 @@ std::string cut(std::string_view text, std::size_t bytes) {
     if (text.size() <= bytes) return std::string(text);
     while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0U) == 0x80) --bytes;
     return std::string(text.substr(0, bytes));
-}
-
-std::string_view without_0x(std::string_view id) {
-    if (id.starts_with("0x")) id.remove_prefix(2);
-    return id;
 }
 
 bool is_true(const Json* value) { return value && value->is_bool() && value->get_bool(); }
@@ -117,18 +108,6 @@ std::string exception_of(const JsonObject& line) {
     return {};
 }
 
-/// The text of a recorded tool result, whose form is that of CubePi's tool results.
-std::string result_text(const JsonObject& attributes) {
-    const Json result = content_attribute(attributes, "gen_ai.tool.call.result");
-    const JsonObject* object = result.if_object();
-    const JsonArray* content = object ? detail::array_member(*object, "content") : nullptr;
-    std::string text;
-    for (const Json& block : content ? *content : JsonArray()) {
-        if (block.is_object()) text += string_member(block.get_object(), "text");
-    }
-    return cut(text, longest_error);
-}
-
 std::string error_text_of(const JsonObject& line, const JsonObject& attributes,
                           SpanOperation operation) {
     std::string text = exception_of(line);
@@ -140,7 +119,8 @@ std::string error_text_of(const JsonObject& line, const JsonObject& attributes,
         std::string reason;
         if (const Json* blocked = own_attribute(attributes, "tool.block_reason"))
             reason = attribute_text(*blocked);
-        if (reason.empty()) reason = result_text(attributes);
+        const Json result = content_attribute(attributes, "gen_ai.tool.call.result");
+        if (reason.empty() && result.is_object()) reason = cut(result_text(result), longest_error);
         if (!reason.empty() && reason != text) text += (text.empty() ? "" : ": ") + reason;
     }
     if (text.empty()) text = string_member(attributes, "error.type");
@@ -149,8 +129,9 @@ std::string error_text_of(const JsonObject& line, const JsonObject& attributes,
 
 void read_metadata(TraceSpan& span, const JsonObject& attributes) {
     for (const auto& [key, value] : attributes) {
-        for (const std::string_view prefix : {"cubepi.metadata.", "cubeloop.metadata."}) {
-            const std::string_view name = key;
+        const std::string_view name = key;
+        for (const char* const own : own_prefixes) {
+            const std::string prefix = own + std::string("metadata.");
             if (name.starts_with(prefix))
                 span.metadata.emplace_back(name.substr(prefix.size()), attribute_text(value));
         }
@@ -225,9 +206,7 @@ detail::UniqueFd open_trace(const std::filesystem::path& path) {
 }
 
 bool is_day(std::string_view name) {
-    if (name.size() != 10 || name[4] != '-' || name[7] != '-') return false;
-    return std::count_if(name.begin(), name.end(),
-                         [](unsigned char c) { return std::isdigit(c) != 0; }) == 8;
+    return name.size() == 10 && bub::detail::parse_date(name).has_value();
 }
 
 void add_files_of(const std::filesystem::path& directory, const std::string& day,
@@ -263,14 +242,8 @@ TokenCounts& TokenCounts::operator+=(const TokenCounts& other) noexcept {
 }
 
 const Json* own_attribute(const JsonObject& attributes, std::string_view name) {
-    for (const std::string_view prefix : own_prefixes) {
-        // Compares the parts of the key: joining them would allocate memory for each attribute that a span does not have.
-        const auto found = std::find_if(attributes.begin(), attributes.end(), [&](const auto& one) {
-            const std::string_view key = one.key();
-            return key.size() == prefix.size() + name.size() && key.starts_with(prefix) &&
-                   key.ends_with(name);
-        });
-        if (found != attributes.end()) return &found->value();
+    for (const char* const prefix : own_prefixes) {
+        if (const Json* value = attributes.if_contains(prefix + std::string(name))) return value;
     }
     return nullptr;
 }
@@ -290,11 +263,24 @@ std::string attribute_text(const Json& value) {
     return value.is_string() ? std::string(value.get_string()) : json_text(value);
 }
 
+std::string result_text(const Json& result) {
+    const JsonObject* object = result.if_object();
+    const JsonArray* content = object ? detail::array_member(*object, "content") : nullptr;
+    if (!content) return result.is_null() ? std::string() : attribute_text(result);
+    std::string text;
+    for (const Json& block : *content) {
+        const JsonObject* one = block.if_object();
+        if (!one) continue;
+        const std::string_view type = string_member(*one, "type");
+        if (!text.empty()) text += '\n';
+        text += type == "text" ? detail::text_member(*one, "text") : "[" + std::string(type) + "]";
+    }
+    return text;
+}
+
 std::optional<TraceSpan> parse_span(std::string_view line) {
-    std::array<unsigned char, line_memory> buffer = {};
-    boost::json::monotonic_resource memory(buffer.data(), buffer.size());
     try {
-        return read_span(parse_line(line, &memory));
+        return read_span(parse_line(line));
     } catch (const Error&) {
         return std::nullopt;
     }
@@ -418,86 +404,60 @@ std::vector<TraceFiles> list_trace_files(const std::filesystem::path& directory)
     return list;
 }
 
+std::string_view without_0x(std::string_view id) noexcept {
+    if (id.starts_with("0x")) id.remove_prefix(2);
+    return id;
+}
+
 bool is_trace_id(std::string_view name) noexcept {
     return name.size() == 32 && std::all_of(name.begin(), name.end(),
                                             [](unsigned char c) { return std::isxdigit(c) != 0; });
 }
 
-FollowedTrace::FollowedTrace(std::filesystem::path directory, std::string name)
-    : directory_(std::move(directory)), name_(std::move(name)) {
-    if (name_.starts_with("0x")) name_.erase(0, 2);
-    if (name_.ends_with(extension)) add_files({name_});
-}
-
 std::vector<TraceSpan> FollowedTrace::poll() {
-    if (!name_.ends_with(extension)) search();
+    for (std::filesystem::path& path : search()) offsets_.try_emplace(std::move(path), 0);
     std::vector<TraceSpan> spans;
-    for (File& file : files_) read(file, spans);
+    const auto add = [&spans](std::string_view line, std::uint64_t) {
+        if (std::optional<TraceSpan> span = parse_span(line)) spans.push_back(std::move(*span));
+    };
+    for (auto& [path, offset] : offsets_) {
+        const detail::UniqueFd file = detail::open_file(path.c_str(), O_RDONLY);
+        if (!file || size_of(path) < offset) offset = 0;
+        if (file) offset = read_lines(file.get(), path, offset, add).offset;
+    }
     for (const TraceSpan& span : spans)
         ended_ = ended_ || span.parent_id.empty() || span.has_remote_parent;
     return spans;
 }
 
-void FollowedTrace::read(File& file, std::vector<TraceSpan>& spans) {
-    const detail::UniqueFd descriptor = detail::open_file(file.path.c_str(), O_RDONLY);
-    struct stat info = {};
-    if (!descriptor || fstat(descriptor.get(), &info) != 0) return;
-    const bool is_other = file.inode != info.st_ino;
-    if (is_other || static_cast<std::uint64_t>(info.st_size) < file.offset) file.offset = 0;
-    file.inode = info.st_ino;
-    file.offset = read_lines(descriptor.get(), file.path, file.offset,
-                             [&spans](std::string_view line, std::uint64_t) {
-                                 if (std::optional<TraceSpan> span = parse_span(line))
-                                     spans.push_back(std::move(*span));
-                             })
-                      .offset;
-}
-
-void FollowedTrace::search() {
+std::vector<std::filesystem::path> FollowedTrace::search() {
+    if (name_.ends_with(extension)) return {name_};
     std::error_code failed;
     std::vector<TraceFiles> all;
     if (std::filesystem::is_directory(directory_, failed)) all = list_trace_files(directory_);
-    if (!std::exchange(has_begun_, true)) {
-        for (const TraceFiles& files : all) {
-            for (const auto& path : files.paths) sizes_.emplace_back(path, size_of(path));
+    const bool begins = !std::exchange(has_begun_, true);
+    std::vector<TraceFiles> found;
+    for (TraceFiles& files : all) {
+        if (files.name == name_) return std::move(files.paths);
+        bool is_chosen = !name_.empty() && files.name.starts_with(name_);
+        for (const std::filesystem::path& path : files.paths) {
+            const std::uint64_t size = size_of(path);
+            if (begins) sizes_[path] = size;
+            is_chosen = is_chosen || (name_.empty() && size > sizes_[path]);
         }
+        if (is_chosen) found.push_back(std::move(files));
     }
-    std::vector<const TraceFiles*> chosen;
-    for (const TraceFiles& files : all) {
-        if (files.name == name_) {
-            chosen = {&files};
-            break;
-        }
-        if (is_chosen(files)) chosen.push_back(&files);
-    }
-    if (chosen.size() > 1 && !name_.empty())
+    if (found.empty()) return {};
+    if (found.size() > 1 && !name_.empty())
         throw Error(ErrorCode::invalid_argument, "several traces begin with '" + printable(name_) +
                                                      "'; name one of them with more digits");
-    if (chosen.empty()) return;
-    name_ = chosen.front()->name;
-    add_files(chosen.front()->paths);
-}
-
-bool FollowedTrace::is_chosen(const TraceFiles& files) const {
-    if (!name_.empty()) return files.name.starts_with(name_);
-    return std::any_of(files.paths.begin(), files.paths.end(), [this](const auto& path) {
-        const auto known = std::find_if(sizes_.begin(), sizes_.end(),
-                                        [&path](const auto& one) { return one.first == path; });
-        return size_of(path) > (known == sizes_.end() ? 0 : known->second);
-    });
-}
-
-void FollowedTrace::add_files(const std::vector<std::filesystem::path>& paths) {
-    for (const auto& path : paths) {
-        const bool known = std::any_of(files_.begin(), files_.end(),
-                                       [&path](const File& file) { return file.path == path; });
-        if (!known) files_.push_back(File{path, 0, 0});
-    }
+    name_ = found.front().name;
+    return std::move(found.front().paths);
 }
 
 std::vector<std::filesystem::path> FollowedTrace::paths() const {
     std::vector<std::filesystem::path> paths;
-    for (const File& file : files_) paths.push_back(file.path);
+    for (const auto& [path, offset] : offsets_) paths.push_back(path);
     return paths;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -69,9 +70,9 @@ struct TraceSpan {
     // The place in the tree of its trace, set by make_trace().
     std::optional<std::size_t> parent = {};  ///< index into Trace::spans; none: a root
     std::size_t depth = 0;
-    bool last = false;    ///< the last child of its parent
-    bool orphan = false;  ///< its parent is not in the file
-    bool cycle = false;   ///< its parent is one of its descendants
+    bool orphan = false;      ///< its parent is not in the file
+    bool cycle = false;       ///< its parent is one of its descendants
+    bool cost_below = false;  ///< its cost includes that of a span below it
 
     std::int64_t duration() const noexcept { return end - start; }
 };
@@ -88,6 +89,9 @@ Json content_attribute(const JsonObject& attributes, std::string_view name);
 
 /// An attribute's value as text: a string as it is, anything else as JSON.
 std::string attribute_text(const Json& value);
+
+/// The text of a recorded tool result, without its details; of a value of another form, all of it. Empty: none.
+std::string result_text(const Json& result);
 
 /// Lines that were not used, of one or several files.
 struct LineProblems {
@@ -139,40 +143,36 @@ struct TraceFiles {
 /// does not exist.
 std::vector<TraceFiles> list_trace_files(const std::filesystem::path& directory);
 
+/// An id as the user may write it: with or without 0x, which files have.
+std::string_view without_0x(std::string_view id) noexcept;
+
 /// Returns true for a name that is a trace's id: 32 hexadecimal digits.
 bool is_trace_id(std::string_view name) noexcept;
 
-/// A trace that is being written. Spans are in its files when they have ended, those below a span before it. A file that was
-/// replaced or became shorter is read again from its beginning.
+/// A trace that is being written. Spans are in its files when they have ended, those below a span before it. A file that is
+/// shorter than before, or was missing in between, is read from its beginning.
 class FollowedTrace {
 public:
     /// `name`: a trace's id, its beginning, or a file; empty: the first trace that grows from now on.
-    FollowedTrace(std::filesystem::path directory, std::string name);
+    FollowedTrace(std::filesystem::path directory, std::string name)
+        : directory_(std::move(directory)), name_(without_0x(name)) {}
 
     /// Searches the trace, if it is not known yet, and returns its spans since the last call. Throws Error(invalid_argument) if
     /// several traces begin with the name.
     std::vector<TraceSpan> poll();
     /// True if the root has ended, or the span whose parent is in another program: nothing follows.
     bool ended() const noexcept { return ended_; }
-    bool found() const noexcept { return !files_.empty(); }
+    /// The files of the trace; empty: not found yet.
     std::vector<std::filesystem::path> paths() const;
 
 private:
-    struct File {
-        std::filesystem::path path = {};
-        std::uint64_t offset = 0;  // of the first byte that was not used
-        std::uint64_t inode = 0;
-    };
-    static void read(File& file, std::vector<TraceSpan>& spans);
-    void search();
-    bool is_chosen(const TraceFiles& files) const;
-    void add_files(const std::vector<std::filesystem::path>& paths);
+    std::vector<std::filesystem::path> search();
 
     std::filesystem::path directory_;
     std::string name_;
-    std::vector<std::pair<std::filesystem::path, std::uint64_t>> sizes_;  // when following began
+    std::map<std::filesystem::path, std::uint64_t> sizes_;  // of all files, when following began
     bool has_begun_ = false;
-    std::vector<File> files_;
+    std::map<std::filesystem::path, std::uint64_t> offsets_;  // of the first bytes not used
     bool ended_ = false;
 };
 

@@ -36,10 +36,6 @@ std::string decimal(std::int64_t value, std::int64_t unit, int decimals) {
     return std::string(text.data(), static_cast<std::size_t>(size));
 }
 
-std::string two_digits(std::int64_t number) {
-    return (number < 10 ? "0" : "") + std::to_string(number);
-}
-
 using detail::array_member;
 using detail::object_member;
 using detail::string_member;
@@ -89,54 +85,30 @@ void add_message(std::vector<ContentBlock>& blocks, const Json& message) {
     }
 }
 
-/// The blocks of a list of messages of the GenAI conventions; a value of another form is one block.
-std::vector<ContentBlock> message_blocks(const Json& messages) {
-    std::vector<ContentBlock> blocks;
-    if (messages.is_null()) return blocks;
+/// Adds the blocks of a list of messages of the GenAI conventions; a value of another form is one block.
+void add_messages(std::vector<ContentBlock>& blocks, const Json& messages) {
     if (const JsonArray* list = messages.if_array()) {
         for (const Json& message : *list) add_message(blocks, message);
-    } else {
+    } else if (!messages.is_null()) {
         add_message(blocks, messages);
     }
-    return blocks;
-}
-
-/// The result of a tool: the text of its content, else everything.
-std::string result_text(const Json& result) {
-    const JsonObject* object = result.if_object();
-    const JsonArray* content = object ? array_member(*object, "content") : nullptr;
-    if (!content) return attribute_text(result);
-    std::string text;
-    for (const Json& block : *content) {
-        const JsonObject* one = block.if_object();
-        if (!one) continue;
-        if (!text.empty()) text += '\n';
-        text += string_member(*one, "type") == "text" ? text_member(*one, "text")
-                                                      : "[" + text_member(*one, "type") + "]";
-    }
-    const Json* details = object->if_contains("details");
-    if (details && !details->is_null()) text += "\ndetails: " + json_text(*details);
-    return text;
 }
 
 void add_tool_call(std::vector<ContentBlock>& blocks, const JsonObject& attributes) {
     const Json arguments = content_attribute(attributes, "gen_ai.tool.call.arguments");
     const Json result = content_attribute(attributes, "gen_ai.tool.call.result");
     if (!arguments.is_null()) blocks.push_back({"arguments", attribute_text(arguments)});
-    if (!result.is_null()) blocks.push_back({"result", result_text(result)});
-}
-
-void append(std::vector<ContentBlock>& blocks, std::vector<ContentBlock> more) {
-    blocks.insert(blocks.end(), std::make_move_iterator(more.begin()),
-                  std::make_move_iterator(more.end()));
+    if (result.is_null()) return;
+    std::string text = result_text(result);
+    const JsonObject* object = result.if_object();
+    const Json* details = object ? object->if_contains("details") : nullptr;
+    if (details && !details->is_null() && object->contains("content"))
+        text += "\ndetails: " + json_text(*details);
+    blocks.push_back({"result", std::move(text)});
 }
 
 std::size_t hash_of(const Json& message) {
     return std::hash<std::string>()(boost::json::serialize(message));
-}
-
-std::string counted_messages(std::size_t count) {
-    return std::to_string(count) + (count == 1 ? " message" : " messages");
 }
 
 bool is_content(std::string_view key) noexcept {
@@ -144,15 +116,14 @@ bool is_content(std::string_view key) noexcept {
                        [key](std::string_view name) { return key.ends_with(name); });
 }
 
-void add_attributes(std::vector<std::string>& lines, const JsonObject& attributes) {
-    for (const auto& [key, value] : attributes) {
-        if (is_content(key)) {
-            const std::size_t size = value.is_string() ? value.get_string().size() : 0;
-            lines.push_back(std::string(key) + " = (" + std::to_string(size) +
-                            " bytes of content)");
-        } else {
-            lines.push_back(std::string(key) + " = " + attribute_text(value));
-        }
+/// Adds the attributes of a span or an event; of content the size.
+void add_attributes(std::vector<std::string>& lines, const JsonObject& holder) {
+    const JsonObject* attributes = object_member(holder, "attributes");
+    for (const auto& [key, value] : attributes ? *attributes : JsonObject()) {
+        const std::size_t size = value.is_string() ? value.get_string().size() : 0;
+        lines.push_back(std::string(key) + " = " +
+                        (is_content(key) ? "(" + std::to_string(size) + " bytes of content)"
+                                         : attribute_text(value)));
     }
 }
 
@@ -170,11 +141,11 @@ std::string span_time_text(std::int64_t microseconds) {
     if (microseconds < 99'950) return decimal(microseconds, millisecond, 1) + "ms";
     if (microseconds < 999'500) return decimal(microseconds, millisecond, 0) + "ms";
     if (microseconds < minute - 5 * millisecond) return decimal(microseconds, second, 2) + "s";
-    if (microseconds < hour)
-        return std::to_string(microseconds / minute) + "m" +
-               two_digits(microseconds % minute / second) + "s";
-    return std::to_string(microseconds / hour) + "h" + two_digits(microseconds % hour / minute) +
-           "m";
+    const bool is_long = microseconds >= hour;
+    const std::int64_t unit = is_long ? minute : second;
+    const std::string rest = std::to_string(microseconds / unit % 60);
+    return std::to_string(microseconds / unit / 60) + (is_long ? "h" : "m") +
+           (rest.size() < 2 ? "0" : "") + rest + (is_long ? "m" : "s");
 }
 
 std::string token_text(const std::optional<TokenCounts>& tokens) {
@@ -186,26 +157,26 @@ std::string token_count_text(std::int64_t count) {
     return count < shortest_short_count ? std::to_string(count) : short_count_text(count);
 }
 
-TerminalText token_sums(const std::optional<TokenCounts>& tokens) {
-    if (!tokens) return {};
-    TerminalText text = TerminalText::number(tokens->input) + " tokens in";
-    if (tokens->cache_read > 0)
-        text += ", " + TerminalText::number(tokens->cache_read) + " of them cached";
-    return text + ", " + TerminalText::number(tokens->output) + " out";
-}
-
 std::string cost_text(const std::optional<double>& cost) {
     return cost ? money_text(*cost) : std::string();
 }
 
-std::string facts_text(const TraceSummary& summary) {
-    std::string text = local_time(static_cast<double>(summary.start) / 1e6) + ", " +
-                       span_time_text(summary.duration()) + ", " + std::to_string(summary.spans) +
-                       (summary.spans == 1 ? " span" : " spans");
-    for (const std::string& fact : {token_sums(summary.tokens).str(), cost_text(summary.cost)}) {
-        if (!fact.empty()) text += ", " + fact;
+std::string sums_text(const TraceSummary& summary) {
+    std::string text;
+    if (summary.tokens) {
+        text = std::to_string(summary.tokens->input) + " tokens in, ";
+        if (summary.tokens->cache_read > 0)
+            text += std::to_string(summary.tokens->cache_read) + " of them cached, ";
+        text += std::to_string(summary.tokens->output) + " out";
     }
-    return text;
+    return text + (text.empty() || !summary.cost ? "" : ", ") + cost_text(summary.cost);
+}
+
+std::string facts_text(const TraceSummary& summary) {
+    const std::string sums = sums_text(summary);
+    return local_time(static_cast<double>(summary.start) / 1e6) + ", " +
+           span_time_text(summary.duration()) + ", " + std::to_string(summary.spans) +
+           (summary.spans == 1 ? " span" : " spans") + (sums.empty() ? "" : ", ") + sums;
 }
 
 std::string identity_text(const TraceSummary& summary) {
@@ -230,20 +201,19 @@ std::vector<const char*> marks_of(const TraceSpan& span) {
     return marks;
 }
 
-TerminalView status_color(const Style& style, TraceStatus status) {
-    switch (status) {
-        case TraceStatus::ok: return style.green();
-        case TraceStatus::error: return style.red();
-        default: return style.yellow();
-    }
+TerminalText status_text(const Style& style, TraceStatus status) {
+    const TerminalView color = status == TraceStatus::ok      ? style.green()
+                               : status == TraceStatus::error ? style.red()
+                                                              : style.yellow();
+    return color + for_terminal(status_name(status)) + style.off();
 }
 
 TerminalText fitted(const TerminalText& text, std::size_t columns, bool ascii) {
     if (columns == 0 || display_width(text) <= columns) return text;
     if (!ascii) return shortened(text, columns);
     constexpr std::size_t sign = 3;
-    if (columns <= sign) return cut_to_width(text, columns);
-    return cut_to_width(text, columns - sign) + "...";
+    return columns > sign ? cut_to_width(text, columns - sign) + "..."
+                          : cut_to_width(text, columns);
 }
 
 TerminalText padded_right(TerminalView text, std::size_t columns) {
@@ -256,81 +226,53 @@ TerminalText padded_left(TerminalView text, std::size_t columns) {
     return width < columns ? TerminalText::blanks(columns - width) + text : TerminalText(text);
 }
 
-void TextTable::add_column(TerminalView title, Align align, int omitted) {
-    columns_.push_back(Column{title, align, omitted});
-}
-
-void TextTable::add(std::vector<TerminalText> row, TerminalView color, std::size_t colored) {
-    rows_.push_back(Row{std::move(row), TerminalText(color), colored});
-}
-
-std::vector<std::size_t> TextTable::widths() const {
-    std::vector<std::size_t> widths(columns_.size(), 0);
-    for (const Row& row : rows_) {
-        for (std::size_t i = 0; i < widths.size(); ++i)
-            widths[i] = std::max(widths[i], display_width(row.cells[i]));
-    }
-    for (std::size_t i = 0; i < widths.size(); ++i) {
-        if (widths[i] > 0) widths[i] = std::max(widths[i], display_width(columns_[i].title));
-    }
-    return widths;
-}
-
-void TextTable::omit_columns(std::vector<std::size_t>& widths, std::size_t columns) const {
-    static constexpr std::size_t least_last = 12;
-    const auto used = [&widths] {
-        std::size_t sum = 0;
-        for (std::size_t i = 0; i + 1 < widths.size(); ++i)
-            sum += widths[i] > 0 ? widths[i] + 2 : 0;
-        return sum + std::min(widths.back(), least_last);
-    };
-    for (int place = 1; columns > 0 && used() > columns; ++place) {
-        const auto next =
-            std::find_if(columns_.begin(), columns_.end(),
-                         [place](const Column& column) { return column.omitted == place; });
-        if (next == columns_.end()) return;
-        widths[static_cast<std::size_t>(next - columns_.begin())] = 0;
-    }
-}
-
 TerminalText TextTable::text(const TraceScreen& screen) const {
-    std::vector<std::size_t> all = widths();
-    omit_columns(all, screen.columns());
-    std::size_t last = 0;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-        if (all[i] > 0) last = i;
+    constexpr std::size_t gap = 2;
+    constexpr std::size_t least_last = 8;
+    if (rows.empty()) return {};
+    std::vector<std::size_t> widths(columns.size());
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+        for (const auto& row : rows) widths[i] = std::max(widths[i], display_width(row[i]));
+        if (widths[i] > 0) widths[i] = std::max(widths[i], display_width(columns[i].title));
     }
-    const auto line = [&](const std::vector<TerminalText>& cells, const Row* row) {
-        TerminalText text;
-        std::size_t used = 0;
-        for (std::size_t i = 0; i < all.size(); ++i) {
-            if (all[i] == 0) continue;
-            if (!text.empty()) text += "  ";
-            TerminalText cell = cells[i];
-            const std::size_t columns = screen.columns();
-            if (columns > 0 && i == last)
-                cell = fitted(cell, columns > used + 8 ? columns - used : 8, screen.ascii);
-            if (columns_[i].align == Align::right) {
-                cell = padded_left(cell, all[i]);
-            } else if (i != last) {
-                cell = padded_right(cell, all[i]);
-            }
-            const bool colored = row && i == row->colored && !row->color.empty();
-            if (colored) text += row->color;
-            text += cell;
-            if (colored) text += screen.style.off();
-            used += all[i] + 2;
-        }
-        text += "\n";
-        return text;
+    std::size_t last = widths.size();  // the last column with a text
+    while (last > 0 && widths[last - 1] == 0) --last;
+    const auto used_before_last = [&] {
+        std::size_t sum = 0;
+        for (std::size_t i = 0; i + 1 < last; ++i) sum += widths[i] > 0 ? widths[i] + gap : 0;
+        return sum;
     };
-    std::vector<TerminalText> titles;
-    titles.reserve(columns_.size());
-    for (const Column& column : columns_) titles.push_back(column.title);
+    const std::size_t limit = screen.columns();
+    for (int next = 1;
+         limit > 0 && used_before_last() + std::min(widths[last - 1], least_last) > limit; ++next) {
+        const auto omitted = std::find_if(columns.begin(), columns.end(),
+                                          [&](const Column& one) { return one.omitted == next; });
+        if (omitted == columns.end()) break;
+        widths[static_cast<std::size_t>(omitted - columns.begin())] = 0;
+    }
+    const std::size_t used = used_before_last();
+    const auto line = [&](const auto& cell_of) {
+        TerminalText text;
+        for (std::size_t i = 0; i < last; ++i) {
+            if (widths[i] == 0) continue;
+            if (!text.empty()) text += TerminalText::blanks(gap);
+            TerminalText cell = cell_of(i);
+            if (limit > 0 && i + 1 == last)
+                cell =
+                    fitted(cell, std::max(limit - std::min(limit, used), least_last), screen.ascii);
+            if (columns[i].is_number) {
+                cell = padded_left(cell, widths[i]);
+            } else if (i + 1 < last) {
+                cell = padded_right(cell, widths[i]);
+            }
+            text += cell;
+        }
+        return text + "\n";
+    };
     TerminalText text(screen.style.dim());
-    text += line(titles, nullptr);
+    text += line([&](std::size_t i) { return columns[i].title; });
     text += screen.style.off();
-    for (const Row& row : rows_) text += line(row.cells, &row);
+    for (const auto& row : rows) text += line([&](std::size_t i) { return row[i]; });
     return text;
 }
 
@@ -346,12 +288,9 @@ SpanContent::SpanContent(const Trace& trace) : trace_(trace) {
 std::size_t SpanContent::add_new_messages(std::vector<ContentBlock>& blocks, const Json& messages,
                                           Hashes& shown) {
     const JsonArray* list = messages.if_array();
-    if (!list) {
-        append(blocks, message_blocks(messages));
-        return 0;
-    }
+    if (!list) add_messages(blocks, messages);
     std::size_t others = 0;
-    for (const Json& message : *list) {
+    for (const Json& message : list ? *list : JsonArray()) {
         if (shown.insert(hash_of(message)).second) {
             add_message(blocks, message);
         } else {
@@ -361,23 +300,22 @@ std::size_t SpanContent::add_new_messages(std::vector<ContentBlock>& blocks, con
     return others;
 }
 
-std::vector<ContentBlock> SpanContent::call_blocks(std::size_t span, const JsonObject& attributes) {
-    Hashes& shown = shown_[runs_[span]];
-    std::vector<ContentBlock> blocks;
+void SpanContent::add_call(std::vector<ContentBlock>& blocks, const JsonObject& attributes,
+                           Hashes& shown) {
     add_new_messages(blocks, content_attribute(attributes, "gen_ai.system_instructions"), shown);
     std::vector<ContentBlock> input;
     const std::size_t before =
         add_new_messages(input, content_attribute(attributes, "gen_ai.input.messages"), shown);
     if (before > 0)
-        blocks.push_back(
-            {"input", counted_messages(before) + " shown above" + (input.empty() ? "" : ", then")});
-    append(blocks, std::move(input));
+        blocks.push_back({"input", std::to_string(before) +
+                                       (before == 1 ? " message" : " messages") + " shown above" +
+                                       (input.empty() ? "" : ", then")});
+    std::move(input.begin(), input.end(), std::back_inserter(blocks));
     const Json output = content_attribute(attributes, "gen_ai.output.messages");
-    append(blocks, message_blocks(output));
+    add_messages(blocks, output);
     if (const JsonArray* list = output.if_array()) {
         for (const Json& message : *list) shown.insert(hash_of(message));
     }
-    return blocks;
 }
 
 std::vector<ContentBlock> SpanContent::blocks(std::size_t span, const JsonObject& line, bool all) {
@@ -388,11 +326,11 @@ std::vector<ContentBlock> SpanContent::blocks(std::size_t span, const JsonObject
     if (operation == SpanOperation::tool || operation == SpanOperation::mcp) {
         add_tool_call(blocks, *attributes);
     } else if (operation == SpanOperation::chat) {
-        return call_blocks(span, *attributes);
+        add_call(blocks, *attributes, shown_[runs_[span]]);
     } else if (!has_chat_ || all) {
-        for (const std::string_view key :
+        for (const char* const key :
              {"gen_ai.system_instructions", "gen_ai.input.messages", "gen_ai.output.messages"})
-            append(blocks, message_blocks(content_attribute(*attributes, key)));
+            add_messages(blocks, content_attribute(*attributes, key));
     }
     return blocks;
 }
@@ -402,15 +340,13 @@ std::vector<std::string> attribute_lines(const TraceSpan& span, const JsonObject
     lines.push_back("span " + span.span_id +
                     (span.parent_id.empty() ? "" : ", parent " + span.parent_id) + ", " +
                     text_member(line, "start_time"));
-    if (const JsonObject* attributes = object_member(line, "attributes"))
-        add_attributes(lines, *attributes);
+    add_attributes(lines, line);
     const JsonArray* events = array_member(line, "events");
     for (const Json& event : events ? *events : JsonArray()) {
         const JsonObject* object = event.if_object();
         if (!object) continue;
         lines.push_back("event " + text_member(*object, "name"));
-        if (const JsonObject* attributes = object_member(*object, "attributes"))
-            add_attributes(lines, *attributes);
+        add_attributes(lines, *object);
     }
     const JsonArray* links = array_member(line, "links");
     for (const Json& link : links ? *links : JsonArray())

@@ -1,8 +1,10 @@
 #include "trace_views.hpp"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -15,18 +17,33 @@ namespace {
 
 constexpr std::size_t gap = 2;  // between columns
 constexpr std::size_t level_columns = 3;
+constexpr std::size_t levels_on_pipe = 24;
 constexpr std::size_t least_name = 16;
 constexpr std::size_t least_bar = 10;
 constexpr std::size_t bar_on_pipe = 40;
 constexpr std::size_t error_lines = 3;
 constexpr std::size_t longest_name = 200;
+constexpr std::size_t longest_identity = 1000;
 constexpr std::size_t longest_row = std::size_t{1} << 30U;
+
+/// Time, tokens and cost of a span.
+using Figures = std::array<std::string, 3>;
+Figures figure_titles() { return {"time", "tokens", "cost"}; }
+
+Figures figures_of(const TraceSpan& span) {
+    return {span_time_text(span.duration()), token_text(span.tokens), cost_text(span.cost)};
+}
 
 /// A span that is shown, and its place among the shown ones.
 struct ShownRow {
     std::size_t span = 0;  ///< index into Trace::spans
     bool last = false;
     bool children = false;  ///< the next shown row is a child
+    TerminalText guides = {};
+    TerminalText below = {};  ///< the guides of the lines below it
+    TerminalText name = {};
+    TerminalText marks = {};
+    Figures figures = {};
 };
 
 /// Selects the spans of a filter and the spans above them.
@@ -43,7 +60,7 @@ std::vector<ShownRow> select_rows(const std::vector<TraceSpan>& spans, const Tra
         if (!shown[i]) continue;
         const std::size_t depth = spans[i].depth;
         later.resize(depth + 1);
-        rows.push_back({i, !later[depth], below > depth});
+        rows.push_back({.span = i, .last = !later[depth], .children = below > depth});
         later[depth] = true;
         below = depth;
     }
@@ -53,83 +70,63 @@ std::vector<ShownRow> select_rows(const std::vector<TraceSpan>& spans, const Tra
 
 /// The widths of the columns of a view; 0: omitted.
 struct Widths {
-    std::size_t name = 0;
-    std::size_t time = 0;
-    std::size_t tokens = 0;
-    std::size_t cost = 0;
-    std::size_t bar = 0;
+    std::size_t name = 4;
+    std::array<std::size_t, 3> figures = {};
+    std::size_t bar = bar_on_pipe;
 
-    std::size_t numbers() const noexcept {
-        const auto with_gap = [](std::size_t width) { return width == 0 ? 0 : width + gap; };
-        return with_gap(time) + with_gap(tokens) + with_gap(cost);
+    /// Distributes the columns of the terminal: the names get what they need up to a half of the width, the bars the rest. On a
+    /// narrow terminal the cost is omitted first, then the tokens.
+    void fit(std::size_t columns) {
+        const auto used = [this] {
+            std::size_t sum = 0;
+            for (const std::size_t width : figures) sum += width == 0 ? 0 : width + gap;
+            return sum;
+        };
+        for (const std::size_t last : {2U, 1U}) {
+            if (columns < used() + least_name + gap + least_bar) figures[last] = 0;
+        }
+        const std::size_t rest = columns > used() + gap ? columns - used() - gap : 1;
+        name = std::min(name, std::max(std::min(least_name, rest), rest * 3 / 5));
+        bar = rest > name ? rest - name : 0;
     }
 };
 
-/// Distributes the columns of the terminal: the names get what they need up to a half of the width, the bars the rest. On a
-/// narrow terminal the cost is omitted first, then the tokens.
-void fit(Widths& widths, std::size_t columns) {
-    if (columns == 0) {
-        widths.bar = bar_on_pipe;
-        return;
-    }
-    const std::size_t least = least_name + gap + least_bar;
-    if (columns < widths.numbers() + least) widths.cost = 0;
-    if (columns < widths.numbers() + least) widths.tokens = 0;
-    const std::size_t rest =
-        columns > widths.numbers() + gap ? columns - widths.numbers() - gap : 1;
-    const std::size_t most_name = std::max(std::min(least_name, rest), rest * 3 / 5);
-    widths.name = std::min(widths.name, most_name);
-    widths.bar = rest > widths.name ? rest - widths.name : 0;
-}
-
 /// The lines that connect the rows of a tree, as `git log --graph` draws them. Of deep levels only the last ones are drawn, so
-/// that each row takes bounded time and width.
+/// that each row takes bounded time and width; "+7 " stands for the others.
 class TreeLines {
 public:
-    TreeLines(const TraceScreen& screen, std::size_t most_levels)
+    explicit TreeLines(const TraceScreen& screen)
         : through_(screen.ascii ? TerminalView("|  ") : TerminalView("│  ")),
           branch_(screen.ascii ? TerminalView("|- ") : TerminalView("├─ ")),
           end_(screen.ascii ? TerminalView("`- ") : TerminalView("└─ ")),
-          most_levels_(most_levels) {}
+          most_levels_(screen.columns() == 0
+                           ? levels_on_pipe
+                           : std::max<std::size_t>(2, screen.columns() / (3 * level_columns))) {}
 
-    /// Begins the row of a span. `last`: no further sibling follows.
-    void begin(std::size_t depth, bool last) {
-        depth_ = depth;
+    /// Returns the beginnings of the row of the next span and of the lines below it. `last`: no further sibling follows; `children`:
+    /// its first child does.
+    std::pair<TerminalText, TerminalText> next(std::size_t depth, bool last, bool children) {
         continues_.resize(depth + 1);
         continues_[depth] = !last;
-    }
-    /// "|  `- " before the name of the span; "+7 " stands for the levels that are not drawn.
-    TerminalText before_name() const {
-        if (depth_ == 0) return {};
-        TerminalText text;
-        if (first_level() > 1) text += "+" + TerminalText::number(first_level() - 1) + " ";
-        return text + levels(depth_) + (continues_[depth_] ? branch_ : end_);
-    }
-    /// The same for lines below the span; `children`: its first child follows.
-    TerminalText before_detail(bool children) const {
-        TerminalText text;
-        if (first_level() > 1)
-            text += TerminalText::blanks(std::to_string(first_level() - 1).size() + 2);
-        return text + levels(depth_ + 1) + (children ? through_ : TerminalView("   "));
+        const std::size_t hidden = depth > most_levels_ ? depth - most_levels_ : 0;
+        TerminalText row;
+        if (hidden > 0) row = "+" + TerminalText::number(hidden) + " ";
+        TerminalText below = TerminalText::blanks(row.size());
+        for (std::size_t level = hidden + 1; level <= depth; ++level) {
+            const TerminalView line = continues_[level] ? through_ : blank_;
+            row += level < depth ? line : last ? end_ : branch_;
+            below += line;
+        }
+        return {std::move(row), below + (children ? through_ : blank_)};
     }
 
 private:
-    std::size_t first_level() const noexcept {
-        return depth_ > most_levels_ ? depth_ - most_levels_ + 1 : 1;
-    }
-    TerminalText levels(std::size_t end) const {
-        TerminalText text;
-        for (std::size_t level = first_level(); level < end; ++level)
-            text += continues_[level] ? through_ : TerminalView("   ");
-        return text;
-    }
-
-    TerminalView through_;
-    TerminalView branch_;
-    TerminalView end_;
-    std::size_t most_levels_;
-    std::size_t depth_ = 0;
-    std::vector<bool> continues_;  // by level, the row's own included
+    const TerminalView blank_ = "   ";
+    const TerminalView through_;
+    const TerminalView branch_;
+    const TerminalView end_;
+    const std::size_t most_levels_;
+    std::vector<bool> continues_;  // by level: a sibling of the last row at this level follows
 };
 
 TerminalView color_of(const Style& style, const TraceSpan& span) {
@@ -141,6 +138,16 @@ TerminalView color_of(const Style& style, const TraceSpan& span) {
         case SpanOperation::mcp: return style.green();
         default: return style.dim();
     }
+}
+
+TerminalText marks_text(const Style& style, const TraceSpan& span) {
+    TerminalText text;
+    for (const char* mark : marks_of(span)) {
+        const bool failed = mark == std::string_view("ERROR");
+        text += " " + TerminalText(failed ? style.red() : style.yellow()) + for_terminal(mark) +
+                style.off();
+    }
+    return text;
 }
 
 /// The part of a view in which each span is a bar at its time.
@@ -210,12 +217,11 @@ public:
           out_(out),
           summary_(trace.summary),
           rows_(select_rows(trace.spans, options.filter)),
-          lines_(screen, most_levels(screen)),
           content_(trace) {}
 
     void print() {
         print_heading();
-        measure();
+        prepare();
         const Waterfall waterfall(summary_, widths_.bar, screen_);
         print_titles(waterfall);
         for (const ShownRow& row : rows_) print_row(row, waterfall);
@@ -234,112 +240,72 @@ public:
 private:
     const Style& style() const noexcept { return screen_.style; }
 
-    static std::size_t most_levels(const TraceScreen& screen) {
-        constexpr std::size_t on_pipe = 24;
-        if (screen.columns() == 0) return on_pipe;
-        return std::max<std::size_t>(2, screen.columns() / (3 * level_columns));
-    }
-
     void print_heading() {
         constexpr std::size_t longest_id = 64;
-        const TerminalText heading = style().bold() + "trace " +
-                                     line_for_terminal(summary_.id, longest_id) + style().off() +
-                                     "  " + status_color(style(), summary_.status) +
-                                     for_terminal(status_name(summary_.status)) + style().off();
-        out_ << fitted(heading, screen_.columns(), screen_.ascii) << "\n";
-        out_ << fitted(for_terminal(facts_text(summary_)), screen_.columns(), screen_.ascii)
-             << "\n";
-        print_identity();
+        const auto print = [this](const TerminalText& line) {
+            out_ << fitted(line, screen_.columns(), screen_.ascii) << "\n";
+        };
+        print(style().bold() + "trace " + line_for_terminal(summary_.id, longest_id) +
+              style().off() + "  " + status_text(style(), summary_.status));
+        print(for_terminal(facts_text(summary_)));
+        const std::string identity = identity_text(summary_);
+        if (!identity.empty()) print(line_for_terminal(identity, longest_identity));
         out_ << "\n";
     }
 
-    void print_identity() {
-        const std::string text = identity_text(summary_);
-        if (text.empty()) return;
-        const std::size_t columns = screen_.columns() == 0 ? 1000 : screen_.columns();
-        out_ << line_for_terminal(text, columns) << "\n";
-    }
-
-    TerminalText marks(const TraceSpan& span) const {
-        TerminalText text;
-        for (const char* mark : marks_of(span)) {
-            const bool failed = mark == std::string_view("ERROR");
-            text += " " + TerminalText(failed ? style().red() : style().yellow()) +
-                    for_terminal(mark) + style().off();
+    /// Prepares the texts of the rows, and the widths of their columns.
+    void prepare() {
+        const Figures titles = figure_titles();
+        TreeLines lines(screen_);
+        for (ShownRow& row : rows_) {
+            const TraceSpan& span = trace_.spans[row.span];
+            std::tie(row.guides, row.below) = lines.next(span.depth, row.last, row.children);
+            row.name = line_for_terminal(name_of(span), longest_name);
+            row.marks = marks_text(style(), span);
+            row.figures = figures_of(span);
+            widths_.name = std::max(widths_.name, display_width(row.guides + row.name + row.marks));
+            for (std::size_t i = 0; i < titles.size(); ++i) {
+                if (!row.figures[i].empty())
+                    widths_.figures[i] =
+                        std::max({widths_.figures[i], row.figures[i].size(), titles[i].size()});
+            }
         }
-        return text;
+        if (screen_.columns() > 0) widths_.fit(screen_.columns());
     }
 
-    /// The name as the user reads it, on one line.
-    static TerminalText name_line(const TraceSpan& span) {
-        return line_for_terminal(name_of(span), longest_name);
-    }
-
-    void measure() {
-        for (const ShownRow& shown : rows_) {
-            const TraceSpan& span = trace_.spans[shown.span];
-            lines_.begin(span.depth, shown.last);
-            const std::size_t name = display_width(lines_.before_name()) +
-                                     display_width(name_line(span)) + display_width(marks(span));
-            widths_.name = std::max(widths_.name, name);
-            const auto widen = [](std::size_t& width, const std::string& text) {
-                width = std::max(width, text.size());
-            };
-            widen(widths_.time, span_time_text(span.duration()));
-            widen(widths_.tokens, token_text(span.tokens));
-            widen(widths_.cost, cost_text(span.cost));
-        }
-        if (widths_.tokens > 0) widths_.tokens = std::max(widths_.tokens, std::size_t{6});
-        if (widths_.cost > 0) widths_.cost = std::max(widths_.cost, std::size_t{4});
-        widths_.name = std::max(widths_.name, std::size_t{4});
-        fit(widths_, screen_.columns());
-    }
-
-    TerminalText numbers(TerminalView time, TerminalView tokens, TerminalView cost) const {
+    TerminalText figure_cells(const Figures& figures) const {
         TerminalText text;
-        const auto add = [&text](TerminalView cell, std::size_t width) {
-            if (width > 0) text += "  " + padded_left(cell, width);
-        };
-        add(time, widths_.time);
-        add(tokens, widths_.tokens);
-        add(cost, widths_.cost);
+        for (std::size_t i = 0; i < figures.size(); ++i) {
+            if (widths_.figures[i] > 0)
+                text += "  " + padded_left(for_terminal(figures[i]), widths_.figures[i]);
+        }
         return text;
     }
 
     void print_titles(const Waterfall& waterfall) {
-        TerminalText line = padded_right("span", widths_.name);
-        line += numbers("time", "tokens", "cost");
-        if (widths_.bar > 0) line += "  " + waterfall.axis();
-        out_ << style().dim() << line << style().off() << "\n";
+        out_ << style().dim() << padded_right("span", widths_.name)
+             << figure_cells(figure_titles());
+        if (widths_.bar > 0) out_ << "  " << waterfall.axis();
+        out_ << style().off() << "\n";
     }
 
-    void print_row(const ShownRow& shown, const Waterfall& waterfall) {
-        const TraceSpan& span = trace_.spans[shown.span];
-        lines_.begin(span.depth, shown.last);
-        const TerminalText guides = lines_.before_name();
-        const TerminalText mark = marks(span);
-        const std::size_t fixed = display_width(guides) + display_width(mark);
-        TerminalText name = name_line(span);
+    void print_row(const ShownRow& row, const Waterfall& waterfall) {
+        const TraceSpan& span = trace_.spans[row.span];
+        const std::size_t fixed = display_width(row.guides + row.marks);
+        TerminalText name = row.name;
         if (screen_.columns() > 0)
             name = fitted(name, widths_.name > fixed ? widths_.name - fixed : 1, screen_.ascii);
-        const bool bold = span.operation == SpanOperation::agent;
-        TerminalText label = style().dim() + guides + style().off();
-        if (bold) label += style().bold();
-        label += name;
-        if (bold) label += style().off();
-        label = padded_right(label + mark, widths_.name);
-        const TerminalText figures =
-            numbers(for_terminal(span_time_text(span.duration())),
-                    for_terminal(token_text(span.tokens)), for_terminal(cost_text(span.cost)));
-        out_ << label << figures;
+        if (span.operation == SpanOperation::agent) name = style().bold() + name + style().off();
+        out_ << padded_right(style().dim() + row.guides + style().off() + name + row.marks,
+                             widths_.name)
+             << figure_cells(row.figures);
         if (widths_.bar > 0) out_ << "  " << waterfall.bar(span);
         out_ << "\n";
-        print_details(shown, span);
+        print_details(row, span);
     }
 
-    void print_details(const ShownRow& shown, const TraceSpan& span) {
-        const TerminalText before =
-            style().dim() + lines_.before_detail(shown.children) + style().off();
+    void print_details(const ShownRow& row, const TraceSpan& span) {
+        const TerminalText before = style().dim() + row.below + style().off();
         if (span.error && !span.error_text.empty()) {
             print_block(before, style().red(), "error: ", span.error_text,
                         options_.verbose ? 0 : error_lines);
@@ -351,7 +317,7 @@ private:
                 print_block(before, style().dim(), {}, text, 0);
         }
         if (!options_.content) return;
-        for (const ContentBlock& block : content_.blocks(shown.span, line, options_.verbose)) {
+        for (const ContentBlock& block : content_.blocks(row.span, line, options_.verbose)) {
             has_content_ = true;
             const TerminalText label =
                 style().cyan() + for_terminal(block.label) + ": " + style().off();
@@ -395,7 +361,6 @@ private:
     const TraceSummary& summary_;
     std::vector<ShownRow> rows_;
     Widths widths_;
-    TreeLines lines_;
     SpanContent content_;
     bool has_content_ = false;  // a row has been printed with some
 };
@@ -410,19 +375,16 @@ void print_trace(const TraceSet& set, const Trace& trace, const ViewOptions& opt
 void print_followed_span(const TraceSpan& span, const TraceScreen& screen, TerminalStream& out) {
     constexpr std::size_t time_columns = 8;
     const Style& style = screen.style;
-    TerminalText line = style.dim() +
-                        padded_left(for_terminal(span_time_text(span.duration())), time_columns) +
-                        style.off() + "  " + line_for_terminal(name_of(span), longest_name);
-    const auto add = [&line](const TerminalText& text) {
-        if (!text.empty()) line += "  " + text;
-    };
-    add(for_terminal(token_text(span.tokens)));
-    add(for_terminal(cost_text(span.cost)));
+    const auto [time, tokens, cost] = figures_of(span);
+    TerminalText line = style.dim() + padded_left(for_terminal(time), time_columns) + style.off() +
+                        "  " + line_for_terminal(name_of(span), longest_name);
+    for (const std::string& figure : {tokens, cost}) {
+        if (!figure.empty()) line += "  " + for_terminal(figure);
+    }
+    const TerminalText marks = marks_text(style, span);
+    if (!marks.empty()) line += " " + marks;
     if (span.error)
-        add(style.red() + TerminalText("ERROR ") +
-            line_for_terminal(span.error_text, longest_name) + style.off());
-    if (span.aborted) add(style.yellow() + TerminalText("aborted") + style.off());
-    if (span.suspended) add(style.yellow() + TerminalText("suspended") + style.off());
+        line += " " + style.red() + line_for_terminal(span.error_text, longest_name) + style.off();
     out << fitted(line, screen.columns(), screen.ascii) << "\n";
 }
 

@@ -44,11 +44,11 @@ std::string span_time_text(std::int64_t microseconds);
 std::string token_text(const std::optional<TokenCounts>& tokens);
 /// "2565", "12.3k".
 std::string token_count_text(std::int64_t count);
-/// "2565 tokens in, 2048 of them cached, 21 out"; empty if they are unknown.
-TerminalText token_sums(const std::optional<TokenCounts>& tokens);
 /// "$0.0123"; empty if it is unknown.
 std::string cost_text(const std::optional<double>& cost);
 
+/// "2565 tokens in, 2048 of them cached, 21 out, $0.0123", as far as they are known.
+std::string sums_text(const TraceSummary& summary);
 /// "2026-11-21 10:00:00 +0000, 1.25s, 4 spans, 2565 tokens in, 21 out, $0.0123".
 std::string facts_text(const TraceSummary& summary);
 /// "session NAME, KEY=VALUE"; may be empty.
@@ -58,8 +58,8 @@ std::string_view name_of(const TraceSpan& span);
 /// The marks of an unusual span, in the order of the output: "ERROR", "aborted", "suspended", "orphan", "cycle".
 std::vector<const char*> marks_of(const TraceSpan& span);
 
-/// The color of a status.
-TerminalView status_color(const Style& style, TraceStatus status);
+/// The name of a status in its color.
+TerminalText status_text(const Style& style, TraceStatus status);
 
 /// The text cut to `columns` with a sign that it was cut; "..." where only ASCII is drawn. Unchanged if `columns` is 0.
 TerminalText fitted(const TerminalText& text, std::size_t columns, bool ascii);
@@ -68,32 +68,21 @@ TerminalText padded_right(TerminalView text, std::size_t columns);
 TerminalText padded_left(TerminalView text, std::size_t columns);
 
 /// A table with aligned columns for a terminal. The last column is cut to the width that is left; on a narrow terminal other
-/// columns are omitted.
-class TextTable {
-public:
-    enum class Align { left, right };
-    /// `omitted`: the place among the columns that a narrow terminal omits, from 1; 0: never.
-    void add_column(TerminalView title, Align align = Align::left, int omitted = 0);
-    /// One text for each column. `color` applies to the cell of column `colored`.
-    void add(std::vector<TerminalText> row, TerminalView color = {}, std::size_t colored = 0);
-    /// Columns that are empty in all rows are omitted.
-    TerminalText text(const TraceScreen& screen) const;
-
-private:
+/// columns are omitted, and everywhere those that are empty in all rows.
+struct TextTable {
     struct Column {
-        TerminalText title = {};
-        Align align = Align::left;
-        int omitted = 0;
+        // NOLINTNEXTLINE(google-explicit-constructor)
+        Column(TerminalView text, bool number = false, int order = 0)
+            : title(text), is_number(number), omitted(order) {}
+        TerminalText title;
+        bool is_number;  ///< aligned at the right
+        int omitted;     ///< the place in the order of omission, from 1; 0: never
     };
-    struct Row {
-        std::vector<TerminalText> cells = {};
-        TerminalText color = {};
-        std::size_t colored = 0;
-    };
-    std::vector<std::size_t> widths() const;
-    void omit_columns(std::vector<std::size_t>& widths, std::size_t columns) const;
-    std::vector<Column> columns_;
-    std::vector<Row> rows_;
+    std::vector<Column> columns = {};
+    std::vector<std::vector<TerminalText>> rows =
+        {};  ///< one text for each column, which may have styles
+
+    TerminalText text(const TraceScreen& screen) const;
 };
 
 /// The remedy for a trace without content.
@@ -119,7 +108,8 @@ public:
 
 private:
     using Hashes = std::unordered_set<std::size_t>;
-    std::vector<ContentBlock> call_blocks(std::size_t span, const JsonObject& attributes);
+    static void add_call(std::vector<ContentBlock>& blocks, const JsonObject& attributes,
+                         Hashes& shown);
     /// Adds the messages that are not in `shown`, and returns the number of the others.
     static std::size_t add_new_messages(std::vector<ContentBlock>& blocks, const Json& messages,
                                         Hashes& shown);
@@ -147,66 +137,45 @@ struct CallStats {
     std::size_t calls = 0;
     std::size_t errors = 0;
     std::size_t aborted = 0;
-    std::vector<std::int64_t> durations = {};  ///< microseconds, sorted
+    std::int64_t duration = 0;  ///< the sum, in microseconds
+    std::vector<std::int64_t> durations = {};
     std::optional<TokenCounts> tokens = {};
     std::optional<double> cost = {};  ///< USD
     std::size_t without_cost = 0;     ///< calls with tokens whose cost is unknown
-
-    std::int64_t total_duration() const noexcept;
 };
 
-/// Returns the percentile `percent` of sorted values, linearly interpolated between two of them; 0 if there are none.
-std::int64_t percentile(const std::vector<std::int64_t>& sorted, double percent);
+/// Returns the percentile `percent` of values, linearly interpolated between two of them; 0 if there are none.
+std::int64_t percentile(std::vector<std::int64_t> values, double percent);
 
 /// Counts the calls of models and tools of any number of traces. Each call counts once: the request of an MCP client is a part
 /// of a tool call, the sums of runs repeat those of their calls, and a span may occur in several files.
 class TraceStats {
 public:
-    /// Of the filter only the model and the tool are used, which restrict the calls.
-    explicit TraceStats(const TraceFilter& filter) : filter_(filter) {}
+    /// Of the filter only the model and the tool are used, which restrict the calls. `by`: "model" or "tool", the only calls that
+    /// are counted; empty: both.
+    TraceStats(const TraceFilter& filter, const std::string& by) : filter_(filter), by_(by) {}
 
     void add(const Trace& trace);
-
-    std::size_t traces() const noexcept { return traces_; }
-    std::size_t traces_of(TraceStatus status) const;
-    std::int64_t start() const noexcept { return start_; }
-    std::int64_t end() const noexcept { return end_; }
-    /// Sums over the traces, as `trace ls` shows them.
-    const std::optional<TokenCounts>& tokens() const noexcept { return tokens_; }
-    const std::optional<double>& cost() const noexcept { return cost_; }
-    /// The most frequent first.
-    std::vector<CallStats> models() const { return sorted(models_); }
-    std::vector<CallStats> tools() const { return sorted(tools_); }
+    bool empty() const noexcept { return traces_ == 0; }
+    /// Prints a heading and a table for models and for tools.
+    void print(const TraceScreen& screen, TerminalStream& out) const;
+    /// Returns the same as JSON. Durations are in seconds, costs in USD; what was not recorded is null.
+    Json json() const;
 
 private:
     using ByName = std::map<std::string, CallStats>;
-    static std::vector<CallStats> sorted(const ByName& by_name);
     void add_new(const Trace& trace);
+    void print_heading(const TraceScreen& screen, TerminalStream& out) const;
 
     const TraceFilter& filter_;
+    const std::string& by_;
     ByName models_;
     ByName tools_;
     std::size_t traces_ = 0;
     std::map<TraceStatus, std::size_t> statuses_;
-    std::int64_t start_ = 0;
-    std::int64_t end_ = 0;
-    std::optional<TokenCounts> tokens_;
-    std::optional<double> cost_;
+    TraceSummary sums_;  // of the traces: times, tokens and cost, as `trace ls` shows them
     std::unordered_set<std::size_t> seen_;  // hashes of the ids of traces and spans
 };
-
-/// The tables that are shown.
-struct StatsTables {
-    bool models = true;
-    bool tools = true;
-};
-
-/// Prints a heading and a table for models and for tools.
-void print_stats(const TraceStats& stats, StatsTables tables, const TraceScreen& screen,
-                 TerminalStream& out);
-
-/// Returns the same as JSON. Durations are in seconds, costs in USD; what was not recorded is null.
-Json stats_json(const TraceStats& stats, StatsTables tables);
 
 struct ViewOptions {
     bool verbose = false;  ///< attributes, events, complete error texts

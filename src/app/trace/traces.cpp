@@ -17,137 +17,94 @@ namespace {
 
 constexpr std::size_t none = static_cast<std::size_t>(-1);
 
-/// Puts the spans of a trace in the order of its tree.
-class TreeBuilder {
-public:
-    explicit TreeBuilder(std::vector<TraceSpan> spans) : spans_(std::move(spans)) {}
-
-    std::vector<TraceSpan> build() {
-        link();
-        places_.assign(spans_.size(), none);
-        for (const std::size_t span : by_start_) {
-            if (parents_[span] == none) walk(span, false);
-        }
-        // Spans that no root reaches are in a cycle, or below one: starts at a span of the cycle itself.
-        std::vector<bool> seen(spans_.size(), false);
-        for (std::size_t at : by_start_) {
-            if (places_[at] != none) continue;
-            while (!seen[at]) {
-                seen[at] = true;
-                at = parents_[at];
-            }
-            if (places_[at] == none) walk(at, true);
-        }
-        // Swaps each span to its place: a second vector would double the memory.
-        for (std::size_t i = 0; i < spans_.size(); ++i) {
-            while (places_[i] != i) {
-                std::swap(spans_[i], spans_[places_[i]]);
-                std::swap(places_[i], places_[places_[i]]);
-            }
-        }
-        return std::move(spans_);
+/// The index of each span's parent, or `none`. Cuts cycles at their first span.
+std::vector<std::size_t> link_parents(std::vector<TraceSpan>& spans) {
+    std::unordered_map<std::string, std::size_t> by_id;
+    for (std::size_t i = 0; i < spans.size(); ++i) by_id.emplace(spans[i].span_id, i);
+    std::vector<std::size_t> parents(spans.size(), none);
+    for (std::size_t i = 0; i < spans.size(); ++i) {
+        const auto parent = by_id.find(spans[i].parent_id);
+        spans[i].cycle = spans[i].cost_below = false;
+        spans[i].orphan = parent == by_id.end() && !spans[i].parent_id.empty();
+        if (parent != by_id.end()) parents[i] = parent->second;
     }
-
-private:
-    void link() {
-        std::unordered_map<std::string, std::size_t> by_id;
-        for (std::size_t i = 0; i < spans_.size(); ++i) {
-            by_id.emplace(spans_[i].span_id, i);
-            by_start_.push_back(i);
-        }
-        std::sort(by_start_.begin(), by_start_.end(), [this](std::size_t a, std::size_t b) {
-            return spans_[a].start != spans_[b].start ? spans_[a].start < spans_[b].start : a < b;
-        });
-        parents_.assign(spans_.size(), none);
-        children_.resize(spans_.size());
-        for (const std::size_t i : by_start_) {
-            const auto parent = by_id.find(spans_[i].parent_id);
-            if (spans_[i].parent_id.empty() || parent == by_id.end()) continue;
-            parents_[i] = parent->second;
-            children_[parent->second].push_back(i);
-        }
+    std::vector<std::size_t> seen(spans.size(), none);  // by span: the first one below it
+    for (std::size_t i = 0; i < spans.size(); ++i) {
+        std::size_t at = i;
+        for (; at != none && seen[at] == none; at = parents[at]) seen[at] = i;
+        if (at == none || seen[at] != i) continue;
+        spans[at].cycle = true;
+        parents[at] = none;
     }
-
-    void walk(std::size_t root, bool cycle) {
-        struct Open {
-            std::size_t span = 0;
-            std::optional<std::size_t> parent = {};  // its place
-            std::size_t depth = 0;
-            bool last = true;
-        };
-        std::vector<Open> open = {{root, {}, 0, true}};
-        while (!open.empty()) {
-            const Open next = open.back();
-            open.pop_back();
-            if (places_[next.span] != none) continue;  // the end of a cycle
-            const std::size_t place = placed_++;
-            places_[next.span] = place;
-            TraceSpan& span = spans_[next.span];
-            span.parent = next.parent;
-            span.depth = next.depth;
-            span.last = next.last;
-            span.cycle = cycle && !next.parent;
-            span.orphan = !cycle && !next.parent && !span.parent_id.empty();
-            bool last = true;
-            const std::vector<std::size_t>& below = children_[next.span];
-            for (auto child = below.rbegin(); child != below.rend(); ++child) {
-                if (places_[*child] != none) continue;
-                open.push_back({*child, place, span.depth + 1, std::exchange(last, false)});
-            }
-        }
-    }
-
-    std::vector<TraceSpan> spans_;
-    std::vector<std::size_t> by_start_;
-    std::vector<std::size_t> parents_;
-    std::vector<std::vector<std::size_t>> children_;  // by their start
-    std::vector<std::size_t> places_;                 // of spans in the tree
-    std::size_t placed_ = 0;
-};
-
-/// A part of a run: if it has no parent in the file, the run has not ended yet, or was killed.
-bool belongs_to_run(SpanOperation operation) {
-    return operation != SpanOperation::agent && operation != SpanOperation::other;
+    return parents;
 }
 
-TraceStatus status_of(const std::vector<TraceSpan>& spans) {
-    const auto any = [&spans](auto has) { return std::any_of(spans.begin(), spans.end(), has); };
-    if (any([](const TraceSpan& span) { return span.error; })) return TraceStatus::error;
-    if (any([](const TraceSpan& span) { return span.aborted; })) return TraceStatus::aborted;
-    if (any([](const TraceSpan& span) { return span.suspended; })) return TraceStatus::suspended;
-    const bool incomplete =
-        any([](const TraceSpan& span) { return span.orphan && belongs_to_run(span.operation); });
-    return incomplete ? TraceStatus::incomplete : TraceStatus::ok;
-}
-
-/// The sum of a value of which parents may repeat the sum of their children: only the lowest spans that have it count.
-template <class Value>
-std::optional<Value> lowest_sum(const std::vector<TraceSpan>& spans,
-                                std::optional<Value> TraceSpan::* value) {
-    const std::vector<bool> below = has_below(spans, value);
-    std::optional<Value> sum;
+/// Puts the spans of a trace in the order of a depth-first walk of its tree.
+std::vector<TraceSpan> in_tree_order(std::vector<TraceSpan> spans) {
+    std::sort(spans.begin(), spans.end(), [](const TraceSpan& a, const TraceSpan& b) {
+        return std::tie(a.start, a.place.file, a.place.offset) <
+               std::tie(b.start, b.place.file, b.place.offset);
+    });
+    const std::vector<std::size_t> parents = link_parents(spans);
+    std::vector<std::vector<std::size_t>> children(spans.size());
+    std::vector<std::pair<std::size_t, std::optional<std::size_t>>> open;  // and the parent's place
     for (std::size_t i = spans.size(); i-- > 0;) {
-        if (!below[i]) add_value(sum, spans[i].*value);
+        if (parents[i] == none) {
+            open.emplace_back(i, std::nullopt);
+        } else {
+            children[parents[i]].push_back(i);
+        }
     }
-    return sum;
+    std::vector<TraceSpan> placed;
+    placed.reserve(spans.size());
+    while (!open.empty()) {
+        const auto [next, parent] = open.back();
+        open.pop_back();
+        TraceSpan& span = placed.emplace_back(std::move(spans[next]));
+        span.parent = parent;
+        span.depth = parent ? placed[*parent].depth + 1 : 0;
+        for (const std::size_t child : children[next]) open.emplace_back(child, placed.size() - 1);
+    }
+    return placed;
 }
 
-TraceSummary summarize(const std::vector<TraceSpan>& spans) {
+TraceStatus status_of(const TraceSpan& span) {
+    if (span.error) return TraceStatus::error;
+    if (span.aborted) return TraceStatus::aborted;
+    if (span.suspended) return TraceStatus::suspended;
+    // A part of a run without its parent: the run has not ended yet, or was killed.
+    const bool is_part =
+        span.operation != SpanOperation::agent && span.operation != SpanOperation::other;
+    return span.orphan && is_part ? TraceStatus::incomplete : TraceStatus::ok;
+}
+
+/// Also marks the spans whose cost is a sum of others.
+TraceSummary summarize(std::vector<TraceSpan>& spans) {
     TraceSummary summary;
-    if (!spans.empty()) summary.id = spans.front().trace_id;
+    if (spans.empty()) return summary;
+    summary.id = spans.front().trace_id;
     summary.spans = spans.size();
-    summary.status = status_of(spans);
-    summary.tokens = lowest_sum(spans, &TraceSpan::tokens);
-    summary.cost = lowest_sum(spans, &TraceSpan::cost);
+    summary.start = spans.front().start;
     const TraceSpan* first = nullptr;  // of those with an input
     for (const TraceSpan& span : spans) {
-        summary.start = summary.start == 0 ? span.start : std::min(summary.start, span.start);
+        summary.status = std::max(summary.status, status_of(span));
+        summary.start = std::min(summary.start, span.start);
         summary.end = std::max(summary.end, span.end);
         if (summary.session.empty()) summary.session = span.session;
         if (summary.metadata.empty()) summary.metadata = span.metadata;
         if (!span.input.empty() && (!first || span.start < first->start)) first = &span;
     }
     if (first) summary.input = first->input;
+    // Parents repeat the sums of their children: only the lowest spans with a value count.
+    std::vector<bool> tokens_below(spans.size());
+    for (std::size_t i = spans.size(); i-- > 0;) {
+        const TraceSpan& span = spans[i];
+        if (!tokens_below[i]) add_value(summary.tokens, span.tokens);
+        if (!span.cost_below) add_value(summary.cost, span.cost);
+        if (!span.parent) continue;
+        if (span.tokens || tokens_below[i]) tokens_below[*span.parent] = true;
+        if (span.cost || span.cost_below) spans[*span.parent].cost_below = true;
+    }
     return summary;
 }
 
@@ -162,35 +119,16 @@ TraceSummary summarize(const std::vector<TraceSpan>& spans) {
     throw Error(ErrorCode::invalid_argument, text);
 }
 
-/// The traces in files whose names are not ids.
-TraceSet search_inside(const std::vector<TraceFiles>& all, const std::string& prefix) {
-    std::vector<std::filesystem::path> paths;
-    for (const TraceFiles& files : all) {
-        if (!is_trace_id(files.name))
-            paths.insert(paths.end(), files.paths.begin(), files.paths.end());
-    }
-    TraceSet found = read_traces(std::move(paths));
-    std::erase_if(found.traces,
-                  [&prefix](const Trace& one) { return !one.summary.id.starts_with(prefix); });
-    return found;
+[[noreturn]] void report_missing(const std::string& what, const std::filesystem::path& directory,
+                                 const std::string& name) {
+    throw Error(ErrorCode::not_found, "no " + what + " in " + printable(directory.string()) +
+                                          " begins with '" + printable(name) +
+                                          "'.\n  To list the traces: cubepi trace ls");
 }
 
-void add_traces(TraceListing& listing, const TraceFiles& files, const TraceFilter& filter,
-                const std::function<void(const Trace&)>& see) {
-    TraceSet set;
-    try {
-        set = read_traces(files.paths);
-    } catch (const Error& error) {
-        // A file that cannot be read does not hide the others.
-        listing.unreadable.emplace_back(error.what());
-        return;
-    }
-    listing.problems += set.problems;
-    for (const Trace& trace : set.traces) {
-        if (!filter.accepts(trace)) continue;
-        listing.traces.push_back(ListedTrace{trace.summary, files.paths});
-        if (see) see(trace);
-    }
+template <class Has>
+bool any_span(const Trace& trace, Has has) {
+    return std::any_of(trace.spans.begin(), trace.spans.end(), has);
 }
 
 }  // namespace
@@ -198,10 +136,10 @@ void add_traces(TraceListing& listing, const TraceFiles& files, const TraceFilte
 const char* status_name(TraceStatus status) noexcept {
     switch (status) {
         case TraceStatus::ok: return "ok";
-        case TraceStatus::error: return "error";
-        case TraceStatus::aborted: return "aborted";
-        case TraceStatus::suspended: return "suspended";
         case TraceStatus::incomplete: return "incomplete";
+        case TraceStatus::suspended: return "suspended";
+        case TraceStatus::aborted: return "aborted";
+        case TraceStatus::error: return "error";
     }
     return "";
 }
@@ -215,60 +153,50 @@ Trace make_trace(std::vector<TraceSpan> spans, std::size_t& repeated) {
     repeated += spans.size() - places.size();
     spans.resize(places.size());
     Trace trace;
-    trace.spans = TreeBuilder(std::move(spans)).build();
+    trace.spans = in_tree_order(std::move(spans));
     trace.summary = summarize(trace.spans);
     return trace;
 }
 
-bool TraceFilter::selects_spans() const {
-    return !model.empty() || !tool.empty() || error || min_duration;
+bool TraceFilter::calls_model(const TraceSpan& span) const {
+    return !model.empty() && span.operation == SpanOperation::chat && span.model == model;
+}
+
+bool TraceFilter::calls_tool(const TraceSpan& span) const {
+    return !tool.empty() && span.operation == SpanOperation::tool && span.tool == tool;
+}
+
+bool TraceFilter::accepts_call(const TraceSpan& span) const {
+    return (model.empty() && tool.empty()) || calls_model(span) || calls_tool(span);
+}
+
+bool TraceFilter::accepts_span(const TraceSpan& span) const {
+    return accepts_call(span) && (!error || span.error) &&
+           (!min_duration || span.duration() >= *min_duration);
 }
 
 bool TraceFilter::accepts_trace(const Trace& trace) const {
-    const auto any = [&trace](auto has) {
-        return std::any_of(trace.spans.begin(), trace.spans.end(), has);
-    };
     if (since && trace.summary.start < *since) return false;
-    if (!session.empty() && !any([this](const TraceSpan& span) {
-            return span.session == session || span.thread == session ||
-                   span.session == session_id_of(session);
-        }))
-        return false;
-    return std::all_of(metadata.begin(), metadata.end(), [&any](const auto& wanted) {
-        return any([&wanted](const TraceSpan& span) {
+    const auto is_of_session = [this](const TraceSpan& span) {
+        return span.session == session || span.thread == session ||
+               span.session == session_id_of(session);
+    };
+    if (!session.empty() && !any_span(trace, is_of_session)) return false;
+    return std::all_of(metadata.begin(), metadata.end(), [&trace](const auto& wanted) {
+        return any_span(trace, [&wanted](const TraceSpan& span) {
             return std::find(span.metadata.begin(), span.metadata.end(), wanted) !=
                    span.metadata.end();
         });
     });
 }
 
-bool TraceFilter::accepts_call(const TraceSpan& span) const {
-    if (model.empty() && tool.empty()) return true;
-    if (span.operation == SpanOperation::chat) return !model.empty() && span.model == model;
-    return span.operation == SpanOperation::tool && !tool.empty() && span.tool == tool;
-}
-
-bool TraceFilter::accepts_span(const TraceSpan& span) const {
-    if (!accepts_call(span)) return false;
-    if (error && !span.error) return false;
-    return !min_duration || span.duration() >= *min_duration;
-}
-
 bool TraceFilter::accepts(const Trace& trace) const {
-    const auto any = [&trace](auto has) {
-        return std::any_of(trace.spans.begin(), trace.spans.end(), has);
-    };
-    if (!accepts_trace(trace)) return false;
-    if (!model.empty() && !any([this](const TraceSpan& span) {
-            return span.operation == SpanOperation::chat && span.model == model;
-        }))
-        return false;
-    if (!tool.empty() && !any([this](const TraceSpan& span) {
-            return span.operation == SpanOperation::tool && span.tool == tool;
-        }))
-        return false;
-    if (error && !any([](const TraceSpan& span) { return span.error; })) return false;
-    return !min_duration || trace.summary.duration() >= *min_duration;
+    const auto of_model = [this](const TraceSpan& span) { return calls_model(span); };
+    const auto of_tool = [this](const TraceSpan& span) { return calls_tool(span); };
+    return accepts_trace(trace) && (model.empty() || any_span(trace, of_model)) &&
+           (tool.empty() || any_span(trace, of_tool)) &&
+           (!error || trace.summary.status == TraceStatus::error) &&
+           (!min_duration || trace.summary.duration() >= *min_duration);
 }
 
 JsonObject TraceSet::line_of(const TraceSpan& span) const {
@@ -301,24 +229,30 @@ TraceSet find_trace(const std::filesystem::path& directory, const std::string& n
     std::error_code failed;
     if (name.ends_with(".jsonl") && std::filesystem::exists(name, failed))
         return read_traces({name});
-    const std::string id = name.starts_with("0x") ? name.substr(2) : name;
-    const std::vector<TraceFiles> all = list_trace_files(directory);
-    std::vector<const TraceFiles*> found;
-    for (const TraceFiles& files : all) {
-        if (files.name == id) return read_traces(files.paths);
-        if (files.name.starts_with(id)) found.push_back(&files);
-    }
-    if (found.size() == 1) return read_traces(found.front()->paths);
+    const std::string id(without_0x(name));
     std::vector<std::string> ids;
-    for (const TraceFiles* files : found) ids.push_back(files->name);
-    if (!found.empty()) report_ambiguous("traces", name, ids);
-    TraceSet inside = search_inside(all, id);
-    if (inside.traces.size() == 1) return inside;
-    for (const Trace& trace : inside.traces) ids.push_back(trace.summary.id);
-    if (!ids.empty()) report_ambiguous("traces", name, ids);
-    throw Error(ErrorCode::not_found, "there is no trace '" + printable(name) + "' in " +
-                                          printable(directory.string()) +
-                                          ".\n  To list the traces: cubepi trace ls");
+    std::vector<std::filesystem::path> found;
+    std::vector<std::filesystem::path> others;  // files of several traces
+    for (const TraceFiles& files : list_trace_files(directory)) {
+        if (files.name == id) return read_traces(files.paths);
+        if (files.name.starts_with(id)) {
+            ids.push_back(files.name);
+            found = files.paths;
+        } else if (!is_trace_id(files.name)) {
+            others.insert(others.end(), files.paths.begin(), files.paths.end());
+        }
+    }
+    if (ids.size() == 1) return read_traces(std::move(found));
+    TraceSet set;
+    if (ids.empty()) {
+        set = read_traces(std::move(others));
+        std::erase_if(set.traces,
+                      [&id](const Trace& one) { return !one.summary.id.starts_with(id); });
+        for (const Trace& trace : set.traces) ids.push_back(trace.summary.id);
+    }
+    if (ids.empty()) report_missing("trace", directory, name);
+    if (ids.size() > 1) report_ambiguous("traces", name, ids);
+    return set;
 }
 
 TraceSet find_span(const std::filesystem::path& directory, const std::string& prefix) {
@@ -333,14 +267,10 @@ TraceSet find_span(const std::filesystem::path& directory, const std::string& pr
             }
             if (ids.size() == before) continue;
             found.files = set.files;
-            found.traces.clear();
-            found.traces.push_back(std::move(trace));
+            found.traces.assign(1, std::move(trace));
         }
     }
-    if (ids.empty())
-        throw Error(ErrorCode::not_found,
-                    "no trace and no span in " + printable(directory.string()) + " begins with '" +
-                        printable(prefix) + "'.\n  To list the traces: cubepi trace ls");
+    if (ids.empty()) report_missing("trace and no span", directory, prefix);
     if (ids.size() > 1) report_ambiguous("spans", prefix, ids);
     return found;
 }
@@ -359,7 +289,19 @@ TraceListing list_traces(const std::filesystem::path& directory, const TraceFilt
             const auto end = bub::detail::parse_date(day, true);
             if (filter.since && end && *end < *filter.since) break;
         }
-        add_traces(listing, files, filter, see);
+        TraceSet set;
+        try {
+            set = read_traces(files.paths);
+        } catch (const Error& error) {
+            // A file that cannot be read does not hide the others.
+            listing.unreadable.emplace_back(error.what());
+        }
+        listing.problems += set.problems;
+        for (const Trace& trace : set.traces) {
+            if (!filter.accepts(trace)) continue;
+            listing.traces.push_back(ListedTrace{trace.summary, files.paths});
+            if (see) see(trace);
+        }
     }
     std::sort(listing.traces.begin(), listing.traces.end(),
               [](const ListedTrace& a, const ListedTrace& b) {

@@ -13,7 +13,8 @@
 
 namespace cubepi::app {
 
-enum class TraceStatus : std::uint8_t { ok, error, aborted, suspended, incomplete };
+/// The status of a trace is the last one of this order that a span of it has.
+enum class TraceStatus : std::uint8_t { ok, incomplete, suspended, aborted, error };
 
 /// "ok", "error", "aborted", "suspended", "incomplete".
 const char* status_name(TraceStatus status) noexcept;
@@ -22,7 +23,6 @@ const char* status_name(TraceStatus status) noexcept;
 struct TraceSummary {
     std::string id = {};
     std::size_t spans = 0;
-    /// `error` if any span failed; else `aborted`, `suspended`, or `incomplete` while the span of the run itself is missing.
     TraceStatus status = TraceStatus::ok;
     std::int64_t start = 0;
     std::int64_t end = 0;
@@ -46,17 +46,6 @@ struct Trace {
 /// others is added to `repeated`.
 Trace make_trace(std::vector<TraceSpan> spans, std::size_t& repeated);
 
-/// By span: whether a span below it has the value, which the value of a parent includes.
-template <class Value>
-std::vector<bool> has_below(const std::vector<TraceSpan>& spans,
-                            std::optional<Value> TraceSpan::* value) {
-    std::vector<bool> below(spans.size(), false);
-    for (std::size_t i = spans.size(); i-- > 0;) {
-        if (spans[i].parent && (below[i] || spans[i].*value)) below[*spans[i].parent] = true;
-    }
-    return below;
-}
-
 template <class Value>
 void add_value(std::optional<Value>& sum, const std::optional<Value>& value) {
     if (!value) return;
@@ -75,9 +64,12 @@ struct TraceFilter {
     std::optional<std::int64_t> since = {};  ///< microseconds since 1970, for the start
 
     /// True if one of the options that select spans within a trace is set.
-    bool selects_spans() const;
+    bool selects_spans() const { return !model.empty() || !tool.empty() || error || min_duration; }
     /// Whether the trace has the session and the metadata, and began in time.
     bool accepts_trace(const Trace& trace) const;
+    /// Whether a span is a call of the model or of the tool, if one of them is set.
+    bool calls_model(const TraceSpan& span) const;
+    bool calls_tool(const TraceSpan& span) const;
     /// Whether a span is a call of the model or of the tool, as far as these are set. With both, the calls of either.
     bool accepts_call(const TraceSpan& span) const;
     /// Whether a span has the model or the tool, failed, and took long enough, as far as these are set.

@@ -106,10 +106,10 @@ bool set(Settings& settings, const std::string& key, const std::string& value,
     return true;
 }
 
-using Places = std::map<std::string, std::string>;
+using ProviderValues = std::map<std::string, std::string>;
 
 /// Returns the place of provider-specific values; null for other settings.
-Places* places_of(Settings& settings, const std::string& key) {
+ProviderValues* values_of(Settings& settings, const std::string& key) {
     if (key == "api_key") return &settings.api_keys;
     return key == "api_base" ? &settings.api_bases : nullptr;
 }
@@ -133,7 +133,7 @@ public:
         }
     }
     void own(const std::string& key, const std::string& provider, const std::string& value) {
-        (*places_of(settings_, key))[provider] = value;
+        (*values_of(settings_, key))[provider] = value;
         settings_.origins[key + "s." + provider] = origin_;
     }
     void fallbacks(const YAML::Node& values) {
@@ -163,7 +163,7 @@ void read_member(Settings& settings, const std::string& file, const std::string&
             reader.scalar(key, value.as<std::string>(), where);
         } else if (value.IsSequence() && key == "fallback_models") {
             reader.fallbacks(value);
-        } else if (value.IsMap() && places_of(settings, key)) {
+        } else if (value.IsMap() && values_of(settings, key)) {
             reader.by_provider(key, value);
         }
     } catch (const YAML::Exception&) {
@@ -211,7 +211,7 @@ void read_variable(Settings& settings, const std::string& name, const std::strin
     if (value.empty() || lower_case(value) == "null") return;
     Reader reader(settings, name);
     try {
-        if (places_of(settings, key) && value.starts_with('{')) {
+        if (values_of(settings, key) && value.starts_with('{')) {
             reader.by_provider(key, YAML::Load(value));
         } else if (reader.scalar(key, value, name)) {
             return;

@@ -162,7 +162,7 @@ Task<bool> Turn::ask_stream(const Plugin& plugin) {
 Task<> Turn::consume(EventStream stream) {
     const Outcome<> consumed = co_await outcome_of(read(stream));
     if (is_cancelled_by(consumed.failure())) co_await cubepi::shield();
-    Task<> closing = settle(close_stream(stream), "closing a model's stream");
+    Task<> closing = await_closing(close_stream(stream), "closing a model's stream");
     const Outcome<> closed = co_await outcome_of(std::move(closing));
     consumed.rethrow();
     closed.rethrow();
@@ -204,7 +204,7 @@ Task<std::exception_ptr> Turn::save_state(std::exception_ptr failure) {
                        result.model_output, result.prompt, failure};
     for (const auto& plugin : *plugins) {
         if (!plugin->save_state) continue;
-        Task<> settling = settle(discard_value(plugin->save_state(call)), "save_state");
+        Task<> settling = await_closing(discard_value(plugin->save_state(call)), "save_state");
         const Outcome<> saved = co_await outcome_of(std::move(settling));
         if (is_cancelled_by(saved.failure())) {
             co_await cubepi::shield();
@@ -217,11 +217,11 @@ Task<std::exception_ptr> Turn::save_state(std::exception_ptr failure) {
             failure = saved.failure();
         } else if (!saved) {
             Task<> notifying = framework.notify_error("save_state", saved.failure(), inbound);
-            co_await settle(std::move(notifying), "on_error");
+            co_await await_closing(std::move(notifying), "on_error");
         }
     }
     if (kernel.has_store && !result.state.recorded()) {
-        Task<> recording = settle(record(!failure), "recording the turn");
+        Task<> recording = await_closing(record(!failure), "recording the turn");
         const Outcome<> recorded = co_await outcome_of(std::move(recording));
         if (!failure) failure = recorded.failure();
         if (is_cancelled_by(failure)) co_await cubepi::shield();
@@ -340,7 +340,8 @@ bool Turn::has_something_open() const noexcept { return cancelled_ || result.sta
 Task<std::exception_ptr> Turn::close(std::exception_ptr failure) {
     std::vector<TurnState::Closer> closers = result.state.take_closers();
     for (auto closer = closers.rbegin(); closer != closers.rend(); ++closer) {
-        Task<> closing = settle(call_closer(std::move(*closer), failure), "the end of a turn");
+        Task<> closing =
+            await_closing(call_closer(std::move(*closer), failure), "the end of a turn");
         const Outcome<> closed = co_await outcome_of(std::move(closing));
         if (is_cancelled_by(closed.failure())) {
             co_await cubepi::shield();
@@ -354,7 +355,7 @@ Task<std::exception_ptr> Turn::close(std::exception_ptr failure) {
     co_return failure;
 }
 
-Task<> Turn::settle(Task<> task, std::string what) {
+Task<> Turn::await_closing(Task<> task, std::string what) {
     cubepi::Clock& clock = *kernel.options.runtime->clock;
     // A cancellation that arrives now does not interrupt it at once either.
     if (!cancelled_)

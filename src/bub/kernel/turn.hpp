@@ -47,7 +47,7 @@ public:
     Task<> run_stages();
     bool has_something_open() const noexcept;
     /// Returns true if this is the first cancellation of the turn; then call shield(), because a cancelled coroutine cannot
-    /// await anything, not even its own cleanup. From then on cleanup is limited to the grace period (settle()).
+    /// await anything, not even its own cleanup. From then on cleanup is limited to the grace period (await_closing()).
     bool is_cancelled_by(const std::exception_ptr& failure) noexcept;
     /// Runs the cleanup registered by load_state, and returns the final failure of the turn: `failure`, or a
     /// cancellation that arrived meanwhile.
@@ -88,7 +88,7 @@ private:
     /// Returns the name of the session's tape; empty if it has none.
     Task<std::string> tape_of_session(std::shared_ptr<TapeStore> store) const;
     /// Awaits work of a hook after the turn's end; if the turn was cancelled, for the grace period only.
-    Task<> settle(Task<> task, std::string what);
+    Task<> await_closing(Task<> task, std::string what);
 
     bool cancelled_ = false;
     bool answered_ = false;

@@ -7,6 +7,7 @@
 #include <bub/turn_span.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/error_code_of.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/tracing/tracer.hpp>
 
@@ -47,13 +48,8 @@ namespace detail {
 namespace {
 
 std::string type_of(const std::exception_ptr& failure) {
-    try {
-        std::rethrow_exception(failure);
-    } catch (const cubepi::Error& error) {
-        return std::string(cubepi::to_string(error.code()));
-    } catch (...) {
-        return "exception";
-    }
+    const cubepi::ErrorCode code = cubepi::detail::error_code_of(failure);
+    return std::string(code == cubepi::ErrorCode::unknown ? "exception" : to_string(code));
 }
 
 void mark_failed(cubepi::ActiveSpan& span, const std::exception_ptr& failure) {

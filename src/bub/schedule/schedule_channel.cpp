@@ -33,7 +33,7 @@ struct ScheduleChannel::State : std::enable_shared_from_this<ScheduleChannel::St
     Task<> fire_due();
     Task<> fire_one(Schedule schedule, std::int64_t now);
     Task<> fire(Schedule schedule, std::int64_t now);
-    Task<> settle(Schedule schedule, std::int64_t now, std::string problem);
+    Task<> end_firing(Schedule schedule, std::int64_t now, std::string problem);
     Task<> remove_finished(Schedule schedule);
     Task<Admission> admission_of(Envelope message);
     Task<bool> waits(Schedule schedule);
@@ -122,29 +122,31 @@ Task<> ScheduleChannel::State::fire(Schedule schedule, std::int64_t now) {
     }
     const bool is_late = planned < now - tolerated_lateness;
     if (is_late && schedule.missed == MissedFirings::skip) {
-        co_await settle(std::move(schedule), now, "missed: no gateway was running");
+        co_await end_firing(std::move(schedule), now, "missed: no gateway was running");
         co_return;
     }
     Envelope message = firing_message(schedule, planned, is_late);
     const Admission admission = co_await admission_of(message);
     if (admission == Admission::elsewhere) co_return;
     if (admission == Admission::refused) {
-        co_await settle(std::move(schedule), now, "its user is not admitted any more");
+        co_await end_firing(std::move(schedule), now, "its user is not admitted any more");
         co_return;
     }
     const bool is_waiting = co_await waits(schedule);
     if (is_waiting) {
-        co_await settle(std::move(schedule), now, "the firing before still waited for its turn");
+        co_await end_firing(std::move(schedule), now,
+                            "the firing before still waited for its turn");
         co_return;
     }
     if (is_draining) co_return;
     co_await handler(std::move(message));
     schedule.last = planned;
-    co_await settle(std::move(schedule), now, std::string());
+    co_await end_firing(std::move(schedule), now, std::string());
 }
 
 /// Records the end of the planned firing, and plans the next one.
-Task<> ScheduleChannel::State::settle(Schedule schedule, std::int64_t now, std::string problem) {
+Task<> ScheduleChannel::State::end_firing(Schedule schedule, std::int64_t now,
+                                          std::string problem) {
     const std::int64_t planned = schedule.next.value_or(now);
     const auto level = problem.empty() ? cubepi::LogLevel::info : cubepi::LogLevel::warning;
     options.runtime->log.write(level, problem.empty() ? "schedule.fired" : "schedule.not_fired",

@@ -1,13 +1,16 @@
 #include <cubepi/core/error.hpp>
 
+#include <exception>
 #include <limits>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
 #include <gtest/gtest.h>
 
 #include <cubepi/core/number_text.hpp>
+#include <cubepi/core/support/error_code_of.hpp>
 #include <cubepi/core/support/error_with_text.hpp>
 
 namespace cubepi {
@@ -138,5 +141,16 @@ TEST(RoundedSecondsText, Seconds_HaveOneDigitAfterThePoint) {
     EXPECT_EQ(rounded_seconds_text(std::chrono::seconds(120)), "120.0 s");
 }
 
+TEST(ErrorCodeOf, ErrorsHaveTheirCode_OthersAreUnknown) {
+    const auto code_of = [](const auto& error) {
+        return detail::error_code_of(std::make_exception_ptr(error));
+    };
+    EXPECT_EQ(code_of(Error(ErrorCode::limit, "full")), ErrorCode::limit);
+    EXPECT_EQ(code_of(CheckpointerError(ErrorCode::storage_full, "full")), ErrorCode::storage_full);
+    EXPECT_EQ(code_of(std::runtime_error("full")), ErrorCode::unknown);
+    EXPECT_EQ(detail::error_code_of(nullptr), ErrorCode::unknown);
+}
+
 }  // namespace
+
 }  // namespace cubepi

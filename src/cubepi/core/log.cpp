@@ -15,6 +15,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/notice.hpp>
 #include <cubepi/core/number_text.hpp>
+#include <cubepi/core/support/error_code_of.hpp>
 
 namespace cubepi {
 
@@ -134,14 +135,7 @@ void log_notice(const Logger& log, const Notice& notice, std::string_view run_id
 }
 
 std::string_view logged_error(const std::exception_ptr& failure) noexcept {
-    try {
-        if (failure) std::rethrow_exception(failure);
-    } catch (const Error& error) {
-        return to_string(error.code());
-    } catch (...) {
-        // An exception of another library.
-    }
-    return to_string(ErrorCode::unknown);
+    return to_string(detail::error_code_of(failure));
 }
 
 namespace {

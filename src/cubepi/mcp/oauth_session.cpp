@@ -76,7 +76,7 @@ struct McpOAuthSession::State final : std::enable_shared_from_this<State> {
     }
 
     /// An authorization in progress, which the requests that need it wait for.
-    struct Attempt {
+    struct Authorization {
         McpChallenge challenge;
         bool is_forced = false;       ///< there may be a token already
         bool is_interactive = false;  ///< the user has to act
@@ -85,36 +85,38 @@ struct McpOAuthSession::State final : std::enable_shared_from_this<State> {
         std::exception_ptr failure;
     };
     using StatePtr = std::shared_ptr<State>;
-    using AttemptPtr = std::shared_ptr<Attempt>;
+    using AuthorizationPtr = std::shared_ptr<Authorization>;
 
     /// Counts a request that waits. A login that no request waits for any more ends; another exchange may not be interrupted,
     /// because a refresh token is often valid once.
     class Waiter {
     public:
-        Waiter(StatePtr state, AttemptPtr attempt)
-            : state_(std::move(state)), attempt_(std::move(attempt)) {
-            ++attempt_->waiting;
+        Waiter(StatePtr state, AuthorizationPtr authorization)
+            : state_(std::move(state)), authorization_(std::move(authorization)) {
+            ++authorization_->waiting;
         }
         Waiter(const Waiter&) = delete;
         Waiter& operator=(const Waiter&) = delete;
         ~Waiter() {
-            const bool is_last = --attempt_->waiting == 0;
-            if (!is_last || !attempt_->is_interactive || state_->attempt != attempt_) return;
-            state_->attempt.reset();
+            const bool is_last = --authorization_->waiting == 0;
+            if (!is_last || !authorization_->is_interactive ||
+                state_->authorization != authorization_)
+                return;
+            state_->authorization.reset();
             state_->scope->cancel();
         }
 
     private:
         const StatePtr state_;
-        const AttemptPtr attempt_;
+        const AuthorizationPtr authorization_;
     };
 
     static Task<> wait_for(StatePtr self, McpChallenge challenge, bool is_forced);
-    static Task<> run(StatePtr self, AttemptPtr attempt);
-    static Task<> obtain(StatePtr self, AttemptPtr attempt);
+    static Task<> run(StatePtr self, AuthorizationPtr authorization);
+    static Task<> obtain(StatePtr self, AuthorizationPtr authorization);
     static Task<bool> refresh(StatePtr self, OAuthDiscovery found);
     static Task<> request_as_service(StatePtr self, OAuthDiscovery found, std::string scope);
-    static Task<> log_in(StatePtr self, AttemptPtr attempt, OAuthDiscovery found,
+    static Task<> log_in(StatePtr self, AuthorizationPtr authorization, OAuthDiscovery found,
                          std::string scope);
     static Task<McpOAuthClient> choose_client(StatePtr self, OAuthServer server,
                                               std::string redirect_uri);
@@ -140,7 +142,7 @@ struct McpOAuthSession::State final : std::enable_shared_from_this<State> {
     bool is_loaded = false;
     /// When this session has obtained its token, and for which scopes it asked.
     std::optional<Clock::time_point> issued_at;
-    AttemptPtr attempt;
+    AuthorizationPtr authorization;
     std::unique_ptr<BackgroundScope> scope;
 };
 
@@ -149,34 +151,34 @@ struct McpOAuthSession::State final : std::enable_shared_from_this<State> {
 Task<> McpOAuthSession::State::wait_for(StatePtr self, McpChallenge challenge, bool is_forced) {
     const Executor executor = co_await this_executor;
     for (;;) {
-        AttemptPtr attempt = self->attempt;
-        const bool is_own = !attempt;
+        AuthorizationPtr authorization = self->authorization;
+        const bool is_own = !authorization;
         if (is_own) {
-            attempt = std::make_shared<Attempt>();
-            attempt->challenge = challenge;
-            attempt->is_forced = is_forced;
-            self->attempt = attempt;
+            authorization = std::make_shared<Authorization>();
+            authorization->challenge = challenge;
+            authorization->is_forced = is_forced;
+            self->authorization = authorization;
             self->scope = std::make_unique<BackgroundScope>(executor, [](std::exception_ptr) {});
         }
-        const Waiter waiter(self, attempt);
-        if (is_own) self->scope->spawn(run(self, attempt));
-        co_await attempt->ended.wait();
-        if (is_cancellation(attempt->failure))
+        const Waiter waiter(self, authorization);
+        if (is_own) self->scope->spawn(run(self, authorization));
+        co_await authorization->ended.wait();
+        if (is_cancellation(authorization->failure))
             throw Error(ErrorCode::auth, self->about("was left while a login was in progress."));
-        if (attempt->failure) std::rethrow_exception(attempt->failure);
-        // An attempt for another reason may not be what this request needs; if it is, the next one ends at once.
-        const bool is_same = attempt->challenge.status == challenge.status &&
-                             attempt->challenge.scope == challenge.scope;
+        if (authorization->failure) std::rethrow_exception(authorization->failure);
+        // An authorization for another reason may not be what this request needs; if it is, the next one ends at once.
+        const bool is_same = authorization->challenge.status == challenge.status &&
+                             authorization->challenge.scope == challenge.scope;
         if (is_own || is_same) co_return;
     }
 }
 
 /// Does not throw: the result is for the waiting requests.
-Task<> McpOAuthSession::State::run(StatePtr self, AttemptPtr attempt) {
-    const Outcome<> outcome = co_await outcome_of(obtain(self, attempt));
-    attempt->failure = outcome.failure();
-    if (self->attempt == attempt) self->attempt.reset();
-    attempt->ended.set();
+Task<> McpOAuthSession::State::run(StatePtr self, AuthorizationPtr authorization) {
+    const Outcome<> outcome = co_await outcome_of(obtain(self, authorization));
+    authorization->failure = outcome.failure();
+    if (self->authorization == authorization) self->authorization.reset();
+    authorization->ended.set();
 }
 
 // Authorization.
@@ -195,8 +197,8 @@ Task<> McpOAuthSession::State::adopt(StatePtr self, McpCredentials issued) {
     self->runtime->log.write(LogLevel::info, "mcp.authorized", {{"server", self->options.server}});
 }
 
-Task<> McpOAuthSession::State::obtain(StatePtr self, AttemptPtr attempt) {
-    const McpChallenge challenge = attempt->challenge;
+Task<> McpOAuthSession::State::obtain(StatePtr self, AuthorizationPtr authorization) {
+    const McpChallenge challenge = authorization->challenge;
     std::shared_ptr<void> lock = co_await self->store->lock();
     // Another process may have obtained a token meanwhile.
     McpCredentials stored = co_await self->store->load();
@@ -207,16 +209,16 @@ Task<> McpOAuthSession::State::obtain(StatePtr self, AttemptPtr attempt) {
                           self->credentials.access_token != challenge.token;
     const bool is_enough =
         challenge.status != 403 || includes(scopes_of(self->credentials.scope), missing);
-    if (!attempt->is_forced && is_other && is_enough) co_return;
+    if (!authorization->is_forced && is_other && is_enough) co_return;
 
     std::string preferred = self->options.issuer;
     if (preferred.empty()) preferred = self->credentials.issuer;
     OAuthDiscovery found = co_await detail::discover_oauth(self->http, challenge.resource_metadata,
                                                            std::move(preferred));
     self->check_issuer(found.server);
-    if (!attempt->is_forced) self->check_progress(challenge, found);
+    if (!authorization->is_forced) self->check_progress(challenge, found);
     if (self->credentials.issuer != found.server.issuer) self->credentials = McpCredentials();
-    if (!attempt->is_forced && challenge.status == 401) {
+    if (!authorization->is_forced && challenge.status == 401) {
         const bool is_refreshed = co_await refresh(self, found);
         if (is_refreshed) co_return;
     }
@@ -226,7 +228,7 @@ Task<> McpOAuthSession::State::obtain(StatePtr self, AttemptPtr attempt) {
     if (self->options.is_service) {
         co_await request_as_service(self, std::move(found), std::move(scope));
     } else {
-        co_await log_in(self, attempt, std::move(found), std::move(scope));
+        co_await log_in(self, authorization, std::move(found), std::move(scope));
     }
 }
 
@@ -363,8 +365,8 @@ Task<McpOAuthClient> McpOAuthSession::State::choose_client(StatePtr self, OAuthS
     co_return co_await std::move(registering);
 }
 
-Task<> McpOAuthSession::State::log_in(StatePtr self, AttemptPtr attempt, OAuthDiscovery found,
-                                      std::string scope) {
+Task<> McpOAuthSession::State::log_in(StatePtr self, AuthorizationPtr authorization,
+                                      OAuthDiscovery found, std::string scope) {
     const std::shared_ptr<McpLoginUi> ui = self->options.ui;
     if (!ui) {
         throw Error(ErrorCode::auth, self->about("needs a login; " + self->options.login_remedy));
@@ -376,8 +378,8 @@ Task<> McpOAuthSession::State::log_in(StatePtr self, AttemptPtr attempt, OAuthDi
                         " does not state that it protects logins of users (PKCE with S256); no "
                         "login was started.");
     }
-    attempt->is_interactive = true;
-    if (attempt->waiting == 0)
+    authorization->is_interactive = true;
+    if (authorization->waiting == 0)
         throw Error(ErrorCode::auth, self->about("needs a login, but no request waits for it."));
     const bool is_configured = self->may_use_configured_client(server);
     std::string preferred = self->credentials.client.redirect_uri;
@@ -405,7 +407,7 @@ Task<> McpOAuthSession::State::log_in(StatePtr self, AttemptPtr attempt, OAuthDi
     const std::string redirect = co_await std::move(opening);
     const std::string code = detail::login_code(redirect, page, server);
     // The code is valid once: from here on the login ends by itself.
-    attempt->is_interactive = false;
+    authorization->is_interactive = false;
     OAuthForm grant;
     grant.emplace_back("grant_type", "authorization_code");
     grant.emplace_back("code", code);

@@ -187,7 +187,7 @@ void count(const std::shared_ptr<RunAccount>& account, detail::SpendReservation&
     if (!account) return;
     if (reservation.usd()) {
         account->count(usage, cost);
-        reservation.settle(cost);
+        reservation.end(cost);
     } else {
         account->charge(usage, cost);
     }

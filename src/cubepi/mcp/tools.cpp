@@ -223,7 +223,7 @@ Task<AgentToolResult> call_tool(std::shared_ptr<McpClient> client, std::string t
         co_return AgentToolResult::error(error.what());
     }
     if (store) {
-        detail::McpDataPlace place{store, ctx->tool_name().str(), ctx->shared_runtime()};
+        detail::McpDataLocation place{store, ctx->tool_name().str(), ctx->shared_runtime()};
         Task<> storing = detail::store_data_of(&result, std::move(place));
         co_await std::move(storing);
     }

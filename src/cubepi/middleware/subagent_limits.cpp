@@ -89,8 +89,8 @@ std::size_t add_call(SubagentCounts& counts, const std::string& key, const Call&
 
 }  // namespace
 
-SubagentPlace::SubagentPlace(std::shared_ptr<SubagentCounts> counts, const AgentLimits& own,
-                             std::string call_key, std::string parent_key)
+SubagentSlot::SubagentSlot(std::shared_ptr<SubagentCounts> counts, const AgentLimits& own,
+                           std::string call_key, std::string parent_key)
     : counts_(std::move(counts)),
       limits_(own),
       call_key_(std::move(call_key)),
@@ -125,13 +125,13 @@ SubagentPlace::SubagentPlace(std::shared_ptr<SubagentCounts> counts, const Agent
     counts_->reserved += reserved_;
 }
 
-SubagentPlace::~SubagentPlace() {
+SubagentSlot::~SubagentSlot() {
     --counts_->running;
     counts_->reserved -= reserved_;
 }
 
-void SubagentPlace::spend(const SubagentResult& result, std::optional<double> earlier,
-                          bool is_left) {
+void SubagentSlot::spend(const SubagentResult& result, std::optional<double> earlier,
+                         bool is_left) {
     std::optional<double> total = 0.0;
     if (parent_key_.empty()) {
         std::optional<double> missing;

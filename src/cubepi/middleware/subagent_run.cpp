@@ -10,6 +10,7 @@
 #include <cubepi/agent/transcript.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/error_code_of.hpp>
 #include <cubepi/middleware/detail/subagent_run.hpp>
 #include <cubepi/provider/answer_end.hpp>
 #include <cubepi/provider/cost.hpp>
@@ -43,16 +44,6 @@ struct ParentDecision {
         return hooks->before_tool_call(call);
     }
 };
-
-bool is_stale_answer(const std::exception_ptr& failure) {
-    try {
-        std::rethrow_exception(failure);
-    } catch (const Error& error) {
-        return error.code() == ErrorCode::stale_answer;
-    } catch (...) {
-        return false;
-    }
-}
 
 constexpr std::string_view no_user =
     "a sub-agent in the background cannot ask the user; have it done without it, or in the "
@@ -227,7 +218,7 @@ private:
     const std::shared_ptr<SubagentShared>& shared_ = plan_.shared;
     const SubagentSpec& type_;
     const std::string call_key_;
-    SubagentPlace place_;
+    SubagentSlot slot_;
     const std::string name_;
     ToolContext* caller_;  ///< null in the background
     std::shared_ptr<RunAccount> account_;
@@ -253,7 +244,7 @@ SubagentRun::SubagentRun(SubagentPlan plan, ToolContext& caller)
       type_(*shared_->find(plan_.type)),
       call_key_(caller.call_key().empty() ? caller.shared_runtime()->ids->next()
                                           : caller.call_key()),
-      place_(shared_, type_.limits, call_key_, plan_.parent_key),
+      slot_(shared_, type_.limits, call_key_, plan_.parent_key),
       name_(shown_name(plan_.request.name.value_or(""), plan_.type)),
       caller_(plan_.task ? nullptr : &caller),
       account_(caller.account()),
@@ -261,7 +252,7 @@ SubagentRun::SubagentRun(SubagentPlan plan, ToolContext& caller)
       stop_(plan_.task ? plan_.task->stop.get_token() : caller.stop_token()),
       meter_(result_, plan_.task) {
     result_.agent_id = "subagent:" + caller.tool_call_id().str();
-    if (plan_.task) plan_.task->most = place_.reserved();
+    if (plan_.task) plan_.task->most = slot_.reserved();
     const std::string& parent_thread = caller.run().thread_id.str();
     const bool can_store = shared_->options.checkpointer && !plan_.task && !parent_thread.empty() &&
                            !caller.call_key().empty();
@@ -291,7 +282,7 @@ AgentOptions SubagentRun::options(const ToolContext& caller) {
     // Last, so that it decides about the arguments that the others have edited.
     if (account_ && account_->hooks())
         made.middleware.emplace_back(ParentDecision{account_->hooks()});
-    made.limits = place_.limits();
+    made.limits = slot_.limits();
     made.runtime = caller.shared_runtime();
     if (is_stored()) made.checkpointer = shared_->options.checkpointer;
     made.thread_id = thread_id_;
@@ -382,7 +373,7 @@ Task<> SubagentRun::forward(HitlRequest request) {
     Outcome<> ended = co_await outcome_of(std::move(ending));
     if (ended.cancelled()) ended.rethrow();
     // The question may have ended meanwhile.
-    if (ended.ok() || is_stale_answer(ended.failure())) co_return;
+    if (ended.ok() || error_code_of(ended.failure()) == ErrorCode::stale_answer) co_return;
     // Without its answer the sub-agent would wait for ever.
     lost_answer_ = ended.failure();
     agent_->abort();
@@ -442,7 +433,7 @@ Task<SubagentResult> SubagentRun::run() {
     Task<RunResult> leaving =
         stop_on_cancel(left, *agent_->runtime()->clock, suspension_limit, std::move(running));
     Outcome<RunResult> ended = co_await outcome_of(std::move(leaving));
-    place_.spend(result_, earlier_cost_, ended.cancelled() && !plan_.task);
+    slot_.spend(result_, earlier_cost_, ended.cancelled() && !plan_.task);
     if (lost_answer_ && !ended.cancelled()) {
         result_.outcome = RunOutcome::failed;
         result_.error = "the answer of the user was lost: " + exception_text(lost_answer_);

@@ -272,7 +272,7 @@ private:
 
     void take(StreamEvent event);
     void take_failure(StreamEvent event);
-    void settle();
+    void accept_leg();
     void end_aborted();
     void end_exhausted();
     StreamEvent with_history(StreamEvent event) const;
@@ -299,7 +299,7 @@ private:
     std::optional<std::size_t> own_;  ///< the leg that worked for this run before
     bool begun_ = false;
     bool has_chosen_ = false;
-    bool settled_ = false;
+    bool is_accepted_ = false;
     bool over_ = false;
 };
 
@@ -510,18 +510,18 @@ void FallbackSource::take(StreamEvent event) {
         case StreamEventType::start: start_ = std::move(event); break;
         case StreamEventType::error: take_failure(std::move(event)); break;
         case StreamEventType::done:
-            settle();
+            accept_leg();
             over_ = true;
             queue_.push(std::move(event));
             break;
-        default: settle(); queue_.push(std::move(event));
+        default: accept_leg(); queue_.push(std::move(event));
     }
 }
 
 /// From here on it is this leg's answer, whatever comes (D15).
-void FallbackSource::settle() {
-    if (settled_) return;
-    settled_ = true;
+void FallbackSource::accept_leg() {
+    if (is_accepted_) return;
+    is_accepted_ = true;
     chain_->worked(leg_, request_.options.run_id().str());
     if (start_) queue_.push(std::move(*start_));
     start_.reset();
@@ -533,11 +533,11 @@ void FallbackSource::take_failure(StreamEvent event) {
     const bool aborted = answer.stop_reason == stop_reason::aborted;
     const ErrorInfo error = answer.error ? *answer.error : ErrorInfo();
     if (!aborted) chain_->failed(leg_, error, answer.error_message.str(), now());
-    if (settled_ || aborted || !chain_->triggers(error)) {
+    if (is_accepted_ || aborted || !chain_->triggers(error)) {
         over_ = true;
         if (start_) queue_.push(std::move(*start_));
         start_.reset();
-        queue_.push(settled_ || aborted ? std::move(event) : with_history(std::move(event)));
+        queue_.push(is_accepted_ || aborted ? std::move(event) : with_history(std::move(event)));
         return;
     }
     if (error.code == ErrorCode::context_length) {

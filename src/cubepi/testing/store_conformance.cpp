@@ -8,6 +8,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message.hpp>
 #include <cubepi/core/run.hpp>
+#include <cubepi/core/support/error_code_of.hpp>
 #include <cubepi/testing/stores/store_probe.hpp>
 
 namespace cubepi::testing::detail {
@@ -234,13 +235,7 @@ std::string describe(const std::exception_ptr& failure) {
 }
 
 bool has_code(const std::exception_ptr& failure, ErrorCode code) {
-    try {
-        std::rethrow_exception(failure);
-    } catch (const Error& error) {
-        return error.code() == code;
-    } catch (...) {
-        return false;
-    }
+    return cubepi::detail::error_code_of(failure) == code;
 }
 
 std::vector<StoreCheck> all_checks() {

@@ -147,7 +147,7 @@ struct FileCheckpoints::State {
             if (record->applied) continue;
             const bool was_made = !is_as(workspace, path, record->before) ||
                                   record->before.same_content(record->after);
-            journal.settle(record->number, was_made);
+            journal.record_outcome(record->number, was_made);
         }
     }
 
@@ -198,7 +198,7 @@ std::string FileCheckpoints::prompt_of(const ToolContext& context) {
 FileCheckpoints::Change::~Change() {
     try {
         const CheckpointJournal::Hold hold(checkpoints_->state_->journal, false);
-        checkpoints_->state_->journal.settle(number_, made_);
+        checkpoints_->state_->journal.record_outcome(number_, made_);
     } catch (const std::exception&) {
         // The next reader compares the file with the record.
     }
@@ -365,7 +365,7 @@ RestoredFile FileCheckpoints::State::perform(Workspace& workspace, const Step& s
     }
     if (recorded) {
         const CheckpointJournal::Hold hold(journal, false);
-        journal.settle(*recorded, made);
+        journal.record_outcome(*recorded, made);
     }
     return result;
 }

@@ -141,8 +141,8 @@ private:
         channel_;                           ///< of the caller; null if its run cannot be suspended
     std::shared_ptr<RunningTurn> running_;  ///< of the caller; null if it has none
     std::shared_ptr<AgentsOfSession> agents_;
-    cubepi::detail::SubagentPlace place_;
-    cubepi::detail::SubagentPlace budget_;  ///< of the user's prompt
+    cubepi::detail::SubagentSlot slot_;
+    cubepi::detail::SubagentSlot budget_;  ///< of the user's prompt
     AgentTurnPlan plan_;
     SubagentResult result_;
     cubepi::detail::SubagentMeter meter_;
@@ -169,7 +169,7 @@ Subagent::Subagent(std::shared_ptr<BuiltinCore> core, const TurnState& parent,
       channel_(task_ ? nullptr : durable_channel(caller)),
       running_(parent_.service<RunningTurn>()),
       agents_(core_->agents(session_id)),
-      place_(agents_->owner->shared, cubepi::AgentLimits()),
+      slot_(agents_->owner->shared, cubepi::AgentLimits()),
       budget_(agents_->prompt, share_of(*agents_, caller.call_key()), caller.call_key()),
       meter_(result_, task_) {
     result_.agent_id = "subagent:" + caller.tool_call_id().str();

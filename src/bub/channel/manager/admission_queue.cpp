@@ -396,7 +396,7 @@ Task<> AdmissionQueue::admit(LanePtr lane, QueuedMessage message) {
     Outcome<AdmitDecision> decision = co_await outcome_of(std::move(deciding));
     message.message->receipts.clear();
     if (decision) {
-        co_await place(std::move(message), std::move(decision).value());
+        co_await apply(std::move(message), std::move(decision).value());
         co_return;
     }
     // A message that is not admitted is rejected (B8), and the observers are notified.
@@ -423,7 +423,7 @@ Task<AdmitDecision> AdmissionQueue::decide(LanePtr lane, std::shared_ptr<Envelop
     co_return decision.value_or(AdmitDecision());
 }
 
-Task<> AdmissionQueue::place(QueuedMessage message, AdmitDecision decision) {
+Task<> AdmissionQueue::apply(QueuedMessage message, AdmitDecision decision) {
     const std::string id = message.message->session_id.value_or(std::string());
     if (decision.action == AdmitAction::drop) {
         sessions_.announce_drop(*message.message);

@@ -84,7 +84,7 @@ private:
     Task<> admit_all(LanePtr lane);
     Task<> admit(LanePtr lane, QueuedMessage message);
     Task<AdmitDecision> decide(LanePtr lane, std::shared_ptr<Envelope> message);
-    Task<> place(QueuedMessage message, AdmitDecision decision);
+    Task<> apply(QueuedMessage message, AdmitDecision decision);
     Task<bool> passes_gate(const QueuedMessage& message);
     Task<bool> drop_collected(std::string key, Envelope by);
     Task<std::optional<StopOutcome>> earlier_stop(Envelope by);

@@ -117,15 +117,16 @@ FormattedText with_prefix(std::string_view prefix, FormattedText text) {
     return text;
 }
 
-Task<Json> MessageSender::call_once(std::shared_ptr<const Attempt> attempt) const {
-    if (attempt->is_announced) {
+Task<Json> MessageSender::call_once(std::shared_ptr<const RepeatedCall> repeated) const {
+    if (repeated->is_announced) {
         JsonObject notice;
         notice["text"] = cubepi::detail::trimmed(resent_mark);
-        address(notice, attempt->to);
+        address(notice, repeated->to);
         return api_->call("sendMessage", std::move(notice));
     }
-    if (attempt->file) return api_->upload(attempt->method, attempt->parameters, *attempt->file);
-    return api_->call(attempt->method, attempt->parameters);
+    if (repeated->file)
+        return api_->upload(repeated->method, repeated->parameters, *repeated->file);
+    return api_->call(repeated->method, repeated->parameters);
 }
 
 void MessageSender::report(const std::exception_ptr& failure) {
@@ -142,11 +143,11 @@ void MessageSender::note_pause(ChatTarget chat, const std::exception_ptr& failur
 }
 
 /// Changes a rejected call so that it may succeed. Returns false if there is no way.
-bool MessageSender::adapt(Attempt& attempt, const ApiFailure& failure) const {
-    JsonObject& parameters = attempt.parameters;
-    if (failure.migrated_to && attempt.to.chat != *failure.migrated_to) {
-        attempt.to.chat = *failure.migrated_to;
-        parameters["chat_id"] = attempt.to.chat;
+bool MessageSender::adapt(RepeatedCall& repeated, const ApiFailure& failure) const {
+    JsonObject& parameters = repeated.parameters;
+    if (failure.migrated_to && repeated.to.chat != *failure.migrated_to) {
+        repeated.to.chat = *failure.migrated_to;
+        parameters["chat_id"] = repeated.to.chat;
         return true;
     }
     if (failure.status != 400) return false;
@@ -162,30 +163,31 @@ bool MessageSender::adapt(Attempt& attempt, const ApiFailure& failure) const {
     return false;
 }
 
-std::chrono::nanoseconds MessageSender::prepare_retry(Attempt& attempt,
+std::chrono::nanoseconds MessageSender::prepare_retry(RepeatedCall& repeated,
                                                       const std::exception_ptr& failure) {
     const std::optional<ApiFailure> details = api_failure(failure);
     if (!details) std::rethrow_exception(failure);
     if (!details->is_transient()) {
         report(nullptr);
-        if (!adapt(attempt, *details)) std::rethrow_exception(failure);
+        if (!adapt(repeated, *details)) std::rethrow_exception(failure);
         return std::chrono::nanoseconds::zero();
     }
-    if (details->is_unsettled && !attempt.is_repeatable && !std::exchange(attempt.is_marked, true))
-        attempt.is_announced = !mark(attempt.parameters);
+    if (details->is_unsettled && !repeated.is_repeatable &&
+        !std::exchange(repeated.is_marked, true))
+        repeated.is_announced = !mark(repeated.parameters);
     if (details->status == 429) {
-        note_pause(attempt.to, failure);
+        note_pause(repeated.to, failure);
         return std::chrono::nanoseconds::zero();
     }
     report(failure);
-    return backoff(attempt.failures++);
+    return backoff(repeated.failures++);
 }
 
 /// Waits until a request may be made, and records that one is made.
-Task<> MessageSender::wait_for_turn(std::shared_ptr<const Attempt> attempt) {
-    const std::shared_ptr<SendProgress> progress = attempt->progress;
-    const std::string chat = std::to_string(attempt->to.chat);
-    const shared::Rate rate = rate_of(attempt->to);
+Task<> MessageSender::wait_for_turn(std::shared_ptr<const RepeatedCall> repeated) {
+    const std::shared_ptr<SendProgress> progress = repeated->progress;
+    const std::string chat = std::to_string(repeated->to.chat);
+    const shared::Rate rate = rate_of(repeated->to);
     if (progress && limiter_.must_wait(chat, rate)) co_await progress->wait();
     co_await limiter_.acquire(chat, rate);
     for (int failures = 0; progress; ++failures) {
@@ -194,19 +196,19 @@ Task<> MessageSender::wait_for_turn(std::shared_ptr<const Attempt> attempt) {
     }
 }
 
-Task<Json> MessageSender::deliver(std::shared_ptr<Attempt> attempt) {
+Task<Json> MessageSender::deliver(std::shared_ptr<RepeatedCall> repeated) {
     while (true) {
-        co_await wait_for_turn(attempt);
-        Task<Json> calling = call_once(attempt);
+        co_await wait_for_turn(repeated);
+        Task<Json> calling = call_once(repeated);
         Outcome<Json> answer = co_await outcome_of(std::move(calling));
         if (answer) report(nullptr);
-        if (answer && std::exchange(attempt->is_announced, false)) continue;
+        if (answer && std::exchange(repeated->is_announced, false)) continue;
         if (answer) co_return std::move(answer).value();
         if (answer.cancelled()) answer.rethrow();
         const std::optional<ApiFailure> details = api_failure(answer.failure());
-        const std::shared_ptr<SendProgress> progress = attempt->progress;
+        const std::shared_ptr<SendProgress> progress = repeated->progress;
         if (progress && details && !details->is_unsettled) progress->was_not_sent();
-        const std::chrono::nanoseconds delay = prepare_retry(*attempt, answer.failure());
+        const std::chrono::nanoseconds delay = prepare_retry(*repeated, answer.failure());
         if (delay.count() == 0) continue;
         if (progress) co_await progress->wait();
         co_await clock_.sleep_for(delay);
@@ -214,35 +216,35 @@ Task<Json> MessageSender::deliver(std::shared_ptr<Attempt> attempt) {
 }
 
 Task<std::int64_t> MessageSender::send(ChatTarget to, OutgoingText message) {
-    auto attempt = std::make_shared<Attempt>();
-    attempt->to = to;
-    attempt->method = "sendMessage";
-    attempt->parameters = text_parameters(message);
-    address(attempt->parameters, to);
-    attempt->progress = std::move(message.progress);
-    const Json sent = co_await deliver(std::move(attempt));
+    auto repeated = std::make_shared<RepeatedCall>();
+    repeated->to = to;
+    repeated->method = "sendMessage";
+    repeated->parameters = text_parameters(message);
+    address(repeated->parameters, to);
+    repeated->progress = std::move(message.progress);
+    const Json sent = co_await deliver(std::move(repeated));
     co_return id_of(sent);
 }
 
 Task<> MessageSender::send_file(ChatTarget to, std::string method, JsonObject parameters,
                                 UploadedFile file, std::shared_ptr<SendProgress> progress) {
-    auto attempt = std::make_shared<Attempt>();
-    attempt->to = to;
-    attempt->method = std::move(method);
-    attempt->parameters = std::move(parameters);
-    address(attempt->parameters, to);
-    attempt->progress = std::move(progress);
-    if (!file.field.empty()) attempt->file = std::make_shared<const UploadedFile>(std::move(file));
-    (void)co_await deliver(std::move(attempt));
+    auto repeated = std::make_shared<RepeatedCall>();
+    repeated->to = to;
+    repeated->method = std::move(method);
+    repeated->parameters = std::move(parameters);
+    address(repeated->parameters, to);
+    repeated->progress = std::move(progress);
+    if (!file.field.empty()) repeated->file = std::make_shared<const UploadedFile>(std::move(file));
+    (void)co_await deliver(std::move(repeated));
 }
 
 Task<bool> MessageSender::edit(ChatTarget in, std::int64_t message_id, OutgoingText message) {
-    auto attempt = std::make_shared<Attempt>();
-    attempt->to = in;
-    attempt->method = "editMessageText";
-    attempt->parameters = edit_parameters(in, message_id, message);
-    attempt->is_repeatable = true;
-    Task<Json> delivering = deliver(std::move(attempt));
+    auto repeated = std::make_shared<RepeatedCall>();
+    repeated->to = in;
+    repeated->method = "editMessageText";
+    repeated->parameters = edit_parameters(in, message_id, message);
+    repeated->is_repeatable = true;
+    Task<Json> delivering = deliver(std::move(repeated));
     const Outcome<Json> edited = co_await outcome_of(std::move(delivering));
     if (edited) co_return true;
     const std::optional<ApiFailure> failure = api_failure(edited.failure());

@@ -73,7 +73,7 @@ public:
 
 private:
     /// A call that is repeated until it succeeds.
-    struct Attempt {
+    struct RepeatedCall {
         ChatTarget to;
         std::string method;
         JsonObject parameters;
@@ -84,12 +84,13 @@ private:
         bool is_marked = false;
         bool is_announced = false;  ///< a message with the mark has to be sent first
     };
-    Task<Json> deliver(std::shared_ptr<Attempt> attempt);
-    Task<> wait_for_turn(std::shared_ptr<const Attempt> attempt);
-    Task<Json> call_once(std::shared_ptr<const Attempt> attempt) const;
+    Task<Json> deliver(std::shared_ptr<RepeatedCall> repeated);
+    Task<> wait_for_turn(std::shared_ptr<const RepeatedCall> repeated);
+    Task<Json> call_once(std::shared_ptr<const RepeatedCall> repeated) const;
     /// Decides after a failure; throws it if another attempt is useless. Returns the delay.
-    std::chrono::nanoseconds prepare_retry(Attempt& attempt, const std::exception_ptr& failure);
-    bool adapt(Attempt& attempt, const ApiFailure& failure) const;
+    std::chrono::nanoseconds prepare_retry(RepeatedCall& repeated,
+                                           const std::exception_ptr& failure);
+    bool adapt(RepeatedCall& repeated, const ApiFailure& failure) const;
     void note_pause(ChatTarget chat, const std::exception_ptr& failure);
     void report(const std::exception_ptr& failure);
 

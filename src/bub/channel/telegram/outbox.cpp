@@ -166,7 +166,7 @@ Outbox::Outbox(const TelegramChannelOptions& options, std::shared_ptr<const Tele
 
 void Outbox::begin_turn(const Envelope& message) {
     auto turn = std::make_shared<Turn>();
-    turn->place = place_of(message);
+    turn->place = target_of(message);
     if (const JsonObject* facts = cubepi::detail::object_member(message.rest, telegram_key)) {
         turn->answered_by = cubepi::detail::text_member(*facts, "name");
         turn->callback_id = cubepi::detail::text_member(*facts, "callback");
@@ -255,8 +255,8 @@ void Outbox::show_outcome(Turn& turn, const AcceptedAnswer& answer) {
     for (const SentCard& one : shown) work_->spawn(show_buttons(api_, one, buttons));
 }
 
-ChatTarget Outbox::place_for(const Envelope& message) const {
-    ChatTarget place = place_of(message);
+ChatTarget Outbox::target_for(const Envelope& message) const {
+    ChatTarget place = target_of(message);
     const auto found = turns_.find(message.session_id.value_or(""));
     // The session may have another id than that of its chat.
     if (found != turns_.end() && found->second->place.chat == place.chat)
@@ -284,7 +284,7 @@ std::shared_ptr<LiveAnswer> Outbox::take_live(const Envelope& message) {
 }
 
 Task<> Outbox::send(Envelope message, ProgressPtr progress) {
-    const ChatTarget to = place_for(message);
+    const ChatTarget to = target_for(message);
     std::vector<MediaItem> media = std::move(message.media);
     message.media.clear();
     if (message.kind == envelope_kind::file) {

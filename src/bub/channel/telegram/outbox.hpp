@@ -51,7 +51,7 @@ private:
 
     void on_event(const TurnPtr& turn, const StreamEvent& event);
     void show_outcome(Turn& turn, const AcceptedAnswer& answer);
-    ChatTarget place_for(const Envelope& message) const;
+    ChatTarget target_for(const Envelope& message) const;
     std::int64_t take_reply_to(const Envelope& message);
     std::shared_ptr<LiveAnswer> take_live(const Envelope& message);
     Task<> send_question(Envelope message, ChatTarget to, ProgressPtr progress);

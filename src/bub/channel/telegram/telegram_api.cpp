@@ -7,6 +7,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/http_transport.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/error_code_of.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/random_word.hpp>
 #include <cubepi/net/http_client.hpp>
@@ -166,14 +167,8 @@ void TelegramApi::fail_without_response(const std::string& what,
     if (cubepi::is_cancellation(failure)) std::rethrow_exception(failure);
     ApiFailure details;
     details.is_unsettled = !is_unsent(failure);
-    ErrorCode code = ErrorCode::disconnected;
-    try {
-        std::rethrow_exception(failure);
-    } catch (const Error& error) {
-        code = error.code();
-    } catch (...) {
-    }
-    throw ApiError(code, std::move(details),
+    const ErrorCode code = cubepi::detail::error_code_of(failure);
+    throw ApiError(code == ErrorCode::unknown ? ErrorCode::disconnected : code, std::move(details),
                    what + ": " + redacted(cubepi::exception_text(failure)));
 }
 

@@ -41,7 +41,7 @@ struct TelegramChannel::State {
     State(const TelegramChannelOptions& options, MessageHandler handler)
         : api(std::make_shared<const telegram::TelegramApi>(api_options(options))),
           cards(std::make_shared<telegram::SentCards>()),
-          inbox(
+          receiver(
               std::make_shared<telegram::UpdateReceiver>(options, std::move(handler), api, cards)),
           outbox(std::make_shared<telegram::Outbox>(options, api, cards)),
           warn(options.on_warning) {}
@@ -49,7 +49,7 @@ struct TelegramChannel::State {
     const std::string name = "telegram";
     const std::shared_ptr<const telegram::TelegramApi> api;
     const std::shared_ptr<telegram::SentCards> cards;
-    const std::shared_ptr<telegram::UpdateReceiver> inbox;
+    const std::shared_ptr<telegram::UpdateReceiver> receiver;
     const std::shared_ptr<telegram::Outbox> outbox;
     const WarningHandler warn;
     std::unique_ptr<cubepi::BackgroundScope> work;
@@ -62,31 +62,31 @@ TelegramChannel::~TelegramChannel() = default;
 
 const std::string& TelegramChannel::name() const noexcept { return state_->name; }
 
-std::uint16_t TelegramChannel::port() const noexcept { return state_->inbox->port(); }
+std::uint16_t TelegramChannel::port() const noexcept { return state_->receiver->port(); }
 
 Task<> TelegramChannel::prepare() {
-    const std::exception_ptr failure = co_await state_->inbox->check_token();
+    const std::exception_ptr failure = co_await state_->receiver->check_token();
     if (failure) std::rethrow_exception(failure);
 }
 
 Task<> TelegramChannel::start(std::stop_token stopping) {
     (void)stopping;
     const cubepi::Executor executor = co_await cubepi::this_executor;
-    const std::exception_ptr failure = co_await state_->inbox->check_token();
+    const std::exception_ptr failure = co_await state_->receiver->check_token();
     if (failure && state_->warn) state_->warn("telegram: not reachable yet: " + describe(failure));
     state_->work = std::make_unique<cubepi::BackgroundScope>(
         executor, [warn = state_->warn](const std::exception_ptr& failure) {
             if (warn) warn("telegram: " + cubepi::exception_text(failure));
         });
     state_->outbox->start(*state_->work);
-    state_->inbox->start(*state_->work);
+    state_->receiver->start(*state_->work);
 }
 
 Task<> TelegramChannel::stop() {
     if (!state_->work) co_return;
     Task<> closing = state_->work->close();
     const cubepi::Outcome<> closed = co_await cubepi::outcome_of(std::move(closing));
-    co_await state_->inbox->stop();
+    co_await state_->receiver->stop();
     closed.rethrow();
 }
 
@@ -107,11 +107,11 @@ Task<std::optional<AdmitDecision>> TelegramChannel::admit_message(std::string se
     (void)turn;
     std::optional<AdmitDecision> decision;
     // A stored message of a user who is not listed any more.
-    if (!state_->inbox->allows(message)) decision.emplace().action = AdmitAction::drop;
+    if (!state_->receiver->allows(message)) decision.emplace().action = AdmitAction::drop;
     co_return decision;
 }
 
-void TelegramChannel::restore(Envelope& message) { state_->inbox->restore(message); }
+void TelegramChannel::restore(Envelope& message) { state_->receiver->restore(message); }
 
 void TelegramChannel::begin_turn(const Envelope& message) noexcept {
     quietly([&] { state_->outbox->begin_turn(message); });
@@ -122,10 +122,10 @@ void TelegramChannel::show_outcome(const Envelope& message, const AcceptedAnswer
 }
 
 void TelegramChannel::drain() noexcept {
-    quietly([&] { state_->inbox->drain(); });
+    quietly([&] { state_->receiver->drain(); });
 }
 
-std::string TelegramChannel::problem() const { return state_->inbox->problem(); }
+std::string TelegramChannel::problem() const { return state_->receiver->problem(); }
 
 void TelegramChannel::end_turn(const Envelope& message, std::exception_ptr failure) noexcept {
     quietly([&] { state_->outbox->end_turn(message, failure != nullptr); });

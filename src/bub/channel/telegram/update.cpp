@@ -507,7 +507,7 @@ Incoming read_message(const JsonObject& update, const Access& access, const BotI
     return Incoming();
 }
 
-ChatTarget place_of(const Envelope& message) {
+ChatTarget target_of(const Envelope& message) {
     ChatTarget place;
     const std::string chat = message.chat_id.value_or("");
     const char* const end = chat.data() + chat.size();

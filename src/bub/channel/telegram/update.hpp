@@ -69,6 +69,6 @@ std::optional<std::int64_t> update_id_of(const Json& update);
 std::string display_name(const JsonObject& user);
 
 /// Returns the place of a message or an answer that the channel has received, or of a session.
-ChatTarget place_of(const Envelope& message);
+ChatTarget target_of(const Envelope& message);
 
 }  // namespace bub::telegram

@@ -11,6 +11,7 @@
 #include <bub/turn_error.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/error_code_of.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
 namespace bub::telegram {
@@ -23,6 +24,7 @@ using cubepi::HttpServerRequest;
 using cubepi::HttpServerResponse;
 using cubepi::Outcome;
 using cubepi::outcome_of;
+using cubepi::detail::error_code_of;
 using cubepi::detail::integer_member;
 using cubepi::detail::object_member;
 using cubepi::detail::text_member;
@@ -44,16 +46,6 @@ constexpr std::size_t max_batch_bytes = 16 << 20;
 
 bool is_earlier(const Json& a, const Json& b) {
     return update_id_of(a).value_or(0) < update_id_of(b).value_or(0);
-}
-
-bool is_too_large(const std::exception_ptr& failure) {
-    try {
-        std::rethrow_exception(failure);
-    } catch (const cubepi::Error& error) {
-        return error.code() == cubepi::ErrorCode::too_large;
-    } catch (...) {
-        return false;
-    }
 }
 
 bool is_secret(std::string_view text) {
@@ -90,16 +82,6 @@ MediaType media_type(std::string_view name) {
         if (name == to_string(type)) return type;
     }
     return MediaType::document;
-}
-
-ErrorCode code_of(const std::exception_ptr& failure) {
-    try {
-        std::rethrow_exception(failure);
-    } catch (const Error& error) {
-        return error.code();
-    } catch (...) {
-        return ErrorCode::unknown;
-    }
 }
 
 const JsonObject* facts_of(const Envelope& message) {
@@ -209,7 +191,7 @@ std::chrono::nanoseconds UpdatePoll::delay_after(const std::exception_ptr& failu
 }
 
 Task<> UpdatePoll::back_off(std::exception_ptr failure) {
-    if (failure && is_too_large(failure) && batch_ > 1) {
+    if (error_code_of(failure) == ErrorCode::too_large && batch_ > 1) {
         batch_ /= 2;
         co_return;
     }
@@ -537,7 +519,7 @@ Task<bool> UpdateReceiver::pass(Envelope message, std::string callback_id) {
 bool UpdateReceiver::is_over(const std::exception_ptr& failure) {
     // The manager has ended, or will end: the next process gets the message.
     if (cubepi::is_cancellation(failure)) return false;
-    switch (code_of(failure)) {
+    switch (error_code_of(failure)) {
         case ErrorCode::invalid_state:
         case ErrorCode::unavailable:
         case ErrorCode::not_found: return false;

@@ -209,7 +209,7 @@ Task<void> ModelTurn::conclude_error(const std::exception_ptr& cause, const std:
 
 void ModelTurn::set_message(Message final_message) {
     const AssistantMessage& answer = *final_message.assistant();
-    if (!refused_) reservation_.settle(core_.count(answer, model_.spec(), reservation_.usd()));
+    if (!refused_) reservation_.end(core_.count(answer, model_.spec(), reservation_.usd()));
     if (has_failed(answer)) {
         failure_ = error_of(answer);
         const std::exception_ptr by_hook = builder_.hook_failure();

@@ -189,7 +189,7 @@ std::optional<LimitReachedError> SpendReservation::reserve(std::shared_ptr<RunAc
     return std::nullopt;
 }
 
-void SpendReservation::settle(std::optional<double> cost) {
+void SpendReservation::end(std::optional<double> cost) {
     if (!account_) return;
     account_->settle(usd_, cost.value_or(usd_));
     account_.reset();

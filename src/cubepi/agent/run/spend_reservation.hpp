@@ -12,13 +12,13 @@
 namespace cubepi::detail {
 
 /// The cost that one model call can have, reserved in the account of its run while the call is made (D120). It ends when the
-/// object is destroyed or settled.
+/// object is destroyed or ended.
 class SpendReservation {
 public:
     SpendReservation() = default;
     SpendReservation(const SpendReservation&) = delete;
     SpendReservation& operator=(const SpendReservation&) = delete;
-    ~SpendReservation() { settle(0.0); }
+    ~SpendReservation() { end(0.0); }
 
     /// Reserves the cost of the request, and lowers the limit of its answer to what the account has left. Of a fallback chain, the
     /// dearest model counts. Returns the error of the run if that is too little, or if the price of a model is unknown. Does nothing
@@ -30,7 +30,7 @@ public:
         return account_ ? std::optional<double>(usd_) : std::nullopt;
     }
     /// Ends the reservation for a call that cost `cost`; empty: unknown, so that all that was reserved counts.
-    void settle(std::optional<double> cost);
+    void end(std::optional<double> cost);
 
 private:
     std::shared_ptr<RunAccount> account_;  // null: nothing is reserved

@@ -26,7 +26,7 @@ struct Unusual {};
 ///     bool is(std::string_view name)    compares the key
 ///     std::string_view key()
 ///     Value value()                     must be read exactly once
-///     void settle(LazyObject& metadata) is called when all members of the message are read; may change its metadata
+///     void complete(LazyObject& metadata) is called when all members of the message are read; may change its metadata
 ///
 /// `Members::Value` reads the value of a member or an item of a list. Its functions throw if the value has another type:
 ///
@@ -115,7 +115,7 @@ private:
 
     template <class M, class Blocks>
     static Message made_of(M& message, Blocks& blocks, Members& from) {
-        from.settle(message.metadata);
+        from.complete(message.metadata);
         Message made(std::move(message));
         // NOLINTNEXTLINE(bugprone-use-after-move): Message leaves the list reusable
         blocks = std::move(message.content);

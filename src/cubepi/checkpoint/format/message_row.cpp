@@ -442,7 +442,7 @@ private:
 };
 
 /// Replaces the metadata by that of the column, unless the column has the same value.
-void settle_metadata(LazyObject& metadata, std::string_view column_text) {
+void complete_metadata(LazyObject& metadata, std::string_view column_text) {
     if (column_text == "{}" && metadata.empty()) return;
     Json column = parse_lenient(column_text);
     if (!column.is_object()) throw Unusual();
@@ -467,7 +467,7 @@ public:
     bool is(std::string_view name) const { return key_ == name; }
     std::string_view key() const { return PackedCursor::valid(key_); }
     PackedValue value() { return PackedValue(*cursor_); }
-    void settle(LazyObject& metadata) const { settle_metadata(metadata, column_); }
+    void complete(LazyObject& metadata) const { complete_metadata(metadata, column_); }
 
 private:
     PackedCursor* cursor_;

@@ -57,7 +57,7 @@ public:
     }
     JsonValue value();
     od::value& raw_value() { return field_.value(); }
-    void settle(LazyObject& /*metadata*/) const {}
+    void complete(LazyObject& /*metadata*/) const {}
 
 private:
     od::object_iterator here_;

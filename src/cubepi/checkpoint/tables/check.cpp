@@ -10,6 +10,7 @@
 #include <cubepi/agent/claim_owner.hpp>
 #include <cubepi/agent/transcript.hpp>
 #include <cubepi/checkpoint/support/requests.hpp>
+#include <cubepi/checkpoint/tables/rows.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>
 
@@ -185,8 +186,8 @@ private:
     Task<void> check_claims() {
         SqlBatch reads;
         reads.add(
-            "SELECT c.thread_id, c.run_id, c.owner_id, c.host, c.boot_id, c.pid, c.process_start,"
-            " c.description, c.lease_until, " +
+            "SELECT c.run_id, c.owner_id, c.host, c.boot_id, c.pid, c.process_start,"
+            " c.description, c.lease_until, c.thread_id, " +
             store_.now + " FROM cubepi_native_claims AS c JOIN " + words_.runs +
             " AS r ON r.thread_id = c.thread_id AND r.run_id = c.run_id"
             " WHERE r.completed_at IS NULL ORDER BY c.thread_id, c.run_id");
@@ -194,16 +195,8 @@ private:
         const SqlResult& rows = results[0];
         report_.count("claimed runs", rows.rows());
         for (int row = 0; row < rows.rows(); ++row) {
-            HeldClaim claim;
-            claim.run_id = rows.string(row, 1);
-            claim.owner.owner_id = rows.string(row, 2);
-            claim.owner.host = rows.string(row, 3);
-            claim.owner.boot_id = rows.string(row, 4);
-            claim.owner.pid = rows.integer(row, 5);
-            claim.owner.process_start = rows.integer(row, 6);
-            claim.owner.description = rows.string(row, 7);
-            claim.lease_until = rows.number(row, 8);
-            report_expired(claim, rows.number(row, 9), of_thread(rows.string(row, 0)), report_);
+            report_expired(read_claim(rows, row), rows.number(row, 9),
+                           of_thread(rows.string(row, 8)), report_);
         }
     }
 

@@ -75,6 +75,8 @@ private:
 std::size_t add_claim_reads(SqlBatch& reads, const RunSchema& schema, const std::string& thread_id,
                             const std::string& run_id);
 ClaimSheet read_claims(const SqlResults& results, std::size_t at);
+/// Reads a row whose first columns are run_id, the members of the owner and lease_until.
+HeldClaim read_claim(const SqlResult& rows, int row);
 
 /// The pending requests of a thread in a transaction. Starts with what both tables say (support/requests.hpp), and writes the
 /// differences, including those that CubePi has made.

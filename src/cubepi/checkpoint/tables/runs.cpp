@@ -149,21 +149,23 @@ std::size_t add_claim_reads(SqlBatch& reads, const RunSchema& schema, const std:
     return at;
 }
 
+HeldClaim read_claim(const SqlResult& rows, int row) {
+    HeldClaim claim;
+    claim.run_id = rows.string(row, 0);
+    claim.owner.owner_id = rows.string(row, 1);
+    claim.owner.host = rows.string(row, 2);
+    claim.owner.boot_id = rows.string(row, 3);
+    claim.owner.pid = rows.integer(row, 4);
+    claim.owner.process_start = rows.integer(row, 5);
+    claim.owner.description = rows.string(row, 6);
+    claim.lease_until = rows.number(row, 7);
+    return claim;
+}
+
 ClaimSheet read_claims(const SqlResults& results, std::size_t at) {
     ClaimSheet sheet;
     const SqlResult& rows = results[at];
-    for (int row = 0; row < rows.rows(); ++row) {
-        HeldClaim claim;
-        claim.run_id = rows.string(row, 0);
-        claim.owner.owner_id = rows.string(row, 1);
-        claim.owner.host = rows.string(row, 2);
-        claim.owner.boot_id = rows.string(row, 3);
-        claim.owner.pid = rows.integer(row, 4);
-        claim.owner.process_start = rows.integer(row, 5);
-        claim.owner.description = rows.string(row, 6);
-        claim.lease_until = rows.number(row, 7);
-        sheet.add_claim(std::move(claim));
-    }
+    for (int row = 0; row < rows.rows(); ++row) sheet.add_claim(read_claim(rows, row));
     const SqlResult& runs = results[at + 1];
     for (int row = 0; row < runs.rows(); ++row)
         sheet.add_run(runs.string(row, 0), runs.boolean(row, 1));

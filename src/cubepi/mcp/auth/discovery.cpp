@@ -84,7 +84,7 @@ bool covers(std::string_view resource, const GuardedUrl& server) {
            (server.path.size() == path.size() || server.path[path.size()] == '/');
 }
 
-std::vector<std::string> resource_places(const GuardedUrl& server, const std::string& stated) {
+std::vector<std::string> resource_urls(const GuardedUrl& server, const std::string& stated) {
     if (!stated.empty()) return {stated};
     const std::string root = server.origin + "/.well-known/oauth-protected-resource";
     const std::string path = trimmed_path(server);
@@ -94,7 +94,7 @@ std::vector<std::string> resource_places(const GuardedUrl& server, const std::st
     return places;
 }
 
-std::vector<std::string> server_places(const GuardedUrl& issuer) {
+std::vector<std::string> server_urls(const GuardedUrl& issuer) {
     const std::string path = trimmed_path(issuer);
     std::vector<std::string> places;
     places.push_back(issuer.origin + "/.well-known/oauth-authorization-server" + path);
@@ -126,7 +126,7 @@ OAuthServer read_server(const GuardedHttp& http, const JsonObject& json, std::st
 /// Returns the metadata of an authorization server.
 Task<JsonObject> read_issuer_metadata(Http http, std::string issuer) {
     const GuardedUrl url = http->checked(issuer, "its authorization server");
-    std::optional<JsonObject> json = co_await read_first(http, server_places(url));
+    std::optional<JsonObject> json = co_await read_first(http, server_urls(url));
     if (!json) {
         throw Error(ErrorCode::auth, "The authorization server " + url.text +
                                          " has no metadata; its operator, or that of the MCP "
@@ -151,7 +151,7 @@ Task<OAuthServer> read_issuer(Http http, std::string issuer) {
 Task<OAuthServer> read_older_server(Http http) {
     const GuardedUrl& server = http->server_url();
     const std::optional<GuardedUrl> root = guarded_url(server.origin);
-    const std::optional<JsonObject> json = co_await read_first(http, server_places(*root));
+    const std::optional<JsonObject> json = co_await read_first(http, server_urls(*root));
     if (json) {
         std::string issuer = text_member(*json, "issuer");
         if (issuer != server.origin && issuer != server.origin + "/") {
@@ -176,7 +176,7 @@ Task<OAuthDiscovery> discover_oauth(std::shared_ptr<const GuardedHttp> http,
                                     std::string resource_metadata, std::string preferred_issuer) {
     OAuthDiscovery found;
     const std::optional<JsonObject> json =
-        co_await read_first(http, resource_places(http->server_url(), resource_metadata));
+        co_await read_first(http, resource_urls(http->server_url(), resource_metadata));
     if (!json) {
         if (!resource_metadata.empty()) {
             throw Error(ErrorCode::protocol,

@@ -159,30 +159,30 @@ bool McpCatalog::has_completions() const noexcept {
            std::ranges::any_of(templates_, [](const auto& one) { return bool(one.complete); });
 }
 
-JsonObject McpCatalog::prompt_list() const {
+namespace {
+
+/// Returns the result of a request for a list: `member` of each offer.
+template <class Offer, class Member>
+JsonObject list_of(const char* name, const std::vector<Offer>& offers, Member Offer::* member) {
     JsonArray list;
-    for (const McpServerPrompt& prompt : prompts_) list.emplace_back(to_json(prompt.prompt));
+    for (const Offer& one : offers) list.emplace_back(to_json(one.*member));
     JsonObject result;
-    result["prompts"] = std::move(list);
+    result[name] = std::move(list);
     return result;
+}
+
+}  // namespace
+
+JsonObject McpCatalog::prompt_list() const {
+    return list_of("prompts", prompts_, &McpServerPrompt::prompt);
 }
 
 JsonObject McpCatalog::resource_list() const {
-    JsonArray list;
-    for (const McpServerResource& resource : resources_)
-        list.emplace_back(to_json(resource.resource));
-    JsonObject result;
-    result["resources"] = std::move(list);
-    return result;
+    return list_of("resources", resources_, &McpServerResource::resource);
 }
 
 JsonObject McpCatalog::template_list() const {
-    JsonArray list;
-    for (const McpServerResourceTemplate& one : templates_)
-        list.emplace_back(to_json(one.resource_template));
-    JsonObject result;
-    result["resourceTemplates"] = std::move(list);
-    return result;
+    return list_of("resourceTemplates", templates_, &McpServerResourceTemplate::resource_template);
 }
 
 const AgentTool* McpCatalog::tool(std::string_view name) const {

@@ -53,7 +53,7 @@ std::string bytes_of(std::string_view base64) {
     }
 }
 
-Task<> store_block(Json* block, BlockData data, McpDataPlace place) {
+Task<> store_block(Json* block, BlockData data, McpDataLocation place) {
     auto work = [store = place.store, tool = place.tool, type = data.mime_type,
                  encoded = std::string(data.base64)] {
         const std::string content = bytes_of(encoded);
@@ -73,7 +73,7 @@ Task<> store_block(Json* block, BlockData data, McpDataPlace place) {
 
 }  // namespace
 
-Task<> store_data_of(JsonObject* result, McpDataPlace place) {
+Task<> store_data_of(JsonObject* result, McpDataLocation place) {
     Json* const content = result->if_contains("content");
     JsonArray* const blocks = content ? content->if_array() : nullptr;
     if (!blocks) co_return;

@@ -11,7 +11,7 @@
 namespace cubepi::detail {
 
 /// Where the data of a result is stored.
-struct McpDataPlace {
+struct McpDataLocation {
     std::shared_ptr<const McpDataStore> store = {};
     std::string tool = {};  ///< its name, for files
     std::shared_ptr<const Runtime> runtime = {};
@@ -19,6 +19,6 @@ struct McpDataPlace {
 
 /// Stores the sounds and other data of a result of `tools/call`, and replaces their blocks by texts that state where they are. Data that
 /// is not base64, or cannot be stored, remains.
-Task<> store_data_of(JsonObject* result, McpDataPlace place);
+Task<> store_data_of(JsonObject* result, McpDataLocation place);
 
 }  // namespace cubepi::detail

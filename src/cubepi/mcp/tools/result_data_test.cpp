@@ -30,7 +30,7 @@ protected:
                 files.push_back(tool + " " + type + " " + bytes);
                 return "It is in /spill/" + std::to_string(files.size()) + ".";
             });
-        detail::McpDataPlace place{std::move(store), "mcp__s__speak", Runtime::standard()};
+        detail::McpDataLocation place{std::move(store), "mcp__s__speak", Runtime::standard()};
         run(detail::store_data_of(&result, std::move(place)));
         return mcp_tool_result("s", result, 100'000).text();
     }

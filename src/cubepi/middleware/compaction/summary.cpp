@@ -227,7 +227,7 @@ void count_in_full(const SummaryCall& call, SpendReservation& reservation, Summa
     const std::optional<double> usd = reservation.usd();
     if (!usd) return;
     call.account->count(Usage(), usd);
-    reservation.settle(usd);
+    reservation.end(usd);
     if (summary.cost) *summary.cost += *usd;
 }
 
@@ -270,7 +270,7 @@ Task<SummaryAnswer> write_summary(SummaryCall call) {
             const std::optional<double> cost = cost_of(answer, call.model.spec());
             if (call.reserves) {
                 call.account->count(usage, cost);
-                reservation.settle(cost);
+                reservation.end(cost);
             } else {
                 call.account->charge(usage, cost);
             }

@@ -131,16 +131,16 @@ struct SubagentOwner {
 // subagent_limits.cpp:
 
 /// A place among the sub-agents, and its share of their money. Throws Error(limit) if a limit has been reached.
-class SubagentPlace {
+class SubagentSlot {
 public:
     /// `own`: the limits of this sub-agent. `call_key`: of its call; one that was left without a result is not counted again; empty:
     /// it is not in a history. `parent_key`: of the call of the sub-agent that has started a nested one, whose money is part of its
     /// parent's, whose budget it shares (D120).
-    SubagentPlace(std::shared_ptr<SubagentCounts> counts, const AgentLimits& own,
-                  std::string call_key = {}, std::string parent_key = {});
-    ~SubagentPlace();
-    SubagentPlace(const SubagentPlace&) = delete;
-    SubagentPlace& operator=(const SubagentPlace&) = delete;
+    SubagentSlot(std::shared_ptr<SubagentCounts> counts, const AgentLimits& own,
+                 std::string call_key = {}, std::string parent_key = {});
+    ~SubagentSlot();
+    SubagentSlot(const SubagentSlot&) = delete;
+    SubagentSlot& operator=(const SubagentSlot&) = delete;
 
     /// Returns the limits of the sub-agent.
     const AgentLimits& limits() const noexcept { return limits_; }

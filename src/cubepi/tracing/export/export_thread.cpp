@@ -36,9 +36,9 @@ Task<> ExportLane::run() {
     try {
         co_await serve();
     } catch (...) {
-        // Cancelled, or out of memory: settle() counts what is left.
+        // Cancelled, or out of memory: report_losses() counts what is left.
     }
-    settle();
+    report_losses();
     // A flush does not wait for a lane that has ended.
     flushed(std::numeric_limits<std::uint64_t>::max());
 }
@@ -189,7 +189,7 @@ bool ExportThread::close(milliseconds limit) {
     } else {
         thread.detach();
     }
-    for (const auto& lane : control_->lanes_) lane->settle();
+    for (const auto& lane : control_->lanes_) lane->report_losses();
     return in_time && has_thread;
 }
 

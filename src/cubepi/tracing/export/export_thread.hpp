@@ -42,12 +42,12 @@ public:
     ExportLane(const ExportLane&) = delete;
     ExportLane& operator=(const ExportLane&) = delete;
 
-    /// Runs serve() to its end, and then settle().
+    /// Runs serve() to its end, and then report_losses().
     Task<> run();
     /// Any thread.
     void wake() noexcept;
     /// Counts and reports what was not exported, once. Called by the thread, or by the thread that abandons it.
-    virtual void settle() noexcept = 0;
+    virtual void report_losses() noexcept = 0;
 
 protected:
     /// Exports what there is until the sink is closed, and then ends the exporter.
@@ -188,6 +188,32 @@ private:
     bool dropping_ = false;
     std::uint64_t dropped_ = 0;
     std::string warning_;
+};
+
+/// The lanes of a sink with their thread and the receiver of their notices.
+template <class Lane>
+struct ExportLanes {
+    ExportLanes(std::shared_ptr<NoticeReceiver> notices, std::vector<std::shared_ptr<Lane>> all)
+        : receiver(std::move(notices)),
+          lanes(std::move(all)),
+          thread({lanes.begin(), lanes.end()}) {}
+
+    bool flush(std::chrono::milliseconds limit) { return lanes.empty() || thread.flush(limit); }
+    bool shutdown(std::chrono::milliseconds limit) {
+        if (lanes.empty()) return true;
+        const bool in_time = thread.close(limit);
+        if (!thread.is_forked()) receiver->close();
+        return in_time;
+    }
+    std::vector<ExportCounts> counts() const {
+        std::vector<ExportCounts> counts;
+        for (const auto& lane : lanes) counts.push_back(lane->counts());
+        return counts;
+    }
+
+    const std::shared_ptr<NoticeReceiver> receiver;
+    const std::vector<std::shared_ptr<Lane>> lanes;
+    ExportThread thread;
 };
 
 }  // namespace cubepi::detail

@@ -42,7 +42,7 @@ public:
         counts.failed = failed_;
         return counts;
     }
-    void settle() noexcept override {
+    void report_losses() noexcept override {
         if (settled_.exchange(true)) return;
         failed_ += exporting_.exchange(0);
         reporter_.ended(counts(), detail::retry_reason_of(*exporter_));
@@ -99,15 +99,8 @@ Task<> MetricLane::export_now() {
 
 Task<void> MetricExporter::shutdown() { co_return; }
 
-struct MetricReader::State {
-    State(std::shared_ptr<NoticeReceiver> notices, std::vector<std::shared_ptr<MetricLane>> all)
-        : receiver(std::move(notices)),
-          lanes(std::move(all)),
-          thread({lanes.begin(), lanes.end()}) {}
-
-    const std::shared_ptr<NoticeReceiver> receiver;
-    const std::vector<std::shared_ptr<MetricLane>> lanes;
-    detail::ExportThread thread;
+struct MetricReader::State : detail::ExportLanes<MetricLane> {
+    using ExportLanes::ExportLanes;
 };
 
 MetricReader::MetricReader(std::shared_ptr<const MetricRegistry> registry,
@@ -129,21 +122,10 @@ MetricReader::MetricReader(std::shared_ptr<const MetricRegistry> registry,
 
 MetricReader::~MetricReader() { shutdown(std::chrono::seconds(5)); }
 
-bool MetricReader::force_flush(std::chrono::milliseconds limit) {
-    return state_->lanes.empty() || state_->thread.flush(limit);
-}
+bool MetricReader::force_flush(std::chrono::milliseconds limit) { return state_->flush(limit); }
 
-bool MetricReader::shutdown(std::chrono::milliseconds limit) {
-    if (state_->lanes.empty()) return true;
-    const bool in_time = state_->thread.close(limit);
-    if (!state_->thread.is_forked()) state_->receiver->close();
-    return in_time;
-}
+bool MetricReader::shutdown(std::chrono::milliseconds limit) { return state_->shutdown(limit); }
 
-std::vector<ExportCounts> MetricReader::counts() const {
-    std::vector<ExportCounts> counts;
-    for (const auto& lane : state_->lanes) counts.push_back(lane->counts());
-    return counts;
-}
+std::vector<ExportCounts> MetricReader::counts() const { return state_->counts(); }
 
 }  // namespace cubepi

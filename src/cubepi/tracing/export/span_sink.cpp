@@ -48,7 +48,7 @@ public:
     /// Counts a span that is not put into the queue. Takes no lock, which another thread could hold at a fork().
     void drop() noexcept { ++dropped_; }
     ExportCounts counts() const noexcept;
-    void settle() noexcept override;
+    void report_losses() noexcept override;
 
 private:
     static constexpr std::size_t never = std::numeric_limits<std::size_t>::max();
@@ -128,7 +128,7 @@ ExportCounts SpanLane::counts() const noexcept {
     return counts;
 }
 
-void SpanLane::settle() noexcept {
+void SpanLane::report_losses() noexcept {
     std::deque<Entry> discarded;  // destroyed after the lock
     {
         const std::lock_guard lock(mutex_);
@@ -213,34 +213,19 @@ Task<std::size_t> SpanLane::export_batch() {
 
 Task<void> SpanExporter::shutdown() { co_return; }
 
-struct SpanSink::State {
-    State(std::vector<Output> outputs, const std::shared_ptr<const Resource>& resource,
-          std::function<void(const Notice&)> report, const std::shared_ptr<Clock>& clock)
-        : receiver(std::make_shared<NoticeReceiver>(std::move(report))),
-          lanes(make_lanes(std::move(outputs), resource, receiver, clock)),
-          thread(std::vector<std::shared_ptr<ExportLane>>(lanes.begin(), lanes.end())) {}
-
-    static std::vector<std::shared_ptr<SpanLane>> make_lanes(
-        std::vector<Output> outputs, const std::shared_ptr<const Resource>& resource,
-        const std::shared_ptr<NoticeReceiver>& receiver, const std::shared_ptr<Clock>& clock) {
-        std::vector<std::shared_ptr<SpanLane>> lanes;
-        for (Output& output : outputs) {
-            lanes.push_back(
-                std::make_shared<SpanLane>(std::move(output), resource, receiver, clock));
-        }
-        return lanes;
-    }
-
-    const std::shared_ptr<NoticeReceiver> receiver;
-    const std::vector<std::shared_ptr<SpanLane>> lanes;
-    detail::ExportThread thread;
+struct SpanSink::State : detail::ExportLanes<SpanLane> {
+    using ExportLanes::ExportLanes;
 };
 
 SpanSink::SpanSink(std::vector<Output> outputs, std::shared_ptr<const Resource> resource,
                    std::function<void(const Notice&)> report, std::shared_ptr<Clock> clock) {
     if (!resource) resource = std::make_shared<const Resource>();
     if (!clock) clock = std::make_shared<SystemClock>();
-    state_ = std::make_unique<State>(std::move(outputs), resource, std::move(report), clock);
+    auto receiver = std::make_shared<NoticeReceiver>(std::move(report));
+    std::vector<std::shared_ptr<SpanLane>> lanes;
+    for (Output& output : outputs)
+        lanes.push_back(std::make_shared<SpanLane>(std::move(output), resource, receiver, clock));
+    state_ = std::make_unique<State>(std::move(receiver), std::move(lanes));
 }
 
 SpanSink::~SpanSink() { shutdown(std::chrono::seconds(5)); }
@@ -258,21 +243,10 @@ void SpanSink::add(std::shared_ptr<const SpanData> span) noexcept {
     state_->thread.start();
 }
 
-bool SpanSink::force_flush(std::chrono::milliseconds limit) {
-    return state_->lanes.empty() || state_->thread.flush(limit);
-}
+bool SpanSink::force_flush(std::chrono::milliseconds limit) { return state_->flush(limit); }
 
-bool SpanSink::shutdown(std::chrono::milliseconds limit) {
-    if (state_->lanes.empty()) return true;
-    const bool in_time = state_->thread.close(limit);
-    if (!state_->thread.is_forked()) state_->receiver->close();
-    return in_time;
-}
+bool SpanSink::shutdown(std::chrono::milliseconds limit) { return state_->shutdown(limit); }
 
-std::vector<ExportCounts> SpanSink::counts() const {
-    std::vector<ExportCounts> counts;
-    for (const auto& lane : state_->lanes) counts.push_back(lane->counts());
-    return counts;
-}
+std::vector<ExportCounts> SpanSink::counts() const { return state_->counts(); }
 
 }  // namespace cubepi

@@ -338,7 +338,7 @@ void CheckpointJournal::add(ChangeRecord& record) {
     records_.push_back(record);
 }
 
-void CheckpointJournal::settle(std::uint64_t number, bool applied) noexcept {
+void CheckpointJournal::record_outcome(std::uint64_t number, bool applied) noexcept {
     try {
         const auto found = std::find_if(records_.rbegin(), records_.rend(),
                                         [&](const auto& one) { return one.number == number; });

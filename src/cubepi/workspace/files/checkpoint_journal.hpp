@@ -86,7 +86,7 @@ public:
     /// Sets the number of the record, and writes it. Throws Error: storage_full, io.
     void add(ChangeRecord& record);
     /// Records whether the change was made. A failure is ignored: the next reader compares the file.
-    void settle(std::uint64_t number, bool applied) noexcept;
+    void record_outcome(std::uint64_t number, bool applied) noexcept;
     /// Copies everything to a new directory. Throws Error: io, and invalid_state if it has records.
     void copy_to(const std::filesystem::path& directory) const;
 
