@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -213,13 +212,7 @@ SmallDisk::~SmallDisk() {
 }
 
 std::unique_ptr<PostgresServer> SmallDisk::new_server() const {
-    // A server is in the directory of temporary files.
-    const char* const variable = std::getenv("TMPDIR");
-    const std::string before = variable ? variable : "/tmp";
-    (void)::setenv("TMPDIR", path_.c_str(), 1);
-    auto server = std::make_unique<PostgresServer>();
-    (void)::setenv("TMPDIR", before.c_str(), 1);
-    return server;
+    return std::make_unique<PostgresServer>(path_);
 }
 
 void SmallDisk::fill() const {
