@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include <cubepi/checkpoint/postgres_server_test.hpp>
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/runtime.hpp>
@@ -735,23 +736,32 @@ std::size_t Cluster::waiting() const {
     return sum;
 }
 
+void Cluster::decide_held(const GatewayHome& home) {
+    const JsonObject held = app::call_gateway(home.socket(), JsonObject{{"command", "held"}});
+    for (const char* kind : {"messages", "answers"}) {
+        const bool is_answer = std::string_view(kind) == "answers";
+        for (const Json& one : held.at(kind).as_array()) {
+            if (!is_answer) released_.insert(held_id(std::string(one.at("id").as_string())));
+            (void)app::call_gateway(
+                home.socket(),
+                JsonObject{{"command", is_answer ? "discard" : "release"}, {"id", one.at("id")}});
+        }
+    }
+}
+
 void Cluster::settle() {
+    std::string problem;
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
     while (waiting() > 0) {
         // Everything that still waits then is a finding.
         if (std::chrono::steady_clock::now() > deadline) return;
         for (const GatewayHome& home : homes_) {
-            const JsonObject held =
-                app::call_gateway(home.socket(), JsonObject{{"command", "held"}});
-            for (const char* kind : {"messages", "answers"}) {
-                const char* const command =
-                    std::string_view(kind) == "answers" ? "discard" : "release";
-                for (const Json& one : held.at(kind).as_array()) {
-                    if (std::string_view(kind) == "messages")
-                        released_.insert(held_id(std::string(one.at("id").as_string())));
-                    (void)app::call_gateway(home.socket(),
-                                            JsonObject{{"command", command}, {"id", one.at("id")}});
-                }
+            try {
+                decide_held(home);
+            } catch (const Error& error) {
+                // It is asked again: it cannot read its database at the moment, or another one has decided meanwhile.
+                if (problem != error.what()) std::cout << error.what() << "\n";
+                problem = error.what();
             }
         }
         pause();
