@@ -241,7 +241,8 @@ TEST_F(RemoteTurn, D262_OtherTextDuringOpenTurn_IsRefused) {
 
 TEST_F(RemoteTurn, D253_OwnerKilledBeforeStop_TurnStaysStopped) {
     start_first();
-    start_second();
+    // It asks the frozen one for some seconds.
+    start_second({"CUBEPI_TEST_CLOCK=5"});
     model.hold("a");
     const auto lost = post_later(port, "a");
     (void)model.wait_for("a");
