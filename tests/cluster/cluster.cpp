@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -21,6 +20,7 @@
 #include <unistd.h>
 
 #include <cubepi/checkpoint/postgres_server_test.hpp>
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/runtime.hpp>
@@ -213,13 +213,7 @@ SmallDisk::~SmallDisk() {
 }
 
 std::unique_ptr<PostgresServer> SmallDisk::new_server() const {
-    // A server is in the directory of temporary files.
-    const char* const variable = std::getenv("TMPDIR");
-    const std::string before = variable ? variable : "/tmp";
-    (void)::setenv("TMPDIR", path_.c_str(), 1);
-    auto server = std::make_unique<PostgresServer>();
-    (void)::setenv("TMPDIR", before.c_str(), 1);
-    return server;
+    return std::make_unique<PostgresServer>(path_);
 }
 
 void SmallDisk::fill() const {
@@ -742,23 +736,32 @@ std::size_t Cluster::waiting() const {
     return sum;
 }
 
+void Cluster::decide_held(const GatewayHome& home) {
+    const JsonObject held = app::call_gateway(home.socket(), JsonObject{{"command", "held"}});
+    for (const char* kind : {"messages", "answers"}) {
+        const bool is_answer = std::string_view(kind) == "answers";
+        for (const Json& one : held.at(kind).as_array()) {
+            if (!is_answer) released_.insert(held_id(std::string(one.at("id").as_string())));
+            (void)app::call_gateway(
+                home.socket(),
+                JsonObject{{"command", is_answer ? "discard" : "release"}, {"id", one.at("id")}});
+        }
+    }
+}
+
 void Cluster::settle() {
+    std::string problem;
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
     while (waiting() > 0) {
         // Everything that still waits then is a finding.
         if (std::chrono::steady_clock::now() > deadline) return;
         for (const GatewayHome& home : homes_) {
-            const JsonObject held =
-                app::call_gateway(home.socket(), JsonObject{{"command", "held"}});
-            for (const char* kind : {"messages", "answers"}) {
-                const char* const command =
-                    std::string_view(kind) == "answers" ? "discard" : "release";
-                for (const Json& one : held.at(kind).as_array()) {
-                    if (std::string_view(kind) == "messages")
-                        released_.insert(held_id(std::string(one.at("id").as_string())));
-                    (void)app::call_gateway(home.socket(),
-                                            JsonObject{{"command", command}, {"id", one.at("id")}});
-                }
+            try {
+                decide_held(home);
+            } catch (const Error& error) {
+                // It is asked again: it cannot read its database at the moment, or another one has decided meanwhile.
+                if (problem != error.what()) std::cout << error.what() << "\n";
+                problem = error.what();
             }
         }
         pause();

@@ -197,6 +197,8 @@ private:
     void fail_over();
     /// An SQL condition: the gateway has the message, which is not finished.
     std::string messages_of(std::size_t index) const;
+    /// Decides about what a gateway holds. Throws Error if it cannot answer.
+    void decide_held(const GatewayHome& home);
     /// Adds the delays of the outages of this run, by the times that the database has recorded.
     void measure_outages();
     PostgresServer& server() const { return primary_ ? *primary_ : PostgresServer::shared(); }

@@ -46,11 +46,9 @@ std::shared_ptr<bub::PostgresDeliveryLog> log_of(const std::filesystem::path& di
 
 class DatabaseDeliveryCrash : public ::testing::Test {
 protected:
-    DatabaseDeliveryCrash() : database_(PostgresServer::shared().create_empty_database()) {
-        PostgresOptions options;
-        options.connection = PostgresServer::shared().connection(database_);
-        run(bub::postgres_delivery_tables().apply(options));
-        setenv(connection_variable, options.connection.c_str(), 1);
+    DatabaseDeliveryCrash()
+        : database_(PostgresServer::shared().create_database(bub::postgres_delivery_tables())) {
+        setenv(connection_variable, PostgresServer::shared().connection(database_).c_str(), 1);
     }
     /// The server executes what a killed process has sent.
     void wait_for_server() const {

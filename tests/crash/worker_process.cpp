@@ -13,20 +13,11 @@
 
 #include <atomic>
 #include <cerrno>
-#include <system_error>
 #include <utility>
 
 extern char** environ;
 
 namespace cubepi::crash_tests {
-
-TestDirectory::TestDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "cubepi-crash-XXXXXX").string();
-    if (!mkdtemp(name.data())) throw std::system_error(errno, std::generic_category(), name);
-    path_ = name;
-}
-
-TestDirectory::~TestDirectory() { std::filesystem::remove_all(path_); }
 
 WorkerProcess::WorkerProcess(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "/proc/self/exe");

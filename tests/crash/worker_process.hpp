@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <cubepi/core/sanitizer_test_support.hpp>
+#include <cubepi/core/scoped_test_directory.hpp>
 
 // Runs this program again, as the process that is killed or as a concurrent one. And the steps at which such a process kills itself:
 // before, in the middle of, and after a write to a file, and before and after a rename and a removal; worker_process.cpp replaces write,
@@ -18,17 +19,9 @@
 
 namespace cubepi::crash_tests {
 
-/// A temporary directory for one test.
-class TestDirectory {
+class TestDirectory : public ScopedTestDirectory {
 public:
-    TestDirectory();
-    ~TestDirectory();
-    TestDirectory(const TestDirectory&) = delete;
-    TestDirectory& operator=(const TestDirectory&) = delete;
-    const std::filesystem::path& path() const noexcept { return path_; }
-
-private:
-    std::filesystem::path path_;
+    TestDirectory() : ScopedTestDirectory(memory_directory()) {}
 };
 
 /// The end of a worker.

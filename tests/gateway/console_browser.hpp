@@ -83,7 +83,9 @@ class ConsoleTest : public OperatedGatewayTest {
 protected:
     ConsoleTest() { configure(R"(, console: {listen: "127.0.0.1:0"})"); }
 
-    void start(std::vector<std::string> flags) { OperatedGatewayTest::start(std::move(flags)); }
+    void start(std::vector<std::string> flags, std::vector<std::string> environment = {}) {
+        OperatedGatewayTest::start(std::move(flags), std::move(environment));
+    }
     void start() { start(model.flags()); }
     /// Returns a link, as `cubepi gateway console` prints it.
     std::string link(bool viewer = false, const std::string& name = "olga") const {

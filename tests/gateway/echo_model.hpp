@@ -132,10 +132,21 @@ inline std::string database_url(const std::string& directory, const std::string&
 /// The URL of a new database with the tables of tapes.
 inline std::string new_database(const GatewayHome& home,
                                 PostgresServer& server = PostgresServer::shared()) {
-    const std::string url = database_url(server.socket_directory(), server.create_empty_database());
-    const CommandResult made = run_command(home, {"db", "init", "--tapes", url});
-    EXPECT_EQ(made.status, 0) << made.output;
-    return url;
+    const auto url_of = [&server](const std::string& database) {
+        return database_url(server.socket_directory(), database);
+    };
+    return url_of(server.create_copy("tapes", [&](const std::string& database) {
+        const CommandResult made = run_command(home, {"db", "init", "--tapes", url_of(database)});
+        EXPECT_EQ(made.status, 0) << made.output;
+    }));
+}
+
+/// Kills a gateway. The others of its database replace it now, instead of at the end of its lease.
+inline void kill_and_replace(GatewayProcess& gateway, const std::string& database) {
+    const std::string pid = std::to_string(gateway.pid());
+    gateway.kill();
+    (void)RawPostgres(database).query(
+        "UPDATE bub_delivery_gateways SET lease_until = now() WHERE pid = " + pid);
 }
 
 }  // namespace cubepi::gateway_tests

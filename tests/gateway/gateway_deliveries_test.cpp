@@ -572,7 +572,9 @@ protected:
         home.configure("{http: {listen: \"127.0.0.1:0\"}, rules: [{allow: [\"shell: cd * && " +
                        command().substr(4) + "\", \"subagent: *\"]}]}\ndatabase: \"" +
                        new_database(home) + "\"");
-        gateway = std::make_unique<GatewayProcess>(home, model.flags());
+        // A turn is postponed when the server has been away for some seconds.
+        gateway = std::make_unique<GatewayProcess>(home, model.flags(),
+                                                   std::vector<std::string>{"CUBEPI_TEST_CLOCK=5"});
         port = gateway->wait_until_running();
         const std::string at = home.path().string();
         std::ofstream(at + "/step")

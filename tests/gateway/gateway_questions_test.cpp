@@ -297,7 +297,7 @@ TEST(GatewayQuestions, D65_ManyForeignQuestions_OwnOneExpires) {
     const GatewayHome home;
     home.configure(R"({http: {listen: "127.0.0.1:0", operators: [olga]}, question_timeout: 1})");
     add_foreign_questions(home, 210);
-    GatewayProcess gateway(home, {"--script", home.script(writes_a_file)});
+    GatewayProcess gateway(home, {"--script", home.script(writes_a_file)}, {"CUBEPI_TEST_CLOCK=5"});
     const std::uint16_t port = gateway.wait_until_running();
     (void)post(port, {{"text", "write it"}});
     while (run_command(home, {"inbox", "--gateway"}).output.find("No question") ==

@@ -24,6 +24,8 @@
 namespace cubepi::gateway_tests {
 namespace {
 
+/// The last chunk of a response.
+constexpr const char* end_of_stream = "\r\n0\r\n\r\n";
 constexpr const char* stopped = "The turn was stopped.";
 constexpr const char* refused =
     "only the user whose message is being processed, or an operator, may stop it";
@@ -101,6 +103,37 @@ TEST_F(RemoteTurn, D253_StopElsewhere_EndsTheTurn) {
     EXPECT_EQ(waiting.get().text(), "re: b");
     EXPECT_EQ(model.count("a"), 1u);
     EXPECT_EQ(read_ended(second_port, "k1").at("state"), "answered");
+}
+
+TEST_F(RemoteTurn, D253_StopDuringSubagent_ReachesClientElsewhere) {
+    for (const GatewayHome* home : {&one, &two})
+        configure(*home, ", rules: [{allow: [\"subagent: *\"]}]");
+    start_first();
+    start_second();
+    model.hold("look");
+    auto here = post_later(port, "delegate look");
+    (void)model.wait_for("look");
+    // The request is repeated, and the other gateway follows the turn before it begins its answer.
+    const JsonObject repeated{{"session", "s1"}, {"text", "delegate look"}, {"user", "olga"}};
+    Client reader(second_port, "POST /v1/messages", boost::json::serialize(repeated),
+                  "Accept: text/event-stream\r\nIdempotency-Key: key-delegate look\r\n");
+    reader.read_until("\r\n\r\n");
+    auto there = post_later(second_port, "delegate look");
+    EXPECT_EQ(stop(second_port, "k1", "olga").text(), stopped);
+    EXPECT_NE(here.get().body.find(stopped), std::string::npos);
+    EXPECT_NE(there.get().body.find(stopped), std::string::npos);
+    reader.read_until("event: done");
+    reader.read_until(end_of_stream);
+    EXPECT_NE(reader.text().find(stopped), std::string::npos) << reader.text();
+    // Nothing of the sub-agent follows.
+    model.release();
+    wait_until_idle(one);
+    EXPECT_EQ(post(second_port, "b").text(), "re: b");
+    EXPECT_EQ(model.count("look"), 1u);
+    EXPECT_EQ(model.count("delegate look"), 1u);
+    // A client gets its answer before the record of its message is finished.
+    while (count_of("bub_delivery_inbound WHERE finished_at IS NULL") != "0")
+        std::this_thread::yield();
 }
 
 TEST_F(RemoteTurn, D96_StoppedTurn_IsReadAsStoppedElsewhere) {
@@ -210,7 +243,8 @@ TEST_F(RemoteTurn, D262_OtherTextDuringOpenTurn_IsRefused) {
 
 TEST_F(RemoteTurn, D253_OwnerKilledBeforeStop_TurnStaysStopped) {
     start_first();
-    start_second();
+    // It asks the frozen one for some seconds.
+    start_second({"CUBEPI_TEST_CLOCK=5"});
     model.hold("a");
     const auto lost = post_later(port, "a");
     (void)model.wait_for("a");
@@ -219,7 +253,7 @@ TEST_F(RemoteTurn, D253_OwnerKilledBeforeStop_TurnStaysStopped) {
         std::async(std::launch::async, [this] { return stop(second_port, "k1", "olga"); });
     while (count_of("bub_delivery_inbound WHERE finished_at IS NULL") != "2")
         std::this_thread::yield();
-    first->kill();
+    kill_and_replace(*first, database);
     // The second gateway takes the message and the request.
     const HttpReply answer = stopping.get();
     EXPECT_NE(answer.body.find(stopped), std::string::npos) << answer.body;
@@ -299,7 +333,9 @@ protected:
                       "Idempotency-Key: k\r\nConnection: close\r\n");
     }
     static JsonObject response_of(Client&& client) {
-        return boost::json::parse(client.body()).as_object();
+        const std::string body = client.body();
+        EXPECT_NE(body.find("\"output\""), std::string::npos) << body;
+        return boost::json::parse(body).as_object();
     }
     /// Reads a response at a gateway until it is complete; returns its text.
     static std::string read_completed(std::uint16_t at, const JsonObject& response) {
@@ -346,7 +382,7 @@ TEST_F(RemoteResponse, D262_RepeatedAfterKill_IsAnsweredOnce) {
     model.hold("a");
     Client lost = respond(port, "a", false);
     (void)model.wait_for("a");
-    first->kill();
+    kill_and_replace(*first, database);
     Client there = respond(second_port, "a", false);
     (void)model.wait_for("a", 2);
     model.release();
@@ -406,7 +442,7 @@ TEST_F(RemoteSteering, D253_OwnerKilledWithSteering_MessageIsNotLost) {
     const auto lost = begin();
     (void)operator_sends("steered", true);
     while (steering() != 1) std::this_thread::yield();
-    first->kill();
+    kill_and_replace(*first, database);
     (void)model.wait_for("a", 2);
     model.release();
     (void)model.wait_for("steered");
@@ -421,7 +457,7 @@ TEST_F(RemoteSteering, D253_OwnerKilledBeforeSteering_MessageFollows) {
     const auto lost = begin(true);
     first->send(SIGSTOP);
     (void)operator_sends("steered", true);
-    first->kill();
+    kill_and_replace(*first, database);
     (void)model.wait_for("a", 2);
     model.release();
     (void)model.wait_for("steered");
@@ -487,8 +523,6 @@ private:
     wire::RawServer server_;  // last: its handlers use the others
 };
 
-/// The last chunk of a response.
-constexpr const char* end_of_stream = "\r\n0\r\n\r\n";
 constexpr const char* whole_answer = "first half, second half";
 
 class RemoteStream : public TwoGateways {
@@ -551,7 +585,7 @@ TEST_F(RemoteStream, D254_OwnerKilled_StreamRestarts) {
     here.read_until("first half,");
     Client there = reader(second_port, "a", "k1");
     there.read_until("first half,");
-    first->kill();
+    kill_and_replace(*first, database);
     half.release();
     there.read_until(end_of_stream);
     EXPECT_NE(there.text().find("\"text\":\"first half, second half\""), std::string::npos)

@@ -283,9 +283,10 @@ TEST_F(GatewayUsage, D255_TwoGateways_ShareTheLimits) {
 
 TEST_F(GatewayUsage, D255_OtherGatewayContinues_CountsOnce) {
     const GatewayHome other;
-    const std::string database = "\ndatabase: \"" + new_database(home) + "\"";
+    const std::string database = new_database(home);
     for (const GatewayHome* const one : {&home, &other})
-        configure(*one, "{per_user: {messages: 1, tokens: 100000}}", database);
+        configure(*one, "{per_user: {messages: 1, tokens: 100000}}",
+                  "\ndatabase: \"" + database + "\"");
     GatewayProcess second(other, model.flags());
     const std::uint16_t port_of_second = second.wait_until_running();
     const std::uint16_t port = start(home);
@@ -293,7 +294,7 @@ TEST_F(GatewayUsage, D255_OtherGatewayContinues_CountsOnce) {
     std::thread client([port] { (void)say(port, "ann", "s1", "list it"); });
     model.wait_for_calls(2);
     while (used(other, "user:http:ann").tokens < call_tokens) std::this_thread::yield();
-    gateway->kill();
+    kill_and_replace(*gateway, database);
     client.join();
     model.release();
     model.wait_for_calls(3);

@@ -32,8 +32,8 @@ protected:
         first = std::make_unique<GatewayProcess>(one, model.flags());
         port = first->wait_until_running();
     }
-    void start_second() {
-        second = std::make_unique<GatewayProcess>(two, model.flags());
+    void start_second(std::vector<std::string> environment = {}) {
+        second = std::make_unique<GatewayProcess>(two, model.flags(), std::move(environment));
         second_port = second->wait_until_running();
     }
     static JsonObject call(const GatewayHome& home, const std::string& command) {

@@ -91,13 +91,14 @@ cubepi::AssistantMessage working(std::string id = "c1") {
 /// A session of a gateway whose turns have leases.
 class LeasedTurns : public test::Builtin {
 protected:
-    LeasedTurns() : server(PostgresServer::shared()), database(server.create_empty_database()) {
+    LeasedTurns()
+        : server(PostgresServer::shared()),
+          database(server.create_database(postgres_tape_tables())) {
         options.connection = server.connection(database, "options=-clog_statement=all");
         // No row is older than a turn.
         cubepi::Runtime runtime;
         runtime.clock = clock;
         options.runtime = std::make_shared<const cubepi::Runtime>(std::move(runtime));
-        run(postgres_tape_tables().apply(options));
         query("CREATE TABLE bub_delivery_sessions (key TEXT, owner BIGINT, fence BIGINT)");
         query("CREATE TABLE bub_delivery_gateways (number BIGINT, lease_until TIMESTAMPTZ)");
         query("INSERT INTO bub_delivery_sessions VALUES ('s', 5, 1)");

@@ -134,6 +134,8 @@ public:
     /// Waits until the message with the channel and inbound_id of `address` may be finished, whichever process finishes it, for `limit` at
     /// most. Returns false if that is not known then; the record has its state. By default the record is to be read soon.
     virtual Task<bool> wait_finished(Envelope address, std::chrono::milliseconds limit);
+    /// Ends the waits for a message whose turn was stopped, and has ended after its record was finished (D96). By default without effect.
+    virtual void announce_end(const Envelope& address) { (void)address; }
 
     /// Records all outputs of a turn before the first is sent, so that after a crash the remaining ones are sent without running
     /// the turn again; completes when that is durable. Outputs of the turn that are left out are not sent after a crash. By

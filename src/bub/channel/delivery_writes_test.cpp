@@ -41,12 +41,11 @@ class DeliveryWrites : public testing::Test {
 protected:
     DeliveryWrites()
         : database(PostgresServer::shared().connection(
-              PostgresServer::shared().create_empty_database())) {
+              PostgresServer::shared().create_database(postgres_delivery_tables()))) {
         options.database.connection = database;
         // Only the test ends a lease, and no poll is due.
         options.lease = std::chrono::hours(2);
         options.poll = std::chrono::hours(1);
-        run(postgres_delivery_tables().apply(options.database));
     }
     LogPtr open() const { return std::make_shared<PostgresDeliveryLog>(options); }
     Texts query(const std::string& sql) const { return RawPostgres(database).query(sql); }
@@ -186,6 +185,60 @@ TEST_F(NotifyingGateways, D273_EndOfRepeatedMessage_WakesWaiter) {
     const std::string id = run(owner->receive(update("one"))).value();
     EXPECT_FALSE(run(other->receive(update("one"))));
     EXPECT_TRUE(is_woken("one", id));
+}
+
+/// Stops the turn of a message for which another gateway waits, and lets it end later.
+Task<> stop_and_end(ChannelManager& manager, MessageHandler& handler, LogPtr other,
+                    std::shared_ptr<cubepi::AsyncEvent> begun,
+                    std::shared_ptr<cubepi::AsyncEvent> may_end) {
+    const cubepi::Executor executor = co_await cubepi::this_executor;
+    cubepi::TaskScope scope(executor);
+    co_await manager.started();
+    co_await handler(update("hello"));
+    co_await begun->wait();
+    bool is_finished = false;
+    scope.spawn(wait_for(other, "hello", is_finished));
+    co_await cubepi::yield_now();
+    Envelope by = from("chat", "1", "/stop");
+    by.from_operator = true;
+    const StopOutcome outcome = co_await manager.stop_turn(std::move(by));
+    EXPECT_EQ(outcome, StopOutcome::stopped);
+    co_await scope.join();
+    EXPECT_TRUE(is_finished) << "its record is finished first";
+    bool is_over = false;
+    scope.spawn(wait_for(other, "hello", is_over));
+    co_await cubepi::yield_now();
+    may_end->set();
+    co_await scope.join();
+    EXPECT_TRUE(is_over);
+    manager.request_stop();
+}
+
+TEST_F(NotifyingGateways, D273_EndOfStoppedTurn_WakesWaiter) {
+    const auto begun = std::make_shared<cubepi::AsyncEvent>();
+    const auto may_end = std::make_shared<cubepi::AsyncEvent>();
+    Framework framework;
+    MessageHandler handler;
+    Plugin plugin;
+    plugin.name = "model";
+    plugin.run_model = [&](RunModelCall&) -> Task<std::string> {
+        begun->set();
+        // The end of a turn that is cancelled takes a while.
+        co_await cubepi::shield();
+        co_await may_end->wait();
+        co_await cubepi::unshield();
+        co_return "re";
+    };
+    plugin.provide_channels = [&](ProvideChannelsCall& call) {
+        handler = call.handler;
+        return std::vector<std::shared_ptr<Channel>>{std::make_shared<TestChannel>("chat")};
+    };
+    framework.add(std::move(plugin));
+    ChannelManagerOptions how;
+    how.deliveries = owner;
+    ChannelManager manager(framework, std::move(how));
+    run(serve(manager, stop_and_end(manager, handler, other, begun, may_end)));
+    EXPECT_EQ(query("SELECT state FROM bub_delivery_inbound"), Texts{"stopped"});
 }
 
 TEST_F(DeliveryWrites, D273_EndBetweenWaits_IsRemembered) {

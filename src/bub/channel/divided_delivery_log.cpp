@@ -308,6 +308,10 @@ Task<bool> DividedDeliveryLog::wait_finished(Envelope address, std::chrono::mill
     return log.wait_finished(std::move(address), limit);
 }
 
+void DividedDeliveryLog::announce_end(const Envelope& address) {
+    options_.logs[database_of(address)]->announce_end(address);
+}
+
 Task<> DividedDeliveryLog::sent_soon(std::string id) {
     std::optional<Local> found = local(id);
     if (!found) return DeliveryLog::sent_soon({});

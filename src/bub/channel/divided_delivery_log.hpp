@@ -69,6 +69,7 @@ public:
     Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override;
     Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override;
     Task<bool> wait_finished(Envelope address, std::chrono::milliseconds limit) override;
+    void announce_end(const Envelope& address) override;
     Task<> sent_soon(std::string id) override;
     Task<std::vector<Delivery>> unsettled() override;
     /// Returns the lease of a session, and its database. Thread-safe.

@@ -30,13 +30,12 @@ class Databases {
 public:
     Databases() : server(PostgresServer::shared()) {
         for (std::size_t at = 0; at < map.size(); ++at) {
-            names.push_back(server.create_empty_database());
+            names.push_back(server.create_database(postgres_delivery_tables()));
             PostgresDeliveryLogOptions& one = options.emplace_back();
             one.database.connection = server.connection(names[at]);
             // Only the test ends a lease.
             one.lease = std::chrono::hours(1);
             one.division = map.record(at);
-            run(postgres_delivery_tables().apply(one.database));
             run(record_division(one.database, one.division));
         }
     }
@@ -228,6 +227,42 @@ TEST_F(DividedDeliveries, D258_AfterTake_MessagesAreAcceptedAtOnce) {
         (void)run(log->take());
         EXPECT_TRUE(run(log->receive(message(session_in(0), id))));
     }
+}
+
+TEST_F(DividedDeliveries, D272_SentAnswers_AreStoredWithTheirNextCalls) {
+    for (PostgresDeliveryLogOptions& one : databases.options) one.poll = std::chrono::hours(1);
+    const LogPtr log = databases.open();
+    const auto state = [this](std::size_t at) {
+        return databases.query(at, "SELECT state FROM bub_delivery_outbound").front();
+    };
+    std::vector<std::string> messages;
+    for (std::size_t at = 0; at < 3; ++at) {
+        const std::string chat = session_in(at);
+        messages.push_back(run(log->receive(message(chat, "m" + std::to_string(at)))).value());
+        // Without its end, which is minutes away, as of a call that is cancelled.
+        (void)log->sent_soon(run(log->intend(from("http", chat, "re"), {messages.back()})));
+    }
+    run(log->finish({messages[0]}));
+    EXPECT_EQ(state(0), "sent");
+    // A call about another database does not store them.
+    EXPECT_EQ(state(1), "intended");
+    EXPECT_EQ(state(2), "intended");
+    databases.allow(1, false);
+    run(log->finish({messages[2]}));
+    EXPECT_EQ(state(2), "sent") << "one that fails stops only its own";
+    databases.allow(1, true);
+    run(log->finish({messages[1]}));
+    EXPECT_EQ(state(1), "sent");
+    EXPECT_TRUE(run(log->unsettled()).empty());
+}
+
+TEST_F(DividedDeliveries, D272_SentAnswersBeforeRelease_AreStored) {
+    const LogPtr log = databases.open();
+    for (std::size_t at = 0; at < 3; ++at)
+        (void)log->sent_soon(run(log->intend(from("http", session_in(at), "notice"), {})));
+    run(log->release());
+    for (std::size_t at = 0; at < 3; ++at)
+        EXPECT_EQ(databases.query(at, "SELECT state FROM bub_delivery_outbound").front(), "sent");
 }
 
 TEST_F(DividedDeliveries, D259_GatewayThatRegistersDuringDivision_IsRefused) {

@@ -34,11 +34,10 @@ class FrozenGateway : public testing::Test {
 protected:
     FrozenGateway()
         : database(PostgresServer::shared().connection(
-              PostgresServer::shared().create_empty_database())) {
+              PostgresServer::shared().create_database(postgres_delivery_tables()))) {
         options.database.connection = database;
         // Only the test ends a lease.
         options.lease = std::chrono::hours(1);
-        run(postgres_delivery_tables().apply(options.database));
     }
     LogPtr open() const { return std::make_shared<PostgresDeliveryLog>(options); }
     Texts query(const std::string& sql) const { return RawPostgres(database).query(sql); }

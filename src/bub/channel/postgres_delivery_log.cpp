@@ -465,6 +465,13 @@ Task<> PostgresDeliveryLog::complete_soon(DeliveryWritePtr write) {
     co_await complete(std::move(write));
 }
 
+void PostgresDeliveryLog::announce_end(const Envelope& address) {
+    const std::string key = message_key(tables_->options().account, address.channel.value_or(""),
+                                        address.inbound_id.value_or(""));
+    ends_->end(key);
+    if (wakes_ && !key.empty()) wakes_->announce_end(key);
+}
+
 Task<bool> PostgresDeliveryLog::wait_finished(Envelope address, std::chrono::milliseconds limit) {
     const std::shared_ptr<DeliveryTables> tables = tables_;
     const std::shared_ptr<EndWaits> ends = ends_;

@@ -96,6 +96,7 @@ public:
     /// The gateway that finishes a message which another one has stored notifies the others. In each `poll`, one statement looks for all
     /// messages that are waited for.
     Task<bool> wait_finished(Envelope address, std::chrono::milliseconds limit) override;
+    void announce_end(const Envelope& address) override;
     Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override;
     Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override;
     Task<> sent_soon(std::string id) override;

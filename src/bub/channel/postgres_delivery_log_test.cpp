@@ -33,11 +33,12 @@ using LogPtr = std::shared_ptr<PostgresDeliveryLog>;
 /// A database with the tables of deliveries.
 class Deliveries {
 public:
-    Deliveries() : server(PostgresServer::shared()), database(server.create_empty_database()) {
+    Deliveries()
+        : server(PostgresServer::shared()),
+          database(server.create_database(postgres_delivery_tables())) {
         options.database.connection = server.connection(database);
         // Only the test ends a lease.
         options.lease = std::chrono::hours(1);
-        run(postgres_delivery_tables().apply(options.database));
     }
     Texts query(const std::string& sql) const {
         return RawPostgres(server.connection(database)).query(sql);
@@ -343,6 +344,37 @@ TEST_F(PostgresDeliveries, D205_SlowGatewayWithoutSuccessor_Continues) {
     tables.query("DELETE FROM bub_delivery_gateways");
     EXPECT_EQ(taken_by(*log), Texts{"two"});
     EXPECT_THROW(run(log->begin({two})), SessionTakenError);
+}
+
+TEST_F(PostgresDeliveries, D264_GatewayFrozenForHours_ReturnsAsAnother) {
+    const LogPtr frozen = tables.open();
+    const std::string one = store(*frozen, "one").value();
+    run(frozen->begin({one}));
+    tables.query("UPDATE bub_delivery_gateways SET lease_until = now() - interval '2 hours'");
+    const LogPtr next = tables.open();
+    const std::vector<StoredInbound> taken = run(next->take()).inbounds;
+    EXPECT_EQ(turns_of(taken), Turns(1, 0));
+    run(next->begin({taken.at(0).id}));
+    const Texts gateways{"1"};
+    EXPECT_EQ(tables.query("SELECT count(*) FROM bub_delivery_gateways"), gateways);
+    EXPECT_THROW(run(frozen->intend(from("chat", "1", "late"), {one})), SessionTakenError);
+    EXPECT_THROW(run(frozen->finish({one})), SessionTakenError);
+    // Until it polls, others do not know that it lives.
+    Envelope two = update("two", "two");
+    two.chat_id = "2";
+    const std::string lost = run(frozen->receive(std::move(two))).value();
+    EXPECT_EQ(taken_by(*next), Texts{"two"});
+    EXPECT_THROW(run(frozen->begin({lost})), SessionTakenError);
+    EXPECT_EQ(taken_by(*frozen), Texts{});
+    Envelope three = update("three", "three");
+    three.chat_id = "3";
+    const std::string its_own = run(frozen->receive(std::move(three))).value();
+    EXPECT_EQ(taken_by(*next), Texts{});
+    run(frozen->begin({its_own}));
+    run(frozen->finish({its_own}));
+    // The turn that it has lost counts like one whose process has ended.
+    run(frozen->put_back({one}));
+    EXPECT_EQ(turns_of(run(next->unfinished_of({taken.at(0).id}))), Turns(2, 1));
 }
 
 TEST_F(PostgresDeliveries, D205_ReleasedRecords_AreTakenAtOnce) {
@@ -1029,6 +1061,38 @@ TEST_F(PostgresDeliveries, D205_FrozenGatewayInATurn_SendsNothing) {
     EXPECT_EQ(frozen.begun, Texts{"one"}) << "no turn begins on a message that was taken";
     EXPECT_EQ(tables.query("SELECT count(*), count(finished_at) FROM bub_delivery_inbound"),
               (Texts{"2", "2"}));
+}
+
+TEST_F(PostgresDeliveries, D205_GatewayFrozenForHours_SendsNothing) {
+    tables.options.poll = std::chrono::hours(1);
+    const LogPtr log = tables.open();
+    Host frozen(log);
+    frozen.held = std::make_unique<cubepi::AsyncEvent>();
+    tables.options.poll = std::chrono::milliseconds(5);
+    Host next(tables.open());
+    run(serve_both(frozen, next, [&](Host& a, Host& b) -> Task<> {
+        co_await a.handler(update("one", "one"));
+        while (a.begun.empty()) co_await a.changed.wait();
+        tables.query(
+            "UPDATE bub_delivery_gateways SET lease_until = now() - interval '2 hours' WHERE"
+            " number = (SELECT max(owner) FROM bub_delivery_sessions)");
+        co_await until_sent(b, 1);
+        EXPECT_EQ(tables.query("SELECT count(*) FROM bub_delivery_gateways"), Texts{"1"});
+        a.held->set();
+        co_await both_idle(a, b);
+        // Its first poll is due when its host continues.
+        const UnfinishedRecords none = co_await log->take();
+        EXPECT_TRUE(none.inbounds.empty() && none.answers.empty());
+        co_await a.handler(update("two", "two"));
+        co_await until_sent(a, 1);
+        co_await both_idle(a, b);
+    }));
+    EXPECT_EQ(next.channel->texts(), Texts{"re: one"});
+    EXPECT_EQ(frozen.channel->texts(), Texts{"re: two"}) << "it is a gateway like the others";
+    EXPECT_EQ(tables.query("SELECT count(*), count(finished_at) FROM bub_delivery_inbound"),
+              (Texts{"2", "2"}));
+    EXPECT_EQ(tables.query("SELECT count(*) FROM bub_delivery_outbound WHERE settled_at IS NULL"),
+              Texts{"0"});
 }
 
 }  // namespace

@@ -24,16 +24,13 @@ using namespace usage_tests;
 
 class PostgresUsageStoreTest : public ::testing::Test {
 protected:
-    PostgresUsageStoreTest() {
-        options.database.connection = server.connection(database);
-        run(postgres_usage_tables().apply(options.database));
-    }
+    PostgresUsageStoreTest() { options.database.connection = server.connection(database); }
     std::shared_ptr<PostgresUsageStore> open() const {
         return std::make_shared<PostgresUsageStore>(options);
     }
 
     PostgresServer& server = PostgresServer::shared();
-    const std::string database = server.create_empty_database();
+    const std::string database = server.create_database(postgres_usage_tables());
     PostgresUsageStoreOptions options;
 };
 

@@ -30,16 +30,13 @@ using cubepi::run;
 
 class PostgresScheduleStoreTest : public ::testing::Test {
 protected:
-    PostgresScheduleStoreTest() {
-        options.database.connection = server.connection(database);
-        run(postgres_schedule_tables().apply(options.database));
-    }
+    PostgresScheduleStoreTest() { options.database.connection = server.connection(database); }
     std::shared_ptr<PostgresScheduleStore> open() const {
         return std::make_shared<PostgresScheduleStore>(options);
     }
 
     PostgresServer& server = PostgresServer::shared();
-    const std::string database = server.create_empty_database();
+    const std::string database = server.create_database(postgres_schedule_tables());
     PostgresScheduleStoreOptions options;
 };
 

@@ -38,9 +38,9 @@ using cubepi::run;
 class PostgresTapeFailures : public ::testing::Test {
 protected:
     PostgresTapeFailures()
-        : server(PostgresServer::shared()), database(server.create_empty_database()) {
+        : server(PostgresServer::shared()),
+          database(server.create_database(postgres_tape_tables())) {
         options.connection = server.connection(database);
-        run(postgres_tape_tables().apply(options));
     }
     std::vector<std::string> query(const std::string& sql) const {
         return RawPostgres(server.connection(database)).query(sql);

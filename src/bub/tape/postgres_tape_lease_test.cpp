@@ -38,9 +38,10 @@ std::vector<TapeEntry> one(std::string text) {
 /// A session whose fence is 1, of a gateway that is alive, and a store of each of two processes.
 class LeasedTapes : public ::testing::Test {
 protected:
-    LeasedTapes() : server(PostgresServer::shared()), database(server.create_empty_database()) {
+    LeasedTapes()
+        : server(PostgresServer::shared()),
+          database(server.create_database(postgres_tape_tables())) {
         options.connection = server.connection(database);
-        run(postgres_tape_tables().apply(options));
         // The columns of the tables of deliveries that a lease needs.
         query("CREATE TABLE bub_delivery_sessions (key TEXT, owner BIGINT, fence BIGINT)");
         query("CREATE TABLE bub_delivery_gateways (number BIGINT, lease_until TIMESTAMPTZ)");

@@ -48,12 +48,12 @@ std::vector<TapeEntry> event(const std::string& name) {
 class TurnTapesInPostgres : public ::testing::Test {
 protected:
     TurnTapesInPostgres()
-        : server(PostgresServer::shared()), database(server.create_empty_database()) {
+        : server(PostgresServer::shared()),
+          database(server.create_database(postgres_tape_tables())) {
         options.connection = server.connection(database, "options=-clog_statement=all");
         cubepi::Runtime runtime;
         runtime.clock = clock;
         options.runtime = std::make_shared<const cubepi::Runtime>(std::move(runtime));
-        run(postgres_tape_tables().apply(options));
         query("CREATE TABLE bub_delivery_sessions (key TEXT, owner BIGINT, fence BIGINT)");
         query("CREATE TABLE bub_delivery_gateways (number BIGINT, lease_until TIMESTAMPTZ)");
         query("INSERT INTO bub_delivery_sessions VALUES ('s', 5, 1)");

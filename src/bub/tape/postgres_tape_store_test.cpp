@@ -36,9 +36,10 @@ using cubepi::RawPostgres;
 
 class PostgresTapes : public ::testing::Test {
 protected:
-    PostgresTapes() : server(PostgresServer::shared()), database(server.create_empty_database()) {
+    PostgresTapes()
+        : server(PostgresServer::shared()),
+          database(server.create_database(postgres_tape_tables())) {
         options.connection = server.connection(database);
-        run(postgres_tape_tables().apply(options));
     }
     std::vector<std::string> query(const std::string& sql) const {
         return RawPostgres(server.connection(database)).query(sql);

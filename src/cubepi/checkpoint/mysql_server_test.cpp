@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include <cubepi/checkpoint/mysql_schema.hpp>
+#include <cubepi/core/scoped_test_directory.hpp>
 
 namespace cubepi {
 
@@ -46,7 +47,7 @@ std::string program(const char* name) {
 }  // namespace
 
 MySQLServer::MySQLServer() {
-    std::string name = (std::filesystem::temp_directory_path() / "cubepi-mysql-XXXXXX").string();
+    std::string name = (memory_directory() / "cubepi-mysql-XXXXXX").string();
     if (!mkdtemp(name.data())) fail("mkdtemp failed");
     directory_ = name;
     if (getuid() == 0) {

@@ -49,8 +49,8 @@ bool wait_for_start(int log, std::string& text) {
 
 }  // namespace
 
-PostgresServer::PostgresServer() {
-    make_directory();
+PostgresServer::PostgresServer(const std::filesystem::path& parent) {
+    make_directory(parent);
     run_program({"initdb", "-D", file("data"), "-A", "trust", "-U", "cubepi", "-E", "UTF8",
                  "--locale=C.UTF-8", "--no-sync"});
     // One user has a password.
@@ -61,7 +61,7 @@ PostgresServer::PostgresServer() {
 }
 
 PostgresServer::PostgresServer(PostgresServer& primary) {
-    make_directory();
+    make_directory(memory_directory());
     run_program({"pg_basebackup", "-h", primary.socket_directory(), "-U", "cubepi", "-D",
                  file("data"), "-R", "-c", "fast", "--no-sync"});
     start();
@@ -77,11 +77,11 @@ void PostgresServer::promote() const {
     RawPostgres(connection("postgres")).query("SELECT pg_promote()");
 }
 
-void PostgresServer::make_directory() {
+void PostgresServer::make_directory(const std::filesystem::path& parent) {
     programs_ = output_of("pg_config --bindir");
     if (access((programs_ + "/initdb").c_str(), X_OK) != 0)
         fail("PostgreSQL is not installed; run tools/setup all");
-    std::string name = (std::filesystem::temp_directory_path() / "cubepi-postgres-XXXXXX").string();
+    std::string name = (parent / "cubepi-postgres-XXXXXX").string();
     if (!mkdtemp(name.data())) fail("mkdtemp failed");
     directory_ = name;
     if (getuid() == 0) {
@@ -227,23 +227,36 @@ std::string PostgresServer::connection(const std::string& database, const std::s
     return "host=" + directory_ + " dbname=" + database + " user=cubepi " + more;
 }
 
-std::string PostgresServer::create_empty_database() {
-    const std::string name = "test" + std::to_string(++databases_);
-    RawPostgres(connection("postgres")).query("CREATE DATABASE " + name + " TEMPLATE template0");
-    return name;
-}
+std::string PostgresServer::create_empty_database() { return create_copy("template0", {}); }
 
 std::string PostgresServer::create_database() {
-    if (!has_template_) {
-        RawPostgres(connection("postgres")).query("CREATE DATABASE ready TEMPLATE template0");
+    return create_copy("threads", [this](const std::string& database) {
         PostgresOptions options;
-        options.connection = connection("ready");
+        options.connection = connection(database);
         run(apply_postgres_schema(options));
-        has_template_ = true;
+    });
+}
+
+std::string PostgresServer::create_database(const PostgresTables& tables) {
+    return create_copy("with_" + tables.version_table(), [&](const std::string& database) {
+        PostgresOptions options;
+        options.connection = connection(database);
+        run(tables.apply(options));
+    });
+}
+
+std::string PostgresServer::create_copy(
+    const std::string& original, const std::function<void(const std::string& database)>& fill) {
+    RawPostgres server(connection("postgres"));
+    const auto copy = [&server](const std::string& from, const std::string& name) {
+        server.query("CREATE DATABASE " + name + " TEMPLATE " + from + " STRATEGY file_copy");
+    };
+    if (fill && originals_.insert(original).second) {
+        copy("template0", original);
+        fill(original);
     }
-    const std::string name = "test" + std::to_string(++databases_);
-    RawPostgres(connection("postgres"))
-        .query("CREATE DATABASE " + name + " TEMPLATE ready STRATEGY file_copy");
+    std::string name = "test" + std::to_string(++databases_);
+    copy(original, name);
     return name;
 }
 

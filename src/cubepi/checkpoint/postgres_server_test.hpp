@@ -4,9 +4,11 @@
 #include <condition_variable>
 #include <csignal>
 #include <cstddef>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,16 +16,18 @@
 #include <libpq-fe.h>
 
 #include <cubepi/checkpoint/store_values_test.hpp>
+#include <cubepi/core/scoped_test_directory.hpp>
 #include <cubepi/sql/postgres_options.hpp>
+#include <cubepi/sql/postgres_tables.hpp>
 
 namespace cubepi {
 
-/// A server of its own in a temporary directory, reachable through a Unix socket there. It runs as an unprivileged user if
-/// the test runs as root, and ends with the test process, however that ends.
+/// A server of its own in a temporary directory, reachable through a Unix socket there; in memory if that is large enough. It runs as an
+/// unprivileged user if the test runs as root, and ends with the test process, however that ends.
 class PostgresServer {
 public:
-    /// Initializes a new cluster and starts it. Throws if there is no PostgreSQL on this machine.
-    PostgresServer();
+    /// Initializes a new cluster in a subdirectory of `parent` and starts it. Throws if there is no PostgreSQL on this machine.
+    explicit PostgresServer(const std::filesystem::path& parent = memory_directory());
     /// Copies another one, and becomes its synchronous replica.
     explicit PostgresServer(PostgresServer& primary);
     ~PostgresServer();
@@ -43,9 +47,13 @@ public:
     /// server still recovers from an earlier crash.
     void crash(const std::string& database) const;
 
-    /// Creates a database with the tables of this library, or an empty one.
-    std::string create_database();
+    /// Creates an empty database, one with the tables of the stores of threads, or one with these tables; returns its name.
     std::string create_empty_database();
+    std::string create_database();
+    std::string create_database(const PostgresTables& tables);
+    /// Creates a copy of the database `original`, which `fill` fills at the first call.
+    std::string create_copy(const std::string& original,
+                            const std::function<void(const std::string& database)>& fill);
     /// The connection string of a database.
     std::string connection(const std::string& database, const std::string& more = {}) const;
     /// Calls `work` and returns what the server logged meanwhile.
@@ -57,7 +65,7 @@ public:
               std::size_t file_limit = 0) const;
 
 private:
-    void make_directory();
+    void make_directory(const std::filesystem::path& parent);
     /// Runs a program of PostgreSQL until its end.
     void run_program(std::vector<std::string> arguments) const;
 
@@ -74,7 +82,7 @@ private:
     std::string text_;  ///< of the log
     int markers_ = 0;
     int databases_ = 0;
-    bool has_template_ = false;
+    std::set<std::string> originals_;  ///< that can be copied
 };
 
 /// PgBouncer before a server: it assigns another session of the server to each transaction.

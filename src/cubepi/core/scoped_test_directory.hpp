@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -7,14 +8,26 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace cubepi {
+
+/// Returns the directory in memory if the files of several test programs fit into it, else that of temporary files. For tests that
+/// write much, or wait for the disk often: it makes no difference for processes that are killed.
+inline std::filesystem::path memory_directory() {
+    constexpr std::uintmax_t enough = std::uintmax_t{4} << 30U;
+    const std::filesystem::path memory = "/dev/shm";
+    std::error_code failed;
+    const std::filesystem::space_info space = std::filesystem::space(memory, failed);
+    return !failed && space.available >= enough ? memory : std::filesystem::temp_directory_path();
+}
 
 /// A directory that is removed after the test.
 class ScopedTestDirectory {
 public:
-    ScopedTestDirectory() {
-        std::string name = (std::filesystem::temp_directory_path() / "cubepi-test-XXXXXX").string();
+    explicit ScopedTestDirectory(
+        const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
+        std::string name = (parent / "cubepi-test-XXXXXX").string();
         if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary directory");
         path_ = std::filesystem::canonical(name);
     }

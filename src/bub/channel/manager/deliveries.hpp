@@ -40,6 +40,10 @@ public:
     /// Records that these messages are finished. `stop`: the result of a request to stop; `stopped` also for the messages of a turn that was
     /// stopped.
     Task<> finish(Receipts receipts, StopOutcome stop = StopOutcome::idle);
+    /// The stopped turn of a finished message has ended.
+    void announce_end(const Envelope& message) const {
+        if (context_.options.deliveries) context_.options.deliveries->announce_end(message);
+    }
     /// Of a log that processes share, records in the background what could not be recorded when it happened: this process lives, so that no
     /// other would.
     void record_late();

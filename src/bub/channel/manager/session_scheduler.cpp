@@ -158,6 +158,7 @@ Task<> SessionScheduler::run(SessionPtr session) {
             if (outcome == TurnOutcome::cut_off) session->answered.clear();
             // Turns interrupted by the end of the manager are run again by the next one.
             co_await end_turn(session, !context_.open && outcome == TurnOutcome::cancelled);
+            if (over->stopped) deliveries_.announce_end(*over->message);
             if (over->has_asked) mark_older(*session);
             if (outcome != TurnOutcome::suspended && releases) take_back_unread(*session);
         }
