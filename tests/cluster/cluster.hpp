@@ -106,7 +106,7 @@ struct ProcessorTime {
     }
 };
 
-/// What the parts of a cluster have used.
+/// The times of the parts of a cluster.
 struct ClusterTime {
     ProcessorTime gateways;
     ProcessorTime server;   ///< that of the database
