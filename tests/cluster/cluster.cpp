@@ -15,6 +15,7 @@
 
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -63,9 +64,10 @@ double now() {
         .count();
 }
 
-/// Returns the seconds of a processor that a process and its children have used.
-double processor_time(int pid) {
-    double ticks = 0;
+/// Returns what a process and its children have used.
+ProcessorTime time_of(int pid) {
+    ProcessorTime time;
+    const auto second = static_cast<double>(sysconf(_SC_CLK_TCK));
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
         std::ifstream file(entry.path() / "stat");
         std::string text;
@@ -79,9 +81,22 @@ double processor_time(int pid) {
         if (fields.size() < 15) continue;
         const bool is_it = entry.path().filename() == std::to_string(pid);
         if (!is_it && fields[1] != std::to_string(pid)) continue;
-        for (std::size_t at = 11; at < 15; ++at) ticks += std::stod(fields[at]);
+        for (const std::size_t at : {11U, 13U}) {
+            const double kernel = std::stod(fields[at + 1]) / second;
+            time += {std::stod(fields[at]) / second + kernel, kernel};
+        }
     }
-    return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+    return time;
+}
+
+/// Returns what this process, or this thread of it, has used.
+ProcessorTime own_time(int which) {
+    rusage used{};
+    (void)::getrusage(which, &used);
+    const auto seconds = [](const timeval& time) {
+        return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+    };
+    return {seconds(used.ru_utime) + seconds(used.ru_stime), seconds(used.ru_stime)};
 }
 
 }  // namespace
@@ -265,6 +280,8 @@ Cluster::Cluster(std::uint32_t seed, Database database)
             const std::string hosts =
                 primary_->socket_directory() + "," + replica_->socket_directory();
             url = gateway_tests::database_url(hosts, name) + "?target_session_attrs=read-write";
+        } else if (database == Database::direct) {
+            url = database_;
         } else {
             links_.at(index) =
                 std::make_unique<ServerProxy>(ServerProxy::Protocol::postgres, socket);
@@ -426,6 +443,7 @@ std::vector<std::string> Cluster::run(const std::vector<Posted>& messages,
         std::vector<Task<>> tasks;
         for (Client& client : all) tasks.push_back(client.work(messages, next, wrong));
         cubepi::run(when_all(std::move(tasks)));
+        clients_time_ += own_time(RUSAGE_THREAD);
         model_.end();
     });
     // On this thread: the server of the database ends with the thread that has started it.
@@ -573,15 +591,14 @@ void Cluster::add_idle_sessions(std::size_t count) const {
     server.query("ANALYZE");
 }
 
-double Cluster::gateway_time() const {
-    double sum = 0;
+ClusterTime Cluster::time() const {
+    ClusterTime time;
     for (std::size_t index = 0; index < count_; ++index)
-        sum += processor_time(gateways_.at(index)->pid());
-    return sum;
-}
-
-double Cluster::server_time() const {
-    return database_.empty() ? 0 : processor_time(server().pid());
+        time.gateways += time_of(gateways_.at(index)->pid());
+    if (!database_.empty()) time.server = time_of(server().pid());
+    time.clients = clients_time_;
+    time.model = own_time(RUSAGE_SELF) - clients_time_;
+    return time;
 }
 
 std::string Cluster::sizes() const {

@@ -82,12 +82,41 @@ struct PlannedFault {
 
 /// The way from the gateways to the database.
 enum class Database : std::uint8_t {
-    plain,
+    plain,       ///< a proxy of each gateway, which can separate it from the database
+    direct,      ///< without proxies, whose time is not that of a cluster
     pooled,      ///< PgBouncer, which assigns a session to each transaction
     replicated,  ///< a second server as a synchronous replica
     divided,     ///< three databases
     small_disk,  ///< a server on a file system of its own, if this process may mount one
     files,       ///< none: one gateway with files
+};
+
+/// Seconds of a processor.
+struct ProcessorTime {
+    double all = 0;
+    double kernel = 0;  ///< the part of it in the kernel: network, files, changes of threads
+
+    ProcessorTime& operator+=(const ProcessorTime& other) {
+        all += other.all;
+        kernel += other.kernel;
+        return *this;
+    }
+    ProcessorTime operator-(const ProcessorTime& other) const {
+        return {all - other.all, kernel - other.kernel};
+    }
+};
+
+/// The times of the parts of a cluster.
+struct ClusterTime {
+    ProcessorTime gateways;
+    ProcessorTime server;   ///< that of the database
+    ProcessorTime clients;  ///< of run()
+    ProcessorTime model;    ///< and readers of the gateways' logs, in this process
+
+    ClusterTime operator-(const ClusterTime& other) const {
+        return {gateways - other.gateways, server - other.server, clients - other.clients,
+                model - other.model};
+    }
 };
 
 /// A file system of its own, in memory, that can be full. It ends with this process.
@@ -154,9 +183,7 @@ public:
     // For what is measured.
     /// Adds sessions without work, each with a tape of two entries.
     void add_idle_sessions(std::size_t count) const;
-    /// Returns the seconds of a processor that the gateways, and the database server, have used.
-    double gateway_time() const;
-    double server_time() const;
+    ClusterTime time() const;
     /// Returns lines about the memory of the gateways and the tables.
     std::string sizes() const;
     /// Seconds from faults to the work of other gateways, by a description.
@@ -209,6 +236,7 @@ private:
     std::vector<Outage> outages_;
     std::set<std::int64_t> released_;  ///< messages that settle() has released
     std::size_t posted_ = 0;
+    ProcessorTime clients_time_;
     std::size_t happened_ = 0;
     std::array<GatewayHome, size> homes_;
     const std::filesystem::path effects_;

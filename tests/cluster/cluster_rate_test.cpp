@@ -30,6 +30,19 @@ std::vector<Posted> plain_messages(const Cluster& cluster, std::size_t count, in
     return messages;
 }
 
+/// Prints the time of each part for one of `count` turns, in milliseconds.
+void print_time(const ClusterTime& time, std::size_t count) {
+    const auto print = [count](const char* name, const ProcessorTime& used) {
+        const double milliseconds = 1000.0 / static_cast<double>(count);
+        std::cout << name << used.all * milliseconds << " (" << used.kernel * milliseconds << ")";
+    };
+    std::cout << "ms of a processor for each (of these in the kernel): ";
+    print("gateways ", time.gateways);
+    print(", server ", time.server);
+    print(", clients of the test ", time.clients);
+    print(", its model ", time.model);
+}
+
 /// Expects an answer for each message, and prints how many there were in a second.
 void expect_rate(Cluster& cluster, std::size_t count) {
     std::vector<Posted> all;
@@ -38,25 +51,25 @@ void expect_rate(Cluster& cluster, std::size_t count) {
     for (int round = 0; round < (is_set("ALL") ? 5 : 1); ++round) {
         const std::vector<Posted> messages = plain_messages(cluster, count, round);
         all.insert(all.end(), messages.begin(), messages.end());
-        const double gateways = cluster.gateway_time();
-        double server = cluster.server_time();
+        ClusterTime before = cluster.time();
         const auto begin = std::chrono::steady_clock::now();
         const std::vector<std::string> wrong = cluster.run(messages, {});
         const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
         EXPECT_EQ(lines_of(wrong), "");
         const double turns = static_cast<double>(count) / time.count();
-        const double milliseconds = 1000.0 / static_cast<double>(count);  // of a turn
-        std::cout << turns << " turns/s, ms of a processor for each: gateways "
-                  << (cluster.gateway_time() - gateways) * milliseconds << ", server "
-                  << (cluster.server_time() - server) * milliseconds;
+        std::cout << turns << " turns/s, ";
+        print_time(cluster.time() - before, count);
         if (bare) {
-            server = cluster.server_time();
+            before = cluster.time();
             const BareSql::Rates rates = bare->run(count);
-            // Its two phases have made twice as many turns.
+            const ClusterTime used = cluster.time() - before;
             std::cout << "; bare SQL: " << rates.received << " messages/s received, "
-                      << rates.worked << " claims and ends/s, " << rates.turns
-                      << " turns/s, server " << (cluster.server_time() - server) * milliseconds / 2
-                      << " ms; ratio of the rates " << turns / rates.turns;
+                      << rates.worked << " claims and ends/s, " << rates.turns << " turns/s, ";
+            // Its two phases have made twice as many turns.
+            const double milliseconds = 1000.0 / static_cast<double>(2 * count);
+            std::cout << "server " << used.server.all * milliseconds << " ms, clients "
+                      << used.model.all * milliseconds << " ms; ratio of the rates "
+                      << turns / rates.turns;
         }
         std::cout << "\n";
     }
@@ -76,7 +89,7 @@ void make_durable() {
 
 TEST(ClusterRate, D232_MessagesAtAnyGateway_HaveOneTurnEach) {
     make_durable();
-    Cluster cluster(seed());
+    Cluster cluster(seed(), Database::direct);
     // CUBEPI_CLUSTER_IDLE: with so many sessions that have no work.
     if (const char* const idle = std::getenv("CUBEPI_CLUSTER_IDLE"))
         cluster.add_idle_sessions(std::strtoul(idle, nullptr, 10));

@@ -48,20 +48,30 @@ std::vector<fs::path> temporary_directories() {
     return all;
 }
 
-bool is_below(const fs::path& path, const fs::path& directory) {
+fs::path resolved(const fs::path& path) {
     std::error_code unknown;
-    const fs::path whole = fs::weakly_canonical(path, unknown);
-    const fs::path above = fs::weakly_canonical(directory, unknown);
-    return std::mismatch(above.begin(), above.end(), whole.begin(), whole.end()).first ==
-           above.end();
+    return fs::weakly_canonical(path, unknown);
+}
+
+/// Both are resolved.
+bool is_in(const fs::path& path, const fs::path& directory) {
+    return std::mismatch(directory.begin(), directory.end(), path.begin(), path.end()).first ==
+           directory.end();
+}
+
+bool is_below(const fs::path& path, const fs::path& directory) {
+    return is_in(resolved(path), resolved(directory));
 }
 
 /// A directory that does not exist cannot be protected, and a command could create it where it may write.
 void make_own_directories(const std::vector<fs::path>& own, const std::vector<fs::path>& writable) {
+    // Each turn of a gateway may come here: a path is resolved once.
+    std::vector<fs::path> places;
+    for (const fs::path& one : writable) places.push_back(resolved(one));
     for (const fs::path& directory : own) {
-        const bool reachable =
-            std::any_of(writable.begin(), writable.end(),
-                        [&](const fs::path& one) { return is_below(directory, one); });
+        const fs::path whole = resolved(directory);
+        const bool reachable = std::any_of(places.begin(), places.end(),
+                                           [&](const fs::path& one) { return is_in(whole, one); });
         std::error_code failed;
         if (!reachable || !fs::create_directories(directory, failed)) continue;
         fs::permissions(directory, fs::perms::owner_all, failed);

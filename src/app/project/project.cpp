@@ -94,6 +94,7 @@ bool is_below(const std::filesystem::path& path, const std::filesystem::path& di
 
 bool is_in_settings(const std::filesystem::path& directory, const TrustSettings& settings) {
     if (settings.this_run) return true;
+    if (settings.paths.empty()) return false;
     std::error_code failed;
     const std::filesystem::path canonical = std::filesystem::canonical(directory, failed);
     if (failed) return false;

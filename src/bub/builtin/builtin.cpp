@@ -366,8 +366,10 @@ Task<std::optional<std::string>> system_prompt(CorePtr core, SystemPromptCall& c
     std::string text = own.empty() ? std::string(default_prompt) : own;
     const std::filesystem::path directory = core->workspace_of(call.state);
     co_await core->announce_files(directory);
-    const std::string instructions = co_await core->instructions(directory);
-    if (!instructions.empty()) text += "\n\n" + instructions;
+    // Those that the turn has read with its skills.
+    auto texts = call.state.service<detail::ProjectTexts>();
+    if (!texts) texts = co_await core->project_texts(directory);
+    if (!texts->instructions.empty()) text += "\n\n" + texts->instructions;
     std::optional<std::string> given(std::move(text));
     co_return given;
 }

@@ -186,25 +186,21 @@ Task<> BuiltinCore::load_environment() {
     variables_ = std::move(variables);
 }
 
-Task<std::string> BuiltinCore::instructions(std::filesystem::path directory) {
-    auto read = [directory = std::move(directory), scope = options_.instructions,
+Task<std::shared_ptr<ProjectTexts>> BuiltinCore::project_texts(std::filesystem::path directory) {
+    auto read = [directory = std::move(directory), user_skills = options_.with_user_skills,
+                 more = options_.skill_directories, scope = options_.instructions,
                  trusts = options_.trusts] {
         const bool is_trusted = !trusts || trusts(directory);
-        return read_instructions(directory, is_trusted ? scope : without_workspace(scope));
-    };
-    Instructions found = co_await cubepi::offload(*runtime().workers, std::move(read));
-    co_return std::move(found.text);
-}
-
-Task<std::vector<Skill>> BuiltinCore::skills(std::filesystem::path directory) {
-    auto read = [directory = std::move(directory), user_skills = options_.with_user_skills,
-                 more = options_.skill_directories, trusts = options_.trusts] {
-        const bool is_trusted = !trusts || trusts(directory);
-        return find_skills(
+        auto found = std::make_shared<ProjectTexts>();
+        Instructions instructions =
+            read_instructions(directory, is_trusted ? scope : without_workspace(scope));
+        found->instructions = std::move(instructions.text);
+        FoundSkills skills = find_skills(
             skill_directories(is_trusted ? directory : std::filesystem::path(), user_skills, more));
+        found->skills = std::move(skills.skills);
+        return found;
     };
-    FoundSkills found = co_await cubepi::offload(*runtime().workers, std::move(read));
-    co_return std::move(found.skills);
+    return cubepi::offload(*runtime().workers, std::move(read));
 }
 
 Task<> BuiltinCore::announce_files(std::filesystem::path directory) {

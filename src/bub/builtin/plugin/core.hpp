@@ -20,6 +20,12 @@ namespace bub::detail {
 /// Returns true for an ephemeral session, which leaves no data.
 bool is_temporary(std::string_view session_id) noexcept;
 
+/// The texts of a workspace that become part of the system prompt.
+struct ProjectTexts {
+    std::string instructions = {};  ///< empty: there are none
+    std::vector<Skill> skills = {};
+};
+
 /// The state of the builtin plugin that outlives a turn. Locked, since turns may run on several executors. A session
 /// leaves nothing here between its turns, except background commands and sub-agents.
 class BuiltinCore {
@@ -56,11 +62,10 @@ public:
 
     /// Asks the plugins once for the variables of commands.
     Task<> load_environment();
-    /// Returns the instructions for turns in a workspace; empty if there are none.
-    Task<std::string> instructions(std::filesystem::path directory);
+    /// Reads the instructions and skills for turns in a workspace. Whether its user trusts it is looked up once for both.
+    Task<std::shared_ptr<ProjectTexts>> project_texts(std::filesystem::path directory);
     /// Warns when what the files of the workspace load differs from what the user was told.
     Task<> announce_files(std::filesystem::path directory);
-    Task<std::vector<Skill>> skills(std::filesystem::path directory);
 
     /// Returns the model of a turn: the session's choice, or the configured one. Throws Error(not_found) if there is
     /// none.

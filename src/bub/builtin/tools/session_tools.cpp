@@ -178,7 +178,8 @@ std::optional<std::set<std::string>> allowed_skills(const TurnState& state) {
 
 Task<std::string> show_skill(std::shared_ptr<BuiltinCore> core, TurnState* state, SkillArgs args) {
     std::filesystem::path directory = core->workspace_of(*state);
-    std::vector<Skill> skills = co_await core->skills(std::move(directory));
+    const auto texts = co_await core->project_texts(std::move(directory));
+    std::vector<Skill> skills = texts->skills;
     if (const auto allowed = allowed_skills(*state)) {
         const bool known =
             args.name && std::any_of(skills.begin(), skills.end(),

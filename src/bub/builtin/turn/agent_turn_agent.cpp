@@ -457,9 +457,12 @@ void AgentTurn::add_tasks(cubepi::AgentOptions& options, std::vector<cubepi::Age
 }
 
 Task<std::string> AgentTurn::system_prompt() {
-    std::string text = co_await core_->framework().system_prompt(prompt_, state_);
     std::filesystem::path directory = core_->workspace_of(state_);
-    std::vector<Skill> skills = co_await core_->skills(std::move(directory));
+    const auto texts = co_await core_->project_texts(std::move(directory));
+    // For the builtin plugin's part of the system prompt.
+    state_.replace(texts);
+    std::string text = co_await core_->framework().system_prompt(prompt_, state_);
+    std::vector<Skill> skills = texts->skills;
     if (plan_.allowed_skills) {
         std::erase_if(skills, [this](const Skill& skill) {
             return !plan_.allowed_skills->contains(skill.name);
