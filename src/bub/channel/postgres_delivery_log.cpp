@@ -70,74 +70,69 @@ std::string finished_state(std::string_view stop) {
 /// Returns the statement of a note about records with the ids $1 and the fences $2. $3 is the number of this gateway, or the reason of
 /// failed answers; $4 is the id of the first message of a turn.
 std::string statement_of(DeliveryNote note, const std::string& detail) {
-    const std::string hold = " AND (SELECT hold FROM fences)";
-    const std::string these = " = ANY($1::text[]::bigint[])";
-    const auto messages = [&](const std::string& changes) {
-        return "changed AS (UPDATE bub_delivery_inbound SET " + changes + " WHERE id" + these +
-               " AND finished_at IS NULL" + hold + ")";
+    const char* const table = note >= DeliveryNote::waiting ? outbound : inbound;
+    const std::string all_hold = std::string(" AND ") + all_hold_sql;
+    const auto changed = [&](const std::string& changes) {
+        return ", changed AS (UPDATE " + std::string(table) + " AS r SET " + changes +
+               " FROM mine WHERE r.id = mine.id AND mine.is_open" + all_hold + ")";
     };
-    const auto answers = [&](const std::string& changes) {
-        return "changed AS (UPDATE bub_delivery_outbound SET " + changes + " WHERE id" + these +
-               " AND settled_at IS NULL" + hold + ")";
-    };
+    // Not of messages that are finished.
     const auto answered = [&](const std::string& changes) {
-        return "answered AS (UPDATE bub_delivery_inbound SET " + changes +
-               " WHERE finished_at IS NULL AND id IN (SELECT unnest(answers) FROM"
-               " bub_delivery_outbound WHERE id" +
-               these + ")" + hold + "), ";
+        return ", answered AS (UPDATE bub_delivery_inbound AS i SET " + changes +
+               " FROM mine WHERE i.id = ANY(mine.answers) AND i.state IN ('waiting', 'working')" +
+               all_hold + ")";
     };
     const std::string settled = ", settled_at = now(), message = NULL";
     std::string changes;
     switch (note) {
         case DeliveryNote::begun:
             // `begun` counts those of earlier programs, too, which do not know begun_by.
-            changes = messages(
+            changes = changed(
                 "state = 'working', begun = begun + CASE WHEN $3 = ANY(begun_by) THEN 0 ELSE 1"
                 " END, begun_by = array_append(array_remove(begun_by, $3), $3), turn = $4");
             break;
         case DeliveryNote::put_back:
             // Of a message that another gateway has taken, removes this one from those whose turns have begun; not a later turn here,
             // which has another fence.
-            return "WITH changed AS (UPDATE bub_delivery_inbound AS r SET begun = CASE WHEN $3 ="
+            return mine_sql(table) +
+                   ", changed AS (UPDATE bub_delivery_inbound AS r SET begun = CASE WHEN $3 ="
                    " ANY(begun_by) THEN greatest(begun - 1, 0) ELSE begun END, begun_by ="
                    " array_remove(begun_by, $3), state = CASE WHEN owner = $3 THEN 'waiting' ELSE"
-                   " state END FROM unnest($1::text[], $2::text[]) AS w (id, fence) WHERE r.id ="
-                   " w.id::bigint AND r.finished_at IS NULL AND (r.fence = w.fence::bigint OR"
-                   " r.owner <> $3)) SELECT true";
+                   " state END FROM mine WHERE r.id = mine.id AND mine.is_open AND (mine.holds OR"
+                   " r.owner <> $3)) SELECT true FROM mine";
         case DeliveryNote::held:
             // As many as for a message that has ended processes: see needs_decision().
-            changes = messages("begun = greatest(begun, 2 + cardinality(begun_by))");
+            changes = changed("begun = greatest(begun, 2 + cardinality(begun_by))");
             break;
         case DeliveryNote::finished:
             // A session without unfinished messages belongs to no gateway; the negative number is that of the last one.
-            changes = messages("state = '" + finished_state(detail) +
-                               "', finished_at = now(), message = NULL, planned = NULL") +
-                      ", freed AS (UPDATE bub_delivery_sessions AS s SET owner = -owner WHERE owner"
-                      " > 0 AND key IN (SELECT session FROM bub_delivery_inbound WHERE id" +
-                      these + ")" + hold +
+            changes = changed("state = '" + finished_state(detail) +
+                              "', finished_at = now(), message = NULL, planned = NULL") +
+                      ", freed AS (UPDATE bub_delivery_sessions AS s SET owner = -owner FROM mine"
+                      " WHERE s.key = mine.session AND s.owner > 0" +
+                      all_hold +
                       " AND NOT EXISTS (SELECT 1 FROM bub_delivery_inbound AS i WHERE i.session ="
-                      " s.key AND i.finished_at IS NULL AND i.owner = s.owner AND NOT i.id" +
-                      these + "))";
+                      " s.key AND i.finished_at IS NULL AND i.owner = s.owner AND NOT i.id ="
+                      " ANY($1::text[]::bigint[])))";
             break;
-        case DeliveryNote::waiting: changes = answers("state = 'waiting'"); break;
-        case DeliveryNote::trying: changes = answers("state = 'intended'"); break;
+        case DeliveryNote::waiting: changes = changed("state = 'waiting'"); break;
+        case DeliveryNote::trying: changes = changed("state = 'intended'"); break;
         case DeliveryNote::resent:
             // If it is executed again, the answer is held sooner.
-            changes = answers("state = 'intended', resent = resent + 1");
+            changes = changed("state = 'intended', resent = resent + 1");
             break;
         case DeliveryNote::sent:
-            changes = answered("answered = true") + answers("state = 'sent'" + settled);
+            changes = answered("answered = true") + changed("state = 'sent'" + settled);
             break;
         case DeliveryNote::failed:
             // The last part was not sent after all.
             changes = answered("all_sent = false") +
-                      answers("state = 'failed', reason = CASE WHEN reason LIKE 'moved %' THEN"
+                      changed("state = 'failed', reason = CASE WHEN reason LIKE 'moved %' THEN"
                               " reason ELSE $3 END" +
                               settled);
             break;
     }
-    const char* const table = note >= DeliveryNote::waiting ? outbound : inbound;
-    return "WITH " + fences_sql(table) + ", " + changes + " SELECT hold FROM fences";
+    return mine_sql(table) + changes + select_holds_sql;
 }
 
 }  // namespace
@@ -220,7 +215,7 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
                 " a.fence FROM added AS a WHERE t.key = $1 AND a.owner <> 0 AND t.owner <> a.owner)"
                 " SELECT a.id, a.fence, a.owner, s.owner, true FROM added AS a, s UNION ALL SELECT"
                 " id, fence, owner, 0, false FROM bub_delivery_inbound WHERE message_key = $6 AND"
-                " owner = $2 AND finished_at IS NULL")
+                " owner = $2 AND state IN ('waiting', 'working')")
             .text(session)
             .integer(tables->number())
             .text(tables->options().account)
@@ -517,10 +512,10 @@ Task<> PostgresDeliveryLog::plan(std::vector<TurnOutput> outputs,
         step->write = [known,
                        plan = json_of(DeliveryRecords::planned(outputs, {}))](SqlBatch& batch) {
             batch
-                .add("WITH " + fences_sql(inbound) +
-                     ", changed AS (UPDATE bub_delivery_inbound SET planned = $3, next_output = 0"
-                     " WHERE id = ANY($1::text[]::bigint[]) AND finished_at IS NULL AND (SELECT"
-                     " hold FROM fences)) SELECT hold FROM fences")
+                .add(mine_sql(inbound) +
+                     ", changed AS (UPDATE bub_delivery_inbound AS r SET planned = $3, next_output"
+                     " = 0 FROM mine WHERE r.id = mine.id AND mine.is_open AND " +
+                     all_hold_sql + ")" + select_holds_sql)
                 .texts(known.ids)
                 .texts(known.fences)
                 .text(plan);
@@ -551,19 +546,20 @@ Task<std::string> PostgresDeliveryLog::intend_output(TurnOutput output,
         const RecordId record{call->answer, 0};
         *id = text_of(record);
         const bool is_output = is_answer && count > 0;
-        const char* const outputs =
-            ", noted AS (UPDATE bub_delivery_inbound SET next_output = greatest(next_output, $9),"
-            " all_sent = $10 <> 0 WHERE id = ($1::text[])[1]::bigint AND finished_at IS NULL AND"
-            " (SELECT hold FROM fences))";
+        const std::string outputs =
+            ", noted AS (UPDATE bub_delivery_inbound AS r SET next_output = greatest(next_output,"
+            " $9), all_sent = $10 <> 0 FROM mine WHERE r.id = mine.id AND r.id ="
+            " ($1::text[])[1]::bigint AND mine.is_open AND " +
+            std::string(all_hold_sql) + ")";
         cubepi::detail::SqlQuery& insertion =
             batch
-                .add("WITH " + fences_sql(inbound) +
+                .add(mine_sql(inbound) +
                      ", added AS (INSERT INTO bub_delivery_outbound (id, account, channel, session,"
                      " owner, fence, state, message, answers) SELECT $3, $4, $5, $6, $7, 0,"
                      " 'intended', $8, " +
-                     (is_answer ? "$1::text[]::bigint[]" : "'{}'") +
-                     " FROM fences WHERE hold ON CONFLICT (id) DO NOTHING)" +
-                     (is_output ? outputs : "") + " SELECT hold FROM fences")
+                     (is_answer ? "$1::text[]::bigint[]" : "'{}'") + " WHERE " + all_hold_sql +
+                     " ON CONFLICT (id) DO NOTHING)" + (is_output ? outputs : "") +
+                     select_holds_sql)
                 .texts(known.ids)
                 .texts(known.fences)
                 .integer(record.id)

@@ -111,16 +111,22 @@ std::optional<RecordId> record_id(const std::string& text) {
     return id;
 }
 
-std::string fences_sql(const char* table) {
-    return "fences AS (SELECT NOT EXISTS (SELECT 1 FROM " + std::string(table) +
-           " AS r JOIN unnest($1::text[], $2::text[]) AS w (id, fence) ON r.id = w.id::bigint"
-           " WHERE r.fence <> w.fence::bigint) AS hold)";
+std::string mine_sql(const char* table) {
+    const std::string name = table;
+    const bool is_inbound = name == "bub_delivery_inbound";
+    return "WITH mine AS (SELECT r.id, r.session, " +
+           std::string(is_inbound ? "r.finished_at" : "r.answers, r.settled_at") +
+           " IS NULL AS is_open, r.fence = ($2::text[])[array_position($1::text[], r.id::text)]"
+           "::bigint AS holds FROM " +
+           name + " AS r WHERE r.id = ANY($1::text[]::bigint[]))";
 }
 
-void check_fence(const SqlResult& result) {
-    if (result.boolean(0, 0)) return;
-    throw SessionTakenError(
-        "another gateway has taken the session: this one had not renewed its lease in time");
+void check_fence(const SqlResult& holds) {
+    for (int row = 0; row < holds.rows(); ++row) {
+        if (holds.boolean(row, 0)) continue;
+        throw SessionTakenError(
+            "another gateway has taken the session: this one had not renewed its lease in time");
+    }
 }
 
 namespace {

@@ -164,10 +164,15 @@ using RecordSessions = std::map<std::string, std::string>;
 std::vector<StoredInbound> read_inbounds(const SqlResult& rows, RecordSessions* sessions);
 std::vector<Delivery> read_answers(const SqlResult& rows, RecordSessions* sessions);
 
-/// Returns a part of a statement: the common table `fences`, whose column `hold` is false if another gateway has taken one of the records,
-/// whose ids are $1 and whose fences are $2.
-std::string fences_sql(const char* table);
-/// Throws SessionTakenError if the first column of the first row, of `fences`, is false.
-void check_fence(const SqlResult& result);
+/// Returns the beginning of a statement about records whose ids are $1 and whose fences are $2: the common table `mine` with those that exist.
+/// Its column `holds` is false for one that another gateway has taken, and `is_open` for one that is over. It finds them by their ids
+/// only: with a condition on the end, the server would read all unfinished records, because there are few when it makes the plan.
+std::string mine_sql(const char* table);
+/// An SQL condition: no other gateway has taken one of `mine`.
+inline constexpr const char* all_hold_sql = "NOT EXISTS (SELECT 1 FROM mine WHERE NOT holds)";
+/// The end of the statement, whose result check_fence() reads.
+inline constexpr const char* select_holds_sql = " SELECT holds FROM mine";
+/// Throws SessionTakenError if another gateway has taken one of the records.
+void check_fence(const SqlResult& holds);
 
 }  // namespace bub::detail
