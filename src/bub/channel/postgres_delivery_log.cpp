@@ -127,9 +127,10 @@ std::string statement_of(DeliveryNote note, const std::string& detail) {
         case DeliveryNote::failed:
             // The last part was not sent after all.
             changes = answered("all_sent = false") +
-                      changed("state = 'failed', reason = CASE WHEN reason LIKE 'moved %' THEN"
-                              " reason ELSE $3 END" +
-                              settled);
+                      changed(
+                          "state = 'failed', reason = CASE WHEN reason LIKE 'moved %' THEN"
+                          " reason ELSE $3 END" +
+                          settled);
             break;
     }
     return mine_sql(table) + changes + select_holds_sql;
@@ -192,8 +193,8 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
     // One without an id of its platform is found by a key of its own, if it is stored twice.
     const std::string key = step->message_key;
     if (key.empty())
-        step->message_key = unnamed_key(
-            tables->options().account, tables->store()->options().runtime->ids->next());
+        step->message_key =
+            unnamed_key(tables->options().account, tables->store()->options().runtime->ids->next());
     step->write = [tables, session, key = step->message_key, body = json_of(message),
                    address = address_of(message), is_stop = message.rest.contains(stop_key),
                    channel = channel_name(message.channel.value_or(""))](SqlBatch& batch) {
@@ -265,8 +266,8 @@ Task<std::string> PostgresDeliveryLog::adopt(StoredInbound record, std::string t
     const std::optional<RecordId> first = record_id(turn + ".0");
     step->write = [session, key = step->message_key, body, address = address_of(message),
                    channel = channel_name(message.channel.value_or("")),
-                   account = tables->options().account, planned, state, turn = first ? first->id : 0,
-                   begun = static_cast<std::int64_t>(record.begun),
+                   account = tables->options().account, planned, state,
+                   turn = first ? first->id : 0, begun = static_cast<std::int64_t>(record.begun),
                    answered = std::int64_t{record.answered},
                    all_sent = std::int64_t{record.all_sent}](SqlBatch& batch) {
         // It belongs to no gateway: the next one that takes the session takes it.
@@ -388,8 +389,7 @@ DeliveryWritePtr PostgresDeliveryLog::note(DeliveryNote note, const std::vector<
     if (note == DeliveryNote::failed) append_json_string(text, detail);
     step->write = [known, sql = statement_of(note, detail), has_number, is_of_turn, here,
                    turn = first ? first->id : 0, text = std::move(text)](SqlBatch& batch) {
-        cubepi::detail::SqlQuery& change =
-            batch.add(sql).texts(known.ids).texts(known.fences);
+        cubepi::detail::SqlQuery& change = batch.add(sql).texts(known.ids).texts(known.fences);
         if (has_number) change.integer(here);
         if (is_of_turn) change.integer(turn);
         if (!text.empty()) change.text(text);

@@ -74,7 +74,7 @@ std::string message_key(const std::string& account, const std::string& channel,
 struct DeliveryWrite {
     std::vector<std::string> sessions = {};  ///< keys of the sessions that it locks
     std::string message_key = {};            ///< of a message that is received
-    std::int64_t answer = 0;                 ///< the id of an answer that it stores, if `stores_answer`
+    std::int64_t answer = 0;  ///< the id of an answer that it stores, if `stores_answer`
     bool stores_answer = false;
     bool is_last = false;  ///< it is written after the other calls of its transaction
     /// Adds the statement. Called on the thread of the log.
