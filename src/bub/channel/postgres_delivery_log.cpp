@@ -24,9 +24,6 @@ namespace {
 constexpr const char* inbound = "bub_delivery_inbound";
 constexpr const char* outbound = "bub_delivery_outbound";
 
-/// Statements about the records $1.
-using Statements = std::vector<std::string>;
-
 std::string json_of(const JsonObject& object) {
     std::string text;
     append_json_text(text, object);
@@ -34,6 +31,11 @@ std::string json_of(const JsonObject& object) {
 }
 
 std::string json_of(const Envelope& message) { return json_of(stored_form(message)); }
+
+/// Returns the value by which a message without an id of its platform is found.
+std::string unnamed_key(const std::string& account, const std::string& mark) {
+    return cubepi::detail::sha256_hex(account + "\n" + mark);
+}
 
 /// Returns the name of a channel as it is stored.
 std::string channel_name(std::string name) {
@@ -65,74 +67,74 @@ std::string finished_state(std::string_view stop) {
     return std::string(is_stop_result(stop) ? stop : "done");
 }
 
-/// Returns the statements of a note by the gateway with this number; $1 are the ids of the records, and $2 in the last one is the reason of
-/// failed answers.
-Statements statements_of(DeliveryNote note, const std::vector<std::string>& ids,
-                         const std::string& detail, std::int64_t number) {
-    const std::string these = " = ANY($1::text[]::bigint[])";
-    const auto messages = [&these](const std::string& changes) {
-        return "UPDATE bub_delivery_inbound SET " + changes + " WHERE id" + these +
-               " AND finished_at IS NULL";
+/// Returns the statement of a note about records with the ids $1 and the fences $2. $3 is the number of this gateway, or the reason of
+/// failed answers; $4 is the id of the first message of a turn.
+std::string statement_of(DeliveryNote note, const std::string& detail) {
+    const char* const table = note >= DeliveryNote::waiting ? outbound : inbound;
+    const std::string all_hold = std::string(" AND ") + all_hold_sql;
+    const auto changed = [&](const std::string& changes) {
+        return ", changed AS (UPDATE " + std::string(table) + " AS r SET " + changes +
+               " FROM mine WHERE r.id = mine.id AND mine.is_open" + all_hold + ")";
     };
-    const auto answers = [&these](const std::string& changes) {
-        return "UPDATE bub_delivery_outbound SET " + changes + " WHERE id" + these +
-               " AND settled_at IS NULL";
-    };
-    const auto answered = [&these](const std::string& changes) {
-        return "UPDATE bub_delivery_inbound SET " + changes +
-               " WHERE id IN (SELECT unnest(answers) FROM bub_delivery_outbound WHERE id" + these +
-               ")";
+    // Not of messages that are finished.
+    const auto answered = [&](const std::string& changes) {
+        return ", answered AS (UPDATE bub_delivery_inbound AS i SET " + changes +
+               " FROM mine WHERE i.id = ANY(mine.answers) AND i.state IN ('waiting', 'working')" +
+               all_hold + ")";
     };
     const std::string settled = ", settled_at = now(), message = NULL";
+    std::string changes;
     switch (note) {
-        case DeliveryNote::begun: {
-            const std::optional<RecordId> first =
-                ids.empty() ? std::nullopt : record_id(ids.front());
-            const std::string here = std::to_string(number) + "::bigint";
+        case DeliveryNote::begun:
             // `begun` counts those of earlier programs, too, which do not know begun_by.
-            return {messages("state = 'working', begun = begun + CASE WHEN " + here +
-                             " = ANY(begun_by) THEN 0 ELSE 1 END, begun_by ="
-                             " array_append(array_remove(begun_by, " +
-                             here + "), " + here +
-                             "), turn = " + std::to_string(first ? first->id : 0))};
-        }
-        case DeliveryNote::put_back: break;  // see put_back_statement
+            changes = changed(
+                "state = 'working', begun = begun + CASE WHEN $3 = ANY(begun_by) THEN 0 ELSE 1"
+                " END, begun_by = array_append(array_remove(begun_by, $3), $3), turn = $4");
+            break;
+        case DeliveryNote::put_back:
+            // Of a message that another gateway has taken, removes this one from those whose turns have begun; not a later turn here,
+            // which has another fence.
+            return mine_sql(table) +
+                   ", changed AS (UPDATE bub_delivery_inbound AS r SET begun = CASE WHEN $3 ="
+                   " ANY(begun_by) THEN greatest(begun - 1, 0) ELSE begun END, begun_by ="
+                   " array_remove(begun_by, $3), state = CASE WHEN owner = $3 THEN 'waiting' ELSE"
+                   " state END FROM mine WHERE r.id = mine.id AND mine.is_open AND (mine.holds OR"
+                   " r.owner <> $3)) SELECT true FROM mine";
         case DeliveryNote::held:
             // As many as for a message that has ended processes: see needs_decision().
-            return {messages("begun = greatest(begun, 2 + cardinality(begun_by))")};
+            changes = changed("begun = greatest(begun, 2 + cardinality(begun_by))");
+            break;
         case DeliveryNote::finished:
-            return {
-                messages("state = '" + finished_state(detail) +
-                         "', finished_at = now(), message = NULL, planned = NULL"),
-                // A session without unfinished messages belongs to no gateway; the negative number is that of the last one.
-                "UPDATE bub_delivery_sessions AS s SET owner = -owner WHERE owner > 0 AND key"
-                " IN (SELECT session FROM bub_delivery_inbound WHERE id" +
-                    these +
-                    ") AND NOT EXISTS (SELECT 1 FROM bub_delivery_inbound AS i WHERE"
-                    " i.session = s.key AND i.finished_at IS NULL AND i.owner = s.owner)"};
-        case DeliveryNote::waiting: return {answers("state = 'waiting'")};
-        case DeliveryNote::trying: return {answers("state = 'intended'")};
-        case DeliveryNote::resent: return {answers("state = 'intended', resent = resent + 1")};
+            // A session without unfinished messages belongs to no gateway; the negative number is that of the last one.
+            changes = changed("state = '" + finished_state(detail) +
+                              "', finished_at = now(), message = NULL, planned = NULL") +
+                      ", freed AS (UPDATE bub_delivery_sessions AS s SET owner = -owner FROM mine"
+                      " WHERE s.key = mine.session AND s.owner > 0" +
+                      all_hold +
+                      " AND NOT EXISTS (SELECT 1 FROM bub_delivery_inbound AS i WHERE i.session ="
+                      " s.key AND i.finished_at IS NULL AND i.owner = s.owner AND NOT i.id ="
+                      " ANY($1::text[]::bigint[])))";
+            break;
+        case DeliveryNote::waiting: changes = changed("state = 'waiting'"); break;
+        case DeliveryNote::trying: changes = changed("state = 'intended'"); break;
+        case DeliveryNote::resent:
+            // If it is executed again, the answer is held sooner.
+            changes = changed("state = 'intended', resent = resent + 1");
+            break;
         case DeliveryNote::sent:
-            return {answered("answered = true"), answers("state = 'sent'" + settled)};
+            changes = answered("answered = true") + changed("state = 'sent'" + settled);
+            break;
         case DeliveryNote::failed:
             // The last part was not sent after all.
-            return {answered("all_sent = false"),
-                    answers("state = 'failed', reason = CASE WHEN reason LIKE 'moved %' THEN"
-                            " reason ELSE $2 END" +
-                            settled)};
+            changes = answered("all_sent = false") +
+                      changed(
+                          "state = 'failed', reason = CASE WHEN reason LIKE 'moved %' THEN"
+                          " reason ELSE $3 END" +
+                          settled);
+            break;
     }
-    return {};
+    return mine_sql(table) + changes + select_holds_sql;
 }
-
-/// Of a message that another gateway has taken, removes this one from those whose turns have begun; not a later turn here, which has another
-/// fence. $1 are the ids, $2 their fences, $3 is the number of this gateway.
-constexpr const char* put_back_statement =
-    "UPDATE bub_delivery_inbound AS r SET begun = CASE WHEN $3 = ANY(begun_by) THEN"
-    " greatest(begun - 1, 0) ELSE begun END, begun_by = array_remove(begun_by, $3), state = CASE"
-    " WHEN owner = $3 THEN 'waiting' ELSE state END FROM unnest($1::text[], $2::text[]) AS w (id,"
-    " fence) WHERE r.id = w.id::bigint AND r.finished_at IS NULL AND (r.fence = w.fence::bigint OR"
-    " r.owner <> $3)";
 
 }  // namespace
 
@@ -188,69 +190,54 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
     step->sessions = {session};
     step->message_key = message_key(tables->options().account, message.channel.value_or(""),
                                     message.inbound_id.value_or(""));
-    step->reads
-        .add(
-            "SELECT nextval('bub_delivery_ids'), owner, fence, EXISTS (SELECT 1 FROM"
-            " bub_delivery_inbound WHERE message_key = $2) FROM bub_delivery_sessions WHERE key ="
-            " $1")
-        .text(session)
-        .text_or_null(step->message_key);
-    step->reads
-        .add(
-            "SELECT DISTINCT owner FROM bub_delivery_inbound WHERE session = $1 AND finished_at IS"
-            " NULL")
-        .text(session);
-    step->decide = [id, owner, tables, session, key = step->message_key, body = json_of(message),
-                    address = address_of(message), is_stop = message.rest.contains(stop_key),
-                    channel = channel_name(message.channel.value_or("")),
-                    account = tables->options().account](const StepResults& results,
-                                                         SqlBatch& writes) {
-        id->reset();
-        *owner = 0;
-        const SqlResult& row = *results[0];
-        if (row.boolean(0, 3)) return;
-        RecordId record;
-        record.id = row.integer(0, 0);
-        record.fence = row.integer(0, 2);
-        const std::int64_t here = tables->number();
-        // A session in which others have unfinished messages is theirs, or is taken with these, in their order. So are messages of
-        // this gateway of which it may not know.
-        bool is_ours = results[1]->rows() == 0 || !tables->may_have_lost();
-        for (int other = 0; other < results[1]->rows(); ++other)
-            is_ours = is_ours && results[1]->integer(other, 0) == here;
-        const std::int64_t last_owner = row.integer(0, 1);
-        // The owner of the session stops its turn at once: a request to stop has no order among the messages.
-        if (is_stop && last_owner == here) is_ours = true;
-        if (is_ours) {
-            // Otherwise its last turns were of this gateway, and the end of one of them may still be written (D227).
-            if (last_owner != here && last_owner != -here) ++record.fence;
-            // Also if it was of this gateway: finish() of its last message, in the same transaction, has released it.
-            writes
-                .add(
-                    "UPDATE bub_delivery_sessions SET owner = $2, fence = $3 WHERE key = $1 AND"
-                    " owner <> $2")
-                .text(session)
-                .integer(here)
-                .integer(record.fence);
-        }
-        writes
+    // One without an id of its platform is found by a key of its own, if it is stored twice.
+    const std::string key = step->message_key;
+    if (key.empty())
+        step->message_key =
+            unnamed_key(tables->options().account, tables->store()->options().runtime->ids->next());
+    step->write = [tables, session, key = step->message_key, body = json_of(message),
+                   address = address_of(message), is_stop = message.rest.contains(stop_key),
+                   channel = channel_name(message.channel.value_or(""))](SqlBatch& batch) {
+        // A session in which others have unfinished messages is theirs, or is taken with these, in their order. So are messages of this
+        // gateway of which it may not know. A request to stop has no order among the messages: the owner of the session stops its turn at
+        // once. If the last turns were of this gateway, the end of one of them may still be written (D227), and the fence stays. The
+        // owner is written also if it was this gateway: finish() of its last message, in the same transaction, has released the session.
+        batch
             .add(
-                "INSERT INTO bub_delivery_inbound (id, account, channel, session, owner, fence,"
-                " state, message, message_key, address) VALUES ($1, $2, $3, $4, $5, $6, 'waiting',"
-                " $7, $8, $9)")
-            .integer(record.id)
-            .text(account)
-            .text(channel)
+                "WITH s AS (SELECT owner, fence, $7 <> 0 AND owner = $2 OR NOT EXISTS (SELECT 1"
+                " FROM bub_delivery_inbound AS i WHERE i.session = $1 AND i.finished_at IS NULL AND"
+                " (i.owner <> $2 OR $8 <> 0)) AS is_ours FROM bub_delivery_sessions WHERE key ="
+                " $1), added AS (INSERT INTO bub_delivery_inbound (id, account, channel, session,"
+                " owner, fence, state, message, message_key, address) SELECT"
+                " nextval('bub_delivery_ids'), $3, $4, $1, CASE WHEN is_ours THEN $2 ELSE 0 END,"
+                " CASE WHEN is_ours AND abs(owner) <> $2 THEN fence + 1 ELSE fence END, 'waiting',"
+                " $5, $6, $9 FROM s ON CONFLICT (message_key) DO NOTHING RETURNING id, owner,"
+                " fence), taken AS (UPDATE bub_delivery_sessions AS t SET owner = a.owner, fence ="
+                " a.fence FROM added AS a WHERE t.key = $1 AND a.owner <> 0 AND t.owner <> a.owner)"
+                " SELECT a.id, a.fence, a.owner, s.owner, true FROM added AS a, s UNION ALL SELECT"
+                " id, fence, owner, 0, false FROM bub_delivery_inbound WHERE message_key = $6 AND"
+                " owner = $2 AND state IN ('waiting', 'working')")
             .text(session)
-            .integer(is_ours ? here : 0)
-            .integer(record.fence)
+            .integer(tables->number())
+            .text(tables->options().account)
+            .text(channel)
             .text(body)
-            .text_or_null(key)
+            .text(key)
+            .integer(is_stop ? 1 : 0)
+            .integer(tables->may_have_lost() ? 1 : 0)
             .text(address);
-        if (is_ours) *id = text_of(record);
-        if (!is_ours) *owner = last_owner;
     };
-    step->stored = [id, owner, wakes, tables, session, key = step->message_key] {
+    step->read = [id, owner, tables](const SqlResult& row) {
+        if (row.rows() == 0) return;
+        const std::string record = text_of({row.integer(0, 0), row.integer(0, 1)});
+        const bool is_ours = row.integer(0, 2) != 0;
+        // A record of this gateway that it does not know was stored by an earlier execution of the statement, or by a call that has
+        // failed, whose records take() returns in their order.
+        const bool is_new = row.boolean(0, 4) || (!tables->has_failed() && !tables->knows(record));
+        if (is_ours && is_new) *id = record;
+        if (!is_ours) *owner = row.integer(0, 3);
+    };
+    step->stored = [id, owner, wakes, tables, session, key] {
         if (*id) tables->note(**id, session, key);
         // After the commit: in the transaction it would serialize those of all gateways.
         if (wakes && *owner > 0) wakes->wake(*owner);
@@ -271,52 +258,44 @@ Task<std::string> PostgresDeliveryLog::adopt(StoredInbound record, std::string t
                                     message.inbound_id.value_or(""));
     // One without an id of its platform is found by what another log has of it, if it is moved twice.
     if (step->message_key.empty())
-        step->message_key = cubepi::detail::sha256_hex(
-            tables->options().account + "\nmoved\n" + record.id + "\n" + record.date + "\n" + body);
-    step->reads
-        .add(
-            "SELECT nextval('bub_delivery_ids'), fence, (SELECT id FROM bub_delivery_inbound WHERE"
-            " message_key = $2) FROM bub_delivery_sessions WHERE key = $1")
-        .text(session)
-        .text_or_null(step->message_key);
+        step->message_key = unnamed_key(tables->options().account,
+                                        "moved\n" + record.id + "\n" + record.date + "\n" + body);
     std::string planned;
     if (!record.planned.empty()) planned = json_of(DeliveryRecords::planned(record.planned, {}));
     const std::string state = record.begun > 0 ? "working" : "waiting";
-    step->decide = [id, session, key = step->message_key, body, address = address_of(message),
-                    channel = channel_name(message.channel.value_or("")),
-                    account = tables->options().account, planned, state, turn = std::move(turn),
-                    begun = static_cast<std::int64_t>(record.begun),
-                    answered = std::int64_t{record.answered},
-                    all_sent = std::int64_t{record.all_sent}](const StepResults& results,
-                                                              SqlBatch& writes) {
-        const SqlResult& row = *results[0];
-        const bool is_known = !row.is_null(0, 2);
-        const std::int64_t number = row.integer(0, is_known ? 2 : 0);
-        *id = std::to_string(number);
-        if (is_known) return;
-        const std::optional<RecordId> first = record_id(turn + ".0");
+    const std::optional<RecordId> first = record_id(turn + ".0");
+    step->write = [session, key = step->message_key, body, address = address_of(message),
+                   channel = channel_name(message.channel.value_or("")),
+                   account = tables->options().account, planned, state,
+                   turn = first ? first->id : 0, begun = static_cast<std::int64_t>(record.begun),
+                   answered = std::int64_t{record.answered},
+                   all_sent = std::int64_t{record.all_sent}](SqlBatch& batch) {
         // It belongs to no gateway: the next one that takes the session takes it.
-        writes
+        batch
             .add(
-                "INSERT INTO bub_delivery_inbound (id, account, channel, session, owner, fence,"
-                " state, message, message_key, address, begun, turn, answered, planned, all_sent)"
-                " VALUES ($1, $2, $3, $4, 0, $5, $6, $7, $8, $9, $10, $11, $12 = 1, $13, $14 = 1)")
-            .integer(number)
+                "WITH new AS (SELECT nextval('bub_delivery_ids') AS id), added AS (INSERT INTO"
+                " bub_delivery_inbound (id, account, channel, session, owner, fence, state,"
+                " message, message_key, address, begun, turn, answered, planned, all_sent) SELECT"
+                " new.id, $2, $3, $1, 0, s.fence, $4, $5, $6, $7, $8, CASE WHEN $8 = 0 THEN 0 WHEN"
+                " $9 <> 0 THEN $9 ELSE new.id END, $10 = 1, $11, $12 = 1 FROM new,"
+                " bub_delivery_sessions AS s WHERE s.key = $1 ON CONFLICT (message_key) DO NOTHING"
+                " RETURNING id) SELECT id FROM added UNION ALL SELECT id FROM bub_delivery_inbound"
+                " WHERE message_key = $6")
+            .text(session)
             .text(account)
             .text(channel)
-            .text(session)
-            .integer(row.integer(0, 1))
             .text(state)
             .text(body)
-            .text_or_null(key)
+            .text(key)
             .text(address)
             .integer(begun)
-            .integer(begun == 0 ? 0
-                     : first    ? first->id
-                                : number)
+            .integer(turn)
             .integer(answered)
             .text_or_null(planned)
             .integer(all_sent);
+    };
+    step->read = [id](const SqlResult& row) {
+        if (row.rows() > 0) *id = std::to_string(row.integer(0, 0));
     };
     co_await perform(step);
     co_return *id;
@@ -331,27 +310,18 @@ Task<> PostgresDeliveryLog::adopt(Delivery answer) {
     // Ids are unique in one log only. The mark stays when the answer is settled.
     const std::string origin =
         "moved " + cubepi::detail::sha256_hex(answer.id + "\n" + answer.date + "\n" + body);
-    step->reads
-        .add(
-            "SELECT nextval('bub_delivery_ids'), EXISTS (SELECT 1 FROM bub_delivery_outbound WHERE"
-            " session = $1 AND reason = $2)")
-        .text(session)
-        .text(origin);
-    step->decide = [session, body, origin, account = tables->options().account,
-                    channel = channel_name(destination_of(answer.message)), waits = answer.waits,
-                    resent = static_cast<std::int64_t>(answer.resent)](const StepResults& results,
-                                                                       SqlBatch& writes) {
-        const SqlResult& row = *results[0];
-        if (row.boolean(0, 1)) return;
-        writes
+    step->write = [session, body, origin, account = tables->options().account,
+                   channel = channel_name(destination_of(answer.message)), waits = answer.waits,
+                   resent = static_cast<std::int64_t>(answer.resent)](SqlBatch& batch) {
+        batch
             .add(
                 "INSERT INTO bub_delivery_outbound (id, account, channel, session, owner, fence,"
-                " state, message, answers, resent, reason) VALUES ($1, $2, $3, $4, 0, 0, $5, $6,"
-                " '{}', $7, $8)")
-            .integer(row.integer(0, 0))
+                " state, message, answers, resent, reason) SELECT nextval('bub_delivery_ids'), $2,"
+                " $3, $1, 0, 0, $4, $5, '{}', $6, $7 WHERE NOT EXISTS (SELECT 1 FROM"
+                " bub_delivery_outbound WHERE session = $1 AND reason = $7)")
+            .text(session)
             .text(account)
             .text(channel)
-            .text(session)
             .text(waits ? "waiting" : "intended")
             .text(body)
             .integer(resent)
@@ -382,9 +352,9 @@ Task<> PostgresDeliveryLog::adopt_finished(std::vector<Envelope> messages) {
         }
         // A transaction locks at least one session.
         step->sessions = {sessions.front()};
-        step->decide = [account = tables->options().account, keys, channels, sessions, addresses,
-                        states](const StepResults&, SqlBatch& writes) {
-            writes
+        step->write = [account = tables->options().account, keys, channels, sessions, addresses,
+                       states](SqlBatch& batch) {
+            batch
                 .add(
                     "INSERT INTO bub_delivery_inbound (id, account, channel, session, owner, fence,"
                     " state, message_key, address, finished_at) SELECT"
@@ -408,30 +378,28 @@ Task<> PostgresDeliveryLog::adopt_finished(std::vector<Envelope> messages) {
 DeliveryWritePtr PostgresDeliveryLog::note(DeliveryNote note, const std::vector<std::string>& ids,
                                            const std::string& detail) {
     const std::shared_ptr<DeliveryTables> tables = tables_;
-    const bool is_of_answers = note >= DeliveryNote::waiting;
     const std::int64_t here = tables->number();
     RecordIds known;
     DeliveryWritePtr step = tables->write_about(ids, known);
-    if (step && note == DeliveryNote::put_back) {
-        step->decide = [known, here](const StepResults&, SqlBatch& writes) {
-            writes.add(put_back_statement).texts(known.ids).texts(known.fences).integer(here);
-        };
-    } else if (step) {
-        std::string text;
-        if (note == DeliveryNote::failed) append_json_string(text, detail);
-        select_stale(step->reads, is_of_answers ? outbound : inbound, known);
-        step->decide = [known, statements = statements_of(note, ids, detail, here),
-                        text = std::move(text)](const StepResults& results, SqlBatch& writes) {
-            check_fence(*results[0]);
-            for (const std::string& sql : statements) {
-                cubepi::detail::SqlQuery& change = writes.add(sql).texts(known.ids);
-                if (!text.empty() && &sql == &statements.back()) change.text(text);
-            }
-        };
-    }
-    const bool is_last = note == DeliveryNote::finished || note == DeliveryNote::sent ||
-                         note == DeliveryNote::failed;
-    if (!step || !is_last) return step;
+    if (!step) return step;
+    const bool is_of_turn = note == DeliveryNote::begun;
+    const bool has_number = is_of_turn || note == DeliveryNote::put_back;
+    const std::optional<RecordId> first = record_id(ids.front());
+    std::string text;
+    if (note == DeliveryNote::failed) append_json_string(text, detail);
+    step->write = [known, sql = statement_of(note, detail), has_number, is_of_turn, here,
+                   turn = first ? first->id : 0, text = std::move(text)](SqlBatch& batch) {
+        cubepi::detail::SqlQuery& change = batch.add(sql).texts(known.ids).texts(known.fences);
+        if (has_number) change.integer(here);
+        if (is_of_turn) change.integer(turn);
+        if (!text.empty()) change.text(text);
+    };
+    step->read = check_fence;
+    // Its message may be finished with it, and needs no note of the answer then.
+    step->is_last = note == DeliveryNote::sent;
+    const bool is_end = note == DeliveryNote::finished || note == DeliveryNote::sent ||
+                        note == DeliveryNote::failed;
+    if (!is_end) return step;
     step->stored = [tables, ids, ends = ends_, wakes = wakes_,
                     keys = tables->keys_of(ids, note == DeliveryNote::finished)] {
         tables->forget(ids);
@@ -548,17 +516,18 @@ Task<> PostgresDeliveryLog::plan(std::vector<TurnOutput> outputs,
     RecordIds known;
     DeliveryWritePtr step = tables_->write_about(answers, known);
     if (step) {
-        select_stale(step->reads, inbound, known);
-        step->decide = [known, plan = json_of(DeliveryRecords::planned(outputs, {}))](
-                           const StepResults& results, SqlBatch& writes) {
-            check_fence(*results[0]);
-            writes
-                .add(
-                    "UPDATE bub_delivery_inbound SET planned = $2, next_output = 0 WHERE id ="
-                    " ANY($1::text[]::bigint[]) AND finished_at IS NULL")
+        step->write = [known,
+                       plan = json_of(DeliveryRecords::planned(outputs, {}))](SqlBatch& batch) {
+            batch
+                .add(mine_sql(inbound) +
+                     ", changed AS (UPDATE bub_delivery_inbound AS r SET planned = $3, next_output"
+                     " = 0 FROM mine WHERE r.id = mine.id AND mine.is_open AND " +
+                     all_hold_sql + ")" + select_holds_sql)
                 .texts(known.ids)
+                .texts(known.fences)
                 .text(plan);
         };
+        step->read = check_fence;
     }
     return perform(std::move(step));
 }
@@ -574,39 +543,42 @@ Task<std::string> PostgresDeliveryLog::intend_output(TurnOutput output,
         step->sessions = {tables->session_key(output.message)};
     }
     const std::string session = step->sessions.front();
-    step->reads.add("SELECT nextval('bub_delivery_ids')");
-    select_stale(step->reads, inbound, known);
     auto id = std::make_shared<std::string>();
-    const bool answers_turn = is_answer(output.message) && !known.ids.empty();
-    step->decide = [id, tables, session, known, answers_turn, body = json_of(output.message),
-                    channel = channel_name(destination_of(output.message)), index = output.index,
-                    count = output.count](const StepResults& results, SqlBatch& writes) {
-        check_fence(*results[1]);
-        RecordId record;
-        record.id = results[0]->integer(0, 0);
+    step->stores_answer = true;
+    // The step outlives the call of its function.
+    step->write = [id, tables, session, known, body = json_of(output.message),
+                   is_answer = is_answer(output.message) && !known.ids.empty(),
+                   channel = channel_name(destination_of(output.message)), index = output.index,
+                   count = output.count, call = step.get()](SqlBatch& batch) {
+        const RecordId record{call->answer, 0};
         *id = text_of(record);
-        const std::vector<std::string> none;
-        writes
-            .add(
-                "INSERT INTO bub_delivery_outbound (id, account, channel, session, owner, fence,"
-                " state, message, answers) VALUES ($1, $2, $3, $4, $5, 0, 'intended', $6,"
-                " $7::text[]::bigint[])")
-            .integer(record.id)
-            .text(tables->options().account)
-            .text(channel)
-            .text(session)
-            .integer(tables->number())
-            .text(body)
-            .texts(answers_turn ? known.ids : none);
-        if (!answers_turn || count == 0) return;
-        writes
-            .add(
-                "UPDATE bub_delivery_inbound SET next_output = greatest(next_output, $2), all_sent"
-                " = $3 <> 0 WHERE id = $1::bigint AND finished_at IS NULL")
-            .text(known.ids.front())
-            .integer(static_cast<std::int64_t>(index) + 1)
-            .integer(index + 1 == count ? 1 : 0);
+        const bool is_output = is_answer && count > 0;
+        const std::string outputs =
+            ", noted AS (UPDATE bub_delivery_inbound AS r SET next_output = greatest(next_output,"
+            " $9), all_sent = $10 <> 0 FROM mine WHERE r.id = mine.id AND r.id ="
+            " ($1::text[])[1]::bigint AND mine.is_open AND " +
+            std::string(all_hold_sql) + ")";
+        cubepi::detail::SqlQuery& insertion =
+            batch
+                .add(mine_sql(inbound) +
+                     ", added AS (INSERT INTO bub_delivery_outbound (id, account, channel, session,"
+                     " owner, fence, state, message, answers) SELECT $3, $4, $5, $6, $7, 0,"
+                     " 'intended', $8, " +
+                     (is_answer ? "$1::text[]::bigint[]" : "'{}'") + " WHERE " + all_hold_sql +
+                     " ON CONFLICT (id) DO NOTHING)" + (is_output ? outputs : "") +
+                     select_holds_sql)
+                .texts(known.ids)
+                .texts(known.fences)
+                .integer(record.id)
+                .text(tables->options().account)
+                .text(channel)
+                .text(session)
+                .integer(tables->number())
+                .text(body);
+        if (!is_output) return;
+        insertion.integer(static_cast<std::int64_t>(index) + 1).integer(index + 1 == count ? 1 : 0);
     };
+    step->read = check_fence;
     step->stored = [id, tables, session] { tables->note(*id, session); };
     Task<> writing = perform(step);
     const cubepi::Outcome<> written = co_await cubepi::outcome_of(std::move(writing));
@@ -614,15 +586,12 @@ Task<std::string> PostgresDeliveryLog::intend_output(TurnOutput output,
         // The caller no longer waits for the answer to be recorded, so it will not be sent.
         auto withdrawal = std::make_shared<DeliveryWrite>();
         withdrawal->sessions = {session};
-        withdrawal->reads.add("SELECT 1");
-        withdrawal->decide = [id](const StepResults&, SqlBatch& writes) {
-            const std::optional<RecordId> record = record_id(*id);
-            if (!record) return;
-            writes
+        withdrawal->write = [step](SqlBatch& batch) {
+            batch
                 .add(
                     "UPDATE bub_delivery_outbound SET state = 'failed', settled_at = now(), message"
                     " = NULL WHERE id = $1 AND settled_at IS NULL")
-                .integer(record->id);
+                .integer(step->answer);
         };
         withdrawal->stored = [id, tables] { tables->forget({*id}); };
         tables->enqueue(withdrawal);

@@ -70,8 +70,8 @@ public:
 /// that each take increases and that is part of the ids of messages and answers, is checked in every transaction, so that a
 /// gateway that was only slow changes nothing and sends no further answer.
 ///
-/// A call that writes takes two round trips; calls at the same time share them. Transactions are those of PostgresTapeStore: one whose
-/// connection breaks is stored once or not at all. They run on a thread of the log. Used on one executor at a time.
+/// A call that writes is one statement, and takes one round trip; calls at the same time share it. If the connection breaks, the statement is
+/// executed again: it has its effect once (D275). Calls run on a thread of the log. Used on one executor at a time.
 ///
 /// Throws, from every call, what PostgresCheckpointer throws; Error(storage_full) if too many records are unfinished.
 class PostgresDeliveryLog final : public AdoptingDeliveryLog {

@@ -508,6 +508,53 @@ TEST_F(PostgresDeliveries, B18_CallWithCutConnection_IsStoredOnce) {
     EXPECT_EQ(taken_by(*log), Texts{}) << "no call has failed";
 }
 
+TEST_F(PostgresDeliveries, B18_D275_TurnWithCutConnection_IsStoredOnce) {
+    PostgresProxy proxy(tables.server.socket_directory());
+    tables.options.database.connection = proxy.connection(tables.database);
+    const LogPtr log = tables.open();
+    int turns = 0;
+    // Also of a message without an id of its platform.
+    const auto turn = [&] {
+        const std::string text = "turn " + std::to_string(++turns);
+        const bool is_named = turns % 2 == 0;
+        const Envelope message = is_named ? update(text, text) : from("chat", "1", text);
+        const std::optional<std::string> id = run(log->receive(message));
+        ASSERT_TRUE(id);
+        run(log->begin({*id}));
+        const Envelope output = from("chat", "1", "re: " + text);
+        run(log->sent(run(log->intend_output(TurnOutput(output, 0, 1), {*id}))));
+        EXPECT_EQ(turns_of(run(log->unfinished())), Turns(1, 1));
+        run(log->finish({*id}));
+    };
+    turn();
+    (void)proxy.take_count(PostgresProxy::Direction::to_server);
+    (void)proxy.take_count(PostgresProxy::Direction::to_client);
+    turn();
+    for (const auto direction :
+         {PostgresProxy::Direction::to_server, PostgresProxy::Direction::to_client}) {
+        const std::size_t bytes = proxy.take_count(direction);
+        ASSERT_GT(bytes, 500U);
+        for (std::size_t at = 0; at <= bytes; at += 61) {
+            proxy.cut_after(direction, at);
+            turn();
+        }
+        // The last cut may not have been reached.
+        (void)run(log->unfinished());
+        (void)proxy.take_count(PostgresProxy::Direction::to_client);
+        turn();
+    }
+    const std::string all = std::to_string(turns);
+    EXPECT_EQ(tables.query("SELECT count(*), count(*) FILTER (WHERE begun = 1 AND all_sent AND"
+                           " answered AND state = 'done') FROM bub_delivery_inbound"),
+              (Texts{all, all}));
+    EXPECT_EQ(tables.query("SELECT count(*), count(*) FILTER (WHERE state = 'sent') FROM"
+                           " bub_delivery_outbound"),
+              (Texts{all, all}));
+    EXPECT_EQ(tables.query("SELECT owner < 0, fence FROM bub_delivery_sessions"),
+              (Texts{"t", "1"}));
+    EXPECT_EQ(taken_by(*log), Texts{}) << "no call has failed";
+}
+
 TEST_F(PostgresDeliveries, B18_RecordOfFailedCall_IsTakenLater) {
     const LogPtr log = tables.open();
     const std::string one = store(*log, "one").value();

@@ -93,30 +93,22 @@ Task<std::vector<PeerCall>> TablePeers::receive(std::string facts) {
     const std::int64_t here = tables->number();
     std::vector<PeerCall> calls;
     if (here == 0) co_return calls;
-    SqlPlan plan;
-    plan.reads
+    SqlBatch writes;
+    // Also removes the requests of gateways that have ended before they could read the answer. If a lost connection has it executed again,
+    // the requests that were begun are not returned: their callers do not know how far these are.
+    writes
         .add(
-            "UPDATE bub_delivery_calls SET begun = true WHERE gateway = $1 AND NOT begun AND"
-            " expires_at > clock_timestamp() RETURNING id, request")
-        .integer(here);
-    auto decide = [here, facts = std::move(facts)](const SqlView& view, SqlBatch& writes) {
-        writes
-            .add(
-                "UPDATE bub_delivery_gateways SET facts = $2 WHERE number = $1 AND facts IS"
-                " DISTINCT FROM $2")
-            .integer(here)
-            .text(facts);
-        // Of gateways that have ended before they could read the answer.
-        writes.add(
-            "DELETE FROM bub_delivery_calls WHERE expires_at < clock_timestamp() - interval '1"
-            " hour'");
-        std::vector<PeerCall> found;
-        const SqlResult& rows = view.results[0];
-        for (int row = 0; row < rows.rows(); ++row)
-            found.push_back({rows.integer(row, 0), rows.string(row, 1)});
-        return found;
-    };
-    calls = co_await server_write(tables->store(), std::move(plan), std::move(decide));
+            "WITH reported AS (UPDATE bub_delivery_gateways SET facts = $2 WHERE number = $1 AND"
+            " facts IS DISTINCT FROM $2), removed AS (DELETE FROM bub_delivery_calls WHERE"
+            " expires_at < clock_timestamp() - interval '1 hour') UPDATE bub_delivery_calls SET"
+            " begun = true WHERE gateway = $1 AND NOT begun AND expires_at > clock_timestamp()"
+            " RETURNING id, request")
+        .integer(here)
+        .text(facts);
+    const SqlResults results = co_await tables->store()->execute(std::move(writes));
+    const SqlResult& rows = results[0];
+    for (int row = 0; row < rows.rows(); ++row)
+        calls.push_back({rows.integer(row, 0), rows.string(row, 1)});
     co_return calls;
 }
 

@@ -111,20 +111,39 @@ std::optional<RecordId> record_id(const std::string& text) {
     return id;
 }
 
-void select_stale(SqlBatch& reads, const char* table, const RecordIds& records) {
-    reads
-        .add("SELECT EXISTS (SELECT 1 FROM " + std::string(table) +
-             " AS r JOIN unnest($1::text[], $2::text[]) AS w (id, fence) ON r.id = w.id::bigint"
-             " WHERE r.fence <> w.fence::bigint)")
-        .texts(records.ids)
-        .texts(records.fences);
+std::string mine_sql(const char* table) {
+    const std::string name = table;
+    const bool is_inbound = name == "bub_delivery_inbound";
+    return "WITH mine AS (SELECT r.id, r.session, " +
+           std::string(is_inbound ? "r.finished_at" : "r.answers, r.settled_at") +
+           " IS NULL AS is_open, r.fence = ($2::text[])[array_position($1::text[], r.id::text)]"
+           "::bigint AS holds FROM " +
+           name + " AS r WHERE r.id = ANY($1::text[]::bigint[]))";
 }
 
-void check_fence(const SqlResult& stale) {
-    if (!stale.boolean(0, 0)) return;
-    throw SessionTakenError(
-        "another gateway has taken the session: this one had not renewed its lease in time");
+void check_fence(const SqlResult& holds) {
+    for (int row = 0; row < holds.rows(); ++row) {
+        if (holds.boolean(row, 0)) continue;
+        throw SessionTakenError(
+            "another gateway has taken the session: this one had not renewed its lease in time");
+    }
 }
+
+namespace {
+
+/// Locks sessions, and creates those that are missing, in the order of their keys. In a statement of its own: the next one sees what
+/// others have written under the locks.
+void lock_sessions(SqlBatch& batch, const std::set<std::string>& sessions) {
+    batch
+        .add(
+            "WITH locked AS (SELECT key FROM bub_delivery_sessions WHERE key = ANY($1::text[])"
+            " ORDER BY key FOR UPDATE) INSERT INTO bub_delivery_sessions (key) SELECT k FROM"
+            " unnest($1::text[]) AS k WHERE NOT EXISTS (SELECT 1 FROM locked WHERE locked.key = k)"
+            " ORDER BY k ON CONFLICT (key) DO UPDATE SET key = excluded.key")
+        .texts(std::vector<std::string>(sessions.begin(), sessions.end()));
+}
+
+}  // namespace
 
 DeliveryTables::DeliveryTables(PostgresDeliveryLogOptions options)
     : options_(std::move(options)),
@@ -183,6 +202,11 @@ std::vector<std::string> DeliveryTables::keys_of(const std::vector<std::string>&
         if (found != keys_.end()) keys.push_back(found->second);
     }
     return keys;
+}
+
+bool DeliveryTables::knows(const std::string& id) const {
+    const std::lock_guard guard(mutex_);
+    return sessions_.contains(id);
 }
 
 DeliveryWritePtr DeliveryTables::write_about(const std::vector<std::string>& ids,
@@ -284,36 +308,47 @@ void DeliveryTables::write(const std::vector<DeliveryWritePtr>& steps) {
 }
 
 void DeliveryTables::write_together(const std::vector<DeliveryWritePtr>& steps) {
-    SqlPlan plan;
+    reserve_ids(steps);
     std::set<std::string> sessions;
-    std::vector<std::string> messages;
-    for (const DeliveryWritePtr& step : steps) {
-        sessions.insert(step->sessions.begin(), step->sessions.end());
-        if (!step->message_key.empty()) messages.push_back(step->message_key);
-    }
-    plan.locks.assign(sessions.begin(), sessions.end());
-    // The same message may arrive at two gateways in different sessions.
-    cubepi::detail::take_advisory_locks(plan.reads, messages);
-    const std::size_t own = plan.reads.size();
-    for (const DeliveryWritePtr& step : steps) plan.reads.add_all(step->reads);
-    auto decide = [steps, own](const SqlView& view, SqlBatch& writes) {
-        std::size_t next = own;
-        std::set<std::string> received;
+    std::set<std::string> received;
+    std::vector<DeliveryWritePtr> written;
+    SqlBatch writes;
+    for (const bool last : {false, true}) {
         for (const DeliveryWritePtr& step : steps) {
-            StepResults results;
-            for (std::size_t i = 0; i < step->reads.size(); ++i)
-                results.push_back(&view.results[next++]);
-            step->failure = nullptr;
+            if (step->is_last != last) continue;
             // Two calls of this transaction receive the same message.
             if (!step->message_key.empty() && !received.insert(step->message_key).second) continue;
-            try {
-                step->decide(results, writes);
-            } catch (...) {
-                step->failure = std::current_exception();
-            }
+            sessions.insert(step->sessions.begin(), step->sessions.end());
+            step->write(writes);
+            written.push_back(step);
         }
-    };
-    cubepi::run(store_->write(std::move(plan), std::move(decide)));
+    }
+    SqlBatch batch;
+    lock_sessions(batch, sessions);
+    const std::size_t own = batch.size();
+    batch.add_all(writes);
+    const SqlResults results = cubepi::run(store_->execute(std::move(batch)));
+    for (std::size_t at = 0; at < written.size(); ++at) {
+        try {
+            if (written[at]->read) written[at]->read(results[own + at]);
+        } catch (...) {
+            written[at]->failure = std::current_exception();
+        }
+    }
+}
+
+/// The ids of answers are known before they are stored, so that a statement that is executed again stores an answer once.
+void DeliveryTables::reserve_ids(const std::vector<DeliveryWritePtr>& steps) {
+    std::vector<DeliveryWritePtr> answers;
+    for (const DeliveryWritePtr& step : steps)
+        if (step->stores_answer) answers.push_back(step);
+    if (answers.empty()) return;
+    SqlBatch batch;
+    batch.add("SELECT nextval('bub_delivery_ids') FROM generate_series(1, $1)")
+        .integer(static_cast<std::int64_t>(answers.size()));
+    const SqlResults results = cubepi::run(store_->execute(std::move(batch)));
+    for (std::size_t at = 0; at < answers.size(); ++at)
+        answers[at]->answer = results[0].integer(static_cast<int>(at), 0);
 }
 
 struct DeliveryTables::Taken {

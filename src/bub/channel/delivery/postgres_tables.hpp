@@ -69,16 +69,18 @@ struct RecordIds {
 std::string message_key(const std::string& account, const std::string& channel,
                         const std::string& inbound_id);
 
-/// The results of one step.
-using StepResults = std::vector<const SqlResult*>;
-
-/// A call of a PostgresDeliveryLog that writes.
+/// A call of a PostgresDeliveryLog that writes: one statement, which decides itself whether the gateway still has the records. It must be
+/// harmless if it is executed again, because it is when a connection is lost (SqlStore::execute()).
 struct DeliveryWrite {
     std::vector<std::string> sessions = {};  ///< keys of the sessions that it locks
     std::string message_key = {};            ///< of a message that is received
-    SqlBatch reads = {};
-    /// Adds the statements that write. Throws if the call fails, without statements. May be called again.
-    std::function<void(const StepResults& results, SqlBatch& writes)> decide = {};
+    std::int64_t answer = 0;  ///< the id of an answer that it stores, if `stores_answer`
+    bool stores_answer = false;
+    bool is_last = false;  ///< it is written after the other calls of its transaction
+    /// Adds the statement. Called on the thread of the log.
+    std::function<void(SqlBatch& batch)> write = {};
+    /// Reads its result. Throws if the call has failed, without having written anything. May be empty.
+    std::function<void(const SqlResult& result)> read = {};
     /// Called when that is stored; must not throw. May be empty.
     std::function<void()> stored = {};
 
@@ -107,6 +109,8 @@ public:
     void forget(const std::vector<std::string>& ids);
     /// Returns the keys of those of these messages that have one; nothing if `wanted` is false.
     std::vector<std::string> keys_of(const std::vector<std::string>& ids, bool wanted) const;
+    /// Returns true if the caller has this record.
+    bool knows(const std::string& id) const;
     /// Returns a call about those of the records that this gateway has; null if it has none of them.
     DeliveryWritePtr write_about(const std::vector<std::string>& ids, RecordIds& known) const;
 
@@ -116,6 +120,8 @@ public:
     /// Returns true if records of this gateway may be stored that its caller does not have: a write has failed, and the next take() returns
     /// them; or what take() returned is being handed over.
     bool may_have_lost() const noexcept { return may_have_lost_ || is_handing_over_; }
+    /// Returns true if a write has failed since the last take().
+    bool has_failed() const noexcept { return may_have_lost_; }
     void set_handing_over(bool value) noexcept { is_handing_over_ = value; }
     /// Limits take() to records of these channels, by their stored names.
     void serve(std::vector<std::string> channels);
@@ -132,6 +138,7 @@ private:
     std::int64_t owner() const noexcept { return number_ == 0 ? -1 : number_.load(); }
     void write(const std::vector<DeliveryWritePtr>& steps) override;
     void write_together(const std::vector<DeliveryWritePtr>& steps);
+    void reserve_ids(const std::vector<DeliveryWritePtr>& steps);
     struct Taken;
     std::optional<Taken> try_take();
     void add_lost(Taken& taken);
@@ -157,9 +164,15 @@ using RecordSessions = std::map<std::string, std::string>;
 std::vector<StoredInbound> read_inbounds(const SqlResult& rows, RecordSessions* sessions);
 std::vector<Delivery> read_answers(const SqlResult& rows, RecordSessions* sessions);
 
-/// Adds the read by which a call knows that another gateway has taken one of the records.
-void select_stale(SqlBatch& reads, const char* table, const RecordIds& records);
-/// Throws SessionTakenError if one was.
-void check_fence(const SqlResult& stale);
+/// Returns the beginning of a statement about records whose ids are $1 and whose fences are $2: the common table `mine` with those that exist.
+/// Its column `holds` is false for one that another gateway has taken, and `is_open` for one that is over. It finds them by their ids
+/// only: with a condition on the end, the server would read all unfinished records, because there are few when it makes the plan.
+std::string mine_sql(const char* table);
+/// An SQL condition: no other gateway has taken one of `mine`.
+inline constexpr const char* all_hold_sql = "NOT EXISTS (SELECT 1 FROM mine WHERE NOT holds)";
+/// The end of the statement, whose result check_fence() reads.
+inline constexpr const char* select_holds_sql = " SELECT holds FROM mine";
+/// Throws SessionTakenError if another gateway has taken one of the records.
+void check_fence(const SqlResult& holds);
 
 }  // namespace bub::detail

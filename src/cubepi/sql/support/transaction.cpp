@@ -56,6 +56,13 @@ private:
     bool was_lost_ = false;
 };
 
+/// Returns true if a transaction that met a read-only server is repeated.
+bool leaves_replica(SqlPool& pool, const Repetition& repetition) {
+    // After a failover the other connections are to the former primary, too.
+    pool.close_idle();
+    return repetition.attempts() == 1;
+}
+
 std::string first_of(const std::vector<std::string>& locks) {
     return locks.empty() ? std::string() : locks.front();
 }
@@ -89,17 +96,21 @@ double SqlStore::lease_time(double server_time) const {
     return std::chrono::duration<double>(now).count();
 }
 
-Task<SqlResults> SqlStore::attempt_read(SqlBatch reads) {
+Task<SqlResults> SqlStore::attempt_batch(SqlBatch statements, Access access) {
     const std::unique_ptr<SqlLease> lease = co_await pool_->acquire();
     SqlBatch batch;
     // One statement has one view of the tables without a transaction, too; behind a pooler the settings need one.
-    const bool is_alone = reads.size() == 1 && !(*lease)->shares_sessions();
+    const bool is_alone = statements.size() == 1 && !(*lease)->shares_sessions();
     if (!is_alone) {
-        driver().begin_read(batch);
+        if (access == Access::reads) {
+            driver().begin_read(batch);
+        } else {
+            driver().begin_write(batch);
+        }
         pool_->add_settings(batch, *lease);
     }
     const std::size_t own = batch.size();
-    batch.add_all(reads);
+    batch.add_all(statements);
     if (!is_alone) batch.add("COMMIT");
     SqlResults results = co_await (*lease)->exchange(std::move(batch));
     erase_front(results, own);
@@ -107,20 +118,32 @@ Task<SqlResults> SqlStore::attempt_read(SqlBatch reads) {
     co_return results;
 }
 
-Task<SqlResults> SqlStore::read(SqlBatch reads) {
+Task<SqlResults> SqlStore::repeat(SqlBatch statements, Access access) {
     const auto self = shared_from_this();
     Repetition repetition(pool_->clock(), options().connect_timeout);
+    bool may_be_stored = false;
     for (;;) {
-        SqlBatch batch = reads;
-        Outcome<SqlResults> results = co_await outcome_of(attempt_read(std::move(batch)));
+        SqlBatch batch = statements;
+        Outcome<SqlResults> results = co_await outcome_of(attempt_batch(std::move(batch), access));
         if (results.ok()) co_return std::move(results).value();
         const SqlFailure* failure = as_server_failure(results.failure());
         if (!failure) results.rethrow();
-        const bool repeat = repetition.allows(*failure);
+        bool repeat = repetition.allows(*failure);
+        if (access == Access::writes) {
+            if (failure->leaves_commit_unknown()) may_be_stored = true;
+            if (failure->is_read_only()) repeat = leaves_replica(*pool_, repetition);
+        }
         log_failure(pool_->log(), driver(), *failure, repeat);
+        if (!repeat && may_be_stored) throw_unknown_fate(driver(), {}, failure->what());
         if (!repeat) throw_checkpointer_error(driver(), schema(), *failure, {});
         co_await pool_->clock().sleep_for(repetition.delay(*failure));
     }
+}
+
+Task<SqlResults> SqlStore::read(SqlBatch reads) { return repeat(std::move(reads), Access::reads); }
+
+Task<SqlResults> SqlStore::execute(SqlBatch statements) {
+    return repeat(std::move(statements), Access::writes);
 }
 
 Task<> SqlStore::attempt(SqlPlan& plan, const SqlDecide& decide, Attempt& attempt) {
@@ -229,9 +252,7 @@ Task<> SqlStore::write(SqlPlan plan, SqlDecide decide) {
             if (stored) co_return;
             repeat = repetition.attempts() < most_attempts;
         } else if (failure->is_read_only()) {
-            // After a failover the other connections are to the former primary, too.
-            pool_->close_idle();
-            repeat = repetition.attempts() == 1;
+            repeat = leaves_replica(*pool_, repetition);
         }
         log_failure(pool_->log(), driver(), *failure, repeat);
         if (!repeat) throw_checkpointer_error(driver(), schema(), *failure, id);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -65,6 +66,8 @@ public:
 /// it breaks after, its fate is looked up: every transaction stores a new id as the last write of its object, so that under the
 /// lock of the object the id of this transaction means that it was stored, and the id from before that it was not. (The
 /// server's own transaction ids do not tell: after a crash or a failover the id of a lost transaction may be used again.)
+///
+/// A write that decides nothing from what it reads, and that changes nothing when it is repeated, is execute(): one round trip.
 class SqlStore final : public SqlTransactions, public std::enable_shared_from_this<SqlStore> {
 public:
     SqlStore(SqlOptions options, std::shared_ptr<const SqlDriver> driver,
@@ -73,6 +76,9 @@ public:
     /// Executes the statements in one snapshot and one round trip.
     Task<SqlResults> read(SqlBatch reads) override;
     Task<> write(SqlPlan plan, SqlDecide decide) override;
+    /// Executes statements that write, in one transaction and one round trip. If the connection breaks they are executed again, whether
+    /// they were stored or not: they must have the same effect then.
+    Task<SqlResults> execute(SqlBatch statements);
 
     const SqlOptions& options() const noexcept { return pool_->options(); }
     const SqlDriver& driver() const noexcept { return pool_->driver(); }
@@ -96,7 +102,9 @@ private:
     /// Adds the end of the transaction to its writes, and executes them.
     Task<> commit(SqlLease& lease, const SqlPlan& plan, Attempt& attempt, SqlBatch writes);
     void store_id(const SqlPlan& plan, const Attempt& attempt, SqlBatch& writes) const;
-    Task<SqlResults> attempt_read(SqlBatch reads);
+    enum class Access : std::uint8_t { reads, writes };
+    Task<SqlResults> attempt_batch(SqlBatch statements, Access access);
+    Task<SqlResults> repeat(SqlBatch statements, Access access);
     /// Returns true if the transaction was stored, false if not. Throws if that cannot be determined.
     Task<bool> was_stored(const SqlPlan& plan, const Attempt& attempt, std::string reason);
     Task<LastWrite> last_write(std::vector<std::string> locks);
