@@ -609,7 +609,7 @@ Task<bool> ChangeActions::move(std::string after_run, std::string name,
     const SessionPlan& plan = pipeline_.plan();
     const std::string before = plan.name;
     const bool temporary = plan.name.empty() && !plan.create;
-    SessionPlace place = next_session(plan);
+    SessionLocation place = next_session(plan);
     place.continues_changes = temporary || !after_run.empty();
     if (!after_run.empty() && temporary) {
         const std::string tape = bub::tape_name(std::filesystem::current_path(), place.session_id);

@@ -112,7 +112,7 @@ struct SessionsArguments {
 struct DatabaseArguments {
     enum class What { status, check, init, migrate, sql, divide };
     What what = What::status;
-    /// A URL, an SQLite file; check: also a directory; sql: also the name of a kind of database. Empty: the database of the sessions (tape_place()).
+    /// A URL, an SQLite file; check: also a directory; sql: also the name of a kind of database. Empty: the database of the sessions (tape_location()).
     std::string target = {};
     int from = 0;        ///< sql, of a kind: the version of CubePi's tables
     bool tapes = false;  ///< the tables of tapes instead of those of threads

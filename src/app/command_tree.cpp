@@ -12,7 +12,7 @@
 
 #include "channels/channel_kinds.hpp"
 #include "config/provider_kinds.hpp"
-#include "config/store_places.hpp"
+#include "config/store_locations.hpp"
 #include "process.hpp"
 
 namespace cubepi::app {

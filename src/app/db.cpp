@@ -29,7 +29,7 @@
 
 #include "config/config_file.hpp"
 #include "config/paths.hpp"
-#include "config/store_places.hpp"
+#include "config/store_locations.hpp"
 #include "db_check.hpp"
 #include "failure.hpp"
 #include "program.hpp"
@@ -266,7 +266,7 @@ void close_databases(const Division& division, const std::vector<std::string>& r
 /// than theirs; without it they are an error. Returns the exit status. Throws Error if a gateway runs, messages are unfinished or the
 /// tables are missing or older; then nothing is recorded.
 int divide_sessions(bool move, TerminalStream& err) {
-    const TapePlace place = tape_place();
+    const TapeLocation place = tape_location();
     if (place.databases.empty())
         throw Error(ErrorCode::invalid_argument,
                     "the configuration names no databases to divide the sessions among: write the "
@@ -628,7 +628,7 @@ int use_database(const DatabaseArguments& given, std::ostream& out, std::ostream
     if (!arguments.target.empty()) return use_one(arguments, out, err);
     // Without a database the command is about those of the sessions.
     arguments.tapes = true;
-    std::vector<std::string> urls = tape_place().urls();
+    std::vector<std::string> urls = tape_location().urls();
     if (urls.empty()) urls.emplace_back();
     int status = exit_ok;
     for (std::string& url : urls) {

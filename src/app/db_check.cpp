@@ -17,7 +17,7 @@
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/run.hpp>
 
-#include "config/store_places.hpp"
+#include "config/store_locations.hpp"
 #include "failure.hpp"
 #include "terminal/terminal_stream.hpp"
 #include "terminal/terminal_text.hpp"
@@ -86,7 +86,7 @@ std::vector<StoreReport> check_path(const std::string& path) {
 std::vector<StoreReport> check_configured() {
     const fs::path tapes = bub::default_tape_directory();
     const fs::path deliveries = tapes.parent_path() / "deliveries";
-    const TapePlace place = tape_place();
+    const TapeLocation place = tape_location();
     std::vector<StoreReport> reports;
     for (const std::string& database : place.urls()) {
         std::vector<StoreReport> some = check_server(database, true);

@@ -27,7 +27,7 @@
 #include "config/model_choice.hpp"
 #include "config/model_sources.hpp"
 #include "config/paths.hpp"
-#include "config/store_places.hpp"
+#include "config/store_locations.hpp"
 #include "conversation/tool_approval.hpp"
 #include "failure.hpp"
 #include "gateway/gateway_findings.hpp"
@@ -291,7 +291,7 @@ std::string header_note(const McpServerSettings& server) {
 void show_mcp_servers(const Report& report) {
     try {
         for (const McpServerSettings& server : configured_mcp_servers(config_path()))
-            report.plain("MCP server " + server.name + ": " + server.place() +
+            report.plain("MCP server " + server.name + ": " + server.address() +
                          (server.disabled ? " (disabled)" : "") + header_note(server));
     } catch (const Error& error) {
         report.problem(error.what(), "");
@@ -442,7 +442,7 @@ bool has_gateway() {
 }
 
 /// Checks that the database of the sessions is reachable and has the tables. Returns false if not.
-Task<bool> check_session_database(Report report, TapePlace place) {
+Task<bool> check_session_database(Report report, TapeLocation place) {
     PostgresOptions options;
     options.connection = std::move(place.database);
     struct Tables {
@@ -490,9 +490,9 @@ Task<bool> check_session_database(Report report, TapePlace place) {
 
 Task<void> check_sessions(Report report, bool offline) {
     report.title("Sessions");
-    TapePlace place;
+    TapeLocation place;
     try {
-        place = tape_place();
+        place = tape_location();
     } catch (const Error&) {
         co_return;  // reported with the configuration
     }
@@ -502,7 +502,7 @@ Task<void> check_sessions(Report report, bool offline) {
     }
     bool are_usable = true;
     for (const std::string& url : place.urls()) {
-        TapePlace one;
+        TapeLocation one;
         one.database = url;
         one.by = place.by;
         const bool usable = co_await check_session_database(report, std::move(one));
@@ -510,7 +510,7 @@ Task<void> check_sessions(Report report, bool offline) {
     }
     if (!are_usable) co_return;
     SavedSessions saved = SavedSessions::here();
-    const std::string tapes = saved.tapes()->place();
+    const std::string tapes = saved.tapes()->location();
     try {
         const std::vector<SavedSession> all = co_await saved.on_tapes();
         const std::vector<SavedSession> here = co_await saved.on_tapes_here();

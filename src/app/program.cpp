@@ -14,7 +14,7 @@
 #include <cubepi/core/run.hpp>
 
 #include "config/model_sources.hpp"
-#include "config/store_places.hpp"
+#include "config/store_locations.hpp"
 #include "failure.hpp"
 #include "process.hpp"
 #include "project/git.hpp"

@@ -19,7 +19,7 @@
 #include <cubepi/net/utf8.hpp>
 
 #include "config/paths.hpp"
-#include "config/store_places.hpp"
+#include "config/store_locations.hpp"
 #include "conversation/session_changes.hpp"
 #include "sessions.hpp"
 #include "terminal/terminal_stream.hpp"
@@ -361,7 +361,7 @@ Task<> SavedSessions::note_session(std::string name, std::string copied_from) {
 }
 
 /// Returns whether there is nothing to copy: the tape has messages, or the user has emptied it after the copy.
-Task<bool> SavedSessions::is_settled(std::string name) {
+Task<bool> SavedSessions::is_on_tape(std::string name) {
     const std::string tape = tape_of(name);
     const bub::TapePosition end = co_await tapes_->position(tape);
     const JsonObject state = co_await tapes_->read_state(tape);
@@ -377,15 +377,15 @@ Task<bool> SavedSessions::is_settled(std::string name) {
 
 Task<BroughtToTape> SavedSessions::bring_to_tape(std::string name) {
     BroughtToTape brought;
-    const bool settled = co_await is_settled(name);
+    const bool settled = co_await is_on_tape(name);
     if (settled || !has_database()) co_return brought;
     const std::shared_ptr<SQLiteCheckpointer> source = co_await open_database(true);
     const bool known = co_await has_thread(source, name);
     if (!known) co_return brought;
     // Two processes that start at the same time, maybe in two directories, must not both copy it.
     const std::shared_ptr<const void> alone = co_await tapes_->hold("sessions");
-    const bool settled_meanwhile = co_await is_settled(name);
-    if (settled_meanwhile) co_return brought;
+    const bool was_copied_meanwhile = co_await is_on_tape(name);
+    if (was_copied_meanwhile) co_return brought;
     if (const auto other = co_await tape_with_copy(name)) {
         brought.note = "Session " + visible(name) + " of " + database_.string() +
                        " was copied to a tape of " + printable(other->workspace) +

@@ -113,7 +113,7 @@ private:
     Task<> note_session(std::string name, std::string copied_from);
     Task<bool> is_taken(std::string name);
     Task<bool> was_copied_to(std::string tape);
-    Task<bool> is_settled(std::string name);
+    Task<bool> is_on_tape(std::string name);
     Task<bool> has_messages(std::string tape);
     Task<bool> remove_from_database(std::string name);
 

@@ -19,7 +19,7 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/scoped_test_directory.hpp>
 
-#include "config/store_places.hpp"
+#include "config/store_locations.hpp"
 #include "failure.hpp"
 #include "program.hpp"
 #include "saved_sessions.hpp"

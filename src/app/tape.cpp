@@ -22,7 +22,7 @@
 #include "config/config_file.hpp"
 #include "config/gateway_settings.hpp"
 #include "config/paths.hpp"
-#include "config/store_places.hpp"
+#include "config/store_locations.hpp"
 #include "failure.hpp"
 #include "gateway/gateway_instance.hpp"
 #include "process.hpp"
@@ -106,16 +106,16 @@ public:
             throw Error(ErrorCode::invalid_argument,
                         "nothing to copy: name a tape with --tape or --session, or add --all");
         }
-        if (from->place() == to->place()) {
+        if (from->location() == to->location()) {
             throw Error(ErrorCode::invalid_argument,
-                        "the tapes are in " + to->place() +
+                        "the tapes are in " + to->location() +
                             " already; name their place with --dir or --db");
         }
         const std::vector<std::string> all = co_await from->all_tapes();
         std::string name = arguments_.tape;
         if (!arguments_.session.empty()) name = co_await tape_of_session(from, arguments_.session);
         const std::vector<std::string> tapes = chosen_tapes(arguments_, name, all);
-        if (tapes.empty()) told_ << "No tapes in " << for_terminal(from->place()) << ".\n";
+        if (tapes.empty()) told_ << "No tapes in " << for_terminal(from->location()) << ".\n";
         int status = exit_ok;
         std::size_t left = tapes.size();
         for (const std::string& tape : tapes) {
@@ -238,7 +238,7 @@ public:
 private:
     Task<int> list() {
         const std::vector<ListedTape> files = co_await store_->newest_tapes();
-        if (files.empty()) told_ << "No tapes in " << for_terminal(store_->place()) << ".\n";
+        if (files.empty()) told_ << "No tapes in " << for_terminal(store_->location()) << ".\n";
         int status = exit_ok;
         std::size_t left = arguments_.limit == 0 ? files.size() : arguments_.limit;
         // Separated by tabs, for scripts.
@@ -280,7 +280,7 @@ private:
                 if (file.name.starts_with(here)) co_return file.name;
             }
             if (!files.empty()) co_return files.front().name;
-            told_ << "cubepi: no tapes in " << for_terminal(store_->place()) << ".\n";
+            told_ << "cubepi: no tapes in " << for_terminal(store_->location()) << ".\n";
             co_return std::string();
         }
         co_return co_await find_named();

@@ -766,7 +766,7 @@ void Cluster::decide_held(const GatewayHome& home) {
     }
 }
 
-void Cluster::settle() {
+void Cluster::wait_until_answered() {
     std::string problem;
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
     while (waiting() > 0) {

@@ -167,7 +167,7 @@ public:
     /// The number of faults that have happened: not all of them if the last message was answered before.
     std::size_t faults() const noexcept { return happened_; }
     /// Decides as an operator about what is held: releases messages, discards answers. Returns when nothing waits.
-    void settle();
+    void wait_until_answered();
     ClusterRecords records() const {
         ClusterRecords records = read_records(databases(), effects_);
         records.released = released_;
@@ -234,7 +234,7 @@ private:
     const std::size_t count_;  ///< of gateways
     std::map<std::string, std::vector<double>> delays_;
     std::vector<Outage> outages_;
-    std::set<std::int64_t> released_;  ///< messages that settle() has released
+    std::set<std::int64_t> released_;  ///< messages that wait_until_answered() has released
     std::size_t posted_ = 0;
     ProcessorTime clients_time_;
     std::size_t happened_ = 0;

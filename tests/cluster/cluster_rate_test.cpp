@@ -75,7 +75,7 @@ void expect_rate(Cluster& cluster, std::size_t count) {
     }
     std::cout << cluster.sizes();
     if (cluster.database().empty()) return;
-    cluster.settle();
+    cluster.wait_until_answered();
     EXPECT_EQ(lines_of(findings(all, cluster.records())), "");
 }
 

@@ -46,7 +46,7 @@ void expect_one_turn_each(Cluster& cluster, std::vector<Posted> messages,
     messages.resize(cluster.posted());
     EXPECT_EQ(lines_of(wrong), "");
     print_delays(cluster.delays());
-    cluster.settle();
+    cluster.wait_until_answered();
     const ClusterRecords records = cluster.records();
     const std::vector<std::string> found = findings(messages, records);
     // tools/soak adds up these lines.
@@ -142,7 +142,7 @@ TEST(ClusterJudge, WithoutUniqueKey_FindsSecondRecord) {
     mutate(cluster, "bub_delivery_inbound", "INSERT", "NEW.message_key := NULL;");
     const std::vector<Posted> messages = cluster.messages(24, 24);
     (void)cluster.run(messages, {});
-    cluster.settle();
+    cluster.wait_until_answered();
     const std::string found = found_in(cluster, messages);
     EXPECT_NE(found.find("has 2 records and not 1"), std::string::npos) << found;
 }
@@ -172,7 +172,7 @@ TEST(ClusterJudge, WithoutFence_FindsSecondAnswer) {
     freezing.after = messages.size();
     freezing.is_in_turns = false;
     (void)cluster.run(messages, {freezing});
-    cluster.settle();
+    cluster.wait_until_answered();
     const std::string found = found_in(cluster, messages);
     EXPECT_NE(found.find("answers with a receipt of their own and not 1"), std::string::npos)
         << found;

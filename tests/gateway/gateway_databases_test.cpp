@@ -19,10 +19,10 @@
 #include <cubepi/core/support/json_member.hpp>
 
 #include "../joints/task_model.hpp"
-#include "config/store_places.hpp"
+#include "config/store_locations.hpp"
 #include "echo_model.hpp"
 #include "gateway/control_server.hpp"
-#include "gateway/session_place.hpp"
+#include "gateway/session_location.hpp"
 #include "gateway_process.hpp"
 
 namespace cubepi::gateway_tests {
@@ -415,7 +415,7 @@ TEST_F(ThreeDatabases, D258_HookThatMapsToAnotherDatabase_IsRefused) {
         stores.push_back(std::make_shared<bub::PostgresTapeStore>(database, map.record(at)));
     }
     const auto tapes = std::make_shared<bub::DividedTapeStore>(map, stores);
-    app::DeliveryPlace place;
+    app::DeliveryLocation place;
     place.databases = parts;
     place.account = "gateway";
     const auto log = run(app::open_deliveries(place, [](const std::string&) {}));

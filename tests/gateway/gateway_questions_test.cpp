@@ -19,7 +19,7 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/support/json_member.hpp>
 
-#include "config/store_places.hpp"
+#include "config/store_locations.hpp"
 #include "echo_model.hpp"
 #include "fake_bot_server.hpp"
 #include "gateway/control_server.hpp"

@@ -12,7 +12,7 @@
 #include <bub/tape/session_tape_store.hpp>
 #include <bub/tape/tape_entry.hpp>
 
-#include "config/store_places.hpp"
+#include "config/store_locations.hpp"
 #include "echo_model.hpp"
 #include "gateway/control_server.hpp"
 #include "gateway/gateway_instance.hpp"

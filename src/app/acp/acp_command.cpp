@@ -31,7 +31,7 @@
 
 #include "../command_line.hpp"
 #include "../config/paths.hpp"
-#include "../config/store_places.hpp"
+#include "../config/store_locations.hpp"
 #include "../conversation/pipeline.hpp"
 #include "../conversation/prompt_templates.hpp"
 #include "../conversation/session.hpp"

@@ -154,8 +154,8 @@ struct ConfigFile {
     EnvironmentPolicy environment = {};        ///< of commands
     SandboxSettings sandbox = {};              ///< of commands
     TraceSettings trace = {};                  ///< use trace_settings()
-    std::string database = {};                 ///< use tape_place()
-    std::vector<DatabasePart> databases = {};  ///< use tape_place()
+    std::string database = {};                 ///< use tape_location()
+    std::vector<DatabasePart> databases = {};  ///< use tape_location()
     bool has_secret = false;                   ///< a key, a token or a password
     /// True if the file has a secret and its group or others may read it.
     bool too_open = false;

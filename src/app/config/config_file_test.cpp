@@ -15,7 +15,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/scoped_test_directory.hpp>
 
-#include "config/store_places.hpp"
+#include "config/store_locations.hpp"
 
 namespace cubepi::app {
 namespace {

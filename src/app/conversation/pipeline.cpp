@@ -293,7 +293,7 @@ std::shared_ptr<ShellSessions::Command> Pipeline::background_command(const std::
     return commands ? commands->find(id) : nullptr;
 }
 
-Pipeline::Ended Pipeline::move_to(SessionPlace place) {
+Pipeline::Ended Pipeline::move_to(SessionLocation place) {
     Ended ended;
     ended.commands = commands_->end(plan_.session_id);
     ended.agents = agents_->end(plan_.session_id);

@@ -73,7 +73,7 @@ public:
         std::size_t agents = 0;
     };
     /// The next messages belong to another session. Not while a turn is in progress. Ends the background work of the current one.
-    Ended move_to(SessionPlace place);
+    Ended move_to(SessionLocation place);
 
     /// Returns an input of the user as a message of the channel `cli`. Comma commands are accepted from an operator only
     /// (B11).

@@ -62,7 +62,7 @@ namespace cubepi::app {
 namespace {
 
 /// "~/src/app (main)"
-std::string place_text(const std::filesystem::path& directory) {
+std::string location_text(const std::filesystem::path& directory) {
     std::string text = directory.string();
     const std::string home = bub::home_directory().string();
     if (home.size() > 1 && (text == home || text.starts_with(home + "/")))
@@ -534,8 +534,8 @@ Task<std::shared_ptr<const void>> mark_open(std::shared_ptr<bub::TapeStore> tape
     co_return mark;
 }
 
-SessionPlace next_session(const SessionPlan& plan) {
-    SessionPlace place;
+SessionLocation next_session(const SessionPlan& plan) {
+    SessionLocation place;
     place.tapes = plan.tapes;
     place.session_id = session_id_of("chat");
     place.create = plan.create;
@@ -610,7 +610,7 @@ Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
     session.system_prompt = flags.system_prompt.empty()
                                 ? system_prompt(std::filesystem::current_path().string(), flags)
                                 : flags.system_prompt;
-    session.place = place_text(std::filesystem::current_path());
+    session.location = location_text(std::filesystem::current_path());
     TrustSettings trust{config.trust, flags.trust};
     std::shared_ptr<Prompter> trust_prompter = parts.asks_for_trust ? prompter : nullptr;
     co_await add_project(session, std::move(trust), std::move(trust_prompter));

@@ -99,14 +99,14 @@ struct SessionPlan {
     std::shared_ptr<QuestionHost> host =
         {};  ///< answers the requests of the agents; null: the user cannot be asked
     std::shared_ptr<HitlChannel> channel = {};  ///< as in SessionParts
-    std::string place = {};  ///< directory and branch, of the status line: "~/src/app (main)"
+    std::string location = {};  ///< directory and branch, of the status line: "~/src/app (main)"
     TerminalSettings terminal = {};   ///< of the live chat
     std::string directory_flag = {};  ///< of commands that are printed: " -C DIR" or empty
     std::shared_ptr<WantedAnswer> wanted = {};  ///< null: answers are text
 };
 
 /// The place where a session is stored.
-struct SessionPlace {
+struct SessionLocation {
     std::string name = {};
     std::string session_id = {};
     std::shared_ptr<bub::TapeStore> tapes = {};
@@ -118,7 +118,7 @@ struct SessionPlace {
 
 /// Returns the place of a new session, which is temporary if the session of `plan` is, and otherwise saved once its first
 /// prompt is known.
-SessionPlace next_session(const SessionPlan& plan);
+SessionLocation next_session(const SessionPlan& plan);
 
 /// Marks the tape as open in this process, so that `sessions delete` of another process refuses. Null if no file can
 /// be written; the conversation then works without the mark.

@@ -15,7 +15,7 @@ std::filesystem::path checkpoint_directory(const bub::TapeStore& tapes, const st
     const auto* const sessions = dynamic_cast<const bub::SessionTapeStore*>(&tapes);
     if (!sessions) return {};
     // Two stores may have a tape of the same name.
-    const std::string place = cubepi::detail::sha256_hex(sessions->place());
+    const std::string place = cubepi::detail::sha256_hex(sessions->location());
     return checkpoints_path() / (tape + "-" + place.substr(0, 8));
 }
 

@@ -180,18 +180,18 @@ void Gateway::enter(State state) {
     }
 }
 
-DeliveryPlace Gateway::place_of_deliveries() const {
-    if (!directory_) return delivery_place();
-    DeliveryPlace place;
+DeliveryLocation Gateway::location_of_deliveries() const {
+    if (!directory_) return delivery_location();
+    DeliveryLocation place;
     place.directory = directory_->deliveries();
     return place;
 }
 
 Task<std::unique_ptr<GatewayInstance>> Gateway::make_instance() {
-    const DeliveryPlace place = place_of_deliveries();
+    const DeliveryLocation place = location_of_deliveries();
     // Messages that are processed now are in the other place.
     if (deliveries_ && place != deliveries_at_) {
-        DeliveryPlace otherwise_same = place;
+        DeliveryLocation otherwise_same = place;
         otherwise_same.notifications = deliveries_at_.notifications;
         throw Error(ErrorCode::invalid_argument,
                     otherwise_same == deliveries_at_

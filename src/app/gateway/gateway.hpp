@@ -22,14 +22,14 @@
 
 #include "../command_line.hpp"
 #include "../config/gateway_settings.hpp"
-#include "../config/store_places.hpp"
+#include "../config/store_locations.hpp"
 #include "../conversation/telemetry.hpp"
 #include "console_sessions.hpp"
 #include "control_server.hpp"
 #include "gateway_api.hpp"
 #include "gateway_http.hpp"
 #include "gateway_instance.hpp"
-#include "session_place.hpp"
+#include "session_location.hpp"
 
 namespace cubepi::app {
 
@@ -78,7 +78,7 @@ private:
     Task<> announce_start();
     Task<> greet();
     void greet_owner() const;
-    DeliveryPlace place_of_deliveries() const;
+    DeliveryLocation location_of_deliveries() const;
     Task<> feed_watchdog(std::chrono::microseconds interval);
     void on_signal(int signal);
     Task<> drain();
@@ -120,7 +120,7 @@ private:
     std::shared_ptr<Meter> meter_;
     std::shared_ptr<TurnReports> reports_;
     std::shared_ptr<bub::DeliveryLog> deliveries_;
-    DeliveryPlace deliveries_at_;
+    DeliveryLocation deliveries_at_;
     std::shared_ptr<bub::ScheduleStore> schedules_;  ///< null: switched off
     std::shared_ptr<bub::UsageStore> usage_;         ///< null: there were no limits yet
     const std::shared_ptr<GatewayServers> servers_;

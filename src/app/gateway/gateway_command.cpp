@@ -32,7 +32,7 @@
 #include "control_server.hpp"
 #include "gateway.hpp"
 #include "gateway_api.hpp"
-#include "session_place.hpp"
+#include "session_location.hpp"
 
 namespace cubepi::app {
 

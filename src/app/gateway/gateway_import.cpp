@@ -23,7 +23,7 @@
 #include <cubepi/core/support/posix_file.hpp>
 
 #include "../config/paths.hpp"
-#include "../config/store_places.hpp"
+#include "../config/store_locations.hpp"
 #include "../failure.hpp"
 #include "../process.hpp"
 #include "../program.hpp"
@@ -76,7 +76,7 @@ Task<std::size_t> import_tapes(StorePtr from, StorePtr to, std::vector<std::stri
     co_return failed;
 }
 
-Task<std::shared_ptr<bub::PostgresDeliveryLog>> open_log(DeliveryPlace place) {
+Task<std::shared_ptr<bub::PostgresDeliveryLog>> open_log(DeliveryLocation place) {
     bub::PostgresDeliveryLogOptions options;
     options.database.connection = std::move(place.database);
     options.account = std::move(place.account);
@@ -85,7 +85,7 @@ Task<std::shared_ptr<bub::PostgresDeliveryLog>> open_log(DeliveryPlace place) {
     co_return log;
 }
 
-Task<std::shared_ptr<bub::PostgresScheduleStore>> open_schedule_store(DeliveryPlace place) {
+Task<std::shared_ptr<bub::PostgresScheduleStore>> open_schedule_store(DeliveryLocation place) {
     bub::PostgresScheduleStoreOptions options;
     options.database.connection = std::move(place.database);
     options.account = std::move(place.account);
@@ -132,7 +132,7 @@ void mark(const std::filesystem::path& directory, const std::string& where, bool
 }
 
 Task<int> import_all() {
-    DeliveryPlace place = delivery_place();
+    DeliveryLocation place = delivery_location();
     if (!place.databases.empty())
         throw Error(ErrorCode::unsupported,
                     "the files can be imported to one database: name the first of the key "

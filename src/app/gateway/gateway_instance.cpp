@@ -35,7 +35,7 @@
 #include "../config/gateway_settings.hpp"
 #include "../config/model_sources.hpp"
 #include "../config/paths.hpp"
-#include "../config/store_places.hpp"
+#include "../config/store_locations.hpp"
 #include "../conversation/tool_approval.hpp"
 #include "../mcp/mcp_hub.hpp"
 #include "../mcp/mcp_settings.hpp"
@@ -158,7 +158,7 @@ std::shared_ptr<bub::UsageLimits> usage_limits(const GatewaySettings& settings,
     if (!parts.usage || !settings.limits.any()) return nullptr;
     bub::UsageLimitOptions limits = settings.limits;
     // Gateways on other hosts may have other zones, and must count the same day.
-    if (limits.zone.empty() && !tape_place().is_files()) limits.zone = "UTC";
+    if (limits.zone.empty() && !tape_location().is_files()) limits.zone = "UTC";
     // The counters are in the first database, which must not stop the sessions of others (D258).
     auto admits_outage = [log = parts.deliveries] { return log && !log->partial_outage().empty(); };
     return std::make_shared<bub::UsageLimits>(std::move(limits), parts.usage, Runtime::standard(),

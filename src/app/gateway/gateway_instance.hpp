@@ -31,7 +31,7 @@
 #include "gateway_messages.hpp"
 #include "gateway_questions.hpp"
 #include "live_answers.hpp"
-#include "session_place.hpp"
+#include "session_location.hpp"
 #include "turn_reports.hpp"
 
 namespace cubepi::app {

@@ -70,12 +70,12 @@ int list(const std::vector<McpServerSettings>& servers, bool as_json, std::ostre
     for (const McpServerSettings& server : servers) {
         JsonObject one;
         one["name"] = server.name;
-        one["server"] = server.place();
+        one["server"] = server.address();
         one["disabled"] = server.disabled;
         if (as_json) {
             listed.emplace_back(std::move(one));
         } else {
-            out << for_terminal(server.name) << "  " << for_terminal(server.place())
+            out << for_terminal(server.name) << "  " << for_terminal(server.address())
                 << (server.disabled ? TerminalView("  (disabled)") : TerminalView()) << "\n";
         }
     }

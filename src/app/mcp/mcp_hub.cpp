@@ -192,7 +192,7 @@ McpHub::McpHub(std::vector<McpServerSettings> servers, EnvironmentPolicy environ
         if (server.disabled) continue;
         auto member = std::make_shared<State::Member>();
         member->name = server.name;
-        member->place = server.place();
+        member->place = server.address();
         try {
             member->client = mcp_client(server, environment, runtime, host);
         } catch (const Error& error) {

@@ -287,8 +287,8 @@ int serve_mcp(const McpArguments& arguments, const ConfigFile& config,
                           environment = command_environment(config)](McpRequest& request) {
         std::vector<Middleware> guards;
         if (commands) {
-            bub::detail::HookPlace place{"mcp", std::filesystem::current_path(),
-                                         child_environment(environment), Runtime::standard()};
+            bub::detail::HookTurn turn{"mcp", std::filesystem::current_path(),
+                                       child_environment(environment), Runtime::standard()};
             guards.emplace_back(bub::detail::CommandHooks(commands, std::move(place)));
         }
         ToolApproval::Options how = approval;

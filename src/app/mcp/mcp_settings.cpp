@@ -307,7 +307,7 @@ std::optional<std::string> server_identity(const std::vector<McpServerSettings>&
     return found->identity();
 }
 
-std::string McpServerSettings::place() const {
+std::string McpServerSettings::address() const {
     if (command.empty()) return url.substr(0, url.find('?'));
     std::string text = command;
     for (const std::string& argument : args) text += " " + argument;

@@ -54,7 +54,7 @@ struct McpServerSettings {
     std::string project_file = {};
 
     /// The command or the URL, for display; never a variable or a header.
-    std::string place() const;
+    std::string address() const;
     /// All of it that decides which server this is, as written.
     std::string identity() const;
 };

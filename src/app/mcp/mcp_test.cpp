@@ -63,8 +63,8 @@ TEST(McpSettings, CommonShape_IsRead) {
     ASSERT_EQ(servers.size(), 2U);
     EXPECT_THAT(servers[0].args, ElementsAre("mcp-server-git", "3"));
     EXPECT_EQ(servers[0].env.at("LOG"), "1");
-    EXPECT_EQ(servers[0].place(), "uvx mcp-server-git 3");
-    EXPECT_EQ(servers[1].place(), "https://host/mcp");
+    EXPECT_EQ(servers[0].address(), "uvx mcp-server-git 3");
+    EXPECT_EQ(servers[1].address(), "https://host/mcp");
     EXPECT_TRUE(servers[1].disabled);
     EXPECT_TRUE(mcp_settings(Json()).empty());
 }

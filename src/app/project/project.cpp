@@ -291,7 +291,7 @@ std::vector<std::string> effects_of_untrusted(const Project& project) {
         for (const McpServerSettings& server : found.servers) {
             std::string text = file->name +
                                (server.command.empty() ? " connects to: " : " runs: ") +
-                               server.place();
+                               server.address();
             // As written: names of variables, not their values.
             for (const auto& [key, value] : server.env) text += "; with " + key + "=" + value;
             for (const auto& [key, value] : server.headers) text += "; sends " + key + ": " + value;

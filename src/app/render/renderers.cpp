@@ -422,7 +422,7 @@ void LiveRenderer::begin(const Pipeline& pipeline) {
     plan.models->on_change([this](const ModelChoice& model) {
         view_.show_model(model.model.spec().id, shown_spec(model));
     });
-    view_.show_place(plan.place);
+    view_.show_location(plan.location);
     if (plan.approval) view_.show_mode(plan.approval->mode());
     console_->attention().begin(plan.terminal);
     console_->set_key_bindings(plan.terminal.keys);

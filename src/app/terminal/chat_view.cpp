@@ -106,7 +106,7 @@ void ChatView::introduce(std::string model, std::string session,
     refresh();
 }
 
-void ChatView::show_place(std::string place) {
+void ChatView::show_location(std::string place) {
     place_ = std::move(place);
     refresh();
 }

@@ -43,7 +43,7 @@ public:
     void show_model(std::string model, std::shared_ptr<const Model> priced);
 
     /// Directory and branch for the status line.
-    void show_place(std::string place);
+    void show_location(std::string place);
     void show_mode(ApprovalMode mode);
     /// The session's name for the status line, once it has one.
     void name_session(std::string session);

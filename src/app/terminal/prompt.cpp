@@ -287,7 +287,7 @@ void Prompt::take_marked() {
 void Prompt::replace_text(const std::string& text) {
     popup_.reset();
     buffer_.replace(text, text.size());
-    settle_vi();
+    snap_vi_cursor();
 }
 
 /// Returns what decides whether a text is a command.
@@ -325,7 +325,7 @@ void Prompt::show_history(bool older) {
     if (!entry) return;
     has_paste_ = true;
     buffer_.set(*entry);
-    settle_vi();
+    snap_vi_cursor();
 }
 
 Prompt::Outcome Prompt::edit(const Key& key, bool more_follows) {
@@ -367,7 +367,7 @@ Prompt::Outcome Prompt::edit(const Key& key, bool more_follows) {
     note_paste(shown);
     if (buffer_.apply(shown)) {
         if (vi_) vi_->note_insert(shown);
-        if (vi_) vi_->settle(buffer_);
+        if (vi_) vi_->snap_cursor(buffer_);
     } else if (key.code == KeyCode::up || key.code == KeyCode::down) {
         show_history(key.code == KeyCode::up);
     }
@@ -424,7 +424,7 @@ bool Prompt::search(const Key& key) {
             searching_ = false;
             buffer_.set(before_search_);
             history_.rewind();
-            settle_vi();
+            snap_vi_cursor();
             return true;
         default:
             searching_ = false;
@@ -432,7 +432,7 @@ bool Prompt::search(const Key& key) {
     }
     found_ = found != nullptr;
     if (found) buffer_.set(*found);
-    settle_vi();
+    snap_vi_cursor();
     return true;
 }
 
@@ -462,14 +462,14 @@ void Prompt::show_returned() {
     pasted_ = next.pasted;
     has_paste_ = next.has_paste;
     buffer_.replace(next.text, next.text.size());
-    settle_vi();
+    snap_vi_cursor();
 }
 
 /// After a change of the text that no key of vi has made.
-void Prompt::settle_vi() {
+void Prompt::snap_vi_cursor() {
     if (!vi_) return;
     vi_->forget_insert();
-    vi_->settle(buffer_);
+    vi_->snap_cursor(buffer_);
 }
 
 void Prompt::complete() {

@@ -118,7 +118,7 @@ private:
     };
 
     bool continues_line() const;
-    void settle_vi();
+    void snap_vi_cursor();
     Outcome enter();
     void show_returned();
     void note_paste(const Key& key);

@@ -279,7 +279,7 @@ void ViKeys::change_texts(const std::function<std::string(const std::string&)>& 
     }
 }
 
-void ViKeys::settle(EditBuffer& buffer) const {
+void ViKeys::snap_cursor(EditBuffer& buffer) const {
     if (!normal_) return;
     const std::string& text = buffer.text();
     const std::size_t at = buffer.cursor();
@@ -303,7 +303,7 @@ ViKeys::Outcome ViKeys::finish(EditBuffer& buffer, bool is_change) {
     if (normal_) {
         if (is_change && !replaying_) repeat_ = record_;
         record_.clear();
-        settle(buffer);
+        snap_cursor(buffer);
     }
     return Outcome::used;
 }
@@ -723,7 +723,7 @@ ViKeys::Outcome ViKeys::repeat(EditBuffer& buffer) {
     if (!normal_) leave_insert(buffer);
     replaying_ = false;
     buffer.end_unit();
-    settle(buffer);
+    snap_cursor(buffer);
     return Outcome::restored;
 }
 

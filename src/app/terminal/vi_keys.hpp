@@ -38,7 +38,7 @@ public:
     /// The text was changed otherwise, e.g. by a choice of the popup: the insertion cannot be repeated.
     void forget_insert() { recording_ = false; }
     /// Moves the cursor onto a character, as the mode normal needs it.
-    void settle(EditBuffer& buffer) const;
+    void snap_cursor(EditBuffer& buffer) const;
     /// Changes the texts that can be put or inserted again.
     void change_texts(const std::function<std::string(const std::string&)>& change);
 

@@ -77,18 +77,17 @@ Task<> read_errors(cubepi::Process& process, std::string& out) {
     for (bool more = true; more;) more = co_await process.read_error(out);
 }
 
-Task<Ended> run_command(const CommandHook& hook, const detail::HookPlace& place,
-                        std::string input) {
+Task<Ended> run_command(const CommandHook& hook, const detail::HookTurn& turn, std::string input) {
     cubepi::ProcessOptions options("/bin/sh");
     options.arguments = {"-c", hook.command};
-    options.directory = place.directory.string();
-    options.environment = place.environment;
+    options.directory = turn.directory.string();
+    options.environment = turn.environment;
     options.max_output_bytes = most_output_bytes;
     options.timeout = hook.point == HookPoint::notification
                           ? std::min(hook.timeout, most_notification_time)
                           : hook.timeout;
     Task<std::shared_ptr<cubepi::Process>> starting =
-        cubepi::launcher_of(*place.runtime)->start(std::move(options));
+        cubepi::launcher_of(*turn.runtime)->start(std::move(options));
     const std::shared_ptr<cubepi::Process> process = co_await std::move(starting);
     Ended ended;
     const auto exchange = [&process, &ended, &input](cubepi::TaskScope& scope) -> Task<> {
@@ -142,12 +141,12 @@ bool read_object(const std::string& output, const CommandHook& hook, detail::Hoo
 }
 
 /// Runs one hook. A guard that does not answer blocks.
-Task<detail::HookReply> reply_of(const CommandHook& hook, const detail::HookPlace& place,
+Task<detail::HookReply> reply_of(const CommandHook& hook, const detail::HookTurn& turn,
                                  std::string input) {
     detail::HookReply reply;
     const std::string name = name_of(hook) + " ";
     cubepi::Outcome<Ended> outcome =
-        co_await cubepi::outcome_of(run_command(hook, place, std::move(input)));
+        co_await cubepi::outcome_of(run_command(hook, turn, std::move(input)));
     if (outcome.cancelled()) outcome.rethrow();
     const bool is_guard = hook.point == HookPoint::pre_tool_use;
     const bool has_run = outcome.ok() && outcome.value().status.code &&
@@ -251,18 +250,18 @@ bool CommandHookTable::has(HookPoint point) const noexcept {
 Task<HookReply> CommandHooks::run(HookPoint point, std::string tool, JsonObject input) const {
     HookReply all;
     input["hook_event_name"] = to_string(point);
-    input["session_id"] = place_.session_id;
-    input["cwd"] = place_.directory.string();
+    input["session_id"] = turn_.session_id;
+    input["cwd"] = turn_.directory.string();
     for (const CommandHookTable::Entry& entry : table_->entries()) {
         if (!entry.matches(point, tool)) continue;
         if (all.input) input["tool_input"] = *all.input;
         Task<HookReply> running =
-            reply_of(entry.hook, place_, cubepi::json_text(Json(input)) + "\n");
+            reply_of(entry.hook, turn_, cubepi::json_text(Json(input)) + "\n");
         HookReply one = co_await std::move(running);
         append_line(all.context, one.context);
         if (one.input) all.input = std::move(one.input);
         if (!one.failure.empty()) {
-            place_.runtime->log.write(
+            turn_.runtime->log.write(
                 cubepi::LogLevel::warning, "command_hook.failed",
                 {{"point", to_string(point)}, {"index", &entry - table_->entries().data()}});
             all.failure = std::move(one.failure);
@@ -329,7 +328,7 @@ Task<std::optional<cubepi::AfterToolCallResult>> CommandHooks::after_tool_call(
 
 Task<cubepi::MessageList> CommandHooks::on_run_end(cubepi::HookContext& context) {
     cubepi::MessageList more;
-    if (place_.is_subagent || !table_->has(HookPoint::stop)) co_return more;
+    if (turn_.is_subagent || !table_->has(HookPoint::stop)) co_return more;
     JsonObject input;
     input["stop_hook_active"] = is_stop_active_;
     for (std::size_t i = context.messages.size(); i > 0; --i) {

@@ -79,7 +79,7 @@ private:
 };
 
 /// The turn in which hooks run.
-struct HookPlace {
+struct HookTurn {
     std::string session_id = {};
     std::filesystem::path directory = {};
     std::vector<std::string> environment = {};
@@ -99,8 +99,8 @@ struct HookReply {
 /// Middleware that runs the commands of the user in one turn.
 class CommandHooks {
 public:
-    CommandHooks(std::shared_ptr<const CommandHookTable> table, HookPlace place)
-        : table_(std::move(table)), place_(std::move(place)) {}
+    CommandHooks(std::shared_ptr<const CommandHookTable> table, HookTurn turn)
+        : table_(std::move(table)), turn_(std::move(turn)) {}
 
     Task<std::optional<cubepi::BeforeToolCallResult>> before_tool_call(
         cubepi::BeforeToolCallContext& context);
@@ -115,7 +115,7 @@ private:
     Task<HookReply> run(HookPoint point, std::string tool, cubepi::JsonObject input) const;
 
     std::shared_ptr<const CommandHookTable> table_;
-    HookPlace place_;
+    HookTurn turn_;
     std::map<std::string, std::string> notes_;  ///< of hooks before a call, for its result
     bool is_stop_active_ = false;
 };

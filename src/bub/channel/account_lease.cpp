@@ -29,8 +29,8 @@ void LeaseKeeper::report(std::string trouble) {
 
 Task<> LeaseKeeper::renew() {
     const cubepi::Clock::time_point asked = clock_.now();
-    Task<AccountLease::Attempt> attempting = lease_->attempt();
-    Outcome<AccountLease::Attempt> attempted = co_await outcome_of(std::move(attempting));
+    Task<AccountLease::State> attempting = lease_->take();
+    Outcome<AccountLease::State> attempted = co_await outcome_of(std::move(attempting));
     if (attempted.cancelled()) attempted.rethrow();
     next_ = clock_.now() + retry_interval;
     if (!attempted) {
@@ -38,7 +38,7 @@ Task<> LeaseKeeper::renew() {
         co_return;
     }
     report({});
-    const AccountLease::Attempt& found = attempted.value();
+    const AccountLease::State& found = attempted.value();
     if (!found.is_held) {
         until_ = {};
         next_ = std::min(next_, asked + found.time);

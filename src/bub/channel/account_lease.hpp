@@ -16,7 +16,7 @@ using cubepi::Task;
 /// The lease of an account at a service that one process at a time may poll, such as a bot of Telegram. Used on one executor.
 class AccountLease {
 public:
-    struct Attempt {
+    struct State {
         bool is_held = false;
         /// Since the beginning of the call: how long this process holds the lease, or when to try again.
         std::chrono::nanoseconds time{0};
@@ -24,7 +24,7 @@ public:
 
     virtual ~AccountLease() = default;
     /// Takes or renews the lease, unless another process holds it.
-    virtual Task<Attempt> attempt() = 0;
+    virtual Task<State> take() = 0;
     /// Leaves the lease to the next process, at once. Without effect if another process holds it.
     virtual Task<> release() = 0;
 };

@@ -23,14 +23,14 @@ class MemoryLease final : public AccountLease {
 public:
     explicit MemoryLease(std::shared_ptr<ManualClock> clock) : clock_(std::move(clock)) {}
 
-    Task<Attempt> attempt() override {
+    Task<State> take() override {
         ++attempts;
         if (fails) throw cubepi::Error(cubepi::ErrorCode::storage, "the database is away");
-        Attempt attempt;
-        attempt.is_held = clock_->now() >= others_until;
-        if (attempt.is_held) until = clock_->now() + 10s;
-        attempt.time = attempt.is_held ? 10s : others_until - clock_->now();
-        co_return attempt;
+        State state;
+        state.is_held = clock_->now() >= others_until;
+        if (state.is_held) until = clock_->now() + 10s;
+        state.time = state.is_held ? 10s : others_until - clock_->now();
+        co_return state;
     }
     Task<> release() override {
         until = {};

@@ -158,7 +158,7 @@ TEST(ChannelLife, CancelledRun_StopsTheChannelsAndRethrows) {
         cubepi::TaskScope scope(executor, cubepi::ScopePolicy::collect);
         scope.spawn(cubepi::cancel_on(stop.get_token(), gateway.manager->run()));
         scope.spawn(ends(gateway, stop));
-        const std::exception_ptr failure = co_await scope.settle();
+        const std::exception_ptr failure = co_await scope.join_failure();
         EXPECT_TRUE(cubepi::is_cancellation(failure));
     };
     cubepi::testing::run_advancing(*gateway.clock, both());
@@ -200,7 +200,7 @@ TEST(Admission, D7_HangingHook_HoldsUpOneSenderUntilAborted) {
         co_await h.until_begun(1);
         EXPECT_EQ(h.begun, Texts{"other"});
         co_await h.manager->abort_session("chat:1");
-        const std::exception_ptr refused = co_await scope.settle();
+        const std::exception_ptr refused = co_await scope.join_failure();
         EXPECT_TRUE(cubepi::is_cancellation(refused));
         co_await h.manager->idle();
     });

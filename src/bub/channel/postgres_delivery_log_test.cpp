@@ -771,30 +771,30 @@ TEST_F(PostgresDeliveries, D236_AccountLease_IsHeldByOne) {
     const LogPtr two = tables.open();
     const auto first = one->account_lease("telegram:42");
     const auto second = two->account_lease("telegram:42");
-    EXPECT_TRUE(run(first->attempt()).is_held);
-    const AccountLease::Attempt refused = run(second->attempt());
+    EXPECT_TRUE(run(first->take()).is_held);
+    const AccountLease::State refused = run(second->take());
     EXPECT_FALSE(refused.is_held);
     EXPECT_GT(refused.time, std::chrono::minutes(59));
-    EXPECT_TRUE(run(first->attempt()).is_held) << "it is renewed";
-    EXPECT_TRUE(run(two->account_lease("telegram:43")->attempt()).is_held);
+    EXPECT_TRUE(run(first->take()).is_held) << "it is renewed";
+    EXPECT_TRUE(run(two->account_lease("telegram:43")->take()).is_held);
     run(second->release());
-    EXPECT_FALSE(run(second->attempt()).is_held) << "only its holder releases it";
+    EXPECT_FALSE(run(second->take()).is_held) << "only its holder releases it";
     run(first->release());
-    EXPECT_TRUE(run(second->attempt()).is_held);
+    EXPECT_TRUE(run(second->take()).is_held);
     tables.query("UPDATE bub_delivery_leases SET lease_until = now()");
-    EXPECT_TRUE(run(first->attempt()).is_held) << "its time is over";
-    EXPECT_FALSE(run(second->attempt()).is_held);
+    EXPECT_TRUE(run(first->take()).is_held) << "its time is over";
+    EXPECT_FALSE(run(second->take()).is_held);
 }
 
 TEST_F(PostgresDeliveries, D236_LeaseOfDeadProcess_IsFreeAtOnce) {
     const LogPtr log = tables.open();
-    EXPECT_TRUE(run(log->account_lease("telegram:42")->attempt()).is_held);
+    EXPECT_TRUE(run(log->account_lease("telegram:42")->take()).is_held);
     tables.query("UPDATE bub_delivery_leases SET pid = 4194305");
     const auto next = log->account_lease("telegram:42");
-    const AccountLease::Attempt refused = run(next->attempt());
+    const AccountLease::State refused = run(next->take());
     EXPECT_FALSE(refused.is_held);
     EXPECT_EQ(refused.time.count(), 0);
-    EXPECT_TRUE(run(next->attempt()).is_held);
+    EXPECT_TRUE(run(next->take()).is_held);
 }
 
 /// One of several gateways.

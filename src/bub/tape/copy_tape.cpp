@@ -54,7 +54,7 @@ Task<void> refuse_open_turn(StorePtr store, std::string tape) {
     if (!open) co_return;
     throw cubepi::CheckpointerLockTimeoutError(
         cubepi::ErrorCode::storage_locked,
-        "a turn is in progress on tape '" + tape + "' (" + store->place() +
+        "a turn is in progress on tape '" + tape + "' (" + store->location() +
             "); nothing was copied; wait for its end and try again");
 }
 
@@ -115,14 +115,14 @@ Task<CopiedTape> copy_tape(StorePtr from, StorePtr to, std::string tape, bool re
     std::vector<TapeEntry> source = co_await from->fetch(tape, TapeQuery());
     if (source.empty() && state.empty()) {
         throw cubepi::Error(cubepi::ErrorCode::not_found,
-                            "there is no tape '" + tape + "' in " + from->place());
+                            "there is no tape '" + tape + "' in " + from->location());
     }
     JsonObject state_there = co_await to->read_state(tape);
     const std::vector<TapeEntry> target = co_await to->fetch(tape, TapeQuery());
     const bool is_new = target.empty() && state_there.empty();
     const std::string why =
         is_new ? std::string() : difference(source, target, state == state_there);
-    if (!why.empty() && !replace) throw_different(tape, to->place(), why);
+    if (!why.empty() && !replace) throw_different(tape, to->location(), why);
     CopiedTape copied;
     copied.media = co_await copy_media(from, to, source);
     const std::size_t shared = why.empty() ? target.size() : 0;
@@ -133,7 +133,7 @@ Task<CopiedTape> copy_tape(StorePtr from, StorePtr to, std::string tape, bool re
     if (copied.entries > 0 || !why.empty()) {
         const TapePosition before = co_await to->position(tape);
         const bool changed = before.last_id != (target.empty() ? 0 : target.back().id);
-        if (changed) throw_different(tape, to->place(), "another process has just changed");
+        if (changed) throw_different(tape, to->location(), "another process has just changed");
         TapeAppend options =
             TapeAppend().keep_ids().reset(!why.empty()).expected_position(before.messages);
         co_await to->append(tape, std::move(added), std::move(options));

@@ -47,10 +47,10 @@ void DividedTapeStore::note(const std::string& tape, std::size_t database) {
     elsewhere_[tape] = database;
 }
 
-std::string DividedTapeStore::place() const {
+std::string DividedTapeStore::location() const {
     std::string text;
     for (std::size_t at = 0; at < map_.size(); ++at)
-        text += (at > 0 ? ", " : "") + map_.name(at) + ": " + stores_[at]->place();
+        text += (at > 0 ? ", " : "") + map_.name(at) + ": " + stores_[at]->location();
     return text;
 }
 

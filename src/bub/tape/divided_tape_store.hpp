@@ -36,7 +36,7 @@ public:
         return at(map_.of_session(session_id));
     }
 
-    std::string place() const override;
+    std::string location() const override;
     Task<std::vector<ListedTape>> newest_tapes_after(std::optional<ListedTape> last,
                                                      std::size_t limit) override;
     Task<std::shared_ptr<const void>> hold(std::string name) override;

@@ -103,7 +103,7 @@ const std::filesystem::path& FileTapeStore::directory() const noexcept {
     return state_->options().directory;
 }
 
-std::string FileTapeStore::place() const { return directory().string(); }
+std::string FileTapeStore::location() const { return directory().string(); }
 
 Task<std::vector<ListedTape>> FileTapeStore::newest_tapes_after(std::optional<ListedTape> last,
                                                                 std::size_t limit) {

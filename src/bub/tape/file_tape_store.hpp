@@ -50,7 +50,7 @@ public:
 
     const std::filesystem::path& directory() const noexcept;
 
-    std::string place() const override;
+    std::string location() const override;
     Task<std::vector<ListedTape>> newest_tapes_after(std::optional<ListedTape> last,
                                                      std::size_t limit) override;
     Task<void> remove_tape(std::string tape) override;

@@ -212,7 +212,7 @@ Task<void> PostgresTapeStore::open() {
     (void)co_await store->read(std::move(nothing));
 }
 
-std::string PostgresTapeStore::place() const { return store_->driver().description(); }
+std::string PostgresTapeStore::location() const { return store_->driver().description(); }
 
 Task<std::vector<ListedTape>> PostgresTapeStore::newest_tapes_after(std::optional<ListedTape> last,
                                                                     std::size_t limit) {
@@ -257,7 +257,7 @@ Task<std::vector<ListedTape>> PostgresTapeStore::newest_tapes_after(std::optiona
 Task<void> PostgresTapeStore::remove_tape(std::string tape) {
     const StorePtr store = store_;
     check_tape_name(tape);
-    const std::string where = place();
+    const std::string where = location();
     SqlBatch reads;
     // Those that begin with TAPE__, by the index: a character of the next value follows '_'.
     reads.add("SELECT tape FROM bub_tapes WHERE tape >= $1 || '__' AND tape < $1 || '_`'")

@@ -66,7 +66,7 @@ public:
     void expect(std::vector<TapeLookup> lookups, std::vector<std::string> tapes) override;
     Task<JsonObject> recent_state(std::string tape) override;
 
-    std::string place() const override;
+    std::string location() const override;
     Task<std::vector<ListedTape>> newest_tapes_after(std::optional<ListedTape> last,
                                                      std::size_t limit) override;
     Task<void> remove_tape(std::string tape) override;

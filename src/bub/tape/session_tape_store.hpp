@@ -32,7 +32,7 @@ struct ListedTape {
 class SessionTapeStore : public TapeStore, public TapeMediaStore, public TurnJournalStore {
 public:
     /// A directory, or "PostgreSQL database 'NAME' on HOST:PORT"; without a password.
-    virtual std::string place() const = 0;
+    virtual std::string location() const = 0;
     /// Returns all tapes with exactly one "__" in their name, most recently written first.
     Task<std::vector<ListedTape>> newest_tapes() {
         return newest_tapes_after(std::nullopt, std::numeric_limits<std::size_t>::max());

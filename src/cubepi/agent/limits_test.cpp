@@ -231,13 +231,13 @@ TEST(Budget, D120_RunsOfSeveralAgents_ShareAnAccount) {
 void spend(RunAccount& account, double usd) {
     EXPECT_EQ(account.reserve(usd, usd), usd);
     account.count(Usage(), usd);
-    account.settle(usd, usd);
+    account.end_reservation(usd, usd);
 }
 
 /// Returns what is left of the account's own limit.
 double left_of(RunAccount& account) {
     const std::optional<double> left = account.reserve(0.0, 1e9);
-    if (left) account.settle(*left, 0.0);
+    if (left) account.end_reservation(*left, 0.0);
     return left.value_or(-1.0);
 }
 
@@ -283,7 +283,7 @@ TEST(Budget, D120_UnknownCost_StaysInTheBudgetsAbove) {
     // Without usage: all that was reserved counts.
     EXPECT_EQ(child.reserve(1.0, 1.0), 1.0);
     child.count(Usage(), std::nullopt);
-    child.settle(1.0, 1.0);
+    child.end_reservation(1.0, 1.0);
     EXPECT_EQ(left_of(*host), 5.0);
     child.charge_to_budget();
     EXPECT_FALSE(parent->spending().cost);

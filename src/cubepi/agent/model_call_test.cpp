@@ -345,7 +345,7 @@ RunResult end_mid_hop(std::unique_ptr<Agent>& agent, std::function<void()> end, 
         } else {
             scope.cancel();
         }
-        co_await scope.settle();
+        co_await scope.join_failure();
     };
     run(parent());
     return result;

@@ -135,7 +135,7 @@ bool RunAccount::try_reserve(double usd) {
             return true;
         }
     }
-    if (budget_) budget_->settle(usd, 0.0);
+    if (budget_) budget_->end_reservation(usd, 0.0);
     return false;
 }
 
@@ -147,7 +147,7 @@ std::optional<double> RunAccount::reserve(double least, double most) {
     }
 }
 
-void RunAccount::settle(double reserved, double cost) {
+void RunAccount::end_reservation(double reserved, double cost) {
     for (RunAccount* account = this; account; account = account->budget_.get()) {
         const std::lock_guard lock(account->mutex_);
         account->reserved_ = std::max(0.0, account->reserved_ - reserved);

@@ -79,7 +79,7 @@ public:
     /// gets at most half of what is left of a shared budget, for calls that other runs make at the same time.
     std::optional<double> reserve(double least, double most);
     /// Ends a reservation for a call that cost `cost`. The budget counts the cost until the run is charged to it.
-    void settle(double reserved, double cost);
+    void end_reservation(double reserved, double cost);
 
 private:
     double left() const;

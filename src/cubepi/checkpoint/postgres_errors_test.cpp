@@ -301,7 +301,7 @@ TEST_F(PostgresErrors, CancelledAppend_StoresNothingAndFreesItsConnection) {
         TaskGroup<std::int64_t> group(executor, ScopePolicy::collect);
         group.spawn(std::move(stoppable));
         source.request_stop();
-        (void)co_await group.settle();
+        (void)co_await group.join_failure();
         EXPECT_TRUE(group.take().front().cancelled());
     };
     run(both());

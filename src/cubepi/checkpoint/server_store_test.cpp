@@ -130,7 +130,7 @@ Task<> cancel_load(SqlCheckpointer& store, int turns) {
     group.spawn(std::move(stoppable));
     for (int i = 0; i < turns; ++i) co_await boost::asio::post(boost::asio::use_awaitable);
     source.request_stop();
-    (void)co_await group.settle();
+    (void)co_await group.join_failure();
     const auto outcome = std::move(group.take().front());
     EXPECT_TRUE(outcome.ok() || outcome.cancelled()) << turns;
 }

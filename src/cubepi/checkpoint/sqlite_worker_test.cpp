@@ -92,7 +92,7 @@ Task<std::exception_ptr> append_and_cancel(SQLiteCheckpointer& store) {
     TaskGroup<std::int64_t> group(co_await this_executor, ScopePolicy::collect);
     group.spawn(cancel_on(source.get_token(), std::move(append)));
     source.request_stop();
-    (void)co_await group.settle();
+    (void)co_await group.join_failure();
     auto outcomes = group.take();
     co_return outcomes.front().failure();
 }
@@ -114,7 +114,7 @@ Task<std::exception_ptr> mark_complete_and_cancel(SQLiteCheckpointer& store) {
     TaskGroup<void> group(co_await this_executor, ScopePolicy::collect);
     group.spawn(cancel_on(source.get_token(), std::move(completion)));
     source.request_stop();
-    (void)co_await group.settle();
+    (void)co_await group.join_failure();
     auto outcomes = group.take();
     co_return outcomes.front().failure();
 }

@@ -89,7 +89,7 @@ Task<> run_cancel_on(std::stop_token token, Task<> task) {
     const std::stop_callback<decltype(on_stop)> callback(token, on_stop);
     const bool throws = co_await throws_when_cancelled;
     co_await throw_when_cancelled(false);
-    std::exception_ptr failure = co_await scope.settle();
+    std::exception_ptr failure = co_await scope.join_failure();
     co_await throw_when_cancelled(throws);
     if (!failure) failure = own;
     if (failure) std::rethrow_exception(failure);
@@ -115,7 +115,7 @@ Task<> run_stoppable(std::stop_source source, Clock& clock, std::chrono::nanosec
     };
     const bool throws = co_await throws_when_cancelled;
     co_await throw_when_cancelled(false);
-    std::exception_ptr failure = co_await scope.settle(std::move(on_cancel));
+    std::exception_ptr failure = co_await scope.join_failure(std::move(on_cancel));
     co_await throw_when_cancelled(throws);
     if (timer) timer->cancel();
     if (!failure) failure = own;

@@ -170,7 +170,7 @@ private:
 
 }  // namespace
 
-/// The parent, suspended in settle().
+/// The parent, suspended in join_failure().
 struct JoinNode {
     ScopeCore& scope;
     std::function<void()>& on_cancel;
@@ -326,7 +326,7 @@ void ScopeCore::abandoned(ScopeChild& child) noexcept {
     }
 }
 
-Task<std::exception_ptr> ScopeCore::settle(std::function<void()> on_cancel) {
+Task<std::exception_ptr> ScopeCore::join_failure(std::function<void()> on_cancel) {
     const bool throws = co_await throws_when_cancelled;
     co_await throw_when_cancelled(false);
     if (live_ > 0) {
@@ -344,7 +344,7 @@ Task<std::exception_ptr> ScopeCore::settle(std::function<void()> on_cancel) {
 }
 
 Task<> ScopeCore::join() {
-    const std::exception_ptr failure = co_await settle();
+    const std::exception_ptr failure = co_await join_failure();
     if (failure) std::rethrow_exception(failure);
 }
 

@@ -69,7 +69,7 @@ public:
     Task<> join() { return core_.join(); }
 
     /// Waits like join(), but returns the exception, or null.
-    Task<std::exception_ptr> settle() { return core_.settle(); }
+    Task<std::exception_ptr> join_failure() { return core_.join_failure(); }
 
 private:
     friend struct detail::ScopeAccess;
@@ -112,9 +112,9 @@ public:
 
     /// Waits for all children; does not throw. Returns a cancellation if the awaiting coroutine was cancelled (its
     /// children then were too), else the first failure by time, else null.
-    Task<std::exception_ptr> settle() { return core_.settle(); }
+    Task<std::exception_ptr> join_failure() { return core_.join_failure(); }
 
-    /// Returns the outcomes in the order of the spawns; call it once, after settle().
+    /// Returns the outcomes in the order of the spawns; call it once, after join_failure().
     std::vector<Outcome<T>> take() {
         std::vector<Outcome<T>> outcomes;
         outcomes.reserve(slots_.size());
@@ -161,7 +161,7 @@ Task<std::vector<Outcome<T>>> collect_all(std::vector<Task<T>> tasks) {
     for (Task<T>& task : tasks) group.spawn(std::move(task));
     const bool throws = co_await detail::throws_when_cancelled;
     co_await detail::throw_when_cancelled(false);
-    const std::exception_ptr failure = co_await group.settle();
+    const std::exception_ptr failure = co_await group.join_failure();
     co_await detail::throw_when_cancelled(throws);
     const auto state = co_await this_cancellation;
     if (state.cancelled() != boost::asio::cancellation_type::none) std::rethrow_exception(failure);
@@ -178,7 +178,7 @@ auto when_all(std::vector<Task<T>> tasks)
     for (Task<T>& task : tasks) group.spawn(std::move(task));
     const bool throws = co_await detail::throws_when_cancelled;
     co_await detail::throw_when_cancelled(false);
-    const std::exception_ptr failure = co_await group.settle();
+    const std::exception_ptr failure = co_await group.join_failure();
     co_await detail::throw_when_cancelled(throws);
     if (failure) std::rethrow_exception(failure);
     if constexpr (!std::is_void_v<T>) {
@@ -198,7 +198,7 @@ Task<T> run_on(Executor executor, Task<T> task) {
     group.spawn(executor, std::move(task));
     const bool throws = co_await detail::throws_when_cancelled;
     co_await detail::throw_when_cancelled(false);
-    const std::exception_ptr failure = co_await group.settle();
+    const std::exception_ptr failure = co_await group.join_failure();
     co_await detail::throw_when_cancelled(throws);
     if (failure) std::rethrow_exception(failure);
     if constexpr (!std::is_void_v<T>) {
@@ -232,10 +232,10 @@ auto with_task_scope(F body, ScopePolicy policy = ScopePolicy::cancel_siblings)
         body_scope.cancel();
         children.cancel();
     };
-    std::exception_ptr failure = co_await body_scope.settle(std::move(cancel_all));
+    std::exception_ptr failure = co_await body_scope.join_failure(std::move(cancel_all));
     if (!failure) failure = own_failure;
     if (failure) children.cancel();
-    const std::exception_ptr child_failure = co_await children.settle();
+    const std::exception_ptr child_failure = co_await children.join_failure();
     co_await detail::throw_when_cancelled(throws);
     // A failed child may be why the body was cancelled: prefer the cause to its consequence.
     if (child_failure && (!failure || is_cancellation(failure)))

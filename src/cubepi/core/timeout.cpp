@@ -40,7 +40,7 @@ Task<bool> run_until(Clock& clock, Clock::time_point deadline, Task<> task) {
     }
     const bool throws = co_await throws_when_cancelled;
     co_await throw_when_cancelled(false);
-    const std::exception_ptr failure = co_await scope.settle();
+    const std::exception_ptr failure = co_await scope.join_failure();
     co_await throw_when_cancelled(throws);
     if (timer) timer->cancel();
     if (fired && is_cancellation(own)) {

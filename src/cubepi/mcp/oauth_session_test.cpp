@@ -331,7 +331,7 @@ Task<> abort_one(TwoRequests* two, TaskScope& aborted, TaskScope& other, bool ha
     if (has_other) other.spawn(request_token(two, &two->second));
     co_await until_page(two, 1);
     aborted.cancel();
-    (void)co_await aborted.settle();
+    (void)co_await aborted.join_failure();
     two->fake.user->allowed.set();
 }
 

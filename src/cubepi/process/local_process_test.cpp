@@ -295,7 +295,7 @@ Task<std::string> failed_write(ProcessOptions options, std::string marker, bool 
     TaskScope scope(co_await this_executor);
     scope.spawn(write_all(process, megabytes(1)));
     if (close) process->close_input();
-    const std::exception_ptr failure = co_await scope.settle();
+    const std::exception_ptr failure = co_await scope.join_failure();
     try {
         if (failure) std::rethrow_exception(failure);
     } catch (const Error& error) {

@@ -322,7 +322,7 @@ Task<std::vector<StreamEvent>> pull_and_abort(MessageStream stream, std::stop_so
         for (int j = 0; j < 20; ++j) co_await yield_now();
     }
     stop.request_stop();
-    const std::exception_ptr failure = co_await group.settle();
+    const std::exception_ptr failure = co_await group.join_failure();
     if (failure) std::rethrow_exception(failure);
     std::vector<Outcome<std::vector<StreamEvent>>> outcomes = group.take();
     co_return std::move(outcomes[0].value());
@@ -438,7 +438,7 @@ TEST(OpenAIProvider, D7_CancelledConsumer_ClosesTheExchange) {
         for (int i = 0; i < 20; ++i) co_await yield_now();
         EXPECT_EQ(on.transport->open_exchanges(), 1u);
         scope.cancel();
-        co_await scope.settle();
+        co_await scope.join_failure();
     }(it));
     EXPECT_EQ(it.transport->open_exchanges(), 0u);
     EXPECT_EQ(it.clock->pending_sleepers(), 0u);

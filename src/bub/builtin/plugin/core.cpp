@@ -55,10 +55,10 @@ std::shared_ptr<CommandHooks> BuiltinCore::command_hooks(std::string session_id,
                                                          std::filesystem::path directory,
                                                          bool is_subagent) const {
     if (!hooks_) return nullptr;
-    HookPlace place{std::move(session_id), std::move(directory),
-                    cubepi::child_environment(options_.environment), framework_.runtime(),
-                    is_subagent};
-    return std::make_shared<CommandHooks>(hooks_, std::move(place));
+    HookTurn turn{std::move(session_id), std::move(directory),
+                  cubepi::child_environment(options_.environment), framework_.runtime(),
+                  is_subagent};
+    return std::make_shared<CommandHooks>(hooks_, std::move(turn));
 }
 
 std::filesystem::path BuiltinCore::workspace_of(const TurnState& state) const {

@@ -23,7 +23,7 @@ public:
           name_(std::move(name)),
           holder_(tables_->store()->options().runtime->ids->next()) {}
 
-    Task<Attempt> attempt() override;
+    Task<State> take() override;
     Task<> release() override;
 
 private:
@@ -32,7 +32,7 @@ private:
     const std::string holder_;
 };
 
-Task<AccountLease::Attempt> TableLease::attempt() {
+Task<AccountLease::State> TableLease::take() {
     const std::string account = tables_->options().account;
     const auto lease = static_cast<double>(tables_->options().lease.count());
     const cubepi::ClaimOwner here = cubepi::current_process_owner();
@@ -63,19 +63,19 @@ Task<AccountLease::Attempt> TableLease::attempt() {
     auto decide = [account, name = name_, holder = holder_](const cubepi::detail::SqlView& view,
                                                             SqlBatch& writes) {
         const SqlResult& row = view.results[1];
-        Attempt attempt;
+        State state;
         // Its holder has released it meanwhile.
-        if (row.rows() == 0) return attempt;
-        attempt.is_held = row.string(0, 0) == holder;
-        attempt.time = std::chrono::duration_cast<std::chrono::nanoseconds>(
+        if (row.rows() == 0) return state;
+        state.is_held = row.string(0, 0) == holder;
+        state.time = std::chrono::duration_cast<std::chrono::nanoseconds>(
             std::chrono::duration<double>(row.number(0, 5)));
         cubepi::ClaimOwner owner;
         owner.host = row.string(0, 1);
         owner.boot_id = row.string(0, 2);
         owner.pid = row.integer(0, 3);
         owner.process_start = row.integer(0, 4);
-        const bool is_dead = !attempt.is_held && cubepi::is_dead_owner(owner);
-        if (is_dead) attempt.time = {};
+        const bool is_dead = !state.is_held && cubepi::is_dead_owner(owner);
+        if (is_dead) state.time = {};
         // A transaction without a write is rolled back.
         writes
             .add(
@@ -85,7 +85,7 @@ Task<AccountLease::Attempt> TableLease::attempt() {
             .text(name)
             .text(row.string(0, 0))
             .integer(is_dead ? 1 : 0);
-        return attempt;
+        return state;
     };
     return cubepi::detail::server_write(tables_->store(), std::move(plan), std::move(decide));
 }

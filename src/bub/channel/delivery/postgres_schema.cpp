@@ -105,8 +105,7 @@ SqlBatch DeliverySchema::settings(const SqlDriver& driver) const {
         .add(
             "SELECT set_config('idle_in_transaction_session_timeout', $1, {pooled}),"
             " set_config('enable_seqscan', 'off', {pooled}), set_config('enable_hashjoin', 'off',"
-            " {pooled}), set_config('enable_mergejoin', 'off', {pooled}),"
-            " set_config('plan_cache_mode', 'force_generic_plan', {pooled})")
+            " {pooled}), set_config('enable_mergejoin', 'off', {pooled})")
         .text(std::to_string(lease_.count() / 5));
     return batch;
 }

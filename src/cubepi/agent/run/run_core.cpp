@@ -366,7 +366,7 @@ Task<void> abort_when_cancelled(Task<void> run, std::function<void()> abort) {
     if (scope.live() > 0) {
         const bool throws = co_await throws_when_cancelled;
         co_await throw_when_cancelled(false);
-        co_await scope.settle(std::move(abort));
+        co_await scope.join_failure(std::move(abort));
         co_await throw_when_cancelled(throws);
     }
     const auto after = co_await this_cancellation;

@@ -191,7 +191,7 @@ std::optional<LimitReachedError> SpendReservation::reserve(std::shared_ptr<RunAc
 
 void SpendReservation::end(std::optional<double> cost) {
     if (!account_) return;
-    account_->settle(usd_, cost.value_or(usd_));
+    account_->end_reservation(usd_, cost.value_or(usd_));
     account_.reset();
 }
 

@@ -25,7 +25,7 @@ inline auto throw_when_cancelled(bool value) noexcept {
     return boost::asio::this_coro::throw_if_cancelled(value);
 }
 
-/// A receiver of the events of a scope whose owner does not wait in settle(). Must not throw.
+/// A receiver of the events of a scope whose owner does not wait in join_failure(). Must not throw.
 class ScopeObserver {
 public:
     virtual void failed(std::exception_ptr failure) noexcept = 0;
@@ -60,9 +60,9 @@ public:
     /// Waits for all children. Returns a cancellation if the awaiting coroutine was cancelled, else the first failure,
     /// else null. A cancellation that arrives while it waits calls `on_cancel`, if set, instead of cancel(). One
     /// coroutine at a time.
-    Task<std::exception_ptr> settle(std::function<void()> on_cancel = {});
+    Task<std::exception_ptr> join_failure(std::function<void()> on_cancel = {});
 
-    /// Calls settle() and throws its result.
+    /// Calls join_failure() and throws its result.
     Task<> join();
 
     bool cancelled() const noexcept { return cancelled_; }

@@ -360,7 +360,7 @@ Task<bool> Connection::run(Task<bool> exchange) {
     group.spawn(std::move(exchange));
     const bool throws = co_await throws_when_cancelled;
     co_await throw_when_cancelled(false);
-    const std::exception_ptr failure = co_await group.settle();
+    const std::exception_ptr failure = co_await group.join_failure();
     group_ = nullptr;
     co_await throw_when_cancelled(throws);
     if (failure) std::rethrow_exception(failure);

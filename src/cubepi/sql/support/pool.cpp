@@ -39,14 +39,14 @@ bool is_timeout(const std::exception_ptr& failure) {
 }  // namespace
 
 /// A connection that is counted. If it is not handed over, the next waiter may open one in its place.
-class SqlPool::Place {
+class SqlPool::Slot {
 public:
-    explicit Place(SqlPool& pool) noexcept : pool_(&pool) {}
-    ~Place() {
+    explicit Slot(SqlPool& pool) noexcept : pool_(&pool) {}
+    ~Slot() {
         if (pool_) pool_->put_back(nullptr);
     }
-    Place(const Place&) = delete;
-    Place& operator=(const Place&) = delete;
+    Slot(const Slot&) = delete;
+    Slot& operator=(const Slot&) = delete;
     void hand_over() noexcept { pool_ = nullptr; }
 
 private:
@@ -174,7 +174,7 @@ Task<std::unique_ptr<SqlLease>> SqlPool::acquire() {
     bool permitted = false;
     Connection connection = take_idle(permitted);
     if (!connection && !permitted) connection = co_await wait_for_turn();
-    Place place(*this);
+    Slot place(*this);
     if (connection) {
         const bool alive = co_await is_alive(*connection);
         if (!alive) connection = co_await replace();

@@ -71,7 +71,7 @@ private:
         bool granted = false;  ///< under the mutex
         bool late = false;
     };
-    class Place;
+    class Slot;
 
     void refuse_other_process() const;
     /// Returns an idle connection, or nothing and sets `permitted` if one may be opened.

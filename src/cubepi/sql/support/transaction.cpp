@@ -96,7 +96,7 @@ double SqlStore::lease_time(double server_time) const {
     return std::chrono::duration<double>(now).count();
 }
 
-Task<SqlResults> SqlStore::attempt_batch(SqlBatch statements, Access access) {
+Task<SqlResults> SqlStore::run_batch(SqlBatch statements, Access access) {
     const std::unique_ptr<SqlLease> lease = co_await pool_->acquire();
     SqlBatch batch;
     // One statement has one view of the tables without a transaction, too; behind a pooler the settings need one.
@@ -124,7 +124,7 @@ Task<SqlResults> SqlStore::repeat(SqlBatch statements, Access access) {
     bool may_be_stored = false;
     for (;;) {
         SqlBatch batch = statements;
-        Outcome<SqlResults> results = co_await outcome_of(attempt_batch(std::move(batch), access));
+        Outcome<SqlResults> results = co_await outcome_of(run_batch(std::move(batch), access));
         if (results.ok()) co_return std::move(results).value();
         const SqlFailure* failure = as_server_failure(results.failure());
         if (!failure) results.rethrow();
@@ -146,12 +146,12 @@ Task<SqlResults> SqlStore::execute(SqlBatch statements) {
     return repeat(std::move(statements), Access::writes);
 }
 
-Task<> SqlStore::attempt(SqlPlan& plan, const SqlDecide& decide, Attempt& attempt) {
+Task<> SqlStore::write_once(SqlPlan& plan, const SqlDecide& decide, Writing& writing) {
     if (plan.known) {
-        const bool is_stored = co_await attempt_known(plan, decide, attempt);
+        const bool is_stored = co_await write_known(plan, decide, writing);
         if (is_stored) co_return;
         plan.known.reset();
-        attempt = Attempt();
+        writing = Writing();
     }
     const std::unique_ptr<SqlLease> lease = co_await pool_->acquire();
     SqlBatch first;
@@ -170,16 +170,16 @@ Task<> SqlStore::attempt(SqlPlan& plan, const SqlDecide& decide, Attempt& attemp
         SqlResults& results = read.value();
         const SqlResult object = std::move(results[own - 1]);
         erase_front(results, own);
-        attempt.before = object.optional_string(0, 0);
-        attempt.id = options().runtime->ids->next();
+        writing.before = object.optional_string(0, 0);
+        writing.id = options().runtime->ids->next();
         try {
-            decide(SqlView{object, results, lease_time(object.number(0, 1)), attempt.id}, writes);
+            decide(SqlView{object, results, lease_time(object.number(0, 1)), writing.id}, writes);
         } catch (...) {
             refused = std::current_exception();
         }
     }
     if (!refused && !writes.empty()) {
-        Outcome<> written = co_await outcome_of(commit(*lease, plan, attempt, std::move(writes)));
+        Outcome<> written = co_await outcome_of(commit(*lease, plan, writing, std::move(writes)));
         if (written.ok()) co_return;
         refused = written.failure();
     }
@@ -187,19 +187,19 @@ Task<> SqlStore::attempt(SqlPlan& plan, const SqlDecide& decide, Attempt& attemp
     // The connection is closed then, which rolls the transaction back.
     if (is_cancellation(refused) || (failure && failure->kind() != SqlFailureKind::server))
         std::rethrow_exception(refused);
-    attempt.commit_sent = false;
+    writing.commit_sent = false;
     SqlBatch rollback = one_statement("ROLLBACK");
     (void)co_await outcome_of((*lease)->exchange(std::move(rollback)));
     if (refused) std::rethrow_exception(refused);
 }
 
-Task<bool> SqlStore::attempt_known(const SqlPlan& plan, const SqlDecide& decide, Attempt& attempt) {
-    attempt.before = plan.known->write_id;
-    attempt.id = options().runtime->ids->next();
+Task<bool> SqlStore::write_known(const SqlPlan& plan, const SqlDecide& decide, Writing& writing) {
+    writing.before = plan.known->write_id;
+    writing.id = options().runtime->ids->next();
     SqlBatch writes;
     try {
         const SqlResult none;
-        decide(SqlView{none, {}, 0, attempt.id}, writes);
+        decide(SqlView{none, {}, 0, writing.id}, writes);
     } catch (...) {
         // The object may have changed.
         co_return false;
@@ -210,11 +210,11 @@ Task<bool> SqlStore::attempt_known(const SqlPlan& plan, const SqlDecide& decide,
     begin(plan, *lease, batch);
     batch.add(plan.known->guard);
     batch.add_all(std::move(writes));
-    const Outcome<> written = co_await outcome_of(commit(*lease, plan, attempt, std::move(batch)));
+    const Outcome<> written = co_await outcome_of(commit(*lease, plan, writing, std::move(batch)));
     if (written.ok()) co_return true;
     const SqlFailure* failure = as_server_failure(written.failure());
     if (!failure || failure->kind() != SqlFailureKind::server) written.rethrow();
-    attempt.commit_sent = false;
+    writing.commit_sent = false;
     SqlBatch rollback = one_statement("ROLLBACK");
     (void)co_await outcome_of((*lease)->exchange(std::move(rollback)));
     // The next transaction would wait for the lock as long.
@@ -228,11 +228,11 @@ void SqlStore::begin(const SqlPlan& plan, const SqlLease& lease, SqlBatch& batch
     schema().lock(batch, plan.locks);
 }
 
-Task<> SqlStore::commit(SqlLease& lease, const SqlPlan& plan, Attempt& attempt, SqlBatch writes) {
-    store_id(plan, attempt, writes);
+Task<> SqlStore::commit(SqlLease& lease, const SqlPlan& plan, Writing& writing, SqlBatch writes) {
+    store_id(plan, writing, writes);
     schema().end_write(writes, plan.locks);
     writes.add("COMMIT");
-    attempt.commit_sent = true;
+    writing.commit_sent = true;
     (void)co_await lease->exchange_to_the_end(std::move(writes));
 }
 
@@ -241,8 +241,8 @@ Task<> SqlStore::write(SqlPlan plan, SqlDecide decide) {
     const std::string id = first_of(plan.locks);
     Repetition repetition(pool_->clock(), options().connect_timeout);
     for (;;) {
-        Attempt state;
-        Outcome<> done = co_await outcome_of(attempt(plan, decide, state));
+        Writing state;
+        Outcome<> done = co_await outcome_of(write_once(plan, decide, state));
         if (done.ok()) co_return;
         const SqlFailure* failure = as_server_failure(done.failure());
         if (!failure) done.rethrow();
@@ -260,9 +260,9 @@ Task<> SqlStore::write(SqlPlan plan, SqlDecide decide) {
     }
 }
 
-void SqlStore::store_id(const SqlPlan& plan, const Attempt& attempt, SqlBatch& writes) const {
-    if (plan.removes || plan.locks.empty() || has_parameter(writes, attempt.id)) return;
-    writes.add(schema().write_ids().store).text(plan.locks.front()).text(attempt.id);
+void SqlStore::store_id(const SqlPlan& plan, const Writing& writing, SqlBatch& writes) const {
+    if (plan.removes || plan.locks.empty() || has_parameter(writes, writing.id)) return;
+    writes.add(schema().write_ids().store).text(plan.locks.front()).text(writing.id);
 }
 
 Task<SqlStore::LastWrite> SqlStore::last_write(std::vector<std::string> locks) {
@@ -282,7 +282,7 @@ Task<SqlStore::LastWrite> SqlStore::last_write(std::vector<std::string> locks) {
     co_return last;
 }
 
-Task<bool> SqlStore::was_stored(const SqlPlan& plan, const Attempt& attempt, std::string reason) {
+Task<bool> SqlStore::was_stored(const SqlPlan& plan, const Writing& writing, std::string reason) {
     const std::string id = first_of(plan.locks);
     if (plan.locks.empty()) throw_unknown_fate(driver(), id, reason);
     Clock& clock = pool_->clock();
@@ -292,8 +292,8 @@ Task<bool> SqlStore::was_stored(const SqlPlan& plan, const Attempt& attempt, std
         Outcome<LastWrite> last = co_await outcome_of(last_write(plan.locks));
         if (last.ok()) {
             const LastWrite& found = last.value();
-            if (plan.removes ? !found.is_known : found.id == attempt.id) co_return true;
-            if (found.id == attempt.before) co_return false;
+            if (plan.removes ? !found.is_known : found.id == writing.id) co_return true;
+            if (found.id == writing.before) co_return false;
             // Another transaction has written since.
             throw_unknown_fate(driver(), id, reason);
         }

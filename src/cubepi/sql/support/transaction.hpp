@@ -90,23 +90,23 @@ private:
         std::optional<std::string> id = {};
     };
     /// One execution of a transaction.
-    struct Attempt {
+    struct Writing {
         std::optional<std::string> before = {};
         std::string id = {};
         bool commit_sent = false;
     };
-    Task<> attempt(SqlPlan& plan, const SqlDecide& decide, Attempt& attempt);
+    Task<> write_once(SqlPlan& plan, const SqlDecide& decide, Writing& writing);
     /// The same with SqlPlan::known. Returns false if nothing was stored, and the object must be read.
-    Task<bool> attempt_known(const SqlPlan& plan, const SqlDecide& decide, Attempt& attempt);
+    Task<bool> write_known(const SqlPlan& plan, const SqlDecide& decide, Writing& writing);
     void begin(const SqlPlan& plan, const SqlLease& lease, SqlBatch& batch) const;
     /// Adds the end of the transaction to its writes, and executes them.
-    Task<> commit(SqlLease& lease, const SqlPlan& plan, Attempt& attempt, SqlBatch writes);
-    void store_id(const SqlPlan& plan, const Attempt& attempt, SqlBatch& writes) const;
+    Task<> commit(SqlLease& lease, const SqlPlan& plan, Writing& writing, SqlBatch writes);
+    void store_id(const SqlPlan& plan, const Writing& writing, SqlBatch& writes) const;
     enum class Access : std::uint8_t { reads, writes };
-    Task<SqlResults> attempt_batch(SqlBatch statements, Access access);
+    Task<SqlResults> run_batch(SqlBatch statements, Access access);
     Task<SqlResults> repeat(SqlBatch statements, Access access);
     /// Returns true if the transaction was stored, false if not. Throws if that cannot be determined.
-    Task<bool> was_stored(const SqlPlan& plan, const Attempt& attempt, std::string reason);
+    Task<bool> was_stored(const SqlPlan& plan, const Writing& writing, std::string reason);
     Task<LastWrite> last_write(std::vector<std::string> locks);
     double lease_time(double server_time) const;
 

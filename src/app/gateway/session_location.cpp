@@ -1,4 +1,4 @@
-#include "session_place.hpp"
+#include "session_location.hpp"
 
 #include <algorithm>
 #include <fstream>
@@ -73,7 +73,7 @@ void record_owner(const std::filesystem::path& record, const std::string& sessio
     std::filesystem::remove(made, failed);
 }
 
-struct SessionPlace {
+struct SessionRouting {
     bub::Framework* framework;
     std::filesystem::path root;
     std::string name_space;
@@ -95,7 +95,7 @@ Error mapped_elsewhere(const bub::DatabaseMap& map, const std::string& session,
 
 /// Lets a turn use the tapes of the database that has its messages (D258). Throws Error for a session of another database: two chats in
 /// two databases could continue it at the same time.
-Task<> use_database(SessionPlace place, bub::LoadStateCall& call) {
+Task<> use_database(SessionRouting place, bub::LoadStateCall& call) {
     // The sessions of a terminal are found by the names of their tapes.
     if (place.has_terminal_sessions || call.session_id.starts_with("temp/")) co_return;
     const std::shared_ptr<bub::TapeStore> store = co_await place.framework->tape_store();
@@ -117,7 +117,7 @@ Task<> use_database(SessionPlace place, bub::LoadStateCall& call) {
 }
 
 /// Lets a turn use its tapes under the lease of its messages (D227): both are in the same database.
-Task<> lease_tapes(SessionPlace place, bub::LoadStateCall& call) {
+Task<> lease_tapes(SessionRouting place, bub::LoadStateCall& call) {
     const std::vector<std::string>& receipts = call.message.receipts;
     if (!place.deliveries) {
         co_await use_database(std::move(place), call);
@@ -136,7 +136,7 @@ Task<> lease_tapes(SessionPlace place, bub::LoadStateCall& call) {
 
 /// Returns whether the directory of an earlier version belongs to the session (D100). The record is next to the directory, where no
 /// session works. Without a record, the session's tape of that version is the proof.
-Task<bool> owns_earlier(SessionPlace place, SessionWorkspace workspace, std::string session_id) {
+Task<bool> owns_earlier(SessionRouting place, SessionWorkspace workspace, std::string session_id) {
     std::error_code failed;
     if (!std::filesystem::is_directory(workspace.earlier, failed)) co_return false;
     const std::filesystem::path record = workspace.earlier.string() + ".session";
@@ -158,7 +158,7 @@ Task<bool> owns_earlier(SessionPlace place, SessionWorkspace workspace, std::str
     co_return *owner == session_id;
 }
 
-Task<std::optional<JsonObject>> place_session(SessionPlace place, bub::LoadStateCall& call) {
+Task<std::optional<JsonObject>> locate_session(SessionRouting place, bub::LoadStateCall& call) {
     co_await lease_tapes(place, call);
     auto tapes = std::make_shared<bub::SessionTapes>();
     tapes->name_space = place.name_space;
@@ -233,16 +233,16 @@ SessionWorkspace session_workspace(const std::filesystem::path& root, std::strin
 
 bub::Plugin gateway_sessions(bub::Framework& framework, const GatewaySettings& settings,
                              const std::shared_ptr<bub::DeliveryLog>& deliveries) {
-    const SessionPlace place{&framework,
-                             framework.workspace(),
-                             settings.tape_namespace,
-                             settings.shared_workspace,
-                             settings.has_terminal_sessions,
-                             std::dynamic_pointer_cast<bub::PostgresDeliveryLog>(deliveries),
-                             std::dynamic_pointer_cast<bub::DividedDeliveryLog>(deliveries)};
+    const SessionRouting place{&framework,
+                               framework.workspace(),
+                               settings.tape_namespace,
+                               settings.shared_workspace,
+                               settings.has_terminal_sessions,
+                               std::dynamic_pointer_cast<bub::PostgresDeliveryLog>(deliveries),
+                               std::dynamic_pointer_cast<bub::DividedDeliveryLog>(deliveries)};
     bub::Plugin plugin;
     plugin.name = "gateway-sessions";
-    plugin.load_state = [place](bub::LoadStateCall& call) { return place_session(place, call); };
+    plugin.load_state = [place](bub::LoadStateCall& call) { return locate_session(place, call); };
     plugin.admit_message = [](bub::AdmitMessageCall& call) { return admit_steering(call); };
     return plugin;
 }

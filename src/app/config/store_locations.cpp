@@ -1,4 +1,4 @@
-#include "store_places.hpp"
+#include "store_locations.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -135,20 +135,20 @@ std::shared_ptr<bub::PostgresDeliveryLog> make_log(std::string url, std::string 
     return std::make_shared<bub::PostgresDeliveryLog>(std::move(options));
 }
 
-Task<LogPtr> open_divided_log(DeliveryPlace place, LogPtr files, bub::WarningHandler warn) {
-    bub::DividedDeliveryLogOptions options{database_map(place.databases), {}, warn};
+Task<LogPtr> open_divided_log(DeliveryLocation location, LogPtr files, bub::WarningHandler warn) {
+    bub::DividedDeliveryLogOptions options{database_map(location.databases), {}, warn};
     std::vector<Task<>> opening;
-    for (std::size_t at = 0; at < place.databases.size(); ++at) {
-        const DatabasePart& part = place.databases[at];
+    for (std::size_t at = 0; at < location.databases.size(); ++at) {
+        const DatabasePart& part = location.databases[at];
         std::string notify = part.notify.empty() ? part.url : part.notify;
-        auto log = make_log(part.url, place.account, std::move(notify), options.map.record(at));
+        auto log = make_log(part.url, location.account, std::move(notify), options.map.record(at));
         opening.push_back(log->open());
         options.logs.push_back(std::move(log));
     }
     const std::vector<Outcome<>> opened = co_await collect_all(std::move(opening));
     for (std::size_t at = 0; at < opened.size(); ++at)
-        check_opened(opened[at], "the database '" + place.databases[at].name + "' of the messages",
-                     warn);
+        check_opened(opened[at],
+                     "the database '" + location.databases[at].name + "' of the messages", warn);
     const bool are_open =
         std::all_of(opened.begin(), opened.end(), [](const Outcome<>& one) { return one.ok(); });
     auto log = std::make_shared<bub::DividedDeliveryLog>(std::move(options));
@@ -160,58 +160,58 @@ Task<LogPtr> open_divided_log(DeliveryPlace place, LogPtr files, bub::WarningHan
 
 void set_tape_database(std::string url) { database_flag() = std::move(url); }
 
-TapePlace tape_place() {
-    TapePlace place;
-    place.database = database_flag();
-    place.by = "--db";
-    if (!place.database.empty()) return place;
+TapeLocation tape_location() {
+    TapeLocation location;
+    location.database = database_flag();
+    location.by = "--db";
+    if (!location.database.empty()) return location;
     ConfigFile config = read_config(config_path());
-    place.database = std::move(config.database);
-    place.databases = std::move(config.databases);
-    place.by = config_origin;
-    return place;
+    location.database = std::move(config.database);
+    location.databases = std::move(config.databases);
+    location.by = config_origin;
+    return location;
 }
 
-std::vector<std::string> TapePlace::urls() const {
+std::vector<std::string> TapeLocation::urls() const {
     std::vector<std::string> urls;
     if (!database.empty()) urls.push_back(database);
     for (const DatabasePart& one : databases) urls.push_back(one.url);
     return urls;
 }
 
-std::shared_ptr<bub::SessionTapeStore> open_tapes(const std::string& place) {
-    if (is_postgres_url(place)) return open_database_tapes(place);
-    const std::size_t scheme = place.find("://");
+std::shared_ptr<bub::SessionTapeStore> open_tapes(const std::string& location) {
+    if (is_postgres_url(location)) return open_database_tapes(location);
+    const std::size_t scheme = location.find("://");
     if (scheme != std::string::npos) {
         // Not the rest of it, which may have a password.
         throw Error(ErrorCode::invalid_argument,
-                    "sessions cannot be stored in a database of '" + place.substr(0, scheme) +
+                    "sessions cannot be stored in a database of '" + location.substr(0, scheme) +
                         "'; use a PostgreSQL database (postgres://...)");
     }
-    return std::make_shared<bub::FileTapeStore>(place.empty() ? bub::default_tape_directory()
-                                                              : std::filesystem::path(place));
+    return std::make_shared<bub::FileTapeStore>(location.empty() ? bub::default_tape_directory()
+                                                                 : std::filesystem::path(location));
 }
 
 std::shared_ptr<bub::SessionTapeStore> configured_tapes() {
     // The parts of a command share the connections.
     static std::mutex mutex;
     static std::weak_ptr<bub::SessionTapeStore> last;
-    static TapePlace opened;
-    const TapePlace place = tape_place();
-    if (place.is_files()) return open_tapes({});
-    if (place.databases.empty() && !is_postgres_url(place.database) &&
-        place.database.find("://") == std::string::npos) {
-        throw Error(ErrorCode::invalid_argument, place.by +
+    static TapeLocation opened;
+    const TapeLocation location = tape_location();
+    if (location.is_files()) return open_tapes({});
+    if (location.databases.empty() && !is_postgres_url(location.database) &&
+        location.database.find("://") == std::string::npos) {
+        throw Error(ErrorCode::invalid_argument, location.by +
                                                      " does not name a database; use a URL, e.g. "
                                                      "postgres://me@localhost/agents");
     }
     const std::lock_guard lock(mutex);
     std::shared_ptr<bub::SessionTapeStore> store = last.lock();
-    if (store && opened == place) return store;
-    store =
-        place.databases.empty() ? open_tapes(place.database) : open_divided_tapes(place.databases);
+    if (store && opened == location) return store;
+    store = location.databases.empty() ? open_tapes(location.database)
+                                       : open_divided_tapes(location.databases);
     last = store;
-    opened = place;
+    opened = location;
     return store;
 }
 
@@ -301,48 +301,48 @@ Task<AdoptedRecords> adopt_records(LogPtr from, TablesPtr to, bool finishes) {
     co_return adopted;
 }
 
-std::string DeliveryPlace::first_database() const {
+std::string DeliveryLocation::first_database() const {
     return databases.empty() ? database : databases.front().url;
 }
 
-DeliveryPlace delivery_place() {
-    DeliveryPlace place;
-    TapePlace tapes = tape_place();
-    if (tapes.is_files()) return place;
-    place.database = std::move(tapes.database);
-    place.databases = std::move(tapes.databases);
+DeliveryLocation delivery_location() {
+    DeliveryLocation location;
+    TapeLocation tapes = tape_location();
+    if (tapes.is_files()) return location;
+    location.database = std::move(tapes.database);
+    location.databases = std::move(tapes.databases);
     GatewaySettings settings = gateway_settings(config_values(config_path()), TimeZones::ignored);
-    place.account = std::move(settings.tape_namespace);
-    if (!place.databases.empty()) {
-        if (settings.notify_database.empty()) return place;
+    location.account = std::move(settings.tape_namespace);
+    if (!location.databases.empty()) {
+        if (settings.notify_database.empty()) return location;
         throw Error(ErrorCode::invalid_argument,
                     config_path().string() +
                         ": with several databases, notify_database is a key of each of them in "
                         "'databases', not of 'gateway'");
     }
-    place.notifications =
-        settings.notify_database.empty() ? place.database : std::move(settings.notify_database);
-    return place;
+    location.notifications =
+        settings.notify_database.empty() ? location.database : std::move(settings.notify_database);
+    return location;
 }
 
-Task<LogPtr> open_deliveries(DeliveryPlace place, bub::WarningHandler warn) {
+Task<LogPtr> open_deliveries(DeliveryLocation location, bub::WarningHandler warn) {
     LogPtr files;
-    if (!place.directory.empty()) {
-        files = open_files(warn, std::move(place.directory));
+    if (!location.directory.empty()) {
+        files = open_files(warn, std::move(location.directory));
         co_return files;
     }
-    const bool is_in_files = place.database.empty() && place.databases.empty();
+    const bool is_in_files = location.database.empty() && location.databases.empty();
     check_moved(is_in_files, warn);
     if (is_in_files || has_files()) files = open_files(warn);
     if (is_in_files) co_return files;
-    if (!place.databases.empty()) {
+    if (!location.databases.empty()) {
         Task<LogPtr> opening =
-            open_divided_log(std::move(place), std::move(files), std::move(warn));
+            open_divided_log(std::move(location), std::move(files), std::move(warn));
         LogPtr divided = co_await std::move(opening);
         co_return divided;
     }
-    auto log = make_log(std::move(place.database), std::move(place.account),
-                        std::move(place.notifications), std::string());
+    auto log = make_log(std::move(location.database), std::move(location.account),
+                        std::move(location.notifications), std::string());
     Task<> opening = log->open();
     const Outcome<> opened = co_await outcome_of(std::move(opening));
     check_opened(opened, "the database of the messages", warn);
@@ -350,17 +350,18 @@ Task<LogPtr> open_deliveries(DeliveryPlace place, bub::WarningHandler warn) {
     co_return log;
 }
 
-Task<std::shared_ptr<bub::ScheduleStore>> open_schedules(DeliveryPlace place, bool are_configured,
+Task<std::shared_ptr<bub::ScheduleStore>> open_schedules(DeliveryLocation location,
+                                                         bool are_configured,
                                                          bub::WarningHandler warn) {
-    place.database = place.first_database();
-    if (place.database.empty()) {
+    location.database = location.first_database();
+    if (location.database.empty()) {
         std::filesystem::path directory =
-            place.directory.empty() ? deliveries_directory() : std::move(place.directory);
+            location.directory.empty() ? deliveries_directory() : std::move(location.directory);
         co_return std::make_shared<bub::FileScheduleStore>(std::move(directory));
     }
     bub::PostgresScheduleStoreOptions options;
-    options.database.connection = std::move(place.database);
-    options.account = std::move(place.account);
+    options.database.connection = std::move(location.database);
+    options.account = std::move(location.account);
     auto store = std::make_shared<bub::PostgresScheduleStore>(std::move(options));
     Task<> opening = store->open();
     const Outcome<> opened = co_await outcome_of(std::move(opening));
@@ -375,16 +376,16 @@ Task<std::shared_ptr<bub::ScheduleStore>> open_schedules(DeliveryPlace place, bo
     co_return nullptr;
 }
 
-Task<std::shared_ptr<bub::UsageStore>> open_usage(DeliveryPlace place) {
-    place.database = place.first_database();
-    if (place.database.empty()) {
+Task<std::shared_ptr<bub::UsageStore>> open_usage(DeliveryLocation location) {
+    location.database = location.first_database();
+    if (location.database.empty()) {
         std::filesystem::path directory =
-            place.directory.empty() ? deliveries_directory() : std::move(place.directory);
+            location.directory.empty() ? deliveries_directory() : std::move(location.directory);
         co_return std::make_shared<bub::FileUsageStore>(std::move(directory));
     }
     bub::PostgresUsageStoreOptions options;
-    options.database.connection = std::move(place.database);
-    options.account = std::move(place.account);
+    options.database.connection = std::move(location.database);
+    options.account = std::move(location.account);
     auto store = std::make_shared<bub::PostgresUsageStore>(std::move(options));
     Task<> opening = store->open();
     const Outcome<> opened = co_await outcome_of(std::move(opening));
