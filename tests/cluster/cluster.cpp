@@ -397,7 +397,7 @@ private:
                 requests.push_back(attempt(cluster_.any_gateway(random_), message));
             const std::vector<HttpReply> replies = co_await when_all(std::move(requests));
             for (const HttpReply& reply : replies) {
-                // 409: it is finished, or an operator has to decide about it; its answer is in the history.
+                // 409: an operator has to decide about it.
                 is_done = is_done || reply.status == 200 || reply.status == 409;
                 if (reply.status == 503) ++cluster_.refused_;
                 const bool is_held =

@@ -90,7 +90,7 @@ struct Sent {
 };
 
 bool is_done(const Sent& sent) {
-    // 409: a gateway before a kill has accepted the message; its answer is on the tape.
+    // 409: a gateway before a kill has accepted the message, and its answer, which is on the tape, is held.
     return sent.status == 200 || sent.status == 409;
 }
 

@@ -8,6 +8,7 @@
 #include <bub/builtin/tools/session_files.hpp>
 #include <bub/builtin/tools/subagent_tool.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
+#include <bub/builtin/turn/earlier_turn.hpp>
 #include <bub/channel.hpp>
 #include <bub/channel/debounce.hpp>
 #include <bub/envelope.hpp>
@@ -197,6 +198,7 @@ Task<EventStream> answer(CorePtr core, RunModelCall& call) {
     if (const auto command = command_of(call)) {
         detail::PendingCommand pending = *command;
         pending.input_id = input_id_of(call.message);
+        pending.digest = detail::request_digest(&call.message);
         detail::CommandOutput output =
             co_await detail::run_command(core, std::move(pending), call.session_id, call.state);
         co_return answer_at_once(std::move(output.text), true, output.details);

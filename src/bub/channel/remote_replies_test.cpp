@@ -150,6 +150,45 @@ TEST_F(RemoteRepliesTest, D262_SameRequestOfOpenTurn_IsFollowed) {
     EXPECT_TRUE(exchange->recorded);
 }
 
+class EndBeforeFirstLook : public RemoteRepliesTest {
+protected:
+    EndBeforeFirstLook() {
+        const JsonObject output{{"kind", "normal"}, {"text", "once"}};
+        records->record = JsonObject{{"session", "s1"},
+                                     {"state", "answered"},
+                                     {request_digest_key, "one"},
+                                     {"outputs", JsonArray({output})}};
+        exchange->request_digest = "one";
+    }
+    void expect_refusal() {
+        cubepi::run(follow());
+        ASSERT_TRUE(exchange->refusal());
+        EXPECT_EQ(exchange->refusal()->status, 409u);
+        EXPECT_NE(exchange->refusal()->text.find("GET /v1/messages/k1"), std::string::npos);
+        EXPECT_TRUE(exchange->outputs().empty());
+    }
+};
+
+TEST_F(EndBeforeFirstLook, D262_SameRequest_HasRecordedReply) {
+    cubepi::run(follow());
+    EXPECT_TRUE(exchange->done());
+    EXPECT_FALSE(exchange->refusal());
+    ASSERT_EQ(exchange->outputs().size(), 1u);
+    EXPECT_EQ(exchange->outputs()[0].at("text"), "once");
+    EXPECT_EQ(records->reads, 1);
+    EXPECT_FALSE(exchanges->find("k1")) << "the record may have another answer later";
+}
+
+TEST_F(EndBeforeFirstLook, D262_RecordWithoutDigest_IsRefused) {
+    records->record->erase(request_digest_key);
+    expect_refusal();
+}
+
+TEST_F(EndBeforeFirstLook, D262_OtherSession_IsRefused) {
+    (*records->record)["session"] = "s2";
+    expect_refusal();
+}
+
 Task<> until_done(ExchangePtr exchange) {
     while (!exchange->done()) co_await exchange->wait();
 }

@@ -8,6 +8,7 @@
 #include <bub/builtin/recorded_reply.hpp>
 #include <bub/builtin/tools/tool_names.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
+#include <bub/turn_usage.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -345,6 +346,7 @@ struct EndedCommand {
     std::string output = {};
     std::string for_model = {};  ///< the user message of a `,!` command
     std::string input_id = {};   ///< of the message with the command; empty: none
+    std::string digest = {};     ///< of its request; empty: none
     JsonObject details = {};     ///< CommandOutput::details
     std::exception_ptr failure = {};
 };
@@ -378,6 +380,7 @@ std::vector<TapeEntry> entries_of(EndedCommand& command, const cubepi::Clock& cl
     data["output"] = command.failure ? describe(command.failure) : command.output;
     data["date"] = tape_date(clock.wall());
     if (!command.input_id.empty()) data["input"] = command.input_id;
+    if (!command.digest.empty()) data[request_digest_key] = command.digest;
     if (const Json* const work = command.details.if_contains("subagent")) data["subagent"] = *work;
     std::vector<TapeEntry> entries;
     entries.push_back(event_entry("command", std::move(data)));
@@ -424,8 +427,10 @@ Task<CommandOutput> run_command(std::shared_ptr<BuiltinCore> core, PendingComman
     state.replace(std::make_shared<Tape>(tape));
     // Does not throw what the command throws.
     std::string input_id = std::move(pending.input_id);
+    std::string digest = std::move(pending.digest);
     EndedCommand ended = co_await try_command(core, tape, session_id, state, std::move(pending));
     ended.input_id = std::move(input_id);
+    ended.digest = std::move(digest);
     const bool cancelled = cubepi::is_cancellation(ended.failure);
     if (cancelled) co_await cubepi::shield();
     state.replace(std::make_shared<RunningTurn>());

@@ -14,6 +14,7 @@ struct PendingCommand {
     bool pasted = false;        ///< the operator did not type the beginning of the line
     bool of_operator = true;    ///< false: a session_command() of any sender, with no others
     std::string input_id = {};  ///< input_id_of() the message
+    std::string digest = {};    ///< request_digest() of the message
 };
 
 /// The end of a command that has not failed.

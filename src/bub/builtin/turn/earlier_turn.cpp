@@ -315,6 +315,7 @@ RecordedReply reply_to_command(const JsonObject& data) {
     reply.answered = cubepi::detail::string_member(data, "status") == "ok";
     std::string& output = reply.answered ? reply.text : reply.failure;
     output = cubepi::detail::text_member(data, "output");
+    reply.digest = cubepi::detail::text_member(data, request_digest_key);
     return reply;
 }
 

@@ -130,12 +130,18 @@ Task<bool> RemoteReplies::read_record(ExchangePtr exchange) {
         exchange->recorded = true;
         co_return false;
     }
-    if (exchange->recorded && record && !is_open(state)) {
+    const bool is_same = exchange->chat() == session && !asked.empty() && asked == digest;
+    const bool has_ended = record && !is_open(state);
+    if (has_ended && exchange->recorded) {
         // The text that was generated since it was read last, in pieces.
         bool has_more = reads_text(*exchange);
         while (has_more) has_more = co_await read_text(exchange, false);
         exchange->end_elsewhere(*record);
         exchanges_->end_turn(exchange, exchange->error());
+    } else if (has_ended && is_same) {
+        // Its turn has ended before the first look. The record has the reply, also one that changes later.
+        exchange->end_elsewhere(*record);
+        exchanges_->forget(exchange);
     } else {
         exchanges_->refuse(exchange, known_before(exchange->key(), session));
     }
