@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -325,6 +326,38 @@ TEST_F(LeasedTapes, D270_CallWithCutConnection_IsStoredOnce) {
         append();
     }
     EXPECT_EQ(messages(), stored);
+}
+
+TEST_F(LeasedTapes, D270_WriteThatArrivesLate_IsNotStored) {
+    cubepi::PostgresProxy proxy(server.socket_directory());
+    options.connection = proxy.connection(database, "application_name=late");
+    options.query_timeout = std::chrono::milliseconds(1000);
+    auto tapes = leased(std::make_shared<PostgresTapeStore>(options), 1);
+    run(tapes->append("a__one", one("x"), TapeAppend()));
+    int decisions = 0;
+    TapeAppend how = TapeAppend().guard([&](const JsonObject&) {
+        if (++decisions > 1)
+            throw cubepi::StaleAppendError(cubepi::ErrorCode::stale_append, "not held any more");
+        proxy.delay();
+    });
+    EXPECT_THROW(run(tapes->append("a__one", one("y"), std::move(how))), cubepi::StaleAppendError);
+    EXPECT_EQ(decisions, 2);
+    proxy.deliver();
+    tapes.reset();
+    const auto sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'late'";
+    while (query(sessions) != Texts{"0"}) std::this_thread::yield();
+    EXPECT_EQ(messages(), 1);
+}
+
+TEST_F(LeasedTapes, D270_WriteAfterEmptyAppend_IsStoredOnce) {
+    cubepi::PostgresProxy proxy(server.socket_directory());
+    options.connection = proxy.connection(database);
+    const auto tapes = leased(std::make_shared<PostgresTapeStore>(options), 1);
+    run(tapes->append("a__one", one("x"), TapeAppend()));
+    run(tapes->append("a__one", {}, TapeAppend()));
+    proxy.cut_after(cubepi::PostgresProxy::Direction::to_server, 0);
+    run(tapes->append("a__one", one("y"), TapeAppend()));
+    EXPECT_EQ(messages(), 2);
 }
 
 TEST_F(LeasedTapes, D227_TurnOfLiveGateway_IsNotClosed) {

@@ -417,6 +417,8 @@ Task<TapePosition> PostgresTapeStore::append_and_edit(std::string tape,
                                               late ? &edited : nullptr);
         if (!options.turn().empty()) delete_turn(writes, tape, key_of(options.turn()));
         if (late) row.state = std::move(edited);
+        // An append of nothing is rolled back.
+        if (writes.empty()) row.write_id.clear();
         *after = std::move(row);
         return end;
     };

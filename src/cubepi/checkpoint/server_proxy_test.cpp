@@ -82,6 +82,18 @@ void ServerProxy::freeze() {
     eventfd_write(wake_, 1);
 }
 
+void ServerProxy::delay() {
+    const std::lock_guard lock(mutex_);
+    delay_ = true;
+    eventfd_write(wake_, 1);
+}
+
+void ServerProxy::deliver() {
+    const std::lock_guard lock(mutex_);
+    deliver_ = true;
+    eventfd_write(wake_, 1);
+}
+
 void ServerProxy::hold() {
     const std::lock_guard lock(mutex_);
     hold_ = true;
@@ -204,6 +216,10 @@ bool ServerProxy::obey() {
     eventfd_read(wake_, &ignored);
     if (std::exchange(freeze_, false))
         for (Pair& pair : pairs_) pair.frozen = true;
+    if (std::exchange(delay_, false))
+        for (Pair& pair : pairs_) pair.delayed = true;
+    if (std::exchange(deliver_, false))
+        for (Pair& pair : pairs_) pair.delayed = false;
     if (std::exchange(cut_all_, false)) close_all();
     return !stopped_;
 }
@@ -222,8 +238,8 @@ void ServerProxy::run() {
         std::vector<pollfd> waits{{listener_, POLLIN, 0}, {wake_, POLLIN, 0}};
         for (const Pair& pair : pairs_) {
             const short events = pair.frozen ? 0 : POLLIN;
-            waits.push_back({pair.client, events, 0});
-            waits.push_back({pair.server, events, 0});
+            waits.push_back({pair.delayed ? -1 : pair.client, events, 0});
+            waits.push_back({pair.delayed ? -1 : pair.server, events, 0});
         }
         // Only for wake_.
         if (is_held) waits[0].fd = -1;

@@ -36,6 +36,9 @@ public:
     void before_statement(int number, std::function<void()> hook, bool cut = true);
     /// Forwards nothing more on the current connections.
     void freeze();
+    /// Forwards what arrives on the current connections only after deliver(), even if the client has closed them.
+    void delay();
+    void deliver();
     /// Forwards nothing and accepts no connection until release(), as if the network were divided.
     void hold();
     /// Forwards again what has waited. `cut`: closes the connections first.
@@ -49,6 +52,7 @@ private:
         int client = -1;
         int server = -1;
         bool frozen = false;
+        bool delayed = false;
         bool started = false;     ///< the first message has no type
         std::string header = {};  ///< of the message that begins
         bool executes = false;    ///< PostgreSQL: it is a statement; MySQL: a command
@@ -76,6 +80,8 @@ private:
     std::mutex mutex_;
     bool stopped_ = false;
     bool freeze_ = false;
+    bool delay_ = false;
+    bool deliver_ = false;
     bool hold_ = false;
     bool cut_all_ = false;
     bool cuts_[2] = {false, false};

@@ -27,9 +27,10 @@ namespace bub::detail {
 ///   returns the side state, for a check of the claim in a fork that its merge repeats under the lock. All others read the state
 ///   from the server: questions and answers are written by other processes.
 ///
-/// Each write of the store reads the row under the lock of the tape and replaces the one here. If another process has changed the end
-/// of the tape since, the entries are forgotten. If the fate of a write is not known, or turns on the tape may have been closed, all of
-/// the tape is forgotten. A read of entries that finds another end of the tape than the row has does the same. Thread-safe.
+/// Each write of the store reads the row under the lock of the tape, or has the server check that it is known (D270), and replaces the
+/// one here. If another process has changed the end of the tape since, the entries are forgotten. If the fate of a write is not known, or
+/// turns on the tape may have been closed, all of the tape is forgotten. A read of entries that finds another end of the tape than the
+/// row has does the same. Thread-safe.
 class LeasedReads : public std::enable_shared_from_this<LeasedReads> {
 public:
     LeasedReads(std::shared_ptr<cubepi::detail::SqlStore> store, std::shared_ptr<PgTapeTurns> turns,

@@ -108,6 +108,7 @@ SqlWriteIds PostgresSchema::write_ids() const {
     ids.current = "SELECT write_id FROM " + locks_ + where;
     ids.before = "(" + ids.current + ")";
     ids.store = "UPDATE " + locks_ + " SET write_id = $2" + where;
+    ids.replace = ids.store + " AND write_id = $3";
     return ids;
 }
 

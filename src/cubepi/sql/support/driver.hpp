@@ -78,6 +78,7 @@ struct SqlRemedy {
 struct SqlWriteIds {
     std::string before = {};   ///< an expression: the id of the last write, or NULL
     std::string store = {};    ///< a statement: stores the id $2
+    std::string replace = {};  ///< a statement: the same if the last one is $3; for SqlPlan::known
     std::string current = {};  ///< a query: the same id; no row if the locked object does not exist
 };
 

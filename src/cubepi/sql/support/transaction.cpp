@@ -250,6 +250,7 @@ Task<> SqlStore::write(SqlPlan plan, SqlDecide decide) {
         if (state.commit_sent && failure->leaves_commit_unknown()) {
             const bool stored = co_await was_stored(plan, state, failure->what());
             if (stored) co_return;
+            plan.known.reset();
             repeat = repetition.attempts() < most_attempts;
         } else if (failure->is_read_only()) {
             repeat = leaves_replica(*pool_, repetition);
@@ -265,17 +266,20 @@ void SqlStore::store_id(const SqlPlan& plan, const Writing& writing, SqlBatch& w
     writes.add(schema().write_ids().store).text(plan.locks.front()).text(writing.id);
 }
 
-Task<SqlStore::LastWrite> SqlStore::last_write(std::vector<std::string> locks) {
+Task<SqlStore::LastWrite> SqlStore::last_write(std::vector<std::string> locks,
+                                               std::optional<SqlQuery> change) {
     const std::unique_ptr<SqlLease> lease = co_await pool_->acquire();
     SqlBatch batch;
-    // Waits until the server has ended the transaction, which holds the locks.
+    // Waits until the server has ended the transaction, if it holds the locks.
     driver().begin_write(batch);
     pool_->add_settings(batch, *lease);
     schema().lock(batch, locks);
+    const std::size_t at = batch.size();
     batch.add(schema().write_ids().current).text(first_of(locks));
-    batch.add("ROLLBACK");
+    if (change) batch.add(*change);
+    batch.add(change ? "COMMIT" : "ROLLBACK");
     const SqlResults results = co_await (*lease)->exchange(std::move(batch));
-    const SqlResult& row = results[results.size() - 2];
+    const SqlResult& row = results[at];
     LastWrite last;
     last.is_known = row.rows() > 0;
     if (last.is_known) last.id = row.optional_string(0, 0);
@@ -285,15 +289,23 @@ Task<SqlStore::LastWrite> SqlStore::last_write(std::vector<std::string> locks) {
 Task<bool> SqlStore::was_stored(const SqlPlan& plan, const Writing& writing, std::string reason) {
     const std::string id = first_of(plan.locks);
     if (plan.locks.empty()) throw_unknown_fate(driver(), id, reason);
+    std::string other_id;
+    std::optional<SqlQuery> change;
+    if (plan.known) {
+        // It may be on its way still, without the locks: its guard has to fail then.
+        other_id = options().runtime->ids->next();
+        change.emplace(schema().write_ids().replace);
+        change->text(id).text(other_id).text(plan.known->write_id);
+    }
     Clock& clock = pool_->clock();
     const Clock::time_point deadline = deadline_after(clock.now(), options().query_timeout);
     std::chrono::milliseconds delay{20};
     for (;;) {
-        Outcome<LastWrite> last = co_await outcome_of(last_write(plan.locks));
+        Outcome<LastWrite> last = co_await outcome_of(last_write(plan.locks, change));
         if (last.ok()) {
             const LastWrite& found = last.value();
             if (plan.removes ? !found.is_known : found.id == writing.id) co_return true;
-            if (found.id == writing.before) co_return false;
+            if (found.id == writing.before || (change && found.id == other_id)) co_return false;
             // Another transaction has written since.
             throw_unknown_fate(driver(), id, reason);
         }

@@ -61,11 +61,12 @@ public:
 
 /// Transactions on a database server.
 ///
-/// A transaction that writes takes two round trips: one locks and reads, one writes and commits. It takes one if the caller
-/// knows what it would read (SqlPlan::known). If the connection breaks before COMMIT was sent, the transaction is repeated. If
-/// it breaks after, its fate is looked up: every transaction stores a new id as the last write of its object, so that under the
-/// lock of the object the id of this transaction means that it was stored, and the id from before that it was not. (The
-/// server's own transaction ids do not tell: after a crash or a failover the id of a lost transaction may be used again.)
+/// A transaction that writes takes two round trips: one locks and reads, one writes and commits. It takes one if the caller knows what it
+/// would read (SqlPlan::known). If the connection breaks before COMMIT was sent, the transaction is repeated. If it breaks after, its fate
+/// is looked up: every transaction stores a new id as the last write of its object, so that under the lock of the object the id of this
+/// transaction means that it was stored, and the id from before that it was not. One that took one round trip may then still be on its way
+/// to the server, so the lookup replaces the id that its guard requires. (The server's own transaction ids do not tell: after a crash or a
+/// failover the id of a lost transaction may be used again.)
 ///
 /// A write that decides nothing from what it reads, and that changes nothing when it is repeated, is execute(): one round trip.
 class SqlStore final : public SqlTransactions, public std::enable_shared_from_this<SqlStore> {
@@ -105,9 +106,10 @@ private:
     enum class Access : std::uint8_t { reads, writes };
     Task<SqlResults> run_batch(SqlBatch statements, Access access);
     Task<SqlResults> repeat(SqlBatch statements, Access access);
-    /// Returns true if the transaction was stored, false if not. Throws if that cannot be determined.
+    /// Returns true if the transaction was stored, false if it was not and cannot be any more. Throws if that cannot be determined.
     Task<bool> was_stored(const SqlPlan& plan, const Writing& writing, std::string reason);
-    Task<LastWrite> last_write(std::vector<std::string> locks);
+    /// `change`: a statement that is executed with it, under the locks.
+    Task<LastWrite> last_write(std::vector<std::string> locks, std::optional<SqlQuery> change);
     double lease_time(double server_time) const;
 
     std::shared_ptr<SqlPool> pool_;
