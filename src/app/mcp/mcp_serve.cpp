@@ -289,7 +289,7 @@ int serve_mcp(const McpArguments& arguments, const ConfigFile& config,
         if (commands) {
             bub::detail::HookTurn turn{"mcp", std::filesystem::current_path(),
                                        child_environment(environment), Runtime::standard()};
-            guards.emplace_back(bub::detail::CommandHooks(commands, std::move(place)));
+            guards.emplace_back(bub::detail::CommandHooks(commands, std::move(turn)));
         }
         ToolApproval::Options how = approval;
         // A client with a token of an issuer need not be the owner of this directory.
