@@ -214,6 +214,8 @@ FailureCause cause_of_code(cubepi::ErrorCode code) noexcept {
         case ErrorCode::run_already_claimed: return FailureCause::busy;
         case ErrorCode::storage_corrupt:
         case ErrorCode::run_not_claimed:
+        // Another gateway, which has taken the session, has ended the turn.
+        case ErrorCode::run_already_completed:
         case ErrorCode::stale_append: return FailureCause::conflict;
         default: return FailureCause::turn;
     }

@@ -298,6 +298,7 @@ Cluster::Cluster(std::uint32_t seed, Database database)
         if (divided.status != 0) throw std::runtime_error(divided.output);
     }
     start_all();
+    for (const std::string& database : databases()) record_takes(database);
 }
 
 void Cluster::divide() {
@@ -335,7 +336,10 @@ void Cluster::print_held(std::size_t index) const {
     if (!gateways_.at(index)) return;
     std::istringstream output(gateways_.at(index)->output());
     for (std::string line; std::getline(output, line);)
-        if (line.find("turn.held") != std::string::npos) std::cout << line << "\n";
+        if (line.find("turn.held") != std::string::npos ||
+            line.find("recovery.messages_held") != std::string::npos ||
+            line.find("\"level\":\"error\"") != std::string::npos)
+            std::cout << line << "\n";
 }
 
 void Cluster::start(std::size_t index) {
@@ -502,6 +506,11 @@ void Cluster::apply(const PlannedFault& fault) {
             start_all();
             freeze(index, [this] { model_.release(); });
             break;
+        case Fault::freeze_and_kill: {
+            const std::size_t first = in_turns(1);
+            freeze(first, [this, first] { kill_successor(first); });
+            break;
+        }
         case Fault::freeze_in_call:
             while (!std::filesystem::exists(effects_)) pause();
             freeze(busy(), [this] { std::ofstream(effects_.string() + ".go"); });
@@ -562,6 +571,34 @@ void Cluster::freeze(std::size_t index, const std::function<void()>& meanwhile) 
     meanwhile();
     wait_until_taken(index);
     frozen.send(SIGCONT);
+}
+
+std::size_t Cluster::in_turns(std::size_t begun) const {
+    for (;;) {
+        const std::vector<std::string> pids =
+            read(database_,
+                 "SELECT g.pid FROM bub_delivery_inbound AS i JOIN bub_delivery_gateways AS g ON"
+                 " g.number = i.owner WHERE i.finished_at IS NULL AND cardinality(i.begun_by) = " +
+                     std::to_string(begun));
+        for (std::size_t index = 0; index < size && !pids.empty(); ++index)
+            if (std::to_string(gateways_.at(index)->pid()) == pids.front()) return index;
+        pause();
+    }
+}
+
+void Cluster::kill_successor(std::size_t index) {
+    wait_until_taken(index);
+    const std::size_t other = in_turns(2);
+    ports_.at(other) = 0;
+    gateways_.at(other)->kill();
+    model_.release();
+    wait_until_taken(other);
+    // Those whose two gateways have ended, as it seems, are held until the frozen one continues.
+    while (read(database_,
+                "SELECT count(*) FROM bub_delivery_inbound WHERE finished_at IS NULL AND"
+                " cardinality(begun_by) < 2")
+               .front() != "0")
+        pause();
 }
 
 void Cluster::wait_until_taken(std::size_t index) {

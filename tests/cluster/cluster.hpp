@@ -60,9 +60,10 @@ private:
 
 /// A fault of the cluster.
 enum class Fault : std::uint8_t {
-    kill,            ///< of a gateway, which is started again now or at the next fault
-    freeze,          ///< of a gateway, until others have taken its sessions
-    crash,           ///< of the database server, which recovers
+    kill,             ///< of a gateway, which is started again now or at the next fault
+    freeze,           ///< of a gateway, until others have taken its sessions
+    freeze_and_kill,  ///< as `freeze`; one that has taken its turns is killed meanwhile
+    crash,            ///< of the database server, which recovers
     freeze_in_call,  ///< of the gateway in which the call "held" runs, which ends when it continues
     partition,       ///< of a gateway and the database, until others have taken its sessions
     unreachable,  ///< of a gateway and its clients: requests and answers are lost, until some are
@@ -203,11 +204,15 @@ private:
     std::size_t busy() const;
     void apply(const PlannedFault& fault);
     void start_all();
-    /// Prints why the gateway has left messages to the operator.
+    /// Prints why the gateway has left messages to the operator, and its errors.
     void print_held(std::size_t index) const;
     void restart_all();
     /// Waits until others have taken the sessions of a gateway.
     void wait_until_taken(std::size_t index);
+    /// Returns a gateway in the turn of a message that so many gateways have begun. Waits until there is one.
+    std::size_t in_turns(std::size_t begun) const;
+    /// Kills a gateway in turns that it has taken from this one, and waits until the messages after these have been answered.
+    void kill_successor(std::size_t index);
     void separate_from_clients(std::size_t index);
     void fill_disk();
     /// As a full disk, for a process that may not mount one: an error for each new row.

@@ -1,5 +1,6 @@
 #include "cluster_records.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -81,14 +82,14 @@ private:
             std::int64_t last = 0;
             for (const TapeText& one : texts) {
                 const auto found = by_text_.find(one.text);
-                if (!one.is_late || found == by_text_.end() || !was_released(*found->second))
+                if (!one.is_late || found == by_text_.end() || !was_held(*found->second))
                     ++counts_[one.text];
                 if (!one.is_of_user || found == by_text_.end()) continue;
                 sessions.insert(found->second->session);
                 if (one.is_unknown) unknown_.insert(found->second->key);
                 const auto row = rows_.find(found->second->key);
-                // One that is released may have been held before its turn was on the tape.
-                if (one.is_late || row == rows_.end() || was_released(*found->second)) continue;
+                // One that is held may have been held before its turn was on the tape.
+                if (one.is_late || row == rows_.end() || was_held(*found->second)) continue;
                 const std::int64_t id = row->second.front()->id;
                 if (id < last) add(found->second->key + " is not in the order of arrival");
                 last = id;
@@ -97,9 +98,11 @@ private:
         }
     }
 
-    bool was_released(const Posted& message) const {
+    bool was_held(const Posted& message) const {
         const auto rows = rows_.find(message.key);
-        return rows != rows_.end() && records_.released.contains(rows->second.front()->id);
+        if (rows == rows_.end()) return false;
+        const InboundRow& row = *rows->second.front();
+        return row.is_held || records_.released.contains(row.id);
     }
 
     void check_message(const Posted& message) {
@@ -143,13 +146,21 @@ namespace {
 void read_database(const std::string& database, std::int64_t first, ClusterRecords& records) {
     RawPostgres server(database);
     const std::vector<std::string> inbound = server.query(
-        "SELECT id, address::json ->> 'inbound_id', finished_at IS NOT NULL FROM"
-        " bub_delivery_inbound ORDER BY id");
-    for (std::size_t at = 0; at + 2 < inbound.size(); at += 3) {
+        "SELECT id, address::json ->> 'inbound_id', finished_at IS NOT NULL,"
+        // As the gateway decides.
+        " EXISTS (SELECT 1 FROM judge_takes AS t WHERE t.id = i.id AND t.begun >= 2 + t.outlived),"
+        " format('%s, owner %s, fence %s, begun %s by %s, received %s, finished %s', state, owner,"
+        " fence, begun, begun_by, received_at::time, finished_at::time) || coalesce((SELECT"
+        " string_agg(format('; taken by %s at %s with fence %s, begun %s by %s, of which %s live',"
+        " t.owner, t.at::time, t.fence, t.begun, t.begun_by, t.outlived), '' ORDER BY t.at) FROM"
+        " judge_takes AS t WHERE t.id = i.id), '') FROM bub_delivery_inbound AS i ORDER BY id");
+    for (std::size_t at = 0; at + 4 < inbound.size(); at += 5) {
         InboundRow& row = records.inbound.emplace_back();
         row.id = first + std::stoll(inbound[at]);
         row.key = inbound[at + 1];
         row.is_finished = inbound[at + 2] == "t";
+        row.is_held = inbound[at + 3] == "t";
+        row.details = inbound[at + 4];
     }
     const std::vector<std::string> outbound = server.query(
         "SELECT id, array_to_string(answers, ','), state FROM bub_delivery_outbound ORDER BY id");
@@ -175,6 +186,22 @@ void read_database(const std::string& database, std::int64_t first, ClusterRecor
 
 }  // namespace
 
+void record_takes(const std::string& database) {
+    RawPostgres server(database);
+    (void)server.query(
+        "CREATE TABLE judge_takes (id bigint, owner bigint, fence bigint, begun bigint, begun_by"
+        " bigint[], outlived bigint, at timestamptz)");
+    (void)server.query(
+        "CREATE FUNCTION judge_take() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO"
+        " judge_takes SELECT NEW.id, NEW.owner, NEW.fence, NEW.begun, NEW.begun_by, (SELECT"
+        " count(*) FROM bub_delivery_gateways WHERE number = ANY(NEW.begun_by) AND lease_until >"
+        " clock_timestamp()), clock_timestamp(); RETURN NULL; END $$");
+    // Only a statement that takes messages changes their fences.
+    (void)server.query(
+        "CREATE TRIGGER judge_take AFTER UPDATE OF fence ON bub_delivery_inbound FOR EACH ROW"
+        " EXECUTE FUNCTION judge_take()");
+}
+
 ClusterRecords read_records(const std::vector<std::string>& databases,
                             const std::filesystem::path& effects) {
     ClusterRecords records;
@@ -192,6 +219,36 @@ ClusterRecords read_records(const std::vector<std::string>& databases,
 std::vector<std::string> findings(const std::vector<Posted>& posted,
                                   const ClusterRecords& records) {
     return Check(posted, records).run();
+}
+
+std::string details_of(const std::vector<std::string>& found, const std::vector<Posted>& posted,
+                       const ClusterRecords& records) {
+    std::set<std::string> keys;
+    for (const std::string& finding : found) keys.insert(finding.substr(0, finding.find(' ')));
+    std::map<std::string, std::string> key_of;  // by text
+    for (const Posted& message : posted) key_of[message.text] = message.key;
+    std::string details;
+    std::set<std::string> shown;  // keys
+    for (const auto& [name, texts] : records.tapes) {
+        std::string lines;
+        std::set<std::string> on_tape;
+        for (const TapeText& one : texts) {
+            lines += "  " + std::string(one.is_of_user ? "user: " : "model: ") + one.text +
+                     (one.is_late ? " (late)" : "") + (one.is_unknown ? " (unknown)" : "") + "\n";
+            const auto key = key_of.find(one.text);
+            if (key != key_of.end()) on_tape.insert(key->second);
+        }
+        const bool is_found = std::any_of(on_tape.begin(), on_tape.end(),
+                                          [&](const auto& key) { return keys.contains(key); });
+        if (!is_found) continue;
+        details += "tape " + name + "\n" + lines;
+        shown.merge(on_tape);
+    }
+    shown.merge(keys);
+    for (const InboundRow& row : records.inbound)
+        if (shown.contains(row.key))
+            details += row.key + " is " + std::to_string(row.id) + ": " + row.details + "\n";
+    return details;
 }
 
 }  // namespace cubepi::cluster_tests

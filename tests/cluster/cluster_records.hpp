@@ -24,6 +24,8 @@ struct InboundRow {
     std::int64_t id = 0;
     std::string key = {};
     bool is_finished = false;
+    bool is_held = false;      ///< a gateway that has taken it has left it to the operator (B18)
+    std::string details = {};  ///< the row, and each gateway that has taken it
 };
 
 /// A row of the answers.
@@ -52,13 +54,21 @@ struct ClusterRecords {
 /// Added to the ids of each further database, where the same ids occur.
 inline constexpr std::int64_t distance_of_ids = 1'000'000'000'000;
 
+/// Has the server of a database record which gateways take messages of others, for InboundRow::is_held.
+void record_takes(const std::string& database);
+
 /// `effects`: a file with the key of a message in each line.
 ClusterRecords read_records(const std::vector<std::string>& databases,
                             const std::filesystem::path& effects);
 
 /// Returns what is wrong; empty if every message has exactly one turn on its tape and one answer with a receipt, the order of each
 /// session is that of arrival, each effect happened at most once or is marked as unknown, and nothing waits. A message whose turns were
-/// interrupted twice waits for the operator (B18); one that is released after later ones is repeated behind them and marked (D90).
+/// interrupted twice waits for the operator (B18), or until a gateway of these turns has returned (D264); one that is released after later
+/// ones is repeated behind them and marked (D90).
 std::vector<std::string> findings(const std::vector<Posted>& posted, const ClusterRecords& records);
+
+/// Returns the tapes and the rows of the messages that findings begin with.
+std::string details_of(const std::vector<std::string>& found, const std::vector<Posted>& posted,
+                       const ClusterRecords& records);
 
 }  // namespace cubepi::cluster_tests

@@ -61,6 +61,23 @@ TEST_F(Findings, LateTurn_IsFoundUnlessReleased) {
     EXPECT_EQ(found(), "k2 has 2 turns on its tape and not 1;");
 }
 
+TEST_F(Findings, D264_LateTurnOfHeldMessage_IsRight) {
+    TapeText late{true, "two"};
+    late.is_late = true;
+    records.tapes["tape"].push_back(late);
+    records.inbound[1].is_held = true;
+    EXPECT_EQ(found(), "");
+}
+
+TEST_F(Findings, Details_AreTapesAndRows) {
+    records.tapes["other"] = {{true, "three"}};
+    records.tapes["tape"].push_back({true, "two"});
+    records.inbound[1].details = "done, owner 7";
+    EXPECT_EQ(details_of(findings(posted, records), posted, records),
+              "tape tape\n  user: one\n  model: re: one\n  user: two\n  model: re: two\n"
+              "  user: two\nk1 is 1: \nk2 is 2: done, owner 7\n");
+}
+
 TEST_F(Findings, AnswerSentTwice_IsFound) {
     records.outbound.push_back({5, {1}, "sent"});
     EXPECT_EQ(found(), "k1 has 2 answers with a receipt of their own and not 1;");

@@ -54,7 +54,7 @@ void expect_one_turn_each(Cluster& cluster, std::vector<Posted> messages,
               << records.released.size() << " released by the operator, "
               << wrong.size() + found.size() << " findings\n"
               << std::flush;
-    EXPECT_EQ(lines_of(found), "");
+    EXPECT_EQ(lines_of(found), "") << details_of(found, messages, records);
 }
 
 TEST(Cluster, D232_MessagesDuringFaults_HaveOneTurnEach) {
@@ -105,6 +105,17 @@ TEST(Cluster, D232_MessagesDuringFailover_HaveOneTurnEach) {
     if (is_set("ALL")) kinds = {Fault::kill, Fault::failover, Fault::freeze, Fault::kill};
     Cluster cluster(seed(), Database::replicated);
     expect_one_turn_each(cluster, cluster.messages(count, count / 6), plan(count, kinds));
+}
+
+TEST(Cluster, D264_GatewayKilledDuringAFreeze_MessagesFollowReturn) {
+    Cluster cluster(seed());
+    PlannedFault freezing;
+    freezing.fault = Fault::freeze_and_kill;
+    freezing.after = 6;
+    expect_one_turn_each(cluster, cluster.messages(24, 6), {freezing});
+    const ClusterRecords records = cluster.records();
+    EXPECT_TRUE(std::any_of(records.inbound.begin(), records.inbound.end(),
+                            [](const InboundRow& row) { return row.is_held; }));
 }
 
 TEST(Cluster, D227_GatewayFrozenInACall_WritesNothingMore) {

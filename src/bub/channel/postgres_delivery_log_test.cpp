@@ -172,6 +172,37 @@ TEST_F(PostgresDeliveries, D205_MessageAfterFailedCall_WaitsForItsOrder) {
     EXPECT_TRUE(store(*log, "four"));
 }
 
+TEST_F(PostgresDeliveries, D275_LostCallExecutedLate_IsTaken) {
+    PostgresProxy proxy(tables.server.socket_directory());
+    tables.options.database.connection = proxy.connection(tables.database);
+    tables.options.database.lock_timeout = std::chrono::minutes(5);
+    const LogPtr log = tables.open();
+    run(log->finish({store(*log, "one").value()}));
+    RawPostgres blocking(tables.server.connection(tables.database));
+    (void)blocking.query("BEGIN; SELECT 1 FROM bub_delivery_sessions FOR UPDATE");
+    std::atomic<bool> has_failed = false;
+    std::thread receiving([&] {
+        EXPECT_THROW(store(*log, "two"), cubepi::CheckpointerError);
+        has_failed = true;
+    });
+    // The server executes the call and its repetitions later: it does not know that the connections are closed.
+    int waiting = 0;
+    while (!has_failed) {
+        const int now = std::stoi(
+            tables.query("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid IN (SELECT pid"
+                         " FROM pg_stat_activity WHERE datname = current_database())")[0]);
+        if (now > waiting) proxy.release(true);
+        waiting = std::max(waiting, now);
+    }
+    receiving.join();
+    EXPECT_EQ(taken_by(*log), Texts{});
+    (void)blocking.query("COMMIT");
+    while (tables.query("SELECT count(*) FROM bub_delivery_inbound").front() != "2")
+        std::this_thread::yield();
+    EXPECT_FALSE(store(*log, "three")) << "before it knows of the second one";
+    EXPECT_EQ(taken_by(*log), (Texts{"two", "three"}));
+}
+
 TEST_F(PostgresDeliveries, D205_IdleSession_MovesToReceivingGateway) {
     const LogPtr first = tables.open();
     const LogPtr second = tables.open();

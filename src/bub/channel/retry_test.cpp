@@ -243,6 +243,9 @@ public:
 
 TEST_F(Retry, D227_ConflictWithTaker_IsNotHeld) {
     gateway.options.deliveries = std::make_shared<TakenLog>();
+    const auto ended = std::make_exception_ptr(
+        CheckpointerError(ErrorCode::run_already_completed, "another process has ended the run"));
+    EXPECT_EQ(cause_of(ended), FailureCause::conflict);
     thrown = std::make_exception_ptr(cubepi::StaleAppendError(
         ErrorCode::stale_append, "another process has continued the session"));
     gateway.run([](Gateway& h) -> Task<> {

@@ -297,13 +297,27 @@ void DeliveryTables::write(const std::vector<DeliveryWritePtr>& steps) {
             enter();
             write_together(some);
         } catch (...) {
-            may_have_lost_ = true;
+            note_failure(std::current_exception());
             for (const DeliveryWritePtr& step : some) step->failure = std::current_exception();
         }
         for (const DeliveryWritePtr& step : some) {
             if (!step->failure && step->stored) step->stored();
             step->over = true;
         }
+    }
+}
+
+void DeliveryTables::note_failure(const std::exception_ptr& failure) {
+    may_have_lost_ = true;
+    try {
+        std::rethrow_exception(failure);
+    } catch (const cubepi::Error& error) {
+        if (error.code() != cubepi::ErrorCode::disconnected) return;
+        // The server may execute it after the next take(): it has the statements, and waits for locks, or the network delays them.
+        lost_until_ = store_->options().runtime->clock->now() + store_->options().lock_timeout +
+                      options_.lease;
+    } catch (...) {
+        return;
     }
 }
 
@@ -358,6 +372,7 @@ struct DeliveryTables::Taken {
 
 UnfinishedRecords DeliveryTables::take() {
     const bool checks = may_have_lost_.exchange(true);
+    const cubepi::Clock::time_point begin = store_->options().runtime->clock->now();
     std::optional<Taken> taken;
     while (!taken) {
         enter();
@@ -365,7 +380,7 @@ UnfinishedRecords DeliveryTables::take() {
         if (!taken) number_ = 0;
     }
     if (checks) add_lost(*taken);
-    may_have_lost_ = false;
+    may_have_lost_ = lost_until_ && begin < *lost_until_;
     const std::lock_guard guard(mutex_);
     sessions_.merge(taken->sessions);
     for (const StoredInbound& inbound : taken->records.inbounds) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -117,10 +118,10 @@ public:
     /// Returns the lease of the session of these messages; nothing if this gateway has none of them.
     std::optional<TurnLease> lease(const std::vector<std::string>& ids) const;
 
-    /// Returns true if records of this gateway may be stored that its caller does not have: a write has failed, and the next take() returns
-    /// them; or what take() returned is being handed over.
+    /// Returns true if records of this gateway may be stored that its caller does not have: a write has failed, and one of the next calls
+    /// of take() returns them; or what take() returned is being handed over.
     bool may_have_lost() const noexcept { return may_have_lost_ || is_handing_over_; }
-    /// Returns true if a write has failed since the last take().
+    /// Returns true if a write has failed since the last take(), or one may still be executed whose connection was lost.
     bool has_failed() const noexcept { return may_have_lost_; }
     void set_handing_over(bool value) noexcept { is_handing_over_ = value; }
     /// Limits take() to records of these channels, by their stored names.
@@ -138,6 +139,7 @@ private:
     std::int64_t owner() const noexcept { return number_ == 0 ? -1 : number_.load(); }
     void write(const std::vector<DeliveryWritePtr>& steps) override;
     void write_together(const std::vector<DeliveryWritePtr>& steps);
+    void note_failure(const std::exception_ptr& failure);
     void reserve_ids(const std::vector<DeliveryWritePtr>& steps);
     struct Taken;
     std::optional<Taken> try_take();
@@ -150,6 +152,8 @@ private:
     std::atomic<std::size_t> open_ = 0;  ///< records, as counted by take()
     std::atomic<bool> may_have_lost_ = false;
     std::atomic<bool> is_handing_over_ = false;
+    std::optional<cubepi::Clock::time_point>
+        lost_until_;  ///< when no lost write is executed any more
     std::optional<cubepi::Clock::time_point> removed_at_;
     mutable std::mutex mutex_;
     std::optional<std::vector<std::string>> channels_;  ///< absent: all
