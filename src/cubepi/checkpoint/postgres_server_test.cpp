@@ -112,7 +112,10 @@ PostgresServer::~PostgresServer() {
 }
 
 PostgresServer& PostgresServer::shared() {
-    static PostgresServer server;
+    // On a disk before a release, where rates are measured that include the waits for it.
+    const bool is_release = std::getenv("ALL") != nullptr;
+    static PostgresServer server(is_release ? std::filesystem::temp_directory_path()
+                                            : memory_directory());
     return server;
 }
 
