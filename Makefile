@@ -9,7 +9,7 @@ MAKEFLAGS += --no-print-directory
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
 
-demo:  ## build the program, in six minutes on two cores, and watch it work, offline
+demo:  ## build the program, in five minutes on two cores, and watch it work, offline
 	@tools/setup build
 	@tools/build demo --target cubepi_app
 	@build/demo/bin/cubepi demo
