@@ -625,6 +625,15 @@ void Cluster::add_idle_sessions(std::size_t count) const {
         server.query(std::string("INSERT INTO bub_entries (tape, id, kind, line) SELECT 'idle__' ||"
                                  " i, ") +
                      id + ", 'message', repeat('x', 300)" + all);
+    const std::string record = " 'test', 'http', 'idle-' || i, 0, 1,";
+    server.query(
+        "INSERT INTO bub_delivery_inbound (id, account, channel, session, owner, fence, state,"
+        " message_key, address, finished_at) SELECT -i," +
+        record + " 'done', 'idle-' || i, '{}', now()" + all);
+    server.query(
+        "INSERT INTO bub_delivery_outbound (id, account, channel, session, owner, fence, state,"
+        " answers, settled_at) SELECT -i," +
+        record + " 'sent', ARRAY[-i], now()" + all);
     // For most_read_table(): the check of the key of each tape has read its row.
     server.query("SELECT pg_stat_force_next_flush()");
     server.query("SELECT pg_stat_reset()");
