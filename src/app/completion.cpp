@@ -234,7 +234,7 @@ complete -c cubepi -f -a '(__cubepi_complete)'
 
 Task<std::vector<Candidate>> session_names() {
     SavedSessions saved = SavedSessions::here();
-    std::vector<SavedSession> sessions = co_await saved.on_tapes_here();
+    std::vector<SavedSession> sessions = co_await saved.on_tapes(SessionsOf::directory);
     try {
         std::vector<SavedSession> older = co_await saved.in_database();
         for (SavedSession& one : older) sessions.push_back(std::move(one));

@@ -512,13 +512,16 @@ Task<void> check_sessions(Report report, bool offline) {
     SavedSessions saved = SavedSessions::here();
     const std::string tapes = saved.tapes()->location();
     try {
-        const std::vector<SavedSession> all = co_await saved.on_tapes();
-        const std::vector<SavedSession> here = co_await saved.on_tapes_here();
+        const std::vector<SavedSession> all = co_await saved.on_tapes(SessionsOf::program);
+        const auto here = std::count_if(all.begin(), all.end(),
+                                        [prefix = saved.tape_prefix()](const SavedSession& one) {
+                                            return one.tape.starts_with(prefix);
+                                        });
         if (all.empty()) {
             report.plain("no saved sessions (" + tapes + ")");
         } else {
             report.good(tapes + ": " + count_text(all.size(), "session") + ", " +
-                        std::to_string(here.size()) + " of this directory");
+                        std::to_string(here) + " of this directory");
         }
     } catch (const Error& error) {
         report.failure(error, FailureContext());

@@ -100,13 +100,14 @@ Task<std::vector<OpenQuestion>> find_questions(bool all, int& status) {
     SavedSessions saved = SavedSessions::here();
     bub::TapeCheckpointer memory(saved.tapes());
     std::vector<OpenQuestion> found;
+    const std::string here = saved.tape_prefix();
     std::string cursor;
     bool more = true;
     while (more) {
         QuestionQuery query = QuestionQuery().limit(200).after(cursor);
         QuestionPage page = co_await memory.list_requests(std::move(query));
         for (QuestionEntry& entry : page.entries) {
-            if (!all && !saved.is_here(entry.thread_id)) continue;
+            if (!all && !entry.thread_id.starts_with(here)) continue;
             std::optional<SavedSession> session = co_await session_of_tape(saved, entry.thread_id);
             if (!session) continue;
             OpenQuestion question;
@@ -267,7 +268,7 @@ bub::Answer answer_of(const InboxArguments& inbox, const HitlRequest& request) {
 /// Throws Error(stale_answer) if the question that the user names was answered, for example by another process at the same time.
 Task<> require_unanswered(InboxArguments inbox) {
     SavedSessions saved = SavedSessions::here();
-    const std::vector<SavedSession> sessions = co_await saved.on_tapes_here();
+    const std::vector<SavedSession> sessions = co_await saved.on_tapes(SessionsOf::directory);
     bub::TapeCheckpointer memory(saved.tapes());
     for (const SavedSession& session : sessions) {
         if (!inbox.session.empty() && session.name != inbox.session) continue;

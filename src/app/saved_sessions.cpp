@@ -12,6 +12,7 @@
 
 #include <bub/builtin/builtin.hpp>
 #include <bub/tape/file_tape_store.hpp>
+#include <bub/tape/support/encoding.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_entry.hpp>
 #include <cubepi/core/error.hpp>
@@ -121,10 +122,10 @@ std::string SavedSessions::tape_of(std::string_view name) const {
     return bub::tape_name(workspace_, session_id_of(name));
 }
 
-bool SavedSessions::is_here(const std::string& tape) const {
+std::string SavedSessions::tape_prefix() const {
     // The first digest of a tape's name is that of the directory.
     const std::string here = tape_of("");
-    return tape.starts_with(here.substr(0, here.find("__") + 2));
+    return here.substr(0, here.find("__") + 2);
 }
 
 namespace {
@@ -153,15 +154,18 @@ Task<std::optional<SavedSession>> SavedSessions::on_tape(std::string tape) {
     co_return session_with(state, std::move(tape));
 }
 
-Task<std::vector<SavedSession>> SavedSessions::on_tapes(bool of_channels) {
+Task<std::vector<SavedSession>> SavedSessions::on_tapes(SessionsOf which) {
     std::vector<SavedSession> sessions;
+    const std::string here = tape_prefix();
     const std::vector<bub::ListedTape> files = co_await tapes_->newest_tapes();
     for (const bub::ListedTape& file : files) {
+        if (which == SessionsOf::directory && !file.name.starts_with(here)) continue;
         std::optional<SavedSession> session;
         try {
             JsonObject state;
             if (!file.state) state = co_await tapes_->read_state(file.name);
-            session = session_with(file.state ? *file.state : state, file.name, of_channels);
+            session = session_with(file.state ? *file.state : state, file.name,
+                                   which == SessionsOf::everything);
         } catch (const CheckpointCorruptionError&) {
             // The session of the tape is unknown; an attempt to use it reports the error.
             continue;
@@ -173,10 +177,12 @@ Task<std::vector<SavedSession>> SavedSessions::on_tapes(bool of_channels) {
     co_return sessions;
 }
 
-Task<std::vector<SavedSession>> SavedSessions::on_tapes_here() {
-    std::vector<SavedSession> sessions = co_await on_tapes();
-    std::erase_if(sessions, [this](const SavedSession& one) { return !is_here(one.tape); });
-    co_return sessions;
+Task<double> SavedSessions::used_at(std::string tape) {
+    bub::TapeQuery newest = bub::TapeQuery().newest_first().limit(1);
+    const std::vector<bub::TapeEntry> found =
+        co_await tapes_->fetch(std::move(tape), std::move(newest));
+    const auto time = found.empty() ? std::nullopt : bub::detail::parse_date(found.front().date);
+    co_return static_cast<double>(time.value_or(0)) / 1e6;
 }
 
 bool SavedSessions::has_database() const {
@@ -207,9 +213,10 @@ Task<std::vector<SavedSession>> SavedSessions::in_database() {
     const std::shared_ptr<SQLiteCheckpointer> store = co_await open_database(true);
     const std::vector<ThreadInfo> threads = co_await store->list_threads();
     std::set<std::string> on_a_tape;
-    const std::vector<SavedSession> taped = co_await on_tapes();
+    const std::string here = tape_prefix();
+    const std::vector<SavedSession> taped = co_await on_tapes(SessionsOf::program);
     for (const SavedSession& one : taped) {
-        if (one.copied_from == database_ || is_here(one.tape)) on_a_tape.insert(one.name);
+        if (one.copied_from == database_ || one.tape.starts_with(here)) on_a_tape.insert(one.name);
     }
     for (const ThreadInfo& thread : threads) {
         if (on_a_tape.contains(thread.thread_id)) continue;
@@ -225,7 +232,7 @@ Task<std::vector<SavedSession>> SavedSessions::in_database() {
 
 Task<LastSession> SavedSessions::last() {
     LastSession found;
-    std::vector<SavedSession> sessions = co_await on_tapes_here();
+    std::vector<SavedSession> sessions = co_await on_tapes(SessionsOf::directory);
     std::exception_ptr unreadable;
     try {
         std::vector<SavedSession> older = co_await in_database();
@@ -336,7 +343,7 @@ Task<bool> SavedSessions::was_copied_to(std::string tape) {
 
 Task<std::optional<SavedSession>> SavedSessions::tape_with_copy(std::string name) {
     std::optional<SavedSession> found;
-    const std::vector<SavedSession> taped = co_await on_tapes();
+    const std::vector<SavedSession> taped = co_await on_tapes(SessionsOf::program);
     for (const SavedSession& one : taped) {
         if (one.name != name) continue;
         bool has_it = one.copied_from == database_;

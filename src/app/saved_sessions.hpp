@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <filesystem>
 #include <memory>
@@ -54,6 +55,12 @@ struct RemovedSession {
     std::exception_ptr not_read = {};     ///< why the database was not read; null: it was
 };
 
+enum class SessionsOf : std::uint8_t {
+    directory,   ///< this one
+    program,     ///< all directories
+    everything,  ///< also those of a gateway, whose name is the session's id ("CHANNEL:CHAT")
+};
+
 /// The saved conversations of the program. Each is on a tape, and belongs to the directory in which it was started.
 /// Those that older versions stored in SQLite are found as well, until they have been copied to a tape; the database
 /// is only read.
@@ -72,16 +79,15 @@ public:
     /// The tape of this directory's session.
     std::string tape_of(std::string_view name) const;
 
-    /// Of all directories, most recently used first. `of_channels`: also those of a gateway, whose name is the session's id
-    /// ("CHANNEL:CHAT").
-    Task<std::vector<SavedSession>> on_tapes(bool of_channels = false);
-    /// Of this directory.
-    Task<std::vector<SavedSession>> on_tapes_here();
+    /// Returns sessions, most recently used first.
+    Task<std::vector<SavedSession>> on_tapes(SessionsOf which);
+    /// Returns the time of the newest entry of a tape, in Unix seconds; 0 if it has none.
+    Task<double> used_at(std::string tape);
     /// Returns the session of a tape, without the time of its last use; nothing if it is not one of this program. Throws
     /// CheckpointCorruptionError if the tape's side state cannot be read.
     Task<std::optional<SavedSession>> on_tape(std::string tape);
-    /// Returns true if the tape belongs to this directory.
-    bool is_here(const std::string& tape) const;
+    /// Returns the beginning of the names of this directory's tapes. Resolves the path of the directory.
+    std::string tape_prefix() const;
     /// Those that are not on a tape. Throws the errors of the database.
     Task<std::vector<SavedSession>> in_database();
 

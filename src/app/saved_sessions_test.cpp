@@ -99,13 +99,13 @@ TEST_F(OldSession, D75_UnclosedSessionOnFullDisk_IsDeleted) {
     std::filesystem::remove(database());
     const bub::FullDisk full;
     SavedSessions saved = in_directory("here");
-    const std::vector<SavedSession> listed = run(saved.on_tapes_here());
+    const std::vector<SavedSession> listed = run(saved.on_tapes(SessionsOf::directory));
     ASSERT_EQ(listed.size(), 1U);
     EXPECT_EQ(run(saved.tapes()->position(listed[0].tape)).messages, 1);
     const RemovedSession removed = run(saved.remove("notes"));
     EXPECT_EQ(removed.parts.size(), 1U);
     EXPECT_FALSE(removed.not_read);
-    EXPECT_TRUE(run(saved.on_tapes_here()).empty());
+    EXPECT_TRUE(run(saved.on_tapes(SessionsOf::directory)).empty());
 }
 
 /// The tape had messages before an older version stored a session of the same name.

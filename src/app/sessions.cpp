@@ -135,12 +135,8 @@ int note_problem(SavedSession& session, const std::exception_ptr& problem) {
 /// A failure of the database does not hide the tapes.
 Task<int> print_sessions(bool all, bool json) {
     SavedSessions store = SavedSessions::here();
-    std::vector<SavedSession> sessions;
-    if (all) {
-        sessions = co_await store.on_tapes(true);
-    } else {
-        sessions = co_await store.on_tapes_here();
-    }
+    const SessionsOf which = all ? SessionsOf::everything : SessionsOf::directory;
+    std::vector<SavedSession> sessions = co_await store.on_tapes(which);
     int status = exit_ok;
     for (SavedSession& session : sessions) {
         std::exception_ptr problem;
@@ -185,12 +181,7 @@ Task<StoredSession> open_session(std::string wanted) {
     const BroughtToTape brought = co_await session.saved.bring_to_tape(name);
     if (!brought.note.empty()) err() << for_terminal(brought.note) << "\n";
     session.facts.tape = session.saved.tape_of(name);
-    const std::vector<bub::ListedTape> tapes = co_await session.saved.tapes()->newest_tapes();
-    for (const bub::ListedTape& tape : tapes) {
-        if (tape.name != session.facts.tape) continue;
-        const auto since_epoch = tape.modified.time_since_epoch();
-        session.facts.used_at = std::chrono::duration<double>(since_epoch).count();
-    }
+    session.facts.used_at = co_await session.saved.used_at(session.facts.tape);
     session.facts = co_await load_facts(session.saved.tapes(), std::move(session.facts));
     if (!session.facts.problem.empty())
         throw CheckpointerError(ErrorCode::storage, session.facts.problem);
@@ -394,12 +385,13 @@ Task<> note_fork(std::shared_ptr<bub::TapeStore> tapes, std::string tape, std::s
 
 Task<std::vector<ListedSession>> list_sessions(SavedSessions saved) {
     std::vector<ListedSession> sessions;
+    const std::string here = saved.tape_prefix();
     const std::vector<bub::ListedTape> tapes = co_await saved.tapes()->newest_tapes();
     for (const bub::ListedTape& tape : tapes) {
         ListedSession one;
         one.tape = tape.name;
         one.used_at = std::chrono::duration<double>(tape.modified.time_since_epoch()).count();
-        one.is_here = saved.is_here(tape.name);
+        one.is_here = tape.name.starts_with(here);
         sessions.push_back(std::move(one));
     }
     try {

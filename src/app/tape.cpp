@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -237,13 +238,14 @@ public:
 
 private:
     Task<int> list() {
-        const std::vector<ListedTape> files = co_await store_->newest_tapes();
+        constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
+        const std::size_t most = arguments_.limit == 0 ? all : arguments_.limit;
+        const std::vector<ListedTape> files =
+            co_await store_->newest_tapes_after(std::nullopt, most);
         if (files.empty()) told_ << "No tapes in " << for_terminal(store_->location()) << ".\n";
         int status = exit_ok;
-        std::size_t left = arguments_.limit == 0 ? files.size() : arguments_.limit;
         // Separated by tabs, for scripts.
         for (const ListedTape& file : files) {
-            if (left-- == 0) break;
             std::optional<bub::TapeInfo> info;
             try {
                 info = co_await store_->info(file.name);

@@ -182,8 +182,11 @@ public:
     std::size_t waiting() const;
 
     // For what is measured.
-    /// Adds sessions without work, each with a tape of two entries.
+    /// Adds sessions without work, each with a tape of two entries, a finished message and its answer.
     void add_idle_sessions(std::size_t count) const;
+    /// Ends the gateways. Returns the name of the table of which the server has read the most rows since add_idle_sessions(), and
+    /// their number.
+    std::vector<std::string> most_read_table() const;
     ClusterTime time() const;
     /// Returns lines about the memory of the gateways and the tables.
     std::string sizes() const;

@@ -91,9 +91,24 @@ TEST(ClusterRate, D232_MessagesAtAnyGateway_HaveOneTurnEach) {
     make_durable();
     Cluster cluster(seed(), Database::direct);
     // CUBEPI_CLUSTER_IDLE: with so many sessions that have no work.
-    if (const char* const idle = std::getenv("CUBEPI_CLUSTER_IDLE"))
+    if (const char* const idle = std::getenv("CUBEPI_CLUSTER_IDLE")) {
         cluster.add_idle_sessions(std::strtoul(idle, nullptr, 10));
+        RawPostgres(cluster.database()).query("ANALYZE");
+    }
     expect_rate(cluster, messages_or_all(60));
+}
+
+/// The plans of statements are made of empty tables, of tables that have grown since, and of statistics.
+TEST(ClusterRate, D286_ManyIdleSessions_AreNotRead) {
+    constexpr std::size_t idle = 20'000;
+    Cluster cluster(seed(), Database::direct);
+    EXPECT_EQ(lines_of(cluster.run(plain_messages(cluster, 12, 0), {})), "");
+    cluster.add_idle_sessions(idle);
+    EXPECT_EQ(lines_of(cluster.run(plain_messages(cluster, 12, 1), {})), "");
+    RawPostgres(cluster.database()).query("ANALYZE");
+    EXPECT_EQ(lines_of(cluster.run(plain_messages(cluster, 12, 2), {})), "");
+    const std::vector<std::string> most = cluster.most_read_table();
+    EXPECT_LT(std::stoul(most.at(1)), idle) << most.at(0);
 }
 
 TEST(ClusterRate, D232_GatewayWithFiles_AnswersTheSameMessages) {

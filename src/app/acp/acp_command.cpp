@@ -503,7 +503,7 @@ public:
         if (id.size() > max_id) throw_missing();
         const Entered entered(*this, setup.directory);
         SavedSessions saved = SavedSessions::here();
-        const std::vector<SavedSession> here = co_await saved.on_tapes_here();
+        const std::vector<SavedSession> here = co_await saved.on_tapes(SessionsOf::directory);
         if (std::ranges::find(here, id, &SavedSession::name) == here.end()) throw_missing();
         ConversationFlags flags = flags_for(setup);
         flags.session = id;

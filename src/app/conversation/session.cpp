@@ -394,7 +394,7 @@ SandboxSettings sandbox_settings(const ConfigFile& config, const ConversationFla
 Task<std::string> new_session_note(SavedSessions& saved, std::string name) {
     std::string note = "New session '" + visible(name) + "'.";
     std::vector<std::string> names;
-    const std::vector<SavedSession> here = co_await saved.on_tapes_here();
+    const std::vector<SavedSession> here = co_await saved.on_tapes(SessionsOf::directory);
     for (const SavedSession& one : here) {
         if (one.name != name) names.push_back(one.name);
     }
@@ -410,12 +410,7 @@ Task<std::optional<ResumedSession>> find_resumed(SavedSessions& saved, std::stri
     if (end.messages == 0) co_return resumed;
     resumed.emplace();
     resumed->messages = end.messages;
-    const std::vector<bub::ListedTape> files = co_await saved.tapes()->newest_tapes();
-    for (const bub::ListedTape& file : files) {
-        if (file.name != tape) continue;
-        const auto since_epoch = file.modified.time_since_epoch();
-        resumed->used_at = std::chrono::duration<double>(since_epoch).count();
-    }
+    resumed->used_at = co_await saved.used_at(tape);
     const JsonObject state = co_await saved.tapes()->read_state(tape);
     resumed->title = session_title(state);
     if (!resumed->title.empty()) co_return resumed;

@@ -74,12 +74,16 @@ std::string statement_of(DeliveryNote note, const std::string& detail) {
     const std::string all_hold = std::string(" AND ") + all_hold_sql;
     const auto changed = [&](const std::string& changes) {
         return ", changed AS (UPDATE " + std::string(table) + " AS r SET " + changes +
-               " FROM mine WHERE r.id = mine.id AND mine.is_open" + all_hold + ")";
+               " FROM mine WHERE r.id = ANY($1::text[]::bigint[]) AND r.id = mine.id AND "
+               "mine.is_open" +
+               all_hold + ")";
     };
     // Not of messages that are finished.
     const auto answered = [&](const std::string& changes) {
         return ", answered AS (UPDATE bub_delivery_inbound AS i SET " + changes +
-               " FROM mine WHERE i.id = ANY(mine.answers) AND i.state IN ('waiting', 'working')" +
+               " WHERE i.id = ANY(ARRAY(SELECT unnest(answers) FROM mine)) AND i.state IN "
+               "('waiting',"
+               " 'working')" +
                all_hold + ")";
     };
     const std::string settled = ", settled_at = now(), message = NULL";
@@ -98,7 +102,8 @@ std::string statement_of(DeliveryNote note, const std::string& detail) {
                    ", changed AS (UPDATE bub_delivery_inbound AS r SET begun = CASE WHEN $3 ="
                    " ANY(begun_by) THEN greatest(begun - 1, 0) ELSE begun END, begun_by ="
                    " array_remove(begun_by, $3), state = CASE WHEN owner = $3 THEN 'waiting' ELSE"
-                   " state END FROM mine WHERE r.id = mine.id AND mine.is_open AND (mine.holds OR"
+                   " state END FROM mine WHERE r.id = ANY($1::text[]::bigint[]) AND r.id = mine.id"
+                   " AND mine.is_open AND (mine.holds OR"
                    " r.owner <> $3)) SELECT true FROM mine";
         case DeliveryNote::held:
             // As many as for a message that has ended processes: see needs_decision().
@@ -108,8 +113,8 @@ std::string statement_of(DeliveryNote note, const std::string& detail) {
             // A session without unfinished messages belongs to no gateway; the negative number is that of the last one.
             changes = changed("state = '" + finished_state(detail) +
                               "', finished_at = now(), message = NULL, planned = NULL") +
-                      ", freed AS (UPDATE bub_delivery_sessions AS s SET owner = -owner FROM mine"
-                      " WHERE s.key = mine.session AND s.owner > 0" +
+                      ", freed AS (UPDATE bub_delivery_sessions AS s SET owner = -owner WHERE s.key"
+                      " = ANY(ARRAY(SELECT session FROM mine)) AND s.owner > 0" +
                       all_hold +
                       " AND NOT EXISTS (SELECT 1 FROM bub_delivery_inbound AS i WHERE i.session ="
                       " s.key AND i.finished_at IS NULL AND i.owner = s.owner AND NOT i.id ="
@@ -521,7 +526,8 @@ Task<> PostgresDeliveryLog::plan(std::vector<TurnOutput> outputs,
             batch
                 .add(mine_sql(inbound) +
                      ", changed AS (UPDATE bub_delivery_inbound AS r SET planned = $3, next_output"
-                     " = 0 FROM mine WHERE r.id = mine.id AND mine.is_open AND " +
+                     " = 0 FROM mine WHERE r.id = ANY($1::text[]::bigint[]) AND r.id = mine.id AND"
+                     " mine.is_open AND " +
                      all_hold_sql + ")" + select_holds_sql)
                 .texts(known.ids)
                 .texts(known.fences)

@@ -435,6 +435,34 @@ TEST_F(LongTape, AnchorsFarFromTheEnd_AreFound) {
     EXPECT_EQ(run(store.find_event("w__s", "cubepi.run"))->id, 2'004);
 }
 
+/// The newest entries are found in their lines before the index has them.
+TEST_F(LongTape, ItemsAfterTheIndex_AreFoundWithTheOlderOnes) {
+    const Tape tape = tape_in(directory_);
+    EXPECT_EQ(run(tape.info()).anchors, 2);
+    std::string text = directory_.read("w__s.jsonl");
+    text += R"({"id": 9001, "kind": "\u0065vent", "payload": {"name": "a\/b"}, "meta": {}})";
+    text += "\n";
+    text += R"({"id": 9002, "kind": "event", "payload": {"name": "\u0061bc"}, "meta": {}})";
+    text += "\n" + line(9'003, "an anchor, an event, abc and r1") +
+            R"({"id": 9004, "kind": "anchor", "payload": {"name": "n\u00e9w"}, "meta": {}})";
+    const std::string index = directory_.read("w__s.jsonl.index");
+    std::ofstream(directory_.path() / "w__s.jsonl", std::ios::app) << text.substr(size_);
+    EXPECT_GT(not_indexed(), 0u);
+    FileTapeStore store(directory_.options());
+    EXPECT_EQ(run(store.find_event("w__s", "a/b"))->id, 9'001);
+    EXPECT_EQ(run(store.find_event("w__s", "abc"))->id, 9'002);
+    EXPECT_FALSE(run(store.find_event("w__s", "b")));
+    EXPECT_EQ(run(store.find_run("w__s", "r1"))->id, 2'004);
+    std::vector<std::string> names;
+    for (const TapeEntry& entry : run(store.anchors("w__s", 9)))
+        names.emplace_back(entry_name(entry));
+    EXPECT_EQ(names, (std::vector<std::string>{"start", "middle", "n\u00e9w"}));
+    EXPECT_TRUE(run(tape.query(TapeQuery().last_anchor())).empty());
+    EXPECT_EQ(run(tape.query(TapeQuery().after_anchor("middle").newest_first().limit(1))).at(0).id,
+              9'004);
+    EXPECT_EQ(directory_.read("w__s.jsonl.index"), index);
+}
+
 TEST_F(LongTape, Append_NeedsNoIndex) {
     const Tape tape = tape_in(directory_);
     EXPECT_EQ(run(tape.append(message_entry("user", "x"))).last_id, id_ + 1);

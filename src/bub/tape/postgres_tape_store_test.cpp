@@ -350,9 +350,7 @@ TEST_F(PostgresTapes, EveryStatement_UsesAnIndex) {
     query("ANALYZE");
     PostgresOptions logged = options;
     logged.connection +=
-        " options='-cenable_seqscan=off -csession_preload_libraries=auto_explain "
-        "-cauto_explain.log_min_duration=0"
-        "'";
+        " options='-csession_preload_libraries=auto_explain -cauto_explain.log_min_duration=0'";
     const std::string log = server.log_of([&] {
         PostgresTapeStore store(logged);
         run(store.append("a__1", one("x"), TapeAppend()));

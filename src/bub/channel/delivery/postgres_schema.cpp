@@ -100,12 +100,7 @@ SqlBatch DeliverySchema::settings(const SqlDriver& driver) const {
     SqlBatch batch = driver.store_session();
     // A gateway that is frozen or separated in a transaction, in which it locks sessions, loses it before others give up waiting for
     // the locks: one that does fails all calls that it writes together with them.
-    // A plan that was made while the tables were empty would read all of them later.
-    batch
-        .add(
-            "SELECT set_config('idle_in_transaction_session_timeout', $1, {pooled}),"
-            " set_config('enable_seqscan', 'off', {pooled}), set_config('enable_hashjoin', 'off',"
-            " {pooled}), set_config('enable_mergejoin', 'off', {pooled})")
+    batch.add("SELECT set_config('idle_in_transaction_session_timeout', $1, {pooled})")
         .text(std::to_string(lease_.count() / 5));
     return batch;
 }

@@ -439,32 +439,31 @@ std::optional<DeliveryTables::Taken> DeliveryTables::try_take() {
             "millisecond' WHERE number = $1 RETURNING number")
         .integer(number)
         .number(static_cast<double>(options_.lease.count()));
-    // Sessions that another gateway locks are left to the next call.
+    // Sessions that another gateway locks are left to the next call. Arrays and subqueries that return one value, in place of joins: each
+    // statement reads what is unfinished first, whatever the planner knows of the tables, and never all sessions.
     plan.reads
         .add(
-            "UPDATE bub_delivery_sessions AS s SET owner = $2, fence = s.fence + CASE WHEN s.owner "
-            "="
-            " -$2::bigint THEN 0 ELSE 1 END FROM (SELECT key"
-            " FROM bub_delivery_sessions WHERE owner <> $2 AND " +
-            is_ended_sql("owner") +
-            " AND key IN (SELECT session FROM bub_delivery_inbound WHERE account = $1 AND"
-            " finished_at IS NULL AND " +
+            "UPDATE bub_delivery_sessions SET owner = $2, fence = fence + CASE WHEN owner ="
+            " -$2::bigint THEN 0 ELSE 1 END WHERE key = ANY(ARRAY(SELECT key FROM"
+            " bub_delivery_sessions WHERE key = ANY(ARRAY(SELECT session FROM bub_delivery_inbound"
+            " WHERE account = $1 AND finished_at IS NULL AND " +
             is_ended_sql("owner") + " AND " + is_served_sql("channel") +
             " UNION SELECT session FROM bub_delivery_outbound WHERE account = $1 AND"
             " settled_at IS NULL AND " +
-            is_ended_sql("owner") + " AND " + is_served_sql("channel") +
-            ") ORDER BY key FOR UPDATE SKIP LOCKED) AS claimed WHERE s.key = claimed.key")
+            is_ended_sql("owner") + " AND " + is_served_sql("channel") + ")) AND owner <> $2 AND " +
+            is_ended_sql("owner") + " ORDER BY key FOR UPDATE SKIP LOCKED))")
         .text(options_.account)
         .integer(number)
         .texts(channels)
         .integer(all_channels);
-    const std::string of_this_gateway =
-        " FROM bub_delivery_sessions AS s WHERE s.owner = $2 AND s.key = ";
     plan.reads
-        .add("UPDATE bub_delivery_outbound AS o SET owner = $2, fence = o.fence + 1" +
-             of_this_gateway + "o.session AND o.account = $1 AND o.settled_at IS NULL AND " +
-             "o.owner <> $2 AND " + is_ended_sql("o.owner") + " AND " + is_served_sql("o.channel") +
-             " RETURNING " + outbound_columns)
+        .add(
+            "UPDATE bub_delivery_outbound AS o SET owner = $2, fence = o.fence + 1 WHERE o.account"
+            " = $1 AND o.settled_at IS NULL AND o.owner <> $2 AND " +
+            is_ended_sql("o.owner") + " AND " + is_served_sql("o.channel") +
+            " AND (SELECT s.owner FROM bub_delivery_sessions AS s WHERE s.key = o.session) = $2"
+            " RETURNING " +
+            outbound_columns)
         .text(options_.account)
         .integer(number)
         .texts(channels)
@@ -472,11 +471,15 @@ std::optional<DeliveryTables::Taken> DeliveryTables::try_take() {
     // A gateway may have renewed its lease after the statement that has taken its session. Its messages are taken all the same: their
     // fences are lower than that of the session, so it cannot process them.
     plan.reads
-        .add("UPDATE bub_delivery_inbound AS i SET owner = $2, fence = s.fence" + of_this_gateway +
-             "i.session AND i.account = $1 AND i.finished_at IS NULL AND (i.fence < s.fence OR"
-             " i.owner <> $2 AND " +
-             is_ended_sql("i.owner") + ") AND " + is_served_sql("i.channel") + " RETURNING " +
-             inbound_columns)
+        .add(
+            "UPDATE bub_delivery_inbound AS i SET owner = $2, fence = (SELECT s.fence FROM"
+            " bub_delivery_sessions AS s WHERE s.key = i.session) WHERE i.account = $1 AND"
+            " i.finished_at IS NULL AND " +
+            is_served_sql("i.channel") +
+            " AND (SELECT s.owner = $2 AND (i.fence < s.fence OR i.owner <> $2 AND " +
+            is_ended_sql("i.owner") +
+            ") FROM bub_delivery_sessions AS s WHERE s.key = i.session) RETURNING " +
+            inbound_columns)
         .text(options_.account)
         .integer(number)
         .texts(channels)
@@ -515,8 +518,8 @@ void DeliveryTables::add_removals(SqlBatch& writes) {
                                       std::pair("bub_delivery_outbound", "settled_at")}) {
         const std::string name = table;
         writes
-            .add("DELETE FROM " + name + " WHERE id IN (SELECT id FROM " + name +
-                 " WHERE account = $1 AND " + time + " < now() - $2 * interval '1 hour' LIMIT $3)")
+            .add("DELETE FROM " + name + " WHERE id = ANY(ARRAY(SELECT id FROM " + name +
+                 " WHERE account = $1 AND " + time + " < now() - $2 * interval '1 hour' LIMIT $3))")
             .text(options_.account)
             .number(hours)
             .integer(most_removed);

@@ -74,9 +74,13 @@ std::uint64_t hash_of(std::string_view text);
 /// read-only file system).
 class TapeIndexFile {
 public:
-    /// Updates the index in `path` for the first `end` bytes of `tape`. Short new parts are not written to disk.
+    /// Opens the index in `path` as it is stored for the first `end` bytes of `tape`, which must exist as long as the index.
     TapeIndexFile(std::filesystem::path path, const Descriptor& tape, std::uint64_t end);
 
+    /// Reads what the stored index does not cover. Short new parts are not written to disk.
+    TapeIndexFile& complete();
+    /// Returns the number of bytes that the index covers.
+    std::uint64_t covered() const noexcept { return sums_.mark.covered; }
     const IndexHeader& sums() const noexcept { return sums_; }
     /// Calls `wanted` for records of this kind from the newest to the oldest until it returns false. With `hash`, only
     /// for records with that hash.
@@ -88,14 +92,17 @@ public:
                                              const Descriptor& tape);
 
 private:
-    void catch_up(const Descriptor& tape, std::uint64_t end);
+    void read_sums();
+    void catch_up(bool can_write);
     void add(std::string_view line, std::uint64_t offset);
     void write_records();
     bool try_write_records();
-    void save(const Descriptor& tape, std::uint64_t covered);
+    void save(std::uint64_t covered);
 
     std::filesystem::path path_;
-    Descriptor file_;  ///< none: not writable
+    const Descriptor& tape_;
+    std::uint64_t end_ = 0;
+    Descriptor file_;  ///< none: it does not exist, or cannot be written
     IndexHeader sums_;
     std::vector<IndexRecord> fresh_;  ///< after sums_.records, not on disk yet
 };
@@ -297,6 +304,9 @@ private:
     Tail current_tail(CachedTape& known, const Descriptor& tape, std::uint64_t end) const;
     void count_messages(Tail& tail, const TapePaths& paths, const Descriptor& tape,
                         std::uint64_t end) const;
+    void newest_first(const TapePaths& paths, const Descriptor& tape, std::uint64_t end,
+                      IndexKind kind, const std::string* value,
+                      const std::function<bool(const FileLine&)>& wanted) const;
     std::optional<Range> find_anchor(const TapePaths& paths, const Descriptor& tape,
                                      std::uint64_t end, const std::string* name) const;
     Range slice(const TapePaths& paths, const Descriptor& tape, std::uint64_t end,

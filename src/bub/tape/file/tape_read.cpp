@@ -77,32 +77,40 @@ std::optional<IndexHeader> TapeIndexFile::stored(const std::filesystem::path& pa
 }
 
 TapeIndexFile::TapeIndexFile(std::filesystem::path path, const Descriptor& tape, std::uint64_t end)
-    : path_(std::move(path)) {
-    const std::optional<IndexHeader> known = stored(path_, tape);
-    const std::uint64_t from = known ? known->mark.covered : 0;
-    const bool writes = end > from && end - from >= worth_writing;
-    try {
-        file_ = Descriptor::open(path_, writes ? O_RDWR | O_CREAT : O_RDONLY);
-        // Another process is writing the index: new records are then held only in memory.
-        if (writes && !try_lock(file_)) file_ = Descriptor();
-    } catch (const cubepi::Error&) {
-        file_ = Descriptor();
-    }
-    if (!file_ && known) file_ = Descriptor::open(path_, O_RDONLY);
-    if (file_) {
-        // Read again, now that no other process changes it.
-        if (const std::optional<IndexHeader> again = read_header(file_, tape)) sums_ = *again;
-    }
-    if (sums_.mark.covered > end) sums_ = IndexHeader();
-    catch_up(tape, end);
+    : path_(std::move(path)), tape_(tape), end_(end), file_(Descriptor::open(path_, O_RDONLY)) {
+    read_sums();
 }
 
-void TapeIndexFile::catch_up(const Descriptor& tape, std::uint64_t end) {
-    bool can_write = file_ && (::fcntl(file_.get(), F_GETFL) & O_ACCMODE) == O_RDWR;
-    LineReader lines(tape, sums_.mark.covered, end);
+void TapeIndexFile::read_sums() {
+    sums_ = read_header(file_, tape_).value_or(IndexHeader());
+    // The caller does not see all of what the index has of the tape.
+    if (covered() > end_) sums_ = IndexHeader();
+}
+
+TapeIndexFile& TapeIndexFile::complete() {
+    const bool writes = end_ > covered() && end_ - covered() >= worth_writing;
+    bool can_write = false;
+    if (writes) {
+        try {
+            Descriptor file = Descriptor::open(path_, O_RDWR | O_CREAT);
+            // Another process is writing the index: new records are then held only in memory.
+            can_write = file && try_lock(file);
+            if (can_write) file_ = std::move(file);
+        } catch (const cubepi::Error&) {
+            can_write = false;
+        }
+        // Read again, now that no other process changes it.
+        if (can_write) read_sums();
+    }
+    catch_up(can_write);
+    return *this;
+}
+
+void TapeIndexFile::catch_up(bool can_write) {
+    LineReader lines(tape_, covered(), end_);
     FileLine line;
     bool unended = false;
-    std::uint64_t covered = sums_.mark.covered;
+    std::uint64_t covered = this->covered();
     while (lines.next(line)) {
         // An entry whose line is incomplete may get more bytes: it is counted, but not permanently.
         unended = !line.ended;
@@ -111,7 +119,7 @@ void TapeIndexFile::catch_up(const Descriptor& tape, std::uint64_t end) {
         covered = line.end;
         if (can_write && fresh_.size() >= most_fresh) can_write = try_write_records();
     }
-    if (can_write) save(tape, covered);
+    if (can_write) save(covered);
     if (unended) add(line.text, line.offset);
 }
 
@@ -162,11 +170,11 @@ void TapeIndexFile::write_records() {
 }
 
 /// Records are written and synced first: a header never counts records that are missing, even after a power failure.
-void TapeIndexFile::save(const Descriptor& tape, std::uint64_t covered) {
+void TapeIndexFile::save(std::uint64_t covered) {
     try {
         write_records();
         file_.sync();
-        sums_.mark = TapeMark::of(tape, covered);
+        sums_.mark = TapeMark::of(tape_, covered);
         sums_.checksum = checksum_of(sums_);
         std::string bytes(records_start, '\0');
         std::memcpy(bytes.data(), &sums_, sizeof sums_);
@@ -200,62 +208,67 @@ void TapeIndexFile::newest_first(IndexKind kind, std::optional<std::uint64_t> ha
 
 namespace {
 
-/// A filter that skips lines that cannot be of the requested kinds without parsing them.
-class KindGuess {
-public:
-    explicit KindGuess(const std::vector<std::string>& kinds) {
-        for (const std::string& kind : kinds) {
-            const bool plain = !kind.empty() && std::all_of(kind.begin(), kind.end(), [](char c) {
-                return (c >= 'a' && c <= 'z') || c == '_';
-            });
-            if (!plain) return;
-        }
-        kinds_ = kinds;
-    }
-    bool may_fit(std::string_view line) const {
-        if (kinds_.empty()) return true;
-        for (const std::string& kind : kinds_) {
-            if (line.find(kind) != line.npos) return true;
-        }
-        return line.find("\\u") != line.npos;
-    }
+/// Returns false only if no value of the line is this text. Faster than parsing the line.
+bool may_have(std::string_view line, std::string_view text) {
+    const bool is_plain = std::all_of(text.begin(), text.end(), [](char c) {
+        return c >= ' ' && c <= '~' && c != '"' && c != '\\';
+    });
+    if (!is_plain || line.find(text) != line.npos) return true;
+    // Other programs may write any character like this, and a slash.
+    return line.find("\\u") != line.npos || line.find("\\/") != line.npos;
+}
 
-private:
-    std::vector<std::string> kinds_;
-};
+/// Returns false only if the line has no item of this kind, and of this value if there is one.
+bool may_have(std::string_view line, IndexKind kind, const std::string* value) {
+    const bool is_event = kind == IndexKind::event || kind == IndexKind::run;
+    if (is_event && !may_have(line, "event")) return false;
+    if (kind == IndexKind::anchor && !may_have(line, "anchor")) return false;
+    return !value || may_have(line, *value);
+}
+
+bool may_be_of(std::string_view line, const std::vector<std::string>& kinds) {
+    return kinds.empty() || std::any_of(kinds.begin(), kinds.end(), [&](const std::string& kind) {
+               return may_have(line, kind);
+           });
+}
 
 bool is_anchor_line(std::string_view line, const std::string* name) {
-    if (line.find("anchor") == line.npos && line.find("\\u") == line.npos) return false;
+    if (!may_have(line, "anchor")) return false;
     const std::optional<LineFacts> found = line_facts(line);
     return found && found->facts.anchor && (!name || found->facts.name == *name);
 }
 
 }  // namespace
 
+/// Calls `wanted` for the lines that may have an item of this kind, and of this value if there is one, from the newest to the oldest
+/// until it returns false.
+void TapeDirectory::newest_first(const TapePaths& paths, const Descriptor& tape, std::uint64_t end,
+                                 IndexKind kind, const std::string* value,
+                                 const std::function<bool(const FileLine&)>& wanted) const {
+    TapeIndexFile index(paths.index, tape, end);
+    FileLine line;
+    if (end - index.covered() >= worth_writing) {
+        index.complete();
+    } else {
+        BackwardLineReader lines(tape, index.covered(), end);
+        while (lines.next(line))
+            if (may_have(line.text, kind, value) && !wanted(line)) return;
+    }
+    const auto hash = value ? std::optional(hash_of(*value)) : std::nullopt;
+    index.newest_first(kind, hash, [&](std::uint64_t offset) {
+        LineReader at(tape, offset, end);
+        return !at.next(line) || wanted(line);
+    });
+}
+
 std::optional<TapeDirectory::Range> TapeDirectory::find_anchor(const TapePaths& paths,
                                                                const Descriptor& tape,
                                                                std::uint64_t end,
                                                                const std::string* name) const {
-    constexpr std::uint64_t near = std::uint64_t{1} << 20U;
-    BackwardLineReader lines(tape, 0, end);
-    FileLine line;
-    bool all = true;
-    while (lines.next(line)) {
-        if (is_anchor_line(line.text, name)) return Range{line.offset, line.end};
-        if (end - line.offset > near) {
-            all = false;
-            break;
-        }
-    }
-    if (all) return std::nullopt;
-    const TapeIndexFile index(paths.index, tape, end);
     std::optional<Range> found;
-    const auto hash = name ? std::optional(hash_of(*name)) : std::nullopt;
-    index.newest_first(IndexKind::anchor, hash, [&](std::uint64_t offset) {
-        LineReader at(tape, offset, end);
-        if (!at.next(line) || !is_anchor_line(line.text, name)) return true;
-        found = Range{line.offset, line.end};
-        return false;
+    newest_first(paths, tape, end, IndexKind::anchor, name, [&](const FileLine& line) {
+        if (is_anchor_line(line.text, name)) found = Range{line.offset, line.end};
+        return !found;
     });
     return found;
 }
@@ -284,14 +297,13 @@ TapeDirectory::Range TapeDirectory::slice(const TapePaths& paths, const Descript
 void TapeDirectory::visit(const std::string& name, const TapeQuery& query,
                           const std::function<bool(const TapeEntry&)>& visit) {
     QueryFilter filter(query);
-    const KindGuess guess(query.kinds());
     std::uint64_t end = 0;
     const Descriptor tape = open_visible(name, end);
     const Range range = slice(TapePaths(options_.directory, name), tape, end, query);
     if (!tape || filter.full()) return;
     FileLine line;
     const auto wanted = [&] {
-        if (!guess.may_fit(line.text)) return true;
+        if (!may_be_of(line.text, query.kinds())) return true;
         const std::optional<TapeEntry> entry = read_tape_line(line.text);
         if (!entry || !filter.fits(*entry)) return true;
         return filter.take() && visit(*entry) && !filter.full();
@@ -345,7 +357,8 @@ TapeDirectory::Tail TapeDirectory::current_tail(CachedTape& known, const Descrip
 
 void TapeDirectory::count_messages(Tail& tail, const TapePaths& paths, const Descriptor& tape,
                                    std::uint64_t end) const {
-    if (!tail.messages) tail.messages = TapeIndexFile(paths.index, tape, end).sums().messages;
+    if (!tail.messages)
+        tail.messages = TapeIndexFile(paths.index, tape, end).complete().sums().messages;
 }
 
 TapePosition TapeDirectory::position(const std::string& name) {
@@ -365,8 +378,8 @@ TapeInfo TapeDirectory::info(const std::string& name) {
     std::uint64_t end = 0;
     const Descriptor tape = open_visible(name, end);
     if (!tape) return info;
-    const TapeIndexFile index(TapePaths(options_.directory, name).index, tape, end);
-    const IndexHeader& sums = index.sums();
+    const IndexHeader sums =
+        TapeIndexFile(TapePaths(options_.directory, name).index, tape, end).complete().sums();
     info.entries = sums.entries;
     info.anchors = sums.anchors;
     info.entries_since_last_anchor = sums.entries_since_anchor;
@@ -392,11 +405,9 @@ std::vector<TapeEntry> TapeDirectory::anchors(const std::string& name, std::size
     std::uint64_t end = 0;
     const Descriptor tape = open_visible(name, end);
     if (!tape || limit == 0) return found;
-    const TapeIndexFile index(TapePaths(options_.directory, name).index, tape, end);
-    index.newest_first(IndexKind::anchor, std::nullopt, [&](std::uint64_t offset) {
-        LineReader lines(tape, offset, end);
-        FileLine line;
-        if (!lines.next(line)) return true;
+    const TapePaths paths(options_.directory, name);
+    newest_first(paths, tape, end, IndexKind::anchor, nullptr, [&](const FileLine& line) {
+        if (!is_anchor_line(line.text, nullptr)) return true;
         if (auto entry = read_tape_line(line.text)) found.push_back(std::move(*entry));
         return found.size() < limit;
     });
@@ -410,18 +421,14 @@ std::optional<TapeEntry> TapeDirectory::find(const std::string& name, TapeKey ke
     std::uint64_t end = 0;
     const Descriptor tape = open_visible(name, end);
     if (!tape) return found;
-    const TapeIndexFile index(TapePaths(options_.directory, name).index, tape, end);
     const IndexKind kind = key == TapeKey::message ? IndexKind::message
                            : key == TapeKey::event ? IndexKind::event
                                                    : IndexKind::run;
-    index.newest_first(kind, hash_of(value), [&](std::uint64_t offset) {
-        LineReader lines(tape, offset, end);
-        FileLine line;
-        const auto facts = lines.next(line) ? line_facts(line.text) : std::nullopt;
-        if (!facts) return true;
-        const bool same = facts->facts.matches(key, value);
-        if (same) found = read_tape_line(line.text);
-        return !same;
+    const TapePaths paths(options_.directory, name);
+    newest_first(paths, tape, end, kind, &value, [&](const FileLine& line) {
+        const std::optional<LineFacts> facts = line_facts(line.text);
+        if (facts && facts->facts.matches(key, value)) found = read_tape_line(line.text);
+        return !found;
     });
     return found;
 }

@@ -127,8 +127,7 @@ TapeDirectory::Tail TapeDirectory::tail_for(Writing& writing, const Descriptor& 
     if (options.reset()) {
         tail = Tail();
         tail.messages = 0;
-    } else if (tape && options.first_anchor() > 0 &&
-               TapeIndexFile(paths.index, tape, size).sums().anchors > 0) {
+    } else if (tape && options.first_anchor() > 0 && find_anchor(paths, tape, size, nullptr)) {
         drop_first(entries, options.first_anchor());
     }
     const auto free_ids =

@@ -290,13 +290,16 @@ public:
     SqlBatch store_session() const override {
         SqlBatch batch;
         // Compiling a plan of 64 partitions takes seconds, and one of them is visited. A prepared statement with a list of texts would
-        // be planned each time, because the server expects lists of ten: that takes longer than to find a few rows by their keys.
+        // be planned each time, because the server expects lists of ten: that takes longer than to find a few rows by their keys. A plan
+        // that was made while the tables were small would read all of them later.
         batch
             .add(
                 "SELECT set_config('lock_timeout', $1, {pooled}), set_config('statement_timeout',"
                 " $2, {pooled}), set_config('idle_in_transaction_session_timeout', $2, {pooled}),"
                 " set_config('jit', 'off', {pooled}),"
-                " set_config('plan_cache_mode', 'force_generic_plan', {pooled})")
+                " set_config('plan_cache_mode', 'force_generic_plan', {pooled}),"
+                " set_config('enable_seqscan', 'off', {pooled}), set_config('enable_hashjoin',"
+                " 'off', {pooled}), set_config('enable_mergejoin', 'off', {pooled})")
             .text(lock_timeout_)
             .text(query_timeout_);
         return batch;
