@@ -578,7 +578,8 @@ std::size_t Cluster::in_turns(std::size_t begun) const {
         const std::vector<std::string> pids =
             read(database_,
                  "SELECT g.pid FROM bub_delivery_inbound AS i JOIN bub_delivery_gateways AS g ON"
-                 " g.number = i.owner WHERE i.finished_at IS NULL AND cardinality(i.begun_by) = " +
+                 " g.number = i.owner WHERE i.finished_at IS NULL AND (SELECT count(*) FROM"
+                 " unnest(i.begun_by) AS b WHERE b > 0) = " +
                      std::to_string(begun));
         for (std::size_t index = 0; index < size && !pids.empty(); ++index)
             if (std::to_string(gateways_.at(index)->pid()) == pids.front()) return index;
@@ -596,7 +597,7 @@ void Cluster::kill_successor(std::size_t index) {
     // Those whose two gateways have ended, as it seems, are held until the frozen one continues.
     while (read(database_,
                 "SELECT count(*) FROM bub_delivery_inbound WHERE finished_at IS NULL AND"
-                " cardinality(begun_by) < 2")
+                " (SELECT count(*) FROM unnest(begun_by) AS b WHERE b > 0) < 2")
                .front() != "0")
         pause();
 }

@@ -24,6 +24,8 @@ namespace {
 constexpr const char* inbound = "bub_delivery_inbound";
 constexpr const char* outbound = "bub_delivery_outbound";
 
+using Texts = std::vector<std::string>;
+
 std::string json_of(const JsonObject& object) {
     std::string text;
     append_json_text(text, object);
@@ -67,8 +69,14 @@ std::string finished_state(std::string_view stop) {
     return std::string(is_stop_result(stop) ? stop : "done");
 }
 
+/// The expression of begun_by without the gateway $3 and the marks of its turns (DeliveryTables::next_mark()).
+std::string others_sql() {
+    return "ARRAY(SELECT b FROM unnest(begun_by) AS b WHERE b <> $3 AND b / " +
+           std::to_string(marks_of_gateway) + " + $3 <> 0)";
+}
+
 /// Returns the statement of a note about records with the ids $1 and the fences $2. $3 is the number of this gateway, or the reason of
-/// failed answers; $4 is the id of the first message of a turn.
+/// failed answers; $4 is the id of the first message of a turn, whose mark is $5, or the marks of the turns that have begun.
 std::string statement_of(DeliveryNote note, const std::string& detail) {
     const char* const table = note >= DeliveryNote::waiting ? outbound : inbound;
     const std::string all_hold = std::string(" AND ") + all_hold_sql;
@@ -93,21 +101,27 @@ std::string statement_of(DeliveryNote note, const std::string& detail) {
             // `begun` counts those of earlier programs, too, which do not know begun_by.
             changes = changed(
                 "state = 'working', begun = begun + CASE WHEN $3 = ANY(begun_by) THEN 0 ELSE 1"
-                " END, begun_by = array_append(array_remove(begun_by, $3), $3), turn = $4");
+                " END, begun_by = " +
+                others_sql() + " || ARRAY[$3, $5], turn = $4");
             break;
         case DeliveryNote::put_back:
             // Of a message that another gateway has taken, removes this one from those whose turns have begun; not a later turn here,
-            // which has another fence.
+            // which has another fence, or another mark: the statement may be executed late.
             return mine_sql(table) +
-                   ", changed AS (UPDATE bub_delivery_inbound AS r SET begun = CASE WHEN $3 ="
-                   " ANY(begun_by) THEN greatest(begun - 1, 0) ELSE begun END, begun_by ="
-                   " array_remove(begun_by, $3), state = CASE WHEN owner = $3 THEN 'waiting' ELSE"
-                   " state END FROM mine WHERE r.id = ANY($1::text[]::bigint[]) AND r.id = mine.id"
-                   " AND mine.is_open AND (mine.holds OR"
-                   " r.owner <> $3)) SELECT true FROM mine";
+                   ", marked AS (SELECT mine.*, ($4::text[])[array_position($1::text[],"
+                   " id::text)]::bigint AS mark FROM mine), changed AS (UPDATE"
+                   " bub_delivery_inbound AS r SET begun = CASE WHEN $3 = ANY(begun_by) THEN"
+                   " greatest(begun - 1, 0) ELSE begun END, begun_by = " +
+                   others_sql() +
+                   ", state = CASE WHEN owner = $3 THEN 'waiting' ELSE state END FROM marked AS m"
+                   " WHERE r.id = ANY($1::text[]::bigint[]) AND r.id = m.id AND m.is_open AND "
+                   "(m.holds OR r.owner <> $3) AND (m.mark ="
+                   " 0 OR m.mark = ANY(begun_by))) SELECT true FROM mine";
         case DeliveryNote::held:
             // As many as for a message that has ended processes: see needs_decision().
-            changes = changed("begun = greatest(begun, 2 + cardinality(begun_by))");
+            changes = changed(
+                "begun = greatest(begun, 2 + (SELECT count(*) FROM unnest(begun_by) AS b WHERE b > "
+                "0))");
             break;
         case DeliveryNote::finished:
             // A session without unfinished messages belongs to no gateway; the negative number is that of the last one.
@@ -138,7 +152,10 @@ std::string statement_of(DeliveryNote note, const std::string& detail) {
                           settled);
             break;
     }
-    return mine_sql(table) + changes + select_holds_sql;
+    // With the id of an answer to the turn.
+    const bool is_begin = note == DeliveryNote::begun;
+    return mine_sql(table) + changes +
+           (is_begin ? " SELECT holds, nextval('bub_delivery_ids') FROM mine" : select_holds_sql);
 }
 
 }  // namespace
@@ -392,14 +409,24 @@ DeliveryWritePtr PostgresDeliveryLog::note(DeliveryNote note, const std::vector<
     const std::optional<RecordId> first = record_id(ids.front());
     std::string text;
     if (note == DeliveryNote::failed) append_json_string(text, detail);
-    step->write = [known, sql = statement_of(note, detail), has_number, is_of_turn, here,
-                   turn = first ? first->id : 0, text = std::move(text)](SqlBatch& batch) {
+    const std::int64_t mark = is_of_turn ? tables->next_mark(here, ids) : 0;
+    Texts marks = note == DeliveryNote::put_back ? tables->marks_of(known.records) : Texts();
+    step->write = [known, sql = statement_of(note, detail), has_number, is_of_turn, here, mark,
+                   marks = std::move(marks), turn = first ? first->id : 0,
+                   text = std::move(text)](SqlBatch& batch) {
         cubepi::detail::SqlQuery& change = batch.add(sql).texts(known.ids).texts(known.fences);
         if (has_number) change.integer(here);
-        if (is_of_turn) change.integer(turn);
+        if (is_of_turn) change.integer(turn).integer(mark);
+        if (!marks.empty()) change.texts(marks);
         if (!text.empty()) change.text(text);
     };
     step->read = check_fence;
+    if (is_of_turn) {
+        step->read = [tables, mark, session = step->sessions.front(), ids](const SqlResult& row) {
+            check_fence(row);
+            if (row.rows() > 0) tables->note_turn(session, ids, mark, row.integer(0, 1));
+        };
+    }
     // Its message may be finished with it, and needs no note of the answer then.
     step->is_last = note == DeliveryNote::sent;
     const bool is_end = note == DeliveryNote::finished || note == DeliveryNote::sent ||
@@ -551,6 +578,7 @@ Task<std::string> PostgresDeliveryLog::intend_output(TurnOutput output,
     const std::string session = step->sessions.front();
     auto id = std::make_shared<std::string>();
     step->stores_answer = true;
+    if (!answers.empty()) step->answered = answers.front();
     // The step outlives the call of its function.
     step->write = [id, tables, session, known, body = json_of(output.message),
                    is_answer = is_answer(output.message) && !known.ids.empty(),

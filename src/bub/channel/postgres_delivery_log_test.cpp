@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <regex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -14,6 +16,7 @@
 #include <bub/channel/account_lease.hpp>
 #include <bub/channel/channel_test_support.hpp>
 #include <bub/channel/debounce.hpp>
+#include <bub/channel/delivery/postgres_tables.hpp>
 #include <bub/channel/delivery_log_suite_test.hpp>
 #include <bub/channel/postgres_delivery_schema.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
@@ -201,6 +204,124 @@ TEST_F(PostgresDeliveries, D275_LostCallExecutedLate_IsTaken) {
         std::this_thread::yield();
     EXPECT_FALSE(store(*log, "three")) << "before it knows of the second one";
     EXPECT_EQ(taken_by(*log), (Texts{"two", "three"}));
+}
+
+/// Locks sessions as a call does.
+void lock(detail::DeliveryTables& gateway, const Texts& sessions) {
+    const auto call = std::make_shared<detail::DeliveryWrite>();
+    call->sessions = sessions;
+    call->write = [](detail::SqlBatch& batch) { batch.add("SELECT 1"); };
+    gateway.enqueue(call);
+    gateway.complete(call);
+}
+
+/// The session "a" is new to the first transaction, which waits for "z", and known to the second one.
+TEST_F(PostgresDeliveries, D275_SessionNewToOneCall_DoesNotDeadlock) {
+    tables.options.database.lock_timeout = std::chrono::minutes(5);
+    detail::DeliveryTables one(tables.options);
+    detail::DeliveryTables two(tables.options);
+    for (detail::DeliveryTables* gateway : {&one, &two}) lock(*gateway, {"z"});
+    RawPostgres blocking(tables.server.connection(tables.database));
+    RawPostgres third(tables.server.connection(tables.database));
+    const auto are_waiting = [&](const std::string& count) {
+        return tables.query(
+                   "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted AND pid IN (SELECT"
+                   " pid FROM pg_stat_activity WHERE datname = current_database())")[0] == count;
+    };
+    const std::string log = tables.server.log_of([&] {
+        (void)blocking.query("BEGIN; SELECT 1 FROM bub_delivery_sessions FOR UPDATE");
+        std::thread first([&] { lock(one, {"a", "z"}); });
+        while (!are_waiting("1")) std::this_thread::yield();
+        // It is stored at once, or has to wait for the first one, which has stored it.
+        PQsendQuery(third.get(),
+                    "INSERT INTO bub_delivery_sessions (key) VALUES ('a') ON CONFLICT DO NOTHING");
+        PQflush(third.get());
+        while (PQisBusy(third.get()) != 0 && !are_waiting("2")) PQconsumeInput(third.get());
+        const bool waits = PQisBusy(third.get()) != 0;
+        std::thread second([&] { lock(two, {"a", "z"}); });
+        while (!are_waiting(waits ? "3" : "2")) std::this_thread::yield();
+        (void)blocking.query("COMMIT");
+        first.join();
+        second.join();
+        while (PGresult* const result = PQgetResult(third.get())) PQclear(result);
+    });
+    EXPECT_EQ(log.find("deadlock detected"), std::string::npos) << log;
+}
+
+TEST_F(PostgresDeliveries, D280_FailureAtCommit_StoresNothing) {
+    const LogPtr log = tables.open();
+    tables.query(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'refused';"
+        " END$$");
+    tables.query(
+        "CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON bub_delivery_inbound DEFERRABLE INITIALLY"
+        " DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()");
+    EXPECT_THROW(store(*log, "one"), cubepi::CheckpointerError);
+    tables.query("DROP TRIGGER refuse ON bub_delivery_inbound");
+    EXPECT_EQ(tables.query("SELECT count(*) FROM bub_delivery_inbound"), Texts{"0"});
+    EXPECT_TRUE(store(*log, "one"));
+}
+
+TEST_F(PostgresDeliveries, D280_TransactionWithoutBegin_IsReadCommitted) {
+    tables.query("ALTER DATABASE " + tables.database +
+                 " SET default_transaction_isolation = 'serializable'");
+    detail::DeliveryTables gateway(tables.options);
+    std::string level;
+    const auto call = std::make_shared<detail::DeliveryWrite>();
+    call->sessions = {"a"};
+    call->write = [](detail::SqlBatch& batch) {
+        batch.add("SELECT current_setting('transaction_isolation')");
+    };
+    call->read = [&level](const detail::SqlResult& row) { level = row.string(0, 0); };
+    gateway.enqueue(call);
+    gateway.complete(call);
+    EXPECT_EQ(level, "read committed");
+}
+
+/// The connection of the call was lost, the call was repeated, and the message has been begun again since.
+TEST_F(PostgresDeliveries, D275_LatePutBack_LeavesTheNextTurn) {
+    tables.options.database.connection += " options=-clog_statement=all";
+    const LogPtr log = tables.open();
+    const std::string message = store(*log, "one").value();
+    run(log->begin({message}));
+    const std::string text = tables.server.log_of([&] { run(log->put_back({message})); });
+    std::smatch found;
+    ASSERT_TRUE(std::regex_search(
+        text, found,
+        std::regex("LOG:  execute [^:]+: (WITH mine [^\n]*)\n.*DETAIL:  parameters: ([^\n]*)")))
+        << text;
+    std::string statement = found[1];
+    const std::string values = found[2];
+    const std::regex value(R"(\$(\d+) = ('[^']*'))");
+    for (std::sregex_iterator at(values.begin(), values.end(), value), end; at != end; ++at)
+        statement =
+            std::regex_replace(statement, std::regex("\\$" + (*at)[1].str()), (*at)[2].str());
+    const std::string count = "SELECT begun, begun_by[1] = owner, state FROM bub_delivery_inbound";
+    EXPECT_EQ(tables.query(count), (Texts{"0", "NULL", "waiting"}));
+    run(log->begin({message}));
+    tables.query(statement);
+    EXPECT_EQ(tables.query(count), (Texts{"1", "t", "working"}));
+    run(log->put_back({message}));
+    EXPECT_EQ(tables.query(count), (Texts{"0", "NULL", "waiting"}));
+}
+
+TEST_F(PostgresDeliveries, D275_AnswersOfASession_HaveIncreasingIds) {
+    const LogPtr log = tables.open();
+    const auto answer = [&](const std::string& text, Texts to) {
+        return std::stoll(run(log->intend(from("chat", "1", text), std::move(to))));
+    };
+    std::vector<long long> ids;
+    for (const std::string text : {"one", "two"}) {
+        const std::string message = store(*log, text).value();
+        run(log->begin({message}));
+        ids.push_back(answer("re: " + text, {message}));
+        ids.push_back(answer("more", {message}));
+        run(log->begin({message}));
+        ids.push_back(answer("notice", {}));
+        ids.push_back(answer("again", {message}));
+        run(log->finish({message}));
+    }
+    EXPECT_EQ(std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<>()), ids.end());
 }
 
 TEST_F(PostgresDeliveries, D205_IdleSession_MovesToReceivingGateway) {
@@ -969,7 +1090,7 @@ TEST_F(PostgresDeliveries, D264_LostTurn_DoesNotCount) {
             co_await cubepi::Runtime::standard()->clock->sleep_for(pause);
         }
         a.held->set();
-        const std::string of_second = "SELECT begun_by = ARRAY[owner] FROM bub_delivery_inbound";
+        const std::string of_second = "SELECT begun_by[1] = owner FROM bub_delivery_inbound";
         while (tables.query(of_second) != Texts{"t"})
             co_await cubepi::Runtime::standard()->clock->sleep_for(pause);
         b.held->set();

@@ -115,22 +115,27 @@ constexpr const char* count_writes =
     " AS $$ BEGIN INSERT INTO writes VALUES (NEW.write_id); RETURN NEW; END $$; CREATE TRIGGER"
     " note_write AFTER INSERT OR UPDATE ON bub_tapes FOR EACH ROW EXECUTE FUNCTION note_write()";
 
-TEST_F(LeasedTapes, D272_PlainTurn_WritesFourTimes) {
+TEST_F(LeasedTapes, D272_PlainTurn_WritesThreeTimes) {
     query(count_writes);
-    const auto fork = turn(leased(store, 1));
+    TurnTransactionOptions how;
+    how.turn_id = "t1";
+    how.flush_interval = std::chrono::hours(1);
+    const auto fork = std::make_shared<TurnTransaction>(leased(store, 1), "a__one", std::move(how));
     run(fork->open());
     TapeCheckpointer memory(fork);
     const cubepi::ClaimOwner owner = cubepi::current_process_owner();
     run(memory.claim_run("a__one", "r1", owner, cubepi::ClaimKind::new_run));
     run(fork->append("a__one", one("hello"), TapeAppend()));
-    std::vector<TapeEntry> answer;
-    answer.push_back(message_entry("assistant", "re: hello"));
-    run(fork->append("a__one", std::move(answer), TapeAppend()));
+    cubepi::AssistantMessage answer;
+    answer.content.emplace_back(cubepi::TextContent{"re: hello"});
+    cubepi::MessageList messages_of_run;
+    messages_of_run.push_back(cubepi::Message(std::move(answer)).with_run_id("r1"));
+    run(memory.append("a__one", std::move(messages_of_run), cubepi::AppendOptions()));
     run(memory.complete_run("a__one", "r1", owner.owner_id));
-    EXPECT_EQ(query("SELECT count(*) FROM writes"), Texts{"3"})
-        << "the claim, the message and the answer";
+    EXPECT_EQ(query("SELECT count(*) FROM writes"), Texts{"2"}) << "the claim and the message";
     run(fork->merge());
-    EXPECT_EQ(query("SELECT count(*) FROM writes"), Texts{"4"}) << "the turn and its claim";
+    EXPECT_EQ(query("SELECT count(*) FROM writes"), Texts{"3"})
+        << "the turn with its answer, and its claim";
     EXPECT_EQ(messages(), 2);
     EXPECT_TRUE(run(other->find_run("a__one", "r1")));
     EXPECT_EQ(query("SELECT state FROM bub_tapes"), Texts{"{}"});

@@ -143,6 +143,17 @@ TEST_F(TurnTapesInPostgres, D269_StateOfAnotherProcess_IsReadAtOnce) {
     EXPECT_TRUE(recent().contains("answered")) << "a read is remembered";
 }
 
+TEST_F(TurnTapesInPostgres, D269_StateBeforeFirstWrite_IsOfTheLookup) {
+    EXPECT_FALSE(finds("any"));
+    edit(other, "first");
+    EXPECT_EQ(reads_in([&] { EXPECT_TRUE(run(leased->read_state(tape)).empty()); }), 0U);
+    clock->advance(std::chrono::seconds(6));
+    EXPECT_TRUE(run(leased->read_state(tape)).contains("first")) << "not older than five seconds";
+    edit(leased, "mine");
+    edit(other, "second");
+    EXPECT_TRUE(run(leased->read_state(tape)).contains("second"));
+}
+
 TEST_F(TurnTapesInPostgres, D269_OldRow_IsReadAgain) {
     EXPECT_EQ(run(leased->position(tape)).messages, 0);
     append(other, message("hello"));

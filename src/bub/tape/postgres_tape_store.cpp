@@ -93,6 +93,7 @@ using cubepi::detail::server_write;
 using cubepi::detail::SqlLease;
 using cubepi::detail::SqlPlan;
 using cubepi::detail::SqlPool;
+using cubepi::detail::SqlQuery;
 using cubepi::detail::SqlResults;
 using cubepi::detail::SqlStore;
 using cubepi::detail::SqlView;
@@ -102,19 +103,15 @@ using TurnsPtr = std::shared_ptr<PgTapeTurns>;
 using UsePtr = std::shared_ptr<TapeUse>;
 using ReadsPtr = std::shared_ptr<LeasedReads>;
 
-Task<TapeRow> read_row(StorePtr store, ReadsPtr reads, std::string tape) {
-    if (reads) co_return co_await reads->read_row(std::move(tape));
-    SqlBatch batch;
-    select_tape(batch, tape);
-    const SqlResults results = co_await store->read(std::move(batch));
-    co_return read_tape_row(tape, results[0]);
-}
-
-/// Runs the task after the dead turns on the tape have been closed.
-template <class T>
-Task<T> after_look(TurnsPtr turns, UsePtr use, std::string tape, Task<T> task) {
-    co_await turns->look(std::move(tape), std::move(use));
-    co_return co_await std::move(task);
+/// Returns the row after the dead turns on the tape have been closed.
+Task<TapeRow> current_row(TurnsPtr turns, UsePtr use, ReadsPtr reads, std::string tape) {
+    if (reads) {
+        co_await turns->look(tape, use);
+        co_return co_await reads->read_row(std::move(tape));
+    }
+    SqlQuery query = select_tape(tape);
+    const SqlResult result = co_await turns->read(tape, std::move(use), std::move(query));
+    co_return read_tape_row(tape, result);
 }
 
 /// Late edits under a lease precede edits under the same lease only: since then, another process may have written the state.
@@ -149,10 +146,13 @@ std::function<Json(JsonObject&)> state_edit(std::function<void(JsonObject&)> edi
     };
 }
 
-/// The newest entry that the statement selects.
-Task<std::optional<TapeEntry>> read_one(StorePtr store, SqlBatch reads) {
-    const SqlResults results = co_await store->read(std::move(reads));
-    co_return read_entry(results[0], 0);
+/// Returns `convert(SqlResult)` of the statement, after the dead turns on the tape have been closed.
+template <class F>
+auto read_after_look(TurnsPtr turns, UsePtr use, std::string tape, SqlQuery query, F convert)
+    -> Task<std::invoke_result_t<F&, const SqlResult&>> {
+    const SqlResult result =
+        co_await turns->read(std::move(tape), std::move(use), std::move(query));
+    co_return convert(result);
 }
 
 std::function<void(std::int64_t)> end_check(const ReadsPtr& reads, const std::string& tape) {
@@ -349,9 +349,9 @@ Task<std::vector<std::string>> PostgresTapeStore::all_tapes() {
 }
 
 Task<std::vector<TapeEntry>> PostgresTapeStore::fetch(std::string tape, TapeQuery query) {
-    const StorePtr store = store_;
+    const TurnsPtr turns = turns_;
+    const UsePtr use = use_;
     const ReadsPtr reads = reads_;
-    co_await turns_->look(tape, use_);
     std::vector<TapeEntry> found;
     std::function<bool(const TapeEntry&)> add = [&found](const TapeEntry& entry) {
         found.push_back(entry);
@@ -362,7 +362,7 @@ Task<std::vector<TapeEntry>> PostgresTapeStore::fetch(std::string tape, TapeQuer
         return true;
     };
     std::function<void(std::int64_t)> see_end = end_check(reads, tape);
-    co_await visit_pages(store, std::move(tape), std::move(query), std::move(add),
+    co_await visit_pages(turns, use, std::move(tape), std::move(query), std::move(add),
                          std::move(restart), std::move(see_end));
     co_return found;
 }
@@ -376,9 +376,9 @@ Task<void> PostgresTapeStore::visit(std::string tape, TapeQuery query,
             return visit(entry);
         };
     std::function<bool()> restart = [visited] { return !*visited; };
-    Task<void> pages = visit_pages(store_, tape, std::move(query), std::move(note),
-                                   std::move(restart), end_check(reads_, tape));
-    return after_look(turns_, use_, std::move(tape), std::move(pages));
+    std::function<void(std::int64_t)> see_end = end_check(reads_, tape);
+    return visit_pages(turns_, use_, std::move(tape), std::move(query), std::move(note),
+                       std::move(restart), std::move(see_end));
 }
 
 Task<TapePosition> PostgresTapeStore::append(std::string tape, std::vector<TapeEntry> entries,
@@ -424,51 +424,39 @@ Task<TapePosition> PostgresTapeStore::append_and_edit(std::string tape,
     };
     const TapePosition end =
         co_await server_write(use->transactions(), std::move(plan), std::move(decide));
-    note_written(*use, tape, *after);
-    noted.set_stored(std::move(*after));
+    // First: an edit that was made is not made again, whatever fails.
     if (late) late->set_stored();
     if (!turn.empty()) turns->note_removed(tape, turn);
+    note_written(*use, tape, *after);
+    noted.set_stored(std::move(*after));
     co_return end;
 }
 
 Task<TapePosition> PostgresTapeStore::position(std::string tape) {
-    const StorePtr store = store_;
-    const ReadsPtr reads = reads_;
-    TapeRow row;
-    if (reads) {
-        row = co_await reads->recent_row(std::move(tape));
-    } else {
-        co_await turns_->look(tape, use_);
-        row = co_await read_row(store, reads, std::move(tape));
-    }
+    Task<TapeRow> reading = reads_ ? reads_->recent_row(std::move(tape))
+                                   : current_row(turns_, use_, reads_, std::move(tape));
+    const TapeRow row = co_await std::move(reading);
     co_return row.end;
 }
 
 Task<TapeInfo> PostgresTapeStore::info(std::string tape) {
-    const StorePtr store = store_;
-    const ReadsPtr reads = reads_;
-    co_await turns_->look(tape, use_);
-    TapeRow row = co_await read_row(store, reads, std::move(tape));
+    TapeRow row = co_await current_row(turns_, use_, reads_, std::move(tape));
     co_return std::move(row.info);
 }
 
 Task<std::vector<TapeEntry>> PostgresTapeStore::anchors(std::string tape, std::size_t limit) {
     if (reads_ && limit == 1) return last_anchor(reads_, std::move(tape));
-    SqlBatch reads;
+    SqlQuery query(
+        "SELECT line FROM bub_entries WHERE tape = $1 AND kind = 'anchor'"
+        " ORDER BY id DESC LIMIT $2");
     constexpr std::size_t most = std::numeric_limits<std::int64_t>::max();
-    reads
-        .add(
-            "SELECT line FROM bub_entries WHERE tape = $1 AND kind = 'anchor'"
-            " ORDER BY id DESC LIMIT $2")
-        .text(tape)
-        .integer(static_cast<std::int64_t>(std::min(limit, most)));
-    auto in_order = [](const SqlResults& results) {
-        std::vector<TapeEntry> entries = read_entries(results[0]);
+    query.text(tape).integer(static_cast<std::int64_t>(std::min(limit, most)));
+    auto in_order = [](const SqlResult& result) {
+        std::vector<TapeEntry> entries = read_entries(result);
         std::reverse(entries.begin(), entries.end());
         return entries;
     };
-    return after_look(turns_, use_, std::move(tape),
-                      server_read(store_, std::move(reads), std::move(in_order)));
+    return read_after_look(turns_, use_, std::move(tape), std::move(query), std::move(in_order));
 }
 
 Task<Json> PostgresTapeStore::edit_state(std::string tape,
@@ -502,7 +490,15 @@ void PostgresTapeStore::edit_state_later(const std::string& tape,
 }
 
 Task<JsonObject> PostgresTapeStore::read_state(std::string tape) {
-    TapeRow row = co_await read_row(store_, reads_, std::move(tape));
+    if (reads_) {
+        TapeRow row = co_await reads_->read_row(std::move(tape));
+        co_return std::move(row.state);
+    }
+    const StorePtr store = store_;
+    SqlBatch reads;
+    reads.add(select_tape(tape));
+    const SqlResults results = co_await store->read(std::move(reads));
+    TapeRow row = read_tape_row(tape, results[0]);
     co_return std::move(row.state);
 }
 
@@ -523,9 +519,10 @@ Task<std::optional<TapeEntry>> PostgresTapeStore::find(std::string tape, TapeKey
                                                        std::string value) {
     TapeLookup lookup{key, std::move(value)};
     if (reads_) return reads_->find(std::move(tape), std::move(lookup));
-    SqlBatch reads;
-    select_newest(reads, tape, {std::move(lookup)});
-    return after_look(turns_, use_, std::move(tape), read_one(store_, std::move(reads)));
+    std::vector<TapeLookup> lookups(1, std::move(lookup));
+    SqlQuery query = select_newest(tape, lookups);
+    auto first = [](const SqlResult& result) { return read_entry(result, 0); };
+    return read_after_look(turns_, use_, std::move(tape), std::move(query), first);
 }
 
 Task<std::string> PostgresTapeStore::put_media(std::string bytes) {

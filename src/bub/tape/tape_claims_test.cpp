@@ -287,6 +287,27 @@ TEST_F(TwoOwners, D50_FormerOwner_DoesNotCompleteTheRun) {
     run(memory().complete_run("w__s", "r", "first"));  // idempotent once complete
 }
 
+TEST_F(TwoOwners, D269_FreshRun_IsCompletedLikeOthers) {
+    claim("first", ClaimKind::fresh_run);
+    EXPECT_THROW(claim("first", ClaimKind::fresh_run), RunAlreadyClaimedError);
+    clock_->advance(std::chrono::seconds(61));
+    EXPECT_TRUE(claim("second", ClaimKind::continue_run).superseded);
+    EXPECT_THROW(run(memory().complete_run("w__s", "r", "first")), StaleAppendError);
+    run(memory().complete_run("w__s", "r", "second"));
+    run(memory().complete_run("w__s", "r", "first"));  // idempotent once complete
+}
+
+/// As far as its store can tell, another process has completed the run meanwhile.
+TEST_F(TwoOwners, D269_FreshRunCompletedByOther_IsComplete) {
+    TapeCheckpointer own(store_);
+    ClaimOwner owner;
+    owner.owner_id = "first";
+    run(own.claim_run("w__s", "r", owner, ClaimKind::fresh_run));
+    run(memory().mark_run_complete("w__s", "r"));
+    run(own.complete_run("w__s", "r", "first"));
+    EXPECT_TRUE(run(memory().is_run_complete("w__s", "r")));
+}
+
 TEST_F(TwoOwners, D50_RunCompletedByOther_IsNotReclaimed) {
     claim("first", ClaimKind::new_run);
     run(memory().complete_run("w__s", "r", "first"));

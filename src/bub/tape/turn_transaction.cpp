@@ -133,16 +133,23 @@ TapePosition TurnTransaction::State::add(std::vector<TapeEntry> added) {
     return main.end;
 }
 
-Task<void> TurnTransaction::State::journal_added(ForkMark before, bool reset, bool waits) {
+Task<void> TurnTransaction::State::journal_added(ForkMark before, bool reset,
+                                                 detail::JournalTime time) {
     const std::vector<TapeEntry> added(
         main.entries.begin() + static_cast<std::ptrdiff_t>(before.entries), main.entries.end());
     journal_claims();
     const detail::JournalBuffer::Lines lines = journal->add(added, reset);
-    if (waits) {
+    if (time != detail::JournalTime::at_once) {
         // Nothing may follow for long, for example while a tool runs.
         const cubepi::Executor executor = co_await cubepi::this_executor;
         set_timer(executor);
-        if (!timer_armed && !std::exchange(delayed, true)) post_after(longest_delay);
+        if (timer_armed) co_return;
+        if (time == detail::JournalTime::like_text) {
+            timer_armed = true;
+            post_after(options.flush_interval);
+        } else if (!std::exchange(delayed, true)) {
+            post_after(longest_delay);
+        }
         co_return;
     }
     const cubepi::Outcome<> written = co_await cubepi::outcome_of(write_journal());
@@ -251,10 +258,11 @@ Task<TapePosition> TurnTransaction::append(std::string tape, std::vector<TapeEnt
         if (!there.empty()) detail::drop_first(entries, options.first_anchor());
     }
     ForkMark before{main.entries.size(), main.end, state->partial_text};
-    const bool waits = !options.reset() && detail::may_wait(entries, main.entries);
+    const detail::JournalTime time = options.reset() ? detail::JournalTime::at_once
+                                                     : detail::journal_time(entries, main.entries);
     const TapePosition end = state->add(std::move(entries));
     if (state->is_journaled())
-        co_await state->journal_added(std::move(before), options.reset(), waits);
+        co_await state->journal_added(std::move(before), options.reset(), time);
     co_return end;
 }
 

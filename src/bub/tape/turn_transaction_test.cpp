@@ -263,6 +263,40 @@ cubepi::Message answer_with(cubepi::AssistantContent block, std::string_view sto
     return answer;
 }
 
+TEST(TurnTransaction, D272_LastAnswer_IsJournaledLikeShownText) {
+    const TestDirectory directory;
+    const Tape tape = tape_in(directory);
+    const auto clock = std::make_shared<cubepi::testing::ManualClock>();
+    const auto workers = std::make_shared<cubepi::WorkerPool>(1);
+    TurnTransactionOptions options = turn("t1");
+    options.runtime = std::make_shared<const cubepi::Runtime>(
+        cubepi::Runtime().with_clock(clock).with_workers(workers));
+    const auto fork = tape.fork(std::move(options));
+    TapeCheckpointer memory(fork);
+    const auto wait = [&](std::chrono::milliseconds time) -> Task<void> {
+        clock->advance(time);
+        for (int i = 0; i < 3; ++i) co_await cubepi::yield_now();
+    };
+    const auto add = [&](cubepi::Message message) {
+        cubepi::MessageList one;
+        one.push_back(std::move(message));
+        run(memory.append("w__s", std::move(one), cubepi::AppendOptions()));
+    };
+    const auto is_there_after_kill = [&](std::string_view text) {
+        std::promise<void> written;
+        workers->post([&] { written.set_value(); });
+        written.get_future().wait();
+        const Killed killed(directory);
+        return shape(tape_in(killed.after)).find(text) != std::string::npos;
+    };
+    add(cubepi::user_message("hi", "m1"));
+    EXPECT_TRUE(is_there_after_kill("user:hi"));
+    add(answer_with(cubepi::TextContent{"hello"}, cubepi::stop_reason::stop));
+    EXPECT_FALSE(is_there_after_kill("assistant:hello"));
+    run(wait(std::chrono::milliseconds(500)));
+    EXPECT_TRUE(is_there_after_kill("assistant:hello"));
+}
+
 /// Completes a run in a turn with messages of the run `run_id`. Returns whether the end of the run is there after the process was killed.
 bool has_end_after_kill(std::vector<cubepi::Message> messages, const std::string& run_id = "r1") {
     const TestDirectory directory;

@@ -111,6 +111,7 @@ struct ClaimResult {
 /// The purpose of a claim.
 enum class ClaimKind : std::uint8_t {
     new_run,       ///< the run must not exist
+    fresh_run,     ///< the same; its id was just made, so no store has to look for it
     continue_run,  ///< the run may be open already: a resumed run keeps its id (D40)
 };
 

@@ -46,7 +46,7 @@ ClaimResult ClaimRules::apply(const ClaimChange& change) {
 ClaimResult ClaimRules::claim(const std::string& run_id, const ClaimOwner& owner, ClaimKind kind) {
     const RunState state = table_.run_state(run_id);
     if (state == RunState::complete) detail::throw_run_completed(thread_id_, run_id);
-    if (state == RunState::open && kind == ClaimKind::new_run)
+    if (state == RunState::open && kind != ClaimKind::continue_run)
         detail::throw_run_claimed(thread_id_, run_id);
     ClaimResult result;
     std::vector<std::string> superseded;

@@ -166,7 +166,9 @@ void PostgresServer::start(std::vector<std::string> more, std::size_t file_limit
                                           "-c",
                                           "max_locks_per_transaction=256",
                                           "-c",
-                                          "lc_messages=C"};
+                                          "lc_messages=C",
+                                          "-c",
+                                          "log_line_prefix=%m [%p] [%v] "};
     arguments.insert(arguments.end(), more.begin(), more.end());
     pid_ = spawn(arguments, pipe[1], file_limit);
     close(pipe[1]);

@@ -56,7 +56,8 @@ public:
                             const std::function<void(const std::string& database)>& fill);
     /// The connection string of a database.
     std::string connection(const std::string& database, const std::string& more = {}) const;
-    /// Calls `work` and returns what the server logged meanwhile.
+    /// Calls `work` and returns what the server logged meanwhile: after the time and the process, each line has the virtual id of its
+    /// transaction in brackets.
     std::string log_of(const std::function<void()>& work);
     std::string socket_directory() const { return directory_; }
     std::string file(const std::string& name) const { return directory_ + "/" + name; }

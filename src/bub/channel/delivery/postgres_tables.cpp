@@ -131,15 +131,14 @@ void check_fence(const SqlResult& holds) {
 
 namespace {
 
-/// Locks sessions, and creates those that are missing, in the order of their keys. In a statement of its own: the next one sees what
-/// others have written under the locks.
+/// Locks sessions, and creates those that are missing, all in the order of their keys: a transaction that knows a session and one that
+/// creates it would wait for each other otherwise. The condition leaves the row as it is, locked. In a statement of its own: the next
+/// one sees what others have written under the locks.
 void lock_sessions(SqlBatch& batch, const std::set<std::string>& sessions) {
     batch
         .add(
-            "WITH locked AS (SELECT key FROM bub_delivery_sessions WHERE key = ANY($1::text[])"
-            " ORDER BY key FOR UPDATE) INSERT INTO bub_delivery_sessions (key) SELECT k FROM"
-            " unnest($1::text[]) AS k WHERE NOT EXISTS (SELECT 1 FROM locked WHERE locked.key = k)"
-            " ORDER BY k ON CONFLICT (key) DO UPDATE SET key = excluded.key")
+            "INSERT INTO bub_delivery_sessions (key) SELECT k FROM unnest($1::text[]) AS k ORDER BY"
+            " k ON CONFLICT (key) DO UPDATE SET key = excluded.key WHERE false")
         .texts(std::vector<std::string>(sessions.begin(), sessions.end()));
 }
 
@@ -187,8 +186,12 @@ void DeliveryTables::note(const std::string& id, const std::string& session,
 void DeliveryTables::forget(const std::vector<std::string>& ids) {
     const std::lock_guard guard(mutex_);
     for (const std::string& id : ids) {
-        sessions_.erase(id);
+        const auto session = sessions_.extract(id);
         keys_.erase(id);
+        marks_.erase(id);
+        const auto reserved = session ? reserved_.find(session.mapped()) : reserved_.end();
+        if (reserved != reserved_.end() && reserved->second.message == id)
+            reserved_.erase(reserved);
     }
 }
 
@@ -209,6 +212,37 @@ bool DeliveryTables::knows(const std::string& id) const {
     return sessions_.contains(id);
 }
 
+std::int64_t DeliveryTables::next_mark(std::int64_t number, const std::vector<std::string>& ids) {
+    const std::lock_guard guard(mutex_);
+    for (const std::string& id : ids) marks_.erase(id);
+    return -(number * marks_of_gateway + ++turns_ % marks_of_gateway);
+}
+
+void DeliveryTables::note_turn(const std::string& session, const std::vector<std::string>& ids,
+                               std::int64_t mark, std::int64_t answer) {
+    const std::lock_guard guard(mutex_);
+    for (const std::string& id : ids)
+        if (sessions_.contains(id)) marks_[id] = mark;
+    reserved_.insert_or_assign(session, Reserved{ids.front(), answer});
+}
+
+std::vector<std::string> DeliveryTables::marks_of(const std::vector<std::string>& ids) const {
+    std::vector<std::string> marks;
+    const std::lock_guard guard(mutex_);
+    for (const std::string& id : ids) {
+        const auto found = marks_.find(id);
+        marks.push_back(std::to_string(found == marks_.end() ? 0 : found->second));
+    }
+    return marks;
+}
+
+/// An id that was reserved is lower than that of any answer which the session has got since: it is of no use after one.
+std::int64_t DeliveryTables::take_reserved(const DeliveryWrite& step) {
+    const std::lock_guard guard(mutex_);
+    const auto found = reserved_.extract(step.sessions.front());
+    return found && found.mapped().message == step.answered ? found.mapped().id : 0;
+}
+
 DeliveryWritePtr DeliveryTables::write_about(const std::vector<std::string>& ids,
                                              RecordIds& known) const {
     auto step = std::make_shared<DeliveryWrite>();
@@ -218,6 +252,7 @@ DeliveryWritePtr DeliveryTables::write_about(const std::vector<std::string>& ids
         const std::optional<RecordId> id = record_id(text);
         const auto found = sessions_.find(text);
         if (!id || found == sessions_.end()) continue;
+        known.records.push_back(text);
         known.ids.push_back(std::to_string(id->id));
         known.fences.push_back(std::to_string(id->fence));
         sessions.insert(found->second);
@@ -351,11 +386,15 @@ void DeliveryTables::write_together(const std::vector<DeliveryWritePtr>& steps) 
     }
 }
 
-/// The ids of answers are known before they are stored, so that a statement that is executed again stores an answer once.
+/// The ids of answers are known before they are stored, so that a statement that is executed again stores an answer once. That of the first
+/// answer of a turn was reserved when the turn began.
 void DeliveryTables::reserve_ids(const std::vector<DeliveryWritePtr>& steps) {
     std::vector<DeliveryWritePtr> answers;
-    for (const DeliveryWritePtr& step : steps)
-        if (step->stores_answer) answers.push_back(step);
+    for (const DeliveryWritePtr& step : steps) {
+        if (!step->stores_answer) continue;
+        step->answer = take_reserved(*step);
+        if (step->answer == 0) answers.push_back(step);
+    }
     if (answers.empty()) return;
     SqlBatch batch;
     batch.add("SELECT nextval('bub_delivery_ids') FROM generate_series(1, $1)")

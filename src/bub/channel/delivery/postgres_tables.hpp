@@ -62,6 +62,7 @@ std::optional<RecordId> record_id(const std::string& text);
 
 /// Records by their ids, as parameters of a statement.
 struct RecordIds {
+    std::vector<std::string> records = {};  ///< ids with fences, as the caller has them
     std::vector<std::string> ids = {};
     std::vector<std::string> fences = {};
 };
@@ -77,7 +78,8 @@ struct DeliveryWrite {
     std::string message_key = {};            ///< of a message that is received
     std::int64_t answer = 0;  ///< the id of an answer that it stores, if `stores_answer`
     bool stores_answer = false;
-    bool is_last = false;  ///< it is written after the other calls of its transaction
+    std::string answered = {};  ///< the message that is answered; empty: none
+    bool is_last = false;       ///< it is written after the other calls of its transaction
     /// Adds the statement. Called on the thread of the log.
     std::function<void(SqlBatch& batch)> write = {};
     /// Reads its result. Throws if the call has failed, without having written anything. May be empty.
@@ -112,6 +114,14 @@ public:
     std::vector<std::string> keys_of(const std::vector<std::string>& ids, bool wanted) const;
     /// Returns true if the caller has this record.
     bool knows(const std::string& id) const;
+    /// Returns the mark of a turn that begins on these messages at the gateway `number`, for bub_delivery_inbound.begun_by: a negative
+    /// number that no other turn has.
+    std::int64_t next_mark(std::int64_t number, const std::vector<std::string>& ids);
+    /// Notes that a turn with this mark has begun on these messages of a session, and the id of its first answer.
+    void note_turn(const std::string& session, const std::vector<std::string>& ids,
+                   std::int64_t mark, std::int64_t answer);
+    /// Returns the marks of the last turns of these messages; "0": it has none, or whether it has begun is not known.
+    std::vector<std::string> marks_of(const std::vector<std::string>& ids) const;
     /// Returns a call about those of the records that this gateway has; null if it has none of them.
     DeliveryWritePtr write_about(const std::vector<std::string>& ids, RecordIds& known) const;
 
@@ -141,6 +151,8 @@ private:
     void write_together(const std::vector<DeliveryWritePtr>& steps);
     void note_failure(const std::exception_ptr& failure);
     void reserve_ids(const std::vector<DeliveryWritePtr>& steps);
+    /// Returns the id that was reserved for the answer of this call, once; 0: there is none.
+    std::int64_t take_reserved(const DeliveryWrite& step);
     struct Taken;
     std::optional<Taken> try_take();
     void add_lost(Taken& taken);
@@ -159,6 +171,13 @@ private:
     std::optional<std::vector<std::string>> channels_;  ///< absent: all
     std::map<std::string, std::string> sessions_;       ///< by id of a record of this gateway
     std::map<std::string, std::string> keys_;           ///< of messages, by id
+    struct Reserved {
+        std::string message = {};
+        std::int64_t id = 0;
+    };
+    std::map<std::string, Reserved> reserved_;   ///< by session
+    std::map<std::string, std::int64_t> marks_;  ///< of turns that have begun, by id of a message
+    std::int64_t turns_ = 0;
 };
 
 /// The sessions of records, by their ids.
@@ -167,6 +186,9 @@ using RecordSessions = std::map<std::string, std::string>;
 /// Read the rows of select_inbounds() and select_answers(). `sessions`: may be null.
 std::vector<StoredInbound> read_inbounds(const SqlResult& rows, RecordSessions* sessions);
 std::vector<Delivery> read_answers(const SqlResult& rows, RecordSessions* sessions);
+
+/// The number of marks of a gateway (DeliveryTables::next_mark()): more than it has turns in the time in which a write may be late.
+inline constexpr std::int64_t marks_of_gateway = std::int64_t{1} << 20U;
 
 /// Returns the beginning of a statement about records whose ids are $1 and whose fences are $2: the common table `mine` with those that exist.
 /// Its column `holds` is false for one that another gateway has taken, and `is_open` for one that is over. It finds them by their ids

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,8 @@ struct TapeCheckpointer::State final : cubepi::ThreadStates {
     };
     std::mutex mutex;
     std::map<std::string, Batch> batches;
+    /// Those that this object has claimed as new ones, and that it has not completed.
+    std::set<std::string> fresh_runs;
 
     cubepi::ClaimTime time() const;
 
@@ -67,6 +70,8 @@ struct TapeCheckpointer::State final : cubepi::ThreadStates {
     /// Appends the event that the run is complete. With an owner: only if that owner holds the run's claim.
     Task<void> append_completion(std::string tape, std::string run_id,
                                  std::optional<std::string> owner_id);
+    /// Returns true, once, for a run that this object has claimed as a new one: no other has completed it under its claim.
+    bool forget_fresh_run(const std::string& run_id);
     /// Releases the new claim on a run and throws RunAlreadyCompletedError if the run is complete.
     Task<void> check_still_open(std::string tape, std::string run_id, std::string owner_id);
     /// Removes the requests and answers of AppendOptions::settle(), unless the append would be rejected.

@@ -69,6 +69,7 @@ Task<ClaimResult> TapeCheckpointer::State::change_claim(std::string tape, ClaimC
             break;
         }
         case ClaimChange::Step::release: {
+            (void)forget_fresh_run(change.run_id);
             std::function<void(JsonObject&)> edit = [change](JsonObject& side_state) {
                 SideStateClaims claims(side_state);
                 (void)ClaimRules(claims, {}).apply(change);
@@ -91,8 +92,11 @@ Task<ClaimResult> TapeCheckpointer::State::claim(std::string tape, ClaimChange c
     const auto self = shared_from_this();
     const std::string run_id = change.run_id;
     const std::string owner_id = change.owner.owner_id;
-    const bool complete = co_await is_run_complete(tape, run_id);
-    if (complete) cubepi::detail::throw_run_completed(tape, run_id);
+    const bool is_fresh = change.kind == ClaimKind::fresh_run;
+    if (!is_fresh) {
+        const bool complete = co_await is_run_complete(tape, run_id);
+        if (complete) cubepi::detail::throw_run_completed(tape, run_id);
+    }
     auto result = std::make_shared<ClaimResult>();
     std::function<Json(JsonObject&)> edit = [=, this,
                                              change = std::move(change)](JsonObject& side) {
@@ -104,6 +108,10 @@ Task<ClaimResult> TapeCheckpointer::State::claim(std::string tape, ClaimChange c
     co_await store->edit_state(tape, std::move(edit));
     if (result->superseded) co_await check_still_open(tape, run_id, owner_id);
     if (turn && !owner_id.empty()) turn->hold_claim(tape, TapeClaim{run_id, owner_id});
+    if (is_fresh) {
+        const std::lock_guard lock(mutex);
+        fresh_runs.insert(run_id);
+    }
     co_return *result;
 }
 
@@ -123,11 +131,14 @@ Task<void> TapeCheckpointer::State::check_still_open(std::string tape, std::stri
 
 /// The claim is checked when the event is appended, under the lock of the tape. In a turn it is checked again when the
 /// turn is merged. The claim is removed after that, when another owner may have claimed the run: only a claim held
-/// before is removed. A completion that is repeated removes a claim that remained when its removal failed.
+/// before is removed. A completion that is repeated removes a claim that remained when its removal failed. A fresh run is
+/// complete only if the claim was superseded.
 Task<void> TapeCheckpointer::State::complete(std::string tape, std::string run_id,
                                              std::optional<std::string> owner_id) {
     const auto self = shared_from_this();
-    const bool complete_before = co_await is_run_complete(tape, run_id);
+    const bool is_fresh = forget_fresh_run(run_id) && owner_id;
+    bool complete_before = false;
+    if (!is_fresh) complete_before = co_await is_run_complete(tape, run_id);
     std::string owner = owner_id.value_or(std::string());
     if (complete_before || !owner_id) {
         JsonObject side_state = co_await store->read_state(tape);
@@ -145,6 +156,11 @@ Task<void> TapeCheckpointer::State::complete(std::string tape, std::string run_i
     co_await edit_at_end(std::move(tape), std::move(edit));
 }
 
+bool TapeCheckpointer::State::forget_fresh_run(const std::string& run_id) {
+    const std::lock_guard lock(mutex);
+    return fresh_runs.erase(run_id) > 0;
+}
+
 /// An owner's claim is checked with the append only: if it is held, the run is open.
 Task<void> TapeCheckpointer::State::append_completion(std::string tape, std::string run_id,
                                                       std::optional<std::string> owner_id) {
@@ -160,8 +176,12 @@ Task<void> TapeCheckpointer::State::append_completion(std::string tape, std::str
     if (!failure) co_return;
     if (owner_id && is_stale(failure)) {
         const JsonObject side_state = co_await store->read_state(tape);
-        if (!SideState(side_state).is_open(run_id))
+        if (!SideState(side_state).is_open(run_id)) {
+            // Another owner may have completed it meanwhile.
+            const bool complete = co_await is_run_complete(tape, run_id);
+            if (complete) co_return;
             cubepi::detail::throw_run_not_claimed(tape, run_id);
+        }
     }
     std::rethrow_exception(failure);
 }

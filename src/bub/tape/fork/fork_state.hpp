@@ -89,9 +89,8 @@ struct TurnTransaction::State : std::enable_shared_from_this<TurnTransaction::St
     /// Sets the date, and the meta of the fork's options.
     void stamp(TapeEntry& entry) const;
     TapePosition add(std::vector<TapeEntry> added);
-    /// Journals the entries added since `before`. If that fails, removes them, because the append fails. `waits`: with the next
-    /// entries that are journaled, or the end of the turn (D272).
-    Task<void> journal_added(detail::ForkMark before, bool reset, bool waits);
+    /// Journals the entries added since `before`. If that fails, removes them, because the append fails.
+    Task<void> journal_added(detail::ForkMark before, bool reset, detail::JournalTime time);
     bool holds_something() const;
     /// Returns all entries of the turn, without its marker.
     std::vector<TapeEntry> whole_turn(TurnStatus status) const;

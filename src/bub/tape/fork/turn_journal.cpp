@@ -76,6 +76,12 @@ bool is_answer(const TapeEntry& entry) {
 
 namespace {
 
+bool ends_run(const cubepi::AssistantMessage& answer) {
+    return !answer.has_tool_calls() && !cubepi::is_paused(answer) &&
+           answer.stop_reason != cubepi::stop_reason::error &&
+           answer.stop_reason != cubepi::stop_reason::aborted;
+}
+
 /// Returns true if the messages of the turn end with the answer that ended the run of the event. A run that reached a limit, or that a
 /// tool has ended, has none: only its event says that it is over.
 bool ends_with_answer(const std::vector<TapeEntry>& entries, const TapeEntry& event) {
@@ -90,19 +96,32 @@ bool ends_with_answer(const std::vector<TapeEntry>& entries, const TapeEntry& ev
     // An answer without a message was not made by the agent.
     if (!answer) return messages.empty();
     const JsonObject* data = object_member(event.payload, "data");
-    return data && answer->run_id == string_member(*data, "run_id") && !answer->has_tool_calls() &&
-           !cubepi::is_paused(*answer) && answer->stop_reason != cubepi::stop_reason::error &&
-           answer->stop_reason != cubepi::stop_reason::aborted;
+    return data && answer->run_id == string_member(*data, "run_id") && ends_run(*answer);
+}
+
+/// Returns true for an answer of the agent on which nothing outside of the turn depends yet: no tool is called.
+bool is_last_answer(const TapeEntry& entry) {
+    if (entry.kind != entry_kind::message || !is_answer(entry)) return false;
+    const std::vector<cubepi::Message> messages = messages_in(entry);
+    const cubepi::AssistantMessage* answer =
+        messages.empty() ? nullptr : messages.back().assistant();
+    return answer && ends_run(*answer);
 }
 
 }  // namespace
 
-bool may_wait(const std::vector<TapeEntry>& entries, const std::vector<TapeEntry>& before) {
-    return std::all_of(entries.begin(), entries.end(), [&before](const TapeEntry& entry) {
-        if (entry.kind != entry_kind::event) return false;
+JournalTime journal_time(const std::vector<TapeEntry>& entries,
+                         const std::vector<TapeEntry>& before) {
+    const bool has_answer = std::any_of(entries.begin(), entries.end(), is_last_answer);
+    const bool may_wait = std::all_of(entries.begin(), entries.end(), [&](const TapeEntry& entry) {
+        if (entry.kind != entry_kind::event) return has_answer && is_last_answer(entry);
         const std::string_view name = entry_name(entry);
-        return name == step_event || (name == run_event && ends_with_answer(before, entry));
+        const bool is_extra = name == extra_event || name == extra_changes_event;
+        return name == step_event || (is_extra && has_answer) ||
+               (name == run_event && ends_with_answer(before, entry));
     });
+    if (!may_wait) return JournalTime::at_once;
+    return has_answer ? JournalTime::like_text : JournalTime::later;
 }
 
 std::string journal_head(const std::string& turn_id, std::chrono::system_clock::time_point started,

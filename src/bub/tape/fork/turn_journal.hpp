@@ -3,6 +3,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -48,10 +49,15 @@ std::string journal_head(const std::string& turn_id, std::chrono::system_clock::
                          const std::optional<TurnLease>& lease = {});
 /// Returns true if the entry holds the text of an answer, which supersedes the text before it.
 bool is_answer(const TapeEntry& entry);
-/// Returns true for entries that reach the journal together with what follows (D272): the end of a run whose answer, the last of the
-/// messages in `before`, says the same, and the tokens of a step. `before`: the entries of the turn that precede them. A turn that is
-/// tried again does the same without them.
-bool may_wait(const std::vector<TapeEntry>& entries, const std::vector<TapeEntry>& before);
+/// When entries reach the journal: with the next ones, or with the end of the turn, if these follow in time (D272).
+enum class JournalTime : std::uint8_t {
+    at_once,
+    like_text,  ///< an answer that ends a run, and its extra: within the time for text that was shown
+    later,      ///< the end of a run whose answer says the same, and the tokens of a step
+};
+/// `before`: the entries of the turn that precede them.
+JournalTime journal_time(const std::vector<TapeEntry>& entries,
+                         const std::vector<TapeEntry>& before);
 /// Adds the displayed text, the trailing entries, and the marker that the turn was interrupted; or, if a question of the
 /// turn waits for an answer, that it is suspended (B23).
 void close_dead_turn(JournaledTurn& turn, bool waits);

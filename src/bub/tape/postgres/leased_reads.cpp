@@ -10,6 +10,7 @@
 
 namespace bub::detail {
 
+using cubepi::detail::SqlQuery;
 using cubepi::detail::SqlResults;
 using cubepi::detail::SqlStore;
 
@@ -56,8 +57,8 @@ const char* word_of(TapeKey key) {
 
 }  // namespace
 
-void select_newest(SqlBatch& batch, const std::string& tape, const std::vector<TapeLookup>& lookups,
-                   bool with_anchor) {
+SqlQuery select_newest(const std::string& tape, const std::vector<TapeLookup>& lookups,
+                       bool with_anchor) {
     static const std::string sql =
         "SELECT CASE u.key WHEN 'message' THEN " +
         newest_line(
@@ -78,7 +79,7 @@ void select_newest(SqlBatch& batch, const std::string& tape, const std::vector<T
         keys.emplace_back("anchor");
         values.emplace_back();
     }
-    batch.add(sql).text(tape).texts(std::move(keys)).texts(std::move(values));
+    return SqlQuery(sql).text(tape).texts(std::move(keys)).texts(std::move(values));
 }
 
 std::optional<TapeEntry> read_entry(const SqlResult& result, int row) {
@@ -115,7 +116,7 @@ Task<std::optional<TapeEntry>> LeasedReads::find(std::string tape, TapeLookup lo
     const Moment moment = begin_read(tape);
     SqlBatch reads;
     std::vector<TapeLookup> lookups(1, lookup);
-    select_newest(reads, tape, lookups);
+    reads.add(select_newest(tape, lookups));
     const SqlResults results = co_await store_->read(std::move(reads));
     std::optional<TapeEntry> entry = read_entry(results[0], 0);
     const std::lock_guard lock(mutex_);
@@ -134,7 +135,7 @@ Task<std::optional<TapeEntry>> LeasedReads::last_anchor(std::string tape) {
     }
     const Moment moment = begin_read(tape);
     SqlBatch reads;
-    select_newest(reads, tape, {}, true);
+    reads.add(select_newest(tape, {}, true));
     const SqlResults results = co_await store_->read(std::move(reads));
     std::optional<TapeEntry> entry = read_entry(results[0], 0);
     const std::lock_guard lock(mutex_);
@@ -155,9 +156,11 @@ Task<TapeRow> LeasedReads::recent_row(std::string tape) {
 
 Task<TapeRow> LeasedReads::read_row(std::string tape) {
     const auto self = shared_from_this();
+    std::optional<TapeRow> first = known_row(tape, true);
+    if (first) co_return std::move(*first);
     const Moment moment = begin_read(tape);
     SqlBatch reads;
-    select_tape(reads, tape);
+    reads.add(select_tape(tape));
     const SqlResults results = co_await store_->read(std::move(reads));
     TapeRow row = read_tape_row(tape, results[0]);
     use_->note_row(tape, row);
@@ -190,7 +193,7 @@ Task<std::vector<std::string>> LeasedReads::read_expected(std::vector<std::strin
     for (const std::string& tape : tapes) moments.push_back(begin_read(tape));
     SqlBatch reads;
     select_tapes(reads, tapes);
-    select_newest(reads, tapes.front(), lookups, true);
+    reads.add(select_newest(tapes.front(), lookups, true));
     const SqlResults results = co_await store_->read(std::move(reads));
     std::vector<std::string> open;
     const std::lock_guard lock(mutex_);
@@ -203,13 +206,15 @@ Task<std::vector<std::string>> LeasedReads::read_expected(std::vector<std::strin
         if (is_new && !has_turns) use_->note_looked(tape);
         // The tape has other entries when its turns are closed.
         if (is_new && has_turns) continue;
+        TapeRow found = read_tape_row(tape, results[0], row);
+        use_->note_row(tape, found);
         if (Known* const known = known_since(tape, moments[i]))
-            note_row(*known, read_tape_row(tape, results[0], row), moments[i].begun);
+            note_row(*known, std::move(found), moments[i].begun);
     }
     Known* const known = known_since(tapes.front(), moments.front());
     const bool is_open = !open.empty() && open.front() == tapes.front();
     if (!known || is_open) co_return open;
-    known->is_prepared = true;
+    known->is_first_row = !std::exchange(known->is_prepared, true);
     int line = 0;
     for (TapeLookup& lookup : lookups)
         note_found(*known, std::move(lookup), read_entry(results[1], line++));
@@ -253,6 +258,7 @@ void LeasedReads::note_row(Known& known, TapeRow row, Time time) {
     }
     known.row = std::move(row);
     known.row_time = time;
+    known.is_first_row = false;
 }
 
 void LeasedReads::note_found(Known& known, TapeLookup lookup, std::optional<TapeEntry> entry) {
@@ -260,11 +266,12 @@ void LeasedReads::note_found(Known& known, TapeLookup lookup, std::optional<Tape
     known.found.insert_or_assign(std::move(lookup), std::move(entry));
 }
 
-std::optional<TapeRow> LeasedReads::known_row(const std::string& tape) {
+std::optional<TapeRow> LeasedReads::known_row(const std::string& tape, bool must_be_first) {
     const Time now = store_->options().runtime->clock->now();
     const std::lock_guard lock(mutex_);
     const Known& known = known_of(tape);
     if (!known.row || now - known.row_time > oldest_row) return std::nullopt;
+    if (must_be_first && !known.is_first_row) return std::nullopt;
     return known.row;
 }
 

@@ -24,8 +24,9 @@ namespace bub::detail {
 ///   remembered, too: the message belongs to the lease, and a run of the turn is completed by its claim, which the append checks.
 /// - The row with the end and the side state, for at most `oldest_row`. TapeStore::position() returns the end: an append checks
 ///   expected_position against the row that it locks, and a fork compares the ends from before and after its claim. recent_state()
-///   returns the side state, for a check of the claim in a fork that its merge repeats under the lock. All others read the state
-///   from the server: questions and answers are written by other processes.
+///   returns the side state, for a check of the claim in a fork that its merge repeats under the lock. The questions with which a turn
+///   begins are those of its first look-up. All others read the state from the server: questions and answers are written by other
+///   processes.
 ///
 /// Each write of the store reads the row under the lock of the tape, or has the server check that it is known (D270), and replaces the
 /// one here. If another process has changed the end of the tape since, the entries are forgotten. If the fate of a write is not known, or
@@ -41,7 +42,7 @@ public:
     Task<std::optional<TapeEntry>> last_anchor(std::string tape);
     /// Returns the row as it was at most `oldest_row` ago.
     Task<TapeRow> recent_row(std::string tape);
-    /// Reads the row from the server.
+    /// Reads the row from the server, except before the first write after the first look-up of the turn.
     Task<TapeRow> read_row(std::string tape);
 
     /// Returns the function for a read of entries that begins now, which compares the end of the tape with the row.
@@ -74,6 +75,7 @@ private:
         bool is_prepared = false;    ///< what is expected was read
         std::optional<TapeRow> row = {};
         Time row_time = {};
+        bool is_first_row = false;  ///< it is that of the first look-up
         std::optional<std::optional<TapeEntry>> last_anchor = {};
         std::map<TapeLookup, std::optional<TapeEntry>> found = {};
     };
@@ -95,7 +97,7 @@ private:
     Known* known_since(const std::string& tape, const Moment& moment);
     void note_row(Known& known, TapeRow row, Time time);
     void note_found(Known& known, TapeLookup lookup, std::optional<TapeEntry> entry);
-    std::optional<TapeRow> known_row(const std::string& tape);
+    std::optional<TapeRow> known_row(const std::string& tape, bool must_be_first = false);
     static void forget(Known& known);
 
     const std::shared_ptr<cubepi::detail::SqlStore> store_;
@@ -107,10 +109,10 @@ private:
     std::map<std::string, Known> known_;
 };
 
-/// Adds the read of the newest entry for each look-up, and of the last anchor after them if `with_anchor`. Each is a row, with a line or
-/// without.
-void select_newest(SqlBatch& batch, const std::string& tape, const std::vector<TapeLookup>& lookups,
-                   bool with_anchor = false);
+/// Selects the newest entry for each look-up, and the last anchor after them if `with_anchor`. Each is a row, with a line or without.
+cubepi::detail::SqlQuery select_newest(const std::string& tape,
+                                       const std::vector<TapeLookup>& lookups,
+                                       bool with_anchor = false);
 /// Returns the entry of a row of select_newest(), or of another line that may be absent.
 std::optional<TapeEntry> read_entry(const SqlResult& result, int row);
 

@@ -115,7 +115,7 @@ private:
 
     static SqlBatch first_reads(const std::string& tape) {
         SqlBatch reads;
-        select_tape(reads, tape);
+        reads.add(select_tape(tape));
         reads.add("SELECT write_id, {now}, has_requests FROM bub_tapes WHERE tape = $1").text(tape);
         // Turns under a lease are those of a gateway, which closes them.
         reads

@@ -18,8 +18,7 @@
 
 namespace bub::detail {
 
-using cubepi::detail::SqlResults;
-using cubepi::detail::SqlStore;
+using cubepi::detail::SqlQuery;
 
 namespace {
 
@@ -80,8 +79,8 @@ std::string tape_row_sql(const std::string& more, const std::string& names) {
            " FROM " + names + " LEFT JOIN bub_tapes AS t ON t.tape = w.tape";
 }
 
-void select_tape(SqlBatch& batch, const std::string& tape) {
-    batch.add(tape_row_sql({}, one_tape)).text(tape);
+SqlQuery select_tape(const std::string& tape) {
+    return SqlQuery(tape_row_sql({}, one_tape)).text(tape);
 }
 
 TapeRow read_tape_row(const std::string& tape, const SqlResult& result, int at) {
@@ -281,8 +280,8 @@ enum PageColumns : std::uint8_t {
 
 /// Selects at most `limit` entries of a range, of the kinds of the query, in its order: rows with the line of each, or one row with
 /// none. `range`: absent: that of the query's slice.
-void select_page(SqlBatch& batch, const std::string& tape, const std::optional<IdRange>& range,
-                 const TapeQuery& query, std::int64_t limit) {
+SqlQuery select_page(const std::string& tape, const std::optional<IdRange>& range,
+                     const TapeQuery& query, std::int64_t limit) {
     // The condition has the bounds themselves: with columns of m, the server would sort all entries of a long range for each page.
     std::string low = "$2";
     std::string high = "$3";
@@ -296,7 +295,7 @@ void select_page(SqlBatch& batch, const std::string& tape, const std::optional<I
     }
     const std::string kinds = query.kinds().empty() ? "" : " AND kind {any $5}";
     const std::string order = query.newest_first() ? "id DESC" : "id";
-    auto& page = batch.add(
+    SqlQuery page(
         "SELECT m.first, m.last_id, m.low, m.high, e.line FROM (SELECT (SELECT"
         " xmin::text FROM bub_entries WHERE tape = $1 ORDER BY id LIMIT 1) AS first,"
         " coalesce((SELECT last_id FROM bub_tapes WHERE tape = $1), 0) AS last_id, " +
@@ -311,6 +310,7 @@ void select_page(SqlBatch& batch, const std::string& tape, const std::optional<I
     }
     page.integer(limit);
     if (!query.kinds().empty()) page.texts(query.kinds());
+    return page;
 }
 
 /// Throws Error(not_found) if an anchor of the slice is missing.
@@ -332,9 +332,9 @@ public:
     }
 
     bool is_full() const { return filter_.full(); }
-    void select(SqlBatch& reads) {
+    SqlQuery select() {
         limit_ = limit();
-        select_page(reads, tape_, range_, query_, limit_);
+        return select_page(tape_, range_, query_, limit_);
     }
     /// Returns false if the tape was reset.
     bool is_same_tape(const SqlResult& page) {
@@ -379,28 +379,29 @@ private:
 };
 
 /// Returns false if the tape was reset in between.
-Task<bool> read_pages(std::shared_ptr<SqlStore> store, std::string tape, TapeQuery query,
+Task<bool> read_pages(std::shared_ptr<PgTapeTurns> turns, std::shared_ptr<TapeUse> use,
+                      std::string tape, TapeQuery query,
                       std::function<bool(const TapeEntry&)> visit,
                       std::function<void(std::int64_t last_id)> see_end) {
-    PageReader reader(std::move(tape), std::move(query), std::move(see_end));
+    PageReader reader(tape, std::move(query), std::move(see_end));
     do {
-        SqlBatch reads;
-        reader.select(reads);
-        const SqlResults results = co_await store->read(std::move(reads));
-        if (!reader.is_same_tape(results[0])) co_return false;
-        if (!reader.visit_page(results[0], visit)) co_return true;
+        SqlQuery page = reader.select();
+        const SqlResult result = co_await turns->read(tape, use, std::move(page));
+        if (!reader.is_same_tape(result)) co_return false;
+        if (!reader.visit_page(result, visit)) co_return true;
     } while (!reader.is_full());
     co_return true;
 }
 
 }  // namespace
 
-Task<void> visit_pages(std::shared_ptr<SqlStore> store, std::string tape, TapeQuery query,
+Task<void> visit_pages(std::shared_ptr<PgTapeTurns> turns, std::shared_ptr<TapeUse> use,
+                       std::string tape, TapeQuery query,
                        std::function<bool(const TapeEntry&)> visit, std::function<bool()> restart,
                        std::function<void(std::int64_t last_id)> see_end) {
     for (int attempt = 0; attempt < most_attempts; ++attempt) {
         TapeQuery copy = query;
-        const bool whole = co_await read_pages(store, tape, std::move(copy), visit, see_end);
+        const bool whole = co_await read_pages(turns, use, tape, std::move(copy), visit, see_end);
         if (whole) co_return;
         if (!restart()) break;
     }

@@ -133,7 +133,7 @@ std::string tape_row_sql(const std::string& more, const std::string& names);
 /// The source of the tape $1.
 inline constexpr const char* one_tape = "(SELECT $1::text AS tape) AS w";
 /// Selects the row of a tape.
-void select_tape(SqlBatch& batch, const std::string& tape);
+cubepi::detail::SqlQuery select_tape(const std::string& tape);
 /// Throws CheckpointCorruptionError for JSON that cannot be read.
 TapeRow read_tape_row(const std::string& tape, const SqlResult& result, int at = 0);
 
@@ -162,14 +162,6 @@ std::vector<TapeEntry> read_entries(const SqlResult& result, int column = 0);
 /// The value by which a name or an id is found.
 std::string key_of(std::string_view name);
 
-/// Visits the matching entries, page by page. They are those of one moment, that of the first page: later appends are left out.
-/// If the tape is reset in between, calls `restart`, which returns true if the entries so far are forgotten, and begins again;
-/// or throws CheckpointerError(storage). `see_end`, unless empty, is called with the last id on the tape, as of the first page.
-Task<void> visit_pages(std::shared_ptr<cubepi::detail::SqlStore> store, std::string tape,
-                       TapeQuery query, std::function<bool(const TapeEntry&)> visit,
-                       std::function<bool()> restart,
-                       std::function<void(std::int64_t last_id)> see_end);
-
 /// The journals of turns in the table bub_turns. Each belongs to an owner: a store in one process. A turn that is written under a
 /// lease is dead when the lease has ended: its owner cannot write, whether it is alive or not. The owner of another one is alive
 /// while its OwnerPresence shows it. A dead turn is closed by the next process that uses its tape. An owner that only seemed to be
@@ -187,6 +179,9 @@ public:
     const std::shared_ptr<TapeUse>& use() const noexcept { return use_; }
     /// Closes dead turns before a use of the tape. Does not throw where the tape can still be read.
     Task<> look(std::string tape, std::shared_ptr<TapeUse> use);
+    /// Does the same, and returns what the statement selects afterwards: one round trip if no turn is dead.
+    Task<SqlResult> read(std::string tape, std::shared_ptr<TapeUse> use,
+                         cubepi::detail::SqlQuery query);
     Task<> close_dead_turns(std::string tape, std::shared_ptr<TapeUse> use);
     /// Returns true if turns are in progress, after close_dead_turns().
     Task<bool> has_open_turn(std::string tape);
@@ -225,8 +220,11 @@ private:
     bool is_removed(const std::string& tape, const std::string& turn_key) const;
     bool is_dead(const std::string& tape, const StoredTurn& stored, const JournaledTurn& turn,
                  const SessionFences& fences, const JsonObject& state, bool under_lease) const;
-    /// Does the same as close_dead_turns() if the process of a turn has died.
-    Task<> close_others(std::string tape);
+    /// Returns the statement that says whether turns on the tape may be dead; nothing if none can be.
+    std::optional<cubepi::detail::SqlQuery> dead_turn_check(const std::string& tape,
+                                                            const TapeUse& use) const;
+    /// Closes dead turns after that check. Does not throw where the tape can still be read.
+    Task<> note_check(std::string tape, std::shared_ptr<TapeUse> use, bool may_be_dead);
     /// Stores lines as the part `seq` of the journal, which is created with part 1.
     Task<> write_lines(std::shared_ptr<TapeUse> use, Turn turn, std::int64_t seq, std::string head,
                        std::string lines);
@@ -245,6 +243,14 @@ private:
     std::multiset<Turn> live_;  ///< journals that have not ended
     std::set<Turn> removed_;    ///< whose rows may still be stored
 };
+
+/// Visits the matching entries, page by page. They are those of one moment, that of the first page: later appends are left out.
+/// If the tape is reset in between, calls `restart`, which returns true if the entries so far are forgotten, and begins again;
+/// or throws CheckpointerError(storage). `see_end`, unless empty, is called with the last id on the tape, as of the first page.
+Task<void> visit_pages(std::shared_ptr<PgTapeTurns> turns, std::shared_ptr<TapeUse> use,
+                       std::string tape, TapeQuery query,
+                       std::function<bool(const TapeEntry&)> visit, std::function<bool()> restart,
+                       std::function<void(std::int64_t last_id)> see_end);
 
 /// Adds the statement that removes a turn with its journal.
 void delete_turn(SqlBatch& writes, const std::string& tape, const std::string& turn_key);

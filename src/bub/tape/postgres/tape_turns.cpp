@@ -256,37 +256,64 @@ void PgTapeTurns::post(std::function<void()> work) const noexcept {
     }
 }
 
-Task<> PgTapeTurns::look(std::string tape, std::shared_ptr<TapeUse> use) {
-    const auto self = shared_from_this();
-    const bool has_looked = use->has_looked(tape);
+std::optional<SqlQuery> PgTapeTurns::dead_turn_check(const std::string& tape,
+                                                     const TapeUse& use) const {
+    std::optional<SqlQuery> check;
+    const bool has_looked = use.has_looked(tape);
     // No turn of an earlier lease can begin after this one has.
-    if (has_looked && use->lease()) co_return;
+    if (has_looked && use.lease()) return check;
     if (has_looked) {
         const std::lock_guard lock(mutex_);
         // The journal of a turn of this process has closed them when it was opened.
         const auto live = live_.lower_bound(Turn(tape, std::string()));
-        if (live != live_.end() && live->first == tape) co_return;
+        if (live != live_.end() && live->first == tape) return check;
     }
     // Another process may have used the tape since, and have died (D233).
-    Task<> closing = has_looked ? close_others(tape) : close_dead_turns(tape, use);
-    const cubepi::Outcome<> closed = co_await cubepi::outcome_of(std::move(closing));
-    if (!closed) {
-        if (is_still_readable(closed.failure())) co_return;
-        closed.rethrow();
+    const std::string others =
+        has_looked ? " AND owner <> $2 AND NOT " + is_alive_sql("owner") : std::string();
+    check.emplace("SELECT EXISTS (SELECT 1 FROM bub_turns WHERE tape = $1" + others + ")");
+    check->text(tape);
+    if (has_looked) check->integer(owner_);
+    return check;
+}
+
+Task<> PgTapeTurns::note_check(std::string tape, std::shared_ptr<TapeUse> use, bool may_be_dead) {
+    if (may_be_dead) {
+        Task<> closing = close_dead_turns(tape, use);
+        const cubepi::Outcome<> closed = co_await cubepi::outcome_of(std::move(closing));
+        if (!closed) {
+            if (is_still_readable(closed.failure())) co_return;
+            closed.rethrow();
+        }
     }
     use->note_looked(tape);
 }
 
-Task<> PgTapeTurns::close_others(std::string tape) {
+Task<> PgTapeTurns::look(std::string tape, std::shared_ptr<TapeUse> use) {
     const auto self = shared_from_this();
+    const std::optional<SqlQuery> check = dead_turn_check(tape, *use);
+    if (!check) co_return;
     SqlBatch reads;
-    reads
-        .add("SELECT EXISTS (SELECT 1 FROM bub_turns WHERE tape = $1 AND owner <> $2 AND NOT " +
-             is_alive_sql("owner") + ")")
-        .text(tape)
-        .integer(owner_);
+    reads.add(*check);
     const SqlResults found = co_await store_->read(std::move(reads));
-    if (found[0].boolean(0, 0)) co_await close_dead_turns(std::move(tape), use_);
+    co_await note_check(std::move(tape), std::move(use), found[0].boolean(0, 0));
+}
+
+Task<SqlResult> PgTapeTurns::read(std::string tape, std::shared_ptr<TapeUse> use, SqlQuery query) {
+    const auto self = shared_from_this();
+    const std::optional<SqlQuery> check = dead_turn_check(tape, *use);
+    SqlBatch reads;
+    if (check) reads.add(*check);
+    reads.add(query);
+    SqlResults results = co_await store_->read_in_order(std::move(reads));
+    if (!check) co_return std::move(results[0]);
+    const bool may_be_dead = results[0].boolean(0, 0);
+    co_await note_check(std::move(tape), std::move(use), may_be_dead);
+    if (!may_be_dead) co_return std::move(results[1]);
+    SqlBatch again;
+    again.add(std::move(query));
+    results = co_await store_->read(std::move(again));
+    co_return std::move(results[0]);
 }
 
 /// Returns true if no process may write the turn any more. `under_lease`: also if its run may be superseded (D50), which the turn that

@@ -266,8 +266,8 @@ Task<RunResult> run_prompt(std::shared_ptr<Agent::Impl> impl, PromptInput input,
         if (killed)
             co_return co_await continue_killed_run(*impl, active, *continued, std::move(options));
     }
-    const bool same_run = earlier.known && !options.run_id().empty();
-    const ClaimKind kind = same_run ? ClaimKind::continue_run : ClaimKind::new_run;
+    ClaimKind kind = options.run_id().empty() ? ClaimKind::fresh_run : ClaimKind::new_run;
+    if (earlier.known && !options.run_id().empty()) kind = ClaimKind::continue_run;
     Task<RunResult> running =
         run_claimed(*impl, *prompt_run, std::move(prompts), std::move(continued),
                     options.abandon_pending(), active.token());
@@ -301,7 +301,8 @@ Task<RunResult> run_resume(std::shared_ptr<Agent::Impl> impl, PromptOptions opti
     if (finished && !impl->input_queue.has_steering() && !impl->input_queue.has_follow_ups()) {
         throw_finished();
     }
-    const ClaimKind kind = options.run_id().empty() ? ClaimKind::new_run : ClaimKind::continue_run;
+    const ClaimKind kind =
+        options.run_id().empty() ? ClaimKind::fresh_run : ClaimKind::continue_run;
     Task<RunResult> resuming = resume_claimed(*impl, *prompt_run, finished);
     co_return co_await prompt_run->with_claim(kind, std::move(resuming));
 }

@@ -72,6 +72,8 @@ public:
 
     Task<> connect(SqlAddresses addresses) override;
     bool shares_sessions() const noexcept override { return is_pooled_; }
+    /// As the protocol has it: up to the message Sync. A session that others share has another level of isolation.
+    bool commits_batches() const noexcept override { return !is_pooled_; }
     bool is_idle() const noexcept override;
     bool is_open() noexcept override;
     std::function<void()> canceller() const override;

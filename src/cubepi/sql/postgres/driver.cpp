@@ -297,6 +297,8 @@ public:
                 "SELECT set_config('lock_timeout', $1, {pooled}), set_config('statement_timeout',"
                 " $2, {pooled}), set_config('idle_in_transaction_session_timeout', $2, {pooled}),"
                 " set_config('jit', 'off', {pooled}),"
+                // As begin_write(), for SqlConnection::commits_batches().
+                " set_config('default_transaction_isolation', 'read committed', {pooled}),"
                 " set_config('plan_cache_mode', 'force_generic_plan', {pooled}),"
                 " set_config('enable_seqscan', 'off', {pooled}), set_config('enable_hashjoin',"
                 " 'off', {pooled}), set_config('enable_mergejoin', 'off', {pooled})")

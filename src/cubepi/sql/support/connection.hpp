@@ -179,6 +179,9 @@ public:
     /// Returns true if a pooler may assign another session of the server to each transaction: settings, locks and prepared
     /// statements of a session have no meaning then.
     virtual bool shares_sessions() const noexcept { return false; }
+    /// Returns true if statements that are sent together and do not begin a transaction are one that reads and writes: the server commits it
+    /// at their end, or stores nothing if one of them fails.
+    virtual bool commits_batches() const noexcept { return false; }
     /// Returns true if the connection can be used for another transaction.
     virtual bool is_idle() const noexcept = 0;
     /// Returns false if the server has closed an idle connection. Does not block.

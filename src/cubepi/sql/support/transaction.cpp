@@ -101,8 +101,10 @@ Task<SqlResults> SqlStore::run_batch(SqlBatch statements, Access access) {
     SqlBatch batch;
     // One statement has one view of the tables without a transaction, too; behind a pooler the settings need one.
     const bool is_alone = statements.size() == 1 && !(*lease)->shares_sessions();
-    if (!is_alone) {
-        if (access == Access::reads) {
+    const bool is_whole =
+        is_alone || (access != Access::reads_snapshot && (*lease)->commits_batches());
+    if (!is_whole) {
+        if (access == Access::reads_snapshot) {
             driver().begin_read(batch);
         } else {
             driver().begin_write(batch);
@@ -111,10 +113,10 @@ Task<SqlResults> SqlStore::run_batch(SqlBatch statements, Access access) {
     }
     const std::size_t own = batch.size();
     batch.add_all(statements);
-    if (!is_alone) batch.add("COMMIT");
+    if (!is_whole) batch.add("COMMIT");
     SqlResults results = co_await (*lease)->exchange(std::move(batch));
     erase_front(results, own);
-    if (!is_alone) results.pop_back();
+    if (!is_whole) results.pop_back();
     co_return results;
 }
 
@@ -140,7 +142,13 @@ Task<SqlResults> SqlStore::repeat(SqlBatch statements, Access access) {
     }
 }
 
-Task<SqlResults> SqlStore::read(SqlBatch reads) { return repeat(std::move(reads), Access::reads); }
+Task<SqlResults> SqlStore::read(SqlBatch reads) {
+    return repeat(std::move(reads), Access::reads_snapshot);
+}
+
+Task<SqlResults> SqlStore::read_in_order(SqlBatch reads) {
+    return repeat(std::move(reads), Access::reads_in_order);
+}
 
 Task<SqlResults> SqlStore::execute(SqlBatch statements) {
     return repeat(std::move(statements), Access::writes);
@@ -155,7 +163,8 @@ Task<> SqlStore::write_once(SqlPlan& plan, const SqlDecide& decide, Writing& wri
     }
     const std::unique_ptr<SqlLease> lease = co_await pool_->acquire();
     SqlBatch first;
-    begin(plan, *lease, first);
+    driver().begin_write(first);
+    lock(plan, *lease, first);
     if (plan.object) {
         first.add(*plan.object);
     } else {
@@ -179,7 +188,8 @@ Task<> SqlStore::write_once(SqlPlan& plan, const SqlDecide& decide, Writing& wri
         }
     }
     if (!refused && !writes.empty()) {
-        Outcome<> written = co_await outcome_of(commit(*lease, plan, writing, std::move(writes)));
+        Outcome<> written =
+            co_await outcome_of(commit(*lease, plan, writing, std::move(writes), true));
         if (written.ok()) co_return;
         refused = written.failure();
     }
@@ -207,31 +217,36 @@ Task<bool> SqlStore::write_known(const SqlPlan& plan, const SqlDecide& decide, W
     if (writes.empty()) co_return false;
     const std::unique_ptr<SqlLease> lease = co_await pool_->acquire();
     SqlBatch batch;
-    begin(plan, *lease, batch);
+    const bool has_begin = !(*lease)->commits_batches();
+    if (has_begin) driver().begin_write(batch);
+    lock(plan, *lease, batch);
     batch.add(plan.known->guard);
     batch.add_all(std::move(writes));
-    const Outcome<> written = co_await outcome_of(commit(*lease, plan, writing, std::move(batch)));
+    const Outcome<> written =
+        co_await outcome_of(commit(*lease, plan, writing, std::move(batch), has_begin));
     if (written.ok()) co_return true;
     const SqlFailure* failure = as_server_failure(written.failure());
     if (!failure || failure->kind() != SqlFailureKind::server) written.rethrow();
     writing.commit_sent = false;
-    SqlBatch rollback = one_statement("ROLLBACK");
-    (void)co_await outcome_of((*lease)->exchange(std::move(rollback)));
+    if (has_begin) {
+        SqlBatch rollback = one_statement("ROLLBACK");
+        (void)co_await outcome_of((*lease)->exchange(std::move(rollback)));
+    }
     // The next transaction would wait for the lock as long.
     if (failure->condition() == SqlCondition::lock_timeout) written.rethrow();
     co_return false;
 }
 
-void SqlStore::begin(const SqlPlan& plan, const SqlLease& lease, SqlBatch& batch) const {
-    driver().begin_write(batch);
+void SqlStore::lock(const SqlPlan& plan, const SqlLease& lease, SqlBatch& batch) const {
     pool_->add_settings(batch, lease);
     schema().lock(batch, plan.locks);
 }
 
-Task<> SqlStore::commit(SqlLease& lease, const SqlPlan& plan, Writing& writing, SqlBatch writes) {
+Task<> SqlStore::commit(SqlLease& lease, const SqlPlan& plan, Writing& writing, SqlBatch writes,
+                        bool has_begun) {
     store_id(plan, writing, writes);
     schema().end_write(writes, plan.locks);
-    writes.add("COMMIT");
+    if (has_begun) writes.add("COMMIT");
     writing.commit_sent = true;
     (void)co_await lease->exchange_to_the_end(std::move(writes));
 }

@@ -76,6 +76,8 @@ public:
 
     /// Executes the statements in one snapshot and one round trip.
     Task<SqlResults> read(SqlBatch reads) override;
+    /// Does the same, but each statement sees what was committed before it.
+    Task<SqlResults> read_in_order(SqlBatch reads);
     Task<> write(SqlPlan plan, SqlDecide decide) override;
     /// Executes statements that write, in one transaction and one round trip. If the connection breaks they are executed again, whether
     /// they were stored or not: they must have the same effect then.
@@ -99,11 +101,12 @@ private:
     Task<> write_once(SqlPlan& plan, const SqlDecide& decide, Writing& writing);
     /// The same with SqlPlan::known. Returns false if nothing was stored, and the object must be read.
     Task<bool> write_known(const SqlPlan& plan, const SqlDecide& decide, Writing& writing);
-    void begin(const SqlPlan& plan, const SqlLease& lease, SqlBatch& batch) const;
-    /// Adds the end of the transaction to its writes, and executes them.
-    Task<> commit(SqlLease& lease, const SqlPlan& plan, Writing& writing, SqlBatch writes);
+    void lock(const SqlPlan& plan, const SqlLease& lease, SqlBatch& batch) const;
+    /// Adds the end of the transaction to its writes, and executes them. `has_begun`: with BEGIN.
+    Task<> commit(SqlLease& lease, const SqlPlan& plan, Writing& writing, SqlBatch writes,
+                  bool has_begun);
     void store_id(const SqlPlan& plan, const Writing& writing, SqlBatch& writes) const;
-    enum class Access : std::uint8_t { reads, writes };
+    enum class Access : std::uint8_t { reads_snapshot, reads_in_order, writes };
     Task<SqlResults> run_batch(SqlBatch statements, Access access);
     Task<SqlResults> repeat(SqlBatch statements, Access access);
     /// Returns true if the transaction was stored, false if it was not and cannot be any more. Throws if that cannot be determined.
