@@ -57,6 +57,9 @@ public:
                                               const std::string& turn_id) override {
         return store_of(tape).open_journal(tape, turn_id);
     }
+    std::chrono::milliseconds text_interval() const override {
+        return stores_.front()->text_interval();
+    }
     Task<std::vector<TapeEntry>> fetch(std::string tape, TapeQuery query) override {
         return call(&TapeStore::fetch, std::move(tape), std::move(query));
     }

@@ -19,6 +19,7 @@
 #include <cubepi/checkpoint/server_proxy_test.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
+#include <cubepi/testing/manual_clock.hpp>
 
 // Tapes that are written under the lease of a turn (D227).
 
@@ -114,6 +115,31 @@ constexpr const char* count_writes =
     "CREATE TABLE writes (id TEXT); CREATE FUNCTION note_write() RETURNS trigger LANGUAGE plpgsql"
     " AS $$ BEGIN INSERT INTO writes VALUES (NEW.write_id); RETURN NEW; END $$; CREATE TRIGGER"
     " note_write AFTER INSERT OR UPDATE ON bub_tapes FOR EACH ROW EXECUTE FUNCTION note_write()";
+
+/// A turn asks for a shorter interval, as for a file.
+TEST_F(LeasedTapes, D272_ShownText_IsWrittenTwiceASecond) {
+    const auto clock = std::make_shared<cubepi::testing::ManualClock>();
+    TurnTransactionOptions how;
+    how.turn_id = "t1";
+    how.runtime = std::make_shared<const cubepi::Runtime>(cubepi::Runtime().with_clock(clock));
+    how.flush_interval = std::chrono::milliseconds(50);
+    const auto fork = std::make_shared<TurnTransaction>(leased(store, 1), "a__one", std::move(how));
+    const auto play = [&]() -> Task<void> {
+        co_await fork->open();
+        co_await fork->append("a__one", one("hello"), TapeAppend());
+        for (const char* text : {"a", "b", "c"}) {
+            fork->add_text(text);
+            clock->advance(std::chrono::milliseconds(150));
+            for (int i = 0; i < 3; ++i) co_await cubepi::yield_now();
+        }
+        clock->advance(std::chrono::milliseconds(50));
+        for (int i = 0; i < 3; ++i) co_await cubepi::yield_now();
+    };
+    run(play());
+    const std::string text = "SELECT lines FROM bub_turn_lines WHERE lines LIKE '%\"text\": %'";
+    while (query(text).empty()) std::this_thread::yield();
+    EXPECT_EQ(query(text), Texts{"{\"text\": \"abc\"}\n"});
+}
 
 TEST_F(LeasedTapes, D272_PlainTurn_WritesThreeTimes) {
     query(count_writes);

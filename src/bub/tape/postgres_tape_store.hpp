@@ -75,6 +75,9 @@ public:
     Task<bool> has_open_turn(std::string tape) override;
     std::shared_ptr<TurnJournal> open_journal(const std::string& tape,
                                               const std::string& turn_id) override;
+    std::chrono::milliseconds text_interval() const override {
+        return std::chrono::milliseconds(500);
+    }
 
     Task<std::vector<std::string>> all_tapes() override;
     Task<std::vector<TapeEntry>> fetch(std::string tape, TapeQuery query) override;

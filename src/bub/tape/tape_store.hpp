@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -211,6 +212,8 @@ public:
     /// Opens a journal; the file is created by the first write to it. Blocks; call it on a worker thread.
     virtual std::shared_ptr<TurnJournal> open_journal(const std::string& tape,
                                                       const std::string& turn_id) = 0;
+    /// Returns the least time between two writes of text that is shown. A write to a database costs more than one to a file.
+    virtual std::chrono::milliseconds text_interval() const { return {}; }
 };
 
 }  // namespace bub

@@ -174,6 +174,10 @@ TurnTransaction::TurnTransaction(std::shared_ptr<TapeStore> parent, std::string 
     state.parent_media = dynamic_cast<TapeMediaStore*>(state.parent.get());
     state.parent_claims = dynamic_cast<TurnClaims*>(state.parent.get());
     state.journals = dynamic_cast<TurnJournalStore*>(state.parent.get());
+    if (state.journals) {
+        std::chrono::milliseconds& interval = state.options.flush_interval;
+        interval = std::max(interval, state.journals->text_interval());
+    }
     state.parent_reads = dynamic_cast<TurnReads*>(state.parent.get());
     state.edits_with_append = dynamic_cast<AppendsWithState*>(state.parent.get());
 }

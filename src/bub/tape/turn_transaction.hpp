@@ -25,7 +25,8 @@ struct TurnTransactionOptions {
     /// If not empty, the fork is the turn with this id. It is journaled in the store, if the store supports that, and
     /// its merge ends with the event `turn` {turn, status} as commit marker (B9).
     std::string turn_id = {};
-    /// The maximum delay until displayed text is written to the journal.
+    /// The maximum delay until displayed text is written to the journal. That of the store if it is longer
+    /// (TurnJournalStore::text_interval()).
     std::chrono::milliseconds flush_interval{500};
     std::shared_ptr<const cubepi::Runtime> runtime = {};  ///< null: Runtime::standard()
     /// Added to the meta of all entries of the fork, for example the ids of a trace.
@@ -68,7 +69,7 @@ public:
     /// tape without them: a turn that begins so does not know them, and repeats the one of its message. Call it first.
     Task<void> open();
     /// Records displayed text of the answer that is not yet part of an entry. The next assistant entry supersedes and
-    /// clears it. Buffered; written to the journal at most `flush_interval` later. Has no effect without a journal.
+    /// clears it. Buffered; written to the journal after the delay of the options. Has no effect without a journal.
     /// Call it on the executor of the fork.
     void add_text(std::string_view delta);
     /// Writes the text buffered by add_text() immediately.
