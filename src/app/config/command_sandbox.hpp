@@ -26,7 +26,9 @@ public:
     /// the kernel cannot hold its promises.
     CommandSandboxes(SandboxSettings settings, const std::string& mode);
 
-    /// Returns the sandbox for commands of a workspace; null: they are not sandboxed. Blocks.
+    /// Returns true if commands are sandboxed.
+    bool is_on() const;
+    /// Returns the sandbox for a command of a workspace that starts now; null: it is not sandboxed. Blocks.
     std::shared_ptr<const SandboxProfile> profile(const std::filesystem::path& workspace) const;
 
     /// For ToolRules.
@@ -37,8 +39,6 @@ public:
     std::string problem() const;
 
 private:
-    bool is_on() const;
-
     SandboxSettings settings_;
 };
 

@@ -220,7 +220,7 @@ bub::BuiltinOptions Pipeline::builtin_options(const Parts& parts) {
     options.environment = plan_.environment;
     options.command_hooks = plan_.hooks;
     options.shell = plan_.shell;
-    if (plan_.sandboxes) {
+    if (plan_.sandboxes && plan_.sandboxes->is_on()) {
         options.sandbox = [sandboxes = plan_.sandboxes](const std::filesystem::path& workspace) {
             return sandboxes->profile(workspace);
         };

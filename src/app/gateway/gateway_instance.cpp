@@ -631,9 +631,11 @@ bub::BuiltinOptions GatewayInstance::builtin_options() const {
         return is_trusted(workspace, trust);
     };
     const auto sandboxes = std::make_shared<const CommandSandboxes>(config_.sandbox, std::string());
-    options.sandbox = [sandboxes](const std::filesystem::path& workspace) {
-        return sandboxes->profile(workspace);
-    };
+    if (sandboxes->is_on()) {
+        options.sandbox = [sandboxes](const std::filesystem::path& workspace) {
+            return sandboxes->profile(workspace);
+        };
+    }
     options.shell.offers_unsandboxed = true;
     CommandConfinement confinement = sandboxes->confinement();
     if (parts_.directory) {

@@ -260,7 +260,11 @@ int serve_mcp(const McpArguments& arguments, const ConfigFile& config,
     WorkspacePolicy policy;
     policy.environment = command_environment(config);
     const CommandSandboxes sandboxes(config.sandbox, std::string());
-    policy.sandbox = sandboxes.profile(std::filesystem::current_path());
+    if (sandboxes.is_on()) {
+        policy.sandbox = [sandboxes, directory = std::filesystem::current_path()] {
+            return sandboxes.profile(directory);
+        };
+    }
     auto workspace =
         std::make_shared<LocalWorkspace>(std::filesystem::current_path(), std::move(policy));
     ToolApproval::Options approval;

@@ -275,6 +275,25 @@ TEST_F(Builtin, B13_SecretOfProcess_IsHiddenFromTheModel) {
     EXPECT_EQ(seen.find("swordfish"), std::string::npos) << seen;
 }
 
+TEST_F(Builtin, D278_TurnWithoutCommands_MakesNoSandbox) {
+    std::vector<std::filesystem::path> made;
+    BuiltinOptions options;
+    options.sandbox = [&made](const std::filesystem::path& workspace) {
+        made.push_back(workspace);
+        return std::shared_ptr<const cubepi::SandboxProfile>();
+    };
+    std::vector<cubepi::FauxStep> steps;
+    steps.emplace_back("hello");
+    steps.emplace_back(test::calling("shell", {{"command", "true"}}));
+    steps.emplace_back(test::calling("shell", {{"command", "true"}}, "c2"));
+    steps.emplace_back("done");
+    add_builtin(std::move(steps), std::move(options));
+    (void)say("say hello");
+    EXPECT_TRUE(made.empty());
+    (void)say("run it twice");
+    EXPECT_EQ(made, std::vector<std::filesystem::path>(2, root / "work"));
+}
+
 TEST_F(Builtin, B19_Separator_IsADeltaOfTheStream) {
     add_builtin(two_steps());
     std::vector<std::string> deltas;

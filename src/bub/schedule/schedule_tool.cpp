@@ -29,6 +29,30 @@ struct ScheduleArgs {
     std::optional<std::string> zone;
     std::optional<MissedFirings> missed;
     std::optional<std::string> id;
+
+    static void describe_fields(cubepi::FieldNotes& fields) {
+        fields.describe(
+            "text",
+            "add: the message that you will receive in this conversation, with all that "
+            "you need to know then.");
+        fields.describe(
+            "at",
+            "add: once. +20m (or h, d), 09:00 (the next one), 2026-12-01 09:00, or with an "
+            "offset, 2026-12-01T09:00+01:00.");
+        fields.describe("every", "add: an interval such as 30m, 2h, 1d; at least 1m.");
+        fields.describe(
+            "cron",
+            "add: minute, hour, day of the month, month, day of the week. 0 9 * * 1-5 is "
+            "09:00 from Monday to Friday.");
+        fields.describe(
+            "zone",
+            "add: the time zone of at and cron, such as Europe/Berlin. Default: that of "
+            "the host.");
+        fields.describe("missed",
+                        "add: what happens to a firing that was missed. once (default): it follows "
+                        "later. skip: nothing.");
+        fields.describe("id", "cancel: of the schedule.");
+    }
 };
 
 /// The turn of the tool.
@@ -152,33 +176,13 @@ cubepi::AgentTool schedule_tool(ScheduleToolOptions options, const std::string& 
     context->schedule = schedule_of(message);
     if (const JsonObject* mark = cubepi::detail::object_member(message.rest, scheduled_key))
         context->planned = cubepi::detail::integer_member(*mark, "planned").value_or(0);
-    Json schema = cubepi::json_schema_of<ScheduleArgs>();
-    cubepi::describe(schema, "text",
-                     "add: the message that you will receive in this conversation, with all that "
-                     "you need to know then.");
-    cubepi::describe(
-        schema, "at",
-        "add: once. +20m (or h, d), 09:00 (the next one), 2026-12-01 09:00, or with an "
-        "offset, 2026-12-01T09:00+01:00.");
-    cubepi::describe(schema, "every", "add: an interval such as 30m, 2h, 1d; at least 1m.");
-    cubepi::describe(schema, "cron",
-                     "add: minute, hour, day of the month, month, day of the week. 0 9 * * 1-5 is "
-                     "09:00 from Monday to Friday.");
-    cubepi::describe(schema, "zone",
-                     "add: the time zone of at and cron, such as Europe/Berlin. Default: that of "
-                     "the host.");
-    cubepi::describe(schema, "missed",
-                     "add: what happens to a firing that was missed. once (default): it follows "
-                     "later. skip: nothing.");
-    cubepi::describe(schema, "id", "cancel: of the schedule.");
     const std::shared_ptr<const Context> shared = std::move(context);
-    cubepi::AgentTool made = cubepi::tool<ScheduleArgs>(
-        std::string(schedule_tool_name),
-        "Adds, lists and cancels schedules: at these times you receive a message in this "
-        "conversation, and your answer goes to its chat. For reminders and repeated tasks.",
-        [shared](ScheduleArgs args) { return call(shared, std::move(args)); });
-    made.parameters = cubepi::JsonSchema(std::move(schema));
-    return std::move(made).risk(cubepi::ToolRisk::read_only);
+    return cubepi::tool<ScheduleArgs>(
+               std::string(schedule_tool_name),
+               "Adds, lists and cancels schedules: at these times you receive a message in this "
+               "conversation, and your answer goes to its chat. For reminders and repeated tasks.",
+               [shared](ScheduleArgs args) { return call(shared, std::move(args)); })
+        .risk(cubepi::ToolRisk::read_only);
 }
 
 Plugin schedule_plugin(std::shared_ptr<ScheduleStore> store) {

@@ -82,13 +82,13 @@ StreamOptions ToolContext::call_options(std::string_view purpose) const {
         .runtime(runtime_);
 }
 
-AgentTool detail::make_tool(std::string name, std::string description, Json schema,
+AgentTool detail::make_tool(std::string name, std::string description, JsonSchema schema,
                             SharedObject callback, ToolFunction function) {
     auto execute = [callback = std::move(callback), function](JsonObject arguments,
                                                               ToolContext& ctx) {
         return function(callback.get(), std::move(arguments), ctx);
     };
-    return AgentTool(std::move(name), std::move(description), JsonSchema(std::move(schema)),
+    return AgentTool(std::move(name), std::move(description), std::move(schema),
                      std::move(execute));
 }
 

@@ -234,11 +234,19 @@ AgentToolResult run_blocking_tool(void* callback, JsonObject&& arguments, ToolCo
     return to_tool_result(call_tool<Args>(*static_cast<F*>(callback), std::move(args), ctx));
 }
 
-AgentTool make_tool(std::string name, std::string description, Json schema, SharedObject callback,
-                    ToolFunction function);
+AgentTool make_tool(std::string name, std::string description, JsonSchema schema,
+                    SharedObject callback, ToolFunction function);
 /// The function runs on the worker pool.
-AgentTool make_blocking_tool(std::string name, std::string description, Json schema,
+AgentTool make_blocking_tool(std::string name, std::string description, JsonSchema schema,
                              SharedObject callback, BlockingToolFunction function);
+
+/// Returns the schema of a struct of arguments. All tools with the struct share it, so that it is written and compiled once: each turn
+/// of a gateway has tools of its own.
+template <class Args>
+JsonSchema argument_schema() {
+    static const JsonSchema schema(json_schema_of<Args>());
+    return schema;
+}
 
 }  // namespace detail
 
@@ -249,9 +257,9 @@ template <class Args, class F>
 AgentTool tool(std::string name, std::string description, F callback) {
     detail::check_arguments<Args>();
     detail::check_callback<Args, F>();
-    return detail::make_tool(std::move(name), std::move(description), json_schema_of<Args>(),
-                             detail::SharedObject::make(std::move(callback)),
-                             &detail::run_tool<Args, F>);
+    return detail::make_tool(
+        std::move(name), std::move(description), detail::argument_schema<Args>(),
+        detail::SharedObject::make(std::move(callback)), &detail::run_tool<Args, F>);
 }
 
 /// Creates a tool whose parameters are only known at run time, for example read from a file: `parameters` is a JSON Schema of
@@ -290,7 +298,7 @@ AgentTool blocking_tool(std::string name, std::string description, F callback) {
     detail::check_arguments<Args>();
     detail::check_callback<Args, F>();
     return detail::make_blocking_tool(
-        std::move(name), std::move(description), json_schema_of<Args>(),
+        std::move(name), std::move(description), detail::argument_schema<Args>(),
         detail::SharedObject::make(std::move(callback)), &detail::run_blocking_tool<Args, F>);
 }
 

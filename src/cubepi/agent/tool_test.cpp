@@ -14,6 +14,7 @@
 #include <cubepi/agent/named_arguments.hpp>
 #include <cubepi/agent/run/tool_batch.hpp>
 #include <cubepi/agent/tool.hpp>
+#include <cubepi/schema/json_text.hpp>
 #include <cubepi/schema/parse_json.hpp>
 
 namespace cubepi {
@@ -85,6 +86,25 @@ TEST(ToolConstraints, Constraints_AreInTheSchemaAndValidated) {
     EXPECT_NE(text_of(refused).find("at most 3 characters"), std::string::npos);
     EXPECT_THROW((void)limited.constrain("missing", Constraints().minimum(1)), Error);
     EXPECT_THROW((void)limited.constrain("value", Constraints().minimum(1)), Error);
+}
+
+struct City {
+    std::string city;
+    static void describe_fields(FieldNotes& fields) { fields.describe("city", "In English."); }
+};
+
+TEST(ArgumentSchema, ToolsWithOneStruct_ShareTheSchema) {
+    const auto make = [] { return tool<City>("t", "", [](City place) { return place.city; }); };
+    const AgentTool first = make();
+    EXPECT_EQ(first.parameters.shared_source(), make().parameters.shared_source());
+    EXPECT_NE(json_text(first.parameters.source()).find("In English."), std::string::npos);
+}
+
+TEST(ArgumentSchema, DescriptionOfOneTool_LeavesTheOthers) {
+    const auto make = [] { return tool<City>("t", "", [](City place) { return place.city; }); };
+    const AgentTool described = make().describe("city", "In French.");
+    EXPECT_NE(json_text(described.parameters.source()).find("In French."), std::string::npos);
+    EXPECT_EQ(json_text(make().parameters.source()).find("In French."), std::string::npos);
 }
 
 TEST(BlockingToolProgress, Progress_ReachesListenersInOrderBeforeTheResult) {

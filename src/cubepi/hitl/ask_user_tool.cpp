@@ -29,6 +29,12 @@ struct QuestionArgs {
     std::optional<std::vector<OptionArgs>> options;
     bool multi_select = false;
     bool required = true;
+
+    static void describe_fields(FieldNotes& fields) {
+        fields.describe("key", "A short name for the answer, unique in this call.")
+            .describe("prompt", "The question, as the user sees it.")
+            .describe("options", "The choices; without them the answer is free text.");
+    }
 };
 
 struct AskArgs {
@@ -107,9 +113,6 @@ AgentTool ask_user_tool(std::shared_ptr<HitlChannel> channel) {
                    auto asked = detail::channel_for_call(channel, run ? run->channel() : nullptr);
                    return ask_user(std::move(asked), std::move(args), context.tool_call_id().str());
                })
-        .describe("questions[].key", "A short name for the answer, unique in this call.")
-        .describe("questions[].prompt", "The question, as the user sees it.")
-        .describe("questions[].options", "The choices; without them the answer is free text.")
         .sequential()
         .replay(ReplayPolicy::idempotent)
         .risk(ToolRisk::read_only);

@@ -183,6 +183,10 @@ enum class TaskAction : std::uint8_t { list, read, cancel };
 struct TaskArgs {
     TaskAction action = TaskAction::list;
     std::optional<std::string> task_id;
+
+    static void describe_fields(FieldNotes& fields) {
+        fields.describe("task_id", "The task to read or to cancel.");
+    }
 };
 
 std::vector<SubagentTask> tasks_of(const SubagentTasks& shared) {
@@ -266,7 +270,6 @@ AgentTool subagent_tasks_tool(std::shared_ptr<SubagentTasks> shared) {
                           "Lists the sub-agents in the background, reads the state and result of "
                           "one, or cancels one.",
                           [shared](TaskArgs args) { return use_tasks(*shared, args); })
-        .describe("task_id", "The task to read or to cancel.")
         .risk(ToolRisk::read_only);
 }
 

@@ -373,21 +373,31 @@ std::string todo_text(const std::vector<Todo>& todos) {
     return text.empty() ? "(no to-dos)" : text;
 }
 
+void WriteTodosInput::describe_fields(FieldNotes& fields) {
+    fields.describe("wait_for_tasks",
+                    "Ids of background tasks of the host that the unfinished items depend on. They "
+                    "stay unfinished, and you may end your answer. Omit it otherwise.");
+}
+
+namespace {
+
+const JsonSchema& schema_without_wait() {
+    static const JsonSchema schema = [] {
+        Json made = json_schema_of<WriteTodosInput>();
+        made.get_object().at("properties").get_object().erase("wait_for_tasks");
+        return JsonSchema(std::move(made));
+    }();
+    return schema;
+}
+
+}  // namespace
+
 TodoListMiddleware::TodoListMiddleware(TodoListOptions options) : options_(std::move(options)) {
     // The list changes in after_tool_call, which has the state of the thread.
     AgentTool write = tool<WriteTodosInput>(
         std::string(tool_name), options_.tool_description,
         [](WriteTodosInput input) { return AgentToolResult(json_text(payload_of(input.todos))); });
-    if (!options_.validate_task_wait) {
-        Json schema = write.parameters.source();
-        schema.get_object().at("properties").get_object().erase("wait_for_tasks");
-        write.parameters = JsonSchema(std::move(schema));
-    } else {
-        write.describe("wait_for_tasks",
-                       "Ids of background tasks of the host that the unfinished items depend on. "
-                       "They stay unfinished, and "
-                       "you may end your answer. Omit it otherwise.");
-    }
+    if (!options_.validate_task_wait) write.parameters = schema_without_wait();
     tools.push_back(std::move(write).risk(ToolRisk::read_only).replay(ReplayPolicy::idempotent));
 }
 

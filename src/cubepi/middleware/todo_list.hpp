@@ -26,6 +26,8 @@ struct WriteTodosInput {
     std::vector<Todo> todos;
     /// Ids of tasks of the host that the unfinished items depend on. In the tool's schema only if there is a TaskWaitValidator.
     std::optional<std::vector<std::string>> wait_for_tasks = {};
+
+    static void describe_fields(FieldNotes& fields);
 };
 
 /// The reason for which a guard has stopped the continuation of a run.

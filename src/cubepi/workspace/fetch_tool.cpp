@@ -54,6 +54,11 @@ std::string origin_of(const boost::urls::url_view& url) {
 struct FetchArgs {
     std::string url;
     bool raw = false;
+
+    static void describe_fields(FieldNotes& fields) {
+        fields.describe("url", "The full URL.")
+            .describe("raw", "Return HTML unchanged instead of as text.");
+    }
 };
 
 struct Target {
@@ -345,8 +350,6 @@ AgentTool fetch_tool(FetchOptions options) {
                                return fetch(shared, context.shared_runtime(), context.stop_token(),
                                             std::move(args));
                            })
-        .describe("url", "The full URL.")
-        .describe("raw", "Return HTML unchanged instead of as text.")
         .risk(ToolRisk::network);
 }
 

@@ -19,6 +19,15 @@ struct ReadArgs {
     std::optional<std::int64_t> start_line;
     std::optional<std::int64_t> line_count;
     std::optional<std::int64_t> start_byte;
+
+    static void describe_fields(FieldNotes& fields) {
+        fields.describe("path", "The file, relative to the workspace's root.")
+            .describe("start_line", "The first line to read, counted from 1. Default: 1.")
+            .describe("line_count", "The maximum number of lines to read.")
+            .describe("start_byte",
+                      "The first byte to read of the first line, counted from 1; only for very "
+                      "long lines.");
+    }
 };
 
 /// Receives a file in pieces and collects the requested lines, within the limits.
@@ -279,12 +288,6 @@ AgentTool read_tool(std::shared_ptr<Workspace> workspace, FileToolOptions option
                    ReadArgs args, ToolContext& context) {
                    return read_file(*workspace, options, args, context.stop_token());
                })
-        .describe("path", "The file, relative to the workspace's root.")
-        .describe("start_line", "The first line to read, counted from 1. Default: 1.")
-        .describe("line_count", "The maximum number of lines to read.")
-        .describe(
-            "start_byte",
-            "The first byte to read of the first line, counted from 1; only for very long lines.")
         .risk(ToolRisk::read_only);
 }
 
@@ -300,8 +303,6 @@ AgentTool write_tool(std::shared_ptr<Workspace> workspace, FileToolOptions optio
                                                      terms_of(options, context))
                                       .change);
                })
-        .describe("path", "The file, relative to the workspace's root.")
-        .describe("content", "The complete new content of the file.")
         .sequential()
         .risk(ToolRisk::writes);
 }
@@ -319,10 +320,6 @@ AgentTool edit_tool(std::shared_ptr<Workspace> workspace, FileToolOptions option
                                                    terms_of(options, context))
                                      .change);
                })
-        .describe("path", "The file, relative to the workspace's root.")
-        .describe("old_text", "The text to replace.")
-        .describe("new_text", "The replacement; may be empty.")
-        .describe("all", "Replace every occurrence instead of exactly one.")
         .sequential()
         .risk(ToolRisk::writes);
 }

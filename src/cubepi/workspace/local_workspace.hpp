@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -27,8 +28,9 @@ struct WorkspacePolicy {
     std::vector<std::string> hidden_variables;
     /// Additional variables of commands, "NAME=value"; they override inherited ones.
     std::vector<std::string> extra_environment;
-    /// The sandbox of commands. `root` is writable only if it is listed. Null: a command can access everything that its user can.
-    std::shared_ptr<const SandboxProfile> sandbox;
+    /// Returns the sandbox of a command that is about to start, so that it protects the files that exist then. `root` is writable only
+    /// if it is listed. Empty: a command can access everything that its user can.
+    std::function<std::shared_ptr<const SandboxProfile>()> sandbox;
     /// The shell; empty: /bin/bash if it exists, else /bin/sh.
     std::string shell;
 
@@ -54,7 +56,7 @@ struct WorkspacePolicy {
 /// outside are refused. This applies to files only; commands are confined by WorkspacePolicy::sandbox.
 class LocalWorkspace final : public Workspace {
 public:
-    /// Throws Error: not_found, permission_denied. Reads the environment for commands during construction.
+    /// Throws Error: not_found, permission_denied.
     explicit LocalWorkspace(const std::filesystem::path& root,
                             WorkspacePolicy policy = WorkspacePolicy());
     ~LocalWorkspace() override;
@@ -71,6 +73,7 @@ public:
     void remove(const std::string& path) override;
     std::string write_target(const std::string& path) override;
     Task<std::shared_ptr<Process>> start(ProcessRequest request) override;
+    bool has_sandbox() const override;
     std::shared_ptr<const SandboxProfile> sandbox() const override;
 
     using Workspace::read;

@@ -39,6 +39,22 @@ struct MemoryArgs {
     std::optional<std::string> insert_text;
     std::optional<std::string> old_path;
     std::optional<std::string> new_path;
+
+    static void describe_fields(FieldNotes& fields) {
+        fields
+            .constrain("command", Constraints().one_of(JsonArray{"view", "create", "str_replace",
+                                                                 "insert", "delete", "rename"}))
+            .describe("path",
+                      "Of the file or directory, below /memories; for all commands but rename.")
+            .describe("view_range", "view: the first and the last line; -1 is the end.")
+            .describe("file_text", "create: the text of the file.")
+            .describe("old_str", "str_replace: text that occurs once.")
+            .describe("new_str", "str_replace: the text in its place.")
+            .describe("insert_line", "insert: the line after which; 0 is the beginning.")
+            .describe("insert_text", "insert: the text.")
+            .describe("old_path", "rename: the present path.")
+            .describe("new_path", "rename: the new path.");
+    }
 };
 
 [[noreturn]] void refuse(std::string text) {
@@ -356,17 +372,6 @@ AgentTool memory_tool(std::shared_ptr<Workspace> place, MemoryToolOptions option
                                      [memory](const MemoryArgs& args, ToolContext& context) {
                                          return memory->run(args, context);
                                      })
-        .constrain("command", Constraints().one_of(JsonArray{"view", "create", "str_replace",
-                                                             "insert", "delete", "rename"}))
-        .describe("path", "Of the file or directory, below /memories; for all commands but rename.")
-        .describe("view_range", "view: the first and the last line; -1 is the end.")
-        .describe("file_text", "create: the text of the file.")
-        .describe("old_str", "str_replace: text that occurs once.")
-        .describe("new_str", "str_replace: the text in its place.")
-        .describe("insert_line", "insert: the line after which; 0 is the beginning.")
-        .describe("insert_text", "insert: the text.")
-        .describe("old_path", "rename: the present path.")
-        .describe("new_path", "rename: the new path.")
         .risk(ToolRisk::writes);
 }
 

@@ -21,6 +21,19 @@ struct ListArgs {
     std::optional<std::int64_t> depth;
     bool hidden = false;
     bool ignored = false;
+
+    static void describe_fields(FieldNotes& fields) {
+        fields.describe("path", "The directory, relative to the workspace's root.")
+            .describe("pattern",
+                      "A pattern such as *.cpp or src/**/test_*.py: without a slash it is matched "
+                      "against names at any depth, with one against paths from the directory.")
+            .describe(
+                "depth",
+                "The depth of the search; 1 is the directory itself. Default: 1; with a pattern, "
+                "unlimited.")
+            .describe("hidden", "Also list names that begin with a dot.")
+            .describe("ignored", "Also list files that .gitignore excludes.");
+    }
 };
 
 std::string spelled(const std::string& path, FileKind kind) {
@@ -82,6 +95,17 @@ struct GrepArgs {
     std::int64_t context = 0;
     bool hidden = false;
     bool ignored = false;
+
+    static void describe_fields(FieldNotes& fields) {
+        fields.describe("pattern", "The regular expression; it is matched within a line.")
+            .describe("path", "A directory or a file, relative to the workspace's root.")
+            .describe("glob", "Only files whose names match, e.g. *.{cpp,hpp}.")
+            .describe("literal", "The pattern is plain text.")
+            .describe("ignore_case", "Ignore upper and lower case.")
+            .describe("context", "The number of lines to show before and after each match.")
+            .describe("hidden", "Also search files whose names begin with a dot.")
+            .describe("ignored", "Also search files that .gitignore excludes.");
+    }
 };
 
 /// The searched length of a line, in bytes.
@@ -286,15 +310,6 @@ AgentTool list_tool(std::shared_ptr<Workspace> workspace, FileToolOptions option
                    ListArgs args, ToolContext& context) {
                    return list_files(*workspace, options, args, context.stop_token());
                })
-        .describe("path", "The directory, relative to the workspace's root.")
-        .describe("pattern",
-                  "A pattern such as *.cpp or src/**/test_*.py: without a slash it is matched "
-                  "against names at any depth, with one against paths from the directory.")
-        .describe("depth",
-                  "The depth of the search; 1 is the directory itself. Default: 1; with a pattern, "
-                  "unlimited.")
-        .describe("hidden", "Also list names that begin with a dot.")
-        .describe("ignored", "Also list files that .gitignore excludes.")
         .risk(ToolRisk::read_only);
 }
 
@@ -308,14 +323,6 @@ AgentTool grep_tool(std::shared_ptr<Workspace> workspace, FileToolOptions option
                                        return grep_files(*workspace, options, args,
                                                          context.stop_token());
                                    })
-        .describe("pattern", "The regular expression; it is matched within a line.")
-        .describe("path", "A directory or a file, relative to the workspace's root.")
-        .describe("glob", "Only files whose names match, e.g. *.{cpp,hpp}.")
-        .describe("literal", "The pattern is plain text.")
-        .describe("ignore_case", "Ignore upper and lower case.")
-        .describe("context", "The number of lines to show before and after each match.")
-        .describe("hidden", "Also search files whose names begin with a dot.")
-        .describe("ignored", "Also search files that .gitignore excludes.")
         .risk(ToolRisk::read_only);
 }
 

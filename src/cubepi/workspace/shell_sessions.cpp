@@ -282,9 +282,7 @@ ShellSessions::~ShellSessions() {
 
 const ShellOptions& ShellSessions::options() const noexcept { return state_->options; }
 
-std::shared_ptr<const SandboxProfile> ShellSessions::sandbox() const {
-    return state_->workspace->sandbox();
-}
+const Workspace& ShellSessions::workspace() const noexcept { return *state_->workspace; }
 
 Task<std::shared_ptr<ShellSessions::Command>> ShellSessions::start(
     std::shared_ptr<const Runtime> runtime, ProcessRequest request) {
@@ -294,7 +292,8 @@ Task<std::shared_ptr<ShellSessions::Command>> ShellSessions::start(
     request.runtime = runtime;
     auto command =
         std::make_shared<Command>(std::move(runtime), request.command, self->state_->options);
-    command->state_->sandboxed = request.sandbox != CommandSandbox::none && self->sandbox();
+    command->state_->sandboxed =
+        request.sandbox != CommandSandbox::none && self->workspace().has_sandbox();
     std::shared_ptr<Process> process = co_await self->state_->workspace->start(std::move(request));
     command->state_->process = process;
     self->state_->scope->spawn(serve_output(command->state_, process));

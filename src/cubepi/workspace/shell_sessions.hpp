@@ -60,8 +60,7 @@ public:
     ~ShellSessions();
 
     const ShellOptions& options() const noexcept;
-    /// The sandbox of the commands; null: none.
-    std::shared_ptr<const SandboxProfile> sandbox() const;
+    const Workspace& workspace() const noexcept;
 
     /// Starts a command in the foreground: it has no id, and is killed when the last reference is released.
     Task<std::shared_ptr<Command>> start(std::shared_ptr<const Runtime> runtime,

@@ -15,11 +15,20 @@ namespace {
 using CommandPtr = std::shared_ptr<ShellSessions::Command>;
 using SessionsPtr = std::shared_ptr<ShellSessions>;
 
+void describe_command(FieldNotes& fields) {
+    fields.describe("command", "The command line.")
+        .describe("working_directory",
+                  "A directory relative to the workspace's root. Default: the root.")
+        .describe("background", "Start the command in the background, e.g. a server.");
+}
+
 struct ShellArgs {
     std::string command;
     std::optional<std::int64_t> timeout_seconds;
     std::optional<std::string> working_directory;
     bool background = false;
+
+    static void describe_fields(FieldNotes& fields) { describe_command(fields); }
 };
 
 /// Those of a tool that may leave the sandbox.
@@ -29,16 +38,33 @@ struct SandboxedShellArgs {
     std::optional<std::string> working_directory;
     bool background = false;
     bool without_sandbox = false;
+
+    static void describe_fields(FieldNotes& fields) {
+        describe_command(fields);
+        fields.describe("without_sandbox",
+                        "Run the command once without its sandbox, if the sandbox has made it "
+                        "fail. The user is asked about each such call.");
+    }
 };
 
 struct OutputArgs {
     std::optional<std::string> id;
     std::optional<std::int64_t> wait_seconds;
     bool from_start = false;
+
+    static void describe_fields(FieldNotes& fields) {
+        fields.describe("id", "The command, e.g. sh1.")
+            .describe("wait_seconds", "The maximum time to wait for new output. Default: 0.")
+            .describe("from_start", "Read the output from its beginning again.");
+    }
 };
 
 struct KillArgs {
     std::string id;
+
+    static void describe_fields(FieldNotes& fields) {
+        fields.describe("id", "The command, e.g. sh1.");
+    }
 };
 
 std::string ending(const ExitStatus& status) {
@@ -151,7 +177,7 @@ std::string refusal_in(const std::string& output) {
 
 /// Returns a note for the model about a command that has failed, apparently because of its sandbox.
 std::string sandbox_note(const SessionsPtr& sessions, const std::string& refusal) {
-    const std::shared_ptr<const SandboxProfile> sandbox = sessions->sandbox();
+    const std::shared_ptr<const SandboxProfile> sandbox = sessions->workspace().sandbox();
     std::string note = "; the sandbox may be the reason for '" + refusal + "': ";
     const bool writes = sandbox && !sandbox->writable.empty();
     note += writes ? "it allows writes only in " + sandbox->writable.front().string() +
@@ -247,8 +273,8 @@ AgentToolResult after_kill(const CommandPtr& command, Wait wait, std::chrono::se
 
 /// A command that runs without a question because it only reads must not do more.
 CommandSandbox sandbox_of(const SessionsPtr& sessions, const std::string& command) {
-    return sessions->sandbox() && only_reads(command) ? CommandSandbox::read_only
-                                                      : CommandSandbox::standard;
+    return sessions->workspace().has_sandbox() && only_reads(command) ? CommandSandbox::read_only
+                                                                      : CommandSandbox::standard;
 }
 
 Task<AgentToolResult> run_shell(SessionsPtr sessions, ShellArgs args, CommandSandbox sandbox,
@@ -360,15 +386,10 @@ constexpr const char* shell_description =
     "output and error) and exit code. Its standard input is empty. A command that runs longer than "
     "its time limit is moved to the background; use shell_output and shell_kill for it.";
 
-template <class Builder>
-AgentTool with_shell_parameters(Builder made, const SessionsPtr& sessions) {
+AgentTool with_shell_parameters(AgentTool made, const SessionsPtr& sessions) {
     const auto limit = std::to_string(sessions->options().default_timeout.count());
     return std::move(made)
-        .describe("command", "The command line.")
         .describe("timeout_seconds", "The time limit of the call. Default: " + limit + ".")
-        .describe("working_directory",
-                  "A directory relative to the workspace's root. Default: the root.")
-        .describe("background", "Start the command in the background, e.g. a server.")
         .sequential()
         // The tool has its own time limit; the agent's would end the command instead of moving it to the background.
         .timeout(std::chrono::milliseconds(0))
@@ -378,7 +399,8 @@ AgentTool with_shell_parameters(Builder made, const SessionsPtr& sessions) {
 }  // namespace
 
 AgentTool shell_tool(std::shared_ptr<ShellSessions> sessions, bool unsandboxed) {
-    if (!unsandboxed && sessions->options().offers_unsandboxed && sessions->sandbox()) {
+    if (!unsandboxed && sessions->options().offers_unsandboxed &&
+        sessions->workspace().has_sandbox()) {
         auto run = [sessions](SandboxedShellArgs args, ToolContext& context) {
             const CommandSandbox sandbox =
                 args.without_sandbox ? CommandSandbox::none : sandbox_of(sessions, args.command);
@@ -387,11 +409,7 @@ AgentTool shell_tool(std::shared_ptr<ShellSessions> sessions, bool unsandboxed) 
             return run_shell(sessions, std::move(plain), sandbox, &context);
         };
         return with_shell_parameters(
-            tool<SandboxedShellArgs>("shell", shell_description, std::move(run))
-                .describe("without_sandbox",
-                          "Run the command once without its sandbox, if the sandbox has made it "
-                          "fail. The user is asked about each such call."),
-            sessions);
+            tool<SandboxedShellArgs>("shell", shell_description, std::move(run)), sessions);
     }
     auto run = [sessions, unsandboxed](ShellArgs args, ToolContext& context) {
         const CommandSandbox sandbox =
@@ -410,9 +428,6 @@ AgentTool shell_output_tool(std::shared_ptr<ShellSessions> sessions) {
                [sessions = std::move(sessions)](OutputArgs args, ToolContext& context) {
                    return show_output(sessions, std::move(args), &context);
                })
-        .describe("id", "The command, e.g. sh1.")
-        .describe("wait_seconds", "The maximum time to wait for new output. Default: 0.")
-        .describe("from_start", "Read the output from its beginning again.")
         .timeout(std::chrono::milliseconds(0))
         .risk(ToolRisk::read_only);
 }
@@ -423,7 +438,6 @@ AgentTool shell_kill_tool(std::shared_ptr<ShellSessions> sessions) {
                           [sessions = std::move(sessions)](KillArgs args) {
                               return kill_command(sessions, std::move(args));
                           })
-        .describe("id", "The command, e.g. sh1.")
         .risk(ToolRisk::writes);
 }
 

@@ -521,11 +521,18 @@ class SandboxedShell : public ::testing::Test {
 protected:
     ScopedTestDirectory directory;
 
+    /// The number of sandboxes that were made.
+    std::shared_ptr<int> made = std::make_shared<int>(0);
+
     std::shared_ptr<ShellSessions> sessions(bool offers) const {
         SandboxProfile profile;
         profile.writable = {directory / "ws"};
         WorkspacePolicy policy;
-        policy.sandbox = std::make_shared<const SandboxProfile>(std::move(profile));
+        policy.sandbox = [profile = std::make_shared<const SandboxProfile>(std::move(profile)),
+                          count = made] {
+            ++*count;
+            return profile;
+        };
         std::filesystem::create_directories(directory / "ws");
         ShellOptions options;
         options.offers_unsandboxed = offers;
@@ -554,6 +561,18 @@ TEST_F(SandboxedShell, D150_FailedCommand_NamesTheSandbox) {
                 Not(HasSubstr("without_sandbox")));
     EXPECT_THAT(tool_text(shell_tool(sessions(true)), {{"command", "exit 3"}}),
                 Not(HasSubstr("sandbox")));
+}
+
+TEST_F(SandboxedShell, D278_Sandbox_IsMadeWhenACommandStarts) {
+    const AgentTool shell = shell_tool(sessions(true));
+    EXPECT_TRUE(has_argument(shell));
+    EXPECT_EQ(*made, 0);
+    (void)tool_text(shell, {{"command", "true"}});
+    EXPECT_EQ(*made, 1);
+    (void)tool_text(shell, {{"command", "true"}});
+    EXPECT_EQ(*made, 2);
+    (void)tool_text(shell, {{"command", "true"}, {"without_sandbox", true}});
+    EXPECT_EQ(*made, 2);
 }
 
 TEST_F(SandboxedShell, D151_Argument_IsOfferedOnlyIfAsked) {

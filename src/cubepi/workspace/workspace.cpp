@@ -26,9 +26,15 @@ struct Root {
     bool is_writable = false;
 };
 
+/// Returns the kernel's path of an open directory.
+std::string path_of(int directory) {
+    std::error_code failed;
+    return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(directory), failed)
+        .string();
+}
+
 Root open_root(const std::filesystem::path& path) {
     Root root;
-    std::error_code ignored;
     const auto absolute = std::filesystem::absolute(path).lexically_normal();
     const std::string given = "/" + detail::tidy_path(absolute.string());
     root.fd = detail::open_file(given.c_str(), O_PATH | O_DIRECTORY);
@@ -43,8 +49,8 @@ Root open_root(const std::filesystem::path& path) {
                         detail::errno_text(code) + ". Name an existing directory.");
     }
     root.spellings.push_back(given);
-    const auto real = std::filesystem::canonical(absolute, ignored);
-    if (!ignored && real.string() != given) root.spellings.push_back(real.string());
+    std::string real = path_of(root.fd.get());
+    if (!real.empty() && real != given) root.spellings.push_back(std::move(real));
     return root;
 }
 
@@ -55,13 +61,6 @@ bool strip_prefix(const std::string& path, const std::string& prefix, std::strin
     rest = path.substr(prefix.size());
     while (rest.starts_with('/')) rest.erase(0, 1);
     return true;
-}
-
-/// Returns the kernel's path of an open directory.
-std::string path_of(int directory) {
-    std::error_code failed;
-    return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(directory), failed)
-        .string();
 }
 
 FileInfo to_info(const struct stat& from) {
@@ -181,7 +180,6 @@ struct LocalWorkspace::State {
     Root main;
     std::vector<Root> others;
     WorkspacePolicy policy;
-    std::vector<std::string> environment;
     std::mutex writing;
 
     /// Finds the root of a path. Opening the path checks that it stays below that root.
@@ -319,16 +317,10 @@ struct LocalWorkspace::State {
     }
 };
 
-LocalWorkspace::LocalWorkspace(const std::filesystem::path& root, WorkspacePolicy policy)
-    : state_(std::make_shared<State>()) {
-    state_->main = open_root(root);
-    state_->main.is_writable = true;
-    for (const auto& directory : policy.more_roots) {
-        state_->others.push_back(open_root(directory));
-        state_->others.back().is_writable = true;
-    }
-    for (const auto& directory : policy.read_only_roots)
-        state_->others.push_back(open_root(directory));
+namespace {
+
+/// Returns the variables of a command.
+std::vector<std::string> environment_of(const WorkspacePolicy& policy) {
     EnvironmentPolicy environment = policy.environment;
     environment.hidden.insert(environment.hidden.end(), policy.hidden_variables.begin(),
                               policy.hidden_variables.end());
@@ -341,9 +333,26 @@ LocalWorkspace::LocalWorkspace(const std::filesystem::path& root, WorkspacePolic
     for (const char* entry : {"PAGER=cat", "GIT_PAGER=cat", "GIT_TERMINAL_PROMPT=0", "TERM=dumb"})
         set(entry);
     for (const std::string& entry : policy.extra_environment) set(entry);
-    state_->environment = child_environment(environment);
-    if (policy.shell.empty())
-        policy.shell = ::access("/bin/bash", X_OK) == 0 ? "/bin/bash" : "/bin/sh";
+    return child_environment(environment);
+}
+
+std::string shell_of(const WorkspacePolicy& policy) {
+    if (!policy.shell.empty()) return policy.shell;
+    return ::access("/bin/bash", X_OK) == 0 ? "/bin/bash" : "/bin/sh";
+}
+
+}  // namespace
+
+LocalWorkspace::LocalWorkspace(const std::filesystem::path& root, WorkspacePolicy policy)
+    : state_(std::make_shared<State>()) {
+    state_->main = open_root(root);
+    state_->main.is_writable = true;
+    for (const auto& directory : policy.more_roots) {
+        state_->others.push_back(open_root(directory));
+        state_->others.back().is_writable = true;
+    }
+    for (const auto& directory : policy.read_only_roots)
+        state_->others.push_back(open_root(directory));
     state_->policy = std::move(policy);
 }
 
@@ -493,15 +502,16 @@ Task<std::shared_ptr<Process>> LocalWorkspace::start(ProcessRequest request) {
     }
     const auto directory =
         state->open(request.working_directory, O_RDONLY | O_DIRECTORY, "start a command in");
-    ProcessOptions options(state->policy.shell);
+    ProcessOptions options(shell_of(state->policy));
     options.arguments = {"-c", std::move(request.command)};
     // The directory that was opened, whatever its path names by then.
     options.directory = "/proc/self/fd/" + std::to_string(directory.get());
-    options.environment = state->environment;
+    options.environment = environment_of(state->policy);
     options.input = false;
     options.merge_errors = true;
-    std::shared_ptr<const SandboxProfile> sandbox = state->policy.sandbox;
-    if (request.sandbox == CommandSandbox::none) sandbox = nullptr;
+    const bool is_confined = request.sandbox != CommandSandbox::none && state->policy.sandbox;
+    std::shared_ptr<const SandboxProfile> sandbox;
+    if (is_confined) sandbox = state->policy.sandbox();
     if (request.sandbox == CommandSandbox::read_only) {
         if (!sandbox) {
             throw Error(ErrorCode::unsupported,
@@ -514,8 +524,10 @@ Task<std::shared_ptr<Process>> LocalWorkspace::start(ProcessRequest request) {
     co_return co_await launcher->start(std::move(options));
 }
 
+bool LocalWorkspace::has_sandbox() const { return static_cast<bool>(state_->policy.sandbox); }
+
 std::shared_ptr<const SandboxProfile> LocalWorkspace::sandbox() const {
-    return state_->policy.sandbox;
+    return has_sandbox() ? state_->policy.sandbox() : nullptr;
 }
 
 }  // namespace cubepi

@@ -141,7 +141,9 @@ public:
     /// directory), io.
     virtual Task<std::shared_ptr<Process>> start(ProcessRequest request) = 0;
 
-    /// The sandbox of commands; null: they are not sandboxed by this process, as in the default implementation.
+    /// Returns true if this process sandboxes commands. The default implementation returns false.
+    virtual bool has_sandbox() const { return false; }
+    /// Returns the sandbox of a command that starts now; null if there is none.
     virtual std::shared_ptr<const SandboxProfile> sandbox() const { return nullptr; }
 
     /// Returns the whole content of a file. Throws Error(too_large) if it exceeds `max_bytes`.

@@ -96,7 +96,8 @@ std::shared_ptr<cubepi::Workspace> BuiltinCore::workspace(const std::filesystem:
         cubepi::WorkspacePolicy policy = cubepi::WorkspacePolicy().also_read(spilled);
         policy.environment = options_.environment;
         if (variables_) policy.environment.set = *variables_;
-        if (options_.sandbox) policy.sandbox = options_.sandbox(directory);
+        if (options_.sandbox)
+            policy.sandbox = [make = options_.sandbox, directory] { return make(directory); };
         place = std::make_shared<cubepi::LocalWorkspace>(directory, std::move(policy));
     }
     return place;

@@ -181,6 +181,10 @@ Task<std::optional<std::string>> given_bytes(std::optional<std::string> bytes) {
 
 struct SendFileArgs {
     std::string path;
+
+    static void describe_fields(cubepi::FieldNotes& fields) {
+        fields.describe("path", "The file, relative to the working directory.");
+    }
 };
 
 Task<std::string> send_file(std::shared_ptr<BuiltinCore> core, Envelope output) {
@@ -316,7 +320,6 @@ cubepi::AgentTool send_file_tool(std::shared_ptr<BuiltinCore> core, std::string 
                                                     {"name", safe_file_name(args.path)}};
                    return send_file(core, std::move(file));
                })
-        .describe("path", "The file, relative to the working directory.")
         .risk(cubepi::ToolRisk::network);
 }
 

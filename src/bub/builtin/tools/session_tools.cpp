@@ -388,6 +388,14 @@ struct SpillReadArgs {
     std::int64_t cursor = 0;
     std::int64_t count = 1;
     std::optional<bool> from_end;
+
+    static void describe_fields(cubepi::FieldNotes& fields) {
+        fields
+            .describe("cursor",
+                      "How many chunks to skip; `next_cursor` of the previous result continues.")
+            .describe("count", "How many chunks to read, 4 at most.")
+            .describe("from_end", "Begin with the last chunk.");
+    }
 };
 
 struct Manifest {
@@ -479,10 +487,6 @@ AgentTool spill_read_tool(const Tape& tape) {
                "Reads a long result that was put aside with a handle. Results that name a file are "
                "read with the tool for files.",
                [spilled](SpillReadArgs args) { return spill_read(spilled, std::move(args)); })
-        .describe("cursor",
-                  "How many chunks to skip; `next_cursor` of the previous result continues.")
-        .describe("count", "How many chunks to read, 4 at most.")
-        .describe("from_end", "Begin with the last chunk.")
         .risk(ToolRisk::read_only);
 }
 

@@ -50,7 +50,30 @@ struct SubagentArgs {
     std::optional<std::vector<std::string>> allowed_skills;
     std::optional<std::string> name;
     std::optional<bool> run_in_background;
+
+    static void describe_fields(cubepi::FieldNotes& fields) {
+        fields.describe("prompt", "The task, with all that the agent has to know of it.")
+            .describe("model", "Another model's id. Default: the one of this conversation.")
+            .describe("session",
+                      "temp: nothing of it is kept. inherit: it knows this conversation, and what "
+                      "it says stays in it. Any other text: a conversation of that name within "
+                      "this one, which it continues with.")
+            .describe("allowed_tools", "The tools that it may use. Default: all but this one.")
+            .describe("allowed_skills", "The skills listed in its prompt. Default: all.")
+            .describe("name", "A short name, for the user.")
+            .describe("run_in_background", cubepi::detail::background_text);
+    }
 };
+
+/// Returns the schema for a session without sub-agents in the background.
+const cubepi::JsonSchema& foreground_schema() {
+    static const cubepi::JsonSchema schema = [] {
+        Json made = cubepi::json_schema_of<SubagentArgs>();
+        made.as_object().at("properties").as_object().erase("run_in_background");
+        return cubepi::JsonSchema(std::move(made));
+    }();
+    return schema;
+}
 
 Prompt prompt_of(const SubagentArgs& args) {
     if (const auto* text = std::get_if<std::string>(&args.prompt)) return Prompt(*text);
@@ -490,9 +513,8 @@ cubepi::ReplayPolicy replay_policy_of(const cubepi::JsonObject& arguments,
 }
 
 Task<AgentToolResult> call_subagent(std::shared_ptr<BuiltinCore> core, TurnState* parent,
-                                    std::string session_id, JsonObject arguments,
+                                    std::string session_id, SubagentArgs args,
                                     cubepi::ToolContext* caller) {
-    auto args = cubepi::from_json<SubagentArgs>(Json(std::move(arguments)));
     if (prompt_of(args).empty()) co_return AgentToolResult::error("the prompt is empty");
     if (args.run_in_background.value_or(false)) {
         co_return co_await start_in_background(std::move(core), parent, std::move(session_id),
@@ -586,36 +608,21 @@ Envelope results_message(const Envelope& message, const std::string& session_id)
 
 AgentTool subagent_tool(std::shared_ptr<BuiltinCore> core, std::string session_id,
                         TurnState& state) {
-    Json schema = cubepi::json_schema_of<SubagentArgs>();
-    cubepi::describe(schema, "prompt", "The task, with all that the agent has to know of it.");
-    cubepi::describe(schema, "model", "Another model's id. Default: the one of this conversation.");
-    cubepi::describe(
-        schema, "session",
-        "temp: nothing of it is kept. inherit: it knows this conversation, and what it "
-        "says stays in it. Any other text: a conversation of that name within this "
-        "one, which it continues with.");
-    cubepi::describe(schema, "allowed_tools",
-                     "The tools that it may use. Default: all but this one.");
-    cubepi::describe(schema, "allowed_skills", "The skills listed in its prompt. Default: all.");
-    cubepi::describe(schema, "name", "A short name, for the user.");
-    if (core->options().subagents.max_background != 0 && !is_temporary(session_id)) {
-        cubepi::describe(schema, "run_in_background", cubepi::detail::background_text);
-    } else {
-        schema.as_object().at("properties").as_object().erase("run_in_background");
-    }
     TurnState* const parent = &state;
-    const auto call = [core, session_id, parent](JsonObject arguments,
-                                                 cubepi::ToolContext& caller) {
-        return call_subagent(core, parent, session_id, std::move(arguments), &caller);
+    const auto call = [core, session_id, parent](SubagentArgs args, cubepi::ToolContext& caller) {
+        return call_subagent(core, parent, session_id, std::move(args), &caller);
     };
-    AgentTool made = cubepi::tool(std::string(cubepi::detail::subagent_tool_name),
-                                  "Has another agent do a task of its own and returns what it "
-                                  "says. By default it knows nothing of this conversation.",
-                                  std::move(schema), call)
+    AgentTool made = cubepi::tool<SubagentArgs>(
+                         std::string(cubepi::detail::subagent_tool_name),
+                         "Has another agent do a task of its own and returns what it says. By "
+                         "default it knows nothing of this conversation.",
+                         call)
                          .risk(cubepi::ToolRisk::writes)
                          .replay([session_id](const cubepi::JsonObject& arguments) {
                              return replay_policy_of(arguments, session_id);
                          });
+    if (core->options().subagents.max_background == 0 || is_temporary(session_id))
+        made.parameters = foreground_schema();
     // It has limits of its own.
     made.time_limit = std::chrono::milliseconds(0);
     return made;

@@ -274,7 +274,7 @@ Json with_trace(Json details, const Json& trace) {
     return object;
 }
 
-AgentTool make_blocking_tool(std::string name, std::string description, Json schema,
+AgentTool make_blocking_tool(std::string name, std::string description, JsonSchema schema,
                              SharedObject callback, BlockingToolFunction function) {
     auto execute = [callback = std::move(callback), function](
                        JsonObject arguments, ToolContext& ctx) -> MaybeTask<AgentToolResult> {
@@ -286,8 +286,7 @@ AgentTool make_blocking_tool(std::string name, std::string description, Json sch
         };
         return run_blocking(ctx, std::move(own), std::move(work));
     };
-    AgentTool made(std::move(name), std::move(description), JsonSchema(std::move(schema)),
-                   std::move(execute));
+    AgentTool made(std::move(name), std::move(description), std::move(schema), std::move(execute));
     made.runs_blocking = true;
     return made;
 }

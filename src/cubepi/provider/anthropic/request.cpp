@@ -96,9 +96,8 @@ private:
         if (!has_tools_) return;
         JsonArray wire;
         for (const ToolDefinition& tool : *request_.tools) {
-            AnthropicSchema lowered =
-                lower_anthropic_tool(tool.parameters ? *tool.parameters : Json(),
-                                     settings_.profile.capability.schema_dialect);
+            AnthropicSchema lowered = lower_anthropic_tool(
+                parameters_of(tool), settings_.profile.capability.schema_dialect);
             if (!lowered.changes.empty()) {
                 built_.notices.push_back(request_changed(
                     "Tool " + tool.name.str() + ": " + joined(lowered.changes), "tools"));

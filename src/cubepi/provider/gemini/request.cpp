@@ -256,8 +256,7 @@ JsonArray function_declarations(const ToolDefinitions& tools, SchemaDialect dial
         JsonObject function;
         function["name"] = tool.name.str();
         function["description"] = tool.description.str();
-        function["parametersJsonSchema"] =
-            lower_tool_schema(tool.parameters ? *tool.parameters : Json(), dialect);
+        function["parametersJsonSchema"] = lower_tool_schema(parameters_of(tool), dialect);
         functions.push_back(std::move(function));
     }
     JsonObject group;

@@ -189,10 +189,15 @@ Notice result_missing(const std::string& call_id) {
                     call_id);
 }
 
+const Json& parameters_of(const ToolDefinition& tool) {
+    static const Json none;
+    return tool.parameters ? *tool.parameters : none;
+}
+
 void put_function(JsonObject& to, const ToolDefinition& tool, SchemaDialect dialect) {
     to["name"] = tool.name.str();
     to["description"] = tool.description.str();
-    to["parameters"] = lower_tool_schema(tool.parameters ? *tool.parameters : Json(), dialect);
+    to["parameters"] = lower_tool_schema(parameters_of(tool), dialect);
 }
 
 std::string_view tool_choice_word(ToolChoice::Mode mode) noexcept {

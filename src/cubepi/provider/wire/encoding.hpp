@@ -70,6 +70,9 @@ Notice repaired(std::string text, std::string_view call_id);
 /// The notice about a call whose result is missing: `interrupted_result` was sent for it.
 Notice result_missing(const std::string& call_id);
 
+/// Returns the schema of the arguments of a tool; null if there is none.
+const Json& parameters_of(const ToolDefinition& tool);
+
 // Forms that both of OpenAI's chat APIs have.
 
 /// Adds "name", "description" and "parameters" of a tool.

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include <cubepi/schema/json_schema.hpp>
 #include <cubepi/workspace/file_change.hpp>
 #include <cubepi/workspace/file_checkpoints.hpp>
 
@@ -27,6 +28,11 @@ EditOutcome edit_text(std::string_view text, std::string_view old_text, std::str
 struct WriteArgs {
     std::string path;
     std::string content;
+
+    static void describe_fields(FieldNotes& fields) {
+        fields.describe("path", "The file, relative to the workspace's root.")
+            .describe("content", "The complete new content of the file.");
+    }
 };
 
 struct EditArgs {
@@ -34,6 +40,13 @@ struct EditArgs {
     std::string old_text;
     std::string new_text;
     bool all = false;
+
+    static void describe_fields(FieldNotes& fields) {
+        fields.describe("path", "The file, relative to the workspace's root.")
+            .describe("old_text", "The text to replace.")
+            .describe("new_text", "The replacement; may be empty.")
+            .describe("all", "Replace every occurrence instead of exactly one.");
+    }
 };
 
 /// Whether to apply a change or only compute it.
