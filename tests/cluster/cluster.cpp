@@ -377,6 +377,30 @@ std::size_t Cluster::any_gateway(std::mt19937& random) const {
     }
 }
 
+Task<> post_until_final(SendCopies send, Posted message, std::chrono::milliseconds interval,
+                        std::vector<std::string>& wrong, std::atomic<std::size_t>& refused) {
+    for (bool is_done = false; !is_done;) {
+        Task<std::vector<HttpReply>> sending = send();
+        const std::vector<HttpReply> replies = co_await std::move(sending);
+        for (const HttpReply& reply : replies) {
+            if (reply.status == 503) ++refused;
+            // 0: it was lost. 202, 429 and 503 ask for a repetition.
+            constexpr std::array repeated{0, 202, 429, 503};
+            if (std::find(repeated.begin(), repeated.end(), reply.status) != repeated.end())
+                continue;
+            is_done = true;
+            // An operator has to decide about the message.
+            const bool is_held =
+                reply.status == 409 ||
+                reply.body.find("stored until an operator decides") != std::string::npos;
+            if (is_held || (reply.status == 200 && reply.text() == "re: " + message.text)) continue;
+            wrong.push_back("the client of " + message.key + " received " +
+                            std::to_string(reply.status) + ": " + reply.body);
+        }
+        if (!is_done) co_await Runtime::standard()->clock->sleep_for(interval);
+    }
+}
+
 /// A client, which posts messages one after the other.
 class Cluster::Client {
 public:
@@ -393,24 +417,15 @@ public:
 
 private:
     Task<> post(const Posted& message, std::vector<std::string>& wrong) {
-        bool is_done = false;
-        while (!is_done) {
+        const SendCopies send = [this, &message] {
             const std::size_t copies = random_() % 4 == 0 ? 2 : 1;
             std::vector<Task<HttpReply>> requests;
             for (std::size_t copy = 0; copy < copies; ++copy)
                 requests.push_back(attempt(cluster_.any_gateway(random_), message));
-            const std::vector<HttpReply> replies = co_await when_all(std::move(requests));
-            for (const HttpReply& reply : replies) {
-                // 409: an operator has to decide about it.
-                is_done = is_done || reply.status == 200 || reply.status == 409;
-                if (reply.status == 503) ++cluster_.refused_;
-                const bool is_held =
-                    reply.body.find("stored until an operator decides") != std::string::npos;
-                if (reply.status == 200 && !is_held && reply.text() != "re: " + message.text)
-                    wrong.push_back("the client of " + message.key + " received " + reply.body);
-            }
-            if (!is_done) co_await Runtime::standard()->clock->sleep_for(interval);
-        }
+            return when_all(std::move(requests));
+        };
+        Task<> posting = post_until_final(send, message, interval, wrong, cluster_.refused_);
+        co_await std::move(posting);
     }
 
     Task<HttpReply> attempt(std::size_t gateway, const Posted& message) {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -140,6 +141,14 @@ private:
 
     const std::string path_;
 };
+
+/// Sends the request of a message, once or several times, and returns the replies.
+using SendCopies = std::function<Task<std::vector<HttpReply>>()>;
+
+/// Sends a message until a reply is final, with pauses of `interval`. Adds what is wrong about the final replies to `wrong`, and counts the replies
+/// with the status 503.
+Task<> post_until_final(SendCopies send, Posted message, std::chrono::milliseconds interval,
+                        std::vector<std::string>& wrong, std::atomic<std::size_t>& refused);
 
 /// Gateways that share one database of the test's own server, their model, and the clients. The clocks of the gateways are an hour
 /// apart.

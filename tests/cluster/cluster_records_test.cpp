@@ -1,10 +1,17 @@
-// The check of a cluster's records finds each kind of fault.
+// The check of a cluster's records finds each kind of fault, and its clients repeat what is not answered.
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <cubepi/core/run.hpp>
+
+#include "cluster.hpp"
 #include "cluster_records.hpp"
 
 namespace cubepi::cluster_tests {
@@ -120,6 +127,62 @@ TEST_F(Findings, TapeOfTwoSessions_IsFound) {
     const std::vector<Posted> other{{"k1", "s", "one"}, {"k2", "t", "two", true}};
     const std::vector<std::string> list = findings(other, records);
     EXPECT_EQ(list, std::vector<std::string>{"the tape tape has several sessions"});
+}
+
+/// A client of a gateway with these replies, one list for each time that it sends its request.
+class JudgesClient : public ::testing::Test {
+protected:
+    void post(std::vector<std::vector<HttpReply>> replies) {
+        rounds = std::move(replies);
+        sent = 0;
+        const SendCopies send = [this] { return next(); };
+        run(post_until_final(send, {"k1", "s", "one"}, std::chrono::milliseconds(1), wrong,
+                             refused));
+    }
+    static HttpReply reply(int status, const std::string& text) {
+        return {status, R"({"outputs":[{"text":")" + text + "\"}]}"};
+    }
+
+    std::vector<std::vector<HttpReply>> rounds;
+    std::size_t sent = 0;
+    std::vector<std::string> wrong;
+    std::atomic<std::size_t> refused = 0;
+
+private:
+    Task<std::vector<HttpReply>> next() { co_return rounds.at(sent++); }
+};
+
+TEST_F(JudgesClient, UnansweredRequest_IsRepeated) {
+    const HttpReply lost;
+    post({{lost},
+          {reply(202, ""), lost},
+          {reply(503, "")},
+          {reply(429, "")},
+          {reply(200, "re: one")}});
+    EXPECT_EQ(sent, 5u);
+    EXPECT_EQ(refused, 1u);
+    EXPECT_TRUE(wrong.empty()) << wrong.front();
+}
+
+TEST_F(JudgesClient, OneAnswerOfTwoCopies_IsEnough) {
+    post({{reply(503, ""), reply(200, "re: one")}});
+    EXPECT_EQ(sent, 1u);
+    EXPECT_TRUE(wrong.empty()) << wrong.front();
+}
+
+TEST_F(JudgesClient, HeldMessage_IsLeftToTheOperator) {
+    post({{reply(409, "")}});
+    post({{reply(200, "It is stored until an operator decides.")}});
+    EXPECT_TRUE(wrong.empty()) << wrong.front();
+}
+
+TEST_F(JudgesClient, WrongReply_IsReportedAndNotRepeated) {
+    for (const int status : {200, 400, 422, 500}) {
+        post({{reply(status, "re: two")}});
+        EXPECT_EQ(sent, 1u);
+    }
+    ASSERT_EQ(wrong.size(), 4u);
+    EXPECT_NE(wrong.front().find("k1 received 200"), std::string::npos) << wrong.front();
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
-// AG-UI at the channel http (D239), and responses over a WebSocket (D243).
+// AG-UI at the channel http (D239), responses over a WebSocket (D243), and requests of both that are repeated (D262, D283).
 
 #include <gtest/gtest.h>
 
 #include <csignal>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,7 @@
 
 #include "echo_model.hpp"
 #include "openai_gateway.hpp"
+#include "two_gateways.hpp"
 
 namespace cubepi::gateway_tests {
 namespace {
@@ -249,6 +251,139 @@ TEST_F(GatewayAgui, D243_SocketsOfAKey_LeaveSomeForOthers) {
     EXPECT_TRUE(Socket(port).is_open);
     sockets.pop_back();
     wait_until([&] { return Socket(port, ann).is_open; });
+}
+
+TEST_F(GatewayAgui, D283_KeyOnWebSocket_NamesItsMessage) {
+    start_with("openai: true");
+    const auto answer = [this](JsonObject body) {
+        Socket socket(port);
+        body["idempotency_key"] = "k";
+        socket.create(std::move(body));
+        return text_of(socket.receive("response.completed").at("response").as_object());
+    };
+    EXPECT_EQ(answer({{"input", "one"}}), "re: one");
+    Socket socket(port);
+    // A key is that of one message, not of those that follow on the connection.
+    socket.create({{"input", "one"}, {"idempotency_key", "k"}, {"store", false}});
+    const JsonObject first = socket.receive("response.completed").at("response").as_object();
+    EXPECT_EQ(text_of(first), "re: one");
+    socket.create({{"input", "two"}, {"store", false}, {"previous_response_id", first.at("id")}});
+    (void)socket.receive("response.completed");
+    EXPECT_NE(model.wait_for("two").find("re: one"), std::string::npos);
+    for (const Json& wrong : {Json(7), Json(JsonArray())}) {
+        socket.create({{"input", "three"}, {"idempotency_key", wrong}});
+        EXPECT_EQ(socket.receive("error").at("status"), Json(400));
+    }
+    socket.create({{"input", "three"}, {"idempotency_key", "k"}});
+    EXPECT_EQ(socket.receive("error").at("status"), Json(422));
+    gateway->send(SIGTERM);
+    EXPECT_EQ(gateway->wait(), 0);
+    start(model.flags());
+    EXPECT_EQ(answer({{"input", "one"}}), "re: one");
+    EXPECT_EQ(model.count("one"), 1U);
+    EXPECT_EQ(model.count("three"), 0U);
+}
+
+/// Requests that are repeated at the same gateway, at another one, and after a restart.
+class RepeatedRequest : public TwoGateways {
+protected:
+    RepeatedRequest() {
+        for (const GatewayHome* home : {&one, &two})
+            home->configure(
+                "{http: {listen: \"127.0.0.1:0\", openai: true, ag_ui: true}}\ndatabase: \"" +
+                database + "\"");
+        start_first();
+        start_second();
+    }
+    void restart_first() {
+        first->send(SIGTERM);
+        EXPECT_EQ(first->wait(), 0);
+        start_first();
+    }
+    static std::vector<JsonObject> run_agent(std::uint16_t at, const std::string& text) {
+        const std::string body = boost::json::serialize(input("t1", "r1", text));
+        const HttpReply reply = run(call_channel(at, "POST", "/v1/ag-ui", body));
+        const std::vector<JsonObject> events = events_of(reply.body);
+        if (events.empty()) throw std::runtime_error(reply.body);
+        return events;
+    }
+    static void ask(Socket& socket, const std::string& text) {
+        socket.create({{"input", text}, {"idempotency_key", "k"}});
+    }
+    static std::string answer_of(Socket& socket) {
+        return text_of(socket.receive("response.completed").at("response").as_object());
+    }
+    static std::string respond(std::uint16_t at, const std::string& text) {
+        Socket socket(at);
+        ask(socket, text);
+        return answer_of(socket);
+    }
+};
+
+TEST_F(RepeatedRequest, D262_EndedRun_HasItsReplyEverywhere) {
+    for (const std::uint16_t at : {port, port, second_port, second_port})
+        EXPECT_EQ(text_in(run_agent(at, "one")), "re: one");
+    restart_first();
+    for (const std::uint16_t at : {port, second_port}) {
+        const std::vector<JsonObject> events = run_agent(at, "one");
+        EXPECT_EQ(text_in(events), "re: one");
+        EXPECT_EQ(events.back().at("outcome").at("type"), Json("success"));
+    }
+    EXPECT_EQ(model.count("one"), 1U);
+}
+
+TEST_F(RepeatedRequest, D262_RunInProgress_IsJoinedEverywhere) {
+    model.hold("slow");
+    const std::string body = boost::json::serialize(input("t1", "r1", "slow"));
+    Client begun(port, "POST /v1/ag-ui", body);
+    (void)model.wait_for("slow");
+    Client here(port, "POST /v1/ag-ui", body);
+    here.read_until("RUN_STARTED");
+    Client there(second_port, "POST /v1/ag-ui", body);
+    there.read_until("\r\n\r\n");
+    // Those that joined do not end the run when the first client leaves.
+    begun.close();
+    model.release();
+    for (Client* const client : {&here, &there}) {
+        client->read_until("RUN_FINISHED");
+        EXPECT_NE(client->text().find("re: slow"), std::string::npos) << client->text();
+    }
+    EXPECT_EQ(model.count("slow"), 1U);
+}
+
+TEST_F(RepeatedRequest, D262_AskingRun_AsksOnce) {
+    std::vector<std::uint16_t> ports = {port, second_port};
+    for (const std::uint16_t at : ports)
+        EXPECT_EQ(run_agent(at, "run true").back().at("outcome").at("type"), Json("interrupt"));
+    restart_first();
+    const std::vector<JsonObject> events = run_agent(port, "run true");
+    EXPECT_EQ(events.back().at("outcome").at("type"), Json("interrupt"));
+    EXPECT_EQ(model.count("run true"), 1U);
+}
+
+TEST_F(RepeatedRequest, D283_EndedResponse_HasItsReplyEverywhere) {
+    for (const std::uint16_t at : {port, port, second_port, second_port})
+        EXPECT_EQ(respond(at, "one"), "re: one");
+    restart_first();
+    for (const std::uint16_t at : {port, second_port}) EXPECT_EQ(respond(at, "one"), "re: one");
+    EXPECT_EQ(model.count("one"), 1U);
+}
+
+TEST_F(RepeatedRequest, D283_ResponseInProgress_IsJoinedEverywhere) {
+    model.hold("slow");
+    Socket begun(port);
+    ask(begun, "slow");
+    (void)model.wait_for("slow");
+    Socket here(port);
+    Socket there(second_port);
+    for (Socket* const socket : {&here, &there}) {
+        ask(*socket, "slow");
+        (void)socket->receive("response.in_progress");
+    }
+    begun.cut();
+    model.release();
+    for (Socket* const socket : {&here, &there}) EXPECT_EQ(answer_of(*socket), "re: slow");
+    EXPECT_EQ(model.count("slow"), 1U);
 }
 
 }  // namespace

@@ -462,6 +462,28 @@ TEST(History, D89_RefusedReasoning_IsLeftOutOnce) {
     for (const std::size_t i : {2u, 4u}) EXPECT_EQ(requests[i].find("gAAAA"), std::string::npos);
 }
 
+/// PostgreSQL stores no text with U+0000.
+TEST(History, D83_ZeroBytesOfEndpoint_AreStoredInDatabase) {
+    const GatewayHome home;
+    home.configure("{http: {listen: \"127.0.0.1:0\"}}\ndatabase: \"" + new_database(home) + "\"");
+    const std::string zero(1, '\0');
+    const joint_tests::SentCall first{"list", R"({"path":"."})", "c" + zero};
+    const joint_tests::SentCall second{"list", R"({"path":"\u0000"})", "c" + zero + zero};
+    joint_tests::ModelServer server({joint_tests::chat_answer("a" + zero + "b", {first, second}),
+                                     joint_tests::chat_answer("one" + zero),
+                                     joint_tests::chat_answer("two")});
+    for (const char* const text : {"one", "two"}) {
+        GatewayProcess gateway(home, flags_at(server, "openai", "local"));
+        const HttpReply reply = post(gateway.wait_until_running(), text);
+        EXPECT_EQ(reply.status, 200) << reply.body;
+        EXPECT_EQ(reply.json().at("ok"), true) << reply.body;
+        EXPECT_NE(reply.body.find(text), std::string::npos) << reply.body;
+    }
+    const auto bodies = server.bodies();
+    ASSERT_EQ(bodies.size(), 3u);
+    EXPECT_NE(boost::json::serialize(bodies.back()).find("one"), std::string::npos);
+}
+
 TEST(Failover, D205_MessageOfKilledGateway_IsAnsweredByAnother) {
     const GatewayHome first;
     const GatewayHome second;

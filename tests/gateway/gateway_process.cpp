@@ -396,7 +396,20 @@ void add_effects(bub::Framework& framework, const std::string& file) {
     framework.add(std::move(plugin));
 }
 
+/// Holds each turn before its run begins, until there is a file FILE.go.
+void add_hold(bub::Framework& framework, const std::string& file) {
+    bub::Plugin plugin;
+    plugin.name = "hold";
+    plugin.load_state = [file](bub::LoadStateCall&) {
+        std::ofstream(file) << "";
+        wait_for_file(file + ".go");
+        return std::optional<bub::JsonObject>();
+    };
+    framework.add(std::move(plugin));
+}
+
 void add_echo(bub::Framework& framework) {
+    if (const char* const file = std::getenv("CUBEPI_TEST_HOLD")) add_hold(framework, file);
     if (const char* const file = std::getenv("CUBEPI_TEST_EFFECTS")) add_effects(framework, file);
     if (!std::getenv("CUBEPI_TEST_ECHO")) return;
     bub::Plugin plugin;

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <map>
 #include <memory>
@@ -226,6 +228,167 @@ TEST_F(RemoteTurn, D265_RefusedWithdrawal_IsReadElsewhere) {
         << answer.body;
     const JsonObject read = read_ended(port, "k1");
     EXPECT_EQ(read.at("outputs").at(0).at("text"), Json(answer.text())) << read;
+}
+
+/// A turn that has asked, and whose answer another gateway works on: the command "true" has run, and the model is asked for the end.
+class AnswerInProgress : public RemoteTurn {
+protected:
+    AnswerInProgress() {
+        start_first();
+        start_second();
+        const HttpReply asked = run(post_message(port, asking, "k1"));
+        EXPECT_NE(asked.body.find("\"question\""), std::string::npos) << asked.body;
+        // A client gets its answer before the record of its message is finished.
+        for (const std::uint16_t at : {port, second_port})
+            wait_until([at] { return state_at(at) == "waiting"; });
+        model.hold("run true");
+        answering = std::async(std::launch::async, [at = port] {
+            return run(post_message(
+                at, {{"session", "s1"}, {"text", ",approve call_0"}, {"user", "olga"}}, "k2"));
+        });
+        (void)model.wait_for("run true", 2);
+    }
+    static std::string state_at(std::uint16_t at) {
+        const JsonObject read = run(call_channel(at, "GET", "/v1/messages/k1")).json();
+        EXPECT_EQ(read.contains("error"), false) << read;
+        return std::string(read.at("state").as_string());
+    }
+    static std::string session_at(std::uint16_t at) {
+        const JsonObject read = run(call_channel(at, "GET", "/v1/sessions/s1")).json();
+        return std::string(read.at("state").as_string());
+    }
+
+    const JsonObject asking{{"session", "s1"}, {"text", "run true"}, {"user", "olga"}};
+    std::future<HttpReply> answering;
+};
+
+TEST_F(AnswerInProgress, D97_EveryGateway_ShowsTheMessageRunning) {
+    for (const std::uint16_t at : {port, second_port}) {
+        EXPECT_EQ(state_at(at), "running");
+        EXPECT_EQ(session_at(at), "running");
+    }
+    // A repeated request waits for the answer.
+    auto repeated = std::async(std::launch::async,
+                               [this] { return run(post_message(second_port, asking, "k1")); });
+    model.release();
+    EXPECT_EQ(answering.get().text(), "re: run true");
+    EXPECT_EQ(repeated.get().text(), "re: run true");
+    for (const std::uint16_t at : {port, second_port}) {
+        wait_until([at] { return session_at(at) == "idle"; });
+        EXPECT_EQ(state_at(at), "answered");
+    }
+    EXPECT_EQ(model.count("run true"), 2u);
+}
+
+TEST_F(AnswerInProgress, D97_RepeatedStream_EndsWithTheAnswer) {
+    Client reader(second_port, "POST /v1/messages", boost::json::serialize(asking),
+                  "Accept: text/event-stream\r\nIdempotency-Key: k1\r\n");
+    reader.read_until("\r\n\r\n");
+    model.release();
+    reader.read_until("event: done");
+    reader.read_until(end_of_stream);
+    EXPECT_NE(reader.text().find("re: run true"), std::string::npos) << reader.text();
+    EXPECT_EQ(reader.text().find("failed"), std::string::npos) << reader.text();
+}
+
+/// The owner of a turn is frozen in it for longer than its lease, and another gateway ends the turn.
+class FrozenOwner : public RemoteTurn {
+protected:
+    void freeze_first() {
+        first->send(SIGSTOP);
+        RawPostgres server(database);
+        (void)server.query("UPDATE bub_delivery_gateways SET lease_until = now() WHERE pid = " +
+                           std::to_string(first->pid()));
+    }
+    void expect_one_answer(const std::string& text) {
+        EXPECT_EQ(count_of("bub_delivery_outbound"), "1");
+        const JsonObject session = run(call_channel(second_port, "GET", "/v1/sessions/s1")).json();
+        std::size_t answers = 0;
+        for (const Json& message : session.at("messages").as_array())
+            if (message.at("text") == Json(text)) ++answers;
+        EXPECT_EQ(answers, 1u) << session;
+        EXPECT_EQ(boost::json::serialize(session).find("technical problem"), std::string::npos);
+    }
+};
+
+TEST_F(FrozenOwner, D227_ReturnsAfterEnd_AnswersNothing) {
+    start_first();
+    start_second();
+    model.hold("a");
+    auto waiting = post_later(port, "a");
+    (void)model.wait_for("a");
+    freeze_first();
+    (void)model.wait_for("a", 2);
+    model.release();
+    EXPECT_EQ(read_ended(second_port, "key-a").at("state"), "answered");
+    wait_until_idle(two);
+    first->send(SIGCONT);
+    // Its client asks at any gateway.
+    const HttpReply left = waiting.get();
+    EXPECT_EQ(left.status, 202) << left.body;
+    (void)first->wait_for("turn.taken");
+    wait_until_idle(one);
+    for (const std::uint16_t at : {port, second_port}) EXPECT_EQ(post(at, "a").text(), "re: a");
+    expect_one_answer("re: a");
+    EXPECT_EQ(model.count("a"), 2u);
+    EXPECT_EQ(post(port, "b").text(), "re: b");
+}
+
+/// The owner is frozen while it executes something that waits for a file.
+class FrozenInStep : public FrozenOwner {
+protected:
+    FrozenInStep() {
+        std::ofstream(one.path() / "wait.sh") << "touch " << begun.string() << "\nuntil test -e "
+                                              << over.string() << "; do sleep 0.05; done\n";
+    }
+    void configure(const GatewayHome& home, const std::string& more) const {
+        home.configure("{http: {listen: \"127.0.0.1:0\"}, rules: [{allow: [\"shell: cd * && " +
+                       command + "\"]}]}\nsandbox: off\ndatabase: \"" + database + "\"\n" + more);
+    }
+    /// The first gateway is frozen in the step until the second one has ended the turn.
+    void expect_silence(const std::string& text, std::size_t requests,
+                        std::vector<std::string> environment = {}) {
+        start_first(std::move(environment));
+        start_second();
+        auto waiting = post_later(port, text);
+        wait_until([&] { return std::filesystem::exists(begun); });
+        freeze_first();
+        (void)model.wait_for(text, requests);
+        while (count_of("bub_delivery_inbound WHERE finished_at IS NULL") != "0")
+            std::this_thread::yield();
+        std::ofstream(over) << "";
+        first->send(SIGCONT);
+        const HttpReply left = waiting.get();
+        EXPECT_EQ(left.status, 202) << left.body;
+        (void)first->wait_for("turn.taken");
+        wait_until_idle(one);
+        EXPECT_EQ(first->output().find("turn.held"), std::string::npos) << first->output();
+        expect_one_answer("re: " + text);
+        EXPECT_EQ(model.count(text), requests);
+    }
+
+    const std::filesystem::path begun = one.path() / "begun";
+    const std::filesystem::path over = one.path() / "begun.go";
+    const std::string command = "sh " + (one.path() / "wait.sh").string();
+};
+
+TEST_F(FrozenInStep, D227_ReturnsInItsCall_AnswersNothing) {
+    configure(one, "");
+    configure(two, "");
+    // The second one tells the model that the effect of the call is unknown.
+    expect_silence("run " + command, 2);
+}
+
+TEST_F(FrozenInStep, D227_ReturnsBeforeItsRun_AnswersNothing) {
+    configure(one, "");
+    configure(two, "");
+    expect_silence("a", 1, {"CUBEPI_TEST_HOLD=" + begun.string()});
+}
+
+TEST_F(FrozenInStep, D227_ReturnsInItsHook_AnswersNothing) {
+    configure(one, "hooks: {UserPromptSubmit: [{hooks: [{command: '" + command + "'}]}]}\n");
+    configure(two, "");
+    expect_silence("a", 1);
 }
 
 TEST_F(RemoteTurn, D262_OtherTextDuringOpenTurn_IsRefused) {
@@ -734,6 +897,24 @@ protected:
     FakeBotServer bot{std::make_shared<SystemClock>()};
     std::vector<std::uint16_t> hooks;
 };
+
+TEST_F(RemoteChat, D227_FrozenOwnerReturns_ChatHasOneAnswer) {
+    model.hold("a");
+    say(0, 1, "a");
+    (void)model.wait_for("a");
+    first->send(SIGSTOP);
+    RawPostgres server(database);
+    (void)server.query("UPDATE bub_delivery_gateways SET lease_until = now() WHERE pid = " +
+                       std::to_string(first->pid()));
+    (void)model.wait_for("a", 2);
+    model.release();
+    wait_for_text("re: a");
+    first->send(SIGCONT);
+    while (!call(one, "sessions").at("sessions").as_array().empty()) std::this_thread::yield();
+    say(0, 2, "b");
+    wait_for_text("re: b");
+    EXPECT_EQ(texts(), 2u) << "no notice of a problem";
+}
 
 TEST_F(RemoteChat, D253_StopAtOtherWebhook_EndsTheTurn) {
     model.hold("a");

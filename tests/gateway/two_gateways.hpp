@@ -28,8 +28,8 @@ protected:
         home.configure("{http: {listen: \"127.0.0.1:0\", operators: [olga]}" + more +
                        "}\ndatabase: \"" + database + "\"");
     }
-    void start_first() {
-        first = std::make_unique<GatewayProcess>(one, model.flags());
+    void start_first(std::vector<std::string> environment = {}) {
+        first = std::make_unique<GatewayProcess>(one, model.flags(), std::move(environment));
         port = first->wait_until_running();
     }
     void start_second(std::vector<std::string> environment = {}) {

@@ -94,8 +94,12 @@ std::string error_event(const HttpServerResponse& refused) {
     return json_text(event);
 }
 
-/// Returns the body of the request in a message; or why it is none.
-std::optional<HttpServerResponse> read_message(const std::string& text, std::string& body) {
+/// The member of a message that has the Idempotency-Key of its request: the headers are those of all messages of the connection.
+constexpr std::string_view key_member = "idempotency_key";
+
+/// Reads the body and the key of the request in a message; returns why it is none.
+std::optional<HttpServerResponse> read_message(const std::string& text,
+                                               HttpServerRequest& request) {
     boost::system::error_code failed;
     Json parsed = boost::json::parse(text, failed);
     JsonObject* const message = failed ? nullptr : parsed.if_object();
@@ -109,9 +113,14 @@ std::optional<HttpServerResponse> read_message(const std::string& text, std::str
             return openai_failure(
                 400, "'" + std::string(name) + "' is not supported on a WebSocket", {}, name);
     }
+    const Json* const key = message->if_contains(key_member);
+    if (key && !key->is_null() && !key->is_string())
+        return openai_failure(400, "'idempotency_key' must be a string", {}, key_member);
+    request.headers.set("idempotency-key", detail::text_member(*message, key_member));
+    message->erase(key_member);
     message->erase("type");
     (*message)["stream"] = true;
-    body = json_text(*message);
+    request.body = json_text(*message);
     return std::nullopt;
 }
 
@@ -271,13 +280,15 @@ Task<HttpServerResponse> OpenAIInterface::respond(HttpServerRequest request,
     const bub::HttpSubmission submitted = co_await std::move(submitting);
     if (!submitted.reply) co_return submitted.refusal;
     const std::string key = submitted.reply->id();
+    // An id that names nothing: the response cannot be read, and is continued on its connection only.
+    const std::string unstored = "resp_" + detail::hex_of(key);
+    if (last && !asked.stores) *last = {unstored, submitted.reply->session()};
     RunPtr run = runs_.find(key);
     if (!run) {
         OpenAIAnswerHead head;
         head.model = gateway_agent_name;
         head.created = seconds_now();
-        // An id that names nothing: the response cannot be read or continued.
-        head.id = "resp_" + detail::hex_of(key);
+        head.id = unstored;
         if (asked.stores) {
             OpenAIResponseName name;
             name.message = key;
@@ -288,7 +299,6 @@ Task<HttpServerResponse> OpenAIInterface::respond(HttpServerRequest request,
         run = std::make_shared<OpenAIResponseRun>(
             submitted.reply, call_ids(submitted.reply->session()), head, repeated(asked));
         runs_.add(key, run, asked.in_background);
-        if (last) *last = {head.id, submitted.reply->session()};
     }
     if (asked.streams) co_return events_of(std::move(run), 0, asked.in_background, request.closed);
     if (asked.in_background) {
@@ -537,8 +547,6 @@ Task<HttpServerResponse> OpenAIInterface::connect(HttpServerRequest request) {
 Task<> OpenAIInterface::serve_socket(HttpServerRequest request, WebSocket* socket) {
     const std::shared_ptr<Clock> clock = Runtime::standard()->clock;
     const Clock::time_point end = clock->now() + longest_connection;
-    // It would make each message a repetition of the first.
-    request.headers.set("idempotency-key", "");
     OpenAILastResponse last;
     for (;;) {
         Task<std::optional<std::string>> reading =
@@ -550,7 +558,7 @@ Task<> OpenAIInterface::serve_socket(HttpServerRequest request, WebSocket* socke
         // The messages that wait have lost their reader.
         if (request.closed.stop_requested()) co_return;
         std::optional<HttpServerResponse> refusal;
-        if (read) refusal = read_message(*read.value(), request.body);
+        if (read) refusal = read_message(*read.value(), request);
         if (is_over) {
             refusal = openai_failure(400, "the connection has reached its limit of 60 minutes",
                                      "websocket_connection_limit_reached");

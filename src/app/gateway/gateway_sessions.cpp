@@ -291,20 +291,32 @@ Task<std::optional<JsonObject>> GatewaySessions::message(std::string id) {
     const std::string digest = detail::text_member(found->message.rest, bub::request_digest_key);
     if (!digest.empty()) message[bub::request_digest_key] = digest;
     if (found->progress != bub::MessageProgress::finished) co_return message;
-    const bub::Tape tape = co_await instance_.tape_of(found->session_id);
+    JsonObject whole = message;
+    Task<bool> adding = add_reply(*found, false, &whole);
+    const bool is_explained = co_await std::move(adding);
+    if (is_explained) co_return whole;
+    Task<bool> asking = add_reply(*found, true, &message);
+    (void)co_await std::move(asking);
+    co_return message;
+}
+
+Task<bool> GatewaySessions::add_reply(bub::FoundMessage found, bool asks_others,
+                                      JsonObject* message) {
+    const bub::Tape tape = co_await instance_.tape_of(found.session_id);
     // In this order: without an open question its answer was received, whose turn runs or has recorded the reply.
     const std::vector<PendingRequest> open = co_await open_requests(tape);
-    const bub::TurnSnapshot session = instance_.manager().snapshot(found->session_id);
-    const bool is_busy = session.is_running || session.pending_count > 0;
+    const bub::TurnSnapshot session = instance_.manager().snapshot(found.session_id);
+    bool is_busy = session.is_running || session.pending_count > 0;
+    if (asks_others) is_busy = co_await instance_.manager().has_unfinished(found.message);
     std::optional<bub::RecordedReply> reply =
-        co_await bub::find_reply(tape, bub::input_id_of(found->message));
-    const JsonObject& rest = found->message.rest;
+        co_await bub::find_reply(tape, bub::input_id_of(found.message));
+    const JsonObject& rest = found.message.rest;
     // A request to stop has a turn of its own only if none was running.
     const std::string stop = detail::text_member(rest, bub::stop_key);
     if (!reply && detail::flag_member(rest, bub::turn_stopped_key)) {
         // The record of a turn that is stopped is finished before the turn ends (D96).
-        message["state"] = state_of(bub::MessageProgress::running);
-        co_return message;
+        (*message)["state"] = state_of(bub::MessageProgress::running);
+        co_return true;
     }
     if (!reply) reply.emplace();
     if (!reply->answered && rest.contains(bub::turn_stopped_key))
@@ -314,16 +326,16 @@ Task<std::optional<JsonObject>> GatewaySessions::message(std::string id) {
         reply->answered = reply->is_command = true;
         reply->text = bub::stopped_text;
     }
-    set_reply(message, *reply, instance_.settings().show_error_details);
-    if (!reply->digest.empty()) message[bub::request_digest_key] = reply->digest;
-    if (reply->answered || reply->run_id.empty()) co_return message;
-    set_questions(message, open, reply->run_id);
+    set_reply(*message, *reply, instance_.settings().show_error_details);
+    if (!reply->digest.empty()) (*message)[bub::request_digest_key] = reply->digest;
+    if (reply->answered || reply->run_id.empty()) co_return true;
+    set_questions(*message, open, reply->run_id);
+    if (message->at("state") != "failed" || !reply->failure.empty()) co_return true;
     // A run continues in the turn of the answer to its question.
-    if (message.at("state") == "failed" && reply->failure.empty() && is_busy) {
-        for (const char* key : {"ok", "error", "outputs"}) message.erase(key);
-        message["state"] = "running";
-    }
-    co_return message;
+    if (!is_busy) co_return false;
+    for (const char* key : {"ok", "error", "outputs"}) message->erase(key);
+    (*message)["state"] = "running";
+    co_return true;
 }
 
 Task<std::optional<SessionHistory>> GatewaySessions::history(std::string session, std::size_t limit,
@@ -396,12 +408,19 @@ Task<std::optional<JsonObject>> GatewaySessions::session(std::string session, st
     auto address = std::make_shared<bub::Envelope>();
     address->channel = channel;
     address->chat_id = session;
-    std::string id = co_await instance_.framework().resolve_session(std::move(address));
+    std::string id =
+        co_await instance_.framework().resolve_session(std::make_shared<bub::Envelope>(*address));
     const bool with_failures = instance_.settings().show_error_details;
     Task<std::optional<SessionHistory>> reading =
         history(std::move(id), limit, before,
                 with_failures ? HistoryDetail::failures : HistoryDetail::plain);
     std::optional<SessionHistory> found = co_await std::move(reading);
+    if (!found || found->state == "idle") {
+        // Another gateway may have its turn.
+        const bool is_busy = co_await instance_.manager().has_unfinished(*address);
+        if (is_busy && !found) found.emplace();
+        if (is_busy) found->state = "running";
+    }
     std::optional<JsonObject> result;
     if (!found) co_return result;
     found->session = std::move(session);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include <bub/channel/channel_manager.hpp>
 #include <bub/channel/http_channel.hpp>
 
 #include "gateway_api.hpp"
@@ -43,6 +44,10 @@ public:
     Task<std::optional<JsonObject>> ask_elsewhere(JsonObject request, std::string gateway) override;
 
 private:
+    /// Adds the state and the reply of a finished message, as the tape of its session has them. `asks_others`: another gateway may work on the
+    /// session. Returns false if the turn has ended without an answer, a question or a reason.
+    Task<bool> add_reply(bub::FoundMessage found, bool asks_others, JsonObject* message);
+
     const GatewayInstance& instance_;
 };
 

@@ -16,7 +16,6 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/mcp/tools.hpp>
-#include <cubepi/schema/parse_json.hpp>
 
 #include "../command_tree.hpp"
 #include "../config/config_file.hpp"
@@ -120,6 +119,7 @@ int add_server(const McpArguments& arguments, std::ostream& data) {
     if (!arguments.header_commands.empty())
         server["header_commands"] = split_all(arguments.header_commands, ':', "'NAME: COMMAND'");
     if (!arguments.cwd.empty()) server["cwd"] = arguments.cwd;
+    (void)mcp_settings(JsonObject{{arguments.server, server}});  // throws for what cannot be used
     const std::filesystem::path path = config_path();
     const JsonObject before = config_values(path);
     JsonObject wanted = before;
@@ -132,7 +132,7 @@ int add_server(const McpArguments& arguments, std::ostream& data) {
                                                      arguments.server);
     }
     servers.get_object()[arguments.server] = std::move(server);
-    (void)mcp_settings(servers);  // throws for what cannot be used
+    (void)mcp_settings(servers);  // of the other servers, too
     save_config(path, before, wanted);
     TerminalStream(data) << "Added " << for_terminal(arguments.server)
                          << ".\nTry it: cubepi mcp check " << for_terminal(arguments.server)
@@ -220,20 +220,24 @@ int report(const McpServerSettings& server, const Error& error, std::ostream& er
     return exit_failed;
 }
 
+/// Returns the arguments of a call; throws Error(invalid_argument) if they are not a JSON object.
+JsonObject tool_arguments(const McpArguments& arguments) {
+    if (arguments.arguments.empty()) return {};
+    boost::system::error_code failed;
+    Json json = boost::json::parse(arguments.arguments, failed);
+    if (failed || !json.is_object()) {
+        throw Error(ErrorCode::invalid_argument,
+                    "the arguments of a tool are a JSON object, such as '{\"city\": \"Rome\"}'");
+    }
+    return std::move(json.get_object());
+}
+
 int call(const std::vector<McpServerSettings>& servers, const McpArguments& arguments,
          std::ostream& data, std::ostream& error_output) {
     McpCall made;
     made.tool = arguments.tool;
     made.timeout = call_limit;
-    if (!arguments.arguments.empty()) {
-        Json json = parse_json(arguments.arguments);
-        if (!json.is_object()) {
-            throw Error(
-                ErrorCode::invalid_argument,
-                "the arguments of a tool are a JSON object, such as '{\"city\": \"Rome\"}'");
-        }
-        made.arguments = std::move(json.get_object());
-    }
+    made.arguments = tool_arguments(arguments);
     const McpServerSettings& server = named(servers, arguments.server);
     const std::shared_ptr<McpClient> client = client_of(server);
     const std::size_t limit = client->limits().max_result_bytes;
@@ -375,7 +379,10 @@ void add_mcp_commands(CLI::App& app, CommandLine& line) {
 
 int use_mcp(const McpArguments& arguments, std::ostream& out, std::ostream& err) {
     using What = McpArguments::What;
+    // A wrong argument is reported whatever the configuration file has.
+    if (arguments.what == What::call) (void)tool_arguments(arguments);
     if (arguments.what == What::serve) {
+        check_mcp_serve(arguments);
         TerminalStream notes(err);
         const ConfigFile config = read_config(config_path());
         return serve_mcp(arguments, config, project_here(config, notes), err);

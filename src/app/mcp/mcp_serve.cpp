@@ -249,13 +249,20 @@ AgentTool mcp_agent_tool(ConversationFlags flags) {
         .timeout(std::chrono::milliseconds::zero());
 }
 
-int serve_mcp(const McpArguments& arguments, const ConfigFile& config,
-              const ProjectSettings& project, std::ostream& error_output) {
+void check_mcp_serve(const McpArguments& arguments) {
     const bool has_tokens = !arguments.issuer.empty();
     if (has_tokens && arguments.listen.empty())
         throw Error(ErrorCode::invalid_argument, "--issuer needs --listen");
     if (!has_tokens && !(arguments.url.empty() && arguments.scopes.empty()))
         throw Error(ErrorCode::invalid_argument, "--url and --scope need --issuer");
+    if (arguments.listen.empty()) return;
+    (void)options_at(arguments.listen);
+    if (!has_tokens) (void)token();
+}
+
+int serve_mcp(const McpArguments& arguments, const ConfigFile& config,
+              const ProjectSettings& project, std::ostream& error_output) {
+    const bool has_tokens = !arguments.issuer.empty();
     const bool allow_all = arguments.yes;
     WorkspacePolicy policy;
     policy.environment = command_environment(config);

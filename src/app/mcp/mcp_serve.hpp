@@ -15,8 +15,11 @@ namespace cubepi::app {
 /// agent has no MCP servers, so that a server cannot start itself.
 AgentTool mcp_agent_tool(ConversationFlags flags);
 
+/// Throws Error(invalid_argument) if the options of `cubepi mcp serve` are wrong, whatever the configuration file has.
+void check_mcp_serve(const McpArguments& arguments);
+
 /// Serves the tools and the agent of this directory, under the hooks of the user. Calls that no rule of the configuration allows are
-/// questions to the user of the client; if it does not answer questions, they are refused. Returns the exit status.
+/// questions to the user of the client; if it does not answer questions, they are refused. The options were checked. Returns the exit status.
 int serve_mcp(const McpArguments& arguments, const ConfigFile& config,
               const ProjectSettings& project, std::ostream& error_output);
 

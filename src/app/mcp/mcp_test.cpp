@@ -359,6 +359,41 @@ Task<AgentToolResult> call_agent(const AgentTool* tool, std::vector<std::string>
     co_return co_await std::move(called).task();
 }
 
+TEST_F(McpCommand, WrongArgument_IsReportedBeforeConfiguration) {
+    configure("mcp: [");
+    const auto problem = [this](const McpArguments& made) {
+        try {
+            (void)use_mcp(made, out, err);
+        } catch (const Error& error) {
+            return std::string(error.what());
+        }
+        return std::string();
+    };
+    McpArguments made;
+    made.what = What::serve;
+    EXPECT_THAT(problem(made), HasSubstr("config.yaml"));
+    made.listen = "0.0.0.0:1";
+    EXPECT_THAT(problem(made), HasSubstr("--listen"));
+    made.listen = "127.0.0.1:0";
+    EXPECT_THAT(problem(made), HasSubstr("CUBEPI_MCP_TOKEN"));
+    made.scopes = {"agent"};
+    EXPECT_THAT(problem(made), HasSubstr("--scope"));
+    made.listen.clear();
+    made.issuer = "https://login.example";
+    EXPECT_THAT(problem(made), HasSubstr("--issuer needs --listen"));
+    made = McpArguments();
+    made.what = What::call;
+    made.arguments = "7";
+    EXPECT_THAT(problem(made), HasSubstr("a JSON object"));
+    made.arguments = "{";
+    EXPECT_THAT(problem(made), HasSubstr("a JSON object"));
+    made.what = What::add;
+    made.arguments.clear();
+    made.server = "a b";
+    made.command = {"x"};
+    EXPECT_THAT(problem(made), HasSubstr("a b"));
+}
+
 TEST_F(McpCommand, AgentTool_AnswersAndReportsItsCalls) {
     ConversationFlags flags;
     flags.model.script = (directory() / "script.json").string();

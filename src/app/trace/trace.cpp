@@ -77,8 +77,8 @@ public:
                  std::ostream& err)
         : arguments_(arguments),
           screen_(screen),
-          directory_(trace_directory(arguments.directory)),
           filter_(filter_of(arguments)),
+          directory_(trace_directory(arguments.directory)),
           data_(out),
           out_(out),
           err_(err) {}
@@ -282,8 +282,9 @@ private:
     static constexpr std::size_t longest_name = 60;
     const TraceArguments& arguments_;
     const TraceScreen& screen_;
+    const TraceFilter
+        filter_;  // before the directory: a wrong option is reported whatever the configuration has
     const std::filesystem::path directory_;
-    const TraceFilter filter_;
     std::string span_;  // the beginning of the id of the span to convert
     std::ostream& data_;
     TerminalStream out_;

@@ -184,6 +184,7 @@ public:
     bool is_ready() const noexcept { return context_.ready.is_set(); }
     Task<StopOutcome> stop_turn(Envelope by);
     Task<std::optional<FoundMessage>> find_message(std::string channel, std::string inbound_id);
+    Task<bool> has_unfinished(Envelope address);
     Task<> abort_session(std::string session_id);
     TurnSnapshot snapshot(const std::string& session_id) const {
         return sessions_.snapshot(session_id);
@@ -454,6 +455,11 @@ Task<std::optional<FoundMessage>> ManagerCore::find_message(std::string channel,
     co_return found;
 }
 
+Task<bool> ManagerCore::has_unfinished(Envelope address) {
+    const std::shared_ptr<ManagerCore> self = shared_from_this();
+    co_return co_await deliveries_.has_unfinished(std::move(address));
+}
+
 Task<> ManagerCore::abort_session(std::string session_id) {
     const std::shared_ptr<ManagerCore> self = shared_from_this();
     co_await sessions_.drop_waiting(session_id);
@@ -525,6 +531,10 @@ Task<StopOutcome> ChannelManager::stop_turn(Envelope by) { return core_->stop_tu
 Task<std::optional<FoundMessage>> ChannelManager::find_message(std::string channel,
                                                                std::string inbound_id) {
     return core_->find_message(std::move(channel), std::move(inbound_id));
+}
+
+Task<bool> ChannelManager::has_unfinished(Envelope address) {
+    return core_->has_unfinished(std::move(address));
 }
 
 Task<> ChannelManager::abort_session(std::string session_id) {

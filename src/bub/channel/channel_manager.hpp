@@ -180,6 +180,8 @@ public:
     Task<StopOutcome> stop_turn(Envelope by);
     /// Returns the message of a channel with this Envelope::inbound_id, if the delivery log knows it.
     Task<std::optional<FoundMessage>> find_message(std::string channel, std::string inbound_id);
+    /// Returns true if another process that shares the delivery log has messages of the session of `address` to process.
+    Task<bool> has_unfinished(Envelope address);
     /// Cancels the running turn and drops all waiting messages.
     Task<> abort_session(std::string session_id);
     TurnSnapshot snapshot(const std::string& session_id) const;

@@ -466,6 +466,8 @@ std::string_view stop_record(StopOutcome outcome) noexcept {
     return {};
 }
 
+Task<bool> DeliveryLog::has_unfinished(Envelope) { co_return false; }
+
 Task<std::optional<KnownInbound>> DeliveryLog::find(std::string, std::string) {
     std::optional<KnownInbound> none;
     co_return none;

@@ -304,6 +304,17 @@ TEST_F(DeliveryWrites, D273_WithoutNotification_PollFindsEnd) {
     }
 }
 
+TEST_F(DeliveryWrites, D97_UnfinishedMessages_AreKnownEverywhere) {
+    const LogPtr owner = open();
+    const LogPtr other = open();
+    EXPECT_FALSE(run(other->has_unfinished(update("one"))));
+    const std::string id = run(owner->receive(update("one"))).value();
+    EXPECT_TRUE(run(other->has_unfinished(update("another of its session"))));
+    EXPECT_FALSE(run(other->has_unfinished(from("chat", "2", "one"))));
+    run(owner->finish({id}));
+    EXPECT_FALSE(run(other->has_unfinished(update("one"))));
+}
+
 TEST_F(DeliveryWrites, D96_StoppedTurn_EndsWithinSeconds) {
     const LogPtr log = open();
     run(log->finish_stop({run(log->receive(update("one"))).value()}, StopOutcome::stopped));

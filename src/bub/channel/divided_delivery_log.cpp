@@ -303,6 +303,11 @@ Task<std::optional<KnownInbound>> DividedDeliveryLog::find(std::string channel,
     co_return std::nullopt;
 }
 
+Task<bool> DividedDeliveryLog::has_unfinished(Envelope address) {
+    PostgresDeliveryLog& log = *options_.logs[database_of(address)];
+    return log.has_unfinished(std::move(address));
+}
+
 Task<bool> DividedDeliveryLog::wait_finished(Envelope address, std::chrono::milliseconds limit) {
     PostgresDeliveryLog& log = *options_.logs[database_of(address)];
     return log.wait_finished(std::move(address), limit);

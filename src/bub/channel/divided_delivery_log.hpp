@@ -66,6 +66,7 @@ public:
     Task<std::vector<StoredInbound>> unfinished_of(std::vector<std::string> ids) override;
     /// Throws MessageUnreadError if the message may be in a database that cannot be used.
     Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id) override;
+    Task<bool> has_unfinished(Envelope address) override;
     Task<> plan(std::vector<TurnOutput> outputs, std::vector<std::string> answers) override;
     Task<std::string> intend_output(TurnOutput output, std::vector<std::string> answers) override;
     Task<bool> wait_finished(Envelope address, std::chrono::milliseconds limit) override;

@@ -150,6 +150,8 @@ TEST_F(DividedDeliveries, D258_DatabaseThatFails_StopsOnlyItsSessions) {
     const std::string away = session_in(1);
     ASSERT_TRUE(run(log->receive(message(away, "before"))));
     EXPECT_EQ(log->partial_outage(), "");
+    EXPECT_TRUE(run(log->has_unfinished(message(away, "other"))));
+    EXPECT_FALSE(run(log->has_unfinished(message(here, "other"))));
     databases.allow(1, false);
     EXPECT_THROW((void)run(log->receive(message(away, "lost"))), cubepi::Error);
     EXPECT_NE(log->partial_outage().find("the database 'b' with the sessions 5555-aaa9"),

@@ -542,6 +542,18 @@ Task<std::optional<KnownInbound>> PostgresDeliveryLog::find(std::string channel,
     co_return found;
 }
 
+Task<bool> PostgresDeliveryLog::has_unfinished(Envelope address) {
+    const std::shared_ptr<DeliveryTables> tables = tables_;
+    SqlBatch reads;
+    reads
+        .add(
+            "SELECT EXISTS (SELECT 1 FROM bub_delivery_inbound WHERE session = $1 AND finished_at"
+            " IS NULL)")
+        .text(tables->session_key(address));
+    const SqlResults results = co_await tables->store()->read(std::move(reads));
+    co_return results[0].boolean(0, 0);
+}
+
 Task<> PostgresDeliveryLog::plan(std::vector<TurnOutput> outputs,
                                  std::vector<std::string> answers) {
     if (answers.size() > 1) answers.resize(1);

@@ -93,6 +93,7 @@ public:
     Task<std::vector<StoredInbound>> unfinished() override;
     /// A finished message may have turn_stopped_key as well.
     Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id) override;
+    Task<bool> has_unfinished(Envelope address) override;
     /// The gateway that finishes a message which another one has stored notifies the others. In each `poll`, one statement looks for all
     /// messages that are waited for.
     Task<bool> wait_finished(Envelope address, std::chrono::milliseconds limit) override;

@@ -241,25 +241,34 @@ public:
     }
 };
 
-TEST_F(Retry, D227_ConflictWithTaker_IsNotHeld) {
-    gateway.options.deliveries = std::make_shared<TakenLog>();
-    const auto ended = std::make_exception_ptr(
-        CheckpointerError(ErrorCode::run_already_completed, "another process has ended the run"));
-    EXPECT_EQ(cause_of(ended), FailureCause::conflict);
-    thrown = std::make_exception_ptr(cubepi::StaleAppendError(
-        ErrorCode::stale_append, "another process has continued the session"));
-    gateway.run([](Gateway& h) -> Task<> {
-        co_await h.handler(update("one"));
-        co_await h.until_begun(1);
-        co_await h.manager->idle();
-        const HeldMessages held = co_await h.manager->held();
-        EXPECT_TRUE(held.inbounds.empty());
-    });
-    EXPECT_EQ(channel->turns, (Texts{"begin one", "fail one"}));
-    EXPECT_EQ(channel->reason, "another gateway processes the message");
-    EXPECT_TRUE(channel->texts().empty()) << "the other gateway answers";
-    EXPECT_TRUE(gateway.warnings.empty());
-    EXPECT_TRUE(gateway.operator_log.contains("<4>turn.taken"));
+class Taken : public Retry {
+protected:
+    void expect_silence(const std::exception_ptr& failure) {
+        gateway.options.deliveries = std::make_shared<TakenLog>();
+        thrown = failure;
+        gateway.run([](Gateway& h) -> Task<> {
+            co_await h.handler(update("one"));
+            co_await h.until_begun(1);
+            co_await h.manager->idle();
+            const HeldMessages held = co_await h.manager->held();
+            EXPECT_TRUE(held.inbounds.empty());
+        });
+        EXPECT_EQ(channel->turns, (Texts{"begin one", "fail one"}));
+        EXPECT_EQ(channel->reason, "another gateway processes the message");
+        EXPECT_TRUE(channel->texts().empty()) << "the other gateway answers";
+        EXPECT_TRUE(gateway.warnings.empty());
+        EXPECT_TRUE(gateway.operator_log.contains("<4>turn.taken"));
+    }
+};
+
+TEST_F(Taken, D227_ConflictWithTaker_IsNotHeld) {
+    expect_silence(std::make_exception_ptr(cubepi::StaleAppendError(
+        ErrorCode::stale_append, "another process has continued the session")));
+}
+
+TEST_F(Taken, D227_RunThatTakerHasEnded_IsNotAnswered) {
+    expect_silence(std::make_exception_ptr(
+        CheckpointerError(ErrorCode::run_already_completed, "another process has ended the run")));
 }
 
 TEST_F(Retry, D90_OtherFailures_AreAnsweredAsBefore) {

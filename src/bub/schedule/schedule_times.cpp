@@ -1,5 +1,6 @@
 #include <bub/schedule/schedule_times.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
@@ -233,6 +234,8 @@ ScheduleTimes schedule_times(const ScheduleRequest& request, std::int64_t now) {
     } else {
         times.kind = ScheduleKind::cron;
         times.cron = *request.cron;
+        // Lists of schedules are separated by tabs.
+        std::replace(times.cron.begin(), times.cron.end(), '\t', ' ');
         if (!next_firing(times, now)) refuse(quote(*request.cron) + " describes no date");
     }
     return times;

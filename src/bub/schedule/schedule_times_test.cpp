@@ -149,6 +149,13 @@ TEST(ScheduleTimes, TimesOfUsers_AreRead) {
     EXPECT_EQ(read("2026-06-01 09:59:30"), now - 30);
 }
 
+TEST(ScheduleTimes, TabsOfCronText_AreBlanksInLists) {
+    ScheduleRequest request;
+    request.cron = "5\t*\t* * *";
+    const ScheduleTimes times = schedule_times(request, utc(2026, 6, 1));
+    EXPECT_EQ(describe(times), "cron 5 * * * * (" + times.zone + ")");
+}
+
 TEST(ScheduleTimes, InvalidTexts_AreRefused) {
     const std::string huge(100'000, '9');
     for (const std::string& text :

@@ -361,6 +361,12 @@ Task<std::optional<KnownInbound>> Deliveries::find(std::string channel, std::str
     co_return found;
 }
 
+Task<bool> Deliveries::has_unfinished(Envelope address) {
+    bool found = false;
+    if (context_.options.deliveries) found = co_await log().has_unfinished(std::move(address));
+    co_return found;
+}
+
 Task<bool> Deliveries::is_being_answered(Receipts receipts) {
     const std::vector<StoredInbound> all = co_await log().unfinished_of(std::move(receipts));
     co_return std::any_of(all.begin(), all.end(),

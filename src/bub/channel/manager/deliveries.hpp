@@ -68,6 +68,8 @@ public:
     Task<bool> are_taken(Receipts receipts);
     /// Returns the record of a message by the id of its platform.
     Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id);
+    /// Returns true if any process has messages of the session of `address` to process.
+    Task<bool> has_unfinished(Envelope address);
     bool is_held(const std::string& id) const { return held_.contains(id); }
     /// Holds a message or an answer for the operator.
     void hold(std::string id) { held_.insert(std::move(id)); }
