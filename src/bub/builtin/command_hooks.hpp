@@ -6,12 +6,12 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <regex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <cubepi/agent/middleware.hpp>
+#include <cubepi/core/support/regular_expression.hpp>
 
 namespace bub {
 
@@ -63,7 +63,7 @@ class CommandHookTable {
 public:
     struct Entry {
         CommandHook hook;
-        std::optional<std::regex> matcher;  ///< absent: every tool
+        std::optional<cubepi::detail::RegularExpression> matcher;  ///< absent: every tool
 
         bool matches(HookPoint point, const std::string& tool) const;
     };
