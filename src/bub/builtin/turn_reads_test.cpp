@@ -6,9 +6,6 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
-#include <map>
-#include <regex>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -35,33 +32,17 @@ struct Transactions {
     std::vector<std::string> writes = {};
 };
 
-Transactions transactions_in(const std::string& log) {
-    const std::regex executed(R"(\[(\d+)\] LOG:  (?:execute [^:]+|statement): (.*))");
-    const std::regex of_tapes("bub_(tapes|entries|turns|turn_lines|message_ids)");
-    std::map<std::string, std::string> open;
+Transactions tape_transactions_in(const std::string& log) {
     Transactions found;
-    const auto end = [&](const std::string& text) {
-        if (!std::regex_search(text, of_tapes)) return;
-        const bool is_read = text.find("pg_advisory_xact_lock") == std::string::npos;
-        (is_read ? found.reads : found.writes).push_back(text);
-    };
-    std::istringstream lines(log);
-    for (std::string line; std::getline(lines, line);) {
-        std::smatch match;
-        if (!std::regex_search(line, match, executed)) continue;
-        const std::string session = match[1];
-        const std::string statement = match[2];
-        const std::string text = "\n    " + statement;
-        if (statement.starts_with("BEGIN")) {
-            open[session] = text;
-        } else if (!open.contains(session)) {
-            end(text);
-        } else {
-            open[session] += text;
-            if (statement != "COMMIT" && statement != "ROLLBACK") continue;
-            end(open[session]);
-            open.erase(session);
-        }
+    for (const std::vector<std::string>& transaction : cubepi::transactions_in(log)) {
+        std::string text;
+        for (const std::string& statement : transaction) text += "\n    " + statement;
+        const auto contains = [&](const char* name) {
+            return text.find(name) != std::string::npos;
+        };
+        if (contains("bub_tapes") || contains("bub_entries") || contains("bub_turn") ||
+            contains("bub_message_ids"))
+            (contains("pg_advisory_xact_lock") ? found.writes : found.reads).push_back(text);
     }
     return found;
 }
@@ -163,7 +144,7 @@ protected:
             message.inbound_id = id;
             output = run(framework->process_inbound(std::move(message), false)).model_output;
         });
-        Transactions found = transactions_in(log);
+        Transactions found = tape_transactions_in(log);
         EXPECT_EQ(output, expected) << text_of(found.reads);
         return found;
     }

@@ -7,7 +7,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <sstream>
 #include <stdexcept>
+#include <utility>
 
 #include <fcntl.h>
 #include <grp.h>
@@ -298,6 +301,29 @@ void PgBouncer::stop(int signal) {
     while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
     }
     pid_ = -1;
+}
+
+std::vector<std::vector<std::string>> transactions_in(const std::string& log) {
+    // "... [PID] LOG:  statement: TEXT" or "... [PID] LOG:  execute NAME: TEXT".
+    const std::string mark = "] LOG:  ";
+    std::map<std::string, std::vector<std::string>> open;
+    std::vector<std::vector<std::string>> transactions;
+    std::istringstream lines(log);
+    for (std::string line; std::getline(lines, line);) {
+        const std::size_t at = line.find(mark);
+        if (at == line.npos) continue;
+        const std::string event = line.substr(at + mark.size());
+        const std::size_t colon = event.find(": ");
+        const bool is_executed = event.starts_with("statement: ") || event.starts_with("execute ");
+        if (!is_executed || colon == event.npos) continue;
+        const std::size_t process = line.rfind('[', at) + 1;
+        std::vector<std::string>& transaction = open[line.substr(process, at - process)];
+        const std::string& statement = transaction.emplace_back(event.substr(colon + 2));
+        const bool is_end = statement == "COMMIT" || statement == "ROLLBACK";
+        if (!is_end && transaction.front().starts_with("BEGIN")) continue;
+        transactions.push_back(std::exchange(transaction, {}));
+    }
+    return transactions;
 }
 
 RawPostgres::RawPostgres(const std::string& connection)

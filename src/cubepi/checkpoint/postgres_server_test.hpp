@@ -85,6 +85,10 @@ private:
     std::set<std::string> originals_;  ///< that can be copied
 };
 
+/// Returns the transactions in the log of a server that logs all statements, each as its statements, in the order of their ends. A
+/// statement outside of a transaction is one.
+std::vector<std::vector<std::string>> transactions_in(const std::string& log);
+
 /// PgBouncer before a server: it assigns another session of the server to each transaction.
 class PgBouncer {
 public:
