@@ -9,6 +9,7 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/process.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/regular_expression.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/core/timeout.hpp>
@@ -228,8 +229,10 @@ bool CommandHookTable::Entry::matches(HookPoint point, const std::string& tool) 
 CommandHookTable::CommandHookTable(std::vector<CommandHook> hooks) {
     for (CommandHook& hook : hooks) {
         check_command_hook(hook);
-        Entry entry{std::move(hook), std::nullopt};
-        if (!matches_every_tool(entry.hook)) entry.matcher.emplace(entry.hook.matcher);
+        Entry entry{std::move(hook), nullptr};
+        if (!matches_every_tool(entry.hook))
+            entry.matcher =
+                std::make_shared<const cubepi::detail::RegularExpression>(entry.hook.matcher);
         entries_.push_back(std::move(entry));
     }
 }

@@ -11,7 +11,10 @@
 #include <vector>
 
 #include <cubepi/agent/middleware.hpp>
-#include <cubepi/core/support/regular_expression.hpp>
+
+namespace cubepi::detail {
+class RegularExpression;
+}
 
 namespace bub {
 
@@ -63,7 +66,7 @@ class CommandHookTable {
 public:
     struct Entry {
         CommandHook hook;
-        std::optional<cubepi::detail::RegularExpression> matcher;  ///< absent: every tool
+        std::shared_ptr<const cubepi::detail::RegularExpression> matcher;  ///< null: every tool
 
         bool matches(HookPoint point, const std::string& tool) const;
     };

@@ -13,7 +13,7 @@
 #include <bub/channel/postgres_delivery_schema.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
 
-// What the tests of deliveries in a database share.
+// Parts of the tests of deliveries in a database.
 
 namespace bub::channel_tests {
 
