@@ -25,6 +25,9 @@ make_relative() {
     esac
 }
 
+# Large pages, and a heap that grows in large steps: the compiler takes a twentieth less time.
+export GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.top_pad=67108864:glibc.malloc.mmap_threshold=2147483648
+
 arguments=()
 header=
 previous=

@@ -139,15 +139,14 @@ hooks, limits and traces are those of the configuration. Sessions are saved: cub
 
 void add_acp_command(CLI::App& app, CommandLine& line) {
     CLI::App* command =
-        app.add_subcommand("acp", "Be the agent of an editor (Agent Client Protocol)");
+        add_command(app, line, Verb::acp, "acp",
+                    "Be the agent of an editor (Agent Client Protocol)", acp_examples);
     add_model_flags(*command, line.conversation.model);
     add_agent_flags(*command, line.conversation);
     add_log_flags(*command, line.log);
     option(*command, "--protocol", line.protocol,
            "Newest version of the protocol: 1 (default), or 2, a draft", "VERSION")
         ->check(one_of({"1", "2"}));
-    command->footer(acp_examples);
-    command->callback([&line] { line.verb = Verb::acp; });
 }
 
 constexpr const char* run_examples = R"(Examples:
@@ -207,7 +206,8 @@ void add_run_forms(CLI::App& run, RunArguments& arguments) {
 }
 
 void add_talking_commands(CLI::App& app, CommandLine& line) {
-    CLI::App* run = app.add_subcommand("run", "Answer one prompt and exit");
+    CLI::App* run =
+        add_command(app, line, Verb::run, "run", "Answer one prompt and exit", run_examples);
     add_conversation_flags(*run, line.conversation);
     add_directory_option(*run, line.conversation.directory);
     add_work_tree_option(*run, line.conversation.work_tree);
@@ -222,11 +222,10 @@ void add_talking_commands(CLI::App& app, CommandLine& line) {
         ->check(positive_number())
         ->capture_default_str();
     option(*run, "prompt", line.words, "The prompt; standard input is added if it is a pipe", "");
-    run->footer(run_examples);
-    run->callback([&line] { line.verb = Verb::run; });
 
-    CLI::App* chat = app.add_subcommand(
-        "chat", "Chat with an agent that has tools for the files of this directory");
+    CLI::App* chat = add_command(
+        app, line, Verb::chat, "chat",
+        "Chat with an agent that has tools for the files of this directory", chat_examples);
     add_conversation_flags(*chat, line.conversation);
     add_directory_option(*chat, line.conversation.directory);
     add_work_tree_option(*chat, line.conversation.work_tree);
@@ -238,12 +237,10 @@ void add_talking_commands(CLI::App& app, CommandLine& line) {
     chat->add_flag("--no-save", line.conversation.no_save,
                    "Do not save the session; it ends with the program");
     option(*chat, "prompt", line.words, "The first prompt", "");
-    chat->footer(chat_examples);
-    chat->callback([&line] { line.verb = Verb::chat; });
 
-    CLI::App* demo = app.add_subcommand("demo", "A guided tour of about a minute, offline");
+    CLI::App* demo =
+        add_command(app, line, Verb::demo, "demo", "A guided tour of about a minute, offline");
     demo->add_flag("--fast", line.fast, "Without pauses");
-    demo->callback([&line] { line.verb = Verb::demo; });
 }
 
 constexpr const char* onboard_examples = R"(Examples:
@@ -258,7 +255,8 @@ constexpr const char* models_examples = R"(Examples:
 
 void add_set_up_commands(CLI::App& app, CommandLine& line) {
     CLI::App* onboard =
-        app.add_subcommand("onboard", "Choose provider, key and model, and save the choice");
+        add_command(app, line, Verb::onboard, "onboard",
+                    "Choose provider, key and model, and save the choice", onboard_examples);
     ModelFlags& flags = line.conversation.model;
     add_endpoint_flags(*onboard, flags);
     option(*onboard, "-m,--model", flags.model, "Model id", value_type::model);
@@ -266,8 +264,6 @@ void add_set_up_commands(CLI::App& app, CommandLine& line) {
                       "Read the key from standard input (other users can see command lines)");
     onboard->add_flag("-y,--yes", line.conversation.yes,
                       "Non-interactive: use the flags, and defaults for the rest");
-    onboard->footer(onboard_examples);
-    onboard->callback([&line] { line.verb = Verb::onboard; });
     onboard->require_subcommand(0, 1);
     for (const ChannelKind* kind : channel_kinds()) {
         if (!kind->onboard) continue;
@@ -277,19 +273,17 @@ void add_set_up_commands(CLI::App& app, CommandLine& line) {
         channel->callback([&line, kind] { line.channel = kind->name; });
     }
 
-    CLI::App* models = app.add_subcommand("models", "List the models that an endpoint offers");
+    CLI::App* models = add_command(app, line, Verb::models, "models",
+                                   "List the models that an endpoint offers", models_examples);
     add_endpoint_flags(*models, flags);
     models->add_flag("--json", line.conversation.json, "Print a JSON array");
     option(*models, "words", line.words, "Only models whose names contain all these words", "");
-    models->footer(models_examples);
-    models->callback([&line] { line.verb = Verb::models; });
 
-    CLI::App* doctor =
-        app.add_subcommand("doctor", "Check the configuration and what is reachable");
+    CLI::App* doctor = add_command(app, line, Verb::doctor, "doctor",
+                                   "Check the configuration and what is reachable");
     add_db_option(*doctor, line.database);
     doctor->add_flag("--offline", line.conversation.model.offline,
                      "Check what needs no network: configuration, files, gateway, terminal");
-    doctor->callback([&line] { line.verb = Verb::doctor; });
     app.add_subcommand("hooks", "Show what each plugin implements, and which plugins failed")
         ->callback([&line] { line.verb = Verb::hooks; });
 }
@@ -306,12 +300,11 @@ void add_session_commands(CLI::App& app, CommandLine& line) {
     using What = SessionsArguments::What;
     SessionsArguments& arguments = line.sessions;
     CLI::App* sessions =
-        app.add_subcommand("sessions", "List, show, rename, export or delete saved sessions");
+        add_command(app, line, Verb::sessions, "sessions",
+                    "List, show, rename, export or delete saved sessions", sessions_examples);
     sessions->require_subcommand(1);
-    sessions->footer(sessions_examples);
     add_db_option(*sessions, line.database);
     add_directory_option(*sessions, line.conversation.directory);
-    sessions->callback([&line] { line.verb = Verb::sessions; });
     const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
         CLI::App& added = add_action(*sessions, name, description, arguments.what, what);
         added.fallthrough();  // --db may also follow the subcommand
@@ -381,15 +374,14 @@ constexpr const char* inbox_examples = R"(Examples:
 void add_inbox_commands(CLI::App& app, CommandLine& line) {
     using What = InboxArguments::What;
     CLI::App* inbox =
-        app.add_subcommand("inbox", "List and answer the questions that wait for an answer");
-    inbox->footer(inbox_examples);
+        add_command(app, line, Verb::inbox, "inbox",
+                    "List and answer the questions that wait for an answer", inbox_examples);
     inbox->require_subcommand(0, 1);
     inbox->add_flag("--all", line.all, "List the questions of all directories");
     inbox->add_flag("--json", line.conversation.json, "Print JSON");
     inbox->add_flag("--gateway", line.inbox.gateway, "The questions of the running gateway");
     add_db_option(*inbox, line.database);
     add_directory_option(*inbox, line.conversation.directory);
-    inbox->callback([&line] { line.verb = Verb::inbox; });
     const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
         CLI::App& added = add_action(*inbox, name, description, line.inbox.what, what);
         added.fallthrough();
@@ -440,8 +432,8 @@ void add_gateway_commands(CLI::App& app, CommandLine& line) {
     std::string channels;
     for (const ChannelKind* kind : channel_kinds()) channels += std::string(kind->name) + ", ";
     CLI::App* command =
-        app.add_subcommand("gateway", "Serve chat services: " + channels + "channels of plugins");
-    command->footer(gateway_examples);
+        add_command(app, line, Verb::gateway, "gateway",
+                    "Serve chat services: " + channels + "channels of plugins", gateway_examples);
     command->require_subcommand(0, 1);
     option(*command, "--enable-channel", gateway.channels,
            "Only this channel (repeatable; default: those of the configuration)", "CHANNEL")
@@ -449,7 +441,6 @@ void add_gateway_commands(CLI::App& app, CommandLine& line) {
     add_model_flags(*command, line.conversation.model);
     add_log_flags(*command, line.log);
     add_db_option(*command, line.database);
-    command->callback([&line] { line.verb = Verb::gateway; });
     const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
         return add_action(*command, name, description, gateway.what, what);
     };
@@ -518,11 +509,10 @@ void add_schedule_commands(CLI::App& app, CommandLine& line) {
     using What = ScheduleCommandArguments::What;
     ScheduleCommandArguments& schedule = line.schedule;
     CLI::App* command =
-        app.add_subcommand("schedule", "List, add and cancel the schedules of the running gateway");
-    command->footer(schedule_examples);
+        add_command(app, line, Verb::schedule, "schedule",
+                    "List, add and cancel the schedules of the running gateway", schedule_examples);
     command->require_subcommand(0, 1);
     command->add_flag("--json", schedule.json, "Print a JSON object");
-    command->callback([&line] { line.verb = Verb::schedule; });
     add_action(*command, "list", "List the schedules of all sessions", schedule.what, What::list)
         .fallthrough();
     add_action(*command, "cancel", "Cancel a schedule, also a message of it that waits",
@@ -559,8 +549,8 @@ The link logs one browser in, once, within an hour. Other machines: ssh -L PORT:
 
 void add_web_command(CLI::App& app, CommandLine& line) {
     CLI::App* command =
-        app.add_subcommand("web", "Chat about the files of this directory in a browser");
-    command->footer(web_examples);
+        add_command(app, line, Verb::web, "web",
+                    "Chat about the files of this directory in a browser", web_examples);
     option(*command, "--port", line.gateway.port, "Of 127.0.0.1 (default: a free one)", "PORT")
         ->check(positive_number());
     command->add_flag("--viewer", line.gateway.viewer,
@@ -573,7 +563,6 @@ void add_web_command(CLI::App& app, CommandLine& line) {
     add_directory_option(*command, line.conversation.directory);
     add_log_flags(*command, line.log);
     add_db_option(*command, line.database);
-    command->callback([&line] { line.verb = Verb::web; });
 }
 
 constexpr const char* completion_examples = R"(Examples:
@@ -582,12 +571,11 @@ constexpr const char* completion_examples = R"(Examples:
 
 void add_help_commands(CLI::App& app, CommandLine& line) {
     CLI::App* completion =
-        app.add_subcommand("completion", "Print a completion script for bash, zsh or fish");
+        add_command(app, line, Verb::completion, "completion",
+                    "Print a completion script for bash, zsh or fish", completion_examples);
     option(*completion, "shell", line.words, "bash, zsh or fish", value_type::shell)
         ->required()
         ->expected(1);
-    completion->footer(completion_examples);
-    completion->callback([&line] { line.verb = Verb::completion; });
 
     // parse_command_line() turns `help COMMAND` into `COMMAND --help`; this is its entry in the list.
     CLI::App* help = app.add_subcommand("help", "Show the help of a command");
@@ -668,6 +656,14 @@ void add_commands(CLI::App& app, CommandLine& line, const std::vector<bub::CliCo
     add_internal_commands(app, line);
     app.footer(examples);  // after the commands, which would inherit it
     add_plugin_commands(app, line, more);
+}
+
+CLI::App* add_command(CLI::App& app, CommandLine& line, Verb verb, const char* name,
+                      const std::string& description, const char* examples) {
+    CLI::App* command = app.add_subcommand(name, description);
+    command->footer(examples);
+    command->callback([&line, verb] { line.verb = verb; });
+    return command;
 }
 
 CLI::Validator positive_number() {

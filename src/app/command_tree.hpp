@@ -39,6 +39,10 @@ CLI::Option* option(CLI::App& command, const char* names, Value& value, const ch
     return command.add_option(names, value, description)->type_name(type);
 }
 
+/// Adds a command of the program; `examples` follow its help.
+CLI::App* add_command(CLI::App& app, CommandLine& line, Verb verb, const char* name,
+                      const std::string& description, const char* examples = "");
+
 /// Adds a subcommand that sets `target` to `value`.
 template <class What>
 CLI::App& add_action(CLI::App& command, const char* name, const char* description, What& target,

@@ -42,8 +42,8 @@ constexpr const char* tape_examples = R"(Examples:
 void add_tape_commands(CLI::App& app, CommandLine& line) {
     using What = TapeArguments::What;
     TapeArguments& tape = line.tape;
-    CLI::App* command = app.add_subcommand("tape", "Inspect what sessions have recorded");
-    command->footer(tape_examples);
+    CLI::App* command = add_command(app, line, Verb::tape, "tape",
+                                    "Inspect what sessions have recorded", tape_examples);
     command->require_subcommand(1);
     option(*command, "--dir", tape.directory, "Directory of the tapes (default: ~/.bub/tapes)",
            value_type::directory);
@@ -83,7 +83,6 @@ void add_tape_commands(CLI::App& app, CommandLine& line) {
     exports.add_flag("--messages", tape.messages, "Write the messages that a model would be sent");
     exports.add_flag("-f,--force", tape.force, "Replace the file if it exists");
     option(exports, "file", tape.output, "The file (default: standard output)", value_type::file);
-    command->callback([&line] { line.verb = Verb::tape; });
 }
 
 void add_trace_filter(CLI::App& command, TraceArguments& trace) {
@@ -153,8 +152,8 @@ constexpr const char* trace_examples = R"(Examples:
 void add_trace_commands(CLI::App& app, CommandLine& line) {
     using What = TraceArguments::What;
     TraceArguments& trace = line.trace;
-    CLI::App* command = app.add_subcommand("trace", "Show what runs did, from their traces");
-    command->footer(trace_examples);
+    CLI::App* command = add_command(app, line, Verb::trace, "trace",
+                                    "Show what runs did, from their traces", trace_examples);
     command->require_subcommand(1);
     option(*command, "--dir", trace.directory,
            "Directory of the traces (default: $CUBEPI_TRACE, or ./cubepi-traces)",
@@ -197,7 +196,6 @@ void add_trace_commands(CLI::App& app, CommandLine& line) {
     add_trace_conversion(
         add("convert", "Print the request of a model call as a curl command", What::convert),
         trace);
-    command->callback([&line] { line.verb = Verb::trace; });
 }
 
 constexpr const char* db_examples = R"(Examples:
@@ -217,8 +215,8 @@ void add_db_commands(CLI::App& app, CommandLine& line) {
     using What = DatabaseArguments::What;
     DatabaseArguments& db = line.db;
     CLI::App* command =
-        app.add_subcommand("db", "Create, check and migrate the tables of a database");
-    command->footer(db_examples);
+        add_command(app, line, Verb::db, "db", "Create, check and migrate the tables of a database",
+                    db_examples);
     command->require_subcommand(1);
     const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
         return add_action(*command, name, description, db.what, what);
@@ -262,7 +260,6 @@ void add_db_commands(CLI::App& app, CommandLine& line) {
            "VERSION")
         ->check(CLI::Range(1, 5));
     add_tapes(sql);
-    command->callback([&line] { line.verb = Verb::db; });
 }
 
 }  // namespace

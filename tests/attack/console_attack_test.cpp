@@ -15,6 +15,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/workspace/files/content.hpp>
 
 #include "attack.hpp"
 #include "gateway/console_sessions.hpp"
@@ -116,8 +117,8 @@ TEST(ConsoleAttack, D251_HostileSentFiles_AreNeverPages) {
         const bool is_image = type == "image/png" || type == "image/jpeg" || type == "image/gif" ||
                               type == "image/webp";
         // A browser that is told that it is a picture decodes it, or shows nothing.
-        const bool has_type =
-            is_image ? app::shown_image_type(bytes) == type : type == "application/octet-stream";
+        const bool has_type = is_image ? cubepi::detail::image_type(bytes) == type
+                                       : type == "application/octet-stream";
         const bool has_disposition = shown.starts_with(is_image ? "inline; " : "attachment; ") &&
                                      shown.find_first_of("\r\n\\<") == std::string::npos &&
                                      std::count(shown.begin(), shown.end(), '"') == 2;

@@ -7,7 +7,6 @@
 #include <csignal>
 #include <initializer_list>
 #include <memory>
-#include <regex>
 #include <string>
 #include <vector>
 
@@ -57,9 +56,14 @@ void expect_neutral(const std::string& text) {
 
 /// Returns the id of an error in a text for a user; empty if there is none.
 std::string error_id(const std::string& text) {
-    std::smatch found;
-    return std::regex_search(text, found, std::regex(R"(\(error ([0-9a-f]{8})\))")) ? found[1].str()
-                                                                                    : "";
+    constexpr std::size_t digits = 8;
+    const std::string before = "(error ";
+    const std::size_t at = text.find(before);
+    if (at == std::string::npos) return "";
+    const std::string id = text.substr(at + before.size(), digits);
+    const bool is_id = id.size() == digits && id.find_first_not_of("0123456789abcdef") == id.npos &&
+                       text.substr(at + before.size() + digits).starts_with(")");
+    return is_id ? id : "";
 }
 
 TEST(Reports, D98_ModelFails_SenderSeesAnIdOnly) {

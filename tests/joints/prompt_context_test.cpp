@@ -3,9 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <regex>
 #include <string>
 #include <vector>
+
+#include <cubepi/core/support/regular_expression.hpp>
 
 #include "../terminal/terminal.hpp"
 #include "model_server.hpp"
@@ -33,7 +34,7 @@ std::vector<std::string> contents(const boost::json::value& body, std::string_vi
 }
 
 void expect_prompt(const std::string& text, const std::string& prompt) {
-    EXPECT_TRUE(std::regex_match(text, std::regex(context_lines + prompt))) << text;
+    EXPECT_TRUE(cubepi::detail::RegularExpression(context_lines + prompt).matches(text)) << text;
 }
 
 /// A session of `run` with two prompts.

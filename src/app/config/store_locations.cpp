@@ -1,6 +1,7 @@
 #include "store_locations.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -350,49 +351,62 @@ Task<LogPtr> open_deliveries(DeliveryLocation location, bub::WarningHandler warn
     co_return log;
 }
 
+namespace {
+
+/// A store next to the deliveries, or the reason why the tables of its database must not be used.
+template <class Store>
+struct OpenedStore {
+    std::shared_ptr<Store> store;
+    std::exception_ptr mismatch;
+};
+
+template <class Files, class Database, class Options, class Store>
+Task<OpenedStore<Store>> open_store(DeliveryLocation location) {
+    OpenedStore<Store> result;
+    Options options;
+    options.database.connection = location.first_database();
+    if (options.database.connection.empty()) {
+        result.store = std::make_shared<Files>(
+            location.directory.empty() ? deliveries_directory() : std::move(location.directory));
+        co_return result;
+    }
+    options.account = std::move(location.account);
+    auto store = std::make_shared<Database>(std::move(options));
+    Task<> opening = store->open();
+    const Outcome<> opened = co_await outcome_of(std::move(opening));
+    if (opened.cancelled()) opened.rethrow();
+    // One that cannot be reached yet is asked again by each poll and each turn.
+    if (!opened && logged_error(opened.failure()) == to_string(ErrorCode::schema_mismatch))
+        result.mismatch = opened.failure();
+    else
+        result.store = std::move(store);
+    co_return result;
+}
+
+}  // namespace
+
 Task<std::shared_ptr<bub::ScheduleStore>> open_schedules(DeliveryLocation location,
                                                          bool are_configured,
                                                          bub::WarningHandler warn) {
-    location.database = location.first_database();
-    if (location.database.empty()) {
-        std::filesystem::path directory =
-            location.directory.empty() ? deliveries_directory() : std::move(location.directory);
-        co_return std::make_shared<bub::FileScheduleStore>(std::move(directory));
-    }
-    bub::PostgresScheduleStoreOptions options;
-    options.database.connection = std::move(location.database);
-    options.account = std::move(location.account);
-    auto store = std::make_shared<bub::PostgresScheduleStore>(std::move(options));
-    Task<> opening = store->open();
-    const Outcome<> opened = co_await outcome_of(std::move(opening));
-    if (opened) co_return store;
-    if (opened.cancelled()) opened.rethrow();
-    // One that cannot be reached yet is asked again by each poll.
-    if (logged_error(opened.failure()) != to_string(ErrorCode::schema_mismatch)) co_return store;
-    if (are_configured) opened.rethrow();
+    Task<OpenedStore<bub::ScheduleStore>> opening =
+        open_store<bub::FileScheduleStore, bub::PostgresScheduleStore,
+                   bub::PostgresScheduleStoreOptions, bub::ScheduleStore>(std::move(location));
+    OpenedStore<bub::ScheduleStore> opened = co_await std::move(opening);
+    if (opened.store) co_return opened.store;
+    if (are_configured) std::rethrow_exception(opened.mismatch);
     Runtime::standard()->log.write(LogLevel::warning, "schedule.switched_off",
-                                   {{"error", logged_error(opened.failure())}});
-    warn("schedules are switched off: " + exception_text(opened.failure()));
+                                   {{"error", logged_error(opened.mismatch)}});
+    warn("schedules are switched off: " + exception_text(opened.mismatch));
     co_return nullptr;
 }
 
 Task<std::shared_ptr<bub::UsageStore>> open_usage(DeliveryLocation location) {
-    location.database = location.first_database();
-    if (location.database.empty()) {
-        std::filesystem::path directory =
-            location.directory.empty() ? deliveries_directory() : std::move(location.directory);
-        co_return std::make_shared<bub::FileUsageStore>(std::move(directory));
-    }
-    bub::PostgresUsageStoreOptions options;
-    options.database.connection = std::move(location.database);
-    options.account = std::move(location.account);
-    auto store = std::make_shared<bub::PostgresUsageStore>(std::move(options));
-    Task<> opening = store->open();
-    const Outcome<> opened = co_await outcome_of(std::move(opening));
-    if (opened.cancelled() ||
-        logged_error(opened.failure()) == to_string(ErrorCode::schema_mismatch))
-        opened.rethrow();
-    co_return store;
+    Task<OpenedStore<bub::UsageStore>> opening =
+        open_store<bub::FileUsageStore, bub::PostgresUsageStore, bub::PostgresUsageStoreOptions,
+                   bub::UsageStore>(std::move(location));
+    OpenedStore<bub::UsageStore> opened = co_await std::move(opening);
+    if (!opened.store) std::rethrow_exception(opened.mismatch);
+    co_return opened.store;
 }
 
 }  // namespace cubepi::app

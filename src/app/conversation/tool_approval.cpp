@@ -392,8 +392,8 @@ void add_permission_commands(CLI::App& app, CommandLine& line) {
     using What = PermissionArguments::What;
     PermissionArguments& arguments = line.permissions;
     CLI::App* command =
-        app.add_subcommand("permissions", "List or remove the rules about tool calls");
-    command->footer(permission_examples);
+        add_command(app, line, Verb::permissions, "permissions",
+                    "List or remove the rules about tool calls", permission_examples);
     command->require_subcommand(0, 1);
     command->add_flag("--json", arguments.json, "Print a JSON array");
     CLI::App& list = add_action(*command, "list", "List the rules, and where they come from",
@@ -403,7 +403,6 @@ void add_permission_commands(CLI::App& app, CommandLine& line) {
                                   arguments.what, What::remove);
     option(remove, "rule", arguments.rule, "Its number in the list, or its text", "RULE")
         ->required();
-    command->callback([&line] { line.verb = Verb::permissions; });
 }
 
 int permissions_command(const CommandLine& line) {

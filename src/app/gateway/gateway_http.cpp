@@ -16,6 +16,7 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/percent_decoded.hpp>
 #include <cubepi/mcp/resource_server.hpp>
+#include <cubepi/workspace/files/content.hpp>
 
 #include "../channels/channel_kinds.hpp"
 #include "../config/paths.hpp"
@@ -362,18 +363,8 @@ std::unique_ptr<HttpRoutes> admin_routes(HttpServer& server, GatewayApi& api, Ad
     return routes;
 }
 
-std::string_view shown_image_type(std::string_view bytes) {
-    using namespace std::string_view_literals;
-    if (bytes.starts_with("\x89PNG\r\n\x1a\n"sv)) return "image/png";
-    if (bytes.starts_with("\xff\xd8\xff"sv)) return "image/jpeg";
-    if (bytes.starts_with("GIF87a"sv) || bytes.starts_with("GIF89a"sv)) return "image/gif";
-    if (bytes.starts_with("RIFF"sv) && bytes.size() >= 12 && bytes.substr(8, 4) == "WEBP"sv)
-        return "image/webp";
-    return {};
-}
-
 HttpServerResponse file_response(std::string_view name, std::string bytes) {
-    const std::string_view type = shown_image_type(bytes);
+    const std::string_view type = detail::image_type(bytes);
     const bool is_image = !type.empty();
     HttpServerResponse response(200, std::move(bytes),
                                 std::string(is_image ? type : "application/octet-stream"));

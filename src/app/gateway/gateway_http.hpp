@@ -106,12 +106,8 @@ void add_operations(HttpRoutes& routes, GatewayApi& api, const CallerOf& caller_
 /// from operations of operators. It also has `event_paths`. `api` must outlive the routes and their requests.
 std::unique_ptr<HttpRoutes> admin_routes(HttpServer& server, GatewayApi& api, AdminTokens tokens);
 
-/// Returns the type of a picture that browsers show without running anything in it, by its first bytes: PNG, JPEG, GIF or WebP. Empty for
-/// everything else, also SVG.
-std::string_view shown_image_type(std::string_view bytes);
-
-/// Returns a file as the body of a response. A picture that browsers may show has its type; everything else is a download without one. The
-/// name is that of a model or of a client.
+/// Returns a file as the body of a response. A picture that browsers show without running anything in it (not SVG) has its type; everything
+/// else is a download without one. The name is that of a model or of a client.
 HttpServerResponse file_response(std::string_view name, std::string bytes);
 
 /// Adds the routes of the files that sessions have sent, and of the pictures in their histories (D251): GET

@@ -26,6 +26,7 @@
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/core/task.hpp>
+#include <cubepi/workspace/files/content.hpp>
 
 #include "../chat_commands.hpp"
 #include "../conversation/attachments.hpp"
@@ -248,7 +249,7 @@ Task<> ConsoleChannel::send(bub::Envelope message) {
         shown.file->id = runtime->ids->next();
         shown.file->name = file->name;
         shown.file->size = static_cast<std::int64_t>(file->bytes.size());
-        shown.file->is_image = !shown_image_type(file->bytes).empty();
+        shown.file->is_image = !detail::image_type(file->bytes).empty();
         shown.text = "File sent: " + file->name;
         notice.digest = co_await digest_of(runtime, std::move(file->bytes));
         notice.message = message;

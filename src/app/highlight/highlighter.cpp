@@ -5,12 +5,13 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
-#include <regex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <tree_sitter/api.h>
+
+#include <cubepi/core/support/regular_expression.hpp>
 
 namespace cubepi::app {
 
@@ -24,7 +25,7 @@ struct Grammar {
 
 #include "grammars.inc"
 
-// The patterns of the queries are about names. std::regex calls itself for each character.
+// The patterns of the queries are about names. A regular expression calls itself for each character.
 constexpr std::uint32_t longest_tested = 200;
 
 struct NamedRole {
@@ -74,7 +75,7 @@ using CursorPtr = std::unique_ptr<TSQueryCursor, TreeSitterDeleter>;
 struct CaptureTest {
     std::uint32_t capture = 0;
     std::string equal = {};
-    std::optional<std::regex> matching = {};
+    std::optional<detail::RegularExpression> matching = {};
 };
 
 /// The grammar of a language with its compiled query. Immutable, used by all highlighters of the process.
@@ -132,8 +133,7 @@ void CodeGrammar::read_tests(std::uint32_t pattern) {
             test.capture = steps[i + 1].value_id;
             const std::string name = string_of(steps[i]);
             if (name == "eq?") test.equal = string_of(steps[i + 2]);
-            if (name == "match?")
-                test.matching.emplace(string_of(steps[i + 2]), std::regex::ECMAScript);
+            if (name == "match?") test.matching.emplace(string_of(steps[i + 2]));
             if (test.matching || !test.equal.empty()) tests_[pattern].push_back(std::move(test));
         }
         while (i < count && steps[i].type != TSQueryPredicateStepTypeDone) ++i;
@@ -147,8 +147,7 @@ bool CodeGrammar::accepts(const TSQueryMatch& match, std::string_view code) cons
             const std::string_view text = text_of(match.captures[i].node, code);
             if (text.size() > longest_tested) return false;
             if (!test.matching && text != test.equal) return false;
-            if (test.matching && !std::regex_search(text.begin(), text.end(), *test.matching))
-                return false;
+            if (test.matching && !test.matching->occurs_in(text)) return false;
         }
     }
     return true;

@@ -316,8 +316,8 @@ void add_mcp_commands(CLI::App& app, CommandLine& line) {
     using What = McpArguments::What;
     McpArguments& mcp = line.mcp;
     CLI::App* command =
-        app.add_subcommand("mcp", "Use the tools of MCP servers, or be such a server");
-    command->footer(mcp_examples);
+        add_command(app, line, Verb::mcp, "mcp",
+                    "Use the tools of MCP servers, or be such a server", mcp_examples);
     command->require_subcommand(1);
     const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
         return add_action(*command, name, description, mcp.what, what);
@@ -374,7 +374,6 @@ void add_mcp_commands(CLI::App& app, CommandLine& line) {
     option(serve, "--scope", mcp.scopes, "With --issuer: a scope that each token must have",
            "SCOPE")
         ->allow_extra_args(false);
-    command->callback([&line] { line.verb = Verb::mcp; });
 }
 
 int use_mcp(const McpArguments& arguments, std::ostream& out, std::ostream& err) {

@@ -268,8 +268,8 @@ void add_trust_commands(CLI::App& app, CommandLine& line) {
     using What = TrustArguments::What;
     TrustArguments& trust = line.trust;
     CLI::App* command =
-        app.add_subcommand("trust", "Trust instructions, skills and settings of directories");
-    command->footer(trust_examples);
+        add_command(app, line, Verb::trust, "trust",
+                    "Trust instructions, skills and settings of directories", trust_examples);
     command->require_subcommand(1);
     const auto add = [&](const char* name, const char* description, What what) -> CLI::App& {
         return add_action(*command, name, description, trust.what, what);
@@ -282,7 +282,6 @@ void add_trust_commands(CLI::App& app, CommandLine& line) {
         option(add(name, description, what), "directory", trust.directory,
                "The directory (default: the current one)", value_type::directory);
     }
-    command->callback([&line] { line.verb = Verb::trust; });
 }
 
 int trust_command(const CommandLine& line) {

@@ -9,6 +9,7 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/process.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/regular_expression.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/core/timeout.hpp>
@@ -214,14 +215,7 @@ std::optional<HookPoint> hook_point(std::string_view name) noexcept {
 void check_command_hook(const CommandHook& hook) {
     if (cubepi::detail::trimmed(hook.command).empty())
         throw cubepi::Error(cubepi::ErrorCode::invalid_argument, "a hook needs a command");
-    if (matches_every_tool(hook)) return;
-    try {
-        const std::regex matcher(hook.matcher);
-    } catch (const std::regex_error& error) {
-        throw cubepi::Error(
-            cubepi::ErrorCode::invalid_argument,
-            "'" + hook.matcher + "' is not a regular expression: " + std::string(error.what()));
-    }
+    if (!matches_every_tool(hook)) (void)cubepi::detail::RegularExpression(hook.matcher);
 }
 
 namespace detail {
@@ -229,14 +223,16 @@ namespace detail {
 bool CommandHookTable::Entry::matches(HookPoint point, const std::string& tool) const {
     if (hook.point != point) return false;
     const bool is_of_tools = point == HookPoint::pre_tool_use || point == HookPoint::post_tool_use;
-    return !is_of_tools || !matcher || std::regex_match(tool, *matcher);
+    return !is_of_tools || !matcher || matcher->matches(tool);
 }
 
 CommandHookTable::CommandHookTable(std::vector<CommandHook> hooks) {
     for (CommandHook& hook : hooks) {
         check_command_hook(hook);
-        Entry entry{std::move(hook), std::nullopt};
-        if (!matches_every_tool(entry.hook)) entry.matcher.emplace(entry.hook.matcher);
+        Entry entry{std::move(hook), nullptr};
+        if (!matches_every_tool(entry.hook))
+            entry.matcher =
+                std::make_shared<const cubepi::detail::RegularExpression>(entry.hook.matcher);
         entries_.push_back(std::move(entry));
     }
 }

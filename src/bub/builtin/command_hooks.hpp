@@ -6,12 +6,15 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <regex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <cubepi/agent/middleware.hpp>
+
+namespace cubepi::detail {
+class RegularExpression;
+}
 
 namespace bub {
 
@@ -63,7 +66,7 @@ class CommandHookTable {
 public:
     struct Entry {
         CommandHook hook;
-        std::optional<std::regex> matcher;  ///< absent: every tool
+        std::shared_ptr<const cubepi::detail::RegularExpression> matcher;  ///< null: every tool
 
         bool matches(HookPoint point, const std::string& tool) const;
     };

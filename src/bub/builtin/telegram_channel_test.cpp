@@ -8,7 +8,6 @@
 #include <iterator>
 #include <memory>
 #include <optional>
-#include <regex>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -668,10 +667,14 @@ private:
         for (const fs::directory_entry& entry : fs::recursive_directory_iterator(directory)) {
             if (entry.path().extension() != ".state") continue;
             std::ifstream in(entry.path());
-            const std::string text((std::istreambuf_iterator<char>(in)),
-                                   std::istreambuf_iterator<char>());
-            const std::regex start("\"process_start\": [0-9]+");
-            std::ofstream(entry.path()) << std::regex_replace(text, start, "\"process_start\": 1");
+            std::string text((std::istreambuf_iterator<char>(in)),
+                             std::istreambuf_iterator<char>());
+            const std::string name = "\"process_start\": ";
+            for (std::size_t at = text.find(name); at != text.npos; at = text.find(name, at)) {
+                at += name.size();
+                text.replace(at, text.find_first_not_of("0123456789", at) - at, "1");
+            }
+            std::ofstream(entry.path()) << text;
         }
     }
     static void copy_files(const fs::path& from, const fs::path& to) {

@@ -6,9 +6,6 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
-#include <map>
-#include <regex>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -35,24 +32,17 @@ struct Transactions {
     std::vector<std::string> writes = {};
 };
 
-Transactions transactions_in(const std::string& log) {
-    const std::regex executed(R"(\[(\d+/\d+)\] LOG:  (?:execute [^:]+|statement): (.*))");
-    const std::regex of_tapes("bub_(tapes|entries|turns|turn_lines|message_ids)");
-    std::map<std::string, std::size_t> known;
-    std::vector<std::string> texts;
-    std::istringstream lines(log);
-    for (std::string line; std::getline(lines, line);) {
-        std::smatch match;
-        if (!std::regex_search(line, match, executed)) continue;
-        const auto [at, is_new] = known.try_emplace(match[1], texts.size());
-        if (is_new) texts.emplace_back();
-        texts[at->second] += "\n    " + match[2].str();
-    }
+Transactions tape_transactions_in(const std::string& log) {
     Transactions found;
-    for (const std::string& text : texts) {
-        if (!std::regex_search(text, of_tapes)) continue;
-        const bool is_read = text.find("pg_advisory_xact_lock") == std::string::npos;
-        (is_read ? found.reads : found.writes).push_back(text);
+    for (const std::vector<std::string>& transaction : cubepi::transactions_in(log)) {
+        std::string text;
+        for (const std::string& statement : transaction) text += "\n    " + statement;
+        const auto contains = [&](const char* name) {
+            return text.find(name) != std::string::npos;
+        };
+        if (contains("bub_tapes") || contains("bub_entries") || contains("bub_turn") ||
+            contains("bub_message_ids"))
+            (contains("pg_advisory_xact_lock") ? found.writes : found.reads).push_back(text);
     }
     return found;
 }
@@ -154,7 +144,7 @@ protected:
             message.inbound_id = id;
             output = run(framework->process_inbound(std::move(message), false)).model_output;
         });
-        Transactions found = transactions_in(log);
+        Transactions found = tape_transactions_in(log);
         EXPECT_EQ(output, expected) << text_of(found.reads);
         return found;
     }

@@ -2,14 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <regex>
 #include <set>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -42,28 +40,18 @@ Envelope update(const std::string& text) {
 
 /// The transactions that write messages, answers or their sessions, each as its statements.
 std::vector<Texts> writes_in(const std::string& log) {
-    const std::regex executed(R"(\[(\d+/\d+)\] LOG:  (?:execute [^:]+|statement): (.*))");
-    const std::regex of_records("bub_delivery_(inbound|outbound|sessions|ids)");
-    std::map<std::string, std::size_t> known;
-    std::vector<Texts> transactions;
-    std::istringstream lines(log);
-    for (std::string line; std::getline(lines, line);) {
-        std::smatch match;
-        if (!std::regex_search(line, match, executed)) continue;
-        const auto [at, is_new] = known.try_emplace(match[1], transactions.size());
-        if (is_new) transactions.emplace_back();
-        transactions[at->second].push_back(match[2]);
-    }
-    std::vector<Texts> writes;
-    for (const Texts& transaction : transactions) {
-        std::string text;
-        for (const std::string& one : transaction) text += one;
+    std::vector<Texts> transactions = cubepi::transactions_in(log);
+    std::erase_if(transactions, [](const Texts& transaction) {
+        const auto names = [&](const char* table) {
+            return std::any_of(transaction.begin(), transaction.end(), [&](const std::string& one) {
+                return one.find(std::string("bub_delivery_") + table) != std::string::npos;
+            });
+        };
         // Not those by which the gateway registers, and takes the records of others.
-        if (std::regex_search(text, of_records) &&
-            text.find("bub_delivery_gateways") == std::string::npos)
-            writes.push_back(transaction);
-    }
-    return writes;
+        return names("gateways") ||
+               !(names("inbound") || names("outbound") || names("sessions") || names("ids"));
+    });
+    return transactions;
 }
 
 std::string text_of(const std::vector<Texts>& transactions) {

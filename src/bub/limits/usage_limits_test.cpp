@@ -14,7 +14,6 @@
 
 #include <bub/channel/channel_test_support.hpp>
 #include <bub/limits/file_usage_store.hpp>
-#include <bub/limits/metered_model.hpp>
 #include <bub/limits/usage_store_suite_test.hpp>
 #include <bub/questions.hpp>
 #include <bub/schedule/schedule.hpp>

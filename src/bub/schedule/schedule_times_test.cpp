@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include <bub/schedule/cron_fields.hpp>
 #include <bub/schedule/schedule_times.hpp>
 #include <cubepi/core/error.hpp>
 

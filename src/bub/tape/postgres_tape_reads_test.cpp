@@ -67,11 +67,11 @@ protected:
     }
     /// The number of statements that read a tape.
     std::size_t reads_in(const std::function<void()>& work) const {
-        const std::string log = server.log_of(work);
         std::size_t count = 0;
-        for (std::size_t at = log.find(": SELECT "); at != std::string::npos;
-             at = log.find(": SELECT ", at + 1))
-            count += log.substr(at, log.find('\n', at) - at).find("bub_") != std::string::npos;
+        for (const auto& transaction : cubepi::transactions_in(server.log_of(work)))
+            for (const std::string& statement : transaction)
+                count +=
+                    statement.starts_with("SELECT ") && statement.find("bub_") != std::string::npos;
         return count;
     }
     void append(const std::shared_ptr<TapeStore>& to, std::vector<TapeEntry> entries) const {

@@ -1,10 +1,8 @@
 #include <bub/tape/postgres_tape_store.hpp>
 
 #include <atomic>
-#include <iterator>
 #include <memory>
 #include <optional>
-#include <regex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -366,9 +364,8 @@ TEST_F(PostgresTapes, EveryStatement_UsesAnIndex) {
         run(store.get_media("0"));
     });
     EXPECT_NE(log.find("Index"), std::string::npos) << "auto_explain has logged nothing";
-    const std::regex scan("Seq Scan on (bub_tapes|bub_entries|bub_message_ids|bub_media)");
-    std::smatch found;
-    EXPECT_FALSE(std::regex_search(log, found, scan)) << log;
+    for (const char* const table : {"tapes", "entries", "message_ids", "media"})
+        EXPECT_EQ(log.find(std::string("Seq Scan on bub_") + table), std::string::npos) << log;
 }
 
 /// The plans that the server prefers, with 20,000 tapes.
@@ -389,11 +386,12 @@ TEST_F(PostgresTapes, D268_NewestTapes_AreReadWithTheIndex) {
         ASSERT_EQ(page.size(), 3U);
         EXPECT_EQ(page.front().name, "a__4");
     });
-    const std::regex by_index("Index Scan Backward using bub_ix_tapes_updated");
-    EXPECT_EQ(std::distance(std::sregex_iterator(log.begin(), log.end(), by_index),
-                            std::sregex_iterator()),
-              2)
-        << log;
+    const std::string by_index = "Index Scan Backward using bub_ix_tapes_updated";
+    const std::size_t first = log.find(by_index);
+    ASSERT_NE(first, std::string::npos) << log;
+    const std::size_t second = log.find(by_index, first + 1);
+    ASSERT_NE(second, std::string::npos) << log;
+    EXPECT_EQ(log.find(by_index, second + 1), std::string::npos) << log;
     EXPECT_EQ(log.find("Seq Scan on bub_tapes"), std::string::npos) << log;
 }
 

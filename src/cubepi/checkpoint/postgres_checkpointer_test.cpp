@@ -1,6 +1,5 @@
 #include <functional>
 #include <memory>
-#include <regex>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -12,6 +11,7 @@
 #include <cubepi/checkpoint/postgres_schema.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
 #include <cubepi/checkpoint/server_checks_test.hpp>
+#include <cubepi/core/support/regular_expression.hpp>
 #include <cubepi/testing/memory_log.hpp>
 
 // The plans of all statements of the store on a database with 20,000 messages and 20,000 requests, and prepared statements of
@@ -48,10 +48,10 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 /// Matches a line like "Index Scan using cubepi_runs_p35_pkey on cubepi_runs_p35 cubepi_runs  (cost=...".
 bool scans_large_table(const std::string& line) {
-    static const std::regex scan(
+    static const detail::RegularExpression scan(
         "Scan .*\\bon (cubepi_(messages|runs)(_p[0-9]+)?|cubepi_threads|cubepi_native_pending)"
         "[_a-z0-9]* ");
-    return std::regex_search(line, scan);
+    return scan.occurs_in(line);
 }
 
 /// The options of a connection whose plans are logged.
@@ -121,15 +121,16 @@ TEST(PostgresPlan, D71_Listing_LooksUpEachThreadInOnePartition) {
     EXPECT_EQ(list.back().message_count, 0);
     EXPECT_EQ(log.find("JIT:"), std::string::npos);
     // Each line states how often a partition was visited.
-    static const std::regex visit(
+    static const detail::RegularExpression visit(
         "Index (Only )?Scan .* on cubepi_messages_p[0-9]+ .*\\(actual rows=[0-9]+ "
-        "loops=([0-9]+)\\)");
+        "loops=[0-9]+\\)");
+    const std::string loops = " loops=";
     int visits = 0;
     for (const std::string& line : lines_of(log)) {
         if (line.find("on cubepi_messages_p") == std::string::npos) continue;
         EXPECT_EQ(line.find("Seq Scan"), std::string::npos) << line;
-        std::smatch match;
-        if (std::regex_search(line, match, visit)) visits += std::stoi(match[2]);
+        if (visit.occurs_in(line))
+            visits += std::stoi(line.substr(line.rfind(loops) + loops.size()));
     }
     EXPECT_EQ(visits, 250 + 250) << "the count and the date of each thread";
 }

@@ -7,7 +7,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <sstream>
 #include <stdexcept>
+#include <utility>
 
 #include <fcntl.h>
 #include <grp.h>
@@ -300,6 +303,28 @@ void PgBouncer::stop(int signal) {
     while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
     }
     pid_ = -1;
+}
+
+std::vector<std::vector<std::string>> transactions_in(const std::string& log) {
+    // "... [PID] [VIRTUAL TRANSACTION] LOG:  statement: TEXT" or "... LOG:  execute NAME: TEXT".
+    const std::string mark = "] LOG:  ";
+    std::map<std::string, std::size_t> known;
+    std::vector<std::vector<std::string>> transactions;
+    std::istringstream lines(log);
+    for (std::string line; std::getline(lines, line);) {
+        const std::size_t at = line.find(mark);
+        if (at == line.npos) continue;
+        const std::string event = line.substr(at + mark.size());
+        const std::size_t colon = event.find(": ");
+        const bool is_executed = event.starts_with("statement: ") || event.starts_with("execute ");
+        if (!is_executed || colon == event.npos) continue;
+        const std::size_t id = line.rfind('[', at) + 1;
+        const auto [found, is_new] =
+            known.try_emplace(line.substr(id, at - id), transactions.size());
+        if (is_new) transactions.emplace_back();
+        transactions[found->second].push_back(event.substr(colon + 2));
+    }
+    return transactions;
 }
 
 RawPostgres::RawPostgres(const std::string& connection)

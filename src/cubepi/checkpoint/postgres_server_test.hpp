@@ -86,6 +86,9 @@ private:
     std::set<std::string> originals_;  ///< that can be copied
 };
 
+/// Returns the transactions in the log of a server that logs all statements, each as its statements, in the order of their begins.
+std::vector<std::vector<std::string>> transactions_in(const std::string& log);
+
 /// PgBouncer before a server: it assigns another session of the server to each transaction.
 class PgBouncer {
 public:

@@ -10,6 +10,7 @@
 #include <variant>
 
 #include <cubepi/core/json.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/version.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/schema/json_text.hpp>
@@ -407,11 +408,6 @@ std::optional<JsonObject> parse_object(std::string_view body) {
     return std::move(json.as_object());
 }
 
-std::string string_member(const JsonObject& object, std::string_view key) {
-    const Json* value = object.if_contains(key);
-    return value != nullptr && value->is_string() ? std::string(value->as_string()) : std::string();
-}
-
 /// A 64-bit integer, which is a string in protobuf's JSON, but a number in that of some collectors.
 std::uint64_t count_member(const JsonObject& object, std::string_view key) {
     const Json* value = object.if_contains(key);
@@ -434,7 +430,7 @@ PartialSuccess read_partial_json(std::string_view body) {
     const JsonObject& object = part->as_object();
     partial.rejected =
         std::max(count_member(object, "rejectedSpans"), count_member(object, "rejectedDataPoints"));
-    partial.message = string_member(object, "errorMessage");
+    partial.message = text_member(object, "errorMessage");
     return partial;
 }
 
@@ -470,7 +466,7 @@ std::string read_error_message(std::string_view body, std::string_view content_t
     if (is_html(body, content_type)) return "an HTML page; check the URL of the collector";
     if (is_json_content(content_type)) {
         const std::optional<JsonObject> status = parse_object(body);
-        return status ? string_member(*status, "message") : std::string();
+        return status ? text_member(*status, "message") : std::string();
     }
     if (content_type.find("protobuf") == std::string_view::npos) return std::string(body);
     std::string message;

@@ -6,7 +6,8 @@
 
 namespace cubepi::detail {
 
-/// Detects "image/png", "image/jpeg", "image/gif" or "image/webp" from the first bytes; empty for any other content.
+/// Detects "image/png", "image/jpeg", "image/gif" or "image/webp" from the first bytes; empty for any other content, also
+/// for SVG, which may contain scripts.
 std::string_view image_type(std::string_view bytes) noexcept;
 
 /// Returns the reason why endpoints would refuse an image of `size` bytes, of which `bytes` are the first, or an empty text: it

@@ -1,0 +1,372 @@
+// The channel managers of several gateways that share a database.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <bub/channel/channel_manager.hpp>
+#include <bub/channel/channel_test_support.hpp>
+#include <bub/channel/postgres_deliveries_test.hpp>
+#include <bub/framework.hpp>
+#include <cubepi/core/outcome.hpp>
+#include <cubepi/core/runtime.hpp>
+#include <cubepi/core/task_scope.hpp>
+
+namespace bub::channel_tests {
+namespace {
+
+using cubepi::run;
+
+/// One of several gateways.
+struct Host {
+    explicit Host(std::shared_ptr<DeliveryLog> log) {
+        Plugin plugin;
+        plugin.name = "model";
+        plugin.run_model = [this](RunModelCall& call) -> Task<std::string> {
+            const std::string text = call.prompt.text();
+            begun.push_back(text);
+            changed.pulse();
+            if (held) co_await held->wait();
+            co_return "re: " + text;
+        };
+        plugin.dispatch_outbound = [this](DispatchOutboundCall& call) -> Task<bool> {
+            TurnOutput output = call.output();
+            const auto router = framework.router();
+            const bool taken = co_await router->dispatch_output(std::move(output));
+            changed.pulse();
+            co_return taken;
+        };
+        plugin.provide_channels = [this](ProvideChannelsCall& call) {
+            handler = call.handler;
+            std::vector<std::shared_ptr<Channel>> all{channel};
+            return all;
+        };
+        framework.add(std::move(plugin));
+        ChannelManagerOptions options;
+        options.deliveries = std::move(log);
+        manager = std::make_unique<ChannelManager>(framework, std::move(options));
+    }
+
+    cubepi::AsyncEvent changed;
+    Framework framework;
+    const std::shared_ptr<TestChannel> channel = std::make_shared<TestChannel>("chat");
+    MessageHandler handler;
+    std::unique_ptr<ChannelManager> manager;
+    Texts begun;
+    std::unique_ptr<cubepi::AsyncEvent> held;  ///< the model waits for it
+};
+
+using Script = std::function<Task<>(Host& first, Host& second)>;
+
+Task<> act_and_stop(Host& first, Host& second, Script script) {
+    co_await first.manager->started();
+    co_await second.manager->started();
+    const cubepi::Outcome<> done = co_await cubepi::outcome_of(script(first, second));
+    for (Host* host : {&first, &second}) {
+        if (host->held) host->held->set();
+        host->manager->request_stop();
+    }
+    done.rethrow();
+}
+
+Task<> serve_both(Host& first, Host& second, Script script) {
+    const cubepi::Executor executor = co_await cubepi::this_executor;
+    cubepi::TaskScope scope(executor);
+    scope.spawn(first.manager->run());
+    scope.spawn(second.manager->run());
+    scope.spawn(act_and_stop(first, second, std::move(script)));
+    co_await scope.join();
+}
+
+Task<> both_idle(Host& first, Host& second) {
+    co_await first.manager->idle();
+    co_await second.manager->idle();
+}
+
+Task<> until_sent(Host& host, std::size_t count) {
+    while (host.channel->sent.size() < count) co_await host.changed.wait();
+}
+
+TEST_F(PostgresDeliveries, D205_SameWebhookAtTwoGateways_IsOneTurn) {
+    tables.options.poll = std::chrono::milliseconds(5);
+    Host first(tables.open());
+    Host second(tables.open());
+    run(serve_both(first, second, [](Host& a, Host& b) -> Task<> {
+        for (int i = 0; i < 10; ++i) {
+            const std::string id = "webhook " + std::to_string(i);
+            std::vector<Task<>> deliveries;
+            for (Host* host : {&a, &b}) deliveries.push_back(host->handler(update(id, id)));
+            co_await cubepi::when_all(std::move(deliveries));
+        }
+        while (a.channel->sent.size() + b.channel->sent.size() < 10) {
+            co_await both_idle(a, b);
+            co_await cubepi::Runtime::standard()->clock->sleep_for(std::chrono::milliseconds(1));
+        }
+        co_await both_idle(a, b);
+    }));
+    Texts all = first.begun;
+    all.insert(all.end(), second.begun.begin(), second.begun.end());
+    std::sort(all.begin(), all.end());
+    EXPECT_EQ(all.size(), 10u);
+    EXPECT_EQ(std::unique(all.begin(), all.end()), all.end());
+    EXPECT_EQ(tables.query("SELECT count(*), count(finished_at) FROM bub_delivery_inbound"),
+              (Texts{"10", "10"}));
+    EXPECT_EQ(tables.query("SELECT count(*), count(settled_at) FROM bub_delivery_outbound"),
+              (Texts{"10", "10"}));
+}
+
+TEST_F(PostgresDeliveries, B18_EndDuringFailure_IsRecordedLater) {
+    tables.options.poll = std::chrono::milliseconds(5);
+    Host first(tables.open());
+    Host second(tables.open());
+    const std::string left =
+        "SELECT (SELECT count(*) FROM bub_delivery_inbound WHERE finished_at IS NULL) + (SELECT"
+        " count(*) FROM bub_delivery_outbound WHERE settled_at IS NULL)";
+    run(serve_both(first, second, [&](Host& a, Host& b) -> Task<> {
+        tables.query(
+            "ALTER TABLE bub_delivery_outbound ADD CONSTRAINT none CHECK (state <> 'sent')");
+        tables.query(
+            "ALTER TABLE bub_delivery_inbound ADD CONSTRAINT none CHECK (state <> 'done')");
+        co_await a.handler(update("one", "one"));
+        co_await until_sent(a, 1);
+        co_await both_idle(a, b);
+        EXPECT_EQ(tables.query(left), Texts{"2"});
+        tables.query("ALTER TABLE bub_delivery_outbound DROP CONSTRAINT none");
+        tables.query("ALTER TABLE bub_delivery_inbound DROP CONSTRAINT none");
+        while (tables.query(left) != Texts{"0"})
+            co_await cubepi::Runtime::standard()->clock->sleep_for(std::chrono::milliseconds(1));
+    }));
+    EXPECT_EQ(first.channel->texts(), Texts{"re: one"});
+}
+
+TEST_F(PostgresDeliveries, D264_LostTurn_DoesNotCount) {
+    tables.options.poll = std::chrono::milliseconds(5);
+    Host first(tables.open());
+    Host second(tables.open());
+    for (Host* host : {&first, &second}) host->held = std::make_unique<cubepi::AsyncEvent>();
+    run(serve_both(first, second, [&](Host& a, Host& b) -> Task<> {
+        const auto pause = std::chrono::milliseconds(1);
+        co_await a.handler(update("one", "one"));
+        while (a.begun.empty()) co_await a.changed.wait();
+        // Not the owner of each moment: the second gateway must not lose the session, too.
+        const Texts owner = tables.query("SELECT owner FROM bub_delivery_sessions");
+        while (b.begun.empty()) {
+            tables.query(
+                "UPDATE bub_delivery_gateways SET lease_until = now() - interval '1"
+                " minute' WHERE number = " +
+                owner.at(0));
+            co_await cubepi::Runtime::standard()->clock->sleep_for(pause);
+        }
+        a.held->set();
+        const std::string of_second = "SELECT begun_by[1] = owner FROM bub_delivery_inbound";
+        while (tables.query(of_second) != Texts{"t"})
+            co_await cubepi::Runtime::standard()->clock->sleep_for(pause);
+        b.held->set();
+        co_await until_sent(b, 1);
+    }));
+    EXPECT_EQ(first.channel->texts(), Texts{});
+    EXPECT_EQ(second.channel->texts(), Texts{"re: one"});
+}
+
+TEST_F(PostgresDeliveries, D264_HeldMessage_FollowsAReturnedGateway) {
+    tables.options.poll = std::chrono::milliseconds(5);
+    const LogPtr cut_off = tables.open();
+    const std::string one = store(*cut_off, "one").value();
+    Envelope tape = from("chat", "2", ",tape one");
+    tape.from_operator = true;
+    const std::string command = run(cut_off->receive(std::move(tape))).value();
+    run(cut_off->begin({one}));
+    run(cut_off->begin({command}));
+    tables.expire_leases();
+    {
+        const LogPtr killed = tables.open();
+        for (const StoredInbound& inbound : run(killed->take()).inbounds)
+            if (!is_command(inbound.message)) run(killed->begin({inbound.id}));
+    }
+    tables.expire_leases();
+    Host first(tables.open());
+    Host second(tables.open());
+    run(serve_both(first, second, [&](Host& a, Host& b) -> Task<> {
+        const HeldMessages at_first = co_await a.manager->held();
+        const HeldMessages at_second = co_await b.manager->held();
+        EXPECT_EQ(at_first.inbounds.size() + at_second.inbounds.size(), 2u);
+        EXPECT_TRUE(a.begun.empty() && b.begun.empty());
+        const UnfinishedRecords none = co_await cut_off->take();
+        EXPECT_TRUE(none.inbounds.empty());
+        while (a.channel->sent.size() + b.channel->sent.size() < 1)
+            co_await cubepi::Runtime::standard()->clock->sleep_for(std::chrono::milliseconds(1));
+        co_await both_idle(a, b);
+        const HeldMessages left_at_first = co_await a.manager->held();
+        const HeldMessages left_at_second = co_await b.manager->held();
+        EXPECT_EQ(left_at_first.inbounds.size() + left_at_second.inbounds.size(), 1u)
+            << "a command may have had its effect";
+    }));
+}
+
+TEST_F(PostgresDeliveries, D205_TurnAtOtherGateway_IsRunning) {
+    Host first(tables.open());
+    Host second(tables.open());
+    first.held = std::make_unique<cubepi::AsyncEvent>();
+    run(serve_both(first, second, [](Host& a, Host& b) -> Task<> {
+        co_await a.handler(update("one", "one"));
+        while (a.begun.empty()) co_await a.changed.wait();
+        // It waits for the turn of the first one.
+        co_await b.handler(update("two", "two"));
+        for (Host* host : {&a, &b}) {
+            const auto one = co_await host->manager->find_message("chat", "one");
+            const auto two = co_await host->manager->find_message("chat", "two");
+            EXPECT_EQ(one->progress, MessageProgress::running);
+            EXPECT_EQ(two->progress, MessageProgress::pending);
+        }
+    }));
+}
+
+Task<> drain_with(Host& host, std::function<Task<>()> script) {
+    co_await host.manager->started();
+    const cubepi::Outcome<> done = co_await cubepi::outcome_of(script());
+    host.held->set();
+    done.rethrow();
+}
+
+Task<> serve_and_drain(Host& host, std::function<Task<>()> script) {
+    const cubepi::Executor executor = co_await cubepi::this_executor;
+    cubepi::TaskScope scope(executor);
+    scope.spawn(host.manager->run());
+    scope.spawn(drain_with(host, std::move(script)));
+    co_await scope.join();
+}
+
+Task<> drain(Host& host) { (void)co_await host.manager->drain(std::chrono::hours(1)); }
+
+TEST_F(PostgresDeliveries, D205_DrainingGateway_TakesNoRecords) {
+    tables.options.poll = std::chrono::milliseconds(5);
+    Host draining(tables.open());
+    draining.held = std::make_unique<cubepi::AsyncEvent>();
+    const LogPtr ended = tables.open();
+    const LogPtr other = tables.open();
+    const auto renewal = [this] {
+        return tables.query("SELECT max(lease_until) FROM bub_delivery_gateways");
+    };
+    Texts left;
+    run(serve_and_drain(draining, [&]() -> Task<> {
+        const cubepi::Executor executor = co_await cubepi::this_executor;
+        cubepi::TaskScope scope(executor);
+        co_await draining.handler(update("one", "one"));
+        while (draining.begun.empty()) co_await draining.changed.wait();
+        scope.spawn(drain(draining));
+        // A poll that began before has ended then.
+        const Texts first = renewal();
+        while (renewal() == first)
+            co_await cubepi::Runtime::standard()->clock->sleep_for(std::chrono::milliseconds(1));
+        (void)co_await ended->receive(from("chat", "2", "two"));
+        co_await ended->release();
+        // It still renews its lease for the turn that runs.
+        for (int polls = 0; polls < 3; ++polls) {
+            const Texts before = renewal();
+            while (renewal() == before)
+                co_await cubepi::Runtime::standard()->clock->sleep_for(
+                    std::chrono::milliseconds(1));
+        }
+        const UnfinishedRecords taken = co_await other->take();
+        left = texts_of(taken.inbounds);
+        draining.held->set();
+        co_await scope.join();
+    }));
+    EXPECT_EQ(left, Texts{"two"});
+    EXPECT_EQ(draining.channel->texts(), Texts{"re: one"});
+}
+
+TEST_F(PostgresDeliveries, D238_MessageForOtherGateway_WakesIt) {
+    // Without notifications the test would wait for it.
+    tables.options.poll = std::chrono::hours(1);
+    tables.options.notifications = tables.options.database.connection;
+    Host first(tables.open());
+    Host second(tables.open());
+    first.held = std::make_unique<cubepi::AsyncEvent>();
+    run(serve_both(first, second, [this](Host& a, Host& b) -> Task<> {
+        const std::string listening =
+            " FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle' AND"
+            " query LIKE 'LISTEN %'";
+        for (const bool is_lost : {false, true}) {
+            // A connection that is lost is replaced.
+            if (is_lost) tables.query("SELECT pg_terminate_backend(pid, 60000)" + listening);
+            while (tables.query("SELECT count(*)" + listening).front() != "2")
+                co_await cubepi::Runtime::standard()->clock->sleep_for(
+                    std::chrono::milliseconds(1));
+        }
+        co_await a.handler(update("one", "one"));
+        while (a.begun.empty()) co_await a.changed.wait();
+        co_await b.handler(update("two", "two"));
+        a.held->set();
+        co_await until_sent(a, 2);
+        co_await both_idle(a, b);
+    }));
+    EXPECT_EQ(first.channel->texts(), (Texts{"re: one", "re: two"}));
+    EXPECT_TRUE(second.channel->sent.empty());
+}
+
+TEST_F(PostgresDeliveries, D205_FrozenGatewayInATurn_SendsNothing) {
+    tables.options.poll = std::chrono::hours(1);
+    Host frozen(tables.open());
+    frozen.held = std::make_unique<cubepi::AsyncEvent>();
+    tables.options.poll = std::chrono::milliseconds(5);
+    Host next(tables.open());
+    run(serve_both(frozen, next, [this](Host& a, Host& b) -> Task<> {
+        co_await a.handler(update("one", "one"));
+        while (a.begun.empty()) co_await a.changed.wait();
+        // Waits in the session that the other one takes.
+        co_await a.handler(update("two", "two"));
+        tables.query(
+            "UPDATE bub_delivery_gateways SET lease_until = now() - interval '1 minute' WHERE"
+            " number = (SELECT max(owner) FROM bub_delivery_sessions)");
+        co_await until_sent(b, 2);
+        a.held->set();
+        co_await both_idle(a, b);
+    }));
+    EXPECT_EQ(next.channel->texts(), (Texts{"re: one", "re: two"}));
+    EXPECT_TRUE(frozen.channel->sent.empty());
+    EXPECT_EQ(frozen.begun, Texts{"one"}) << "no turn begins on a message that was taken";
+    EXPECT_EQ(tables.query("SELECT count(*), count(finished_at) FROM bub_delivery_inbound"),
+              (Texts{"2", "2"}));
+}
+
+TEST_F(PostgresDeliveries, D205_GatewayFrozenForHours_SendsNothing) {
+    tables.options.poll = std::chrono::hours(1);
+    const LogPtr log = tables.open();
+    Host frozen(log);
+    frozen.held = std::make_unique<cubepi::AsyncEvent>();
+    tables.options.poll = std::chrono::milliseconds(5);
+    Host next(tables.open());
+    run(serve_both(frozen, next, [&](Host& a, Host& b) -> Task<> {
+        co_await a.handler(update("one", "one"));
+        while (a.begun.empty()) co_await a.changed.wait();
+        tables.query(
+            "UPDATE bub_delivery_gateways SET lease_until = now() - interval '2 hours' WHERE"
+            " number = (SELECT max(owner) FROM bub_delivery_sessions)");
+        co_await until_sent(b, 1);
+        EXPECT_EQ(tables.query("SELECT count(*) FROM bub_delivery_gateways"), Texts{"1"});
+        a.held->set();
+        co_await both_idle(a, b);
+        // Its first poll is due when its host continues.
+        const UnfinishedRecords none = co_await log->take();
+        EXPECT_TRUE(none.inbounds.empty() && none.answers.empty());
+        co_await a.handler(update("two", "two"));
+        co_await until_sent(a, 1);
+        co_await both_idle(a, b);
+    }));
+    EXPECT_EQ(next.channel->texts(), Texts{"re: one"});
+    EXPECT_EQ(frozen.channel->texts(), Texts{"re: two"}) << "it is a gateway like the others";
+    EXPECT_EQ(tables.query("SELECT count(*), count(finished_at) FROM bub_delivery_inbound"),
+              (Texts{"2", "2"}));
+    EXPECT_EQ(tables.query("SELECT count(*) FROM bub_delivery_outbound WHERE settled_at IS NULL"),
+              Texts{"0"});
+}
+
+}  // namespace
+}  // namespace bub::channel_tests
