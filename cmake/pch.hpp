@@ -43,9 +43,6 @@
 #include <cubepi/core/model.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/stream_event.hpp>
-#include <cubepi/core/support/json_member.hpp>
-#include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/provider/base_provider.hpp>
-#include <cubepi/provider/capability.hpp>
 #include <cubepi/schema/json_schema.hpp>

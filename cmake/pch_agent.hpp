@@ -4,9 +4,5 @@
 #include "pch.hpp"
 
 #include <cubepi/agent/question_store.hpp>
-#include <cubepi/core/event_signal.hpp>
-#include <cubepi/core/process.hpp>
-#include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/cubepi.hpp>
-#include <cubepi/tracing/attribute.hpp>

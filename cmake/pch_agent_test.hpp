@@ -6,5 +6,4 @@
 #include "pch_agent.hpp"
 
 #include <cubepi/checkpoint/memory_checkpointer.hpp>
-#include <cubepi/core/scoped_test_directory.hpp>
 #include <cubepi/testing/manual_clock.hpp>

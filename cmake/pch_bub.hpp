@@ -5,12 +5,9 @@
 
 #include <bub/bub.hpp>
 #include <bub/builtin/builtin.hpp>
-#include <bub/tape/session_tape_store.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_store.hpp>
 #include <cubepi/core/log.hpp>
-#include <cubepi/mcp/client.hpp>
-#include <cubepi/net/http_server.hpp>
 #include <cubepi/tracing/exporter.hpp>
 #include <cubepi/tracing/meter.hpp>
 #include <cubepi/tracing/metric_reader.hpp>

@@ -436,7 +436,7 @@ TEST_F(LongTape, AnchorsFarFromTheEnd_AreFound) {
 }
 
 /// The newest entries are found in their lines before the index has them.
-TEST_F(LongTape, ItemsAfterTheIndex_AreFoundWithTheOlderOnes) {
+TEST_F(LongTape, ItemsAfterTheIndex_AreFound) {
     const Tape tape = tape_in(directory_);
     EXPECT_EQ(run(tape.info()).anchors, 2);
     std::string text = directory_.read("w__s.jsonl");
