@@ -48,9 +48,6 @@ define_property(GLOBAL PROPERTY CUBEPI_MODULE_NAMES BRIEF_DOCS "modules in the o
 
 # Precompiled headers: for libraries and programs or (with GoogleTest in it) for tests; with the headers of the lower modules
 # only, or also with those of `agent`, or also with those of `bub`.
-#
-# The first use of a template of the standard library reads all of its specializations in the header, a tenth of a second in the largest
-# one. So a header is worth adding if many files include it and it rarely changes.
 function(cubepi_make_pch target header)
     cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "OPTIONS;LINK")
     if(TARGET ${target})
@@ -122,14 +119,11 @@ function(cubepi_use_pch target kind)
     set(pch cubepi_pch)
     set(header pch)
     set(arguments)
-    foreach(level IN ITEMS bub_tape:bub agent:agent)
-        string(REPLACE ":" ";" level ${level})
-        list(GET level 0 lowest)
-        list(GET level 1 level)
-        cubepi_depends_on(found ${lowest} ${ARGN})
+    foreach(module IN ITEMS bub agent)
+        cubepi_depends_on(found ${module} ${ARGN})
         if(found)
-            string(APPEND pch _${level})
-            string(APPEND header _${level})
+            string(APPEND pch _${module})
+            string(APPEND header _${module})
             break()
         endif()
     endforeach()
