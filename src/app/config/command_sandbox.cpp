@@ -137,7 +137,7 @@ std::vector<fs::path> protected_files(const fs::path& workspace) {
 void add_repository(std::vector<fs::path>& writable, const fs::path& workspace) {
     std::optional<fs::path> repository = repository_of_work_tree(bub::project_root(workspace));
     if (!repository) return;
-    const auto contains = [&](const fs::path& one) { return is_below(*repository, one); };
+    const auto contains = [&](const fs::path& one) { return is_in(*repository, resolved(one)); };
     if (std::none_of(writable.begin(), writable.end(), contains))
         writable.push_back(std::move(*repository));
 }

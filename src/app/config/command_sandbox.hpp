@@ -28,7 +28,7 @@ public:
 
     /// Returns true if commands are sandboxed.
     bool is_on() const;
-    /// Returns the sandbox for a command of a workspace that starts now; null: it is not sandboxed. Blocks.
+    /// Returns the sandbox for commands of a workspace; null: they are not sandboxed. Blocks.
     std::shared_ptr<const SandboxProfile> profile(const std::filesystem::path& workspace) const;
 
     /// For ToolRules.

@@ -15,8 +15,7 @@
 #include <system_error>
 #include <vector>
 
-#include <cubepi/core/run.hpp>
-#include <cubepi/workspace/local_workspace.hpp>
+#include <cubepi/core/scoped_test_directory.hpp>
 
 #include "../project/git.hpp"
 
@@ -112,22 +111,16 @@ TEST_F(LinkedWorkTree, D212_DirectoryNamedWorktrees_IsNotARepository) {
     EXPECT_EQ(std::find(writable.begin(), writable.end(), root), writable.end());
 }
 
-/// A command has made it.
-TEST_F(LinkedWorkTree, D278_RepositoryOfACommand_IsThenProtected) {
-    const fs::path workspace = root / "project";
-    SandboxSettings settings;
-    settings.mode = SandboxSettings::Mode::workspace;
-    const CommandSandboxes sandboxes(settings, {});
-    WorkspacePolicy policy;
-    policy.sandbox = [&] { return sandboxes.profile(workspace); };
-    LocalWorkspace place(workspace, std::move(policy));
-    const auto succeeds = [&](const std::string& command) {
-        const std::shared_ptr<Process> process = run(place.start(ProcessRequest(command)));
-        return run(process->wait()).ok();
-    };
-    EXPECT_TRUE(succeeds("mkdir -p made/.git/objects && echo x > made/.git/HEAD"));
-    EXPECT_TRUE(succeeds("echo x > made/file"));
-    EXPECT_EQ(succeeds("echo x > made/.git/hooks/pre-commit"), !sandboxes.is_on());
+/// The directory of a work tree that was removed may be one in which commands write.
+TEST_F(LinkedWorkTree, D212_LinkOfRemovedTree_AddsNoRepository) {
+    const fs::path workspace = root / "other";
+    const ScopedTestDirectory temporary;
+    put(linked / "gitdir", temporary / ".git" + "\n");
+    put(workspace / ".git", "gitdir: " + linked.string() + "\n");
+    fs::create_symlink(workspace / ".git", temporary / ".git");
+    const std::vector<fs::path> writable = writable_in(workspace);
+    EXPECT_EQ(std::find(writable.begin(), writable.end(), root / "project" / ".git"),
+              writable.end());
 }
 
 /// A command could replace it by a link.

@@ -307,7 +307,8 @@ Task<bool> GatewaySessions::add_reply(bub::FoundMessage found, bool asks_others,
     const std::vector<PendingRequest> open = co_await open_requests(tape);
     const bub::TurnSnapshot session = instance_.manager().snapshot(found.session_id);
     bool is_busy = session.is_running || session.pending_count > 0;
-    if (asks_others) is_busy = co_await instance_.manager().has_unfinished(found.message);
+    if (asks_others && !is_busy)
+        is_busy = co_await instance_.manager().has_unfinished(found.message);
     std::optional<bub::RecordedReply> reply =
         co_await bub::find_reply(tape, bub::input_id_of(found.message));
     const JsonObject& rest = found.message.rest;

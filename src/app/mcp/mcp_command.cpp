@@ -16,6 +16,7 @@
 #include <cubepi/core/run.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/mcp/tools.hpp>
+#include <cubepi/schema/parse_json.hpp>
 
 #include "../command_tree.hpp"
 #include "../config/config_file.hpp"
@@ -223,9 +224,8 @@ int report(const McpServerSettings& server, const Error& error, std::ostream& er
 /// Returns the arguments of a call; throws Error(invalid_argument) if they are not a JSON object.
 JsonObject tool_arguments(const McpArguments& arguments) {
     if (arguments.arguments.empty()) return {};
-    boost::system::error_code failed;
-    Json json = boost::json::parse(arguments.arguments, failed);
-    if (failed || !json.is_object()) {
+    Json json = parse_json(arguments.arguments);
+    if (!json.is_object()) {
         throw Error(ErrorCode::invalid_argument,
                     "the arguments of a tool are a JSON object, such as '{\"city\": \"Rome\"}'");
     }

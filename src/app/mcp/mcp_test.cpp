@@ -386,7 +386,7 @@ TEST_F(McpCommand, WrongArgument_IsReportedBeforeConfiguration) {
     made.arguments = "7";
     EXPECT_THAT(problem(made), HasSubstr("a JSON object"));
     made.arguments = "{";
-    EXPECT_THAT(problem(made), HasSubstr("a JSON object"));
+    EXPECT_THAT(problem(made), HasSubstr("not JSON"));
     made.what = What::add;
     made.arguments.clear();
     made.server = "a b";

@@ -311,16 +311,19 @@ std::optional<fs::path> repository_of_work_tree(const fs::path& root) {
     std::error_code failed;
     if (!fs::is_regular_file(fs::symlink_status(git, failed))) return std::nullopt;
     const std::string named = git_file_line(git, "gitdir: ");
-    const fs::path directory = (root / named).lexically_normal();
-    const std::string back = git_file_line(directory / "gitdir", "");
-    const std::string common = git_file_line(directory / "commondir", "");
-    if (named.empty() || back.empty() || common.empty()) return std::nullopt;
-    // Relative to the directory, as for git.
-    if (!fs::equivalent(directory / back, git, failed) || failed) return std::nullopt;
-    const fs::path place = fs::canonical(directory, failed);
+    if (named.empty()) return std::nullopt;
+    // Everything is read below one resolved path: a command may exchange the links in the given one meanwhile.
+    const fs::path place = fs::canonical((root / named).lexically_normal(), failed);
     if (failed) return std::nullopt;
-    fs::path repository = fs::canonical(directory / common, failed);
-    if (failed || place.parent_path() != repository / "worktrees") return std::nullopt;
+    const std::string back = git_file_line(place / "gitdir", "");
+    const std::string common = git_file_line(place / "commondir", "");
+    if (back.empty() || common.empty()) return std::nullopt;
+    // By its text: a command could link the path of a work tree that was removed from a temporary directory to this one.
+    const fs::path own = fs::canonical(root, failed) / ".git";
+    if (failed || (place / back).lexically_normal() != own) return std::nullopt;
+    fs::path repository = (place / common).lexically_normal();
+    if (!repository.has_filename()) repository = repository.parent_path();
+    if (place.parent_path() != repository / "worktrees") return std::nullopt;
     // A directory of git, and not any directory that has one named `worktrees`.
     const bool is_repository =
         fs::is_regular_file(fs::symlink_status(repository / "HEAD", failed)) &&

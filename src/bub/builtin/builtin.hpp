@@ -184,8 +184,8 @@ struct BuiltinOptions {
     std::function<void(Envelope message)> deliver_results = {};
     /// Which environment variables commands get, those of operators included.
     cubepi::EnvironmentPolicy environment = {};
-    /// Returns the sandbox of a command of the model that is about to start in a workspace. Commands of operators are never sandboxed.
-    /// Empty: no sandbox.
+    /// Returns the sandbox of the model's commands in a workspace; called when the first one starts, and must not return null. Commands
+    /// of operators are never sandboxed. Empty: no sandbox.
     std::function<std::shared_ptr<const cubepi::SandboxProfile>(
         const std::filesystem::path& workspace)>
         sandbox = {};

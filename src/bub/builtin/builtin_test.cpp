@@ -280,7 +280,9 @@ TEST_F(Builtin, D278_TurnWithoutCommands_MakesNoSandbox) {
     BuiltinOptions options;
     options.sandbox = [&made](const std::filesystem::path& workspace) {
         made.push_back(workspace);
-        return std::shared_ptr<const cubepi::SandboxProfile>();
+        cubepi::SandboxProfile profile;
+        profile.writable = {workspace};
+        return std::make_shared<const cubepi::SandboxProfile>(std::move(profile));
     };
     std::vector<cubepi::FauxStep> steps;
     steps.emplace_back("hello");
@@ -291,7 +293,7 @@ TEST_F(Builtin, D278_TurnWithoutCommands_MakesNoSandbox) {
     (void)say("say hello");
     EXPECT_TRUE(made.empty());
     (void)say("run it twice");
-    EXPECT_EQ(made, std::vector<std::filesystem::path>(2, root / "work"));
+    EXPECT_EQ(made, std::vector<std::filesystem::path>(1, root / "work"));
 }
 
 TEST_F(Builtin, B19_Separator_IsADeltaOfTheStream) {

@@ -131,8 +131,8 @@ public:
     /// not find messages.
     virtual Task<std::optional<KnownInbound>> find(std::string channel, std::string inbound_id);
 
-    /// Returns true if messages of the session of `address` are not finished, whichever process processes them. By default not: the caller
-    /// has those of this process.
+    /// Returns true if messages of the session of `address` are not finished, whichever process processes them. Those that wait for a
+    /// decision do not count. By default not: the caller has those of this process.
     virtual Task<bool> has_unfinished(Envelope address);
     /// Waits until the message with the channel and inbound_id of `address` may be finished, whichever process finishes it, for `limit` at
     /// most. Returns false if that is not known then; the record has its state. By default the record is to be read soon.

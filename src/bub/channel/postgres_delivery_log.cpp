@@ -75,16 +75,23 @@ std::string others_sql() {
            std::to_string(marks_of_gateway) + " + $3 <> 0)";
 }
 
+/// An SQL condition: b is the mark of a turn of the gateway $3 that has begun after the one with the mark $5, which is stored late.
+std::string is_later_sql() {
+    const std::string all = std::to_string(marks_of_gateway);
+    const std::string half = std::to_string(marks_of_gateway / 2);
+    return "b / " + all + " + $3 = 0 AND (b - $5 + " + all + ") % " + all + " >= " + half;
+}
+
 /// Returns the statement of a note about records with the ids $1 and the fences $2. $3 is the number of this gateway, or the reason of
 /// failed answers; $4 is the id of the first message of a turn, whose mark is $5, or the marks of the turns that have begun.
 std::string statement_of(DeliveryNote note, const std::string& detail) {
     const char* const table = note >= DeliveryNote::waiting ? outbound : inbound;
     const std::string all_hold = std::string(" AND ") + all_hold_sql;
-    const auto changed = [&](const std::string& changes) {
+    const auto changed = [&](const std::string& changes, const std::string& condition = {}) {
         return ", changed AS (UPDATE " + std::string(table) + " AS r SET " + changes +
                " FROM mine WHERE r.id = ANY($1::text[]::bigint[]) AND r.id = mine.id AND "
                "mine.is_open" +
-               all_hold + ")";
+               all_hold + condition + ")";
     };
     // Not of messages that are finished.
     const auto answered = [&](const std::string& changes) {
@@ -102,7 +109,9 @@ std::string statement_of(DeliveryNote note, const std::string& detail) {
             changes = changed(
                 "state = 'working', begun = begun + CASE WHEN $3 = ANY(begun_by) THEN 0 ELSE 1"
                 " END, begun_by = " +
-                others_sql() + " || ARRAY[$3, $5], turn = $4");
+                    others_sql() + " || ARRAY[$3, $5], turn = $4",
+                " AND NOT EXISTS (SELECT 1 FROM unnest(begun_by) AS b WHERE " + is_later_sql() +
+                    ")");
             break;
         case DeliveryNote::put_back:
             // Of a message that another gateway has taken, removes this one from those whose turns have begun; not a later turn here,
@@ -547,8 +556,11 @@ Task<bool> PostgresDeliveryLog::has_unfinished(Envelope address) {
     SqlBatch reads;
     reads
         .add(
-            "SELECT EXISTS (SELECT 1 FROM bub_delivery_inbound WHERE session = $1 AND finished_at"
-            " IS NULL)")
+            // Those that wait for a decision are not processed: see needs_decision().
+            "SELECT EXISTS (SELECT 1 FROM bub_delivery_inbound AS i WHERE session = $1 AND"
+            " finished_at IS NULL AND begun < 2 + (SELECT count(*) FROM"
+            " bub_delivery_gateways AS g WHERE g.number = ANY(i.begun_by) AND g.lease_until >"
+            " clock_timestamp()))")
         .text(tables->session_key(address));
     const SqlResults results = co_await tables->store()->read(std::move(reads));
     co_return results[0].boolean(0, 0);

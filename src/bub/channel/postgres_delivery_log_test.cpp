@@ -6,8 +6,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <regex>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -231,24 +233,58 @@ TEST_F(PostgresDeliveries, D280_TransactionWithoutBegin_IsReadCommitted) {
     EXPECT_EQ(level, "read committed");
 }
 
+/// Returns the statement of a note that the work records, with its values, to execute it later.
+std::string noted(cubepi::PostgresServer& server, const std::function<void()>& work) {
+    const std::string text = server.log_of(work);
+    std::smatch found;
+    if (!std::regex_search(
+            text, found,
+            std::regex("LOG:  execute [^:]+: (WITH mine [^\n]*)\n.*DETAIL:  parameters: ([^\n]*)")))
+        throw std::runtime_error("no note: " + text);
+    std::string statement = found[1];
+    const std::string values = found[2];
+    const std::regex value(R"(\$(\d+) = ('[^']*'))");
+    const std::regex number("'(-?\\d+)'");
+    for (std::sregex_iterator at(values.begin(), values.end(), value), end; at != end; ++at) {
+        const std::string literal = std::regex_replace((*at)[2].str(), number, "($1)");
+        statement = std::regex_replace(statement, std::regex("\\$" + (*at)[1].str()), literal);
+    }
+    return statement;
+}
+
+/// The connection of the call was lost, and it was repeated.
+TEST_F(PostgresDeliveries, D275_LateBegin_LeavesTheNextTurn) {
+    tables.options.database.connection += " options=-clog_statement=all";
+    const LogPtr log = tables.open();
+    const std::string message = store(*log, "one").value();
+    const std::string late = noted(tables.server, [&] { run(log->begin({message})); });
+    run(log->begin({message}));
+    const std::string row = "SELECT begun, begun_by, state FROM bub_delivery_inbound";
+    const Texts begun = tables.query(row);
+    tables.query(late);
+    EXPECT_EQ(tables.query(row), begun);
+    run(log->put_back({message}));
+    EXPECT_EQ(tables.query(row), (Texts{"0", "{}", "waiting"}));
+}
+
+TEST_F(PostgresDeliveries, D97_HeldMessage_IsNotUnfinished) {
+    const LogPtr log = tables.open();
+    const Envelope address = from("chat", "1", "one");
+    const std::string message = store(*log, "one").value();
+    EXPECT_TRUE(run(log->has_unfinished(address)));
+    run(log->begin({message}));
+    EXPECT_TRUE(run(log->has_unfinished(address)));
+    run(log->hold({message}));
+    EXPECT_FALSE(run(log->has_unfinished(address)));
+}
+
 /// The connection of the call was lost, the call was repeated, and the message has been begun again since.
 TEST_F(PostgresDeliveries, D275_LatePutBack_LeavesTheNextTurn) {
     tables.options.database.connection += " options=-clog_statement=all";
     const LogPtr log = tables.open();
     const std::string message = store(*log, "one").value();
     run(log->begin({message}));
-    const std::string text = tables.server.log_of([&] { run(log->put_back({message})); });
-    std::smatch found;
-    ASSERT_TRUE(std::regex_search(
-        text, found,
-        std::regex("LOG:  execute [^:]+: (WITH mine [^\n]*)\n.*DETAIL:  parameters: ([^\n]*)")))
-        << text;
-    std::string statement = found[1];
-    const std::string values = found[2];
-    const std::regex value(R"(\$(\d+) = ('[^']*'))");
-    for (std::sregex_iterator at(values.begin(), values.end(), value), end; at != end; ++at)
-        statement =
-            std::regex_replace(statement, std::regex("\\$" + (*at)[1].str()), (*at)[2].str());
+    const std::string statement = noted(tables.server, [&] { run(log->put_back({message})); });
     const std::string count = "SELECT begun, begun_by[1] = owner, state FROM bub_delivery_inbound";
     EXPECT_EQ(tables.query(count), (Texts{"0", "NULL", "waiting"}));
     run(log->begin({message}));

@@ -28,8 +28,9 @@ struct WorkspacePolicy {
     std::vector<std::string> hidden_variables;
     /// Additional variables of commands, "NAME=value"; they override inherited ones.
     std::vector<std::string> extra_environment;
-    /// Returns the sandbox of a command that is about to start, so that it protects the files that exist then. `root` is writable only
-    /// if it is listed. Empty: a command can access everything that its user can.
+    /// Returns the sandbox of commands. Called once, when the first command starts: later ones do not see what it has made of the files
+    /// that the function reads. `root` is writable only if it is listed. Must not return null. Empty: a command can access everything
+    /// that its user can.
     std::function<std::shared_ptr<const SandboxProfile>()> sandbox;
     /// The shell; empty: /bin/bash if it exists, else /bin/sh.
     std::string shell;

@@ -563,16 +563,16 @@ TEST_F(SandboxedShell, D150_FailedCommand_NamesTheSandbox) {
                 Not(HasSubstr("sandbox")));
 }
 
-TEST_F(SandboxedShell, D278_Sandbox_IsMadeWhenACommandStarts) {
+TEST_F(SandboxedShell, D278_FirstCommand_MakesTheSandbox) {
     const AgentTool shell = shell_tool(sessions(true));
     EXPECT_TRUE(has_argument(shell));
     EXPECT_EQ(*made, 0);
+    (void)tool_text(shell, {{"command", "true"}, {"without_sandbox", true}});
+    EXPECT_EQ(*made, 0);
     (void)tool_text(shell, {{"command", "true"}});
     EXPECT_EQ(*made, 1);
-    (void)tool_text(shell, {{"command", "true"}});
-    EXPECT_EQ(*made, 2);
-    (void)tool_text(shell, {{"command", "true"}, {"without_sandbox", true}});
-    EXPECT_EQ(*made, 2);
+    (void)tool_text(shell, {{"command", "echo x > made"}});
+    EXPECT_EQ(*made, 1);
 }
 
 TEST_F(SandboxedShell, D151_Argument_IsOfferedOnlyIfAsked) {

@@ -181,6 +181,20 @@ struct LocalWorkspace::State {
     std::vector<Root> others;
     WorkspacePolicy policy;
     std::mutex writing;
+    std::mutex making;
+    std::shared_ptr<const SandboxProfile> profile;  ///< null: not made yet
+
+    std::shared_ptr<const SandboxProfile> sandbox() {
+        if (!policy.sandbox) return nullptr;
+        const std::lock_guard lock(making);
+        if (!profile) profile = policy.sandbox();
+        if (!profile) {
+            throw Error(ErrorCode::invalid_argument,
+                        "WorkspacePolicy::sandbox has returned no profile; leave the function "
+                        "empty if commands are not sandboxed");
+        }
+        return profile;
+    }
 
     /// Finds the root of a path. Opening the path checks that it stays below that root.
     Location locate(const std::string& path) const {
@@ -509,9 +523,8 @@ Task<std::shared_ptr<Process>> LocalWorkspace::start(ProcessRequest request) {
     options.environment = environment_of(state->policy);
     options.input = false;
     options.merge_errors = true;
-    const bool is_confined = request.sandbox != CommandSandbox::none && state->policy.sandbox;
     std::shared_ptr<const SandboxProfile> sandbox;
-    if (is_confined) sandbox = state->policy.sandbox();
+    if (request.sandbox != CommandSandbox::none) sandbox = state->sandbox();
     if (request.sandbox == CommandSandbox::read_only) {
         if (!sandbox) {
             throw Error(ErrorCode::unsupported,
@@ -526,8 +539,6 @@ Task<std::shared_ptr<Process>> LocalWorkspace::start(ProcessRequest request) {
 
 bool LocalWorkspace::has_sandbox() const { return static_cast<bool>(state_->policy.sandbox); }
 
-std::shared_ptr<const SandboxProfile> LocalWorkspace::sandbox() const {
-    return has_sandbox() ? state_->policy.sandbox() : nullptr;
-}
+std::shared_ptr<const SandboxProfile> LocalWorkspace::sandbox() const { return state_->sandbox(); }
 
 }  // namespace cubepi

@@ -141,10 +141,10 @@ public:
     /// directory), io.
     virtual Task<std::shared_ptr<Process>> start(ProcessRequest request) = 0;
 
-    /// Returns true if this process sandboxes commands. The default implementation returns false.
-    virtual bool has_sandbox() const { return false; }
-    /// Returns the sandbox of a command that starts now; null if there is none.
+    /// The sandbox of commands; null: they are not sandboxed by this process, as in the default implementation. May make it.
     virtual std::shared_ptr<const SandboxProfile> sandbox() const { return nullptr; }
+    /// Returns true if there is one, and does not make it.
+    virtual bool has_sandbox() const { return sandbox() != nullptr; }
 
     /// Returns the whole content of a file. Throws Error(too_large) if it exceeds `max_bytes`.
     std::string read(const std::string& path, std::size_t max_bytes);

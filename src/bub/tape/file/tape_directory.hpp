@@ -102,7 +102,8 @@ private:
     std::filesystem::path path_;
     const Descriptor& tape_;
     std::uint64_t end_ = 0;
-    Descriptor file_;  ///< none: it does not exist, or cannot be written
+    Descriptor file_;        ///< none: it does not exist, or cannot be written
+    bool has_more_ = false;  ///< the stored index covers more than the caller sees of the tape
     IndexHeader sums_;
     std::vector<IndexRecord> fresh_;  ///< after sums_.records, not on disk yet
 };

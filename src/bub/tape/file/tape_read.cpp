@@ -83,12 +83,12 @@ TapeIndexFile::TapeIndexFile(std::filesystem::path path, const Descriptor& tape,
 
 void TapeIndexFile::read_sums() {
     sums_ = read_header(file_, tape_).value_or(IndexHeader());
-    // The caller does not see all of what the index has of the tape.
-    if (covered() > end_) sums_ = IndexHeader();
+    has_more_ = covered() > end_;
+    if (has_more_) sums_ = IndexHeader();
 }
 
 TapeIndexFile& TapeIndexFile::complete() {
-    const bool writes = end_ > covered() && end_ - covered() >= worth_writing;
+    const bool writes = !has_more_ && end_ > covered() && end_ - covered() >= worth_writing;
     bool can_write = false;
     if (writes) {
         try {
@@ -102,7 +102,8 @@ TapeIndexFile& TapeIndexFile::complete() {
         // Read again, now that no other process changes it.
         if (can_write) read_sums();
     }
-    catch_up(can_write);
+    // Meanwhile another process may have written an index of more than this one reads.
+    catch_up(can_write && !has_more_);
     return *this;
 }
 
