@@ -42,6 +42,8 @@ namespace {
 constexpr std::chrono::milliseconds interval{20};
 /// A client that gets no answer for so long repeats its request elsewhere: the gateway may be frozen.
 constexpr std::chrono::seconds patience{5};
+/// A fault that clients notice has been noticed by so many.
+constexpr std::size_t many_clients = 16;
 
 void pause() { std::this_thread::sleep_for(interval); }
 
@@ -252,6 +254,7 @@ void SmallDisk::free() const {
 
 Cluster::Cluster(std::uint32_t seed, Database database)
     : random_(seed),
+      clients_(number_or("CUBEPI_CLUSTER_CLIENTS", 32)),
       count_(database == Database::files ? 1 : size),
       effects_(homes_.front().path() / "effects"),
       disk_(database == Database::small_disk ? SmallDisk::mount() : nullptr),
@@ -457,7 +460,7 @@ std::vector<std::string> Cluster::run(const std::vector<Posted>& messages,
     std::vector<std::string> wrong;
     std::size_t next = 0;
     std::vector<Client> all;
-    for (std::size_t at = 0; at < clients; ++at) all.emplace_back(*this, random_());
+    for (std::size_t at = 0; at < clients_; ++at) all.emplace_back(*this, random_());
     std::thread posting([&] {
         std::vector<Task<>> tasks;
         for (Client& client : all) tasks.push_back(client.work(messages, next, wrong));
@@ -710,7 +713,7 @@ void Cluster::restart_all() {
 
 void Cluster::separate_from_clients(std::size_t index) {
     start_all();
-    const std::size_t enough = lost_ + clients / 2;
+    const std::size_t enough = lost_ + many_clients;
     unreachable_.at(index) = true;
     while (lost_ < enough && !model_.is_over()) pause();
     unreachable_.at(index) = false;
@@ -802,7 +805,7 @@ void Cluster::take_database_away() {
         server.query("SELECT pg_terminate_backend(pid)" + others);
         pause();
     }
-    const std::size_t enough = refused_ + clients;
+    const std::size_t enough = refused_ + many_clients;
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     // Fewer if few of its messages are left.
     while (refused_ < enough && !model_.is_over() && std::chrono::steady_clock::now() < deadline)

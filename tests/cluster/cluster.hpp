@@ -155,13 +155,12 @@ Task<> post_until_final(SendCopies send, Posted message, std::chrono::millisecon
 class Cluster {
 public:
     static constexpr std::size_t size = 3;
-    /// The number of messages that are on their way at once.
-    static constexpr std::size_t clients = 32;
 
     explicit Cluster(std::uint32_t seed, Database database = Database::plain);
     ~Cluster();
 
     const std::string& database() const noexcept { return database_; }
+    std::size_t clients() const noexcept { return clients_; }
     CountingModel& model() noexcept { return model_; }
     GatewayProcess& gateway(std::size_t index) { return *gateways_.at(index); }
     void start(std::size_t index);
@@ -248,7 +247,8 @@ private:
     PostgresServer& server() const { return primary_ ? *primary_ : PostgresServer::shared(); }
 
     std::mt19937 random_;
-    const std::size_t count_;  ///< of gateways
+    const std::size_t clients_;  ///< the number of messages that are on their way at once
+    const std::size_t count_;    ///< of gateways
     std::map<std::string, std::vector<double>> delays_;
     std::vector<Outage> outages_;
     std::set<std::int64_t> released_;  ///< messages that wait_until_answered() has released

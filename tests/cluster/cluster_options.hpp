@@ -26,11 +26,15 @@ inline bool is_set(const char* name) {
     return value && std::string_view(value) == "1";
 }
 
+/// Returns the number in a variable of the environment, or another one without it.
+inline std::size_t number_or(const char* name, std::size_t other) {
+    const char* const value = std::getenv(name);
+    return value ? std::strtoul(value, nullptr, 10) : other;
+}
+
 /// The number of messages, unless ALL=1.
 inline std::size_t messages_or_all(std::size_t count) {
-    if (!is_set("ALL")) return count;
-    const char* const other = std::getenv("CUBEPI_CLUSTER_MESSAGES");
-    return other ? std::strtoul(other, nullptr, 10) : 10'000;
+    return is_set("ALL") ? number_or("CUBEPI_CLUSTER_MESSAGES", 10'000) : count;
 }
 
 /// Returns true after the time CUBEPI_CLUSTER_END, in seconds since 1970: no further message is posted then.

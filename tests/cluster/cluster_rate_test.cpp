@@ -47,7 +47,7 @@ void print_time(const ClusterTime& time, std::size_t count) {
 void expect_rate(Cluster& cluster, std::size_t count) {
     std::vector<Posted> all;
     std::optional<BareSql> bare;
-    if (!cluster.database().empty()) bare.emplace(cluster.database(), Cluster::clients);
+    if (!cluster.database().empty()) bare.emplace(cluster.database(), cluster.clients());
     for (int round = 0; round < (is_set("ALL") ? 5 : 1); ++round) {
         const std::vector<Posted> messages = plain_messages(cluster, count, round);
         all.insert(all.end(), messages.begin(), messages.end());

@@ -1,5 +1,6 @@
 // Three gateways, one database, and clients that repeat themselves (D232), during faults of gateways, of the network and of the server.
-// ALL=1: 10,000 messages in each test, or CUBEPI_CLUSTER_MESSAGES, until the time CUBEPI_CLUSTER_END.
+// ALL=1: 10,000 messages in each test, or CUBEPI_CLUSTER_MESSAGES, until the time CUBEPI_CLUSTER_END. CUBEPI_CLUSTER_CLIENTS clients (32),
+// and the faults once for each CUBEPI_CLUSTER_ROUND messages (1,000).
 
 #include <gtest/gtest.h>
 
@@ -17,10 +18,11 @@
 namespace cubepi::cluster_tests {
 namespace {
 
-/// The faults, once for each thousand of messages.
+/// The faults, once for each round of so many messages.
 std::vector<Fault> rounds_of(const std::vector<Fault>& kinds, std::size_t messages) {
     std::vector<Fault> all = kinds;
-    for (std::size_t round = 1; round < messages / 1'000; ++round)
+    for (std::size_t round = 1; round < messages / number_or("CUBEPI_CLUSTER_ROUND", 1'000);
+         ++round)
         all.insert(all.end(), kinds.begin(), kinds.end());
     return all;
 }

@@ -105,6 +105,14 @@ TEST_F(TwoGateways, D237_FrozenGateway_IsNamed) {
     EXPECT_NE(stopped.output.find("have not answered within 5 s"), std::string::npos)
         << stopped.output;
     EXPECT_EQ(server.query("SELECT count(*) FROM bub_delivery_calls").front(), "0");
+
+    CommandResult begun;
+    std::thread stopping([&] { begun = operate({"stop", "http:s1"}); });
+    const std::string begin = "UPDATE bub_delivery_calls SET begun = true RETURNING id";
+    while (server.query(begin).empty()) std::this_thread::yield();
+    stopping.join();
+    EXPECT_NE(begun.output.find("has begun, and may still do it"), std::string::npos)
+        << begun.output;
     first->send(SIGCONT);
 }
 

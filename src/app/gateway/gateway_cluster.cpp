@@ -266,7 +266,8 @@ Task<bool> GatewayApi::act_elsewhere(JsonObject request) {
         if (!one.error().empty()) {
             if (error.empty()) error = one.host + ": " + one.error();
         } else if (!one.is_elsewhere()) {
-            silent.push_back(one.host);
+            const bool has_begun = one.state == PeerReply::State::unknown;
+            silent.push_back(one.host + (has_begun ? " (has begun, and may still do it)" : ""));
         }
     }
     if (!error.empty()) throw Error(ErrorCode::invalid_state, error);

@@ -135,10 +135,11 @@ void add_useless_rules(const SenderRule& rule, Findings& findings) {
 /// The tools of the gateway, including those that only commands of operators use.
 const std::vector<std::string>& gateway_tools() {
     static const std::vector<std::string> names = {
-        "read",       "list",         "grep",        "write",        "edit",
-        "shell",      "shell_output", "shell_kill",  "fetch",        "ask_user",
-        "tape_info",  "tape_anchors", "tape_search", "tape_handoff", "skill",
-        "spill_read", "subagent",     "tape_reset",  "model",        "reasoning_effort",
+        "read",       "list",         "grep",        "write",          "edit",
+        "shell",      "shell_output", "shell_kill",  "fetch",          "ask_user",
+        "tape_info",  "tape_anchors", "tape_search", "tape_handoff",   "skill",
+        "spill_read", "subagent",     "recall",      "subagent_tasks", "memory",
+        "schedule",   "write_todos",  "tape_reset",  "model",          "reasoning_effort",
         "send_file"};
     return names;
 }

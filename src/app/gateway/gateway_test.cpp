@@ -176,15 +176,21 @@ TEST(GatewayFindings, B26_RulesForMissingTools_AreNamed) {
     EXPECT_EQ(problems(findings), 4u);
 }
 
-TEST(GatewayFindings, B26_StandardTools_AreKnown) {
+TEST(GatewayFindings, B26_ToolsOfGateway_AreKnown) {
     const ScopedTestDirectory root;
     GatewaySettings settings = with_http();
     SenderRule rule;
     rule.user = "ann";
     for (const AgentTool& tool : standard_tools(std::make_shared<LocalWorkspace>(root.path())))
         rule.refuse.push_back(tool.name.str());
+    const std::size_t standard = rule.refuse.size();
+    std::ifstream page(cubepi::testing::source_path("docs/guides/bub/tools.md"));
+    // The first table has the tools of models.
+    for (std::string line; std::getline(page, line) && line.find("Not for models") != 0;)
+        if (line.starts_with("| `")) rule.refuse.push_back(line.substr(3, line.find('`', 3) - 3));
     settings.rules = {rule};
-    EXPECT_GT(rule.refuse.size(), 8u);
+    EXPECT_GT(standard, 8u);
+    EXPECT_GT(rule.refuse.size(), standard + 12);
     EXPECT_EQ(problems(gateway_findings(settings, environment)), 0u);
 }
 

@@ -611,6 +611,20 @@ TEST_F(PostgresDeliveries, B14_OldSettledRecords_AreRemoved) {
     EXPECT_TRUE(store(*log, "old")) << "it is forgotten";
 }
 
+TEST_F(PostgresDeliveries, B14_ManyOldRecords_AreRemovedByNextTakes) {
+    LogPtr log = tables.open();
+    tables.query(
+        "INSERT INTO bub_delivery_inbound (id, account, channel, session, owner, fence, state,"
+        " message_key, address, finished_at) SELECT -i, '" +
+        tables.options.account +
+        "', 'chat', 'chat:' || i, 0, 1, 'done', 'old-' || i, '{}', now() - interval '91 days'"
+        " FROM generate_series(1, 5001) AS i");
+    run(log->take());
+    EXPECT_EQ(tables.query("SELECT count(*) FROM bub_delivery_inbound"), Texts{"1"});
+    run(log->take());
+    EXPECT_EQ(tables.query("SELECT count(*) FROM bub_delivery_inbound"), Texts{"0"});
+}
+
 TEST_F(PostgresDeliveries, B14_TooManyUnfinishedRecords_AreRejected) {
     tables.options.max_open = 2;
     const LogPtr log = tables.open();

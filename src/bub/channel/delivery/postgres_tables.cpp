@@ -29,7 +29,7 @@ namespace {
 
 /// The number of calls that are written together.
 constexpr std::size_t most_together = 64;
-/// The number of rows that one take() removes because of their age.
+/// The number of rows of a table that one take() removes because of their age. If there are more, the next one removes them too.
 constexpr std::int64_t most_removed = 5'000;
 constexpr std::chrono::minutes removal_interval{10};
 
@@ -529,13 +529,23 @@ std::optional<DeliveryTables::Taken> DeliveryTables::try_take() {
             " IS NULL) + (SELECT count(*) FROM bub_delivery_outbound WHERE account = $1 AND"
             " settled_at IS NULL)")
         .text(options_.account);
-    auto decide = [this](const SqlView& view, SqlBatch& writes) {
+    const cubepi::Clock::time_point now = store_->options().runtime->clock->now();
+    const bool removes = !removal_at_ || now >= *removal_at_;
+    if (removes) add_removals(plan.reads);
+    auto decide = [this, now, removes](const SqlView& view, SqlBatch& writes) {
         if (view.results[0].rows() == 0) throw GatewayRemoved();
         Taken taken;
         taken.records.answers = read_answers(view.results[1 + 1], &taken.sessions);
         taken.records.inbounds = read_inbounds(view.results[1 + 2], &taken.sessions);
         open_ = static_cast<std::size_t>(view.results[1 + 3].integer(0, 0));
-        add_removals(writes);
+        if (removes) {
+            const std::int64_t most =
+                std::max(view.results[1 + 4].integer(0, 0), view.results[1 + 5].integer(0, 0));
+            removal_at_ = most < most_removed ? now + removal_interval : now;
+        }
+        writes.add(
+            "DELETE FROM bub_delivery_gateways WHERE lease_until < clock_timestamp() - interval '1 "
+            "hour'");
         return taken;
     };
     try {
@@ -545,20 +555,16 @@ std::optional<DeliveryTables::Taken> DeliveryTables::try_take() {
     }
 }
 
-void DeliveryTables::add_removals(SqlBatch& writes) {
-    writes.add(
-        "DELETE FROM bub_delivery_gateways WHERE lease_until < clock_timestamp() - interval '1 "
-        "hour'");
-    const cubepi::Clock::time_point now = store_->options().runtime->clock->now();
-    if (removed_at_ && now - *removed_at_ < removal_interval) return;
-    removed_at_ = now;
+void DeliveryTables::add_removals(SqlBatch& batch) const {
     const auto hours = static_cast<double>(options_.retention.count());
     for (const auto& [table, time] : {std::pair("bub_delivery_inbound", "finished_at"),
                                       std::pair("bub_delivery_outbound", "settled_at")}) {
         const std::string name = table;
-        writes
-            .add("DELETE FROM " + name + " WHERE id = ANY(ARRAY(SELECT id FROM " + name +
-                 " WHERE account = $1 AND " + time + " < now() - $2 * interval '1 hour' LIMIT $3))")
+        batch
+            .add("WITH removed AS (DELETE FROM " + name + " WHERE id = ANY(ARRAY(SELECT id FROM " +
+                 name + " WHERE account = $1 AND " + time +
+                 " < now() - $2 * interval '1 hour' LIMIT $3)) RETURNING id) SELECT"
+                 " count(*) FROM removed")
             .text(options_.account)
             .number(hours)
             .integer(most_removed);

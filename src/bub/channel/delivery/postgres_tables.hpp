@@ -156,7 +156,8 @@ private:
     struct Taken;
     std::optional<Taken> try_take();
     void add_lost(Taken& taken);
-    void add_removals(SqlBatch& writes);
+    /// Adds a statement for each table, which returns the number of rows that it has removed.
+    void add_removals(SqlBatch& batch) const;
 
     const PostgresDeliveryLogOptions options_;
     const std::shared_ptr<cubepi::detail::SqlStore> store_;
@@ -166,7 +167,7 @@ private:
     std::atomic<bool> is_handing_over_ = false;
     std::optional<cubepi::Clock::time_point>
         lost_until_;  ///< when no lost write is executed any more
-    std::optional<cubepi::Clock::time_point> removed_at_;
+    std::optional<cubepi::Clock::time_point> removal_at_;  ///< the next one; absent: now
     mutable std::mutex mutex_;
     std::optional<std::vector<std::string>> channels_;  ///< absent: all
     std::map<std::string, std::string> sessions_;       ///< by id of a record of this gateway
