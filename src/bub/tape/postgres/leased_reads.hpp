@@ -70,7 +70,7 @@ public:
 private:
     using Time = cubepi::Clock::time_point;
     struct Known {
-        std::uint64_t moment = 0;    ///< grows when a write begins or ends, and when turns are closed
+        std::uint64_t moment = 0;  ///< grows when a write begins or ends, and when turns are closed
         std::uint64_t closings = 0;  ///< TapeUse::closings()
         bool is_prepared = false;    ///< what is expected was read
         std::optional<TapeRow> row = {};
