@@ -635,43 +635,53 @@ void Cluster::wait_until_taken(std::size_t index) {
 }
 
 void Cluster::add_idle_sessions(std::size_t count) const {
-    RawPostgres server(database_);
     const std::string all = " FROM generate_series(1, " + std::to_string(count) + ") AS i";
-    server.query("INSERT INTO bub_delivery_sessions (key) SELECT 'idle-' || i" + all);
-    server.query("INSERT INTO bub_tapes (tape, last_id, messages) SELECT 'idle__' || i, 0, 2" +
-                 all);
-    for (const char* id : {"1", "2"})
-        server.query(std::string("INSERT INTO bub_entries (tape, id, kind, line) SELECT 'idle__' ||"
-                                 " i, ") +
-                     id + ", 'message', repeat('x', 300)" + all);
     const std::string record = " 'test', 'http', 'idle-' || i, 0, 1,";
-    server.query(
-        "INSERT INTO bub_delivery_inbound (id, account, channel, session, owner, fence, state,"
-        " message_key, address, finished_at) SELECT -i," +
-        record + " 'done', 'idle-' || i, '{}', now()" + all);
-    server.query(
-        "INSERT INTO bub_delivery_outbound (id, account, channel, session, owner, fence, state,"
-        " answers, settled_at) SELECT -i," +
-        record + " 'sent', ARRAY[-i], now()" + all);
-    // For most_read_table(): the check of the key of each tape has read its row.
-    server.query("SELECT pg_stat_force_next_flush()");
-    server.query("SELECT pg_stat_reset()");
+    for (const std::string& database : databases()) {
+        RawPostgres server(database);
+        server.query("INSERT INTO bub_delivery_sessions (key) SELECT 'idle-' || i" + all);
+        server.query("INSERT INTO bub_tapes (tape, last_id, messages) SELECT 'idle__' || i, 0, 2" +
+                     all);
+        for (const char* id : {"1", "2"})
+            server.query(
+                std::string("INSERT INTO bub_entries (tape, id, kind, line) SELECT 'idle__' ||"
+                            " i, ") +
+                id + ", 'message', repeat('x', 300)" + all);
+        server.query(
+            "INSERT INTO bub_delivery_inbound (id, account, channel, session, owner, fence, state,"
+            " message_key, address, finished_at) SELECT -i," +
+            record + " 'done', 'idle-' || i, '{}', now()" + all);
+        server.query(
+            "INSERT INTO bub_delivery_outbound (id, account, channel, session, owner, fence, state,"
+            " answers, settled_at) SELECT -i," +
+            record + " 'sent', ARRAY[-i], now()" + all);
+        // For most_read_table(): the check of the key of each tape has read its row.
+        server.query("SELECT pg_stat_force_next_flush()");
+        server.query("SELECT pg_stat_reset()");
+    }
 }
 
 std::vector<std::string> Cluster::most_read_table() const {
     for (std::size_t index = 0; index < count_; ++index) gateways_.at(index)->send(SIGTERM);
     for (std::size_t index = 0; index < count_; ++index) gateways_.at(index)->wait();
-    RawPostgres server(database_);
-    // The server adds up what a connection has read when it ends.
-    while (server
-               .query("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND"
-                      " backend_type = 'client backend'")
-               .front() != "1")
-        pause();
-    return server.query(
-        "SELECT t.relname, t.seq_tup_read + (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes AS"
-        " i WHERE i.relid = t.relid) AS rows FROM pg_stat_user_tables AS t WHERE t.relname LIKE"
-        " 'bub%' ORDER BY rows DESC NULLS LAST LIMIT 1");
+    std::vector<std::string> most;
+    for (const std::string& database : databases()) {
+        RawPostgres server(database);
+        // The server adds up what a connection has read when it ends; a pooler retains its own.
+        while (server
+                   .query("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE"
+                          " datname = current_database() AND backend_type = 'client backend' AND"
+                          " pid <> pg_backend_pid()")
+                   .front() != "0")
+            pause();
+        std::vector<std::string> table = server.query(
+            "SELECT t.relname, t.seq_tup_read + (SELECT sum(idx_tup_read) FROM"
+            " pg_stat_user_indexes AS i WHERE i.relid = t.relid) AS rows FROM pg_stat_user_tables"
+            " AS t WHERE t.relname LIKE 'bub%' ORDER BY rows DESC NULLS LAST LIMIT 1");
+        if (most.empty() || std::stoul(table.at(1)) > std::stoul(most.at(1)))
+            most = std::move(table);
+    }
+    return most;
 }
 
 ClusterTime Cluster::time() const {

@@ -161,6 +161,8 @@ public:
 
     const std::string& database() const noexcept { return database_; }
     std::size_t clients() const noexcept { return clients_; }
+    /// Returns all databases.
+    std::vector<std::string> databases() const;
     CountingModel& model() noexcept { return model_; }
     GatewayProcess& gateway(std::size_t index) { return *gateways_.at(index); }
     void start(std::size_t index);
@@ -236,7 +238,6 @@ private:
     void divide();
     /// Returns the configuration by which a gateway uses the databases through the socket in a directory.
     std::string databases_at(const std::string& directory) const;
-    std::vector<std::string> databases() const;
     void fail_over();
     /// An SQL condition: the gateway has the message, which is not finished.
     std::string messages_of(std::size_t index) const;

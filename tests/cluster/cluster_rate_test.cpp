@@ -98,14 +98,23 @@ TEST(ClusterRate, D232_MessagesAtAnyGateway_HaveOneTurnEach) {
     expect_rate(cluster, messages_or_all(60));
 }
 
+void analyze(const Cluster& cluster) {
+    for (const std::string& database : cluster.databases()) RawPostgres(database).query("ANALYZE");
+}
+
+class IdleSessions : public ::testing::TestWithParam<Database> {};
+
+INSTANTIATE_TEST_SUITE_P(ClusterRate, IdleSessions,
+                         ::testing::Values(Database::direct, Database::pooled, Database::divided));
+
 /// The plans of statements are made of empty tables, of tables that have grown since, and of statistics.
-TEST(ClusterRate, D286_ManyIdleSessions_AreNotRead) {
+TEST_P(IdleSessions, D286_ManyOfThem_AreNotRead) {
     constexpr std::size_t idle = 20'000;
-    Cluster cluster(seed(), Database::direct);
+    Cluster cluster(seed(), GetParam());
     EXPECT_EQ(lines_of(cluster.run(plain_messages(cluster, 12, 0), {})), "");
     cluster.add_idle_sessions(idle);
     EXPECT_EQ(lines_of(cluster.run(plain_messages(cluster, 12, 1), {})), "");
-    RawPostgres(cluster.database()).query("ANALYZE");
+    analyze(cluster);
     EXPECT_EQ(lines_of(cluster.run(plain_messages(cluster, 12, 2), {})), "");
     const std::vector<std::string> most = cluster.most_read_table();
     EXPECT_LT(std::stoul(most.at(1)), idle) << most.at(0);

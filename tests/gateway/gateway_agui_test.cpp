@@ -264,12 +264,12 @@ TEST_F(GatewayAgui, D283_KeyOnWebSocket_NamesItsMessage) {
     EXPECT_EQ(answer({{"input", "one"}}), "re: one");
     Socket socket(port);
     // A key is that of one message, not of those that follow on the connection.
-    socket.create({{"input", "one"}, {"idempotency_key", "k"}, {"store", false}});
+    socket.create({{"input", "first"}, {"idempotency_key", "f"}, {"store", false}});
     const JsonObject first = socket.receive("response.completed").at("response").as_object();
-    EXPECT_EQ(text_of(first), "re: one");
+    EXPECT_EQ(text_of(first), "re: first");
     socket.create({{"input", "two"}, {"store", false}, {"previous_response_id", first.at("id")}});
     (void)socket.receive("response.completed");
-    EXPECT_NE(model.wait_for("two").find("re: one"), std::string::npos);
+    EXPECT_NE(model.wait_for("two").find("re: first"), std::string::npos);
     for (const Json& wrong : {Json(7), Json(JsonArray())}) {
         socket.create({{"input", "three"}, {"idempotency_key", wrong}});
         EXPECT_EQ(socket.receive("error").at("status"), Json(400));

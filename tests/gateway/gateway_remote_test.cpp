@@ -528,6 +528,30 @@ TEST_F(RemoteResponse, D262_RepeatedElsewhere_IsOneTurn) {
     EXPECT_EQ(model.count("b"), 0u);
 }
 
+/// The id of an unstored response names nothing, so the answer to one request is not that to the other.
+TEST_F(RemoteResponse, D262_OtherStore_IsAnotherRequest) {
+    const JsonObject unstored{
+        {"model", "cubepi"}, {"input", "a"}, {"store", false}, {"stream", true}};
+    const auto expect_refusals = [&] {
+        for (const std::uint16_t at : {port, second_port}) {
+            const std::string head =
+                head_of(Client(at, "POST /v1/responses", boost::json::serialize(unstored),
+                               "Idempotency-Key: k\r\nConnection: close\r\n"));
+            EXPECT_NE(head.find(" 422 "), std::string::npos) << head;
+        }
+    };
+    model.hold("a");
+    Client here = respond(port, "a", false);
+    (void)model.wait_for("a");
+    expect_refusals();
+    model.release();
+    EXPECT_EQ(text_of(response_of(std::move(here))), "re: a");
+    wait_until_idle(one);
+    expect_refusals();
+    EXPECT_EQ(text_of(response_of(respond(second_port, "a", false))), "re: a");
+    EXPECT_EQ(model.count("a"), 1u);
+}
+
 /// Requests that are repeated at the other gateway after their turn has ended.
 class RepeatedAfterEnd : public RemoteInterface {
 protected:

@@ -209,6 +209,8 @@ std::string digest_of(const OpenAIClientRequest& request, const JsonArray& answe
     }
     parts.emplace_back(answers);
     parts.emplace_back(request.user);
+    // Absent otherwise, as in the digests of earlier versions.
+    if (!request.stores) parts.emplace_back("unstored");
     return detail::sha256_hex(json_text(parts));
 }
 

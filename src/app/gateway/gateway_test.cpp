@@ -26,6 +26,7 @@
 #include "gateway_command.hpp"
 #include "gateway_findings.hpp"
 #include "gateway_instance.hpp"
+#include "source_tree.hpp"
 
 // B25, B26: who may do what outside of a terminal.
 

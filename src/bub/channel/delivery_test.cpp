@@ -120,6 +120,53 @@ public:
     bool fails = false;
 };
 
+/// A log of several processes whose second take() returns two answered messages, and another one. The end of the first is not recorded for
+/// long.
+class SlowEnds final : public MemoryDeliveryLog {
+public:
+    Task<> record(DeliveryNote what, std::vector<std::string> ids, std::string detail) override {
+        if (ids.front() == first) co_return co_await recorded.wait();
+        co_await MemoryDeliveryLog::record(what, std::move(ids), std::move(detail));
+    }
+    Task<UnfinishedRecords> take() override {
+        UnfinishedRecords records;
+        if (++takes != 2) co_return records;
+        for (const char* text : {"one", "two", "next"}) {
+            StoredInbound inbound;
+            inbound.message = from("chat", text, text);
+            const std::optional<std::string> id = co_await receive(inbound.message);
+            inbound.id = *id;
+            inbound.answered = inbound.all_sent = text != std::string("next");
+            records.inbounds.push_back(std::move(inbound));
+        }
+        first = records.inbounds.front().id;
+        co_return records;
+    }
+    std::optional<std::chrono::nanoseconds> poll_interval() const override {
+        return std::chrono::seconds(1);
+    }
+
+    std::string first;
+    cubepi::AsyncEvent recorded;
+    int takes = 0;
+};
+
+TEST(Delivery, D258_SlowEnd_DelaysNothingElse) {
+    Gateway gateway;
+    const auto log = std::make_shared<SlowEnds>();
+    gateway.options.deliveries = log;
+    gateway.run([log](Gateway& h) -> Task<> {
+        for (int waits = 0; waits < 20 && log->takes < 4; ++waits)
+            co_await h.clock->sleep_for(std::chrono::seconds(1));
+        EXPECT_EQ(h.channel->texts(), Texts{"re: next"});
+        EXPECT_GE(log->takes, 4) << "they renew the lease";
+        const std::vector<StoredInbound> left = co_await log->unfinished();
+        EXPECT_EQ(left.size(), 1u) << "the other ends are recorded";
+        log->recorded.set();
+        co_await h.manager->idle();
+    });
+}
+
 TEST(Delivery, D272_SentAnswer_IsRecordedBeforeLateEnd) {
     Gateway gateway;
     const auto log = std::make_shared<SharedLog>();

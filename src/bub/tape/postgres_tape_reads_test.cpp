@@ -225,6 +225,18 @@ TEST_F(TurnTapesInPostgres, D269_TurnClosedLater_IsFound) {
     EXPECT_TRUE(finds("second")) << "closed by the next journal";
 }
 
+/// The turn has written, and its journal has ended without a merge: the next look-up is not the one with which the turn begins.
+TEST_F(TurnTapesInPostgres, D269_LookupAfterClosing_IsNotTheFirst) {
+    EXPECT_FALSE(finds("closed"));
+    edit(leased, "mine");
+    std::shared_ptr<TurnTransaction> ended = turn();
+    (void)run(ended->append(tape, event("closed"), TapeAppend()));
+    ended.reset();
+    EXPECT_TRUE(finds("closed"));
+    edit(other, "answered");
+    EXPECT_TRUE(run(leased->read_state(tape)).contains("answered"));
+}
+
 TEST_F(TurnTapesInPostgres, D269_EntryOfAnother_IsFoundAfterAWrite) {
     EXPECT_FALSE(finds("late"));
     append(other, event("late"));

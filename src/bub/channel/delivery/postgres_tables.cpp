@@ -188,7 +188,6 @@ void DeliveryTables::forget(const std::vector<std::string>& ids) {
     for (const std::string& id : ids) {
         const auto session = sessions_.extract(id);
         keys_.erase(id);
-        marks_.erase(id);
         const auto reserved = session ? reserved_.find(session.mapped()) : reserved_.end();
         if (reserved != reserved_.end() && reserved->second.message == id)
             reserved_.erase(reserved);
@@ -212,28 +211,15 @@ bool DeliveryTables::knows(const std::string& id) const {
     return sessions_.contains(id);
 }
 
-std::int64_t DeliveryTables::next_mark(std::int64_t number, const std::vector<std::string>& ids) {
+std::int64_t DeliveryTables::next_mark(std::int64_t number) {
     const std::lock_guard guard(mutex_);
-    for (const std::string& id : ids) marks_.erase(id);
-    return -(number * marks_of_gateway + ++turns_ % marks_of_gateway);
+    return -(number * marks_of_gateway + ++marks_ % marks_of_gateway);
 }
 
-void DeliveryTables::note_turn(const std::string& session, const std::vector<std::string>& ids,
-                               std::int64_t mark, std::int64_t answer) {
+void DeliveryTables::note_turn(const std::string& session, const std::string& message,
+                               std::int64_t answer) {
     const std::lock_guard guard(mutex_);
-    for (const std::string& id : ids)
-        if (sessions_.contains(id)) marks_[id] = mark;
-    reserved_.insert_or_assign(session, Reserved{ids.front(), answer});
-}
-
-std::vector<std::string> DeliveryTables::marks_of(const std::vector<std::string>& ids) const {
-    std::vector<std::string> marks;
-    const std::lock_guard guard(mutex_);
-    for (const std::string& id : ids) {
-        const auto found = marks_.find(id);
-        marks.push_back(std::to_string(found == marks_.end() ? 0 : found->second));
-    }
-    return marks;
+    reserved_.insert_or_assign(session, Reserved{message, answer});
 }
 
 /// An id that was reserved is lower than that of any answer which the session has got since: it is of no use after one.
@@ -252,7 +238,6 @@ DeliveryWritePtr DeliveryTables::write_about(const std::vector<std::string>& ids
         const std::optional<RecordId> id = record_id(text);
         const auto found = sessions_.find(text);
         if (!id || found == sessions_.end()) continue;
-        known.records.push_back(text);
         known.ids.push_back(std::to_string(id->id));
         known.fences.push_back(std::to_string(id->fence));
         sessions.insert(found->second);
@@ -418,7 +403,13 @@ UnfinishedRecords DeliveryTables::take() {
         taken = try_take();
         if (!taken) number_ = 0;
     }
-    if (checks) add_lost(*taken);
+    const bool forgets = begin - forgot_at_.value_or(begin) >= removal_interval;
+    if (forgets || !forgot_at_) forgot_at_ = begin;
+    if (checks || forgets) {
+        Taken all = read_records();
+        if (forgets) forget_absent(all.sessions);
+        if (checks) add_lost(*taken, all);
+    }
     may_have_lost_ = lost_until_ && begin < *lost_until_;
     const std::lock_guard guard(mutex_);
     sessions_.merge(taken->sessions);
@@ -431,28 +422,50 @@ UnfinishedRecords DeliveryTables::take() {
     return std::move(taken->records);
 }
 
-/// Adds the records of this gateway that no caller knows of, because the call that stored or took them has failed.
-void DeliveryTables::add_lost(Taken& taken) {
+/// Returns all records of this gateway.
+DeliveryTables::Taken DeliveryTables::read_records() {
     SqlBatch reads;
     select_inbounds(reads);
     select_answers(reads);
     const SqlResults results = cubepi::run(store_->read(std::move(reads)));
-    const auto add = [this](auto& all, auto found, const RecordSessions& sessions,
-                            RecordSessions& added) {
+    Taken all;
+    all.records.inbounds = read_inbounds(results[0], &all.sessions);
+    all.records.answers = read_answers(results[1], &all.sessions);
+    return all;
+}
+
+/// Adds the records of this gateway that no caller knows of, because the call that stored or took them has failed.
+void DeliveryTables::add_lost(Taken& taken, Taken& all) {
+    const auto add = [&](auto& to, auto& found) {
         const std::lock_guard guard(mutex_);
         for (auto& record : found) {
-            if (sessions_.contains(record.id) || added.contains(record.id)) continue;
-            added[record.id] = sessions.at(record.id);
-            all.push_back(std::move(record));
+            if (sessions_.contains(record.id) || taken.sessions.contains(record.id)) continue;
+            taken.sessions[record.id] = all.sessions.at(record.id);
+            to.push_back(std::move(record));
         }
+        sort_by_id(to);
     };
-    RecordSessions sessions;
-    auto inbounds = read_inbounds(results[0], &sessions);
-    auto answers = read_answers(results[1], &sessions);
-    add(taken.records.inbounds, std::move(inbounds), sessions, taken.sessions);
-    add(taken.records.answers, std::move(answers), sessions, taken.sessions);
-    sort_by_id(taken.records.inbounds);
-    sort_by_id(taken.records.answers);
+    add(taken.records.inbounds, all.records.inbounds);
+    add(taken.records.answers, all.records.answers);
+}
+
+/// Forgets the records that another gateway has taken, which two looks have not found: the end of a turn is recorded after it was lost.
+void DeliveryTables::forget_absent(const RecordSessions& stored) {
+    std::set<std::string> absent;
+    std::vector<std::string> lost;
+    {
+        const std::lock_guard guard(mutex_);
+        for (const auto& [id, session] : sessions_) {
+            if (stored.contains(id)) continue;
+            if (absent_.contains(id)) {
+                lost.push_back(id);
+            } else {
+                absent.insert(id);
+            }
+        }
+    }
+    absent_ = std::move(absent);
+    forget(lost);
 }
 
 void DeliveryTables::serve(std::vector<std::string> channels) {

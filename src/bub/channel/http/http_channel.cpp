@@ -526,7 +526,6 @@ Task<HttpServerResponse> HttpChannel::State::read_session(HttpServerRequest requ
 /// Passes a message to the manager. Requests that repeat it meanwhile wait for the same exchange.
 Task<> HttpChannel::State::submit(ExchangePtr exchange, Envelope envelope) {
     remote.announce(*exchange, envelope);
-    exchange->request_digest = cubepi::detail::text_member(envelope.rest, request_digest_key);
     Task<> accepting = handler(std::move(envelope));
     const Outcome<> accepted = co_await cubepi::outcome_of(std::move(accepting));
     if (accepted.cancelled()) {

@@ -227,7 +227,11 @@ bool HttpExchange::is_of(const HttpMessage& message) const {
     const bool has_made_name = chat_.size() == new_name_size &&
                                chat_.find_first_not_of("0123456789abcdef") == std::string::npos;
     const bool is_session = message.has_session ? message.session == chat_ : has_made_name;
-    return is_session && digest_ == content_digest(message.envelope);
+    // That of an interface also covers what the agent does not get.
+    const std::string asked =
+        cubepi::detail::text_member(message.envelope.rest, request_digest_key);
+    const bool is_other = !asked.empty() && !request_digest.empty() && asked != request_digest;
+    return is_session && !is_other && digest_ == content_digest(message.envelope);
 }
 
 void HttpExchange::begin() {
@@ -434,6 +438,7 @@ std::shared_ptr<HttpExchange> HttpExchanges::add(const Envelope& message) {
     const std::string key = message.inbound_id.value_or("");
     auto exchange =
         std::make_shared<HttpExchange>(key, message.chat_id.value_or(""), content_digest(message));
+    exchange->request_digest = cubepi::detail::text_member(message.rest, request_digest_key);
     if (!key.empty()) exchanges_[key] = exchange;
     return exchange;
 }

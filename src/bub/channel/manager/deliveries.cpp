@@ -437,7 +437,7 @@ Task<> Recovery::recover() {
     deliveries_.record_late();
     resume_deliveries(std::move(records.answers));
     std::vector<StoredInbound> others = resume_outputs(std::move(records.inbounds));
-    co_await sort_out(std::move(others));
+    sort_out(std::move(others));
     if (!context_.draining) co_await release_outlived();
 }
 
@@ -555,13 +555,13 @@ std::vector<StoredInbound> Recovery::resume_outputs(std::vector<StoredInbound> i
 }
 
 /// Decides about messages without planned outputs.
-Task<> Recovery::sort_out(std::vector<StoredInbound> inbounds) {
+void Recovery::sort_out(std::vector<StoredInbound> inbounds) {
     std::set<std::string> complete;  // turns whose last output was sent
     for (const StoredInbound& inbound : inbounds) {
         if (inbound.answered && inbound.all_sent) complete.insert(inbound.id);
     }
     std::vector<StoredInbound> again;
-    Receipts over;
+    std::map<std::string, Receipts> over;  // by session
     TruncatedList cut_off;
     TruncatedList held;
     TruncatedList unserved;
@@ -569,7 +569,7 @@ Task<> Recovery::sort_out(std::vector<StoredInbound> inbounds) {
         if (inbound.answered) {
             // Accepting it again would produce a second answer.
             if (!complete.contains(turn_of(inbound))) cut_off.add(origin_of(inbound));
-            over.push_back(inbound.id);
+            over[lane_key(inbound.message)].push_back(inbound.id);
         } else if (needs_decision(inbound)) {
             deliveries_.hold(inbound.id);
             held.add(origin_of(inbound));
@@ -588,8 +588,15 @@ Task<> Recovery::sort_out(std::vector<StoredInbound> inbounds) {
               "messages held for the operator, because the process ended in their turns");
     unserved.warn(context_, "recovery.messages_postponed",
                   "messages wait for channels that are not running");
-    co_await deliveries_.finish(std::move(over));
+    // A database that does not answer must not delay take(), which renews the leases in the others, nor the messages (D258). Nor must a
+    // session that another gateway has taken prevent the ends of others (D206).
+    for (auto& [session, receipts] : over) context_.spawn(finish_answered(std::move(receipts)));
     resubmit(std::move(again));
+}
+
+Task<> Recovery::finish_answered(Receipts receipts) {
+    const std::shared_ptr<void> alive = context_.keep_alive();
+    co_await deliveries_.finish(std::move(receipts));
 }
 
 void Recovery::restore(Channel& channel, Envelope& message) const {

@@ -133,7 +133,8 @@ private:
     void resume_deliveries(std::vector<Delivery> all);
     std::vector<StoredInbound> resume_outputs(std::vector<StoredInbound> inbounds);
     bool is_served(const StoredInbound& inbound) const;
-    Task<> sort_out(std::vector<StoredInbound> inbounds);
+    void sort_out(std::vector<StoredInbound> inbounds);
+    Task<> finish_answered(Receipts receipts);
     Task<> release_outlived();
     void resubmit(std::vector<StoredInbound> inbounds);
     Task<> resend_all(std::shared_ptr<Channel> channel, std::vector<Resend> answers);

@@ -214,7 +214,9 @@ Task<std::vector<std::string>> LeasedReads::read_expected(std::vector<std::strin
     Known* const known = known_since(tapes.front(), moments.front());
     const bool is_open = !open.empty() && open.front() == tapes.front();
     if (!known || is_open) co_return open;
-    known->is_first_row = !std::exchange(known->is_prepared, true);
+    known->is_prepared = true;
+    // After a write, or after turns were closed, questions are read from the server.
+    known->is_first_row = known->moment == 0;
     int line = 0;
     for (TapeLookup& lookup : lookups)
         note_found(*known, std::move(lookup), read_entry(results[1], line++));

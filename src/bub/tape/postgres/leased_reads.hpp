@@ -70,12 +70,12 @@ public:
 private:
     using Time = cubepi::Clock::time_point;
     struct Known {
-        std::uint64_t moment = 0;    ///< changes when a write begins and when it ends
+        std::uint64_t moment = 0;  ///< grows when a write begins or ends, and when turns are closed
         std::uint64_t closings = 0;  ///< TapeUse::closings()
         bool is_prepared = false;    ///< what is expected was read
         std::optional<TapeRow> row = {};
         Time row_time = {};
-        bool is_first_row = false;  ///< it is that of the first look-up
+        bool is_first_row = false;  ///< it is that of the first look-up, before any write
         std::optional<std::optional<TapeEntry>> last_anchor = {};
         std::map<TapeLookup, std::optional<TapeEntry>> found = {};
     };
