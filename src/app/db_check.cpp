@@ -5,7 +5,7 @@
 #include <system_error>
 #include <utility>
 
-#include <bub/channel/delivery_check.hpp>
+#include <bub/channel/file_delivery_log.hpp>
 #include <bub/channel/postgres_delivery_schema.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <bub/tape/postgres_tape_schema.hpp>

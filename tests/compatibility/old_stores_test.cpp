@@ -10,7 +10,6 @@
 
 #include <gtest/gtest.h>
 
-#include <bub/channel/delivery_check.hpp>
 #include <bub/channel/file_delivery_log.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <bub/tape/tape_check.hpp>

@@ -8,8 +8,9 @@
 #include <string_view>
 #include <utility>
 
+#include <boost/asio/post.hpp>
+
 #include <bub/envelope.hpp>
-#include <cubepi/core/async/post.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/log.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -278,11 +279,10 @@ TaskResults::~TaskResults() {
 void TaskResults::connect(bub::ChannelManager& manager) { state_->manager = &manager; }
 
 void TaskResults::deliver(bub::Envelope message) const {
-    cubepi::detail::post_to(
-        state_->executor, [state = state_, message = std::move(message)]() mutable {
-            if (!state->manager) return;
-            state->work.spawn(receive(state->manager, state->on_warning, std::move(message)));
-        });
+    boost::asio::post(state_->executor, [state = state_, message = std::move(message)]() mutable {
+        if (!state->manager) return;
+        state->work.spawn(receive(state->manager, state->on_warning, std::move(message)));
+    });
 }
 
 }  // namespace cubepi::app

@@ -11,6 +11,7 @@
 
 #include <bub/channel/delivery_log.hpp>
 #include <bub/turn_error.hpp>
+#include <cubepi/checkpoint/store_report.hpp>
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/log.hpp>
 #include <cubepi/core/offload.hpp>
@@ -66,5 +67,10 @@ private:
     std::shared_ptr<State> state_;
     cubepi::WorkerPool thread_;  // tasks on it may still use the state
 };
+
+/// Checks the delivery log in a directory (D209). Blocks. Reads only, without the lock of the log, so that a gateway can use it and be
+/// started: a line that is being written looks like one that was cut off. Throws CheckpointerError if there is no log, or it cannot be
+/// read.
+cubepi::StoreReport check_delivery_log(const std::filesystem::path& directory);
 
 }  // namespace bub

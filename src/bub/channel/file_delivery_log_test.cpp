@@ -14,7 +14,6 @@
 
 #include <bub/channel/channel_test_support.hpp>
 #include <bub/channel/debounce.hpp>
-#include <bub/channel/delivery_check.hpp>
 #include <bub/channel/delivery_log_suite_test.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/checkpoint/store_check_test.hpp>

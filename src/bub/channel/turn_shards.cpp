@@ -20,7 +20,6 @@
 
 #include <bub/kernel/framework_impl.hpp>
 #include <bub/questions.hpp>
-#include <cubepi/core/async/post.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -95,8 +94,7 @@ private:
         // Half of the queue is free: waking the producer for each item would cost a thread switch per item.
         if (producer_waits_ && items_.size() <= capacity_ / 2) {
             producer_waits_ = false;
-            cubepi::detail::post_to(producer_,
-                                    [self = this->shared_from_this()] { self->space_.set(); });
+            boost::asio::post(producer_, [self = this->shared_from_this()] { self->space_.set(); });
         }
         return item;
     }
@@ -111,8 +109,7 @@ private:
 
     void wake_consumer() {
         if (!std::exchange(consumer_waits_, false)) return;
-        cubepi::detail::post_to(consumer_,
-                                [self = this->shared_from_this()] { self->arrival_.set(); });
+        boost::asio::post(consumer_, [self = this->shared_from_this()] { self->arrival_.set(); });
     }
 
     const cubepi::Executor producer_;
@@ -359,8 +356,8 @@ Task<> ShardRouter::quit(std::string session_id) {
 }
 
 bool ShardRouter::cancel_turn(const std::string& session_id) {
-    cubepi::detail::post_to(
-        front_, [target = target_, session_id] { (void)target->cancel_turn(session_id); });
+    boost::asio::post(front_,
+                      [target = target_, session_id] { (void)target->cancel_turn(session_id); });
     return true;
 }
 

@@ -9,10 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include <boost/asio/post.hpp>
+
 #include <bub/channel/debounce.hpp>
 #include <bub/questions.hpp>
 #include <bub/schedule/schedule.hpp>
-#include <cubepi/core/async/post.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/stream_event.hpp>
@@ -212,7 +213,7 @@ cubepi::BoundModel UsageLimits::metered(const cubepi::BoundModel& model,
             warn("calls of the model '" + id +
                  "' do not count toward the limits of money, because its price is unknown");
         if (!pending->add(names, amounts_of(usage, cost))) return;
-        cubepi::detail::post_to(executor, [limits] {
+        boost::asio::post(executor, [limits] {
             const std::shared_ptr<const UsageLimits> here = limits.lock();
             if (here && !here->writing_ && !here->retry_waits_)
                 std::const_pointer_cast<UsageLimits>(here)->begin_write();

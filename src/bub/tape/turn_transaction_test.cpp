@@ -50,6 +50,40 @@ public:
     TestDirectory after;
 };
 
+/// The turn "t1" on a clock of its own, whose journal is written by the only thread of a pool.
+struct TimedTurn {
+    TurnTransactionOptions options() const {
+        TurnTransactionOptions options = turn("t1");
+        options.flush_interval = std::chrono::milliseconds(500);
+        options.runtime = std::make_shared<const cubepi::Runtime>(
+            cubepi::Runtime().with_clock(clock).with_workers(workers));
+        return options;
+    }
+    /// Moves the clock, and runs the callbacks of timers that are due.
+    void advance(std::chrono::milliseconds time) const {
+        const auto play = [&]() -> Task<void> {
+            clock->advance(time);
+            for (int i = 0; i < 3; ++i) co_await cubepi::yield_now();
+        };
+        run(play());
+    }
+    /// Returns the shape of the tape that the next process finds if this one is killed after the thread has written.
+    std::string shape_after_kill() const {
+        std::promise<void> written;
+        workers->post([&] { written.set_value(); });
+        written.get_future().wait();
+        const Killed killed(directory);
+        return shape(tape_in(killed.after));
+    }
+
+    const TestDirectory directory = {};
+    const std::shared_ptr<cubepi::testing::ManualClock> clock =
+        std::make_shared<cubepi::testing::ManualClock>();
+    const std::shared_ptr<cubepi::WorkerPool> workers = std::make_shared<cubepi::WorkerPool>(1);
+    const Tape tape = tape_in(directory);
+    const std::shared_ptr<TurnTransaction> fork = tape.fork(options());
+};
+
 }  // namespace
 
 TEST(TurnTransaction, B9_Turn_IsSeenWhenItIsWhole) {
@@ -130,77 +164,28 @@ TEST(TurnTransaction, B9_FailedTurn_KeepsItsPartialText) {
 }
 
 TEST(TurnTransaction, B9_FlushInterval_WritesPartialTextToTheJournal) {
-    const TestDirectory directory;
-    const Tape tape = tape_in(directory);
-    const auto clock = std::make_shared<cubepi::testing::ManualClock>();
-    const auto workers = std::make_shared<cubepi::WorkerPool>(1);
-    TurnTransactionOptions options = turn("t1");
-    options.runtime = std::make_shared<const cubepi::Runtime>(
-        cubepi::Runtime().with_clock(clock).with_workers(workers));
-    options.flush_interval = std::chrono::milliseconds(500);
-    const auto fork = tape.fork(std::move(options));
-    const auto play = [&]() -> Task<void> {
-        TapeEntry entry = message_entry("user", "hi");
-        co_await tape.in(fork).append(std::move(entry));
-        fork->add_text("shown");
-        clock->advance(std::chrono::milliseconds(500));
-        // The timer's callback runs, then the pool's only thread writes; the assertions come after that.
-        for (int i = 0; i < 3; ++i) co_await cubepi::yield_now();
-    };
-    run(play());
-    std::promise<void> written;
-    workers->post([&] { written.set_value(); });
-    written.get_future().wait();
-    const Killed killed(directory);
-    EXPECT_EQ(shape(tape_in(killed.after)), "user:hi assistant:shown turn=interrupted ");
+    const TimedTurn turn;
+    say(turn.tape.in(turn.fork), "user", "hi");
+    turn.fork->add_text("shown");
+    turn.advance(std::chrono::milliseconds(500));
+    EXPECT_EQ(turn.shape_after_kill(), "user:hi assistant:shown turn=interrupted ");
 }
 
 /// A turn that continues an earlier one, whose entries are on the tape.
 TEST(TurnTransaction, B9_TextBeforeEntries_IsWrittenToTheJournal) {
-    const TestDirectory directory;
-    const Tape tape = tape_in(directory);
-    say(tape, "user", "hi");
-    const auto clock = std::make_shared<cubepi::testing::ManualClock>();
-    const auto workers = std::make_shared<cubepi::WorkerPool>(1);
-    TurnTransactionOptions options = turn("t1");
-    options.runtime = std::make_shared<const cubepi::Runtime>(
-        cubepi::Runtime().with_clock(clock).with_workers(workers));
-    const auto fork = tape.fork(std::move(options));
-    const auto play = [&]() -> Task<void> {
-        co_await fork->open();
-        fork->add_text("shown");
-        clock->advance(std::chrono::milliseconds(500));
-        // As in the test of the flush interval.
-        for (int i = 0; i < 3; ++i) co_await cubepi::yield_now();
-    };
-    run(play());
-    std::promise<void> written;
-    workers->post([&] { written.set_value(); });
-    written.get_future().wait();
-    const Killed killed(directory);
-    EXPECT_EQ(shape(tape_in(killed.after)), "user:hi assistant:shown turn=interrupted ");
+    const TimedTurn turn;
+    say(turn.tape, "user", "hi");
+    run(turn.fork->open());
+    turn.fork->add_text("shown");
+    turn.advance(std::chrono::milliseconds(500));
+    EXPECT_EQ(turn.shape_after_kill(), "user:hi assistant:shown turn=interrupted ");
 }
 
 TEST(TurnTransaction, D272_FirstAnchorWithoutMore_IsJournaledLater) {
-    const TestDirectory directory;
-    const Tape tape = tape_in(directory);
-    const auto clock = std::make_shared<cubepi::testing::ManualClock>();
-    const auto workers = std::make_shared<cubepi::WorkerPool>(1);
-    TurnTransactionOptions options = turn("t1");
-    options.runtime = std::make_shared<const cubepi::Runtime>(
-        cubepi::Runtime().with_clock(clock).with_workers(workers));
-    const auto fork = tape.fork(std::move(options));
-    const auto play = [&]() -> Task<void> {
-        co_await tape.in(fork).bootstrap();
-        clock->advance(std::chrono::milliseconds(1'000));
-        for (int i = 0; i < 3; ++i) co_await cubepi::yield_now();
-    };
-    run(play());
-    std::promise<void> written;
-    workers->post([&] { written.set_value(); });
-    written.get_future().wait();
-    const Killed killed(directory);
-    EXPECT_EQ(shape(tape_in(killed.after)), "session/start handoff turn=interrupted ");
+    const TimedTurn turn;
+    run(turn.tape.in(turn.fork).bootstrap());
+    turn.advance(std::chrono::milliseconds(1'000));
+    EXPECT_EQ(turn.shape_after_kill(), "session/start handoff turn=interrupted ");
 }
 
 TapeEntry end_of_run() {
@@ -231,29 +216,11 @@ TEST(TurnTransaction, D272_EndOfRun_IsJournaledWithWhatFollows) {
 }
 
 TEST(TurnTransaction, D272_EndOfRunWithoutMore_IsJournaledLater) {
-    const TestDirectory directory;
-    const Tape tape = tape_in(directory);
-    const auto clock = std::make_shared<cubepi::testing::ManualClock>();
-    const auto workers = std::make_shared<cubepi::WorkerPool>(1);
-    TurnTransactionOptions options = turn("t1");
-    options.runtime = std::make_shared<const cubepi::Runtime>(
-        cubepi::Runtime().with_clock(clock).with_workers(workers));
-    const auto fork = tape.fork(std::move(options));
-    const auto play = [&]() -> Task<void> {
-        TapeEntry entry = message_entry("assistant", "hello");
-        co_await tape.in(fork).append(std::move(entry));
-        TapeEntry end = end_of_run();
-        co_await tape.in(fork).append(std::move(end));
-        clock->advance(std::chrono::milliseconds(1'000));
-        // As in the test of the flush interval.
-        for (int i = 0; i < 3; ++i) co_await cubepi::yield_now();
-    };
-    run(play());
-    std::promise<void> written;
-    workers->post([&] { written.set_value(); });
-    written.get_future().wait();
-    const Killed killed(directory);
-    EXPECT_EQ(shape(tape_in(killed.after)), "assistant:hello cubepi.run turn=interrupted ");
+    const TimedTurn turn;
+    say(turn.tape.in(turn.fork), "assistant", "hello");
+    run(turn.tape.in(turn.fork).append(end_of_run()));
+    turn.advance(std::chrono::milliseconds(1'000));
+    EXPECT_EQ(turn.shape_after_kill(), "assistant:hello cubepi.run turn=interrupted ");
 }
 
 cubepi::Message answer_with(cubepi::AssistantContent block, std::string_view stop_reason) {
@@ -264,37 +231,19 @@ cubepi::Message answer_with(cubepi::AssistantContent block, std::string_view sto
 }
 
 TEST(TurnTransaction, D272_LastAnswer_IsJournaledLikeShownText) {
-    const TestDirectory directory;
-    const Tape tape = tape_in(directory);
-    const auto clock = std::make_shared<cubepi::testing::ManualClock>();
-    const auto workers = std::make_shared<cubepi::WorkerPool>(1);
-    TurnTransactionOptions options = turn("t1");
-    options.runtime = std::make_shared<const cubepi::Runtime>(
-        cubepi::Runtime().with_clock(clock).with_workers(workers));
-    const auto fork = tape.fork(std::move(options));
-    TapeCheckpointer memory(fork);
-    const auto wait = [&](std::chrono::milliseconds time) -> Task<void> {
-        clock->advance(time);
-        for (int i = 0; i < 3; ++i) co_await cubepi::yield_now();
-    };
+    const TimedTurn turn;
+    TapeCheckpointer memory(turn.fork);
     const auto add = [&](cubepi::Message message) {
         cubepi::MessageList one;
         one.push_back(std::move(message));
         run(memory.append("w__s", std::move(one), cubepi::AppendOptions()));
     };
-    const auto is_there_after_kill = [&](std::string_view text) {
-        std::promise<void> written;
-        workers->post([&] { written.set_value(); });
-        written.get_future().wait();
-        const Killed killed(directory);
-        return shape(tape_in(killed.after)).find(text) != std::string::npos;
-    };
     add(cubepi::user_message("hi", "m1"));
-    EXPECT_TRUE(is_there_after_kill("user:hi"));
+    EXPECT_EQ(turn.shape_after_kill(), "user:hi turn=interrupted ");
     add(answer_with(cubepi::TextContent{"hello"}, cubepi::stop_reason::stop));
-    EXPECT_FALSE(is_there_after_kill("assistant:hello"));
-    run(wait(std::chrono::milliseconds(500)));
-    EXPECT_TRUE(is_there_after_kill("assistant:hello"));
+    EXPECT_EQ(turn.shape_after_kill(), "user:hi turn=interrupted ");
+    turn.advance(std::chrono::milliseconds(500));
+    EXPECT_EQ(turn.shape_after_kill(), "user:hi assistant:hello turn=interrupted ");
 }
 
 /// Completes a run in a turn with messages of the run `run_id`. Returns whether the end of the run is there after the process was killed.

@@ -7,10 +7,10 @@
 
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/error.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/system/system_error.hpp>
 
-#include <cubepi/core/async/post.hpp>
 #include <cubepi/core/detail/scope_core.hpp>
 #include <cubepi/core/error.hpp>
 
@@ -43,7 +43,7 @@ struct PostResume {
     template <class Handler>
     void operator()(Handler handler) const {
         const Executor executor = handler.get_executor();
-        detail::post_to(executor, std::move(handler));
+        boost::asio::post(executor, std::move(handler));
     }
 };
 
@@ -82,7 +82,7 @@ Task<> run_cancel_on(std::stop_token token, Task<> task) {
     const CutLink cut{*link};
     scope.spawn(std::move(task), &own);
     const auto on_stop = [link] {
-        post_to(link->executor, [link] {
+        boost::asio::post(link->executor, [link] {
             if (link->scope) link->scope->cancel();
         });
     };

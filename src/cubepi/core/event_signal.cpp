@@ -1,14 +1,13 @@
 #include <cubepi/core/event_signal.hpp>
 
-#include <atomic>
 #include <utility>
 
 #include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/error.hpp>
+#include <boost/asio/post.hpp>
 
-#include <cubepi/core/async/post.hpp>
-#include <cubepi/core/async/wait_service.hpp>
+#include <cubepi/core/support/wait_service.hpp>
 
 namespace cubepi {
 
@@ -47,27 +46,8 @@ struct Resume {
 
 asio::execution_context::id WaitService::id;
 
-namespace {
-
-/// Counts the contexts that have ended: a cached context may be one of them.
-std::atomic<unsigned> contexts_ended{0};
-
-struct RememberedService {
-    asio::execution_context* context = nullptr;
-    WaitService* service = nullptr;
-    unsigned ended = 0;
-};
-
-}  // namespace
-
 WaitService& WaitService::of(const Executor& executor) {
-    thread_local RememberedService last;
-    asio::execution_context& context = asio::query(executor, asio::execution::context);
-    const unsigned ended = contexts_ended.load(std::memory_order_acquire);
-    if (last.context != &context || last.ended != ended) {
-        last = RememberedService{&context, &asio::use_service<WaitService>(context), ended};
-    }
-    return *last.service;
+    return asio::use_service<WaitService>(asio::query(executor, asio::execution::context));
 }
 
 void WaitService::add(WaitNode& node) noexcept {
@@ -88,7 +68,6 @@ void WaitService::remove(WaitNode& node) noexcept {
 
 void WaitService::shutdown() noexcept {
     shut_down_ = true;
-    contexts_ended.fetch_add(1, std::memory_order_release);
     while (first_) {
         WaitNode& node = *first_;
         const std::optional<WaitHandler> dropped = std::exchange(node.handler, std::nullopt);
@@ -112,7 +91,7 @@ void WaitNode::complete(boost::system::error_code result) noexcept {
     Resume resume{std::move(*handler), result};
     handler.reset();
     const Executor executor = resume.handler.get_executor();
-    post_to(executor, std::move(resume));
+    boost::asio::post(executor, std::move(resume));
 }
 
 void WaitNode::unlink() noexcept {

@@ -11,7 +11,8 @@
 
 #include <pthread.h>
 
-#include <cubepi/core/async/post.hpp>
+#include <boost/asio/post.hpp>
+
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/support/blocked_signals.hpp>
@@ -169,7 +170,7 @@ void work(WorkerPool& pool, std::shared_ptr<OffloadState> state) {
         return;
     }
     // The caller receives the job, so that its captures are destroyed on the caller's executor, not here.
-    post_to(state->executor, [state, job = std::move(state->job)] {
+    boost::asio::post(state->executor, [state, job = std::move(state->job)] {
         if (state->done) state->done->set();
     });
 }

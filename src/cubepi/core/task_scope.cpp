@@ -11,13 +11,13 @@
 #include <boost/asio/cancellation_state.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/version.hpp>
 
-#include <cubepi/core/async/post.hpp>
-#include <cubepi/core/async/wait_service.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/detail/scope_core.hpp>
+#include <cubepi/core/support/wait_service.hpp>
 #include <cubepi/core/task.hpp>
 
 // Boost 1.81's co_spawn posts and dispatches through the type-erased executor three times for each coroutine, even for
@@ -112,7 +112,7 @@ struct ScopeChild : std::enable_shared_from_this<ScopeChild> {
         if (!elsewhere) {
             cancel_here();
         } else {
-            post_to(*elsewhere, [self = shared_from_this()] { self->cancel_here(); });
+            boost::asio::post(*elsewhere, [self = shared_from_this()] { self->cancel_here(); });
         }
     }
 
@@ -127,7 +127,8 @@ struct ScopeChild : std::enable_shared_from_this<ScopeChild> {
         if (!elsewhere) {
             scope->ended(*this);
         } else {
-            post_to(scope->executor(), [self = shared_from_this()] { self->scope->ended(*self); });
+            boost::asio::post(scope->executor(),
+                              [self = shared_from_this()] { self->scope->ended(*self); });
         }
     }
 
@@ -276,7 +277,7 @@ void ScopeCore::cancel() noexcept {
     if (live_ > 0) return;
     if (joiner_ && joiner_->handler) {
         // Not from inside the emission that is in progress.
-        post_to(executor_, joiner_->take());
+        boost::asio::post(executor_, joiner_->take());
     } else if (observer_) {
         observer_->emptied();
     }

@@ -4,8 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include <cubepi/core/async/post.hpp>
-
 namespace cubepi::detail {
 
 struct ThreadSignal::State {
@@ -43,7 +41,7 @@ void ThreadSignal::set() const {
     const std::lock_guard lock(state_->mutex);
     state_->set = true;
     if (!state_->waiter) return;
-    post_to(*state_->waiter, [state = state_] {
+    boost::asio::post(*state_->waiter, [state = state_] {
         if (state->woken) state->woken->set();
     });
 }

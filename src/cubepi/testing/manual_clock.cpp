@@ -6,7 +6,8 @@
 #include <mutex>
 #include <utility>
 
-#include <cubepi/core/async/post.hpp>
+#include <boost/asio/post.hpp>
+
 #include <cubepi/core/event_signal.hpp>
 
 namespace cubepi::testing {
@@ -36,7 +37,7 @@ struct Entry {
 };
 
 void fire_soon(const Entry& entry) {
-    cubepi::detail::post_to(entry.shot->executor, [entry] { entry.shot->fire(entry.generation); });
+    boost::asio::post(entry.shot->executor, [entry] { entry.shot->fire(entry.generation); });
 }
 
 }  // namespace

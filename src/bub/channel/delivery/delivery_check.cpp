@@ -1,4 +1,4 @@
-#include <bub/channel/delivery_check.hpp>
+#include <bub/channel/file_delivery_log.hpp>
 
 #include <string>
 #include <string_view>
@@ -6,8 +6,6 @@
 #include <fcntl.h>
 
 #include <bub/channel/delivery/delivery_records.hpp>
-#include <bub/channel/delivery/record_notes.hpp>
-#include <bub/channel/file_delivery_log.hpp>
 #include <bub/tape/file/descriptor.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <bub/channel/delivery_log.hpp>
+#include <cubepi/checkpoint/store_report.hpp>
 
 namespace bub::detail {
 
@@ -126,5 +127,12 @@ struct DeliveryStep {
     std::exception_ptr failure = {};
 };
 using DeliveryStepPtr = std::shared_ptr<DeliveryStep>;
+
+// The parts of a check that are the same for files and tables.
+
+/// Counts an unfinished message, and notes that a turn has begun on it.
+void note_inbound(const StoredInbound& inbound, cubepi::StoreReport& report);
+/// Counts and notes an unsettled answer.
+void note_answer(const Delivery& delivery, cubepi::StoreReport& report);
 
 }  // namespace bub::detail

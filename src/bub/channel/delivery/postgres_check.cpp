@@ -7,7 +7,6 @@
 
 #include <bub/channel/delivery/delivery_records.hpp>
 #include <bub/channel/delivery/postgres_tables.hpp>
-#include <bub/channel/delivery/record_notes.hpp>
 #include <bub/channel/postgres_delivery_schema.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/schema/python_json.hpp>

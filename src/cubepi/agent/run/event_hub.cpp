@@ -26,15 +26,7 @@ std::uint32_t number_of_this_thread() noexcept {
 
 Subscription EventHub::subscribe(AgentListener listener, EventTypes types) {
     entries_.push_back(std::make_shared<ListenerEntry>(std::move(listener), types));
-    note_updates_end();
     return Subscription(entries_.back());
-}
-
-void EventHub::note_updates_end() noexcept {
-    updates_end_ = entries_.size();
-    while (updates_end_ != 0 &&
-           !entries_[updates_end_ - 1]->types.contains(AgentEventType::message_update))
-        --updates_end_;
 }
 
 void EventHub::clear() noexcept {
@@ -43,12 +35,10 @@ void EventHub::clear() noexcept {
 
 MaybeTask<> EventHub::deliver(const AgentEvent& event, const std::stop_token& token) {
     busy_ = true;
-    const AgentEventType type = event.type();
-    const std::size_t end = type == AgentEventType::message_update ? updates_end_ : entries_.size();
+    const std::size_t end = entries_.size();
     for (std::size_t index = 0; index < end; ++index) {
         // Not by reference to the list: a listener may subscribe another one.
         const ListenerEntry* const entry = entries_[index].get();
-        if (!entry->types.contains(type)) continue;
         MaybeTask<> outcome = call(*entry, event, token);
         if (outcome.is_pending()) {
             return finish(index, std::move(outcome).task(), end, event, token);
@@ -98,10 +88,8 @@ void EventHub::note_throw() {
 
 void EventHub::end_odd_delivery() {
     if (slow_path_) slow_path_->free.pulse();
-    if (std::exchange(stale_, false)) {
+    if (std::exchange(stale_, false))
         std::erase_if(entries_, [](const auto& entry) { return !entry->active; });
-        note_updates_end();
-    }
     if (std::exchange(threw_, false)) throw ListenerFailed();
 }
 

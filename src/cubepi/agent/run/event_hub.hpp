@@ -70,7 +70,6 @@ private:
         if (slow_path_ || stale_ || threw_) end_odd_delivery();
     }
     void end_odd_delivery();
-    void note_updates_end() noexcept;
     void give_up(std::uint64_t ticket) noexcept;
     /// Stores the exception that is being handled.
     void note_throw();
@@ -86,8 +85,6 @@ private:
 
     // Entries do not move during an event, whatever listeners do.
     std::vector<std::shared_ptr<ListenerEntry>> entries_;
-    // The number of entries up to the last one that receives updates of messages, of which there are many.
-    std::size_t updates_end_ = 0;
     std::unique_ptr<SlowPath> slow_path_;
     bool busy_ = false;
     bool threw_ = false;

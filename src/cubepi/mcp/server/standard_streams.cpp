@@ -1,4 +1,4 @@
-#include <cubepi/mcp/server/standard_streams.hpp>
+#include <cubepi/mcp/server/connection.hpp>
 
 #include <cerrno>
 #include <memory>

@@ -6,7 +6,8 @@
 #include <string>
 #include <utility>
 
-#include <cubepi/core/async/post.hpp>
+#include <boost/asio/post.hpp>
+
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/core/support/trimmed.hpp>
@@ -507,7 +508,7 @@ void CurlTransfer::wake_locked() {
     waiting_ = false;
     // Released here: a body may outlive its event loop, an executor may not.
     const Executor consumer = std::exchange(consumer_, Executor());
-    post_to(consumer, [self = shared_from_this()] {
+    boost::asio::post(consumer, [self = shared_from_this()] {
         if (self->waiters_) self->waiters_->wake_all();
     });
 }

@@ -8,7 +8,8 @@
 #include <string>
 #include <utility>
 
-#include <cubepi/core/async/post.hpp>
+#include <boost/asio/post.hpp>
+
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/net/http_client.hpp>
 #include <cubepi/net/utf8.hpp>
@@ -327,7 +328,7 @@ Task<> HttpStreamSource::read_interruptibly() {
         const Executor executor = co_await this_executor;
         stop_link_ = std::make_shared<StopLink>(executor, this);
         on_stop_.emplace(stop_.get_token(), [link = stop_link_] {
-            post_to(link->executor, [link] {
+            boost::asio::post(link->executor, [link] {
                 if (link->source) link->source->interrupt();
             });
         });
