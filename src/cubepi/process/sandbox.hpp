@@ -16,7 +16,8 @@
 namespace cubepi {
 
 /// The permissions of a sandboxed process. Everything that is not listed can be read and executed, but not changed. A path that
-/// does not exist when the process starts has no effect; symbolic links in paths are resolved at that time.
+/// does not exist when the process starts has no effect; symbolic links in paths are resolved at that time. `writable` and `visible`
+/// follow no link in a writable directory (D281).
 struct SandboxProfile {
     /// Directories with all files below them, and single files, that may be changed. /dev/null and the like always may be;
     /// another device is used only if it is listed.
