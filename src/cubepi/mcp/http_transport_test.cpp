@@ -24,10 +24,10 @@ namespace cubepi {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 using testing::ManualClock;
 using testing::MemoryResponse;
 using testing::MemoryTransport;
+using ::testing::Not;
 
 /// A server in memory. A test replaces the responses to methods.
 struct WebServer {
@@ -640,7 +640,8 @@ TEST(McpHttp, D58_SecretsThatServerRepeats_AreNotInErrors) {
         }
     }
     server.replies["server/discover"] = [](const HttpRequest& request, const Json&) {
-        return MemoryResponse(301).with_header("location", "https://other" + request.url.substr(12));
+        return MemoryResponse(301).with_header("location",
+                                               "https://other" + request.url.substr(12));
     };
     EXPECT_THAT(failure_of(server),
                 HasSubstr("redirects to https://other/mcp?tavilyApiKey=***&mode=fast"));

@@ -106,8 +106,7 @@ Task<std::exception_ptr> end_reason(ConnectionPtr self) {
     }
     text += ".";
     std::string last_words = self->secrets.without(self->error_tail);
-    if (last_words.size() > max_error_tail)
-        last_words.erase(0, last_words.size() - max_error_tail);
+    if (last_words.size() > max_error_tail) last_words.erase(0, last_words.size() - max_error_tail);
     const std::string tail = detail::shown_mcp_text(last_words, max_error_tail);
     if (!tail.empty()) text += " Its standard error ends with: " + tail;
     co_return disconnected(text);
