@@ -47,8 +47,9 @@ int open_tree(const char* path) noexcept {
     const UniqueFd place(
         static_cast<int>(::syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how))));
     if (!place) return -1;
-    return static_cast<int>(::syscall(SYS_open_tree, place.get(), "",
-                                      tree_clone | tree_close_on_exec | whole_tree | AT_EMPTY_PATH));
+    return static_cast<int>(
+        ::syscall(SYS_open_tree, place.get(), "",
+                  tree_clone | tree_close_on_exec | whole_tree | AT_EMPTY_PATH));
 }
 
 bool attach_tree(int tree, const char* path) noexcept {

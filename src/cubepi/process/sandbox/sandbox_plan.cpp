@@ -340,8 +340,10 @@ SandboxPaths::SandboxPaths(const SandboxProfile& profile)
       hidden(sorted_paths(places_of(profile.hidden))) {
     std::vector<Place> changed = places_of(profile.writable);
     std::vector<Place> shown = places_of(profile.visible);
-    // An earlier command may have made a link in a writable directory, to a directory that is none of these (D287).
-    const Paths everywhere = sorted_paths(changed);
+    // An earlier command may have made a link in a writable directory, to a directory that is none of these (D281).
+    std::vector<Place> changed_ever = places_of(profile.changed_by_others);
+    changed_ever.insert(changed_ever.end(), changed.begin(), changed.end());
+    const Paths everywhere = sorted_paths(changed_ever);
     for (std::vector<Place>* places : {&changed, &shown}) {
         std::erase_if(*places, [&everywhere](const Place& place) {
             return std::any_of(
