@@ -397,7 +397,7 @@ TEST(McpOAuth, Secret_IsSentAsTheServerSupports) {
     EXPECT_EQ(fake.registrations, 0);
 }
 
-TEST(McpOAuth, D58_SecretThatServerRepeats_IsNotInTheError) {
+TEST(McpOAuth, D58_RepeatedSecret_IsNotInTheError) {
     FakeAuthorization fake;
     fake.options.client.id = "known";
     fake.options.client.secret = "configured-secret";
