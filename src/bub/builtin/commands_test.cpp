@@ -280,6 +280,10 @@ TEST_F(ToolNames, NameUnlikeAnyTool_IsAnsweredWithSkills) {
     EXPECT_NE(text.find("skill"), std::string::npos);
 }
 
+TEST_F(ToolNames, NameWithNamespace_IsFound) {
+    EXPECT_TRUE(told("functions.tape_info").starts_with("name: "));
+}
+
 TEST_F(ToolNames, BubToolNames_TakeArgumentsOfBub) {
     JsonObject arguments;
     arguments["cmd"] = "echo from Bub";

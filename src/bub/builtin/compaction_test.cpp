@@ -199,6 +199,8 @@ TEST_F(Compacts, D113_CommandWithApostrophe_CountsItsCost) {
     EXPECT_GT(results[3].usage.input_tokens.value_or(0), 1'000);
     EXPECT_TRUE(results[3]);
     EXPECT_FALSE(results[3].text().empty());
+    ASSERT_FALSE(results[3].new_messages.empty());
+    EXPECT_EQ(results[3].new_messages[0].assistant()->model_id.str(), "scripted");
 }
 
 TEST_F(Compacts, D113_InheritingSubagent_ContinuesFromTheSummary) {
@@ -346,6 +348,33 @@ TEST_F(Compacts, D7_StopDuringSummary_LeavesTheConversationUnchanged) {
     EXPECT_EQ(ask("three"), "done");
     EXPECT_NE(asked[1].texts[0].find("User: one one"), std::string::npos);
     EXPECT_EQ(asked[2].texts.back(), "three");
+}
+
+/// A summary that arrives after the stop does not count, although the command would have time to end.
+TEST_F(Compacts, D7_StopOfTheCommand_LeavesTheConversationUnchanged) {
+    std::vector<cubepi::FauxStep> steps;
+    std::stop_source stop;
+    for (int i = 0; i < 3; ++i) steps.push_back(answer("noted"));
+    steps.emplace_back([&stop](const ModelRequest&) -> Task<cubepi::AssistantMessage> {
+        stop.request_stop();
+        for (int i = 0; i < 20; ++i) co_await cubepi::yield_now();
+        co_return faux_assistant_message("a late summary");
+    });
+    steps.push_back(answer("done"));
+    start(std::move(steps));
+    for (int i = 0; i < 3; ++i) (void)ask(long_text("item" + std::to_string(i)));
+    Envelope inbound = Envelope(",compact").on("cli", "chat");
+    std::exception_ptr failure;
+    try {
+        (void)cubepi::run(cubepi::cancel_on(stop.get_token(),
+                                            framework->process_inbound(std::move(inbound), true)));
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    EXPECT_TRUE(failure && cubepi::is_cancellation(failure));
+    EXPECT_EQ(count(tape("cli:chat"), entry_kind::event, "compaction"), 0u);
+    EXPECT_EQ(ask("and now?"), "done");
+    EXPECT_EQ(asked.back().texts.size(), asked[2].texts.size() + 2);
 }
 
 }  // namespace

@@ -114,6 +114,10 @@ def call(message):
         sys.stderr.write("the reason of the death\n")
         sys.stderr.flush()
         os._exit(3)
+    if name == "die with token":
+        sys.stderr.write(f"the token {os.environ['HUB_TOKEN']} is invalid\n")
+        sys.stderr.flush()
+        os._exit(3)
     if name == "progress":
         for step in range(3):
             send({"method": "notifications/progress",

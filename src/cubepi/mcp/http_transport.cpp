@@ -162,7 +162,10 @@ public:
         Outcome<RpcMessage> reply = co_await outcome_of(std::move(exchanging));
         // A time limit of the caller is a cancellation here.
         if (reply.cancelled()) withdraw(self, id);
-        co_return std::move(reply).value();
+        RpcMessage message = std::move(reply).value();
+        if (message.kind == RpcMessage::Kind::error)
+            message.text = self->secrets.without(std::move(message.text));
+        co_return message;
     }
 
     Task<> notify(std::string method, JsonObject params) override {

@@ -27,6 +27,7 @@ using ::testing::HasSubstr;
 using testing::ManualClock;
 using testing::MemoryResponse;
 using testing::MemoryTransport;
+using ::testing::Not;
 
 /// A server in memory. A test replaces the responses to methods.
 struct WebServer {
@@ -607,6 +608,43 @@ TEST(McpHttp, ForeignRedirect_GetsNoToken) {
     };
     EXPECT_THAT(failure_of(server), HasSubstr("https://evil/mcp, which is not followed"));
     for (const HttpRequest& request : server.requests) EXPECT_EQ(request.url, "https://host/mcp");
+}
+
+TEST(McpHttp, D58_SecretsThatServerRepeats_AreNotInErrors) {
+    WebServer server;
+    server.options.url = "https://host/mcp?tavilyApiKey=key-of-the-url&mode=fast";
+    server.options.headers.set("Authorization", "Bearer token-of-header");
+    server.options.fresh_headers = [](bool) -> Task<HttpHeaders> {
+        HttpHeaders headers;
+        headers.add("X-Short-Lived", "fresh-value-1");
+        co_return headers;
+    };
+    server.be_modern();
+    std::string repeated;
+    int status = 200;
+    server.replies["tools/call"] = [&](const HttpRequest& request, const Json& id) {
+        repeated = request.url + " " + std::string(request.headers.get("authorization")) + " " +
+                   std::string(request.headers.get("x-short-lived"));
+        return MemoryResponse(status, R"({"jsonrpc":"2.0","id":)" + json_text(id) +
+                                          R"(,"error":{"code":-32001,"message":")" + repeated +
+                                          R"("}})")
+            .with_header("content-type", "application/json");
+    };
+    for (const int one : {200, 400}) {
+        status = one;
+        const std::string text = failure_of(server);
+        EXPECT_THAT(text, HasSubstr("tavilyApiKey=***&mode=fast"));
+        for (const char* secret : {"key-of-the-url", "token-of-header", "fresh-value-1"}) {
+            EXPECT_THAT(repeated, HasSubstr(secret));
+            EXPECT_THAT(text, Not(HasSubstr(secret)));
+        }
+    }
+    server.replies["server/discover"] = [](const HttpRequest& request, const Json&) {
+        return MemoryResponse(301).with_header("location",
+                                               "https://other" + request.url.substr(12));
+    };
+    EXPECT_THAT(failure_of(server),
+                HasSubstr("redirects to https://other/mcp?tavilyApiKey=***&mode=fast"));
 }
 
 TEST(McpHttp, RedirectWithinOrigin_IsFollowed) {

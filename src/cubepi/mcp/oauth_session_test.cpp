@@ -397,6 +397,19 @@ TEST(McpOAuth, Secret_IsSentAsTheServerSupports) {
     EXPECT_EQ(fake.registrations, 0);
 }
 
+TEST(McpOAuth, D58_RepeatedSecret_IsNotInTheError) {
+    FakeAuthorization fake;
+    fake.options.client.id = "known";
+    fake.options.client.secret = "configured-secret";
+    fake.options.issuer = fake.issuer;
+    fake.replies["https://auth.example/token"] = [](const HttpRequest&) {
+        return MemoryResponse(
+            503,
+            R"({"error":"configured-secret","error_description":"no configured-secret here"})");
+    };
+    EXPECT_THAT(failure_of(fake), HasSubstr("status 503: *** (no *** here)"));
+}
+
 TEST(McpOAuth, Service_NeedsNoUser) {
     FakeAuthorization fake;
     fake.options.client.id = "robot";

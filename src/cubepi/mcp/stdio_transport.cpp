@@ -12,6 +12,7 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/core/timeout.hpp>
+#include <cubepi/mcp/auth/secrets.hpp>
 #include <cubepi/process/local_process.hpp>
 
 namespace cubepi {
@@ -43,7 +44,9 @@ struct Connection : std::enable_shared_from_this<Connection> {
           listener(std::move(its_listener)),
           outbound(max_queued_messages),
           lines(options.limits.max_message_bytes),
-          scope(executor, [](std::exception_ptr) {}) {}
+          scope(executor, [](std::exception_ptr) {}) {
+        for (const auto& [name, value] : options.environment.set) secrets.add(name, value);
+    }
 
     void start();
     void receive(std::string_view bytes);
@@ -70,6 +73,7 @@ struct Connection : std::enable_shared_from_this<Connection> {
     std::size_t garbage_lines = 0;
     std::size_t asked = 0;
     std::string error_tail;  ///< the last bytes of standard error, for error texts
+    detail::McpSecrets secrets;
     std::exception_ptr failure;
     bool is_over = false;
     bool is_closing = false;
@@ -101,7 +105,9 @@ Task<std::exception_ptr> end_reason(ConnectionPtr self) {
         text += "has closed its standard output";
     }
     text += ".";
-    const std::string tail = detail::shown_mcp_text(self->error_tail, max_error_tail);
+    std::string last_words = self->secrets.without(self->error_tail);
+    if (last_words.size() > max_error_tail) last_words.erase(0, last_words.size() - max_error_tail);
+    const std::string tail = detail::shown_mcp_text(last_words, max_error_tail);
     if (!tail.empty()) text += " Its standard error ends with: " + tail;
     co_return disconnected(text);
 }
@@ -139,12 +145,14 @@ Task<> read_errors(ConnectionPtr self) {
     std::string bytes;
     while (co_await self->process->read_error(bytes)) {
         self->error_tail += bytes;
-        if (self->error_tail.size() > max_error_tail)
-            self->error_tail.erase(0, self->error_tail.size() - max_error_tail);
+        // Twice as much as is shown: a secret that is cut in the middle is not recognized.
+        if (self->error_tail.size() > 2 * max_error_tail)
+            self->error_tail.erase(0, self->error_tail.size() - 2 * max_error_tail);
         if (self->runtime->log.is_on(LogLevel::debug)) {
             std::string_view rest = bytes;
             while (rest.ends_with('\n') || rest.ends_with('\r')) rest.remove_suffix(1);
-            const std::string_view line = rest.substr(rest.rfind('\n') + 1);
+            const std::string line =
+                self->secrets.without(std::string(rest.substr(rest.rfind('\n') + 1)));
             self->runtime->log.write(LogLevel::debug, "mcp.stderr",
                                      {{"server", self->options.server}, {"line", line}});
         }
@@ -228,6 +236,8 @@ void Connection::take(RpcMessage message) {
                 message.id.is_int64() ? pending.find(message.id.get_int64()) : pending.end();
             if (entry == pending.end()) return;  // late, repeated or invented
             const std::shared_ptr<PendingReply> waiting = entry->second;
+            if (message.kind == RpcMessage::Kind::error)
+                message.text = secrets.without(std::move(message.text));
             pending.erase(entry);
             unrequested_bytes = 0;
             waiting->reply = std::move(message);

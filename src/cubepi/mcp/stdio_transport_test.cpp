@@ -59,6 +59,17 @@ TEST(McpStdio, D58_ServerEnvironment_HasNoSecrets) {
     EXPECT_THAT(names, Not(HasSubstr("MCP_TEST_API_KEY")));
 }
 
+TEST(McpStdio, D58_SecretInLastWords_IsNotInErrors) {
+    testing::MemoryLog log;
+    FakeServer server("modern");
+    server.process.environment.set = {{"HUB_TOKEN", "token-of-server"}};
+    server.runtime = std::make_shared<const Runtime>(Runtime().with_log(log.logger()));
+    const std::string text = failure_of(call_text(server.start(), "die with token"));
+    EXPECT_THAT(text, HasSubstr("the token *** is invalid"));
+    EXPECT_THAT(text, Not(HasSubstr("token-of-server")));
+    EXPECT_FALSE(log.contains("token-of-server")) << log.text();
+}
+
 TEST(McpStdio, DeadServer_FailsWithStatusAndLastWords) {
     const auto client = FakeServer("modern").start();
     const std::string text = failure_of(call_text(client, "die"));

@@ -98,6 +98,7 @@ SandboxProfile SandboxProfile::without_writes() const {
     SandboxProfile copy = *this;
     // Trees below hidden directories stay readable.
     copy.visible.insert(copy.visible.end(), writable.begin(), writable.end());
+    copy.changed_by_others.insert(copy.changed_by_others.end(), writable.begin(), writable.end());
     copy.writable.clear();
     return copy;
 }

@@ -16,7 +16,8 @@
 namespace cubepi {
 
 /// The permissions of a sandboxed process. Everything that is not listed can be read and executed, but not changed. A path that
-/// does not exist when the process starts has no effect; symbolic links in paths are resolved at that time.
+/// does not exist when the process starts has no effect; symbolic links in paths are resolved at that time. `writable` and `visible`
+/// follow no link that a sandboxed process may have made (D281).
 struct SandboxProfile {
     /// Directories with all files below them, and single files, that may be changed. /dev/null and the like always may be;
     /// another device is used only if it is listed.
@@ -27,6 +28,8 @@ struct SandboxProfile {
     std::vector<std::filesystem::path> hidden = {};
     /// Directories below `hidden` that can be read nevertheless. `writable` has precedence over `hidden` in the same way.
     std::vector<std::filesystem::path> visible = {};
+    /// Directories that processes in other sandboxes may change.
+    std::vector<std::filesystem::path> changed_by_others = {};
     /// False: no network. All sandboxed processes of this program share a loopback interface of their own, if the kernel has
     /// network namespaces; otherwise they have no sockets.
     bool network = false;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -225,6 +226,32 @@ TEST_F(SandboxTest, Bubblewrap_MountsNoLinks) {
     std::filesystem::create_directory_symlink(real, real / "link");
     for (const char* path : {"link", "link/sub", "none"})
         EXPECT_THROW((void)detail::open_place(real / path), Error) << path;
+}
+
+TEST_F(SandboxTest, D281_LinkOfEarlierCommand_LeadsNowhere) {
+    const std::string inner = base / "ws/a/b";
+    const std::string outside = base / "outside";
+    const std::string secret = base / "secret";
+    std::filesystem::create_directory(outside);
+    profile.writable = {base / "ws", inner};
+    profile.read_only = {};
+    profile.visible = {inner};
+    const auto put_link_to = [&](const std::string& target) {
+        std::filesystem::remove_all(base / "ws");
+        std::filesystem::create_directories(inner);
+        EXPECT_TRUE(run("mv a old && mkdir a && ln -s " + target + " a/b").status.ok());
+    };
+    for_all_means([&] {
+        put_link_to(outside);
+        EXPECT_FALSE(run("echo evil > a/b/file").status.ok());
+        EXPECT_TRUE(std::filesystem::is_empty(outside));
+        put_link_to(secret);
+        EXPECT_THAT(run("cat a/b/key").output, ::testing::Not(HasSubstr("sk-1")));
+        const SandboxProfile with_writes = std::exchange(profile, profile.without_writes());
+        EXPECT_THAT(run("cat a/b/key").output, ::testing::Not(HasSubstr("sk-1")));
+        profile = with_writes;
+        expect_output("echo new > a/file && cat a/file", "new\n");
+    });
 }
 
 TEST_F(SandboxTest, DirectoryInHiddenOne_IsNotEntered) {

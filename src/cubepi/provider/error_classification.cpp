@@ -88,7 +88,7 @@ constexpr std::array<std::string_view, 20> other_forms = {"unsupported parameter
                                                           "image dimensions",
                                                           "max tokens must be"};
 /// Texts of servers for a conversation that exceeds the context window, in lower case.
-constexpr std::array<std::string_view, 54> overflow_forms = {
+constexpr std::array<std::string_view, 58> overflow_forms = {
     // OpenAI, Azure, DeepSeek, OpenRouter, Fireworks, vLLM, Mistral, Cerebras, Groq
     "maximum context length is", "exceed*maximum context length", "too large*maximum context",
     "too long*maximum context", "maximum input length of", "longer than the maximum model length",
@@ -101,11 +101,12 @@ constexpr std::array<std::string_view, 54> overflow_forms = {
     "input tokens exceeded", "too many total text bytes", "request exceeds the maximum size",
     // Gemini, Vertex
     "token count*exceeds the maximum", "token count is*model only supports",
-    // xAI, Copilot, Kimi, MiniMax, Zhipu, DashScope, Volcengine, SiliconFlow
+    // xAI, Copilot, Kimi, MiniMax, Zhipu, DashScope, Volcengine, SiliconFlow, Yandex, ERNIE, Spark, GigaChat
     "maximum prompt length is", "token count of*exceeds the limit", "exceeded model token limit",
     "token length too long", "range of input length should be", "token length exceed",
     "exceed max message tokens", "prompt exceeds", "input length*exceed", "input length too long",
-    "prompt_tokens*must be less than", "超长", "输入*过长", "超*上下文", "上下文*超",
+    "prompt_tokens*must be less than", "input tokens must be no more than", "tokens too long",
+    "token数量超过", "tokens limit exceeded", "超长", "输入*过长", "超*上下文", "上下文*超",
     // Cohere, Together, TGI
     "too many tokens", "tokens*must be <=", "inputs*must have less than",
     "cannot exceed*tokens limit",

@@ -102,6 +102,10 @@ constexpr const char* overflows[] = {
     R"j({"error":{"message":"The estimated number of input and maximum output tokens (9000) exceeded this model context window limit (8192)"}})j",
     R"j({"error":{"message":"输入内容过长"}})j",
     R"j({"error":{"message":"请求超出模型的上下文长度"}})j",
+    R"j({"error":{"message":"number of input tokens must be no more than 8192, got 9113"}})j",
+    R"j({"error":{"code":"tokens_too_long","message":"Prompt tokens too long"}})j",
+    R"j({"error":{"code":"10907","message":"Token数量超过上限"}})j",
+    R"j({"message":"Tokens limit exceeded: 140000, max 131072"})j",
 };
 
 TEST(Classification, D87_Overflow_IsRecognizedInManyWords) {

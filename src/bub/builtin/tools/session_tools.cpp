@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <utility>
 #include <variant>
 
@@ -9,6 +10,7 @@
 #include <bub/builtin/tools/subagent_tool.hpp>
 #include <bub/builtin/turn/agent_turn.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
+#include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/middleware/goal.hpp>
@@ -259,9 +261,10 @@ Task<std::string> choose_effort(Tape tape, TurnState* state, EffortArgs args) {
     co_return "Session reasoning effort set to " + effort + " (applies from the next turn).";
 }
 
-/// Replaces the older messages of the conversation by a summary, for the model only, or undoes that.
+/// Replaces the older messages of the conversation by a summary, for the model only, or undoes that. One that is stopped before the
+/// summary is complete changes nothing.
 Task<std::string> compact(std::shared_ptr<BuiltinCore> core, Tape tape, std::string session_id,
-                          TurnState* state, CompactArgs args) {
+                          TurnState* state, CompactArgs args, std::stop_token stopped) {
     TapeCheckpointerOptions how;
     how.context = co_await agent_context(core, session_id, *state);
     TapeCheckpointer memory(tape.store(), std::move(how));
@@ -284,8 +287,8 @@ Task<std::string> compact(std::shared_ptr<BuiltinCore> core, Tape tape, std::str
     std::optional<cubepi::CompactionOptions> options = core->compaction(core->model(*state));
     if (!options) throw cubepi::Error(ErrorCode::unsupported, "compaction is switched off");
     options->summary_model = core->metered(options->summary_model, JsonObject());
-    cubepi::CompactionMiddleware middleware(std::move(*options));
     const cubepi::BoundModel writer = options->summary_model;
+    cubepi::CompactionMiddleware middleware(std::move(*options));
     cubepi::RunInfo run;
     run.run_id = core->runtime().ids->next();
     run.thread_id = tape.name();
@@ -293,7 +296,9 @@ Task<std::string> compact(std::shared_ptr<BuiltinCore> core, Tape tape, std::str
     Task<cubepi::ManualCompaction> compacting = middleware.compact_now(
         std::move(data->messages), std::move(data->extra), args.what_matters.value_or(""), account,
         core->framework().runtime());
-    cubepi::ManualCompaction done = co_await std::move(compacting);
+    Task<cubepi::ManualCompaction> stoppable =
+        cubepi::cancel_on(std::move(stopped), std::move(compacting));
+    cubepi::ManualCompaction done = co_await std::move(stoppable);
     if (!done.extra.empty()) co_await memory.save_extra(tape.name(), std::move(done.extra));
     const cubepi::Notice notice = done.report.notice();
     std::vector<TapeEntry> entries = compaction_entries(notice.details);
@@ -526,14 +531,15 @@ std::vector<AgentTool> session_tools(std::shared_ptr<BuiltinCore> core, Tape tap
                         .risk(ToolRisk::read_only));
     tools.push_back(spill_read_tool(tape));
     tools.push_back(subagent_tool(core, session_id, state));
-    tools.push_back(cubepi::tool<CompactArgs>(
-                        "compact",
-                        "Summarizes the older messages of this conversation for the model; the "
-                        "tape keeps them.",
-                        [core, tape, session_id, turn](CompactArgs args) {
-                            return compact(core, tape, session_id, turn, std::move(args));
-                        })
-                        .hidden());
+    tools.push_back(
+        cubepi::tool<CompactArgs>(
+            "compact",
+            "Summarizes the older messages of this conversation for the model; the "
+            "tape keeps them.",
+            [core, tape, session_id, turn](CompactArgs args, cubepi::ToolContext& context) {
+                return compact(core, tape, session_id, turn, std::move(args), context.stop_token());
+            })
+            .hidden());
     tools.push_back(cubepi::tool<ModelArgs>(
                         "model", "Lists the models, or chooses the model of this conversation.",
                         [core, tape, turn](ModelArgs args) {

@@ -53,6 +53,14 @@ std::string plain(std::string_view name) {
     return text;
 }
 
+/// Tools are in a namespace in the prompts of OpenAI's models, which some servers leave in the names of calls.
+std::string_view without_namespace(std::string_view name) {
+    for (const std::string_view space : {"functions.", "functions_"}) {
+        if (name.starts_with(space)) return name.substr(space.size());
+    }
+    return name;
+}
+
 /// Bub's line numbers start at 0.
 Json one_more(const Json& value) {
     if (value.is_int64()) return value.get_int64() + 1;
@@ -119,11 +127,12 @@ std::optional<cubepi::ToolCall> UnknownTools::resolve_tool_call(cubepi::ToolCall
     // Tools of others may have capitals and dots in their names.
     if (std::find(names_.begin(), names_.end(), asked) != names_.end() && !find_bub_tool(asked))
         return call;
-    const std::string ours = our_tool_name(asked);
+    const std::string_view bare = without_namespace(asked);
+    const std::string ours = our_tool_name(bare);
     if (std::find(names_.begin(), names_.end(), ours) == names_.end()) {
         throw cubepi::Error(cubepi::ErrorCode::not_found, guidance(asked, names_));
     }
-    if (const BubTool* tool = find_bub_tool(asked)) {
+    if (const BubTool* tool = find_bub_tool(bare)) {
         call.arguments = our_arguments(*tool, std::move(call.arguments));
     }
     call.name = ours;

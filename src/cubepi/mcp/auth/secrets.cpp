@@ -1,9 +1,11 @@
 #include <cubepi/mcp/auth/secrets.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <openssl/bio.h>
@@ -17,6 +19,9 @@
 #include <cubepi/core/json.hpp>
 #include <cubepi/core/support/base64.hpp>
 #include <cubepi/core/support/digest.hpp>
+#include <cubepi/core/support/lower_case.hpp>
+#include <cubepi/process/environment.hpp>
+#include <cubepi/provider/error_classification.hpp>
 #include <cubepi/schema/json_text.hpp>
 
 namespace cubepi::detail {
@@ -148,6 +153,43 @@ std::string client_assertion(const std::string& client_id, const std::string& au
     const std::string text = base64_url(json_text(Json(std::move(header)))) + "." +
                              base64_url(json_text(Json(std::move(claims))));
     return text + "." + base64_url(signature_of(key.get(), algorithm, text));
+}
+
+void McpSecrets::add(std::string_view name, std::string_view value) {
+    std::string words(name);
+    std::replace(words.begin(), words.end(), '-', '_');
+    const bool is_named = is_secret_variable(words) || lower_case(words).ends_with("authorization");
+    if (!is_named && !has_password(value)) return;
+    values_.emplace_back(value);
+    // "Bearer KEY": a server that repeats it repeats the key.
+    if (const std::size_t blank = value.rfind(' '); blank != std::string_view::npos)
+        values_.emplace_back(value.substr(blank + 1));
+}
+
+void McpSecrets::add_parameters(std::string_view url) {
+    url = url.substr(0, url.find('#'));
+    std::size_t next = url.find('?');
+    while (next != std::string_view::npos) {
+        url.remove_prefix(next + 1);
+        next = url.find('&');
+        const std::string_view one = url.substr(0, next);
+        const std::size_t equals = one.find('=');
+        if (equals != std::string_view::npos) add(one.substr(0, equals), one.substr(equals + 1));
+    }
+}
+
+void McpSecrets::add_latest(std::string_view value) {
+    constexpr std::size_t most = 8;
+    value.remove_prefix(value.rfind(' ') + 1);
+    if (std::find(latest_.begin(), latest_.end(), value) != latest_.end()) return;
+    latest_.emplace_back(value);
+    if (latest_.size() > most) latest_.pop_front();
+}
+
+std::string McpSecrets::without(std::string text) const {
+    for (const std::string& value : values_) text = without_secret(std::move(text), value);
+    for (const std::string& value : latest_) text = without_secret(std::move(text), value);
+    return text;
 }
 
 }  // namespace cubepi::detail

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace cubepi::detail {
 
@@ -20,5 +22,22 @@ std::string pkce_challenge(std::string_view verifier);
 std::string client_assertion(const std::string& client_id, const std::string& audience,
                              const std::string& private_key_pem,
                              std::chrono::system_clock::time_point now);
+
+/// The secrets that a server is sent, which it may repeat in what becomes an error, a record of the log or a text for a model (D58).
+class McpSecrets {
+public:
+    /// Adds the value of a header, a variable or a parameter of a URL, if its name or the value itself tells that it is a secret.
+    void add(std::string_view name, std::string_view value);
+    /// Adds the parameters of a URL.
+    void add_parameters(std::string_view url);
+    /// Adds a key that expires. Only the latest ones are remembered.
+    void add_latest(std::string_view value);
+    /// Returns the text with "***" in place of the secrets.
+    std::string without(std::string text) const;
+
+private:
+    std::vector<std::string> values_;
+    std::deque<std::string> latest_;
+};
 
 }  // namespace cubepi::detail

@@ -53,16 +53,16 @@ bool is_usable_token(std::string_view token) {
            std::ranges::all_of(token, [](char c) { return c > ' ' && c < 0x7F; });
 }
 
-/// Throws what a server has answered in place of tokens or a registration.
+/// Throws what a server has answered in place of tokens or a registration. It may repeat what it was sent.
 [[noreturn]] void refuse(const OAuthServer& server, const GuardedHttp::Reply& reply,
-                         std::string_view what) {
+                         std::string_view what, const McpSecrets& sent) {
     std::string error;
     std::string text = "The authorization server " + server.issuer + " refused " +
                        std::string(what) + " with status " + std::to_string(reply.status);
     if (reply.json) {
         error = text_member(*reply.json, "error");
-        if (!error.empty()) text += ": " + shown_mcp_text(error, 64);
-        const std::string_view reason = string_member(*reply.json, "error_description");
+        if (!error.empty()) text += ": " + shown_mcp_text(sent.without(error), 64);
+        const std::string reason = sent.without(text_member(*reply.json, "error_description"));
         if (!reason.empty()) text += " (" + shown_mcp_text(reason) + ")";
     }
     if (reply.status >= 500) throw Error(ErrorCode::unavailable, text + ".");
@@ -102,7 +102,14 @@ Task<McpCredentials> request_tokens(std::shared_ptr<const GuardedHttp> http, OAu
     request.headers.set("content-type", "application/x-www-form-urlencoded");
     request.body = encoded_form(grant);
     const GuardedHttp::Reply reply = co_await GuardedHttp::send(http, std::move(request));
-    if (reply.status != 200 || !reply.json) refuse(server, reply, "to issue a token");
+    McpSecrets sent;
+    sent.add_latest(client.secret);
+    for (const auto& [name, value] : grant) {
+        for (const char* const secret :
+             {"code", "code_verifier", "refresh_token", "client_assertion"})
+            if (name == secret) sent.add_latest(value);
+    }
+    if (reply.status != 200 || !reply.json) refuse(server, reply, "to issue a token", sent);
     const JsonObject& json = *reply.json;
     const std::string_view token = string_member(json, "access_token");
     if (!is_usable_token(token) || lower_case(string_member(json, "token_type")) != "bearer") {
@@ -145,7 +152,7 @@ Task<McpOAuthClient> register_client(std::shared_ptr<const GuardedHttp> http, OA
     request.body = json_text(body);
     const GuardedHttp::Reply reply = co_await GuardedHttp::send(http, std::move(request));
     const bool is_registered = reply.status == 200 || reply.status == 201;
-    if (!is_registered || !reply.json) refuse(server, reply, "to register this client");
+    if (!is_registered || !reply.json) refuse(server, reply, "to register this client", {});
     McpOAuthClient client;
     client.id = text_member(*reply.json, "client_id");
     client.secret = text_member(*reply.json, "client_secret");

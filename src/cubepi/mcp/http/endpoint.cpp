@@ -52,6 +52,7 @@ Task<> refresh_headers(McpEndpointPtr self, HttpRequest* request, bool is_refuse
                                                          self->options.server + " is invalid.");
         }
         request->headers.set(header.name, header.value);
+        self->secrets.add_latest(header.value);
     }
 }
 
@@ -89,7 +90,10 @@ bool has_authorizer(const McpEndpoint& self) {
 Task<HttpResponse> exchange(McpEndpointPtr self, HttpRequest request, std::string* used_token) {
     if (has_authorizer(*self)) {
         const std::string token = co_await self->options.authorizer->token(request.url);
-        if (!token.empty()) request.headers.set("Authorization", "Bearer " + token);
+        if (!token.empty()) {
+            request.headers.set("Authorization", "Bearer " + token);
+            self->secrets.add_latest(token);
+        }
         if (used_token) *used_token = token;
     }
     bool can_refresh = static_cast<bool>(self->options.fresh_headers);

@@ -12,6 +12,7 @@
 #include <cubepi/core/http_transport.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/task_scope.hpp>
+#include <cubepi/mcp/auth/secrets.hpp>
 #include <cubepi/mcp/http_transport.hpp>
 #include <cubepi/mcp/json_rpc.hpp>
 #include <cubepi/mcp/transport.hpp>
@@ -36,17 +37,21 @@ struct McpEndpoint {
     McpEndpoint(McpHttpOptions settings, std::shared_ptr<const Runtime> its_runtime)
         : options(std::move(settings)),
           runtime(std::move(its_runtime)),
-          transport(transport_of(*runtime)) {}
+          transport(transport_of(*runtime)) {
+        for (const HttpHeader& header : options.headers) secrets.add(header.name, header.value);
+        secrets.add_parameters(options.url);
+    }
 
     HttpRequest prepared(std::string method) const;
     HttpRequest post(const RpcMessage& message, HttpHeaders headers) const;
     std::string about(std::string_view text) const {
-        return "The MCP server " + options.server + " " + std::string(text);
+        return "The MCP server " + options.server + " " + secrets.without(std::string(text));
     }
 
     const McpHttpOptions options;
     const std::shared_ptr<const Runtime> runtime;
     const std::shared_ptr<HttpTransport> transport;
+    McpSecrets secrets;
     std::weak_ptr<McpTransportListener> listener;
     std::string version;
     std::string session_id;

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/openat2.h>
 #include <linux/seccomp.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
@@ -38,10 +39,17 @@ struct MountAttributes {
     std::uint64_t user_namespace = 0;
 };
 
+/// A command that is running may put links into the path.
 int open_tree(const char* path) noexcept {
+    open_how how{};
+    how.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
+    how.resolve = RESOLVE_NO_SYMLINKS;
+    const UniqueFd place(
+        static_cast<int>(::syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how))));
+    if (!place) return -1;
     return static_cast<int>(
-        ::syscall(SYS_open_tree, AT_FDCWD, path,
-                  tree_clone | tree_close_on_exec | whole_tree | AT_SYMLINK_NOFOLLOW));
+        ::syscall(SYS_open_tree, place.get(), "",
+                  tree_clone | tree_close_on_exec | whole_tree | AT_EMPTY_PATH));
 }
 
 bool attach_tree(int tree, const char* path) noexcept {

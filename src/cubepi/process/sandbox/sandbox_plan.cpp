@@ -11,6 +11,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string_view>
 
@@ -223,13 +224,59 @@ using Paths = std::vector<std::string>;
                 "The sandbox could not be prepared: " + what + ": " + errno_text(code) + ".");
 }
 
-Paths resolved(const std::vector<std::filesystem::path>& paths) {
-    Paths result;
-    for (const std::filesystem::path& path : paths) {
-        const std::unique_ptr<char, void (*)(void*)> text(::realpath(path.c_str(), nullptr),
-                                                          &std::free);
-        if (text) result.emplace_back(text.get());
+/// A path without symbolic links.
+struct Place {
+    std::string path;
+    Paths links_in;  ///< the directories of the links that led there
+};
+
+std::string parent_of(const std::string& path) {
+    const std::size_t slash = path.rfind('/');
+    return slash == 0 || slash == std::string::npos ? "/" : path.substr(0, slash);
+}
+
+/// Returns nothing for a path that does not exist.
+std::optional<Place> place_of(const std::filesystem::path& path) {
+    constexpr std::size_t most_links = 40;  // of the kernel
+    std::error_code failed;
+    const std::filesystem::path whole = std::filesystem::absolute(path, failed);
+    std::deque<std::string> rest(whole.begin(), whole.end());
+    Place place{"/", {}};
+    while (!rest.empty()) {
+        const std::string name = std::move(rest.front());
+        rest.pop_front();
+        if (name.empty() || name == "." || name == "/") continue;
+        if (name == "..") {
+            place.path = parent_of(place.path);
+            continue;
+        }
+        const std::string next = place.path == "/" ? "/" + name : place.path + "/" + name;
+        struct stat info{};
+        if (::lstat(next.c_str(), &info) != 0) return std::nullopt;
+        if (!S_ISLNK(info.st_mode)) {
+            place.path = next;
+            continue;
+        }
+        const std::filesystem::path target = std::filesystem::read_symlink(next, failed);
+        if (failed || place.links_in.size() == most_links) return std::nullopt;
+        place.links_in.push_back(place.path);
+        if (target.is_absolute()) place.path = "/";
+        rest.insert(rest.begin(), target.begin(), target.end());
     }
+    return place;
+}
+
+std::vector<Place> places_of(const std::vector<std::filesystem::path>& paths) {
+    std::vector<Place> places;
+    for (const std::filesystem::path& path : paths) {
+        if (std::optional<Place> place = place_of(path)) places.push_back(std::move(*place));
+    }
+    return places;
+}
+
+Paths sorted_paths(const std::vector<Place>& places) {
+    Paths result;
+    for (const Place& place : places) result.push_back(place.path);
     std::sort(result.begin(), result.end());
     result.erase(std::unique(result.begin(), result.end()), result.end());
     return result;
@@ -238,11 +285,6 @@ Paths resolved(const std::vector<std::filesystem::path>& paths) {
 bool is_directory(const std::string& path) {
     struct stat info{};
     return ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-}
-
-std::string parent_of(const std::string& path) {
-    const std::size_t slash = path.rfind('/');
-    return slash == 0 || slash == std::string::npos ? "/" : path.substr(0, slash);
 }
 
 bool is_within_any(std::string_view path, const Paths& directories) {
@@ -294,10 +336,23 @@ SandboxMeans::SandboxMeans(const SandboxProfile& profile) {
 }
 
 SandboxPaths::SandboxPaths(const SandboxProfile& profile)
-    : writable(resolved(profile.writable)),
-      read_only(resolved(profile.read_only)),
-      hidden(resolved(profile.hidden)),
-      visible(resolved(profile.visible)) {
+    : read_only(sorted_paths(places_of(profile.read_only))),
+      hidden(sorted_paths(places_of(profile.hidden))) {
+    std::vector<Place> changed = places_of(profile.writable);
+    std::vector<Place> shown = places_of(profile.visible);
+    // An earlier command may have made a link in a writable directory, to a directory that is none of these (D281).
+    std::vector<Place> changed_ever = places_of(profile.changed_by_others);
+    changed_ever.insert(changed_ever.end(), changed.begin(), changed.end());
+    const Paths everywhere = sorted_paths(changed_ever);
+    for (std::vector<Place>* places : {&changed, &shown}) {
+        std::erase_if(*places, [&everywhere](const Place& place) {
+            return std::any_of(
+                place.links_in.begin(), place.links_in.end(),
+                [&](const std::string& one) { return is_within_any(one, everywhere); });
+        });
+    }
+    writable = sorted_paths(changed);
+    visible = sorted_paths(shown);
     std::erase_if(read_only, [this](const std::string& path) {
         return contains(writable, path) || !is_in_writable(path);
     });
@@ -520,9 +575,11 @@ void SandboxPlan::make_rules(const SandboxPaths& paths, const SandboxMeans& mean
 /// Allows changes of a path.
 void SandboxPlan::allow(const std::string& path, const SandboxMeans& means, bool reads) {
     const LandlockRights rights(means.landlock);
-    const UniqueFd place = open_file(path.c_str(), O_PATH);
     struct stat info{};
-    if (!place || ::fstat(place.get(), &info) != 0) return;  // it does not exist
+    if (::lstat(path.c_str(), &info) != 0) return;  // it does not exist
+    // A command that is running may put links into the path.
+    const UniqueFd place = open_place(path);
+    if (::fstat(place.get(), &info) != 0) fail(path, errno);
     const std::uint64_t wanted = S_ISDIR(info.st_mode) ? rights.below_directory : rights.of_file;
     if (!allow_below(ruleset_.get(), place.get(), wanted | (reads ? landlock_read_file : 0)))
         fail("Landlock " + path, errno);
