@@ -28,8 +28,8 @@ struct RegularExpression::Compiled {
 
 RegularExpression::RegularExpression(const std::string& text, RegularExpressionOptions options) {
     try {
-        compiled_ = std::make_shared<const Compiled>(
-            Compiled{BoundedRegex<char>(text, flags_of(options))});
+        compiled_ =
+            std::make_shared<const Compiled>(Compiled{BoundedRegex<char>(text, flags_of(options))});
     } catch (const std::runtime_error& error) {
         constexpr std::size_t shown = 200;
         throw Error(ErrorCode::invalid_argument,

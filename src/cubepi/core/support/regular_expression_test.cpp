@@ -55,11 +55,15 @@ TEST(RegularExpression, InvalidExpression_IsReported) {
     }
 }
 
-TEST(RegularExpression, DeepOrLongExpression_IsRefused) {
-    const std::vector<std::string> hostile = {
-        repeated("(", 100'000), repeated("(", 5000) + repeated(")", 5000),
-        repeated("(?:", 2000) + repeated(")*", 2000), repeated("(?=", 3000), repeated("[", 10'000),
-        repeated("a", 100'000), repeated("a?", 100'000), repeated("a|", 100'000)};
+TEST(RegularExpression, D279_DeepOrLongExpression_IsRefused) {
+    const std::vector<std::string> hostile = {repeated("(", 100'000),
+                                              repeated("(", 5000) + repeated(")", 5000),
+                                              repeated("(?:", 2000) + repeated(")*", 2000),
+                                              repeated("(?=", 3000),
+                                              repeated("[", 10'000),
+                                              repeated("a", 100'000),
+                                              repeated("a?", 100'000),
+                                              repeated("a|", 100'000)};
     for (const std::string& one : hostile) {
         try {
             const RegularExpression expression(one);
@@ -70,7 +74,7 @@ TEST(RegularExpression, DeepOrLongExpression_IsRefused) {
     }
 }
 
-TEST(RegularExpression, HostileMatch_Ends) {
+TEST(RegularExpression, D279_HostileMatch_Ends) {
     const std::string line = repeated("a", 65'536);
     EXPECT_EQ(found("(a+)+$", repeated("a", 60) + "b"), "too many steps");
     EXPECT_EQ(found("(a|aa)+c", line), "too many steps");
@@ -86,7 +90,7 @@ TEST(RegularExpression, HostileMatch_Ends) {
     EXPECT_EQ(found("(((a{1000}){1000}){1000}){1000}", repeated("a", 1000)), "no");
 }
 
-TEST(RegularExpression, LongText_NeedsNoStack) {
+TEST(RegularExpression, D279_LongText_NeedsNoStack) {
     const std::string text = repeated("a", 1'000'000);
     EXPECT_EQ(found("^[a-z]*$", text), "yes");
     EXPECT_EQ(found("b", text), "no");
