@@ -215,7 +215,8 @@ Task<void> PostgresTapeStore::open() {
 std::string PostgresTapeStore::location() const { return store_->driver().description(); }
 
 Task<std::vector<ListedTape>> PostgresTapeStore::newest_tapes_after(std::optional<ListedTape> last,
-                                                                    std::size_t limit) {
+                                                                    std::size_t limit,
+                                                                    std::string prefix) {
     // The server decides what is_main_tape() does, since it counts the rows.
     std::string sql =
         "SELECT tape, bytes, {epoch updated_at}, state FROM bub_tapes"
@@ -225,6 +226,10 @@ Task<std::vector<ListedTape>> PostgresTapeStore::newest_tapes_after(std::optiona
         const std::string time = "(timestamptz 'epoch' + $2 * interval '1 microsecond')";
         sql += " AND updated_at <= " + time + " AND (updated_at < " + time + " OR tape > $3)";
     }
+    // A range of the primary key, whose order is that of bytes.
+    if (!prefix.empty()) {
+        sql += last ? " AND tape >= $4 AND tape < $5" : " AND tape >= $2 AND tape < $3";
+    }
     SqlBatch reads;
     auto& query = reads.add(sql + " ORDER BY updated_at DESC, tape LIMIT $1");
     constexpr std::size_t most = std::numeric_limits<std::int64_t>::max();
@@ -233,6 +238,11 @@ Task<std::vector<ListedTape>> PostgresTapeStore::newest_tapes_after(std::optiona
         const auto time = last->modified.time_since_epoch();
         query.integer(std::chrono::duration_cast<std::chrono::microseconds>(time).count())
             .text(last->name);
+    }
+    if (!prefix.empty()) {
+        std::string end = prefix;
+        ++end.back();
+        query.text(std::move(prefix)).text(std::move(end));
     }
     return server_read(store_, std::move(reads), [](const SqlResults& results) {
         std::vector<ListedTape> tapes;
