@@ -548,6 +548,7 @@ SessionLocation next_session(const SessionPlan& plan) {
 }
 
 Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
+    check_model_flags(flags.model);
     const ConfigFile config = read_config(config_path());
     if (config.escape_timeout) Console::set_escape_timeout(*config.escape_timeout);
     const std::shared_ptr<const Runtime> runtime = Runtime::standard();
