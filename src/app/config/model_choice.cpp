@@ -211,7 +211,7 @@ void add_fallbacks(const ModelSources& sources, const Endpoint& primary, ModelCh
         "  export GEMINI_API_KEY=...            use Gemini\n"
         "  cubepi chat --base-url URL --model M any OpenAI-compatible server\n"
         "  ollama serve                         or a server on this machine\n"
-        "  cubepi chat --offline                or the scripted offline model, to try it out";
+        "  cubepi chat --offline                or the scripted model, to try it out";
     for (const std::string& problem : sources.bub.problems) text += "\n" + problem;
     throw NoModelError(text);
 }
