@@ -44,7 +44,7 @@ public:
         return newest_tapes_after(std::move(last), limit, std::string());
     }
     /// Returns the first `limit` of newest_tapes(), or of those that it lists after `last`, whose name and time are used. The work on
-    /// a server does not depend on how many follow, nor on the tapes without the prefix, which ends with an ASCII character.
+    /// a server depends on the tapes with the prefix, which ends with an ASCII character; without a prefix, on `limit` only.
     virtual Task<std::vector<ListedTape>> newest_tapes_after(std::optional<ListedTape> last,
                                                              std::size_t limit,
                                                              std::string prefix) = 0;
