@@ -212,15 +212,20 @@ public:
         if (line_.verb != Verb::plugin && refuse_empty_value(given)) return std::move(line_);
         if (implicit_ && !line_.words.empty() && !check_prompt()) return failed();
         const ConversationFlags& flags = line_.conversation;
-        if (flags.no_save && (flags.continue_last || !flags.session.empty())) {
-            err() << "cubepi: --no-save cannot be combined with --session or --continue.\n"
-                     "  Options and examples: cubepi help chat\n";
-            return failed();
-        }
+        if (flags.no_save && (flags.continue_last || !flags.session.empty()))
+            return refused("--no-save cannot be combined with --session or --continue");
+        if (flags.continue_last && !flags.session.empty())
+            return refused("--continue cannot be combined with --session, which names another");
         return std::move(line_);
     }
 
 private:
+    CommandLine refused(const char* problem) {
+        err() << "cubepi: " << for_terminal(std::string(problem))
+              << ".\n  Options and examples: cubepi help chat\n";
+        return failed();
+    }
+
     bool names_command(const Words& words) const {
         static constexpr std::string_view own_options[] = {"-h", "--help", "-V", "--version"};
         if (words.empty()) return false;

@@ -232,6 +232,15 @@ TEST(CommandLine, NoCommandAtTerminal_StartsChat) {
         << "a prompt of a language that is written without blanks";
 }
 
+TEST(CommandLine, TwoSessions_AreRefused) {
+    const Parsed both = parse({"run", "--continue", "--session", "plan", "hi"});
+    EXPECT_EQ(both.line.exit_code, exit_usage);
+    EXPECT_EQ(both.err,
+              "cubepi: --continue cannot be combined with --session, which names another.\n"
+              "  Options and examples: cubepi help chat\n");
+    EXPECT_EQ(parse({"chat", "--no-save", "--continue"}, {}, true).line.exit_code, exit_usage);
+}
+
 TEST(CommandLine, NoCommandWithoutTerminal_RunsThePrompt) {
     const CommandLine prompt = parse({"explain this"}).line;
     EXPECT_EQ(prompt.verb, Verb::run);

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cerrno>
 #include <chrono>
+#include <limits>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -154,12 +155,13 @@ Task<std::optional<SavedSession>> SavedSessions::on_tape(std::string tape) {
     co_return session_with(state, std::move(tape));
 }
 
-Task<std::vector<SavedSession>> SavedSessions::on_tapes(SessionsOf which) {
+Task<std::vector<SavedSession>> SavedSessions::on_tapes(SessionsOf which, std::size_t most) {
     std::vector<SavedSession> sessions;
-    const std::string here = tape_prefix();
-    const std::vector<bub::ListedTape> files = co_await tapes_->newest_tapes();
+    std::string prefix;
+    if (which == SessionsOf::directory) prefix = tape_prefix();
+    const std::vector<bub::ListedTape> files =
+        co_await tapes_->newest_tapes_after(std::nullopt, most, std::move(prefix));
     for (const bub::ListedTape& file : files) {
-        if (which == SessionsOf::directory && !file.name.starts_with(here)) continue;
         std::optional<SavedSession> session;
         try {
             JsonObject state;
@@ -207,11 +209,15 @@ Task<std::shared_ptr<SQLiteCheckpointer>> SavedSessions::open_database(bool read
     co_return store;
 }
 
-Task<std::vector<SavedSession>> SavedSessions::in_database() {
+Task<std::vector<SavedSession>> SavedSessions::in_database(double after) {
     std::vector<SavedSession> sessions;
     if (!has_database()) co_return sessions;
     const std::shared_ptr<SQLiteCheckpointer> store = co_await open_database(true);
-    const std::vector<ThreadInfo> threads = co_await store->list_threads();
+    std::vector<ThreadInfo> threads = co_await store->list_threads();
+    std::erase_if(threads, [after](const ThreadInfo& thread) {
+        return thread.updated_at.value_or(0) <= after;
+    });
+    if (threads.empty()) co_return sessions;
     std::set<std::string> on_a_tape;
     const std::string here = tape_prefix();
     const std::vector<SavedSession> taped = co_await on_tapes(SessionsOf::program);
@@ -230,12 +236,26 @@ Task<std::vector<SavedSession>> SavedSessions::in_database() {
     co_return sessions;
 }
 
+Task<std::optional<SavedSession>> SavedSessions::last_on_tape() {
+    std::optional<SavedSession> found;
+    // A tape without a session of this program, or a damaged one, is rarely the newest.
+    constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
+    for (std::size_t page = 16; !found; page = most) {
+        std::vector<SavedSession> sessions = co_await on_tapes(SessionsOf::directory, page);
+        if (!sessions.empty()) found = std::move(sessions.front());
+        if (page == most) break;
+    }
+    co_return found;
+}
+
 Task<LastSession> SavedSessions::last() {
     LastSession found;
-    std::vector<SavedSession> sessions = co_await on_tapes(SessionsOf::directory);
+    std::vector<SavedSession> sessions;
+    if (const auto newest = co_await last_on_tape()) sessions.push_back(*newest);
+    const double used_at = sessions.empty() ? -1 : sessions.front().used_at;
     std::exception_ptr unreadable;
     try {
-        std::vector<SavedSession> older = co_await in_database();
+        std::vector<SavedSession> older = co_await in_database(used_at);
         for (SavedSession& one : older) sessions.push_back(std::move(one));
     } catch (const CheckpointerError& error) {
         unreadable = std::current_exception();
@@ -284,8 +304,11 @@ Task<std::string> SavedSessions::create(std::string first_prompt) {
 Task<std::string> SavedSessions::create_named(std::string base, bool exactly) {
     std::set<std::string> older;
     try {
-        const std::vector<SavedSession> stored = co_await in_database();
-        for (const SavedSession& one : stored) older.insert(one.name);
+        if (has_database()) {
+            const std::shared_ptr<SQLiteCheckpointer> store = co_await open_database(true);
+            const std::vector<ThreadInfo> threads = co_await store->list_threads();
+            for (const ThreadInfo& thread : threads) older.insert(thread.thread_id);
+        }
     } catch (const CheckpointerError&) {
         // A damaged database does not prevent a new session.
     }
@@ -293,8 +316,12 @@ Task<std::string> SavedSessions::create_named(std::string base, bool exactly) {
     const std::shared_ptr<const void> alone = co_await tapes_->hold("sessions");
     std::string name = base;
     for (int number = 2;; ++number) {
-        const bool taken = co_await is_taken(name);
-        if (!taken && !older.contains(name)) break;
+        bool taken = co_await is_taken(name);
+        if (!taken && older.contains(name)) {
+            const std::optional<SavedSession> copy = co_await tape_with_copy(name);
+            taken = !copy;
+        }
+        if (!taken) break;
         if (exactly) {
             throw Error(ErrorCode::invalid_argument,
                         "there is a session '" + visible(name) + "' already; choose another name");

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -79,8 +80,9 @@ public:
     /// The tape of this directory's session.
     std::string tape_of(std::string_view name) const;
 
-    /// Returns sessions, most recently used first.
-    Task<std::vector<SavedSession>> on_tapes(SessionsOf which);
+    /// Returns sessions of the first `most` tapes, most recently used first.
+    Task<std::vector<SavedSession>> on_tapes(
+        SessionsOf which, std::size_t most = std::numeric_limits<std::size_t>::max());
     /// Returns the time of the newest entry of a tape, in Unix seconds; 0 if it has none.
     Task<double> used_at(std::string tape);
     /// Returns the session of a tape, without the time of its last use; nothing if it is not one of this program. Throws
@@ -88,8 +90,9 @@ public:
     Task<std::optional<SavedSession>> on_tape(std::string tape);
     /// Returns the beginning of the names of this directory's tapes. Resolves the path of the directory.
     std::string tape_prefix() const;
-    /// Those that are not on a tape. Throws the errors of the database.
-    Task<std::vector<SavedSession>> in_database();
+    /// Those that are not on a tape, and were used later than `after`, in Unix seconds. Throws the errors of the database. Lists all
+    /// tapes if there are such threads.
+    Task<std::vector<SavedSession>> in_database(double after = -1);
 
     /// The most recently used session of this directory or without a directory. Throws Error(not_found) if there is
     /// none.
@@ -115,6 +118,7 @@ public:
 private:
     bool has_database() const;
     Task<std::shared_ptr<SQLiteCheckpointer>> open_database(bool read_only);
+    Task<std::optional<SavedSession>> last_on_tape();
     Task<std::optional<SavedSession>> tape_with_copy(std::string name);
     Task<> note_session(std::string name, std::string copied_from);
     Task<bool> is_taken(std::string name);

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <latch>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bub/tape/file_tape_store.hpp>
 #include <bub/tape/tape_checkpointer.hpp>
 #include <bub/tape/tape_session.hpp>
 #include <bub/tape/tape_test_support.hpp>
@@ -29,6 +31,25 @@
 namespace cubepi::app {
 
 namespace {
+
+/// Tapes that record how they are listed.
+class NotedLists : public bub::FileTapeStore {
+public:
+    using bub::FileTapeStore::FileTapeStore;
+    using bub::SessionTapeStore::newest_tapes_after;
+    Task<std::vector<bub::ListedTape>> newest_tapes_after(std::optional<bub::ListedTape> last,
+                                                          std::size_t limit,
+                                                          std::string prefix) override {
+        prefixes.push_back(prefix);
+        std::vector<bub::ListedTape> found =
+            co_await bub::FileTapeStore::newest_tapes_after(last, limit, std::move(prefix));
+        listed = found.size();
+        co_return found;
+    }
+
+    std::vector<std::string> prefixes = {};
+    std::size_t listed = 0;
+};
 
 /// A session in the database of an older version, and directories in which it is continued.
 class OldSession : public ::testing::Test {
@@ -106,6 +127,36 @@ TEST_F(OldSession, D75_UnclosedSessionOnFullDisk_IsDeleted) {
     EXPECT_EQ(removed.parts.size(), 1U);
     EXPECT_FALSE(removed.not_read);
     EXPECT_TRUE(run(saved.on_tapes(SessionsOf::directory)).empty());
+}
+
+TEST_F(OldSession, NameOfNewSession_NeedsNoList) {
+    const auto tapes = std::make_shared<NotedLists>(root_ / "tapes");
+    SavedSessions saved(tapes, database(), root_);
+    EXPECT_EQ(run(saved.create_named("plan")), "plan");
+    EXPECT_EQ(run(saved.create_named("plan")), "plan-2");
+    EXPECT_TRUE(tapes->prefixes.empty());
+    EXPECT_EQ(run(saved.create_named("notes")), "notes-2") << "in the database";
+}
+
+TEST_F(OldSession, LastSession_IsFoundByItsPrefix) {
+    std::filesystem::remove(database());
+    const auto tapes = std::make_shared<NotedLists>(root_ / "tapes");
+    SavedSessions here(tapes, database(), root_ / "here");
+    for (const char* const directory : {"here", "there"}) {
+        SavedSessions saved(tapes, database(), root_ / directory);
+        for (int i = 0; i < 40; ++i) {
+            const std::string name = run(saved.create_named("plan"));
+            std::vector<bub::TapeEntry> entries = {bub::message_entry("user", "hi")};
+            (void)run(tapes->append(saved.tape_of(name), std::move(entries), bub::TapeAppend()));
+        }
+    }
+    tapes->prefixes.clear();
+    EXPECT_EQ(run(here.last()).name, "plan-40");
+    EXPECT_EQ(tapes->prefixes, std::vector<std::string>{here.tape_prefix()});
+    EXPECT_EQ(tapes->listed, 16U);
+    EXPECT_EQ(run(here.on_tapes(SessionsOf::directory)).size(), 40U);
+    EXPECT_EQ(run(here.on_tapes(SessionsOf::directory, 3)).size(), 3U);
+    EXPECT_EQ(run(here.on_tapes(SessionsOf::program)).size(), 80U);
 }
 
 /// The tape had messages before an older version stored a session of the same name.

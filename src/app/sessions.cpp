@@ -383,10 +383,13 @@ Task<> note_fork(std::shared_ptr<bub::TapeStore> tapes, std::string tape, std::s
     co_await tapes->edit_state(std::move(tape), std::move(edit));
 }
 
-Task<std::vector<ListedSession>> list_sessions(SavedSessions saved) {
+Task<std::vector<ListedSession>> list_sessions(SavedSessions saved, SessionsOf which) {
     std::vector<ListedSession> sessions;
     const std::string here = saved.tape_prefix();
-    const std::vector<bub::ListedTape> tapes = co_await saved.tapes()->newest_tapes();
+    std::string prefix;
+    if (which == SessionsOf::directory) prefix = here;
+    const std::vector<bub::ListedTape> tapes =
+        co_await saved.tapes()->newest_tapes(std::move(prefix));
     for (const bub::ListedTape& tape : tapes) {
         ListedSession one;
         one.tape = tape.name;
@@ -463,7 +466,8 @@ Task<std::string> find_session_named(SavedSessions saved, std::string wanted) {
     std::vector<std::string> titled;
     const JsonObject state = co_await saved.tapes()->read_state(saved.tape_of(wanted));
     if (bub::session_of(state)) co_return wanted;
-    const std::vector<ListedSession> sessions = co_await list_sessions(saved);
+    const std::vector<ListedSession> sessions =
+        co_await list_sessions(saved, SessionsOf::directory);
     for (const ListedSession& listed : sessions) {
         if (!listed.is_here) continue;
         ListedSession one = listed;

@@ -47,8 +47,9 @@ std::string forked_from(const JsonObject& side_state);
 /// Stores the name of the session of which the tape's is a fork.
 Task<> note_fork(std::shared_ptr<bub::TapeStore> tapes, std::string tape, std::string forked_from);
 
-/// Lists the sessions of all directories, most recently used first, without reading one of them.
-Task<std::vector<ListedSession>> list_sessions(SavedSessions saved);
+/// Lists the sessions of one or of all directories, most recently used first, without reading one of them.
+Task<std::vector<ListedSession>> list_sessions(SavedSessions saved,
+                                               SessionsOf which = SessionsOf::everything);
 /// Reads the facts of a listed session. A session that cannot be read has `problem`.
 Task<ListedSession> load_facts(std::shared_ptr<bub::SessionTapeStore> tapes, ListedSession listed);
 

@@ -275,17 +275,13 @@ private:
                   << "' of this directory has no tape.\n  See all tapes: cubepi tape list\n";
             co_return std::string();
         }
-        const std::vector<ListedTape> files = co_await store_->newest_tapes();
-        if (arguments_.tape.empty()) {
-            const std::string here = bub::tape_name(directory, "").substr(0, 18);
-            for (const ListedTape& file : files) {
-                if (file.name.starts_with(here)) co_return file.name;
-            }
-            if (!files.empty()) co_return files.front().name;
-            told_ << "cubepi: no tapes in " << for_terminal(store_->location()) << ".\n";
-            co_return std::string();
-        }
-        co_return co_await find_named();
+        if (!arguments_.tape.empty()) co_return co_await find_named();
+        const std::string here = bub::tape_name(directory, "").substr(0, 18);
+        std::vector<ListedTape> newest = co_await store_->newest_tapes_after(std::nullopt, 1, here);
+        if (newest.empty()) newest = co_await store_->newest_tapes_after(std::nullopt, 1);
+        if (!newest.empty()) co_return newest.front().name;
+        told_ << "cubepi: no tapes in " << for_terminal(store_->location()) << ".\n";
+        co_return std::string();
     }
 
     Task<std::string> find_named() {

@@ -521,9 +521,8 @@ public:
         if (!cursor.empty() && (parsed.ec != std::errc() || parsed.ptr != end))
             refuse("`cursor` is not one of a list of sessions");
         SavedSessions saved(configured_tapes(), sessions_path(), canonical(directory));
-        std::vector<ListedSession> all = co_await list_sessions(saved);
-        std::erase_if(all,
-                      [](const ListedSession& one) { return !one.is_here || one.tape.empty(); });
+        std::vector<ListedSession> all = co_await list_sessions(saved, SessionsOf::directory);
+        std::erase_if(all, [](const ListedSession& one) { return one.tape.empty(); });
         AcpSessionList list;
         for (std::size_t i = first; i < all.size() && i - first < listed_at_once; ++i) {
             const ListedSession one = co_await load_facts(saved.tapes(), std::move(all[i]));

@@ -2,14 +2,20 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <system_error>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <bub/builtin/builtin.hpp>
 #include <bub/tape/file_tape_store.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/workspace/files/file_access.hpp>
 
 #include "../project/git.hpp"
 #include "paths.hpp"
@@ -78,10 +84,34 @@ void make_own_directories(const std::vector<fs::path>& own, const std::vector<fs
     }
 }
 
-void add_git_directory(std::vector<fs::path>& all, const fs::path& git, int depth);
+/// Creates the hooks of a directory of git, if a command could create them: what is missing cannot be protected. A command in the
+/// background may exchange directories for links meanwhile, none of which is followed.
+void make_hooks(const fs::path& git, const std::vector<fs::path>& writable) {
+    const fs::path place = resolved(git);
+    const bool reachable = std::any_of(writable.begin(), writable.end(), [&](const fs::path& one) {
+        return is_in(place, resolved(one));
+    });
+    if (!reachable) return;
+    const detail::UniqueFd root = detail::open_file("/", O_PATH | O_DIRECTORY);
+    const detail::UniqueFd directory = detail::open_beneath(
+        root.get(), place.relative_path().string(), O_PATH | O_DIRECTORY, detail::Links::refused);
+    if (!directory) return;
+    // A worktree has the hooks of its repository.
+    for (const char* const name : {"HEAD", "objects"})
+        if (::faccessat(directory.get(), name, F_OK, AT_SYMLINK_NOFOLLOW) != 0) return;
+    (void)::mkdirat(directory.get(), "hooks", S_IRWXU | S_IRWXG | S_IRWXO);
+}
+
+/// Files that name programs, of the places in which commands may write.
+struct ProtectedFiles {
+    const std::vector<fs::path>& writable;
+    std::vector<fs::path> all = {};
+};
+
+void add_git_directory(ProtectedFiles& files, const fs::path& git, int depth);
 
 /// The directories of git of submodules and of worktrees, in a group such as `modules`. A name of a submodule may contain "/".
-void add_git_directories(std::vector<fs::path>& all, const fs::path& group, int depth) {
+void add_git_directories(ProtectedFiles& files, const fs::path& group, int depth) {
     constexpr int deepest = 6;
     constexpr std::size_t most = 2000;
     if (depth > deepest) return;
@@ -89,47 +119,44 @@ void add_git_directories(std::vector<fs::path>& all, const fs::path& group, int 
     for (fs::directory_iterator entry(group, failed), end; !failed && entry != end;
          entry.increment(failed)) {
         std::error_code unknown;
-        if (all.size() > most) return;
+        if (files.all.size() > most) return;
         if (entry->is_symlink(unknown) || !entry->is_directory(unknown)) continue;
         if (fs::exists(entry->path() / "HEAD", unknown)) {
-            add_git_directory(all, entry->path(), depth + 1);
+            add_git_directory(files, entry->path(), depth + 1);
         } else {
-            add_git_directories(all, entry->path(), depth + 1);
+            add_git_directories(files, entry->path(), depth + 1);
         }
     }
 }
 
 /// The files of a directory of git that name programs, with those of its submodules and worktrees: git in the directory above runs
 /// what they name, too.
-void add_git_directory(std::vector<fs::path>& all, const fs::path& git, int depth) {
-    std::error_code failed;
-    // A worktree has the hooks of its repository.
-    if (fs::exists(git / "HEAD", failed) && fs::exists(git / "objects", failed))
-        fs::create_directory(git / "hooks", failed);
+void add_git_directory(ProtectedFiles& files, const fs::path& git, int depth) {
+    make_hooks(git, files.writable);
     for (const char* const name : {"hooks", "config", "config.worktree", "commondir"})
-        all.push_back(git / name);
-    add_git_directories(all, git / "modules", depth);
-    add_git_directories(all, git / "worktrees", depth);
+        files.all.push_back(git / name);
+    add_git_directories(files, git / "modules", depth);
+    add_git_directories(files, git / "worktrees", depth);
 }
 
-/// Files of the workspace that name programs which git or this program runs.
-std::vector<fs::path> protected_files(const fs::path& workspace) {
+/// Adds the files of the workspace that name programs which git or this program runs.
+void add_protected(ProtectedFiles& files, const fs::path& workspace) {
     const fs::path git = workspace / ".git";
-    std::vector<fs::path> all{workspace / ".cubepi", workspace / ".mcp.json"};
+    files.all.push_back(workspace / ".cubepi");
+    files.all.push_back(workspace / ".mcp.json");
     std::error_code failed;
     if (!fs::is_regular_file(git, failed)) {
-        add_git_directory(all, git, 0);
-        return all;
+        add_git_directory(files, git, 0);
+        return;
     }
     // The file of a worktree or a submodule names the directory.
-    all.push_back(git);
+    files.all.push_back(git);
     const std::string named = git_file_line(git, "gitdir: ");
-    if (named.empty()) return all;
+    if (named.empty()) return;
     const fs::path directory = (workspace / named).lexically_normal();
-    add_git_directory(all, directory, 0);
+    add_git_directory(files, directory, 0);
     const std::string common = git_file_line(directory / "commondir", "");
-    if (!common.empty()) add_git_directory(all, (directory / common).lexically_normal(), 0);
-    return all;
+    if (!common.empty()) add_git_directory(files, (directory / common).lexically_normal(), 0);
 }
 
 /// Adds the repository of a linked work tree. One in a directory that is writable anyway is not added: a command could replace it by a
@@ -236,8 +263,9 @@ std::shared_ptr<const SandboxProfile> CommandSandboxes::profile(
             // The place may be a directory of a repository in a writable tree.
             repositories.push_back(bub::project_root(place));
             for (const fs::path& repository : repositories) {
-                for (fs::path& file : protected_files(repository))
-                    made.read_only.push_back(std::move(file));
+                ProtectedFiles files{made.writable};
+                add_protected(files, repository);
+                std::ranges::move(files.all, std::back_inserter(made.read_only));
             }
         }
     }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <cubepi/core/scoped_test_directory.hpp>
+#include <cubepi/process/sandbox.hpp>
 
 #include "../project/git.hpp"
 
@@ -140,6 +141,20 @@ TEST_F(LinkedWorkTree, D212_PipeInsteadOfAFile_DoesNotBlock) {
     fs::remove(linked / "gitdir");
     ASSERT_EQ(::mkfifo((linked / "gitdir").c_str(), 0600), 0);
     EXPECT_FALSE(repository_is_writable());
+}
+
+/// A command could name any repository of the user with a link.
+TEST_F(LinkedWorkTree, LinkedRepository_GetsNoHooks) {
+    const fs::path workspace = root / "other";
+    fs::create_directories(workspace);
+    fs::create_symlink(root / "project" / ".git", workspace / ".git");
+    (void)writable_in(workspace);
+    EXPECT_FALSE(fs::exists(root / "project" / ".git" / "hooks"));
+    fs::remove(workspace / ".git");
+    put(workspace / ".git" / "HEAD", "ref: refs/heads/main\n");
+    fs::create_directories(workspace / ".git" / "objects");
+    (void)writable_in(workspace);
+    EXPECT_EQ(fs::exists(workspace / ".git" / "hooks"), sandbox_support().available());
 }
 
 TEST_F(LinkedWorkTree, Branch_IsThatOfTheTree) {

@@ -1,6 +1,7 @@
 #include "model_choice.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -101,7 +102,11 @@ FauxStep step_from_json(const std::string& path, const Json& json) {
         *content = JsonArray{block};
     }
     message["role"] = "assistant";
-    return assistant_message_from_json(message);
+    try {
+        return assistant_message_from_json(message);
+    } catch (const Error& error) {
+        refuse(path, error.what());
+    }
 }
 
 BoundModel scripted_model(const std::string& path) {
@@ -206,7 +211,7 @@ void add_fallbacks(const ModelSources& sources, const Endpoint& primary, ModelCh
         "  export GEMINI_API_KEY=...            use Gemini\n"
         "  cubepi chat --base-url URL --model M any OpenAI-compatible server\n"
         "  ollama serve                         or a server on this machine\n"
-        "  cubepi chat --offline                or the scripted offline model, to try it out";
+        "  cubepi chat --offline                or the scripted model, to try it out";
     for (const std::string& problem : sources.bub.problems) text += "\n" + problem;
     throw NoModelError(text);
 }
@@ -491,6 +496,23 @@ void set_compaction(bub::BuiltinOptions& options, const ModelSources& sources,
                                    transport = std::move(transport)](const BoundModel& model) {
         return find_window(sources.windows, transport, endpoint_of(sources, choice, model));
     };
+}
+
+void check_model_flags(const ModelFlags& flags) {
+    if (!flags.base_url.empty()) {
+        Endpoint endpoint;
+        endpoint.redirect(flags.base_url, "--base-url");
+        endpoint.check_address();
+    }
+    const bool is_name =
+        std::all_of(flags.api_key_env.begin(), flags.api_key_env.end(),
+                    [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+    // The text may be the key itself, which must not be printed.
+    if (!is_name)
+        throw Error(ErrorCode::invalid_argument,
+                    "--api-key-env takes the name of an environment variable, such as MY_KEY; its "
+                    "value is not a name");
+    if (!flags.script.empty()) (void)scripted_model(flags.script);
 }
 
 Task<ModelChoice> choose_model(ModelSources sources, std::shared_ptr<HttpTransport> transport,

@@ -98,6 +98,10 @@ void set_compaction(bub::BuiltinOptions& options, const ModelSources& sources,
 /// Sets the limits of the agents that a model starts.
 void set_subagents(bub::BuiltinOptions& options, const SubagentSettings& settings);
 
+/// Throws Error(invalid_argument) for a flag that no configuration makes valid, before anything is read or created; Error(not_found) for
+/// a script that cannot be read.
+void check_model_flags(const ModelFlags& flags);
+
 /// The model to use, by the precedence of ModelSources; a local server if no source names one. Throws NoModelError when
 /// there is none, with what to do about it; Error(invalid_argument) when several could be meant.
 Task<ModelChoice> choose_model(ModelSources sources, std::shared_ptr<HttpTransport> transport,

@@ -59,6 +59,34 @@ ErrorCode refusal(const ModelSources& sources, std::shared_ptr<MemoryTransport> 
     return ErrorCode::unknown;
 }
 
+TEST(ModelChoice, InvalidFlags_AreRefused) {
+    const auto refused = [](auto change) {
+        ModelFlags flags;
+        change(flags);
+        try {
+            check_model_flags(flags);
+        } catch (const Error& error) {
+            return std::string(error.what());
+        }
+        return std::string();
+    };
+    for (const char* const url : {"localhost:11434", "http://", "https:///v1", "ftp://a/v1", " "}) {
+        const std::string text = refused([url](ModelFlags& flags) { flags.base_url = url; });
+        EXPECT_EQ(text.find("'" + std::string(url) + "' is not a server address (--base-url)"), 0U)
+            << url;
+    }
+    const std::string key = refused([](ModelFlags& flags) { flags.api_key_env = "sk-1234"; });
+    EXPECT_EQ(key.find("--api-key-env takes"), 0U);
+    EXPECT_EQ(key.find("1234"), std::string::npos) << "it may be the key";
+    const std::string none = refused([](ModelFlags& flags) { flags.script = "/nowhere/x.json"; });
+    EXPECT_EQ(none.find("cannot read the script /nowhere/x.json"), 0U);
+    EXPECT_EQ(refused([](ModelFlags& flags) {
+                  flags.base_url = "http://box:1/v1";
+                  flags.api_key_env = "MY_KEY2";
+              }),
+              "");
+}
+
 TEST(ModelChoice, KeyAlone_SelectsOpenAi) {
     ModelSources sources;
     sources.environment["OPENAI_API_KEY"] = "sk-x";

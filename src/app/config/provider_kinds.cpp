@@ -248,8 +248,10 @@ std::string Endpoint::provider_id() const {
 }
 
 void Endpoint::check_address() const {
-    const std::string scheme = base_url.substr(0, base_url.find("://") + 3);
-    if (scheme == "http://" || scheme == "https://") return;
+    const std::size_t host = base_url.find("://") + 3;
+    const std::string scheme = base_url.substr(0, host);
+    const bool has_host = host < base_url.size() && base_url[host] != '/';
+    if (has_host && (scheme == "http://" || scheme == "https://")) return;
     throw Error(ErrorCode::invalid_argument,
                 "'" + public_url(base_url) + "' is not a server address" +
                     (from.base_url.empty() ? "" : " (" + from.base_url + ")") +

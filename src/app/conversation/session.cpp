@@ -394,7 +394,8 @@ SandboxSettings sandbox_settings(const ConfigFile& config, const ConversationFla
 Task<std::string> new_session_note(SavedSessions& saved, std::string name) {
     std::string note = "New session '" + visible(name) + "'.";
     std::vector<std::string> names;
-    const std::vector<SavedSession> here = co_await saved.on_tapes(SessionsOf::directory);
+    constexpr std::size_t compared = 500;
+    const std::vector<SavedSession> here = co_await saved.on_tapes(SessionsOf::directory, compared);
     for (const SavedSession& one : here) {
         if (one.name != name) names.push_back(one.name);
     }
@@ -547,6 +548,7 @@ SessionLocation next_session(const SessionPlan& plan) {
 }
 
 Task<SessionPlan> plan_session(ConversationFlags flags, SessionParts parts) {
+    check_model_flags(flags.model);
     const ConfigFile config = read_config(config_path());
     if (config.escape_timeout) Console::set_escape_timeout(*config.escape_timeout);
     const std::shared_ptr<const Runtime> runtime = Runtime::standard();

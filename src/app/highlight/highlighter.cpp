@@ -11,6 +11,7 @@
 
 #include <tree_sitter/api.h>
 
+#include <cubepi/core/error.hpp>
 #include <cubepi/core/support/regular_expression.hpp>
 
 namespace cubepi::app {
@@ -140,6 +141,15 @@ void CodeGrammar::read_tests(std::uint32_t pattern) {
     }
 }
 
+/// Returns false for a text on which the expression takes too many steps.
+bool occurs(const detail::RegularExpression& expression, std::string_view text) {
+    try {
+        return expression.occurs_in(text);
+    } catch (const Error&) {
+        return false;
+    }
+}
+
 bool CodeGrammar::accepts(const TSQueryMatch& match, std::string_view code) const {
     for (const CaptureTest& test : tests_[match.pattern_index]) {
         for (std::uint16_t i = 0; i < match.capture_count; ++i) {
@@ -147,7 +157,7 @@ bool CodeGrammar::accepts(const TSQueryMatch& match, std::string_view code) cons
             const std::string_view text = text_of(match.captures[i].node, code);
             if (text.size() > longest_tested) return false;
             if (!test.matching && text != test.equal) return false;
-            if (test.matching && !test.matching->occurs_in(text)) return false;
+            if (test.matching && !occurs(*test.matching, text)) return false;
         }
     }
     return true;

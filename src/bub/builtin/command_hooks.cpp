@@ -223,7 +223,12 @@ namespace detail {
 bool CommandHookTable::Entry::matches(HookPoint point, const std::string& tool) const {
     if (hook.point != point) return false;
     const bool is_of_tools = point == HookPoint::pre_tool_use || point == HookPoint::post_tool_use;
-    return !is_of_tools || !matcher || matcher->matches(tool);
+    if (!is_of_tools || !matcher) return true;
+    try {
+        return matcher->matches(tool);
+    } catch (const cubepi::Error&) {
+        return true;  // the hook may exist to refuse the call
+    }
 }
 
 CommandHookTable::CommandHookTable(std::vector<CommandHook> hooks) {

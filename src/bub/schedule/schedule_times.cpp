@@ -67,7 +67,8 @@ bool has(std::uint64_t bits, unsigned value) { return (bits >> value & 1U) != 0;
            std::to_string(field.least) + " to " + std::to_string(field.most));
 }
 
-int number_in(const Field& field, std::string_view word) {
+/// The number or name in `word`, a part of the text `whole` of a field.
+int number_in(const Field& field, std::string_view word, std::string_view whole) {
     const std::string lower = cubepi::detail::lower_case(word);
     const std::size_t at = lower.size() == 3 ? field.names.find(lower) : std::string_view::npos;
     if (at != std::string_view::npos && at % 3 == 0) return static_cast<int>(at / 3) + field.least;
@@ -75,7 +76,7 @@ int number_in(const Field& field, std::string_view word) {
     const char* const end = word.data() + word.size();
     const auto [stop, failed] = std::from_chars(word.data(), end, value);
     if (failed != std::errc() || stop != end || value < field.least || value > field.most)
-        refuse(field, word);
+        refuse(field, word.empty() ? whole : word);
     return value;
 }
 
@@ -89,21 +90,21 @@ std::vector<std::string_view> split(std::string_view text, std::string_view sepa
     }
 }
 
-std::uint64_t range_bits(const Field& field, std::string_view text) {
+std::uint64_t range_bits(const Field& field, std::string_view text, std::string_view whole) {
     const std::size_t slash = text.find('/');
     const std::string_view range = text.substr(0, slash);
     int step = 1;
     if (slash != text.npos) {
         const Field steps{field.name, 1, field.most, ""};
-        step = number_in(steps, text.substr(slash + 1));
+        step = number_in(steps, text.substr(slash + 1), whole);
     }
     int first = field.least;
     int last = field.most;
     const std::size_t dash = range.find('-');
     if (range != "*") {
-        first = number_in(field, range.substr(0, dash));
+        first = number_in(field, range.substr(0, dash), whole);
         if (dash != range.npos) {
-            last = number_in(field, range.substr(dash + 1));
+            last = number_in(field, range.substr(dash + 1), whole);
         } else if (slash == text.npos) {
             last = first;
         }
@@ -116,7 +117,7 @@ std::uint64_t range_bits(const Field& field, std::string_view text) {
 
 std::uint64_t bits_of(const Field& field, std::string_view text) {
     std::uint64_t bits = 0;
-    for (const std::string_view part : split(text, ",")) bits |= range_bits(field, part);
+    for (const std::string_view part : split(text, ",")) bits |= range_bits(field, part, text);
     return bits;
 }
 

@@ -91,6 +91,18 @@ TEST(ScheduleTimes, CronWithBothDays_FiresOnEither) {
               (Texts{"2026-02-09 00:00", "2026-02-23 00:00"}));
 }
 
+TEST(ScheduleTimes, IncompleteField_IsNamedWhole) {
+    for (const char* const field : {"-1", "1-", "*/", "1,,2", "1,"}) {
+        try {
+            (void)firings(cron(std::string(field) + " 9 * * *"), 0, 1);
+            ADD_FAILURE() << field;
+        } catch (const cubepi::Error& error) {
+            const std::string text = error.what();
+            EXPECT_EQ(text.find("'" + std::string(field) + "' is not a minute from"), 0U) << text;
+        }
+    }
+}
+
 TEST(ScheduleTimes, LeapDayAndEndOfMonth_AreFound) {
     EXPECT_EQ(firings(cron("0 12 29 2 *"), utc(2026, 1, 1), 2),
               (Texts{"2028-02-29 12:00", "2032-02-29 12:00"}));

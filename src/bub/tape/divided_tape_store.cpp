@@ -55,9 +55,11 @@ std::string DividedTapeStore::location() const {
 }
 
 Task<std::vector<ListedTape>> DividedTapeStore::newest_tapes_after(std::optional<ListedTape> last,
-                                                                   std::size_t limit) {
+                                                                   std::size_t limit,
+                                                                   std::string prefix) {
     std::vector<Task<std::vector<ListedTape>>> reading;
-    for (const auto& store : stores_) reading.push_back(store->newest_tapes_after(last, limit));
+    for (const auto& store : stores_)
+        reading.push_back(store->newest_tapes_after(last, limit, prefix));
     std::vector<std::vector<ListedTape>> lists = co_await cubepi::when_all(std::move(reading));
     std::vector<ListedTape> all;
     for (std::size_t at = 0; at < lists.size(); ++at) {

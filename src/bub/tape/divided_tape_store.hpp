@@ -37,8 +37,10 @@ public:
     }
 
     std::string location() const override;
+    using SessionTapeStore::newest_tapes_after;
     Task<std::vector<ListedTape>> newest_tapes_after(std::optional<ListedTape> last,
-                                                     std::size_t limit) override;
+                                                     std::size_t limit,
+                                                     std::string prefix) override;
     Task<std::shared_ptr<const void>> hold(std::string name) override;
     Task<std::vector<std::string>> all_tapes() override;
     Task<cubepi::QuestionPage> list_requests(cubepi::QuestionQuery query) override;

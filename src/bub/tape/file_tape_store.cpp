@@ -106,8 +106,10 @@ const std::filesystem::path& FileTapeStore::directory() const noexcept {
 std::string FileTapeStore::location() const { return directory().string(); }
 
 Task<std::vector<ListedTape>> FileTapeStore::newest_tapes_after(std::optional<ListedTape> last,
-                                                                std::size_t limit) {
-    return on_worker(state_, &TapeDirectory::newest_tapes_after, std::move(last), limit);
+                                                                std::size_t limit,
+                                                                std::string prefix) {
+    return on_worker(state_, &TapeDirectory::newest_tapes_after, std::move(last), limit,
+                     std::move(prefix));
 }
 
 Task<void> FileTapeStore::remove_tape(std::string tape) {

@@ -51,8 +51,10 @@ public:
     const std::filesystem::path& directory() const noexcept;
 
     std::string location() const override;
+    using SessionTapeStore::newest_tapes_after;
     Task<std::vector<ListedTape>> newest_tapes_after(std::optional<ListedTape> last,
-                                                     std::size_t limit) override;
+                                                     std::size_t limit,
+                                                     std::string prefix) override;
     Task<void> remove_tape(std::string tape) override;
     Task<std::shared_ptr<const void>> open_tape(std::string tape) override;
     Task<std::shared_ptr<const void>> hold(std::string name) override;

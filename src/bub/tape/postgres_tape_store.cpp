@@ -215,12 +215,19 @@ Task<void> PostgresTapeStore::open() {
 std::string PostgresTapeStore::location() const { return store_->driver().description(); }
 
 Task<std::vector<ListedTape>> PostgresTapeStore::newest_tapes_after(std::optional<ListedTape> last,
-                                                                    std::size_t limit) {
+                                                                    std::size_t limit,
+                                                                    std::string prefix) {
+    // The tapes with a prefix are a range of the primary key, whose order is that of bytes. They are selected first: a plan for any
+    // prefix would read the newest tapes of all until there are enough.
+    std::string from = "bub_tapes";
+    if (!prefix.empty()) {
+        const std::string range = last ? "tape >= $4 AND tape < $5" : "tape >= $2 AND tape < $3";
+        from = "(SELECT * FROM bub_tapes WHERE " + range + " OFFSET 0) AS prefixed";
+    }
     // The server decides what is_main_tape() does, since it counts the rows.
-    std::string sql =
-        "SELECT tape, bytes, {epoch updated_at}, state FROM bub_tapes"
-        " WHERE (last_id > 0 OR tape IN (SELECT tape FROM bub_turns))"
-        " AND tape LIKE '%\\_\\_%' AND tape NOT LIKE '%\\_\\_%\\_\\_%'";
+    std::string sql = "SELECT tape, bytes, {epoch updated_at}, state FROM " + from +
+                      " WHERE (last_id > 0 OR tape IN (SELECT tape FROM bub_turns))"
+                      " AND tape LIKE '%\\_\\_%' AND tape NOT LIKE '%\\_\\_%\\_\\_%'";
     if (last) {
         const std::string time = "(timestamptz 'epoch' + $2 * interval '1 microsecond')";
         sql += " AND updated_at <= " + time + " AND (updated_at < " + time + " OR tape > $3)";
@@ -233,6 +240,11 @@ Task<std::vector<ListedTape>> PostgresTapeStore::newest_tapes_after(std::optiona
         const auto time = last->modified.time_since_epoch();
         query.integer(std::chrono::duration_cast<std::chrono::microseconds>(time).count())
             .text(last->name);
+    }
+    if (!prefix.empty()) {
+        std::string end = prefix;
+        ++end.back();
+        query.text(std::move(prefix)).text(std::move(end));
     }
     return server_read(store_, std::move(reads), [](const SqlResults& results) {
         std::vector<ListedTape> tapes;

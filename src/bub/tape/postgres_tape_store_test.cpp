@@ -395,6 +395,30 @@ TEST_F(PostgresTapes, D268_NewestTapes_AreReadWithTheIndex) {
     EXPECT_EQ(log.find("Seq Scan on bub_tapes"), std::string::npos) << log;
 }
 
+/// The newest tapes of one directory, older than 20,000 of others.
+TEST_F(PostgresTapes, TapesWithPrefix_AreReadWithTheKey) {
+    query(
+        "INSERT INTO bub_tapes (tape, last_id, updated_at) SELECT"
+        " CASE WHEN i % 10000 = 0 THEN 'b__' ELSE 'a__' END || i, 1,"
+        " now() - i * interval '1 second' FROM generate_series(1, 20000) AS i");
+    query("ANALYZE");
+    PostgresOptions logged = options;
+    logged.connection +=
+        " options='-csession_preload_libraries=auto_explain -cauto_explain.log_min_duration=0'";
+    const std::string log = server.log_of([&] {
+        PostgresTapeStore store(logged);
+        std::vector<ListedTape> page = run(store.newest_tapes_after(std::nullopt, 1, "b__"));
+        ASSERT_EQ(page.size(), 1U);
+        EXPECT_EQ(page.back().name, "b__10000");
+        page = run(store.newest_tapes_after(page.back(), 3, "b__"));
+        ASSERT_EQ(page.size(), 1U);
+        EXPECT_EQ(page.back().name, "b__20000");
+    });
+    EXPECT_NE(log.find("bub_tapes_pkey"), std::string::npos) << log;
+    EXPECT_EQ(log.find("bub_ix_tapes_updated"), std::string::npos) << log;
+    EXPECT_EQ(log.find("Seq Scan on bub_tapes"), std::string::npos) << log;
+}
+
 TEST_F(PostgresTapes, TablesOfNewerVersion_AreRefused) {
     query("DELETE FROM bub_schema WHERE version = 2");
     query("UPDATE bub_schema SET version = 7");

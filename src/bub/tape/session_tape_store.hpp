@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <bub/tape/tape_store.hpp>
@@ -33,14 +34,20 @@ class SessionTapeStore : public TapeStore, public TapeMediaStore, public TurnJou
 public:
     /// A directory, or "PostgreSQL database 'NAME' on HOST:PORT"; without a password.
     virtual std::string location() const = 0;
-    /// Returns all tapes with exactly one "__" in their name, most recently written first.
-    Task<std::vector<ListedTape>> newest_tapes() {
-        return newest_tapes_after(std::nullopt, std::numeric_limits<std::size_t>::max());
+    /// Returns all tapes with exactly one "__" in their name, and with this prefix, most recently written first.
+    Task<std::vector<ListedTape>> newest_tapes(std::string prefix = {}) {
+        constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
+        return newest_tapes_after(std::nullopt, all, std::move(prefix));
+    }
+    Task<std::vector<ListedTape>> newest_tapes_after(std::optional<ListedTape> last,
+                                                     std::size_t limit) {
+        return newest_tapes_after(std::move(last), limit, std::string());
     }
     /// Returns the first `limit` of newest_tapes(), or of those that it lists after `last`, whose name and time are used. The work on
-    /// a server does not depend on how many follow.
+    /// a server depends on the tapes with the prefix, which ends with an ASCII character; without a prefix, on `limit` only.
     virtual Task<std::vector<ListedTape>> newest_tapes_after(std::optional<ListedTape> last,
-                                                             std::size_t limit) = 0;
+                                                             std::size_t limit,
+                                                             std::string prefix) = 0;
     /// Removes a tape with its sidecars and its side state; only on an explicit request of the user (D47). Media stay, since
     /// other tapes may use them. Throws `storage_locked` while a turn is in progress on the tape, and while another process has
     /// it open (open_tape).

@@ -490,6 +490,13 @@ void check_listing(Probe& probe) {
     }
     probe.expect(all.size() == 4 && paged == all, "newest_tapes_after() lists pages of them");
     probe.expect(run(sessions->newest_tapes_after(last, 2)).empty(), "and none after the last one");
+    (void)run(sessions->append("v__a", two, TapeAppend()));
+    std::vector<std::string> prefixed;
+    for (const ListedTape& one : run(sessions->newest_tapes("w__"))) prefixed.push_back(one.name);
+    probe.expect(prefixed == all, "newest_tapes() lists those with a prefix");
+    probe.expect(run(sessions->newest_tapes_after(last, 2, "w__")).empty() &&
+                     run(sessions->newest_tapes_after(std::nullopt, 2, "v_")).size() == 1,
+                 "newest_tapes_after() lists pages of those");
     const std::shared_ptr<const void> held = run(sessions->hold("sessions"));
     probe.expect(held != nullptr, "hold() acquires a lock");
 }

@@ -244,6 +244,9 @@ TEST(Validate, HostileValues_AreHandledSafely) {
     EXPECT_LE(letters.validate(longer).size(), 1U);
     Json slow(std::string(40, 'a') + "!");
     EXPECT_FALSE(JsonSchema(json(R"({"pattern":"^(a+)+$"})")).validate(slow).empty());
+    std::string hostile;
+    for (int i = 0; i < 500; ++i) hostile += "a?";
+    EXPECT_FALSE(JsonSchema(JsonObject{{"pattern", hostile + "b"}}).validate(slow).empty());
     Json deep;
     for (int i = 0; i < 2000; ++i) {
         JsonArray outer;

@@ -259,7 +259,7 @@ TEST_F(FileToolsTest, Grep_FindsLines) {
               "a.cpp:1: int one;\na.cpp:3: long three;\n");
     EXPECT_EQ(grep({{"pattern", "zzz"}}), "(no matches)\n");
     EXPECT_THAT(grep({{"pattern", "a("}}),
-                StartsWith("error invalid_argument: The pattern is not a regular expression"));
+                StartsWith("error invalid_argument: The pattern 'a(' is not a regular expression"));
     EXPECT_EQ(grep({{"pattern", "e;"}, {"literal", true}, {"path", "a.cpp"}}),
               "a.cpp:1: int one;\na.cpp:3: long three;\n");
     EXPECT_EQ(grep({{"pattern", "a("}, {"literal", true}}), "(no matches)\n");
@@ -297,6 +297,10 @@ TEST_F(FileToolsTest, TooComplexExpression_StopsGrep) {
     for (int i = 0; i < 100; ++i) text += std::string(1000, 'a') + "\n";
     directory.put("f", text);
     EXPECT_THAT(grep({{"pattern", "^(a|aa)+c$"}}), HasSubstr("the expression is too complex: 6"));
+    std::string long_expression;
+    for (int i = 0; i < 400; ++i) long_expression += "a?";
+    EXPECT_THAT(grep({{"pattern", long_expression + "b"}}),
+                HasSubstr("the expression is too complex: 6"));
 }
 
 TEST_F(FileToolsTest, Stop_EndsASearch) {

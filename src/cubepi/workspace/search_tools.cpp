@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-// The limit of steps of one match; a fraction of a second.
-#define BOOST_REGEX_MAX_STATE_COUNT 1000000
-#include <boost/regex.hpp>
-
+#include <cubepi/core/support/regular_expression.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/workspace/files/content.hpp>
 #include <cubepi/workspace/files/tree_walk.hpp>
@@ -115,11 +112,7 @@ constexpr std::size_t max_too_complex = 5;
 /// The shown length of a line, in bytes.
 constexpr std::size_t max_shown = 400;
 
-/// A separate type, so that the limit above applies to this file only.
-struct Traits : boost::regex_traits<char> {};
-using Regex = boost::basic_regex<char, Traits>;
-
-/// A plain text or a regular expression. Boost.Regex throws if a match takes too many steps.
+/// A plain text or a regular expression.
 class Matcher {
 public:
     explicit Matcher(const GrepArgs& args) {
@@ -129,14 +122,14 @@ public:
             text_ = args.pattern;
             return;
         }
-        Regex::flag_type flags = args.literal ? Regex::literal : Regex::perl;
-        if (args.ignore_case) flags |= Regex::icase;
+        detail::RegularExpressionOptions options;
+        options.ignore_case = args.ignore_case;
+        options.is_literal = args.literal;
         try {
-            expression_.emplace(args.pattern, flags);
-        } catch (const boost::regex_error& error) {
-            throw Error(ErrorCode::invalid_argument,
-                        "The pattern is not a regular expression: " + std::string(error.what()) +
-                            " Set literal to search for it as plain text.");
+            expression_.emplace(args.pattern, options);
+        } catch (const Error& error) {
+            throw Error(error.code(), "The pattern " + std::string(error.what()) +
+                                          " Set literal to search for it as plain text.");
         }
     }
 
@@ -149,8 +142,8 @@ public:
         line = line.substr(0, max_line);
         if (!expression_) return line.find(text_) != std::string_view::npos;
         try {
-            return boost::regex_search(line.begin(), line.end(), *expression_);
-        } catch (const std::runtime_error&) {
+            return expression_->occurs_in(line);
+        } catch (const Error&) {
             ++too_complex;
             return false;
         }
@@ -160,7 +153,7 @@ public:
 
 private:
     std::string text_;
-    std::optional<Regex> expression_;
+    std::optional<detail::RegularExpression> expression_;
 };
 
 class Search {

@@ -111,10 +111,11 @@ std::vector<std::string> TapeDirectory::names() const {
 }
 
 std::vector<ListedTape> TapeDirectory::newest_tapes_after(const std::optional<ListedTape>& last,
-                                                          std::size_t limit) const {
+                                                          std::size_t limit,
+                                                          const std::string& prefix) const {
     std::vector<ListedTape> files;
     for (std::string& name : names()) {
-        if (!is_main_tape(name)) continue;
+        if (!is_main_tape(name) || !name.starts_with(prefix)) continue;
         struct stat info = {};
         const TapePaths paths(options_.directory, name);
         const bool written = ::lstat(paths.tape.c_str(), &info) == 0;

@@ -216,7 +216,7 @@ public:
     /// Returns all names, sorted.
     std::vector<std::string> names() const;
     std::vector<ListedTape> newest_tapes_after(const std::optional<ListedTape>& last,
-                                               std::size_t limit) const;
+                                               std::size_t limit, const std::string& prefix) const;
 
     void visit(const std::string& name, const TapeQuery& query,
                const std::function<bool(const TapeEntry&)>& visit);

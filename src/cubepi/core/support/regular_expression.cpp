@@ -1,30 +1,57 @@
 #include <cubepi/core/support/regular_expression.hpp>
 
-#include <regex>
+#include <stdexcept>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/bounded_regex.hpp>
 
 namespace cubepi::detail {
 
+namespace {
+
+boost::regex::flag_type flags_of(RegularExpressionOptions options) {
+    boost::regex::flag_type flags = options.is_literal ? boost::regex::literal : boost::regex::perl;
+    if (options.ignore_case) flags |= boost::regex::icase;
+    return flags;
+}
+
+[[noreturn]] void refuse_steps(std::string_view text) {
+    throw Error(ErrorCode::limit, "a regular expression takes too many steps on a text of " +
+                                      std::to_string(text.size()) + " bytes");
+}
+
+}  // namespace
+
 struct RegularExpression::Compiled {
-    std::regex expression;
+    BoundedRegex<char> expression;
 };
 
-RegularExpression::RegularExpression(const std::string& text) {
+RegularExpression::RegularExpression(const std::string& text, RegularExpressionOptions options) {
     try {
-        compiled_ = std::make_shared<const Compiled>(Compiled{std::regex(text)});
-    } catch (const std::regex_error& error) {
+        compiled_ =
+            std::make_shared<const Compiled>(Compiled{BoundedRegex<char>(text, flags_of(options))});
+    } catch (const std::runtime_error& error) {
+        constexpr std::size_t shown = 200;
         throw Error(ErrorCode::invalid_argument,
-                    "'" + text + "' is not a regular expression: " + std::string(error.what()));
+                    "'" + text.substr(0, shown) + (text.size() > shown ? "..." : "") +
+                        "' is not a regular expression: " + std::string(error.what()));
     }
 }
 
 bool RegularExpression::matches(std::string_view text) const {
-    return std::regex_match(text.begin(), text.end(), compiled_->expression);
+    try {
+        return compiled_->expression.matches(text);
+    } catch (const std::runtime_error&) {
+        refuse_steps(text);
+    }
 }
 
 bool RegularExpression::occurs_in(std::string_view text) const {
-    return std::regex_search(text.begin(), text.end(), compiled_->expression);
+    try {
+        return compiled_->expression.occurs_in(text);
+    } catch (const std::runtime_error&) {
+        refuse_steps(text);
+    }
 }
 
 }  // namespace cubepi::detail

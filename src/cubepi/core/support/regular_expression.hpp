@@ -6,16 +6,21 @@
 
 namespace cubepi::detail {
 
-/// A regular expression of ECMAScript. Its copies share it. The templates of std::regex are instantiated in one source, since that takes
-/// a compiler as long as two files.
+struct RegularExpressionOptions {
+    bool ignore_case = false;  ///< of ASCII letters
+    bool is_literal = false;   ///< the expression is plain text
+};
+
+/// A regular expression over bytes, in the syntax of ECMAScript and Perl. Its copies share it. Thread-safe. Expressions and texts of any
+/// origin may be passed: a match takes a second at most, and a bounded stack.
 class RegularExpression {
 public:
     /// Throws Error(invalid_argument) that states the expression and the reason.
-    explicit RegularExpression(const std::string& text);
+    explicit RegularExpression(const std::string& text, RegularExpressionOptions options = {});
 
-    /// Returns true if all of the text matches. The time and the stack grow with the text, as those of std::regex.
+    /// Returns true if all of the text matches. Throws Error(limit) if the match takes too many steps.
     bool matches(std::string_view text) const;
-    /// Returns true if a part of the text matches.
+    /// Returns true if a part of the text matches. Throws Error(limit) as well.
     bool occurs_in(std::string_view text) const;
 
 private:

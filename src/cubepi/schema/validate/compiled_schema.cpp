@@ -9,9 +9,9 @@
 #include <unordered_map>
 
 #include <boost/json.hpp>
-#include <boost/regex.hpp>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/bounded_regex.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/percent_decoded.hpp>
 #include <cubepi/schema/issue.hpp>
@@ -505,19 +505,17 @@ const SchemaNode& SchemaNode::resolved() const {
     return *node;
 }
 
-// Boost.Regex instead of std::regex: libstdc++'s implementation recurses once per character, and a long string from a
-// model would overflow the stack.
 struct SchemaPattern::Compiled {
-    boost::wregex expression;
+    BoundedRegex<wchar_t> expression;
 };
 
 SchemaPattern::SchemaPattern(std::string_view pattern)
-    : compiled_(
-          std::make_shared<const Compiled>(Compiled{boost::wregex(to_wide(translate(pattern)))})) {}
+    : compiled_(std::make_shared<const Compiled>(
+          Compiled{BoundedRegex<wchar_t>(to_wide(translate(pattern)))})) {}
 
 bool SchemaPattern::found_in(std::string_view text) const {
     try {
-        return boost::regex_search(to_wide(text), compiled_->expression, boost::match_single_line);
+        return compiled_->expression.occurs_in(to_wide(text), boost::match_single_line);
     } catch (const std::runtime_error&) {
         return false;
     }
