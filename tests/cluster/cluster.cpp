@@ -815,7 +815,7 @@ void Cluster::take_database_away() {
         server.query("SELECT pg_terminate_backend(pid)" + others);
         pause();
     }
-    const std::size_t enough = refused_ + many_clients;
+    const std::size_t enough = refused_ + 2 * many_clients;
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     // Fewer if few of its messages are left.
     while (refused_ < enough && !model_.is_over() && std::chrono::steady_clock::now() < deadline)

@@ -26,10 +26,10 @@ inline bool is_set(const char* name) {
     return value && std::string_view(value) == "1";
 }
 
-/// Returns the number in a variable of the environment, or another one without it.
+/// Returns the number in a variable of the environment, at least 1, or another one without it.
 inline std::size_t number_or(const char* name, std::size_t other) {
     const char* const value = std::getenv(name);
-    return value ? std::strtoul(value, nullptr, 10) : other;
+    return value ? std::max(std::strtoul(value, nullptr, 10), 1UL) : other;
 }
 
 /// The number of messages, unless ALL=1.

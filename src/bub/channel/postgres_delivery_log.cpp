@@ -69,23 +69,21 @@ std::string finished_state(std::string_view stop) {
     return std::string(is_stop_result(stop) ? stop : "done");
 }
 
-/// The expression of begun_by without the gateway $3 and its marks (DeliveryTables::next_mark()).
+/// The expression of begun_by without the gateway $3 and the marks of its turns (DeliveryTables::next_mark()).
 std::string others_sql() {
     return "ARRAY(SELECT b FROM unnest(begun_by) AS b WHERE b <> $3 AND b / " +
            std::to_string(marks_of_gateway) + " + $3 <> 0)";
 }
 
-/// An SQL condition: no call with a later mark than $5, of a turn of the gateway $3, has left it in begun_by. Otherwise this one is late.
-std::string is_last_sql() {
+/// An SQL condition: b is the mark of a turn of the gateway $3 that has begun after the one with the mark $5, which is stored late.
+std::string is_later_sql() {
     const std::string all = std::to_string(marks_of_gateway);
     const std::string half = std::to_string(marks_of_gateway / 2);
-    return "NOT EXISTS (SELECT 1 FROM unnest(begun_by) AS b WHERE b / " + all +
-           " + $3 = 0 AND (b - $5 + " + all + ") % " + all + " >= " + half + ")";
+    return "b / " + all + " + $3 = 0 AND (b - $5 + " + all + ") % " + all + " >= " + half;
 }
 
 /// Returns the statement of a note about records with the ids $1 and the fences $2. $3 is the number of this gateway, or the reason of
-/// failed answers. $5 is the mark of the beginning or of the end of a turn; $4 is the id of its first message, or 1 if the end leaves its
-/// mark.
+/// failed answers; $4 is the id of the first message of a turn, whose mark is $5, or the marks of the turns that have begun.
 std::string statement_of(DeliveryNote note, const std::string& detail) {
     const char* const table = note >= DeliveryNote::waiting ? outbound : inbound;
     const std::string all_hold = std::string(" AND ") + all_hold_sql;
@@ -112,20 +110,22 @@ std::string statement_of(DeliveryNote note, const std::string& detail) {
                 "state = 'working', begun = begun + CASE WHEN $3 = ANY(begun_by) THEN 0 ELSE 1"
                 " END, begun_by = " +
                     others_sql() + " || ARRAY[$3, $5], turn = $4",
-                " AND " + is_last_sql());
+                " AND NOT EXISTS (SELECT 1 FROM unnest(begun_by) AS b WHERE " + is_later_sql() +
+                    ")");
             break;
         case DeliveryNote::put_back:
             // Of a message that another gateway has taken, removes this one from those whose turns have begun; not a later turn here,
-            // which has another fence, or a later mark: the statement may be executed late.
+            // which has another fence, or another mark: the statement may be executed late.
             return mine_sql(table) +
-                   ", changed AS (UPDATE bub_delivery_inbound AS r SET begun = CASE WHEN $3 ="
-                   " ANY(begun_by) THEN greatest(begun - 1, 0) ELSE begun END, begun_by = " +
+                   ", marked AS (SELECT mine.*, ($4::text[])[array_position($1::text[],"
+                   " id::text)]::bigint AS mark FROM mine), changed AS (UPDATE"
+                   " bub_delivery_inbound AS r SET begun = CASE WHEN $3 = ANY(begun_by) THEN"
+                   " greatest(begun - 1, 0) ELSE begun END, begun_by = " +
                    others_sql() +
-                   " || CASE WHEN $4 = 1 THEN ARRAY[$5] ELSE '{}' END, state = CASE WHEN owner ="
-                   " $3 THEN 'waiting' ELSE state END FROM mine AS m WHERE r.id ="
-                   " ANY($1::text[]::bigint[]) AND r.id = m.id AND m.is_open AND (m.holds OR"
-                   " r.owner <> $3) AND " +
-                   is_last_sql() + ") SELECT true FROM mine";
+                   ", state = CASE WHEN owner = $3 THEN 'waiting' ELSE state END FROM marked AS m"
+                   " WHERE r.id = ANY($1::text[]::bigint[]) AND r.id = m.id AND m.is_open AND "
+                   "(m.holds OR r.owner <> $3) AND (m.mark ="
+                   " 0 OR m.mark = ANY(begun_by))) SELECT true FROM mine";
         case DeliveryNote::held:
             // As many as for a message that has ended processes: see needs_decision().
             changes = changed(
@@ -413,27 +413,27 @@ DeliveryWritePtr PostgresDeliveryLog::note(DeliveryNote note, const std::vector<
     RecordIds known;
     DeliveryWritePtr step = tables->write_about(ids, known);
     if (!step) return step;
-    const bool is_begin = note == DeliveryNote::begun;
-    const bool is_of_turn = is_begin || note == DeliveryNote::put_back;
+    const bool is_of_turn = note == DeliveryNote::begun;
+    const bool has_number = is_of_turn || note == DeliveryNote::put_back;
     const std::optional<RecordId> first = record_id(ids.front());
     std::string text;
     if (note == DeliveryNote::failed) append_json_string(text, detail);
-    const std::int64_t mark = is_of_turn ? tables->next_mark(here) : 0;
-    step->write = [tables, known, sql = statement_of(note, detail), is_begin, is_of_turn, here,
-                   mark, turn = first ? first->id : 0, text = std::move(text)](SqlBatch& batch) {
+    const std::int64_t mark = is_of_turn ? tables->next_mark(here, ids) : 0;
+    Texts marks = note == DeliveryNote::put_back ? tables->marks_of(known.records) : Texts();
+    step->write = [known, sql = statement_of(note, detail), has_number, is_of_turn, here, mark,
+                   marks = std::move(marks), turn = first ? first->id : 0,
+                   text = std::move(text)](SqlBatch& batch) {
         cubepi::detail::SqlQuery& change = batch.add(sql).texts(known.ids).texts(known.fences);
-        if (is_of_turn) {
-            // A call that has failed may still be executed: the begin of a turn that is over must not count then.
-            const std::int64_t leaves_mark = tables->has_failed() ? 1 : 0;
-            change.integer(here).integer(is_begin ? turn : leaves_mark).integer(mark);
-        }
+        if (has_number) change.integer(here);
+        if (is_of_turn) change.integer(turn).integer(mark);
+        if (!marks.empty()) change.texts(marks);
         if (!text.empty()) change.text(text);
     };
     step->read = check_fence;
-    if (is_begin) {
-        step->read = [tables, session = step->sessions.front(), ids](const SqlResult& row) {
+    if (is_of_turn) {
+        step->read = [tables, mark, session = step->sessions.front(), ids](const SqlResult& row) {
             check_fence(row);
-            if (row.rows() > 0) tables->note_turn(session, ids.front(), row.integer(0, 1));
+            if (row.rows() > 0) tables->note_turn(session, ids, mark, row.integer(0, 1));
         };
     }
     // Its message may be finished with it, and needs no note of the answer then.

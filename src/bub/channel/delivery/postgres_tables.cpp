@@ -32,6 +32,8 @@ constexpr std::size_t most_together = 64;
 /// The number of rows of a table that one take() removes because of their age. If there are more, the next one removes them too.
 constexpr std::int64_t most_removed = 5'000;
 constexpr std::chrono::minutes removal_interval{10};
+/// The interval while more rows are old than one take() removes.
+constexpr std::chrono::seconds short_removal_interval{1};
 
 /// An SQL condition: the gateway with the channels $3 (all if $4 is not 0) serves this one.
 std::string is_served_sql(const std::string& channel) {
@@ -188,6 +190,7 @@ void DeliveryTables::forget(const std::vector<std::string>& ids) {
     for (const std::string& id : ids) {
         const auto session = sessions_.extract(id);
         keys_.erase(id);
+        marks_.erase(id);
         const auto reserved = session ? reserved_.find(session.mapped()) : reserved_.end();
         if (reserved != reserved_.end() && reserved->second.message == id)
             reserved_.erase(reserved);
@@ -211,15 +214,28 @@ bool DeliveryTables::knows(const std::string& id) const {
     return sessions_.contains(id);
 }
 
-std::int64_t DeliveryTables::next_mark(std::int64_t number) {
+std::int64_t DeliveryTables::next_mark(std::int64_t number, const std::vector<std::string>& ids) {
     const std::lock_guard guard(mutex_);
-    return -(number * marks_of_gateway + ++marks_ % marks_of_gateway);
+    for (const std::string& id : ids) marks_.erase(id);
+    return -(number * marks_of_gateway + ++turns_ % marks_of_gateway);
 }
 
-void DeliveryTables::note_turn(const std::string& session, const std::string& message,
-                               std::int64_t answer) {
+void DeliveryTables::note_turn(const std::string& session, const std::vector<std::string>& ids,
+                               std::int64_t mark, std::int64_t answer) {
     const std::lock_guard guard(mutex_);
-    reserved_.insert_or_assign(session, Reserved{message, answer});
+    for (const std::string& id : ids)
+        if (sessions_.contains(id)) marks_[id] = mark;
+    reserved_.insert_or_assign(session, Reserved{ids.front(), answer});
+}
+
+std::vector<std::string> DeliveryTables::marks_of(const std::vector<std::string>& ids) const {
+    std::vector<std::string> marks;
+    const std::lock_guard guard(mutex_);
+    for (const std::string& id : ids) {
+        const auto found = marks_.find(id);
+        marks.push_back(std::to_string(found == marks_.end() ? 0 : found->second));
+    }
+    return marks;
 }
 
 /// An id that was reserved is lower than that of any answer which the session has got since: it is of no use after one.
@@ -238,6 +254,7 @@ DeliveryWritePtr DeliveryTables::write_about(const std::vector<std::string>& ids
         const std::optional<RecordId> id = record_id(text);
         const auto found = sessions_.find(text);
         if (!id || found == sessions_.end()) continue;
+        known.records.push_back(text);
         known.ids.push_back(std::to_string(id->id));
         known.fences.push_back(std::to_string(id->fence));
         sessions.insert(found->second);
@@ -403,13 +420,7 @@ UnfinishedRecords DeliveryTables::take() {
         taken = try_take();
         if (!taken) number_ = 0;
     }
-    const bool forgets = begin - forgot_at_.value_or(begin) >= removal_interval;
-    if (forgets || !forgot_at_) forgot_at_ = begin;
-    if (checks || forgets) {
-        Taken all = read_records();
-        if (forgets) forget_absent(all.sessions);
-        if (checks) add_lost(*taken, all);
-    }
+    if (checks) add_lost(*taken);
     may_have_lost_ = lost_until_ && begin < *lost_until_;
     const std::lock_guard guard(mutex_);
     sessions_.merge(taken->sessions);
@@ -422,50 +433,28 @@ UnfinishedRecords DeliveryTables::take() {
     return std::move(taken->records);
 }
 
-/// Returns all records of this gateway.
-DeliveryTables::Taken DeliveryTables::read_records() {
+/// Adds the records of this gateway that no caller knows of, because the call that stored or took them has failed.
+void DeliveryTables::add_lost(Taken& taken) {
     SqlBatch reads;
     select_inbounds(reads);
     select_answers(reads);
     const SqlResults results = cubepi::run(store_->read(std::move(reads)));
-    Taken all;
-    all.records.inbounds = read_inbounds(results[0], &all.sessions);
-    all.records.answers = read_answers(results[1], &all.sessions);
-    return all;
-}
-
-/// Adds the records of this gateway that no caller knows of, because the call that stored or took them has failed.
-void DeliveryTables::add_lost(Taken& taken, Taken& all) {
-    const auto add = [&](auto& to, auto& found) {
+    const auto add = [this](auto& all, auto found, const RecordSessions& sessions,
+                            RecordSessions& added) {
         const std::lock_guard guard(mutex_);
         for (auto& record : found) {
-            if (sessions_.contains(record.id) || taken.sessions.contains(record.id)) continue;
-            taken.sessions[record.id] = all.sessions.at(record.id);
-            to.push_back(std::move(record));
+            if (sessions_.contains(record.id) || added.contains(record.id)) continue;
+            added[record.id] = sessions.at(record.id);
+            all.push_back(std::move(record));
         }
-        sort_by_id(to);
     };
-    add(taken.records.inbounds, all.records.inbounds);
-    add(taken.records.answers, all.records.answers);
-}
-
-/// Forgets the records that another gateway has taken, which two looks have not found: the end of a turn is recorded after it was lost.
-void DeliveryTables::forget_absent(const RecordSessions& stored) {
-    std::set<std::string> absent;
-    std::vector<std::string> lost;
-    {
-        const std::lock_guard guard(mutex_);
-        for (const auto& [id, session] : sessions_) {
-            if (stored.contains(id)) continue;
-            if (absent_.contains(id)) {
-                lost.push_back(id);
-            } else {
-                absent.insert(id);
-            }
-        }
-    }
-    absent_ = std::move(absent);
-    forget(lost);
+    RecordSessions sessions;
+    auto inbounds = read_inbounds(results[0], &sessions);
+    auto answers = read_answers(results[1], &sessions);
+    add(taken.records.inbounds, std::move(inbounds), sessions, taken.sessions);
+    add(taken.records.answers, std::move(answers), sessions, taken.sessions);
+    sort_by_id(taken.records.inbounds);
+    sort_by_id(taken.records.answers);
 }
 
 void DeliveryTables::serve(std::vector<std::string> channels) {
@@ -554,7 +543,8 @@ std::optional<DeliveryTables::Taken> DeliveryTables::try_take() {
         if (removes) {
             const std::int64_t most =
                 std::max(view.results[1 + 4].integer(0, 0), view.results[1 + 5].integer(0, 0));
-            removal_at_ = most < most_removed ? now + removal_interval : now;
+            removal_at_ = now;
+            *removal_at_ += most < most_removed ? removal_interval : short_removal_interval;
         }
         writes.add(
             "DELETE FROM bub_delivery_gateways WHERE lease_until < clock_timestamp() - interval '1 "
@@ -576,7 +566,8 @@ void DeliveryTables::add_removals(SqlBatch& batch) const {
         batch
             .add("WITH removed AS (DELETE FROM " + name + " WHERE id = ANY(ARRAY(SELECT id FROM " +
                  name + " WHERE account = $1 AND " + time +
-                 " < now() - $2 * interval '1 hour' LIMIT $3)) RETURNING id) SELECT"
+                 " < now() - $2 * interval '1 hour' LIMIT $3 FOR UPDATE SKIP LOCKED)) RETURNING "
+                 "id) SELECT"
                  " count(*) FROM removed")
             .text(options_.account)
             .number(hours)

@@ -10,7 +10,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -61,11 +60,9 @@ struct RecordId {
 std::string text_of(const RecordId& id);
 std::optional<RecordId> record_id(const std::string& text);
 
-/// The sessions of records, by their ids.
-using RecordSessions = std::map<std::string, std::string>;
-
 /// Records by their ids, as parameters of a statement.
 struct RecordIds {
+    std::vector<std::string> records = {};  ///< ids with fences, as the caller has them
     std::vector<std::string> ids = {};
     std::vector<std::string> fences = {};
 };
@@ -117,10 +114,14 @@ public:
     std::vector<std::string> keys_of(const std::vector<std::string>& ids, bool wanted) const;
     /// Returns true if the caller has this record.
     bool knows(const std::string& id) const;
-    /// Returns the mark of the next begin or end of a turn at the gateway `number`, for bub_delivery_inbound.begun_by: a negative number.
-    std::int64_t next_mark(std::int64_t number);
-    /// Notes that a turn has begun whose first message is this one, and the id of its first answer.
-    void note_turn(const std::string& session, const std::string& message, std::int64_t answer);
+    /// Returns the mark of a turn that begins on these messages at the gateway `number`, for bub_delivery_inbound.begun_by: a negative
+    /// number that no other turn has.
+    std::int64_t next_mark(std::int64_t number, const std::vector<std::string>& ids);
+    /// Notes that a turn with this mark has begun on these messages of a session, and the id of its first answer.
+    void note_turn(const std::string& session, const std::vector<std::string>& ids,
+                   std::int64_t mark, std::int64_t answer);
+    /// Returns the marks of the last turns of these messages; "0": it has none, or whether it has begun is not known.
+    std::vector<std::string> marks_of(const std::vector<std::string>& ids) const;
     /// Returns a call about those of the records that this gateway has; null if it has none of them.
     DeliveryWritePtr write_about(const std::vector<std::string>& ids, RecordIds& known) const;
 
@@ -154,9 +155,7 @@ private:
     std::int64_t take_reserved(const DeliveryWrite& step);
     struct Taken;
     std::optional<Taken> try_take();
-    Taken read_records();
-    void add_lost(Taken& taken, Taken& all);
-    void forget_absent(const RecordSessions& stored);
+    void add_lost(Taken& taken);
     /// Adds a statement for each table, which returns the number of rows that it has removed.
     void add_removals(SqlBatch& batch) const;
 
@@ -169,7 +168,6 @@ private:
     std::optional<cubepi::Clock::time_point>
         lost_until_;  ///< when no lost write is executed any more
     std::optional<cubepi::Clock::time_point> removal_at_;  ///< the next one; absent: now
-    std::optional<cubepi::Clock::time_point> forgot_at_;
     mutable std::mutex mutex_;
     std::optional<std::vector<std::string>> channels_;  ///< absent: all
     std::map<std::string, std::string> sessions_;       ///< by id of a record of this gateway
@@ -178,16 +176,19 @@ private:
         std::string message = {};
         std::int64_t id = 0;
     };
-    std::map<std::string, Reserved> reserved_;  ///< by session
-    std::set<std::string> absent_;              ///< records that the last look has not found
-    std::int64_t marks_ = 0;
+    std::map<std::string, Reserved> reserved_;   ///< by session
+    std::map<std::string, std::int64_t> marks_;  ///< of turns that have begun, by id of a message
+    std::int64_t turns_ = 0;
 };
+
+/// The sessions of records, by their ids.
+using RecordSessions = std::map<std::string, std::string>;
 
 /// Read the rows of select_inbounds() and select_answers(). `sessions`: may be null.
 std::vector<StoredInbound> read_inbounds(const SqlResult& rows, RecordSessions* sessions);
 std::vector<Delivery> read_answers(const SqlResult& rows, RecordSessions* sessions);
 
-/// The number of marks of a gateway (DeliveryTables::next_mark()): more than it needs in the time in which a write may be late.
+/// The number of marks of a gateway (DeliveryTables::next_mark()): more than it has turns in the time in which a write may be late.
 inline constexpr std::int64_t marks_of_gateway = std::int64_t{1} << 20U;
 
 /// Returns the beginning of a statement about records whose ids are $1 and whose fences are $2: the common table `mine` with those that exist.
