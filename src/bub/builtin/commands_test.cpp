@@ -284,6 +284,13 @@ TEST_F(ToolNames, NameWithNamespace_IsFound) {
     EXPECT_TRUE(told("functions.tape_info").starts_with("name: "));
 }
 
+TEST_F(ToolNames, ToolNamedLikeNamespace_IsFound) {
+    extra_tools.push_back(cubepi::AgentTool(
+        "functions_list", "Lists functions.", cubepi::AgentTool::no_parameters(),
+        [](JsonObject, cubepi::ToolContext&) { return cubepi::AgentToolResult("f, g"); }));
+    EXPECT_EQ(told("functions_List"), "f, g");
+}
+
 TEST_F(ToolNames, BubToolNames_TakeArgumentsOfBub) {
     JsonObject arguments;
     arguments["cmd"] = "echo from Bub";

@@ -127,12 +127,16 @@ std::optional<cubepi::ToolCall> UnknownTools::resolve_tool_call(cubepi::ToolCall
     // Tools of others may have capitals and dots in their names.
     if (std::find(names_.begin(), names_.end(), asked) != names_.end() && !find_bub_tool(asked))
         return call;
-    const std::string_view bare = without_namespace(asked);
-    const std::string ours = our_tool_name(bare);
+    std::string_view used = asked;
+    std::string ours = our_tool_name(used);
+    if (std::find(names_.begin(), names_.end(), ours) == names_.end()) {
+        used = without_namespace(asked);
+        ours = our_tool_name(used);
+    }
     if (std::find(names_.begin(), names_.end(), ours) == names_.end()) {
         throw cubepi::Error(cubepi::ErrorCode::not_found, guidance(asked, names_));
     }
-    if (const BubTool* tool = find_bub_tool(bare)) {
+    if (const BubTool* tool = find_bub_tool(used)) {
         call.arguments = our_arguments(*tool, std::move(call.arguments));
     }
     call.name = ours;
