@@ -57,6 +57,50 @@ TEST(McpSecrets, PkceChallenge_AgreesWithTheStandard) {
     EXPECT_NE(detail::random_secret(), detail::random_secret());
 }
 
+TEST(McpSecrets, D58_LongestSecret_IsReplacedFirst) {
+    detail::McpSecrets secrets;
+    secrets.add("API_KEY", "abcdef");
+    secrets.add("OTHER_KEY", "abcdef-longer");
+    secrets.add("DATABASE", "db://me:pass%2Fword@host/x");
+    secrets.add_parameters("https://host/?key=a%20b%20c-d");
+    EXPECT_EQ(secrets.without("abcdef-longer abcdef"), "*** ***");
+    EXPECT_EQ(secrets.without("pass%2Fword, pass/word, a b c-d"), "***, ***, ***");
+}
+
+TEST(McpSecrets, D58_LatestKeys_AreThoseUsedLast) {
+    detail::McpSecrets secrets;
+    secrets.add_latest("first-key");
+    secrets.add_latest("second-key");
+    for (int i = 0; i < 63; ++i) {
+        secrets.add_latest("key-number-" + std::to_string(i));
+        secrets.add_latest("first-key");
+    }
+    EXPECT_EQ(secrets.without("first-key, second-key"), "***, second-key");
+}
+
+TEST(McpSecrets, D58_LargeText_IsCutWithoutPartsOfSecrets) {
+    detail::McpSecrets secrets;
+    const std::string token(16 << 10, 't');
+    secrets.add_latest(token + "oken");
+    std::string text;
+    while (text.size() < (16U << 20U)) text += token + "oken ";
+    EXPECT_EQ(secrets.without(text).find("tttt"), std::string::npos);
+    EXPECT_LE(secrets.without(std::string(16 << 20, '\\')).size(), 64U << 10U);
+    EXPECT_EQ(secrets.without(std::string(16 << 20, 't')), "");
+}
+
+TEST(McpSecrets, D58_SecretInTwoPieces_IsNotInEnd) {
+    detail::McpSecrets secrets;
+    std::string token;
+    while (token.size() < 3000) token += std::to_string(1000 + token.size());
+    secrets.add("TOKEN", token);
+    std::string end = secrets.end_without("the token " + token.substr(0, 2999));
+    end = secrets.end_without(end + token.substr(2999) + " is invalid");
+    EXPECT_EQ(end, "the token *** is invalid");
+    end = secrets.end_without(end + std::string(9000, 'x'));
+    EXPECT_EQ(end, std::string(token.size() + 1024, 'x'));
+}
+
 std::string new_key(const char* type, const char* group) {
     const std::unique_ptr<EVP_PKEY, void (*)(EVP_PKEY*)> key(
         group ? EVP_PKEY_Q_keygen(nullptr, nullptr, type, group)

@@ -3,13 +3,16 @@
 
 The mode is a list of words, joined by commas: the era (`modern` or a version with sessions), and faults.
 """
+import fcntl
 import http.server
 import json
 import os
 import queue
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import threading
 import time
 
@@ -27,6 +30,11 @@ def has(word):
 # With the word `http`: the stream of events of the request that this thread answers, and the answers of the client.
 exchange = threading.local()
 answers_over_http = queue.Queue()
+
+
+def wait_until_read(pipe):
+    while struct.unpack("i", fcntl.ioctl(pipe.fileno(), termios.FIONREAD, b"\0" * 4))[0] > 0:
+        time.sleep(0.001)
 
 
 def write(text):
@@ -115,8 +123,12 @@ def call(message):
         sys.stderr.flush()
         os._exit(3)
     if name == "die with token":
-        sys.stderr.write(f"the token {os.environ['HUB_TOKEN']} is invalid\n")
-        sys.stderr.flush()
+        token = os.environ["HUB_TOKEN"]
+        for _ in range(4):
+            for part in (f"the token {token[:100]}", f"{token[100:]} is invalid\n"):
+                sys.stderr.write(part)
+                sys.stderr.flush()
+                wait_until_read(sys.stderr)
         os._exit(3)
     if name == "progress":
         for step in range(3):

@@ -61,6 +61,14 @@ struct Connection : std::enable_shared_from_this<Connection> {
     void log(LogLevel level, std::string_view event) const {
         runtime->log.write(level, event, {{"server", options.server}});
     }
+    /// Logs the last line of what the server has written to standard error.
+    void log_errors(std::string_view text) const {
+        while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
+        const std::string line(text.substr(text.rfind('\n') + 1));
+        if (!line.empty())
+            runtime->log.write(LogLevel::debug, "mcp.stderr",
+                               {{"server", options.server}, {"line", line}});
+    }
 
     const McpStdioOptions options;
     const std::shared_ptr<const Runtime> runtime;
@@ -72,7 +80,7 @@ struct Connection : std::enable_shared_from_this<Connection> {
     std::size_t unrequested_bytes = 0;
     std::size_t garbage_lines = 0;
     std::size_t asked = 0;
-    std::string error_tail;  ///< the last bytes of standard error, for error texts
+    std::string error_tail;  ///< the end of standard error, without secrets
     detail::McpSecrets secrets;
     std::exception_ptr failure;
     bool is_over = false;
@@ -105,7 +113,7 @@ Task<std::exception_ptr> end_reason(ConnectionPtr self) {
         text += "has closed its standard output";
     }
     text += ".";
-    std::string last_words = self->secrets.without(self->error_tail);
+    std::string last_words = self->error_tail;
     if (last_words.size() > max_error_tail) last_words.erase(0, last_words.size() - max_error_tail);
     const std::string tail = detail::shown_mcp_text(last_words, max_error_tail);
     if (!tail.empty()) text += " Its standard error ends with: " + tail;
@@ -140,24 +148,18 @@ Task<> watch_exit(ConnectionPtr self) {
     self->end(std::move(reason));
 }
 
-/// The log has at most the last line of each piece that arrives, so that a flood costs little.
+/// The log has at most the last whole line of each piece that arrives, so that a flood costs little: a secret may be complete only
+/// with the next piece.
 Task<> read_errors(ConnectionPtr self) {
     std::string bytes;
     while (co_await self->process->read_error(bytes)) {
-        self->error_tail += bytes;
-        // Twice as much as is shown: a secret that is cut in the middle is not recognized.
-        if (self->error_tail.size() > 2 * max_error_tail)
-            self->error_tail.erase(0, self->error_tail.size() - 2 * max_error_tail);
-        if (self->runtime->log.is_on(LogLevel::debug)) {
-            std::string_view rest = bytes;
-            while (rest.ends_with('\n') || rest.ends_with('\r')) rest.remove_suffix(1);
-            const std::string line =
-                self->secrets.without(std::string(rest.substr(rest.rfind('\n') + 1)));
-            self->runtime->log.write(LogLevel::debug, "mcp.stderr",
-                                     {{"server", self->options.server}, {"line", line}});
-        }
+        std::string& tail = self->error_tail;
+        tail = self->secrets.end_without(tail + bytes);
+        if (bytes.find('\n') != std::string::npos)
+            self->log_errors(std::string_view(tail).substr(0, tail.rfind('\n') + 1));
         bytes.clear();
     }
+    if (!self->error_tail.ends_with('\n')) self->log_errors(self->error_tail);
 }
 
 Task<> write_messages(ConnectionPtr self) {

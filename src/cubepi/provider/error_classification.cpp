@@ -55,11 +55,16 @@ bool matches_one(std::string_view text, const std::array<std::string_view, Count
 /// Codes and types for a rate or quota, without the characters between their words.
 constexpr std::array<std::string_view, 6> rate_kinds = {
     "ratelimit", "toomanyrequests", "throttl", "resourceexhausted", "quota", "tokensper"};
-constexpr std::array<std::string_view, 16> rate_forms = {
-    "rate limit",   "rate_limit",       "ratelimit",     "too many requests",
-    "quota*exceed", "exceed*quota",     "quota*exhaust", "quota*limit",
-    "quota*reach",  "throttl",          "tokens per m",  "tokens per d",
-    "daily*limit",  "limit*per minute", "limit*per day", "please wait before"};
+constexpr std::array<std::string_view, 19> rate_forms = {"rate limit",    "rate_limit",
+                                                         "ratelimit",     "too many requests",
+                                                         "quota*exceed",  "exceed*quota",
+                                                         "quota*exhaust", "quota*limit",
+                                                         "quota*reach",   "throttl",
+                                                         "tokens per m",  "tokens per d",
+                                                         "daily*limit",   "limit*per minute",
+                                                         "limit*per day", "please wait before",
+                                                         "每分钟",        "每日",
+                                                         "今日"};
 
 /// Codes and types for a conversation that exceeds the context window.
 constexpr std::array<std::string_view, 6> overflow_kinds = {
@@ -88,7 +93,7 @@ constexpr std::array<std::string_view, 20> other_forms = {"unsupported parameter
                                                           "image dimensions",
                                                           "max tokens must be"};
 /// Texts of servers for a conversation that exceeds the context window, in lower case.
-constexpr std::array<std::string_view, 58> overflow_forms = {
+constexpr std::array<std::string_view, 57> overflow_forms = {
     // OpenAI, Azure, DeepSeek, OpenRouter, Fireworks, vLLM, Mistral, Cerebras, Groq
     "maximum context length is", "exceed*maximum context length", "too large*maximum context",
     "too long*maximum context", "maximum input length of", "longer than the maximum model length",
@@ -106,7 +111,7 @@ constexpr std::array<std::string_view, 58> overflow_forms = {
     "token length too long", "range of input length should be", "token length exceed",
     "exceed max message tokens", "prompt exceeds", "input length*exceed", "input length too long",
     "prompt_tokens*must be less than", "input tokens must be no more than", "tokens too long",
-    "token数量超过", "tokens limit exceeded", "超长", "输入*过长", "超*上下文", "上下文*超",
+    "tokens limit exceeded:*max", "超长", "输入*过长", "超*上下文", "上下文*超",
     // Cohere, Together, TGI
     "too many tokens", "tokens*must be <=", "inputs*must have less than",
     "cannot exceed*tokens limit",
@@ -394,13 +399,14 @@ bool is_context_overflow(const EndpointFailure& failure) {
     const int status = failure.status.value_or(0);
     if (!may_be_overflow(status) || is_rate_kind(detail::lower_case(kind))) return false;
     if (matches_one(detail::letters_of(kind), overflow_kinds)) return true;
+    // Codes of Zhipu and Spark.
+    const bool has_code = failure.code == "1261" || failure.code == "10907";
     // The reason is in the first lines of a long text.
     const std::string text =
         detail::lower_case(std::string_view(failure.message).substr(0, longest_message));
     if (matches_one(text, rate_forms) || matches_one(text, other_forms) || is_output_limit(text))
         return false;
-    return status == 413 || failure.code == "1261" ||
-           has(detail::letters_of(text), overflow_kinds[0]) ||
+    return status == 413 || has_code || has(detail::letters_of(text), overflow_kinds[0]) ||
            has(detail::letters_of(text), overflow_kinds[1]) || matches_one(text, overflow_forms);
 }
 
@@ -556,17 +562,20 @@ int hex_number(std::string_view text, std::size_t at, std::size_t count) {
 }
 
 /// How many bytes of `text` at `at` stand for `wanted`: plain, after backslashes ("\/"), as "\u002f", or as "%2F"; 0: none do.
-/// Text that was escaped twice has several backslashes, and "%25" for a percent sign.
-std::size_t length_as(std::string_view text, std::size_t at, char wanted) {
+/// Text that was escaped twice has several backslashes, and "%25" for a percent sign. Adds the bytes that were compared to `steps`.
+std::size_t length_as(std::string_view text, std::size_t at, char wanted, std::size_t& steps) {
+    ++steps;
     const int number = static_cast<unsigned char>(wanted);
     if (at < text.size() && text[at] == wanted) return 1;
     if (at < text.size() && text[at] == '%') {
         std::size_t digits = at + 1;
         while (text.substr(digits, 2) == "25") digits += 2;
+        steps += digits - at;
         return hex_number(text, digits, 2) == number ? digits + 2 - at : 0;
     }
     std::size_t next = at;
     while (next < text.size() && text[next] == '\\') ++next;
+    steps += next - at;
     if (next == at) return 0;
     if (next < text.size() && text[next] == 'u' && hex_number(text, next + 1, 4) == number)
         return next + 5 - at;
@@ -574,14 +583,23 @@ std::size_t length_as(std::string_view text, std::size_t at, char wanted) {
 }
 
 /// How many bytes of `text` at `at` stand for the secret; 0: none do.
-std::size_t secret_length(std::string_view text, std::size_t at, std::string_view secret) {
+std::size_t secret_length(std::string_view text, std::size_t at, std::string_view secret,
+                          std::size_t& steps) {
     std::size_t end = at;
     for (const char c : secret) {
-        const std::size_t length = length_as(text, end, c);
+        const std::size_t length = length_as(text, end, c, steps);
         if (length == 0) return 0;
         end += length;
     }
     return end - at;
+}
+
+/// Where the secret may begin if it does not at `at`. Backslashes before the same character stand for the same, however many there are,
+/// so that only as many as the secret itself begins with are tried one by one.
+std::size_t next_place(std::string_view text, std::size_t at, std::string_view secret) {
+    const std::size_t run = std::min(text.find_first_not_of('\\', at), text.size()) - at;
+    const std::size_t own = std::min(secret.find_first_not_of('\\'), secret.size());
+    return at + (run > own ? run - own : 1);
 }
 
 }  // namespace
@@ -590,11 +608,16 @@ std::string without_secret(std::string text, std::string_view secret) {
     if (secret.size() < 6) return text;
     std::string result;
     std::size_t copied = 0;
+    // A secret and a text of the same letters would cost the product of their sizes; such a text is
+    // hidden as a whole.
+    const std::size_t most_steps = 64 * (text.size() + 1024);
+    std::size_t steps = 0;
     for (std::size_t at = 0; at < text.size();) {
         const bool may_begin = text[at] == secret.front() || text[at] == '\\' || text[at] == '%';
-        const std::size_t length = may_begin ? secret_length(text, at, secret) : 0;
+        const std::size_t length = may_begin ? secret_length(text, at, secret, steps) : 0;
+        if (steps > most_steps) return "***";
         if (length == 0) {
-            ++at;
+            at = next_place(text, at, secret);
             continue;
         }
         result.append(text, copied, at - copied);

@@ -154,6 +154,13 @@ TEST(Classification, D87_OtherFailures_AreNotOverflows) {
         {400,
          R"j({"error":{"message":"image exceeds 5 MB maximum: 6000000 bytes > 5242880 bytes"}})j",
          ErrorCode::bad_request, ""},
+        {400, R"j({"message":"Monthly tokens limit exceeded"})j", ErrorCode::bad_request, ""},
+        {400, R"j({"message":"TPM tokens limit exceeded"})j", ErrorCode::bad_request, ""},
+        {400, R"j({"message":"max output tokens limit exceeded"})j", ErrorCode::bad_request, ""},
+        {400, R"j({"message":"输出token数量超过上限"})j", ErrorCode::bad_request, ""},
+        {400, R"j({"message":"每分钟token数量超过限制"})j", ErrorCode::rate_limited, ""},
+        {400, R"j({"error":{"code":"10907","message":"今日token数量超过上限"}})j",
+         ErrorCode::rate_limited, ""},
         {401,
          R"j({"error":{"message":"no key for the long context window: it exceeds the plan"}})j",
          ErrorCode::auth, ""},
@@ -276,6 +283,16 @@ TEST(Classification, D58_EscapedSecrets_AreFound) {
     }
     for (const char* text : {"sk-a/b+c=", "sk-a%2Gb+c=d", R"(sk-a\u002xb+c=d)", "%", "\\", ""})
         EXPECT_EQ(without_secret(text, secret), text);
+    EXPECT_EQ(without_secret(R"(<\\\\abcdef>)", R"(\\abcdef)"), "<***>");
+    EXPECT_EQ(without_secret(R"(<\\\\\%61bcdef>)", R"(\\abcdef)"), R"(<\\\***>)");
+}
+
+TEST(Classification, D58_LargeTextOfBackslashes_TakesLinearTime) {
+    const std::string many(1 << 20, '\\');
+    for (const char* secret : {"sk-a/b+c=d", R"(\sk-a/b)"})
+        EXPECT_EQ(without_secret(many, secret), many);
+    EXPECT_EQ(without_secret("k: " + many + "sk-a/b+c=d", "sk-a/b+c=d"), "k: ***");
+    EXPECT_EQ(without_secret(std::string(1 << 16, 'a'), std::string(1 << 14, 'a') + "b"), "***");
 }
 
 }  // namespace

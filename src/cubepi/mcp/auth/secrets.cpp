@@ -20,6 +20,7 @@
 #include <cubepi/core/support/base64.hpp>
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/lower_case.hpp>
+#include <cubepi/core/support/percent_decoded.hpp>
 #include <cubepi/process/environment.hpp>
 #include <cubepi/provider/error_classification.hpp>
 #include <cubepi/schema/json_text.hpp>
@@ -29,6 +30,13 @@ namespace cubepi::detail {
 namespace {
 
 constexpr auto assertion_lifetime = std::chrono::minutes(5);
+/// Errors are shown much shorter.
+constexpr std::size_t max_cleaned_bytes = std::size_t{64} << 10U;
+
+std::string replaced(std::string text, const std::vector<std::string_view>& secrets) {
+    for (const std::string_view secret : secrets) text = without_secret(std::move(text), secret);
+    return text;
+}
 
 struct Free {
     void operator()(BIO* bio) const { BIO_free(bio); }
@@ -159,6 +167,7 @@ void McpSecrets::add(std::string_view name, std::string_view value) {
     std::string words(name);
     std::replace(words.begin(), words.end(), '-', '_');
     const bool is_named = is_secret_variable(words) || lower_case(words).ends_with("authorization");
+    add_password(value);
     if (!is_named && !has_password(value)) return;
     values_.emplace_back(value);
     // "Bearer KEY": a server that repeats it repeats the key.
@@ -167,6 +176,7 @@ void McpSecrets::add(std::string_view name, std::string_view value) {
 }
 
 void McpSecrets::add_parameters(std::string_view url) {
+    add_password(url);
     url = url.substr(0, url.find('#'));
     std::size_t next = url.find('?');
     while (next != std::string_view::npos) {
@@ -174,22 +184,59 @@ void McpSecrets::add_parameters(std::string_view url) {
         next = url.find('&');
         const std::string_view one = url.substr(0, next);
         const std::size_t equals = one.find('=');
-        if (equals != std::string_view::npos) add(one.substr(0, equals), one.substr(equals + 1));
+        if (equals == std::string_view::npos) continue;
+        const std::string_view value = one.substr(equals + 1);
+        add(one.substr(0, equals), value);
+        if (const auto decoded = percent_decoded(value)) add(one.substr(0, equals), *decoded);
     }
 }
 
+void McpSecrets::add_password(std::string_view url) {
+    if (!has_password(url)) return;
+    url.remove_prefix(url.find("://") + 3);
+    url = url.substr(0, url.find_first_of("/?# "));
+    url = url.substr(0, url.rfind('@'));
+    url.remove_prefix(url.find(':') + 1);
+    values_.emplace_back(url);
+    if (auto decoded = percent_decoded(url)) values_.push_back(*std::move(decoded));
+}
+
 void McpSecrets::add_latest(std::string_view value) {
-    constexpr std::size_t most = 8;
+    constexpr std::size_t most = 64;
     value.remove_prefix(value.rfind(' ') + 1);
-    if (std::find(latest_.begin(), latest_.end(), value) != latest_.end()) return;
+    std::erase(latest_, value);
     latest_.emplace_back(value);
     if (latest_.size() > most) latest_.pop_front();
 }
 
 std::string McpSecrets::without(std::string text) const {
-    for (const std::string& value : values_) text = without_secret(std::move(text), value);
-    for (const std::string& value : latest_) text = without_secret(std::move(text), value);
+    const std::vector<std::string_view> secrets = longest_first();
+    if (text.size() <= max_cleaned_bytes) return replaced(std::move(text), secrets);
+    text.resize(max_cleaned_bytes);
+    text = replaced(std::move(text), secrets);
+    // A secret that was cut is not recognized.
+    const std::size_t longest = secrets.empty() ? 0 : secrets.front().size();
+    text.resize(text.size() - std::min(text.size(), longest));
     return text;
+}
+
+std::string McpSecrets::end_without(std::string text) const {
+    const std::vector<std::string_view> secrets = longest_first();
+    text = replaced(std::move(text), secrets);
+    const std::size_t longest = secrets.empty() ? 0 : secrets.front().size();
+    const std::size_t most = std::min(longest + 1024, max_cleaned_bytes);
+    if (text.size() > most) text.erase(0, text.size() - most);
+    return text;
+}
+
+/// One secret may be the beginning of another one.
+std::vector<std::string_view> McpSecrets::longest_first() const {
+    std::vector<std::string_view> secrets(values_.begin(), values_.end());
+    secrets.insert(secrets.end(), latest_.begin(), latest_.end());
+    std::sort(secrets.begin(), secrets.end(), [](std::string_view left, std::string_view right) {
+        return left.size() > right.size();
+    });
+    return secrets;
 }
 
 }  // namespace cubepi::detail

@@ -28,14 +28,19 @@ class McpSecrets {
 public:
     /// Adds the value of a header, a variable or a parameter of a URL, if its name or the value itself tells that it is a secret.
     void add(std::string_view name, std::string_view value);
-    /// Adds the parameters of a URL.
+    /// Adds the parameters of a URL, and its password.
     void add_parameters(std::string_view url);
     /// Adds a key that expires. Only the latest ones are remembered.
     void add_latest(std::string_view value);
-    /// Returns the text with "***" in place of the secrets.
+    /// Returns the beginning of a text, at most 64 KiB, with "***" in place of the secrets.
     std::string without(std::string text) const;
+    /// Returns the end of a text that continues, without the secrets: 1,024 bytes, and what a secret needs that is not complete.
+    std::string end_without(std::string text) const;
 
 private:
+    void add_password(std::string_view url);
+    std::vector<std::string_view> longest_first() const;
+
     std::vector<std::string> values_;
     std::deque<std::string> latest_;
 };
