@@ -476,7 +476,9 @@ Task<HttpServerResponse> HttpChannel::State::read(HttpServerRequest request) {
     const ExchangePtr exchange = exchanges->find(id);
     if (!exchange && !record) {
         co_return HttpServerResponse::error(
-            404, "no message with this id is known; the gateway remembers the last 1,000 finished ones, with a database those of 90 days");
+            404,
+            "no message with this id is known; the gateway remembers the last 1,000 finished ones, "
+            "with a database those of 90 days");
     }
     std::string state(exchange ? state_of(*exchange) : std::string_view());
     if (record) state = record->at("state").as_string().c_str();
