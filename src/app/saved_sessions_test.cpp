@@ -213,6 +213,22 @@ TEST_F(OldSession, D20_ProcessDeathAfterCopy_CopiesNothingAgain) {
     EXPECT_EQ(messages(first), 1);
 }
 
+TEST_F(OldSession, DamagedTape_PreventsNoNewSession) {
+    SavedSessions first = in_directory("first");
+    EXPECT_EQ(run(first.bring_to_tape("notes")).copied, 1u);
+    const auto forget = [](JsonObject& state) {
+        state.at("session").as_object().erase("copied_from");
+        return Json();
+    };
+    (void)run(first.tapes()->edit_state(first.tape_of("notes"), forget));
+    const std::filesystem::path tape = root_ / "tapes" / (first.tape_of("notes") + ".jsonl");
+    ASSERT_TRUE(std::filesystem::exists(tape));
+    std::ofstream(tape) << "not JSON\n{}\n";
+    SavedSessions second = in_directory("second");
+    EXPECT_THROW(run(second.bring_to_tape("notes")), CheckpointCorruptionError);
+    EXPECT_EQ(run(second.create_named("notes")), "notes-2");
+}
+
 TEST(SessionName, NewName_ComesFromFirstWordsOfPrompt) {
     EXPECT_EQ(session_name_from("What does this project do?"), "what-does-this-project-do");
     EXPECT_EQ(session_name_from("Don't  panic:\n\tfix src/a.cpp, then run all of the tests"),
