@@ -324,7 +324,7 @@ Task<std::string> SavedSessions::create_named(std::string base, bool exactly) {
                 if (!taped) taped = co_await on_tapes(SessionsOf::program);
                 const std::optional<SavedSession> copy = co_await copy_among(*taped, name);
                 taken = !copy;
-            } catch (const CheckpointCorruptionError&) {
+            } catch (const CheckpointerError&) {
                 // It is not known whether a damaged tape has the copy.
             }
         }

@@ -51,6 +51,14 @@ public:
     std::size_t listed = 0;
 };
 
+class DamagedTapes : public bub::FileTapeStore {
+public:
+    using bub::FileTapeStore::FileTapeStore;
+    Task<std::optional<bub::TapeEntry>> find(std::string tape, bub::TapeKey, std::string) override {
+        throw CheckpointCorruptionError("damaged", std::move(tape), "test", "row");
+    }
+};
+
 /// A session in the database of an older version, and directories in which it is continued.
 class OldSession : public ::testing::Test {
 protected:
@@ -221,10 +229,9 @@ TEST_F(OldSession, DamagedTape_PreventsNoNewSession) {
         return Json();
     };
     (void)run(first.tapes()->edit_state(first.tape_of("notes"), forget));
-    const std::filesystem::path tape = root_ / "tapes" / (first.tape_of("notes") + ".jsonl");
-    ASSERT_TRUE(std::filesystem::exists(tape));
-    std::ofstream(tape) << "not JSON\n{}\n";
-    SavedSessions second = in_directory("second");
+    std::filesystem::create_directory(root_ / "second");
+    SavedSessions second(std::make_shared<DamagedTapes>(root_ / "tapes"), database(),
+                         root_ / "second");
     EXPECT_THROW(run(second.bring_to_tape("notes")), CheckpointCorruptionError);
     EXPECT_EQ(run(second.create_named("notes")), "notes-2");
 }
