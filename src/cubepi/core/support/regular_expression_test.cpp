@@ -91,8 +91,7 @@ TEST(RegularExpression, D279_HostileMatch_Ends) {
     EXPECT_EQ(found("(x+x+)+y", repeated("x", 1000)), "too many steps");
     EXPECT_EQ(found(repeated("a?", 4000) + "b", repeated("a", 100)), "too many steps");
     EXPECT_EQ(found(repeated("a*", 1000) + "b", line), "too many steps");
-    EXPECT_EQ(found(repeated("(?:", 50) + "a" + repeated(")*", 50) + "b", line),
-              "too many steps");
+    EXPECT_EQ(found(repeated("(?:", 50) + "a" + repeated(")*", 50) + "b", line), "too many steps");
     EXPECT_EQ(found("(a*)\\1\\1b", line), "too many steps");
     EXPECT_EQ(found("(?:a|(?R))*b", repeated("a", 20)), "too many steps");
     EXPECT_EQ(found("(a{0,1000000}){0,1000000}b", line), "too many steps");
