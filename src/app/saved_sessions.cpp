@@ -314,12 +314,19 @@ Task<std::string> SavedSessions::create_named(std::string base, bool exactly) {
     }
     // Two processes that start with the same prompt in the same directory must not get the same name.
     const std::shared_ptr<const void> alone = co_await tapes_->hold("sessions");
+    std::optional<std::vector<SavedSession>> taped;
     std::string name = base;
     for (int number = 2;; ++number) {
         bool taken = co_await is_taken(name);
         if (!taken && older.contains(name)) {
-            const std::optional<SavedSession> copy = co_await tape_with_copy(name);
-            taken = !copy;
+            taken = true;
+            try {
+                if (!taped) taped = co_await on_tapes(SessionsOf::program);
+                const std::optional<SavedSession> copy = co_await copy_among(*taped, name);
+                taken = !copy;
+            } catch (const CheckpointerError&) {
+                // It is not known whether a damaged tape has the copy.
+            }
         }
         if (!taken) break;
         if (exactly) {
@@ -369,8 +376,13 @@ Task<bool> SavedSessions::was_copied_to(std::string tape) {
 }
 
 Task<std::optional<SavedSession>> SavedSessions::tape_with_copy(std::string name) {
+    std::vector<SavedSession> taped = co_await on_tapes(SessionsOf::program);
+    co_return co_await copy_among(std::move(taped), std::move(name));
+}
+
+Task<std::optional<SavedSession>> SavedSessions::copy_among(std::vector<SavedSession> taped,
+                                                            std::string name) {
     std::optional<SavedSession> found;
-    const std::vector<SavedSession> taped = co_await on_tapes(SessionsOf::program);
     for (const SavedSession& one : taped) {
         if (one.name != name) continue;
         bool has_it = one.copied_from == database_;

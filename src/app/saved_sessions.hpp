@@ -120,6 +120,7 @@ private:
     Task<std::shared_ptr<SQLiteCheckpointer>> open_database(bool read_only);
     Task<std::optional<SavedSession>> last_on_tape();
     Task<std::optional<SavedSession>> tape_with_copy(std::string name);
+    Task<std::optional<SavedSession>> copy_among(std::vector<SavedSession> taped, std::string name);
     Task<> note_session(std::string name, std::string copied_from);
     Task<bool> is_taken(std::string name);
     Task<bool> was_copied_to(std::string tape);

@@ -51,6 +51,14 @@ public:
     std::size_t listed = 0;
 };
 
+class DamagedTapes : public bub::FileTapeStore {
+public:
+    using bub::FileTapeStore::FileTapeStore;
+    Task<std::optional<bub::TapeEntry>> find(std::string tape, bub::TapeKey, std::string) override {
+        throw CheckpointCorruptionError("damaged", std::move(tape), "test", "row");
+    }
+};
+
 /// A session in the database of an older version, and directories in which it is continued.
 class OldSession : public ::testing::Test {
 protected:
@@ -211,6 +219,21 @@ TEST_F(OldSession, D20_ProcessDeathAfterCopy_CopiesNothingAgain) {
     const JsonObject state = run(first.tapes()->read_state(first.tape_of("notes")));
     EXPECT_EQ(bub::session_of(state)->copied_from, database().string()) << "it is recorded now";
     EXPECT_EQ(messages(first), 1);
+}
+
+TEST_F(OldSession, DamagedTape_PreventsNoNewSession) {
+    SavedSessions first = in_directory("first");
+    EXPECT_EQ(run(first.bring_to_tape("notes")).copied, 1u);
+    const auto forget = [](JsonObject& state) {
+        state.at("session").as_object().erase("copied_from");
+        return Json();
+    };
+    (void)run(first.tapes()->edit_state(first.tape_of("notes"), forget));
+    std::filesystem::create_directory(root_ / "second");
+    SavedSessions second(std::make_shared<DamagedTapes>(root_ / "tapes"), database(),
+                         root_ / "second");
+    EXPECT_THROW(run(second.bring_to_tape("notes")), CheckpointCorruptionError);
+    EXPECT_EQ(run(second.create_named("notes")), "notes-2");
 }
 
 TEST(SessionName, NewName_ComesFromFirstWordsOfPrompt) {

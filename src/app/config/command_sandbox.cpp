@@ -69,42 +69,47 @@ bool is_below(const fs::path& path, const fs::path& directory) {
     return is_in(resolved(path), resolved(directory));
 }
 
-/// A directory that does not exist cannot be protected, and a command could create it where it may write.
+std::vector<fs::path> resolved(const std::vector<fs::path>& paths) {
+    std::vector<fs::path> all;
+    for (const fs::path& one : paths) all.push_back(resolved(one));
+    return all;
+}
+
+/// All are resolved.
+bool is_in_any(const fs::path& path, const std::vector<fs::path>& directories) {
+    return std::any_of(directories.begin(), directories.end(),
+                       [&](const fs::path& one) { return is_in(path, one); });
+}
+
+/// A directory that does not exist cannot be protected, and a command could create it where it may write. `writable` is resolved.
 void make_own_directories(const std::vector<fs::path>& own, const std::vector<fs::path>& writable) {
-    // Each turn of a gateway may come here: a path is resolved once.
-    std::vector<fs::path> places;
-    for (const fs::path& one : writable) places.push_back(resolved(one));
     for (const fs::path& directory : own) {
-        const fs::path whole = resolved(directory);
-        const bool reachable = std::any_of(places.begin(), places.end(),
-                                           [&](const fs::path& one) { return is_in(whole, one); });
         std::error_code failed;
-        if (!reachable || !fs::create_directories(directory, failed)) continue;
+        if (!is_in_any(resolved(directory), writable) || !fs::create_directories(directory, failed))
+            continue;
         fs::permissions(directory, fs::perms::owner_all, failed);
     }
 }
 
 /// Creates the hooks of a directory of git, if a command could create them: what is missing cannot be protected. A command in the
-/// background may exchange directories for links meanwhile, none of which is followed.
+/// background may exchange directories for links meanwhile, none of which is followed. `writable` is resolved.
 void make_hooks(const fs::path& git, const std::vector<fs::path>& writable) {
     const fs::path place = resolved(git);
-    const bool reachable = std::any_of(writable.begin(), writable.end(), [&](const fs::path& one) {
-        return is_in(place, resolved(one));
-    });
-    if (!reachable) return;
+    if (!is_in_any(place, writable)) return;
     const detail::UniqueFd root = detail::open_file("/", O_PATH | O_DIRECTORY);
     const detail::UniqueFd directory = detail::open_beneath(
         root.get(), place.relative_path().string(), O_PATH | O_DIRECTORY, detail::Links::refused);
     if (!directory) return;
     // A worktree has the hooks of its repository.
+    struct stat info{};
     for (const char* const name : {"HEAD", "objects"})
-        if (::faccessat(directory.get(), name, F_OK, AT_SYMLINK_NOFOLLOW) != 0) return;
+        if (::fstatat(directory.get(), name, &info, AT_SYMLINK_NOFOLLOW) != 0) return;
     (void)::mkdirat(directory.get(), "hooks", S_IRWXU | S_IRWXG | S_IRWXO);
 }
 
 /// Files that name programs, of the places in which commands may write.
 struct ProtectedFiles {
-    const std::vector<fs::path>& writable;
+    const std::vector<fs::path>& writable;  ///< resolved
     std::vector<fs::path> all = {};
 };
 
@@ -249,6 +254,8 @@ std::shared_ptr<const SandboxProfile> CommandSandboxes::profile(
     SandboxProfile made;
     made.network = settings_.network;
     made.unix_sockets = settings_.unix_sockets;
+    // Each turn of a gateway may come here: a path is resolved once.
+    std::vector<fs::path> writable;
     if (settings_.mode == SandboxSettings::Mode::workspace) {
         made.writable = {workspace};
         for (fs::path& directory : temporary_directories())
@@ -256,6 +263,7 @@ std::shared_ptr<const SandboxProfile> CommandSandboxes::profile(
         made.writable.insert(made.writable.end(), settings_.writable.begin(),
                              settings_.writable.end());
         add_repository(made.writable, workspace);
+        writable = resolved(made.writable);
         std::vector<fs::path> places{workspace};
         places.insert(places.end(), settings_.writable.begin(), settings_.writable.end());
         for (const fs::path& place : places) {
@@ -263,14 +271,14 @@ std::shared_ptr<const SandboxProfile> CommandSandboxes::profile(
             // The place may be a directory of a repository in a writable tree.
             repositories.push_back(bub::project_root(place));
             for (const fs::path& repository : repositories) {
-                ProtectedFiles files{made.writable};
+                ProtectedFiles files{writable};
                 add_protected(files, repository);
                 std::ranges::move(files.all, std::back_inserter(made.read_only));
             }
         }
     }
     made.hidden = own_directories();
-    make_own_directories(made.hidden, made.writable);
+    make_own_directories(made.hidden, writable);
     for (fs::path& file : key_files()) {
         const bool shown = std::any_of(settings_.readable.begin(), settings_.readable.end(),
                                        [&](const fs::path& one) { return is_below(file, one); });

@@ -14,6 +14,7 @@
 #include <bub/tape/prompt_context.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/message_json.hpp>
+#include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/provider/error_classification.hpp>
 #include <cubepi/provider/fallback.hpp>
 #include <cubepi/provider/faux.hpp>
@@ -512,7 +513,9 @@ void check_model_flags(const ModelFlags& flags) {
         throw Error(ErrorCode::invalid_argument,
                     "--api-key-env takes the name of an environment variable, such as MY_KEY; its "
                     "value is not a name");
-    if (!flags.script.empty()) (void)scripted_model(flags.script);
+    // A pipe can be read once.
+    if (!flags.script.empty() && detail::kind_if_not_regular(flags.script).empty())
+        (void)scripted_model(flags.script);
 }
 
 Task<ModelChoice> choose_model(ModelSources sources, std::shared_ptr<HttpTransport> transport,

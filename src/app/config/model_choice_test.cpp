@@ -6,11 +6,14 @@
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <bub/builtin/builtin.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/run.hpp>
+#include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/net/network_error.hpp>
 #include <cubepi/provider/anthropic.hpp>
 #include <cubepi/provider/gemini.hpp>
@@ -85,6 +88,21 @@ TEST(ModelChoice, InvalidFlags_AreRefused) {
                   flags.api_key_env = "MY_KEY2";
               }),
               "");
+}
+
+TEST(ModelChoice, ScriptFromPipe_IsReadOnce) {
+    const std::string answers = R"(["Hello."])";
+    int ends[2] = {-1, -1};
+    ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    const detail::UniqueFd read(ends[0]);
+    {
+        const detail::UniqueFd write(ends[1]);
+        ASSERT_TRUE(detail::write_all(write.get(), answers));
+    }
+    ModelSources sources;
+    sources.flags.script = "/proc/self/fd/" + std::to_string(read.get());
+    check_model_flags(sources.flags);
+    EXPECT_EQ(choose(sources, network("", "")).model.spec().id, "script");
 }
 
 TEST(ModelChoice, KeyAlone_SelectsOpenAi) {

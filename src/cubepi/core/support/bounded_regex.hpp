@@ -7,7 +7,7 @@
 
 // The limit of the states of one match. Boost.Regex applies it as it is to iterators without random access only: otherwise the limit is
 // the square of the expression's length times the length of the text, which takes hours.
-#define BOOST_REGEX_MAX_STATE_COUNT 1000000
+#define BOOST_REGEX_MAX_STATE_COUNT 8000000
 #include <boost/regex.hpp>
 
 namespace cubepi::detail {
@@ -65,11 +65,12 @@ public:
     }
 
     /// Throws std::runtime_error if the match takes too many steps.
-    bool matches(std::basic_string_view<Character> text) const {
+    bool matches(std::basic_string_view<Character> text,
+                 boost::match_flag_type flags = boost::match_default) const {
         std::size_t left = steps(text);
         return boost::regex_match(CountedCharacter<Character>(text.data(), left),
                                   CountedCharacter<Character>(text.data() + text.size(), left),
-                                  expression_);
+                                  expression_, flags);
     }
     bool occurs_in(std::basic_string_view<Character> text,
                    boost::match_flag_type flags = boost::match_default) const {

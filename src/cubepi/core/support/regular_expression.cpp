@@ -15,6 +15,11 @@ boost::regex::flag_type flags_of(RegularExpressionOptions options) {
     return flags;
 }
 
+/// As in ECMAScript: "." matches within a line, and "^" and "$" are the ends of the text.
+boost::match_flag_type match_flags() {
+    return boost::match_single_line | boost::match_not_dot_newline;
+}
+
 [[noreturn]] void refuse_steps(std::string_view text) {
     throw Error(ErrorCode::limit, "a regular expression takes too many steps on a text of " +
                                       std::to_string(text.size()) + " bytes");
@@ -40,7 +45,7 @@ RegularExpression::RegularExpression(const std::string& text, RegularExpressionO
 
 bool RegularExpression::matches(std::string_view text) const {
     try {
-        return compiled_->expression.matches(text);
+        return compiled_->expression.matches(text, match_flags());
     } catch (const std::runtime_error&) {
         refuse_steps(text);
     }
@@ -48,7 +53,7 @@ bool RegularExpression::matches(std::string_view text) const {
 
 bool RegularExpression::occurs_in(std::string_view text) const {
     try {
-        return compiled_->expression.occurs_in(text);
+        return compiled_->expression.occurs_in(text, match_flags());
     } catch (const std::runtime_error&) {
         refuse_steps(text);
     }

@@ -12,7 +12,7 @@ struct RegularExpressionOptions {
 };
 
 /// A regular expression over bytes, in the syntax of ECMAScript and Perl. Its copies share it. Thread-safe. Expressions and texts of any
-/// origin may be passed: a match takes a second at most, and a bounded stack.
+/// origin may be passed: a match takes some seconds at most, and a bounded stack.
 class RegularExpression {
 public:
     /// Throws Error(invalid_argument) that states the expression and the reason.

@@ -43,6 +43,16 @@ TEST(RegularExpression, Options_AreApplied) {
     EXPECT_TRUE(RegularExpression("a.c", {.ignore_case = true, .is_literal = true}).matches("A.C"));
 }
 
+TEST(RegularExpression, TextOfSeveralLines_IsOneText) {
+    EXPECT_EQ(found("^b", "a\nb"), "no");
+    EXPECT_EQ(found("a$", "a\nb"), "no");
+    EXPECT_EQ(found("b$", "a\nb\n"), "no");
+    EXPECT_EQ(found("a.b", "a\nb"), "no");
+    EXPECT_EQ(found("a\\sb$", "a\nb"), "yes");
+    EXPECT_FALSE(RegularExpression("a.*").matches("a\nb"));
+    EXPECT_TRUE(RegularExpression("a(.|\\n)*").matches("a\nb"));
+}
+
 TEST(RegularExpression, InvalidExpression_IsReported) {
     for (const char* const one : {"(", "[a", "a{2,1}", "*", "[z-a]", "a\\", "(?R)", "[[.none.]]"}) {
         try {
@@ -81,10 +91,9 @@ TEST(RegularExpression, D279_HostileMatch_Ends) {
     EXPECT_EQ(found("(x+x+)+y", repeated("x", 1000)), "too many steps");
     EXPECT_EQ(found(repeated("a?", 4000) + "b", repeated("a", 100)), "too many steps");
     EXPECT_EQ(found(repeated("a*", 1000) + "b", line), "too many steps");
-    EXPECT_EQ(found(repeated("(?:", 380) + "a" + repeated(")*", 380) + "b", line),
-              "too many steps");
+    EXPECT_EQ(found(repeated("(?:", 50) + "a" + repeated(")*", 50) + "b", line), "too many steps");
     EXPECT_EQ(found("(a*)\\1\\1b", line), "too many steps");
-    EXPECT_EQ(found("(?:a|(?R))*b", repeated("a", 1000)), "too many steps");
+    EXPECT_EQ(found("(?:a|(?R))*b", repeated("a", 20)), "too many steps");
     EXPECT_EQ(found("(a{0,1000000}){0,1000000}b", line), "too many steps");
     EXPECT_EQ(found("a{1000000000}", line), "too many steps");
     EXPECT_EQ(found("(((a{1000}){1000}){1000}){1000}", repeated("a", 1000)), "no");

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
+#include <filesystem>
 #include <initializer_list>
 
 #include <fcntl.h>
@@ -87,6 +87,7 @@ std::string first_line(int fd) {
 /// Starts a program that does nothing, in a sandbox that has all that others have. Returns the reason if that fails.
 std::string try_out(const std::string& path) {
     const UniqueFd place = open_place("/usr");
+    if (!place) return "/usr: " + errno_text(errno);
     const MountStep steps[] = {{MountStep::Kind::seal, "/", 0},
                                {MountStep::Kind::mask_directory, "/tmp", 0},
                                {MountStep::Kind::attach, "/tmp", 0, place.get()}};
@@ -135,11 +136,7 @@ const Bubblewrap& bubblewrap() {
         for (const char* path : {"/usr/bin/bwrap", "/usr/local/bin/bwrap"}) {
             if (made.path.empty() && belongs_to_system(path)) made.path = path;
         }
-        try {
-            made.problem = made.path.empty() ? "bubblewrap is not installed" : try_out(made.path);
-        } catch (const Error& error) {
-            made.problem = error.what();
-        }
+        made.problem = made.path.empty() ? "bubblewrap is not installed" : try_out(made.path);
         return made;
     }();
     return found;
@@ -157,22 +154,16 @@ bool binds_place(const MountStep& step) {
 }
 
 UniqueFd open_place(const std::string& path) {
-    const UniqueFd low = open_file(path.c_str(), O_PATH | O_NOFOLLOW);
-    UniqueFd place(low ? ::fcntl(low.get(), F_DUPFD_CLOEXEC, 3) : -1);
-    int error = errno;
-    if (place) {
-        char found[PATH_MAX];
-        const std::string link = "/proc/self/fd/" + std::to_string(place.get());
-        const ssize_t size = ::readlink(link.c_str(), found, sizeof(found));
-        struct stat info{};
-        const bool is_link = ::fstat(place.get(), &info) != 0 || S_ISLNK(info.st_mode);
-        // The directories above the file may be links, too.
-        if (!is_link && size > 0 && std::string_view(found, static_cast<std::size_t>(size)) == path)
-            return place;
-        error = ELOOP;
+    UniqueFd place = open_file("/", O_PATH | O_DIRECTORY);
+    for (const std::filesystem::path& name : std::filesystem::path(path).relative_path()) {
+        // A link that this opens is not a directory, so nothing is found in it.
+        if (place) place = open_file(name.c_str(), O_PATH | O_NOFOLLOW, 0, place.get());
     }
-    throw Error(ErrorCode::io,
-                "The sandbox could not be prepared: " + path + ": " + errno_text(error) + ".");
+    struct stat info{};
+    if (!place || ::fstat(place.get(), &info) != 0) return UniqueFd();
+    if (!S_ISLNK(info.st_mode)) return UniqueFd(::fcntl(place.get(), F_DUPFD_CLOEXEC, 3));
+    errno = ELOOP;
+    return UniqueFd();
 }
 
 std::string bubblewrap_options(const std::vector<MountStep>& steps, bool network,

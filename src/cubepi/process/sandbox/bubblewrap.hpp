@@ -22,8 +22,8 @@ const Bubblewrap& bubblewrap();
 
 /// True if bubblewrap mounts the file at the path of the step from an open descriptor.
 bool binds_place(const MountStep& step);
-/// Opens such a file. The descriptor is closed on exec and not one of the standard streams. Throws Error(io), also if the path leads
-/// through a symbolic link.
+/// Opens such a file. The descriptor is closed on exec and not one of the standard streams. Empty with the reason in errno, also if the
+/// path leads through a symbolic link.
 UniqueFd open_place(const std::string& path);
 
 /// A sandbox as options of bubblewrap, each with a zero byte at its end.

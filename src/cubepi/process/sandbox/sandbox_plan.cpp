@@ -240,6 +240,8 @@ std::optional<Place> place_of(const std::filesystem::path& path) {
     constexpr std::size_t most_links = 40;  // of the kernel
     std::error_code failed;
     const std::filesystem::path whole = std::filesystem::absolute(path, failed);
+    // Without a working directory nothing is left of a relative path, which would stand for the root.
+    if (failed || !whole.is_absolute()) return std::nullopt;
     std::deque<std::string> rest(whole.begin(), whole.end());
     Place place{"/", {}};
     while (!rest.empty()) {
@@ -340,11 +342,12 @@ SandboxPaths::SandboxPaths(const SandboxProfile& profile)
       hidden(sorted_paths(places_of(profile.hidden))) {
     std::vector<Place> changed = places_of(profile.writable);
     std::vector<Place> shown = places_of(profile.visible);
+    std::vector<Place> plain = places_of({std::begin(plain_devices), std::end(plain_devices)});
     // An earlier command may have made a link in a writable directory, to a directory that is none of these (D281).
     std::vector<Place> changed_ever = places_of(profile.changed_by_others);
     changed_ever.insert(changed_ever.end(), changed.begin(), changed.end());
     const Paths everywhere = sorted_paths(changed_ever);
-    for (std::vector<Place>* places : {&changed, &shown}) {
+    for (std::vector<Place>* places : {&changed, &shown, &plain}) {
         std::erase_if(*places, [&everywhere](const Place& place) {
             return std::any_of(
                 place.links_in.begin(), place.links_in.end(),
@@ -353,6 +356,7 @@ SandboxPaths::SandboxPaths(const SandboxProfile& profile)
     }
     writable = sorted_paths(changed);
     visible = sorted_paths(shown);
+    devices = sorted_paths(plain);
     std::erase_if(read_only, [this](const std::string& path) {
         return contains(writable, path) || !is_in_writable(path);
     });
@@ -462,6 +466,7 @@ void SandboxPlan::open_places() {
     for (MountStep& step : steps_) {
         if (!binds_place(step)) continue;
         places_.push_back(open_place(step.path));
+        if (!places_.back()) fail(step.path, errno);
         step.place = places_.back().get();
         place_numbers_.push_back(step.place);
     }
@@ -488,10 +493,7 @@ void SandboxPlan::plan_mounts(const SandboxPaths& paths, bool has_terminals) {
             "A sandbox can have at most " + std::to_string(most_roots) + " writable directories.");
     }
     // The disks, whose contents are all files, are devices too.
-    std::vector<const char*> devices;
-    for (const char* device : plain_devices) {
-        if (!everything && ::access(device, F_OK) == 0) devices.push_back(device);
-    }
+    const Paths devices = everything ? Paths() : paths.devices;
     for (std::size_t i = 0; i < roots.size(); ++i) add(Kind::open, roots[i], i);
     for (std::size_t i = 0; i < devices.size(); ++i) add(Kind::open, devices[i], roots.size() + i);
     if (!everything) add(Kind::seal, "/");
@@ -562,7 +564,7 @@ void SandboxPlan::make_rules(const SandboxPaths& paths, const SandboxMeans& mean
     ruleset_ = UniqueFd(::fcntl(made.get(), F_DUPFD_CLOEXEC, 3));
     if (!ruleset_) fail("Landlock", errno);
     entry_.ruleset = ruleset_.get();
-    for (const char* device : plain_devices) allow(device, means, reads);
+    for (const std::string& device : paths.devices) allow(device, means, reads);
     for (const std::string& path : paths.writable) allow(path, means, reads);
     if (!reads) return;
     Paths hidden = paths.hidden;
@@ -575,11 +577,11 @@ void SandboxPlan::make_rules(const SandboxPaths& paths, const SandboxMeans& mean
 /// Allows changes of a path.
 void SandboxPlan::allow(const std::string& path, const SandboxMeans& means, bool reads) {
     const LandlockRights rights(means.landlock);
-    struct stat info{};
-    if (::lstat(path.c_str(), &info) != 0) return;  // it does not exist
-    // A command that is running may put links into the path.
+    // A command that is running may remove the path, and put links into it.
     const UniqueFd place = open_place(path);
-    if (::fstat(place.get(), &info) != 0) fail(path, errno);
+    if (!place && errno == ENOENT) return;
+    struct stat info{};
+    if (!place || ::fstat(place.get(), &info) != 0) fail(path, errno);
     const std::uint64_t wanted = S_ISDIR(info.st_mode) ? rights.below_directory : rights.of_file;
     if (!allow_below(ruleset_.get(), place.get(), wanted | (reads ? landlock_read_file : 0)))
         fail("Landlock " + path, errno);

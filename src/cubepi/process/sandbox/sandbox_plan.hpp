@@ -45,6 +45,7 @@ struct SandboxPaths {
     std::vector<std::string> read_only;  ///< below `writable`
     std::vector<std::string> hidden;     ///< neither in `writable` nor in `visible`
     std::vector<std::string> visible;    ///< below `hidden`, and not in `writable`
+    std::vector<std::string> devices;    ///< those without contents of their own
 
     /// Returns true if a writable path is above this one.
     bool is_in_writable(std::string_view path) const;
