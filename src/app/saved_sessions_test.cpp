@@ -83,6 +83,15 @@ protected:
                              [](const Message& message) { return message.id() == "m1"; });
     }
 
+    /// As if the process had been killed before it recorded the source of the copy.
+    static void forget_source(SavedSessions& sessions) {
+        const auto forget = [](JsonObject& state) {
+            state.at("session").as_object().erase("copied_from");
+            return Json();
+        };
+        (void)run(sessions.tapes()->edit_state(sessions.tape_of("notes"), forget));
+    }
+
     ScopedTestDirectory temporary_;
     const std::filesystem::path& root_ = temporary_.path();
 };
@@ -204,12 +213,7 @@ TEST_F(OldSession, D20_CopiedSession_IsDeletedInBothPlaces) {
 TEST_F(OldSession, D20_ProcessDeathAfterCopy_CopiesNothingAgain) {
     SavedSessions first = in_directory("first");
     EXPECT_EQ(run(first.bring_to_tape("notes")).copied, 1u);
-    // It was killed before it recorded the source of the copy.
-    const auto forget = [](JsonObject& state) {
-        state.at("session").as_object().erase("copied_from");
-        return Json();
-    };
-    (void)run(first.tapes()->edit_state(first.tape_of("notes"), forget));
+    forget_source(first);
     SavedSessions second = in_directory("second");
     const BroughtToTape brought = run(second.bring_to_tape("notes"));
     EXPECT_EQ(brought.copied, 0u);
@@ -224,11 +228,7 @@ TEST_F(OldSession, D20_ProcessDeathAfterCopy_CopiesNothingAgain) {
 TEST_F(OldSession, DamagedTape_PreventsNoNewSession) {
     SavedSessions first = in_directory("first");
     EXPECT_EQ(run(first.bring_to_tape("notes")).copied, 1u);
-    const auto forget = [](JsonObject& state) {
-        state.at("session").as_object().erase("copied_from");
-        return Json();
-    };
-    (void)run(first.tapes()->edit_state(first.tape_of("notes"), forget));
+    forget_source(first);
     std::filesystem::create_directory(root_ / "second");
     SavedSessions second(std::make_shared<DamagedTapes>(root_ / "tapes"), database(),
                          root_ / "second");

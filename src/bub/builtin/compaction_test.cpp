@@ -48,6 +48,20 @@ protected:
         asked.push_back(std::move(one));
     }
 
+    /// Expects that the turn of a message is stopped before a compaction is complete.
+    void expect_stopped(const std::string& text, std::stop_token stop) {
+        Envelope inbound = Envelope(text).on("cli", "chat");
+        std::exception_ptr failure;
+        try {
+            (void)cubepi::run(cubepi::cancel_on(
+                std::move(stop), framework->process_inbound(std::move(inbound), true)));
+        } catch (...) {
+            failure = std::current_exception();
+        }
+        EXPECT_TRUE(failure && cubepi::is_cancellation(failure));
+        EXPECT_EQ(count(tape("cli:chat"), entry_kind::event, "compaction"), 0u);
+    }
+
     /// Starts a framework whose events and results are recorded.
     void start(std::vector<cubepi::FauxStep> steps, BuiltinOptions options = {}) {
         options.on_result = [this](const cubepi::RunResult& result, const TurnContext&) {
@@ -335,16 +349,7 @@ TEST_F(Compacts, D7_StopDuringSummary_LeavesTheConversationUnchanged) {
     steps.push_back(answer("done"));
     start(std::move(steps));
     (void)ask(long_text("one"));
-    Envelope inbound = Envelope("two").on("cli", "chat");
-    std::exception_ptr failure;
-    try {
-        (void)cubepi::run(cubepi::cancel_on(stop.get_token(),
-                                            framework->process_inbound(std::move(inbound), true)));
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    EXPECT_TRUE(failure && cubepi::is_cancellation(failure));
-    EXPECT_EQ(count(tape("cli:chat"), entry_kind::event, "compaction"), 0u);
+    expect_stopped("two", stop.get_token());
     EXPECT_EQ(ask("three"), "done");
     EXPECT_NE(asked[1].texts[0].find("User: one one"), std::string::npos);
     EXPECT_EQ(asked[2].texts.back(), "three");
@@ -363,16 +368,7 @@ TEST_F(Compacts, D7_StopOfTheCommand_LeavesTheConversationUnchanged) {
     steps.push_back(answer("done"));
     start(std::move(steps));
     for (int i = 0; i < 3; ++i) (void)ask(long_text("item" + std::to_string(i)));
-    Envelope inbound = Envelope(",compact").on("cli", "chat");
-    std::exception_ptr failure;
-    try {
-        (void)cubepi::run(cubepi::cancel_on(stop.get_token(),
-                                            framework->process_inbound(std::move(inbound), true)));
-    } catch (...) {
-        failure = std::current_exception();
-    }
-    EXPECT_TRUE(failure && cubepi::is_cancellation(failure));
-    EXPECT_EQ(count(tape("cli:chat"), entry_kind::event, "compaction"), 0u);
+    expect_stopped(",compact", stop.get_token());
     EXPECT_EQ(ask("and now?"), "done");
     EXPECT_EQ(asked.back().texts.size(), asked[2].texts.size() + 2);
 }
