@@ -54,7 +54,9 @@ public:
         questions.policy = ask;
         options.questions = std::move(questions);
         options.channels = [this](ProvideChannelsCall& call) {
-            channel = std::make_shared<HttpChannel>(channel_options, call.handler);
+            MessageHandler handler = call.handler;
+            if (wrap_handler) handler = wrap_handler(std::move(handler));
+            channel = std::make_shared<HttpChannel>(channel_options, std::move(handler));
             return std::vector<std::shared_ptr<Channel>>{channel};
         };
         add_builtin(std::move(steps), std::move(options));
@@ -96,6 +98,7 @@ public:
     std::shared_ptr<HttpChannel> channel;
     std::shared_ptr<DeliveryLog> deliveries;
     std::unique_ptr<ChannelManager> manager;
+    std::function<MessageHandler(MessageHandler)> wrap_handler;
     int pressed = 0;
 
 private:
@@ -370,6 +373,44 @@ TEST_F(HttpChannelTest, B18_RepeatedRequest_GetsTheSameAnswer) {
         }
     });
     EXPECT_EQ(count(tape("http:s1"), entry_kind::message), 2u);
+}
+
+Task<> store_and_fail(MessageHandler store, Envelope message, cubepi::AsyncEvent& begun) {
+    Task<> storing = store(std::move(message));
+    co_await std::move(storing);
+    co_await begun.wait();
+    throw cubepi::CheckpointerError(cubepi::ErrorCode::storage, "the connection was lost");
+}
+
+Task<> post_and_expect(HttpChannelTest& t, std::string text) {
+    const Reply reply = co_await t.post(R"({"session": "s1", "text": "Hi"})",
+                                        HttpChannelTest::with("idempotency-key", "k1"));
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    EXPECT_EQ(reply.text(0), text) << reply.body;
+}
+
+TEST_F(HttpChannelTest, StoringFailsDuringTurn_ClientsAreAnswered) {
+    cubepi::AsyncEvent begun;
+    cubepi::AsyncEvent repeated;
+    wrap_handler = [&begun](MessageHandler store) {
+        return [&begun, store](Envelope message) {
+            return store_and_fail(store, std::move(message), begun);
+        };
+    };
+    add({[&](const cubepi::ModelRequest&) -> Task<cubepi::AssistantMessage> {
+        begun.set();
+        co_await repeated.wait();
+        co_return faux_assistant_message("Hello.");
+    }});
+    serve([&](HttpChannelTest& t) -> Task<> {
+        const cubepi::Executor executor = co_await cubepi::this_executor;
+        cubepi::TaskScope clients(executor);
+        clients.spawn(post_and_expect(t, "Hello."));
+        co_await begun.wait();
+        clients.spawn(post_and_expect(t, "Hello."));
+        repeated.set();
+        co_await clients.join();
+    });
 }
 
 TEST_F(HttpChannelTest, KeyOfAnotherMessage_IsRefused) {

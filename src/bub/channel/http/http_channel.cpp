@@ -740,9 +740,10 @@ void HttpChannel::end_turn(const Envelope& message, std::exception_ptr failure) 
     // The next process runs the turn again, and the client may repeat its request: stop() answers it.
     if (state_->manager_ends.stop_requested() && cubepi::is_cancellation(failure)) return;
     const std::string key = message.inbound_id.value_or("");
-    const ExchangePtr exchange = key.empty()
-                                     ? state_->exchanges->current(message.chat_id.value_or(""))
-                                     : state_->exchanges->find(key);
+    // The one that has the outputs. A message that ends without a turn has no outputs.
+    ExchangePtr exchange = state_->exchanges->current(message.chat_id.value_or(""));
+    if (!exchange || (!key.empty() && exchange->key() != key))
+        exchange = state_->exchanges->find(key);
     if (!exchange) return;
     if (is_session_taken(failure)) {
         state_->exchanges->leave(exchange);

@@ -445,6 +445,7 @@ std::shared_ptr<HttpExchange> HttpExchanges::add(const Envelope& message) {
 
 void HttpExchanges::refuse(const std::shared_ptr<HttpExchange>& exchange,
                            HttpExchange::Refusal refusal) {
+    if (exchange->admitted && exchange->turns() > 0) return;
     exchange->refuse(std::move(refusal));
     forget(exchange);
 }

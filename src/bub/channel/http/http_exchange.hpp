@@ -191,7 +191,8 @@ public:
     /// Returns null if there is none.
     std::shared_ptr<HttpExchange> find(const std::string& key) const;
     std::shared_ptr<HttpExchange> add(const Envelope& message);
-    /// Ends the exchange of a message that was not accepted. It may be sent again.
+    /// Ends the exchange of a message that was not accepted. It may be sent again. Does nothing if its turn has begun here: the message
+    /// was stored by a call that has failed, and the turn answers it.
     void refuse(const std::shared_ptr<HttpExchange>& exchange, HttpExchange::Refusal refusal);
     /// Forgets the exchange of a message whose turn another one follows.
     void forget(const std::shared_ptr<HttpExchange>& exchange);
