@@ -747,9 +747,10 @@ TEST_F(HttpChannelTest, D97_Drain_EndsRequestsBeforeTheirTurns) {
     });
 }
 
-Task<> post_refused(HttpChannelTest& t, int& refused) {
-    const Reply reply = co_await t.post(R"({"session": "s1", "text": "Hi"})",
-                                        HttpChannelTest::with("idempotency-key", "k1"));
+Task<> post_refused(HttpChannelTest& t, int& refused, bool streams) {
+    cubepi::HttpHeaders headers = HttpChannelTest::with("idempotency-key", "k1");
+    if (streams) headers.set("accept", "text/event-stream");
+    const Reply reply = co_await t.post(R"({"session": "s1", "text": "Hi"})", std::move(headers));
     if (reply.status == 503 && reply.body.find("no space") != std::string::npos) ++refused;
 }
 
@@ -768,14 +769,14 @@ TEST_F(HttpChannelTest, RepetitionOfRefusedRequest_IsRefused) {
     int refused = 0;
     serve([&](HttpChannelTest& t) -> Task<> {
         cubepi::TaskScope scope(co_await cubepi::this_executor);
-        scope.spawn(post_refused(t, refused));
+        scope.spawn(post_refused(t, refused, false));
         co_await asked.wait();
-        scope.spawn(post_refused(t, refused));
+        for (const bool streams : {false, true}) scope.spawn(post_refused(t, refused, streams));
         for (int i = 0; i < 1'000; ++i) co_await cubepi::yield_now();
         decide.set();
         co_await scope.join();
     });
-    EXPECT_EQ(refused, 2);
+    EXPECT_EQ(refused, 3);
 }
 
 TEST_F(HttpChannelTest, ModelFailure_IsPartOfTheAnswer) {

@@ -407,12 +407,19 @@ Task<ExchangePtr> HttpChannel::State::exchange_for(HttpMessage message, HttpRepl
         exchange = exchanges->add(message.envelope);
         exchange->detail = detail;
         message.envelope.channel = name;
+        exchange->submitting = true;
         Task<> submitting = submit(exchange, std::move(message.envelope));
-        co_await std::move(submitting);
+        const Outcome<> submitted = co_await cubepi::outcome_of(std::move(submitting));
+        exchange->submitting = false;
+        exchange->wake();
+        submitted.rethrow();
     } else if (!exchange->running()) {
         // Its turn has not begun, so this client receives all of the text, too.
         exchange->detail = std::max(exchange->detail, detail);
     }
+    // A message that is refused is refused to each of its clients.
+    while (exchange->submitting && !exchange->running() && !exchange->done())
+        co_await exchange->wait();
     co_return exchange;
 }
 

@@ -143,9 +143,10 @@ public:
     /// Returns the text of the turn from its beginning, if it is retained.
     const std::string& shared_text() const noexcept { return shared_text_; }
 
-    bool admitted = false;   ///< the manager has decided about the message
-    bool recorded = false;   ///< the message is in the delivery log, and outlives the process
-    bool elsewhere = false;  ///< the reply does not come to this exchange
+    bool submitting = false;  ///< it is not known yet whether the message is accepted
+    bool admitted = false;    ///< the manager has decided about the message
+    bool recorded = false;    ///< the message is in the delivery log, and outlives the process
+    bool elsewhere = false;   ///< the reply does not come to this exchange
     std::string request_digest = {};  ///< of the message (request_digest_key); empty: none
     std::size_t waiting =
         0;  ///< clients that wait for the end of the turn, without those that read its parts
