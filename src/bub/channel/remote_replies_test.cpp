@@ -184,6 +184,14 @@ TEST_F(EndBeforeFirstLook, D262_RecordWithoutDigest_IsRefused) {
     expect_refusal();
 }
 
+TEST_F(EndBeforeFirstLook, D262_RequestWithoutKey_HasRecordedReply) {
+    records->record->erase(request_digest_key);
+    exchange->request_digest.clear();
+    cubepi::run(follow());
+    EXPECT_FALSE(exchange->refusal());
+    EXPECT_EQ(exchange->outputs().size(), 1u);
+}
+
 TEST_F(EndBeforeFirstLook, D262_OtherSession_IsRefused) {
     (*records->record)["session"] = "s2";
     expect_refusal();

@@ -130,7 +130,8 @@ Task<bool> RemoteReplies::read_record(ExchangePtr exchange) {
         exchange->recorded = true;
         co_return false;
     }
-    const bool is_same = exchange->chat() == session && !asked.empty() && asked == digest;
+    // A message without an Idempotency-Key has no digest.
+    const bool is_same = exchange->chat() == session && asked == digest;
     const bool has_ended = record && !is_open(state);
     if (has_ended && exchange->recorded) {
         // The text that was generated since it was read last, in pieces.
