@@ -681,6 +681,25 @@ TEST_F(HttpChannelTest, DroppedMessage_IsAnswered) {
     });
 }
 
+TEST_F(HttpChannelTest, B8_RedeliveredMessageIsRejected_ClientIsAnswered) {
+    auto log = std::make_shared<MemoryDeliveryLog>();
+    (void)cubepi::run(log->receive(message_of("k1")));
+    deliveries = log;
+    add({"never"});
+    Plugin refusing;
+    refusing.name = "refusing";
+    refusing.admit_message = [](AdmitMessageCall&) -> std::optional<AdmitDecision> {
+        throw std::runtime_error("no space");
+    };
+    framework->add(std::move(refusing));
+    serve([](HttpChannelTest& t) -> Task<> {
+        const Reply reply =
+            co_await t.post(R"({"session": "s1", "text": "Hi"})", with("idempotency-key", "k1"));
+        EXPECT_EQ(reply.status, 200) << reply.body;
+        EXPECT_EQ(reply.json().at("ok"), false) << reply.body;
+    });
+}
+
 Task<> send_to_session(HttpChannelTest& t, std::string text) {
     Envelope output = Envelope(std::move(text)).on("http", "s1");
     co_await t.channel->send(std::move(output));

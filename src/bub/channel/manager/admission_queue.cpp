@@ -410,6 +410,8 @@ Task<> AdmissionQueue::admit(LanePtr lane, QueuedMessage message) {
     const bool is_accepted = !context_.open && !message.receipts.empty();
     if (context_.open) co_await deliveries_.finish(std::move(message.receipts));
     co_await cubepi::unshield();
+    // No handler waits for one that was accepted before.
+    if (context_.open && message.redelivered) sessions_.announce_drop(*message.message);
     if (!is_accepted) decision.rethrow();
 }
 
