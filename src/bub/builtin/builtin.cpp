@@ -136,6 +136,7 @@ Task<> tell_sender(CorePtr core, const Envelope& message, std::string text) {
     made->session_id = message.session_id.value_or("unknown");
     made->channel = message.channel.value_or("default");
     made->chat_id = message.chat_id.value_or("default");
+    made->inbound_id = message.inbound_id;
     made->kind = envelope_kind::error;
     co_await core->framework().dispatch_outbound(std::move(made));
 }

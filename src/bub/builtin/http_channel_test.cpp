@@ -12,6 +12,7 @@
 #include <bub/channel/file_delivery_log.hpp>
 #include <bub/channel/http/http_exchange.hpp>
 #include <bub/channel/http_channel.hpp>
+#include <bub/questions.hpp>
 #include <cubepi/core/agent_event.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -679,6 +680,99 @@ TEST_F(HttpChannelTest, DroppedMessage_IsAnswered) {
         EXPECT_EQ(reply.status, 200) << reply.body;
         EXPECT_EQ(reply.json().at("ok"), false) << reply.body;
     });
+}
+
+Task<> post_as(HttpChannelTest& t, std::string user, std::string text, Reply* reply) {
+    std::string body = R"({"session": "s1", "user": ")" + user + R"(", "text": ")" + text + "\"}";
+    *reply = co_await t.post(std::move(body), HttpChannelTest::with("idempotency-key", user));
+}
+
+cubepi::FauxStep answering_after(cubepi::AsyncEvent& begun, cubepi::AsyncEvent& over,
+                                 std::string text) {
+    return [&begun, &over, text](const cubepi::ModelRequest&) -> Task<cubepi::AssistantMessage> {
+        begun.set();
+        co_await over.wait();
+        co_return faux_assistant_message(text);
+    };
+}
+
+TEST_F(HttpChannelTest, D288_SessionsOfOneChat_AnswerTheirOwnClients) {
+    cubepi::AsyncEvent ann_begun, bob_begun, ann_over, bob_over;
+    add({answering_after(ann_begun, ann_over, "for ann"),
+         answering_after(bob_begun, bob_over, "for bob")});
+    Plugin dividing;
+    dividing.name = "dividing";
+    dividing.resolve_session = [](ResolveSessionCall& call) -> std::optional<std::string> {
+        return "http:s1:" + sender_of(call.message);
+    };
+    framework->add(std::move(dividing));
+    Reply ann;
+    Reply bob;
+    serve([&](HttpChannelTest& t) -> Task<> {
+        const cubepi::Executor executor = co_await cubepi::this_executor;
+        cubepi::TaskScope first(executor);
+        cubepi::TaskScope second(executor);
+        first.spawn(post_as(t, "ann", "Hi", &ann));
+        co_await ann_begun.wait();
+        second.spawn(post_as(t, "bob", "Hi", &bob));
+        co_await bob_begun.wait();
+        ann_over.set();
+        co_await first.join();
+        bob_over.set();
+        co_await second.join();
+    });
+    for (const auto& [reply, text] : {std::pair(ann, "for ann"), std::pair(bob, "for bob")}) {
+        ASSERT_EQ(reply.json().at("outputs").as_array().size(), 1u) << reply.body;
+        EXPECT_EQ(reply.text(0), text);
+    }
+}
+
+TEST_F(HttpChannelTest, D288_RejectedMessage_StaysOutOfOtherAnswers) {
+    cubepi::AsyncEvent begun, over;
+    add({answering_after(begun, over, "for ann")});
+    Plugin refusing;
+    refusing.name = "refusing";
+    refusing.admit_message = [](AdmitMessageCall& call) -> std::optional<AdmitDecision> {
+        if (sender_of(call.message) == "bob") throw std::runtime_error("for bob");
+        return std::nullopt;
+    };
+    framework->add(std::move(refusing));
+    Reply ann;
+    serve([&](HttpChannelTest& t) -> Task<> {
+        const cubepi::Executor executor = co_await cubepi::this_executor;
+        cubepi::TaskScope scope(executor);
+        scope.spawn(post_as(t, "ann", "Hi", &ann));
+        co_await begun.wait();
+        Reply bob;
+        co_await post_as(t, "bob", "Hi", &bob);
+        EXPECT_EQ(bob.status, 503) << bob.body;
+        over.set();
+        co_await scope.join();
+    });
+    EXPECT_EQ(ann.json().at("outputs").as_array().size(), 1u) << ann.body;
+}
+
+TEST_F(HttpChannelTest, D288_ReleasedAnswer_StaysOutOfOtherAnswers) {
+    auto log = std::make_shared<MemoryDeliveryLog>();
+    const std::string id = *cubepi::run(log->receive(message_of("k1")));
+    const std::string answer =
+        cubepi::run(log->intend(Envelope("for another").on("http", "s1"), {id}));
+    deliveries = log;
+    cubepi::AsyncEvent begun, over;
+    add({answering_after(begun, over, "for ann")});
+    Reply ann;
+    serve([&](HttpChannelTest& t) -> Task<> {
+        const cubepi::Executor executor = co_await cubepi::this_executor;
+        cubepi::TaskScope scope(executor);
+        scope.spawn(post_as(t, "ann", "Hi", &ann));
+        co_await begun.wait();
+        const cubepi::Outcome<> released =
+            co_await cubepi::outcome_of(t.manager->release_held(answer));
+        EXPECT_TRUE(released.failure());
+        over.set();
+        co_await scope.join();
+    });
+    EXPECT_EQ(ann.json().at("outputs").as_array().size(), 1u) << ann.body;
 }
 
 TEST_F(HttpChannelTest, B8_RedeliveredMessageIsRejected_ClientIsAnswered) {

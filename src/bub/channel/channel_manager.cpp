@@ -162,6 +162,7 @@ Envelope notice_to(const Envelope& message, std::string text, std::string_view m
     notice.session_id = message.session_id;
     notice.channel = message.channel;
     notice.chat_id = message.chat_id;
+    notice.inbound_id = message.inbound_id;
     notice.output_channel = message.output_channel;
     notice.kind = std::string(envelope_kind::error);
     notice.context[mark] = true;

@@ -204,7 +204,7 @@ public:
 
     Task<> start(std::stop_token stopping) override;
     Task<> stop() override;
-    /// Throws Error(not_found) if no request waits for messages of this session. Ignores notices about rejected messages, which the
+    /// Throws Error(not_found) if the turn of the message that is answered does not run. Ignores notices about rejected messages, which the
     /// status of their responses reports.
     Task<> send(Envelope message) override;
     EventStream stream_events(const Envelope& message, EventStream stream) override;

@@ -307,16 +307,18 @@ Task<> Turn::render_outbound() {
         for (Envelope& envelope : batch.items) outbounds.push_back(std::move(envelope));
     };
     co_await all_results(plugins, &Plugin::render_outbound, call, take);
-    if (!outbounds.empty()) co_return;
-    Envelope made(result.model_output);
-    made.session_id = result.session_id;
-    made.channel = inbound->channel;
-    made.chat_id = inbound->chat_id;
-    for (const std::string_view key : {"channel", "chat_id"}) {
-        // A number is preserved as a number.
-        if (const Json* value = inbound->rest.if_contains(key)) made.rest[key] = *value;
+    if (outbounds.empty()) {
+        Envelope made(result.model_output);
+        made.session_id = result.session_id;
+        made.channel = inbound->channel;
+        made.chat_id = inbound->chat_id;
+        for (const std::string_view key : {"channel", "chat_id"}) {
+            // A number is preserved as a number.
+            if (const Json* value = inbound->rest.if_contains(key)) made.rest[key] = *value;
+        }
+        outbounds.push_back(std::move(made));
     }
-    outbounds.push_back(std::move(made));
+    for (Envelope& outbound : outbounds) outbound.inbound_id = inbound->inbound_id;
 }
 
 Task<> Turn::dispatch_outbound() {

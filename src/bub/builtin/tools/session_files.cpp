@@ -308,6 +308,7 @@ cubepi::AgentTool send_file_tool(std::shared_ptr<BuiltinCore> core, std::string 
     output.session_id = std::move(session_id);
     output.channel = message.channel;
     output.chat_id = message.chat_id;
+    output.inbound_id = message.inbound_id;
     output.output_channel = message.output_channel;
     output.kind = std::string(envelope_kind::file);
     return cubepi::tool<SendFileArgs>(

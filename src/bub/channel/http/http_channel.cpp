@@ -318,6 +318,8 @@ struct HttpChannel::State {
     /// Returns the exchange of a message that the manager has accepted. A message of no client, e.g. an answer from the inbox of the
     /// gateway, gets one that no client reads.
     ExchangePtr exchange_of(const Envelope& message) const;
+    /// Returns the exchange that has the outputs of a message, or to which an output belongs; null: none.
+    ExchangePtr exchange_with(const Envelope& message) const;
     using ReadRequest = HttpMessage (*)(const HttpServerRequest&, const detail::HttpAccess&);
     Task<HttpServerResponse> receive(HttpServerRequest request, ReadRequest read);
     Task<HttpServerResponse> post(HttpServerRequest request) {
@@ -360,6 +362,14 @@ ExchangePtr HttpChannel::State::exchange_of(const Envelope& message) const {
     exchange->recorded = !message.receipts.empty();
     detail::RemoteReplies::note(*exchange, message);
     return exchange;
+}
+
+ExchangePtr HttpChannel::State::exchange_with(const Envelope& message) const {
+    const std::string key = message.inbound_id.value_or("");
+    ExchangePtr current = exchanges->current(message.chat_id.value_or(""));
+    if (key.empty() || (current && current->key() == key)) return current;
+    // Turns of several sessions may run in a chat, and a message may end without a turn.
+    return exchanges->find(key);
 }
 
 Task<std::optional<JsonObject>> HttpChannel::State::record_of(std::string id) const {
@@ -696,9 +706,12 @@ Task<> HttpChannel::send(Envelope message) {
     // The response says that the message was rejected or its turn stopped; the request waits for the turn that is tried again.
     for (const char* const mark : {"rejected", "postponed", "stopped"})
         if (message.context.contains(mark)) co_return;
-    const ExchangePtr exchange = state_->exchanges->current(message.chat_id.value_or(""));
-    if (!exchange)
-        throw Error(ErrorCode::not_found, "no request waits for messages of this session");
+    // The client of another message must not receive it (D288). An answer of an earlier turn is read from the records (D97).
+    const ExchangePtr exchange = state_->exchange_with(message);
+    const bool is_awaited = exchange && exchange->admitted && exchange->running() &&
+                            exchange->chat() == message.chat_id.value_or("");
+    if (!is_awaited || message.context.contains("resent"))
+        throw Error(ErrorCode::not_found, "no request waits for this output");
     Task<std::optional<SentFile>> reading =
         read_sent_file(cubepi::Runtime::standard(), message,
                        state_->options.max_reply_files -
@@ -746,11 +759,7 @@ void HttpChannel::begin_turn(const Envelope& message) noexcept {
 void HttpChannel::end_turn(const Envelope& message, std::exception_ptr failure) noexcept {
     // The next process runs the turn again, and the client may repeat its request: stop() answers it.
     if (state_->manager_ends.stop_requested() && cubepi::is_cancellation(failure)) return;
-    const std::string key = message.inbound_id.value_or("");
-    // The one that has the outputs. A message that ends without a turn has no outputs.
-    ExchangePtr exchange = state_->exchanges->current(message.chat_id.value_or(""));
-    if (!exchange || (!key.empty() && exchange->key() != key))
-        exchange = state_->exchanges->find(key);
+    const ExchangePtr exchange = state_->exchange_with(message);
     if (!exchange) return;
     if (is_session_taken(failure)) {
         state_->exchanges->leave(exchange);

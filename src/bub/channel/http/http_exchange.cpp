@@ -305,7 +305,6 @@ void HttpExchange::add_output(const Envelope& message, const SentFile* file) {
     if (const JsonObject* usage = cubepi::detail::object_member(message.rest, usage_key))
         usage_ = *usage;
     output_bytes_ += message.content_text().size() + size_of_output;
-    if (message.context.contains("resent")) output["resent"] = true;
     if (message.rest.contains(refused_answer_key)) error_ = message.content_text();
     if (message.kind == envelope_kind::error) problem_ = message.content_text();
     outputs_.push_back(std::move(output));
