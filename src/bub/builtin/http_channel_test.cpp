@@ -892,6 +892,32 @@ TEST_F(HttpChannelTest, RepetitionOfRefusedRequest_IsRefused) {
     EXPECT_EQ(refused, 3);
 }
 
+class FailingRecords final : public HttpSessions {
+public:
+    Task<std::optional<JsonObject>> message(std::string) override {
+        throw cubepi::CheckpointerError(cubepi::ErrorCode::storage, "the connection was lost");
+    }
+    Task<std::optional<JsonObject>> session(std::string, std::size_t, std::int64_t) override {
+        return message({});
+    }
+    Task<StopOutcome> stop(Envelope) override { co_return StopOutcome::idle; }
+};
+
+Task<> store_for_another_gateway(Envelope) { co_return; }
+
+TEST_F(HttpChannelTest, B18_UnreadRecordOfStoredMessage_ReturnsItsId) {
+    channel_options.sessions = std::make_shared<FailingRecords>();
+    wrap_handler = [](const MessageHandler&) { return store_for_another_gateway; };
+    add({"never"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const std::string body = R"({"session": "s1", "text": "Hi"})";
+        const Reply stored = co_await t.post(body);
+        EXPECT_EQ(stored.status, 202) << stored.body;
+        const Reply unknown = co_await t.post(body, with("idempotency-key", "k1"));
+        EXPECT_EQ(unknown.status, 503) << unknown.body;
+    });
+}
+
 TEST_F(HttpChannelTest, ModelFailure_IsPartOfTheAnswer) {
     add({cubepi::faux_failure("overloaded")});
     serve([](HttpChannelTest& t) -> Task<> {

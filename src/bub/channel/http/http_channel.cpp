@@ -558,8 +558,15 @@ Task<> HttpChannel::State::submit(ExchangePtr exchange, Envelope envelope) {
         Task<> following = remote.follow(exchange, draining.get_token());
         const Outcome<> followed = co_await cubepi::outcome_of(std::move(following));
         if (followed.cancelled()) followed.rethrow();
-        if (!followed)
+        // Otherwise the turn here answers it.
+        if (followed || exchange->admitted) co_return;
+        if (!exchange->request_digest.empty()) {
             exchanges->refuse(exchange, rejected(followed.failure(), options.failure_text));
+        } else {
+            // Without a key, a request that is repeated is another message.
+            exchange->recorded = true;
+            exchanges->leave(exchange);
+        }
     }
 }
 
