@@ -20,6 +20,7 @@
 #include <bub/channel/file_delivery_log.hpp>
 #include <bub/channel/telegram_channel.hpp>
 #include <support/fake_bot_api.hpp>
+#include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/run.hpp>
@@ -136,6 +137,17 @@ public:
         return true;
     }
 
+    /// Sends a message to the bot in the group, and returns its number.
+    std::int64_t say_in_group(std::int64_t user, const std::string& text) {
+        JsonObject message = api.message_of(user, -100, "@cubepi_bot " + text);
+        const auto id = message.at("message_id").to_number<std::int64_t>();
+        message["entities"] =
+            JsonArray{JsonObject{{"type", "mention"}, {"offset", 0}, {"length", 11}}};
+        JsonObject update;
+        update["message"] = std::move(message);
+        api.add_update(std::move(update));
+        return id;
+    }
     /// Waits for a message of the bot that contains the words.
     Task<FakeMessage> shown(std::int64_t chat, std::string words) {
         for (int tries = 0; tries < max_tries; ++tries) {
@@ -514,13 +526,7 @@ TEST_F(TelegramBot, AnswersInGroup_AreReplies) {
         restart();
         shows_progress = shown_live;
         add({test::calling("press"), "All done."});
-        JsonObject message = api.message_of(7, -100, "@cubepi_bot press it");
-        const auto id = message.at("message_id").to_number<std::int64_t>();
-        message["entities"] =
-            JsonArray{JsonObject{{"type", "mention"}, {"offset", 0}, {"length", 11}}};
-        JsonObject update;
-        update["message"] = std::move(message);
-        api.add_update(std::move(update));
+        const std::int64_t id = say_in_group(7, "press it");
         serve([&](TelegramBot& t) -> Task<> {
             const FakeMessage asked = co_await t.shown(-100, "Run press");
             EXPECT_EQ(asked.reply_to, id);
@@ -532,6 +538,33 @@ TEST_F(TelegramBot, AnswersInGroup_AreReplies) {
             t.api.delete_message(done.id);
         });
     }
+}
+
+TEST_F(TelegramBot, D288_RejectedMessage_LeavesReplyToItsTurn) {
+    cubepi::AsyncEvent over;
+    add({[&over](const cubepi::ModelRequest&) -> Task<cubepi::AssistantMessage> {
+        co_await over.wait();
+        co_return faux_assistant_message("For the first.");
+    }});
+    Plugin refusing;
+    refusing.name = "refusing";
+    refusing.admit_message = [](AdmitMessageCall& call) -> std::optional<AdmitDecision> {
+        if (call.turn.is_running) throw std::runtime_error("not now");
+        return std::nullopt;
+    };
+    framework->add(std::move(refusing));
+    const std::int64_t id = say_in_group(7, "Hi");
+    serve([&](TelegramBot& t) -> Task<> {
+        while (!t.manager->snapshot("telegram:-100").is_running)
+            co_await t.clock->sleep_for(std::chrono::milliseconds(100));
+        t.say_in_group(8, "Me, too");
+        const FakeMessage refused = co_await t.shown(-100, "not now");
+        EXPECT_EQ(refused.reply_to, 0);
+        over.set();
+        const FakeMessage done = co_await t.shown(-100, "For the first.");
+        EXPECT_EQ(done.reply_to, id);
+        co_await t.manager->idle();
+    });
 }
 
 TEST_F(TelegramBot, B24_Button_ChoosesAnOption) {

@@ -166,6 +166,7 @@ Outbox::Outbox(const TelegramChannelOptions& options, std::shared_ptr<const Tele
 
 void Outbox::begin_turn(const Envelope& message) {
     auto turn = std::make_shared<Turn>();
+    turn->inbound_id = message.inbound_id.value_or("");
     turn->place = target_of(message);
     if (const JsonObject* facts = cubepi::detail::object_member(message.rest, telegram_key)) {
         turn->answered_by = cubepi::detail::text_member(*facts, "name");
@@ -264,23 +265,30 @@ ChatTarget Outbox::target_for(const Envelope& message) const {
     return place;
 }
 
+/// Returns the turn of an output; null for one that answers another message (D288).
+Outbox::TurnPtr Outbox::turn_with(const Envelope& output) const {
+    const auto found = turns_.find(output.session_id.value_or(""));
+    const bool is_of_turn = found != turns_.end() &&
+                            (!output.inbound_id || *output.inbound_id == found->second->inbound_id);
+    return is_of_turn ? found->second : nullptr;
+}
+
 /// Returns the message that this output answers, for the first output of a turn in a group; 0 for others.
 std::int64_t Outbox::take_reply_to(const Envelope& message) {
-    const auto found = turns_.find(message.session_id.value_or(""));
-    return found == turns_.end() ? 0 : std::exchange(found->second->reply_to, 0);
+    const TurnPtr turn = turn_with(message);
+    return turn ? std::exchange(turn->reply_to, 0) : 0;
 }
 
 /// Returns the messages that show this answer already; null: none.
 std::shared_ptr<LiveAnswer> Outbox::take_live(const Envelope& message) {
-    const auto found = turns_.find(message.session_id.value_or(""));
-    if (found == turns_.end() || !found->second->live || is_resent(message)) return nullptr;
-    Turn& turn = *found->second;
+    const TurnPtr turn = turn_with(message);
+    if (!turn || !turn->live || is_resent(message)) return nullptr;
     // A to-do list alone is the beginning of no output but the answer, which follows the end of the run.
-    const bool is_other = turn.text.empty() && !turn.run_ended;
+    const bool is_other = turn->text.empty() && !turn->run_ended;
     if (message.kind == envelope_kind::error || is_other ||
-        !message.content_text().starts_with(turn.text))
+        !message.content_text().starts_with(turn->text))
         return nullptr;
-    return std::exchange(turn.live, nullptr);
+    return std::exchange(turn->live, nullptr);
 }
 
 Task<> Outbox::send(Envelope message, ProgressPtr progress) {

@@ -35,6 +35,7 @@ public:
 private:
     /// A running turn.
     struct Turn {
+        std::string inbound_id = {};  ///< of its message; empty: none
         ChatTarget place = {};
         std::stop_source typing = {};
         std::shared_ptr<LiveAnswer> live = {};
@@ -52,6 +53,7 @@ private:
     void on_event(const TurnPtr& turn, const StreamEvent& event);
     void show_outcome(Turn& turn, const AcceptedAnswer& answer);
     ChatTarget target_for(const Envelope& message) const;
+    TurnPtr turn_with(const Envelope& output) const;
     std::int64_t take_reply_to(const Envelope& message);
     std::shared_ptr<LiveAnswer> take_live(const Envelope& message);
     Task<> send_question(Envelope message, ChatTarget to, ProgressPtr progress);
