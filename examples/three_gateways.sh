@@ -55,7 +55,7 @@ as_server "$server/pg_ctl" -D "$root/server/data" -l "$root/server/log" -w start
     fail "PostgreSQL does not start: $(cat "$root/server/log")"
 chmod 711 "$root/server"
 database="postgres://cubepi@/postgres?host=$root/server"
-"$cubepi" db init --tapes "$database" > /dev/null
+"$cubepi" db init --tapes "$database" > "$root/init.log" 2>&1 || fail "no tables: $(cat "$root/init.log")"
 
 CUBEPI_HTTP_TOKEN=${CUBEPI_HTTP_TOKEN:-$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')}
 export CUBEPI_HTTP_TOKEN
@@ -122,7 +122,7 @@ Three gateways answer at 127.0.0.1:$port. In another terminal:
 export CUBEPI_HTTP_TOKEN=$CUBEPI_HTTP_TOKEN
 curl http://127.0.0.1:$port/v1/messages -H "Authorization: Bearer \$CUBEPI_HTTP_TOKEN" -d '{"session": "s1", "user": "ann", "text": "Hello"}'
 XDG_CONFIG_HOME=$root/1 BUB_HOME=$root/1/bub $cubepi gateway status
-kill -9 $process    # of$gateways: the others continue its sessions
+kill -9 $process    # one of$gateways; the others continue its sessions
 
 Their logs are in $root. Ctrl-C ends them and removes all records.
 END

@@ -52,7 +52,7 @@ try:
     print(shown, flush=True)
     token = re.search("TOKEN=([0-9a-f]{32})\n", shown)[1]
     url = re.search("http://[^ ]+", shown)[0]
-    processes = [int(word) for word in re.search("kill -9 .* of ([0-9 ]+):", shown)[1].split()]
+    processes = [int(word) for word in re.search("kill -9 .* one of ([0-9 ]+);", shown)[1].split()]
     directory = pathlib.Path(re.search("Their logs are in (.*)\\. ", shown)[1])
     assert len(processes) == 3 and directory.is_dir()
     assert post(url, token, "m1")["outputs"]
