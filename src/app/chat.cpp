@@ -1,4 +1,5 @@
 #include <csignal>
+#include <exception>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -17,6 +18,7 @@
 
 #include "chat_commands.hpp"
 #include "command_line.hpp"
+#include "config/model_sources.hpp"
 #include "config/paths.hpp"
 #include "conversation/attachments.hpp"
 #include "conversation/cli_channel.hpp"
@@ -423,7 +425,15 @@ Task<int> live_chat(CommandLine line) {
 }  // namespace
 
 int chat_command(const CommandLine& line) {
-    return run(Console::possible() ? live_chat(line) : chat_by_lines(line));
+    if (!Console::possible()) return run(chat_by_lines(line));
+    std::string reason;
+    try {
+        return run(live_chat(line));
+    } catch (const NoConfiguredModel&) {
+        reason = explain(std::current_exception()).text;
+    }
+    const int status = offer_onboarding(line, reason);
+    return status == exit_ok ? run(live_chat(line)) : status;
 }
 
 }  // namespace cubepi::app

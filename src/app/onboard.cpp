@@ -217,6 +217,11 @@ public:
         : line_(std::move(line)), ui_(std::move(ui)), key_(std::move(key)) {}
 
     Task<int> run() {
+        const bool is_offered = line_.verb != Verb::onboard;
+        if (is_offered) {
+            const bool agreed = co_await ui_->confirm("Choose one now?", true);
+            if (!agreed) co_return exit_no_model;
+        }
         const std::filesystem::path path = config_path();
         const JsonObject before = config_values(path);
         load_plugins(framework_, line_.plugins, options(read_config(path)));
@@ -232,7 +237,7 @@ public:
         co_await std::move(writing);
         written_ = true;
         co_await try_it();
-        print_line("Next: cubepi chat");
+        if (!is_offered) print_line("Next: cubepi chat");
         co_return exit_ok;
     }
 
@@ -368,6 +373,11 @@ int onboard_command(const CommandLine& line) {
                 "  Pipe one in: cubepi onboard --key-stdin --yes --provider NAME < key.txt");
     }
     return run(onboard(line, asks, std::move(key)));
+}
+
+int offer_onboarding(const CommandLine& line, const std::string& reason) {
+    err() << "cubepi: " << for_terminal(reason) << "\n";
+    return run(onboard(line, true, std::string()));
 }
 
 }  // namespace cubepi::app

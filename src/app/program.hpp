@@ -62,6 +62,8 @@ int gateway_inbox(const CommandLine& line);
 int completion_command(const CommandLine& line);
 /// The request of a completion script; `commands` are those of plugins.
 int complete_command(const CommandLine& line, const std::vector<bub::CliCommand>& commands);
+/// Prints why another command cannot begin, and asks at the terminal whether to set up a model now. Returns exit_ok if it was set up.
+int offer_onboarding(const CommandLine& line, const std::string& reason);
 /// Prints cubepi.1.
 int man_page_command();
 

@@ -150,7 +150,7 @@ TEST_F(TelegramSchedule, D249_UserRemoved_IsNotFiredAndListed) {
     miss_firing();
     configure("[43]");
     start();
-    const JsonObject logged = gateway->wait_for("schedule.not_fired");
+    const JsonObject logged = gateway->wait_for("schedule.firing_failed");
     EXPECT_EQ(detail::text_member(logged, "reason"), "its user is not admitted any more");
     std::string problem;
     while (problem.empty()) problem = detail::text_member(only_one(home), "problem");

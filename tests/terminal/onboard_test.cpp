@@ -216,6 +216,29 @@ TEST(Onboard, No_LeavesTheFileUnchanged) {
     EXPECT_EQ(read_file(home.config()), before);
 }
 
+TEST(Onboard, ChatWithoutModel_BeginsAfterIt) {
+    const Home home;
+    const ModelServer server;
+    Terminal chat(home, {"say hello, please"});
+    ASSERT_TRUE(chat.expect("no model: ")) << chat.shown();
+    ASSERT_TRUE(chat.answer("Choose one now? [Y/n] > ", "\r")) << chat.shown();
+    answer_steps(chat, steps_to(server), 5);
+    ASSERT_TRUE(chat.expect("Hello from large.")) << chat.shown();
+    EXPECT_EQ(chat.shown().find("Next: cubepi chat"), std::string::npos) << chat.shown();
+    chat.type("\x04");
+    EXPECT_EQ(chat.wait(), 0) << chat.shown();
+}
+
+TEST(Onboard, ChatWithoutModel_EndsWhenOfferIsDeclined) {
+    for (const auto& [keys, status] : {std::pair("n\r", 3), std::pair("\x03", 130)}) {
+        const Home home;
+        Terminal chat(home, {"chat"});
+        ASSERT_TRUE(chat.answer("Choose one now? [Y/n] > ", keys)) << chat.shown();
+        EXPECT_EQ(chat.wait(), status) << chat.shown();
+        EXPECT_FALSE(std::filesystem::exists(home.config()));
+    }
+}
+
 TEST(Onboard, OtherSettings_AreRetained) {
     const Home home;
     const ModelServer server;

@@ -214,7 +214,7 @@ void add_fallbacks(const ModelSources& sources, const Endpoint& primary, ModelCh
         "  ollama serve                         or a server on this machine\n"
         "  cubepi chat --offline                or the scripted model, to try it out";
     for (const std::string& problem : sources.bub.problems) text += "\n" + problem;
-    throw NoModelError(text);
+    throw NoConfiguredModel(text);
 }
 
 Task<std::vector<OfferedModel>> offered_by(Endpoint endpoint,

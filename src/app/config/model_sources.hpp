@@ -114,6 +114,12 @@ public:
     explicit NoModelError(const std::string& message) : Error(ErrorCode::not_found, message) {}
 };
 
+/// No source names a model, and no local server answers.
+class NoConfiguredModel : public NoModelError {
+public:
+    using NoModelError::NoModelError;
+};
+
 /// The endpoint of a model that is named alone or with its provider ("anthropic/claude-sonnet-4-5", and as Bub writes it
 /// "anthropic:claude-sonnet-4-5"), with the model named; alone, it is one of `primary`. Throws like find_endpoint.
 Endpoint endpoint_for_model(const ModelSources& sources, const Endpoint& primary,

@@ -121,7 +121,7 @@ void check_opened(const Outcome<>& opened, const std::string& what,
     if (opened) return;
     if (opened.cancelled()) opened.rethrow();
     if (logged_error(opened.failure()) == to_string(ErrorCode::schema_mismatch)) opened.rethrow();
-    report(warn, "delivery.not_usable_yet", logged_error(opened.failure()),
+    report(warn, "delivery.open_failed", logged_error(opened.failure()),
            what + " cannot be used yet: " + exception_text(opened.failure()));
 }
 

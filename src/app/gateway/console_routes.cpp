@@ -148,7 +148,7 @@ Task<> record_login(std::shared_ptr<const Login> login) {
     const Outcome<> saved = co_await outcome_of(std::move(saving));
     if (saved.cancelled()) saved.rethrow();
     if (!saved)
-        Runtime::standard()->log.write(LogLevel::warning, "console.logins_not_saved",
+        Runtime::standard()->log.write(LogLevel::warning, "console.logins_save_failed",
                                        {{"error", logged_error(saved.failure())}});
 }
 

@@ -293,7 +293,7 @@ Task<> Gateway::write_logins() {
     const Outcome<> saved = co_await outcome_of(std::move(saving));
     if (saved.cancelled()) saved.rethrow();
     if (!saved)
-        Runtime::standard()->log.write(LogLevel::warning, "console.logins_not_saved",
+        Runtime::standard()->log.write(LogLevel::warning, "console.logins_save_failed",
                                        {{"error", logged_error(saved.failure())}});
 }
 

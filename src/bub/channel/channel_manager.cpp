@@ -330,7 +330,7 @@ Task<> ManagerCore::shut_down() {
                                  context_.options.gate->flush(), "counting of the last turns");
         const cubepi::Outcome<> flushed = co_await cubepi::outcome_of(std::move(flushing));
         if (!flushed)
-            context_.warn("channel.gate_not_stored",
+            context_.warn("channel.gate_store_failed",
                           {{"error", cubepi::logged_error(flushed.failure())}},
                           "what the last turns have used could not be counted: " +
                               describe(flushed.failure()));

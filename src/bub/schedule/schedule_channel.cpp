@@ -149,7 +149,7 @@ Task<> ScheduleChannel::State::end_firing(Schedule schedule, std::int64_t now,
                                           std::string problem) {
     const std::int64_t planned = schedule.next.value_or(now);
     const auto level = problem.empty() ? cubepi::LogLevel::info : cubepi::LogLevel::warning;
-    options.runtime->log.write(level, problem.empty() ? "schedule.fired" : "schedule.not_fired",
+    options.runtime->log.write(level, problem.empty() ? "schedule.fired" : "schedule.firing_failed",
                                {{"schedule", schedule.id},
                                 {"session", schedule.session},
                                 {"planned", planned},

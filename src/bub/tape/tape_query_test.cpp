@@ -1,5 +1,14 @@
 #include <bub/tape/tape_query.hpp>
 
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include <bub/tape/file_tape_store.hpp>
@@ -8,6 +17,7 @@
 #include <bub/tape/tape.hpp>
 #include <bub/tape/tape_test_support.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/schema/json/utf8.hpp>
 
 namespace bub {
 namespace {
@@ -115,6 +125,34 @@ TEST_P(Queries, B17_Queries_AnswerTheSameInForks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(SplitAt, Queries, ::testing::Values(-1, 0, 1, 2, 3, 4, 5, 6, 7));
+
+/// Python's text for comparison of each character that its Unicode version assigns: "CODE FOLDED..." in lines.
+constexpr const char* folded_by_python = R"(python3 -c '
+import sys, unicodedata
+def decomposed(text): return unicodedata.normalize("NFD", text)
+for code in range(128, sys.maxunicode + 1):
+    if unicodedata.category(chr(code)) not in ("Cn", "Cs"):
+        print(code, *map(ord, decomposed(decomposed(chr(code)).casefold())))
+')";
+
+TEST(TextSearch, B17_FoldedCase_IsThatOfPython) {
+    const std::unique_ptr<FILE, int (*)(FILE*)> python(popen(folded_by_python, "r"), pclose);
+    ASSERT_TRUE(python);
+    std::array<char, 256> line;
+    std::size_t count = 0;
+    while (std::fgets(line.data(), line.size(), python.get())) {
+        std::istringstream numbers(line.data());
+        std::uint32_t code = 0;
+        numbers >> code;
+        std::string text;
+        cubepi::detail::append_utf8(text, code);
+        std::u32string expected;
+        for (std::uint32_t one = 0; numbers >> one;) expected += one;
+        ASSERT_EQ(detail::folded(text), expected) << line.data();
+        ++count;
+    }
+    EXPECT_GT(count, 140'000U) << "python3 did not run";
+}
 
 TEST(TextSearch, B17_Case_IsFoldedInEveryScript) {
     EXPECT_TRUE(finds("The QUICK fox", "quick"));

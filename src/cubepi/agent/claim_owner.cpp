@@ -33,6 +33,17 @@ std::string host_name() {
     return name;
 }
 
+constexpr std::string_view machine_key = " machine:";
+
+/// Returns what distinguishes machines with the same host name; empty if this one has no id. Its first digits,
+/// because the id as a whole is confidential.
+std::string machine() {
+    constexpr std::size_t digits = 8;
+    const std::string id = first_line("/etc/machine-id");
+    if (id.empty() || id == "uninitialized") return {};
+    return std::string(machine_key) + id.substr(0, digits);
+}
+
 /// Returns the name of the group of processes that can see each other: pids of another namespace are meaningless here,
 /// even if the host name is the same.
 std::string process_space() {
@@ -70,11 +81,12 @@ std::optional<ProcessStat> process_stat(std::int64_t pid) {
 
 ClaimOwner make_owner(std::int64_t pid) {
     ClaimOwner owner;
-    owner.host = host_name() + process_space();
+    const std::string name = host_name();
+    owner.host = name + machine() + process_space();
     owner.boot_id = first_line("/proc/sys/kernel/random/boot_id");
     owner.pid = pid;
     if (const auto stat = process_stat(pid)) owner.process_start = stat->start;
-    owner.description = "pid " + std::to_string(pid) + " on " + owner.host;
+    owner.description = "pid " + std::to_string(pid) + " on " + name + process_space();
     owner.owner_id = owner.host + "/" + owner.boot_id + "/" + std::to_string(pid) + "/" +
                      std::to_string(owner.process_start);
     return owner;
@@ -121,7 +133,8 @@ bool is_dead_owner(const ClaimOwner& owner) {
     if (owner.pid <= 0 || owner.host.empty()) return false;
     const ClaimOwner here = current_process_owner();
     if (owner.host != here.host) return false;
-    if (owner.boot_id != here.boot_id) return true;
+    // Without an id of the machine it may be another one with the same name.
+    if (owner.boot_id != here.boot_id) return owner.host.find(machine_key) != std::string::npos;
     if (owner.pid == here.pid && owner.process_start == here.process_start)
         return ended_owners().contains(owner.owner_id);
     const auto stat = process_stat(owner.pid);

@@ -96,7 +96,22 @@ TEST(ClaimOwner, D50_RunningProcess_IsNotDead) {
 TEST(ClaimOwner, D50_ProcessFromBeforeLastBoot_IsDead) {
     ClaimOwner owner = current_process_owner();
     owner.boot_id = "another boot";
-    EXPECT_TRUE(is_dead_owner(owner));
+    const bool has_machine = owner.host.find(" machine:") != std::string::npos;
+    EXPECT_EQ(is_dead_owner(owner), has_machine);
+    EXPECT_EQ(owner.description.find("machine:"), std::string::npos) << owner.description;
+}
+
+TEST(ClaimOwner, D50_ProcessOfMachineWithSameName_IsNotReportedDead) {
+    ClaimOwner owner = current_process_owner();
+    owner.boot_id = "another boot";
+    const std::size_t end = owner.host.find(' ');
+    const std::string space = owner.host.find("pid:[") == std::string::npos
+                                  ? std::string()
+                                  : owner.host.substr(owner.host.find(" pid:["));
+    for (const std::string machine : {"", " machine:another"}) {
+        owner.host = owner.host.substr(0, end) + machine + space;
+        EXPECT_FALSE(is_dead_owner(owner)) << owner.host;
+    }
 }
 
 TEST(ClaimOwner, D50_ProcessOfOtherHost_IsNotReportedDead) {
