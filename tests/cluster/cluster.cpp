@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
@@ -47,18 +48,35 @@ constexpr std::size_t many_clients = 16;
 
 void pause() { std::this_thread::sleep_for(interval); }
 
-/// Returns what a query reads. A server whose disk was full may recover, and end connections, after it has answered again.
-std::vector<std::string> read(const std::string& database, const std::string& sql) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
-    for (;;) {
-        try {
-            return RawPostgres(database).query(sql);
-        } catch (const std::runtime_error&) {
-            if (std::chrono::steady_clock::now() > deadline) throw;
+/// Reads what queries return, on one connection: for each new one the server starts a process, which takes it longer than the query. A
+/// server whose disk was full may recover, and end connections, after it has answered again.
+class Reader {
+public:
+    explicit Reader(std::string database) : database_(std::move(database)) {}
+
+    std::vector<std::string> read(const std::string& sql) {
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+        for (;;) {
+            try {
+                if (!server_) server_.emplace(database_);
+                return server_->query(sql);
+            } catch (const std::runtime_error&) {
+                server_.reset();
+                if (std::chrono::steady_clock::now() > deadline) throw;
+            }
+            pause();
         }
-        pause();
     }
-}
+
+    /// Returns when the query reads zero.
+    void wait_for_none(const std::string& sql) {
+        while (read(sql).front() != "0") pause();
+    }
+
+private:
+    const std::string database_;
+    std::optional<RawPostgres> server_;
+};
 
 /// Seconds since 1970.
 double now() {
@@ -479,22 +497,22 @@ std::vector<std::string> Cluster::run(const std::vector<Posted>& messages,
 
 std::string Cluster::messages_of(std::size_t index) const {
     std::string ids = "0";
-    const std::vector<std::string> rows = read(
-        database_,
+    const std::vector<std::string> rows = Reader(database_).read(
         "SELECT i.id FROM bub_delivery_inbound AS i JOIN bub_delivery_gateways AS g ON i.owner ="
         " g.number WHERE i.finished_at IS NULL AND g.pid = " +
-            std::to_string(gateways_.at(index)->pid()));
+        std::to_string(gateways_.at(index)->pid()));
     for (const std::string& id : rows) ids += "," + id;
     return "id IN (" + ids + ")";
 }
 
 void Cluster::measure_outages() {
+    Reader reader(database_);
     for (const Outage& outage : outages_) {
         const std::string begin = std::to_string(outage.begin);
         const std::vector<std::string> delays =
-            read(database_, "SELECT extract(epoch FROM min(finished_at)) - " + begin +
-                                " FROM bub_delivery_inbound WHERE finished_at > to_timestamp(" +
-                                begin + ") AND " + outage.condition);
+            reader.read("SELECT extract(epoch FROM min(finished_at)) - " + begin +
+                        " FROM bub_delivery_inbound WHERE finished_at > to_timestamp(" + begin +
+                        ") AND " + outage.condition);
         for (const std::string& delay : delays)
             if (delay != "NULL") delays_[outage.description].push_back(std::stod(delay));
     }
@@ -592,13 +610,13 @@ void Cluster::freeze(std::size_t index, const std::function<void()>& meanwhile) 
 }
 
 std::size_t Cluster::in_turns(std::size_t begun) const {
+    Reader reader(database_);
     for (;;) {
-        const std::vector<std::string> pids =
-            read(database_,
-                 "SELECT g.pid FROM bub_delivery_inbound AS i JOIN bub_delivery_gateways AS g ON"
-                 " g.number = i.owner WHERE i.finished_at IS NULL AND (SELECT count(*) FROM"
-                 " unnest(i.begun_by) AS b WHERE b > 0) = " +
-                     std::to_string(begun));
+        const std::vector<std::string> pids = reader.read(
+            "SELECT g.pid FROM bub_delivery_inbound AS i JOIN bub_delivery_gateways AS g ON"
+            " g.number = i.owner WHERE i.finished_at IS NULL AND (SELECT count(*) FROM"
+            " unnest(i.begun_by) AS b WHERE b > 0) = " +
+            std::to_string(begun));
         for (std::size_t index = 0; index < size && !pids.empty(); ++index)
             if (std::to_string(gateways_.at(index)->pid()) == pids.front()) return index;
         pause();
@@ -613,11 +631,9 @@ void Cluster::kill_successor(std::size_t index) {
     model_.release();
     wait_until_taken(other);
     // Those whose two gateways have ended, as it seems, are held until the frozen one continues.
-    while (read(database_,
-                "SELECT count(*) FROM bub_delivery_inbound WHERE finished_at IS NULL AND"
-                " (SELECT count(*) FROM unnest(begun_by) AS b WHERE b > 0) < 2")
-               .front() != "0")
-        pause();
+    Reader(database_).wait_for_none(
+        "SELECT count(*) FROM bub_delivery_inbound WHERE finished_at IS NULL AND"
+        " (SELECT count(*) FROM unnest(begun_by) AS b WHERE b > 0) < 2");
 }
 
 void Cluster::wait_until_taken(std::size_t index) {
@@ -628,8 +644,7 @@ void Cluster::wait_until_taken(std::size_t index) {
         " JOIN bub_delivery_gateways AS g ON s.owner = g.number WHERE g.pid = " +
         pid + ")";
     const auto begin = std::chrono::steady_clock::now();
-    for (const std::string& database : databases())
-        while (read(database, count).front() != "0") pause();
+    for (const std::string& database : databases()) Reader(database).wait_for_none(count);
     delays_["from a frozen or separated gateway to the claim of its sessions"].push_back(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
 }
@@ -837,10 +852,10 @@ void Cluster::fail_over() {
 std::size_t Cluster::waiting() const {
     std::size_t sum = 0;
     for (const std::string& database : databases()) {
-        sum += std::stoul(read(database,
-                               "SELECT (SELECT count(*) FROM bub_delivery_inbound WHERE"
-                               " finished_at IS NULL) + (SELECT count(*) FROM"
-                               " bub_delivery_outbound WHERE settled_at IS NULL)")
+        sum += std::stoul(Reader(database)
+                              .read("SELECT (SELECT count(*) FROM bub_delivery_inbound WHERE"
+                                    " finished_at IS NULL) + (SELECT count(*) FROM"
+                                    " bub_delivery_outbound WHERE settled_at IS NULL)")
                               .front());
     }
     return sum;

@@ -63,8 +63,7 @@ struct Remains {
     bool killed;  ///< false: it ended before that step
 };
 
-/// For long tests: the number of steps from one kill to the next. Coprime to the strides of the tests, which would otherwise never
-/// meet a multiple of theirs.
+/// For long tests: the number of steps from one kill to the next.
 inline constexpr std::size_t kill_stride = under_sanitizer ? 7 : 1;
 
 /// Runs `worker DIRECTORY STEP` in a new directory for step 1, 1 + stride, 1 + 2 * stride, ..., and passes the remains to `check`,

@@ -18,6 +18,7 @@
 #include "gateway/control_server.hpp"
 #include "gateway_process.hpp"
 #include "two_gateways.hpp"
+#include "wait_until.hpp"
 
 namespace cubepi::gateway_tests {
 namespace {
@@ -32,7 +33,7 @@ TEST_F(TwoGateways, D237_Status_ShowsAllOfThem) {
     EXPECT_NE(shown.find("(this one)"), std::string::npos) << shown;
     configure(one, ", drain_timeout: 7");
     EXPECT_EQ(run_command(one, {"gateway", "reload"}).status, 0);
-    while (call(two, "status").at("configurations_differ") != true) std::this_thread::yield();
+    wait_until([&] { return call(two, "status").at("configurations_differ") == true; });
     EXPECT_NE(operate({"status"}).output.find("Their configuration files differ."),
               std::string::npos);
 }
@@ -48,7 +49,7 @@ TEST_F(TwoGateways, D237_TurnElsewhere_IsListedAndStopped) {
         << listed;
     const CommandResult stopped = operate({"stop", "http:s1"});
     EXPECT_EQ(stopped.status, 0) << stopped.output;
-    while (!call(one, "sessions").at("sessions").as_array().empty()) std::this_thread::yield();
+    wait_until_idle(one);
     EXPECT_EQ(model.count("a"), 1u);
     const CommandResult again = operate({"stop", "http:s1"});
     EXPECT_NE(again.status, 0);
@@ -109,7 +110,7 @@ TEST_F(TwoGateways, D237_FrozenGateway_IsNamed) {
     CommandResult begun;
     std::thread stopping([&] { begun = operate({"stop", "http:s1"}); });
     const std::string begin = "UPDATE bub_delivery_calls SET begun = true RETURNING id";
-    while (server.query(begin).empty()) std::this_thread::yield();
+    wait_until([&] { return !server.query(begin).empty(); });
     stopping.join();
     EXPECT_NE(begun.output.find("has begun, and may still do it"), std::string::npos)
         << begun.output;
@@ -207,7 +208,7 @@ TEST_F(TwoGateways, D237_CallsWithoutTheirTable_AreReported) {
     EXPECT_NE(problem.find("other gateways cannot see or operate this one"), std::string::npos)
         << problem;
     (void)server.query("ALTER TABLE bub_other RENAME TO bub_delivery_calls");
-    while (call(one, "status").contains("problem")) std::this_thread::yield();
+    wait_until([&] { return !call(one, "status").contains("problem"); });
 }
 
 TEST_F(TwoGateways, D237_ChangedNotifyDatabase_IsNamed) {

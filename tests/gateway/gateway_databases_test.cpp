@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -24,6 +23,7 @@
 #include "gateway/control_server.hpp"
 #include "gateway/session_location.hpp"
 #include "gateway_process.hpp"
+#include "wait_until.hpp"
 
 namespace cubepi::gateway_tests {
 namespace {
@@ -77,6 +77,13 @@ protected:
             std::string session = prefix + std::to_string(i);
             if (map.of_session("http:" + session) == database) return session;
         }
+    }
+    /// Waits until a gateway can use all its databases.
+    static void wait_until_sound(const GatewayHome& home) {
+        wait_until([&] {
+            return !app::call_gateway(home.socket(), JsonObject{{"command", "status"}})
+                        .contains("problem");
+        });
     }
     /// Ends the connections to a database, and refuses others until `allowed`.
     void allow(std::size_t database, bool allowed) const {
@@ -176,9 +183,10 @@ TEST_F(ThreeDatabases, D258_TurnElsewhere_IsListedAndHeldMessagesDecided) {
     const auto first = start(one, port);
     const auto second = start(two, port);
     JsonObject held;
-    do {
+    wait_until([&] {
         held = app::call_gateway(two.socket(), JsonObject{{"command", "held"}});
-    } while (held.at("messages").as_array().empty());
+        return !held.at("messages").as_array().empty();
+    });
     const std::string id(held.at("messages").as_array()[0].at("id").as_string());
     EXPECT_TRUE(id.starts_with("b:")) << id;
     const std::future<HttpReply> running = post_later(port, "other", session_in(2));
@@ -186,10 +194,11 @@ TEST_F(ThreeDatabases, D258_TurnElsewhere_IsListedAndHeldMessagesDecided) {
     const CommandResult released = run_command(two, {"gateway", "release", id});
     EXPECT_EQ(released.status, 0) << released.output;
     (void)model.wait_for("held", 3);
-    while (
-        query(1, "SELECT count(*) FROM bub_delivery_inbound WHERE finished_at IS NULL").front() !=
-        "0")
-        std::this_thread::yield();
+    RawPostgres server(parts[1].url);
+    wait_until([&] {
+        return server.query("SELECT count(*) FROM bub_delivery_inbound WHERE finished_at IS NULL")
+                   .front() == "0";
+    });
 }
 
 TEST_F(ThreeDatabases, D258_DatabaseThatFails_StopsOnlyItsSessions) {
@@ -217,8 +226,7 @@ TEST_F(ThreeDatabases, D258_DatabaseThatFails_StopsOnlyItsSessions) {
     EXPECT_TRUE(has(problem, "the database 'b' with the sessions 5555-aaa9 cannot be used"))
         << problem;
     allow(1, true);
-    while (app::call_gateway(one.socket(), JsonObject{{"command", "status"}}).contains("problem"))
-        std::this_thread::yield();
+    wait_until_sound(one);
     EXPECT_EQ(post_later(port, "lost", away).get().text(), "re: lost");
 }
 
@@ -258,8 +266,7 @@ TEST_F(ThreeDatabases, D255_LimitsDuringOutage_StopNoTurn) {
     for (const char* text : {"one", "two"})
         EXPECT_EQ(post_later(port, text, session).get().text(), std::string("re: ") + text);
     allow(0, true);
-    while (app::call_gateway(one.socket(), JsonObject{{"command", "status"}}).contains("problem"))
-        std::this_thread::yield();
+    wait_until_sound(one);
     // From now on messages are counted; those from before may be.
     (void)post_later(port, "three", session).get();
     const HttpReply limited = post_later(port, "four", session).get();
@@ -275,8 +282,7 @@ TEST_F(ThreeDatabases, D258_DatabaseThatIsAway_PreventsNoStart) {
     EXPECT_EQ(post_later(port, "here", session_in(0)).get().text(), "re: here");
     EXPECT_EQ(post_later(port, "away", session_in(1)).get().status, 503);
     allow(1, true);
-    while (app::call_gateway(one.socket(), JsonObject{{"command", "status"}}).contains("problem"))
-        std::this_thread::yield();
+    wait_until_sound(one);
     EXPECT_EQ(post_later(port, "away", session_in(1)).get().text(), "re: away");
 }
 

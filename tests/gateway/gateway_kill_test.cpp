@@ -23,6 +23,7 @@
 #include "fake_bot_server.hpp"
 #include "gateway/control_server.hpp"
 #include "gateway_process.hpp"
+#include "wait_until.hpp"
 
 namespace cubepi::gateway_tests {
 namespace {
@@ -32,13 +33,6 @@ using bub::telegram::FakeMessage;
 using bub::telegram::Fault;
 
 // After the kills: the decisions of an operator, and the state of the tapes.
-
-/// Waits until no session has a running turn or waiting messages.
-void wait_until_idle(const GatewayHome& home) {
-    const JsonObject request{{"command", "sessions"}};
-    while (!app::call_gateway(home.socket(), request).at("sessions").as_array().empty()) {
-    }
-}
 
 /// Decides about the messages and answers that are held, because a gateway ended in the middle of them twice: releases the messages,
 /// and does with the answers what `answers` says, "release" or "discard".

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <condition_variable>
 #include <csignal>
 #include <cstddef>
@@ -15,8 +14,8 @@
 #include <cubepi/core/run.hpp>
 
 #include "../joints/model_server.hpp"
-#include "gateway/control_server.hpp"
 #include "gateway_process.hpp"
+#include "wait_until.hpp"
 
 namespace cubepi::gateway_tests {
 namespace {
@@ -82,9 +81,7 @@ TEST(GatewayLimits, D222_MaxTurns_HoldsAfterAKill) {
     const std::uint16_t port = gateway.wait_until_running();
     // The message that was accepted before the kill has a turn in this process. The answer to the second request is lost.
     model.wait_for(4);
-    const JsonObject sessions{{"command", "sessions"}};
-    while (!app::call_gateway(home.socket(), sessions).at("sessions").as_array().empty())
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    wait_until_idle(home);
     EXPECT_EQ(model.requests(), 4u) << gateway.output();
     // The next message has the whole limit.
     const JsonObject next{{"session", "s1"}, {"text", "again"}, {"user", "ann"}};

@@ -222,7 +222,7 @@ public:
         pid_ = ::fork();
         if (pid_ == 0) {
             ::dup2(ends[1], STDOUT_FILENO);
-            ::execlp("python3", "python3", script.c_str(), mode.c_str(), nullptr);
+            ::execlp("/usr/bin/python3", "python3", script.c_str(), mode.c_str(), nullptr);
             ::_exit(127);
         }
         ::close(ends[1]);

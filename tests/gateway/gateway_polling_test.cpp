@@ -5,7 +5,6 @@
 #include <csignal>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <cubepi/checkpoint/postgres_server_test.hpp>
@@ -18,6 +17,7 @@
 #include "fake_bot_server.hpp"
 #include "gateway/control_server.hpp"
 #include "gateway_process.hpp"
+#include "wait_until.hpp"
 
 namespace cubepi::gateway_tests {
 namespace {
@@ -50,12 +50,12 @@ protected:
         RawPostgres server(database);
         const std::string count =
             "SELECT count(*) FROM bub_delivery_outbound WHERE settled_at IS NULL";
-        while (server.query(count).front() != "0") std::this_thread::yield();
+        wait_until([&] { return server.query(count).front() == "0"; });
     }
     /// Waits until the poller has made a request.
     void wait_for_poll(const std::string& poller) {
-        while (bot.with_api([](FakeBotApi& api) { return api.poller(); }) != poller)
-            std::this_thread::yield();
+        wait_until(
+            [&] { return bot.with_api([](FakeBotApi& api) { return api.poller(); }) == poller; });
     }
     std::size_t conflicts() {
         return bot.with_api([](FakeBotApi& api) { return api.conflicts; });

@@ -25,6 +25,7 @@
 #include "gateway/control_server.hpp"
 #include "gateway_process.hpp"
 #include "process.hpp"
+#include "wait_until.hpp"
 
 namespace cubepi::gateway_tests {
 namespace {
@@ -50,6 +51,13 @@ constexpr const char* continues = R"({"tokens_per_second": 100000, "answers": ["
 HttpReply post(std::uint16_t port, JsonObject message) {
     message["session"] = "s1";
     return run(post_message(port, std::move(message)));
+}
+
+void wait_until_without_questions(const GatewayHome& home) {
+    wait_until([&] {
+        const std::string listed = run_command(home, {"inbox", "--gateway"}).output;
+        return listed.find("No question") != std::string::npos;
+    });
 }
 
 bool wrote(const GatewayHome& home) {
@@ -165,9 +173,7 @@ TEST(GatewayQuestions, D86_ExpiredQuestionElsewhere_BlocksNoMessage) {
     gateway->kill();
     gateway = start(b);
     const std::uint16_t port = gateway->wait_until_running();
-    while (run_command(home, {"inbox", "--gateway"}).output.find("No question") ==
-           std::string::npos) {
-    }
+    wait_until_without_questions(home);
     const HttpReply answered = post(port, {{"text", "next"}, {"user", "ann"}});
     EXPECT_EQ(answered.text(), "B") << answered.body;
     EXPECT_FALSE(wrote(home));
@@ -270,9 +276,7 @@ TEST(GatewayQuestions, D65_ExpiredQuestion_ContinuesTheSession) {
     GatewayProcess gateway(home, {"--script", home.script(writes_a_file)});
     const std::uint16_t port = gateway.wait_until_running();
     (void)post(port, {{"text", "write it"}});
-    while (run_command(home, {"inbox", "--gateway"}).output.find("No question") ==
-           std::string::npos) {
-    }
+    wait_until_without_questions(home);
     EXPECT_FALSE(wrote(home));
     const HttpReply next = post(port, {{"text", ",tape_info"}, {"user", "olga"}});
     EXPECT_NE(next.text().find("entries: "), std::string::npos) << next.body;
@@ -300,9 +304,7 @@ TEST(GatewayQuestions, D65_ManyForeignQuestions_OwnOneExpires) {
     GatewayProcess gateway(home, {"--script", home.script(writes_a_file)}, {"CUBEPI_TEST_CLOCK=5"});
     const std::uint16_t port = gateway.wait_until_running();
     (void)post(port, {{"text", "write it"}});
-    while (run_command(home, {"inbox", "--gateway"}).output.find("No question") ==
-           std::string::npos) {
-    }
+    wait_until_without_questions(home);
     const HttpReply next = post(port, {{"text", ",tape_info"}, {"user", "olga"}});
     EXPECT_NE(next.text().find("entries: "), std::string::npos) << next.body;
 }

@@ -22,6 +22,7 @@
 #include "fake_bot_server.hpp"
 #include "openai_gateway.hpp"
 #include "two_gateways.hpp"
+#include "wait_until.hpp"
 
 namespace cubepi::gateway_tests {
 namespace {
@@ -58,9 +59,6 @@ protected:
         if (user.empty()) return run(call_channel(at, "POST", "/v1/sessions/s1/stop"));
         return run(post_message(at, {{"session", "s1"}, {"text", "/stop"}, {"user", user}}, key));
     }
-    void wait_until_idle(const GatewayHome& home) const {
-        while (!call(home, "sessions").at("sessions").as_array().empty()) std::this_thread::yield();
-    }
     /// Reads a message at a gateway until its turn has ended.
     static JsonObject read_ended(std::uint16_t at, const std::string& id) {
         for (;;) {
@@ -80,6 +78,10 @@ protected:
     std::string count_of(const std::string& rows) const {
         RawPostgres server(database);
         return server.query("SELECT count(*) FROM " + rows).front();
+    }
+    void wait_for_count(const std::string& rows, const std::string& count) const {
+        RawPostgres server(database);
+        wait_until([&] { return server.query("SELECT count(*) FROM " + rows).front() == count; });
     }
 };
 
@@ -134,8 +136,7 @@ TEST_F(RemoteTurn, D253_StopDuringSubagent_ReachesClientElsewhere) {
     EXPECT_EQ(model.count("look"), 1u);
     EXPECT_EQ(model.count("delegate look"), 1u);
     // A client gets its answer before the record of its message is finished.
-    while (count_of("bub_delivery_inbound WHERE finished_at IS NULL") != "0")
-        std::this_thread::yield();
+    wait_for_count("bub_delivery_inbound WHERE finished_at IS NULL", "0");
 }
 
 TEST_F(RemoteTurn, D96_StoppedTurn_IsReadAsStoppedElsewhere) {
@@ -354,8 +355,7 @@ protected:
         wait_until([&] { return std::filesystem::exists(begun); });
         freeze_first();
         (void)model.wait_for(text, requests);
-        while (count_of("bub_delivery_inbound WHERE finished_at IS NULL") != "0")
-            std::this_thread::yield();
+        wait_for_count("bub_delivery_inbound WHERE finished_at IS NULL", "0");
         std::ofstream(over) << "";
         first->send(SIGCONT);
         const HttpReply left = waiting.get();
@@ -414,8 +414,7 @@ TEST_F(RemoteTurn, D253_OwnerKilledBeforeStop_TurnStaysStopped) {
     first->send(SIGSTOP);
     auto stopping =
         std::async(std::launch::async, [this] { return stop(second_port, "k1", "olga"); });
-    while (count_of("bub_delivery_inbound WHERE finished_at IS NULL") != "2")
-        std::this_thread::yield();
+    wait_for_count("bub_delivery_inbound WHERE finished_at IS NULL", "2");
     kill_and_replace(*first, database);
     // The second gateway takes the message and the request.
     const HttpReply answer = stopping.get();
@@ -663,10 +662,9 @@ protected:
 TEST_F(RemoteSteering, D253_SteeringElsewhere_ReachesTheTurn) {
     auto waiting = begin();
     const auto later = post_later(second_port, "later");
-    while (count_of("bub_delivery_inbound WHERE finished_at IS NULL") != "2")
-        std::this_thread::yield();
+    wait_for_count("bub_delivery_inbound WHERE finished_at IS NULL", "2");
     (void)operator_sends("steered", true);
-    while (steering() != 1) std::this_thread::yield();
+    wait_until([this] { return steering() == 1; });
     model.release();
     const HttpReply answer = waiting.get();
     EXPECT_NE(answer.body.find("re: steered"), std::string::npos) << answer.body;
@@ -683,7 +681,7 @@ TEST_F(RemoteSteering, D253_SteeringElsewhere_ReachesTheTurn) {
 TEST_F(RemoteSteering, D253_OwnerKilledWithSteering_MessageIsNotLost) {
     const auto lost = begin();
     (void)operator_sends("steered", true);
-    while (steering() != 1) std::this_thread::yield();
+    wait_until([this] { return steering() == 1; });
     kill_and_replace(*first, database);
     (void)model.wait_for("a", 2);
     model.release();
@@ -719,13 +717,11 @@ TEST_F(RemoteTurn, D253_AnswerElsewhere_ReachesWaitingSession) {
     EXPECT_EQ(asked.json().at("outputs").at(0).at("kind"), "question") << asked.body;
     EXPECT_NE(post(port, "later").body.find("This session waits for an answer"), std::string::npos);
     // It waits for the answer at the first gateway.
-    while (count_of("bub_delivery_inbound WHERE finished_at IS NULL AND owner > 0") != "1")
-        std::this_thread::yield();
+    wait_for_count("bub_delivery_inbound WHERE finished_at IS NULL AND owner > 0", "1");
     const HttpReply answered = as(second_port, "olga", ",approve call_0");
     EXPECT_EQ(answered.text(), "re: run true") << answered.body;
     (void)model.wait_for("later");
-    while (count_of("bub_delivery_inbound WHERE finished_at IS NULL") != "0")
-        std::this_thread::yield();
+    wait_for_count("bub_delivery_inbound WHERE finished_at IS NULL", "0");
     EXPECT_EQ(model.count("later"), 1u);
 }
 
@@ -818,8 +814,8 @@ TEST_F(RemoteStream, D254_OtherOwner_IsStreamedWhereAsked) {
     two_reader.read_until(end_of_stream);
     EXPECT_EQ(deltas_of(two_reader.text()), whole_answer) << two_reader.text();
     RawPostgres server(database);
-    while (server.query("SELECT count(*) FROM bub_delivery_calls").front() != "0")
-        std::this_thread::yield();
+    wait_until(
+        [&] { return server.query("SELECT count(*) FROM bub_delivery_calls").front() == "0"; });
 }
 
 TEST_F(RemoteStream, D254_OwnerKilled_StreamRestarts) {
@@ -873,7 +869,7 @@ TEST_F(RemoteStream, D254_CancelElsewhere_EndsTheResponse) {
     }
     const HttpReply cancelled = run(call_channel(second_port, "POST", path + "/cancel", ""));
     EXPECT_EQ(cancelled.status, 200) << cancelled.body;
-    while (!call(one, "sessions").at("sessions").as_array().empty()) std::this_thread::yield();
+    wait_until_idle(one);
 }
 
 /// Two gateways with the webhook of one bot.
@@ -934,7 +930,7 @@ TEST_F(RemoteChat, D227_FrozenOwnerReturns_ChatHasOneAnswer) {
     model.release();
     wait_for_text("re: a");
     first->send(SIGCONT);
-    while (!call(one, "sessions").at("sessions").as_array().empty()) std::this_thread::yield();
+    wait_until_idle(one);
     say(0, 2, "b");
     wait_for_text("re: b");
     EXPECT_EQ(texts(), 2u) << "no notice of a problem";
@@ -954,7 +950,7 @@ TEST_F(RemoteChat, D253_StopAtOtherWebhook_EndsTheTurn) {
     EXPECT_EQ(texts(), 2u);
     EXPECT_EQ(model.count("a"), 1u);
     // The answer arrives before its turn is over.
-    while (!call(two, "sessions").at("sessions").as_array().empty()) std::this_thread::yield();
+    wait_until_idle(two);
     say(1, 4, "/stop");
     wait_for_text(nothing_runs);
 }

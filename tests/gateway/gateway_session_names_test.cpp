@@ -14,8 +14,8 @@
 
 #include "config/store_locations.hpp"
 #include "echo_model.hpp"
-#include "gateway/control_server.hpp"
 #include "gateway/gateway_instance.hpp"
+#include "wait_until.hpp"
 
 namespace cubepi::gateway_tests {
 namespace {
@@ -101,13 +101,6 @@ TEST(GatewaySessions, D100_HostsWithOneDatabase_ShareSessions) {
     EXPECT_FALSE(has(model.wait_for("three"), "re: one"));
     const CommandResult shown = run_command(second, {"tape", "show", "--session", "http:s1"});
     EXPECT_TRUE(has(shown.output, "re: one")) << shown.output;
-}
-
-/// Waits until the gateway works on no session, which another one may process then.
-void wait_until_idle(const GatewayHome& home) {
-    const JsonObject request{{"command", "sessions"}};
-    while (!app::call_gateway(home.socket(), request).at("sessions").as_array().empty()) {
-    }
 }
 
 TEST(GatewaySessions, D100_EarlierSessionOfOneHost_IsShared) {

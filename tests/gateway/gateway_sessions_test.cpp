@@ -8,7 +8,6 @@
 #include <future>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <cubepi/core/run.hpp>
@@ -20,6 +19,7 @@
 #include "fake_bot_server.hpp"
 #include "gateway/control_server.hpp"
 #include "gateway_process.hpp"
+#include "wait_until.hpp"
 
 namespace cubepi::gateway_tests {
 namespace {
@@ -60,18 +60,23 @@ HttpReply ask(std::uint16_t port, const std::string& text, const std::string& us
 
 /// Reads the message until it has this state.
 HttpReply wait_for_state(std::uint16_t port, const std::string& id, const std::string& state) {
-    for (;;) {
-        HttpReply reply = get(port, "/v1/messages/" + id);
-        if (state_of(reply) == state) return reply;
-        std::this_thread::yield();
-    }
+    HttpReply reply;
+    wait_until([&] {
+        reply = get(port, "/v1/messages/" + id);
+        return state_of(reply) == state;
+    });
+    return reply;
 }
 
-void wait_until_waiting(const GatewayHome& home) {
-    while (run_command(home, {"gateway", "sessions"}).output.find("1 message waiting") ==
-           std::string::npos) {
-    }
+/// Waits until the list of sessions contains the text.
+void wait_until_listed(const GatewayHome& home, const std::string& text) {
+    wait_until([&] {
+        const std::string listed = run_command(home, {"gateway", "sessions"}).output;
+        return listed.find(text) != std::string::npos;
+    });
 }
+
+void wait_until_waiting(const GatewayHome& home) { wait_until_listed(home, "1 message waiting"); }
 
 TEST(GatewayMessages, D97_MessageInDrain_IsAcceptedWithItsId) {
     const GatewayHome home;
@@ -453,9 +458,7 @@ TEST(GatewayStop, D96_UserOfTelegram_StopsTheOwnTurn) {
     say(ann, ann, "/stop");
     wait_for(ann, "No turn of this session is running here, and no question waits for an answer.");
     say(ann, group, "/two@cubepi_bot");
-    while (run_command(home, {"gateway", "sessions"}).output.find("\trunning") ==
-           std::string::npos) {
-    }
+    wait_until_listed(home, "\trunning");
     say(bob, group, "/stop");
     wait_for(group, "Only the user whose message is being processed");
     say(ann, group, "/stop@cubepi_bot");

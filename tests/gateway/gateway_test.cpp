@@ -24,6 +24,7 @@
 
 #include "fake_bot_server.hpp"
 #include "gateway_process.hpp"
+#include "wait_until.hpp"
 
 namespace cubepi::gateway_tests {
 namespace {
@@ -166,9 +167,10 @@ TEST(Gateway, B27_UnendingTurn_IsCancelledAndItsMessageRedelivered) {
     EXPECT_EQ(reply.status, 202) << reply.body;
     GatewayProcess next(home);
     (void)next.wait_until_running();
-    while (run_command(home, {"gateway", "sessions"}).output.find("http:s1\trunning") ==
-           std::string::npos) {
-    }
+    wait_until([&] {
+        const std::string listed = run_command(home, {"gateway", "sessions"}).output;
+        return listed.find("http:s1\trunning") != std::string::npos;
+    });
     next.send(SIGTERM);
     next.send(SIGTERM);
     EXPECT_EQ(next.wait(), 0) << "a second signal does not wait for the turns";

@@ -2,12 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,6 +18,7 @@
 #include <cubepi/core/run.hpp>
 
 #include "gateway_process.hpp"
+#include "wait_until.hpp"
 
 namespace cubepi::gateway_tests {
 
@@ -57,11 +55,6 @@ private:
     boost::asio::ip::tcp::socket socket_;
     std::string buffer_;
 };
-
-/// Waits until the condition holds; the test's own limit ends a wait for nothing.
-inline void wait_until(const std::function<bool()>& condition) {
-    while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-}
 
 /// Returns the data of the server-sent events of a body; the last is not JSON in Chat Completions.
 inline std::vector<JsonObject> events_of(const std::string& body) {

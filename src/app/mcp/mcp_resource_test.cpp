@@ -51,11 +51,11 @@ protected:
     McpResources() {
         McpServerSettings docs;
         docs.name = "docs";
-        docs.command = "python3";
+        docs.command = "/usr/bin/python3";
         docs.args = {testing::source_path("src/cubepi/mcp/fake_server.py"), "modern,docs"};
         McpServerSettings broken;
         broken.name = "broken";
-        broken.command = "python3";
+        broken.command = "/usr/bin/python3";
         broken.args = {testing::source_path("src/cubepi/mcp/fake_server.py"), "die"};
         servers = std::make_shared<McpHub>(std::vector<McpServerSettings>{docs, broken},
                                            EnvironmentPolicy(), Runtime::standard());

@@ -42,7 +42,7 @@ std::string fake_server() { return testing::source_path("src/cubepi/mcp/fake_ser
 McpServerSettings fake(const std::string& name, const std::string& mode) {
     McpServerSettings server;
     server.name = name;
-    server.command = "python3";
+    server.command = "/usr/bin/python3";
     server.args = {fake_server(), mode};
     return server;
 }

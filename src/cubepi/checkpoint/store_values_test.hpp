@@ -1,8 +1,6 @@
 // Helpers shared by the tests of all stores.
 #pragma once
 
-#include <cstdlib>
-#include <filesystem>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -14,29 +12,16 @@
 #include <cubepi/core/message.hpp>
 #include <cubepi/core/message_list.hpp>
 #include <cubepi/core/run.hpp>
+#include <cubepi/core/scoped_test_directory.hpp>
 
 namespace cubepi {
 
-/// A directory that is gone after the test.
-class TempDirectory {
+/// A directory in memory that is removed after the test: a store waits for the disk several times in each transaction.
+class TempDirectory : public ScopedTestDirectory {
 public:
-    TempDirectory() {
-        std::string name =
-            (std::filesystem::temp_directory_path() / "cubepi-store-XXXXXX").string();
-        if (!mkdtemp(name.data())) throw std::runtime_error("mkdtemp failed");
-        path_ = name;
-    }
-    ~TempDirectory() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
-    }
-    TempDirectory(const TempDirectory&) = delete;
-    TempDirectory& operator=(const TempDirectory&) = delete;
+    TempDirectory() : ScopedTestDirectory(memory_directory()) {}
 
-    std::string file(const std::string& name) const { return (path_ / name).string(); }
-
-private:
-    std::filesystem::path path_;
+    std::string file(const std::string& name) const { return (path() / name).string(); }
 };
 
 inline Message user(std::string text, std::string run_id = {}, std::string id = {}) {

@@ -23,7 +23,8 @@ struct FakeServer {
 
     explicit FakeServer(std::string mode) {
         process.server = "fake";
-        process.program = "python3";
+        // Not the first one of PATH: that may be a script that starts slower than a test takes.
+        process.program = "/usr/bin/python3";
         process.arguments = {testing::source_path("src/cubepi/mcp/fake_server.py"),
                              std::move(mode)};
         process.exit_grace = std::chrono::milliseconds(100);
