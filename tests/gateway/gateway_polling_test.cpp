@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <memory>
 #include <string>
@@ -37,12 +38,16 @@ protected:
         (void)gateway->wait_for("gateway.running");
         return gateway;
     }
+    static bool is_draft(const std::string& text) { return text.ends_with("…"); }
     void say(const std::string& text) {
         bot.with_api([&text](FakeBotApi& api) { api.say(42, text); });
     }
-    /// Waits until the user has that many messages of the bot; returns them.
+    /// Waits until the user has that many messages of the bot, and none is a draft; returns them.
     std::vector<std::string> wait_for_texts(std::size_t count) {
-        bot.wait_until([count](FakeBotApi& api) { return api.texts(42).size() >= count; });
+        bot.wait_until([count](FakeBotApi& api) {
+            const std::vector<std::string> texts = api.texts(42);
+            return texts.size() >= count && std::none_of(texts.begin(), texts.end(), is_draft);
+        });
         return bot.with_api([](FakeBotApi& api) { return api.texts(42); });
     }
     /// Waits until all answers have receipts: an answer without one is sent again.
