@@ -183,6 +183,32 @@ TEST_F(SharedBot, D232_SameUpdateAtTwoGateways_IsAnsweredOnce) {
     for (int id = 1; id <= updates; ++id) EXPECT_EQ(model.count("m" + std::to_string(id)), 1u);
 }
 
+TEST_F(SharedBot, D289_OneOfManyGateways_SendsItsShare) {
+    const auto first = start(one);
+    RawPostgres server(database);
+    const auto next_lease = [&server] {
+        const std::string lease = "SELECT lease_until FROM bub_delivery_gateways WHERE host <> ''";
+        const std::string before = server.query(lease).front();
+        while (server.query(lease).front() == before) std::this_thread::yield();
+    };
+    server.query(
+        "INSERT INTO bub_delivery_gateways (number, account, host, boot_id, pid, process_start,"
+        " lease_until) SELECT nextval('bub_delivery_ids'), account, '', '', 1, 1, now() + interval"
+        " '1 hour' FROM bub_delivery_gateways, generate_series(1, 9999)");
+    // The gateway may have counted before it renewed its lease for the first time.
+    for (int renewals = 0; renewals < 2; ++renewals) next_lease();
+    say("a");
+    EXPECT_EQ(wait_for_texts(1), Texts{"re: a"});
+    say("b");
+    const auto texts = [this] {
+        return bot.with_api([](FakeBotApi& api) { return api.texts(42); });
+    };
+    const std::string waiting =
+        "SELECT count(*) FROM bub_delivery_outbound WHERE state = 'waiting'";
+    while (server.query(waiting).front() == "0" && texts().size() < 2) std::this_thread::yield();
+    EXPECT_EQ(texts(), Texts{"re: a"});
+}
+
 TEST_F(SharedBot, D236_LeaseWithoutRights_IsReported) {
     RawPostgres server(database);
     (void)server.query(

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <bub/channel/gateway_peers.hpp>
 #include <bub/channel/telegram_channel.hpp>
 #include <bub/channel/telegram_pairing.hpp>
 #include <bub/framework.hpp>
@@ -87,6 +88,8 @@ std::shared_ptr<bub::Channel> make(const ChannelSettings& settings, const Gatewa
         options.lease =
             log->account_lease("telegram:" + options.token.substr(0, options.token.find(':')));
         options.stores_partly = [log] { return !log->partial_outage().empty(); };
+        if (const std::shared_ptr<bub::GatewayPeers> peers = log->peers())
+            options.count_gateways = [peers] { return peers->count(); };
     }
     if (settings.has("webhook")) {
         options.webhook.emplace();

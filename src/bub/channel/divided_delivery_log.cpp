@@ -31,6 +31,7 @@ public:
         : logs_(std::move(logs)), first_(logs_.front()->peers()) {}
 
     Task<std::vector<GatewayPeer>> list() override { return first_->list(); }
+    std::size_t count() const noexcept override { return first_->count(); }
     Task<std::vector<PeerCall>> receive(std::string facts) override {
         return first_->receive(std::move(facts));
     }

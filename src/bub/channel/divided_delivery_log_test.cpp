@@ -11,6 +11,7 @@
 
 #include <bub/channel/channel_test_support.hpp>
 #include <bub/channel/delivery_log_suite_test.hpp>
+#include <bub/channel/gateway_peers.hpp>
 #include <bub/channel/postgres_delivery_schema.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
 #include <cubepi/checkpoint/server_proxy_test.hpp>
@@ -291,6 +292,22 @@ TEST_F(DividedDeliveries, D259_DividedTables_RefuseEarlierPrograms) {
     EXPECT_EQ(run(postgres_delivery_tables().status(database))->readable_from, 3);
     (void)run(postgres_delivery_tables().apply(database));
     EXPECT_EQ(run(postgres_delivery_tables().status(database))->readable_from, 3);
+}
+
+TEST_F(DividedDeliveries, D289_DatabaseThatFails_DoesNotChangeTheNumber) {
+    const LogPtr log = databases.open();
+    const LogPtr other = databases.open();
+    for (const LogPtr& one : {log, other, log}) (void)run(one->take());
+    EXPECT_EQ(log->peers()->count(), 2U);
+    databases.allow(1, false);
+    (void)run(log->take());
+    EXPECT_NE(log->partial_outage(), "");
+    EXPECT_EQ(log->peers()->count(), 2U);
+    databases.allow(1, true);
+    run(other->release());
+    (void)run(log->take());
+    while (!log->partial_outage().empty()) (void)run(log->take());
+    EXPECT_EQ(log->peers()->count(), 1U);
 }
 
 TEST_F(DividedDeliveries, D258_AllDatabasesFail_IsAFailure) {

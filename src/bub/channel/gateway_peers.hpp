@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -46,6 +47,8 @@ public:
     virtual ~GatewayPeers() = default;
     /// Returns the gateways that are alive, also this one, in the order of their starts.
     virtual Task<std::vector<GatewayPeer>> list() = 0;
+    /// Returns how many there were at the last DeliveryLog::take(); 1 before it. Does not read the database. Thread-safe.
+    virtual std::size_t count() const noexcept = 0;
     /// Reports facts about this gateway, and takes the requests to it.
     virtual Task<std::vector<PeerCall>> receive(std::string facts) = 0;
     virtual Task<> answer(std::int64_t call, std::string result) = 0;

@@ -20,6 +20,7 @@
 #include <bub/channel/debounce.hpp>
 #include <bub/channel/delivery/postgres_tables.hpp>
 #include <bub/channel/delivery_log_suite_test.hpp>
+#include <bub/channel/gateway_peers.hpp>
 #include <bub/channel/postgres_deliveries_test.hpp>
 #include <bub/channel/postgres_delivery_schema.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
@@ -546,6 +547,25 @@ TEST_F(PostgresDeliveries, D205_OtherAccounts_AreSeparate) {
     EXPECT_EQ(taken_by(*other), Texts{});
     EXPECT_TRUE(store(*other, "one"));
     EXPECT_EQ(texts_of(run(log->unfinished())), Texts{"one"});
+}
+
+TEST_F(PostgresDeliveries, D289_Log_CountsTheGatewaysOfItsAccount) {
+    const LogPtr log = tables.open();
+    EXPECT_EQ(log->peers()->count(), 1u);
+    (void)taken_by(*log);
+    const LogPtr second = tables.open();
+    (void)taken_by(*second);
+    EXPECT_EQ(second->peers()->count(), 2u);
+    EXPECT_EQ(log->peers()->count(), 1u) << "as of its last take()";
+    tables.options.account = "another";
+    const LogPtr other = tables.open();
+    (void)taken_by(*other);
+    EXPECT_EQ(other->peers()->count(), 1u);
+    (void)taken_by(*log);
+    EXPECT_EQ(log->peers()->count(), 2u);
+    run(second->release());
+    (void)taken_by(*log);
+    EXPECT_EQ(log->peers()->count(), 1u);
 }
 
 TEST_F(PostgresDeliveries, D205_OtherChannels_AreLeftToTheirGateways) {

@@ -168,6 +168,21 @@ TEST_F(TelegramApiTest, Requests_KeepToTheRatesOfService) {
     EXPECT_EQ(api.messages(-100).size(), 40u);
 }
 
+TEST_F(TelegramApiTest, D289_SendersOfOneBot_DivideItsRate) {
+    std::vector<std::shared_ptr<MessageSender>> senders;
+    for (int number = 0; number < 3; ++number)
+        senders.push_back(
+            std::make_shared<MessageSender>(client, *clock, nullptr, [] { return 3; }));
+    std::vector<Task<std::int64_t>> sending;
+    for (std::size_t number = 0; number < 120; ++number) {
+        const ChatTarget to = chat(1000 + static_cast<std::int64_t>(number));
+        api.add_chat(to.chat);
+        sending.push_back(senders[number % 3]->send(to, OutgoingText(format_markdown("Hello"))));
+    }
+    run_advancing(*clock, cubepi::when_all(std::move(sending)));
+    EXPECT_EQ(api.too_fast, 0u);
+}
+
 TEST_F(TelegramApiTest, File_IsDownloadedUpToALimit) {
     api.add_file("photo-1", std::string(1000, 'p'));
     EXPECT_EQ(run_advancing(*clock, client->download("photo-1", 1000)).size(), 1000u);

@@ -49,6 +49,9 @@ struct TelegramChannelOptions {
     /// Returns true while messages of some sessions cannot be stored, but those of others can (DeliveryLog::partial_outage()). Then an update
     /// that is polled does not wait for one of another session. May be empty.
     std::function<bool()> stores_partly = {};
+    /// Returns the number of gateways that send as this bot (GatewayPeers::count()): each uses its share of the bot's rate. May be empty:
+    /// only this one does.
+    std::function<std::size_t()> count_gateways = {};
     /// Shows answers while they are generated, if the manager streams them.
     bool shows_progress = true;
     /// Files of users that are larger are not fetched. The Bot API allows 20 MB.

@@ -394,6 +394,27 @@ TEST_F(TelegramChannelTest, LongAnswers_AreDividedAndKeepTheirFormats) {
     EXPECT_EQ(api.rejected, 0u) << api.last_rejection;
 }
 
+TEST_F(TelegramChannelTest, D289_NumberOfGateways_ChangesTheRate) {
+    std::size_t gateways = 3;
+    options.count_gateways = [&gateways] { return gateways; };
+    std::vector<std::chrono::nanoseconds> times;
+    serve([&](Fixture& t) -> Task<> {
+        std::int64_t chat = 1000;
+        for (const std::size_t number : {3U, 1U}) {
+            gateways = number;
+            const auto begin = t.clock->now();
+            for (int count = 0; count < 50; ++count) {
+                t.api.add_chat(++chat);
+                co_await t.answer(chat, "Hello");
+            }
+            times.push_back(t.clock->now() - begin);
+        }
+    });
+    EXPECT_GE(times.at(0), std::chrono::seconds(9));
+    EXPECT_LE(times.at(1), std::chrono::milliseconds(3'400));
+    EXPECT_EQ(api.rejected, 0u) << api.last_rejection;
+}
+
 TEST_F(TelegramChannelTest, ResentAnswers_AreMarked) {
     serve([](Fixture& t) -> Task<> {
         Envelope again = Envelope("**Done**").on("telegram", "7");

@@ -36,6 +36,7 @@ public:
         : tables_(std::move(tables)), wakes_(std::move(wakes)) {}
 
     Task<std::vector<GatewayPeer>> list() override;
+    std::size_t count() const noexcept override { return tables_->gateways(); }
     Task<std::vector<PeerCall>> receive(std::string facts) override;
     Task<> answer(std::int64_t call, std::string result) override;
     Task<> wait() override;

@@ -529,7 +529,9 @@ std::optional<DeliveryTables::Taken> DeliveryTables::try_take() {
         .add(
             "SELECT (SELECT count(*) FROM bub_delivery_inbound WHERE account = $1 AND finished_at"
             " IS NULL) + (SELECT count(*) FROM bub_delivery_outbound WHERE account = $1 AND"
-            " settled_at IS NULL)")
+            " settled_at IS NULL), (SELECT count(*) FROM bub_delivery_gateways WHERE account = $1 "
+            "AND"
+            " lease_until > clock_timestamp())")
         .text(options_.account);
     const cubepi::Clock::time_point now = store_->options().runtime->clock->now();
     const bool removes = !removal_at_ || now >= *removal_at_;
@@ -540,6 +542,7 @@ std::optional<DeliveryTables::Taken> DeliveryTables::try_take() {
         taken.records.answers = read_answers(view.results[1 + 1], &taken.sessions);
         taken.records.inbounds = read_inbounds(view.results[1 + 2], &taken.sessions);
         open_ = static_cast<std::size_t>(view.results[1 + 3].integer(0, 0));
+        gateways_ = static_cast<std::size_t>(view.results[1 + 3].integer(0, 1));
         if (removes) {
             const std::int64_t most =
                 std::max(view.results[1 + 4].integer(0, 0), view.results[1 + 5].integer(0, 0));

@@ -103,6 +103,9 @@ public:
     /// The number of this gateway; 0: none yet.
     std::int64_t number() const noexcept { return number_; }
 
+    /// The number of gateways of the account, as counted by take(). Thread-safe.
+    std::size_t gateways() const noexcept { return gateways_; }
+
     std::string session_key(const Envelope& message) const;
     /// Throws Error(storage_full) if no more records may be open.
     void check_limit() const;
@@ -163,6 +166,7 @@ private:
     const std::shared_ptr<cubepi::detail::SqlStore> store_;
     std::atomic<std::int64_t> number_ = 0;
     std::atomic<std::size_t> open_ = 0;  ///< records, as counted by take()
+    std::atomic<std::size_t> gateways_ = 1;
     std::atomic<bool> may_have_lost_ = false;
     std::atomic<bool> is_handing_over_ = false;
     std::optional<cubepi::Clock::time_point>

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <string>
+#include <utility>
 
 #include <cubepi/core/clock.hpp>
 #include <cubepi/core/task.hpp>
@@ -22,27 +24,32 @@ struct Rate {
 /// Delays messages so that the service does not reject them. Used on one executor. The clock must outlive it.
 class RateLimiter {
 public:
-    /// `all` is the limit of all chats together.
-    RateLimiter(cubepi::Clock& clock, Rate all) : clock_(clock), rate_of_all_(all) {}
+    /// Returns the number of processes that send to the service with the same account at the moment.
+    using CountSenders = std::function<std::size_t()>;
+
+    /// `all` is the limit of all chats together. This process uses its share of it (D289); `count_senders` may be empty: all of it. Another
+    /// number applies to messages that begin to wait after it.
+    RateLimiter(cubepi::Clock& clock, Rate all, CountSenders count_senders = {})
+        : clock_(clock), limit_of_all_(all), count_senders_(std::move(count_senders)) {}
 
     /// Waits until a message may be sent to the chat, which has this limit. Callers of one chat are served in order.
     Task<> acquire(std::string chat, Rate rate) {
         const TimePoint at = reserve(bucket(chat), rate, clock_.now());
         if (at > clock_.now()) co_await clock_.sleep_until(at);
-        const TimePoint of_all = reserve(all_, rate_of_all_, clock_.now());
+        const TimePoint of_all = reserve(all_, rate_of_all(), clock_.now());
         if (of_all > clock_.now()) co_await clock_.sleep_until(of_all);
     }
     /// Returns true if a message would have to wait.
     bool must_wait(const std::string& chat, Rate rate) {
         const TimePoint now = clock_.now();
-        return earliest(bucket(chat), rate) > now || earliest(all_, rate_of_all_) > now;
+        return earliest(bucket(chat), rate) > now || earliest(all_, rate_of_all()) > now;
     }
     /// Returns false if a message would have to wait.
     bool try_acquire(const std::string& chat, Rate rate) {
         if (must_wait(chat, rate)) return false;
         const TimePoint now = clock_.now();
         (void)reserve(bucket(chat), rate, now);
-        (void)reserve(all_, rate_of_all_, now);
+        (void)reserve(all_, rate_of_all(), now);
         return true;
     }
     /// Sends nothing to the chat for this time, as the service demands.
@@ -56,6 +63,11 @@ private:
     /// Beyond this number, chats without recent messages are forgotten.
     static constexpr std::size_t max_chats = 4096;
 
+    Rate rate_of_all() const {
+        if (!count_senders_) return limit_of_all_;
+        const int senders = std::max(1, static_cast<int>(count_senders_()));
+        return {limit_of_all_.interval * senders, std::max(1, limit_of_all_.burst / senders)};
+    }
     /// Returns the earliest time for the next message.
     static TimePoint earliest(TimePoint due, const Rate& rate) {
         return due - rate.interval * (rate.burst - 1);
@@ -74,7 +86,8 @@ private:
     }
 
     cubepi::Clock& clock_;
-    const Rate rate_of_all_;
+    const Rate limit_of_all_;
+    const CountSenders count_senders_;
     /// The time at which the next message would be due if all had been sent at the rate of the limit.
     std::map<std::string, TimePoint> chats_;
     TimePoint all_{};

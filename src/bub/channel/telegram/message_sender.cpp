@@ -104,10 +104,10 @@ std::chrono::nanoseconds backoff(int failures) {
 }  // namespace
 
 MessageSender::MessageSender(std::shared_ptr<const TelegramApi> api, cubepi::Clock& clock,
-                             OnTrouble on_trouble)
+                             OnTrouble on_trouble, shared::RateLimiter::CountSenders count_senders)
     : api_(std::move(api)),
       clock_(clock),
-      limiter_(clock, rate_of_all),
+      limiter_(clock, rate_of_all, std::move(count_senders)),
       on_trouble_(std::move(on_trouble)) {}
 
 FormattedText with_prefix(std::string_view prefix, FormattedText text) {

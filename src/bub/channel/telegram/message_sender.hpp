@@ -54,7 +54,7 @@ public:
     using OnTrouble = std::function<void(std::string)>;
 
     MessageSender(std::shared_ptr<const TelegramApi> api, cubepi::Clock& clock,
-                  OnTrouble on_trouble);
+                  OnTrouble on_trouble, shared::RateLimiter::CountSenders count_senders = {});
 
     /// Sends a message and returns its id. Throws ApiError if Telegram rejects it.
     Task<std::int64_t> send(ChatTarget to, OutgoingText message);

@@ -161,7 +161,8 @@ Outbox::Outbox(const TelegramChannelOptions& options, std::shared_ptr<const Tele
               if (!warn) return;
               warn(trouble.empty() ? "telegram: answers are sent again"
                                    : "telegram: answers cannot be sent, and wait: " + trouble);
-          })),
+          },
+          options_.count_gateways)),
       cards_(std::move(cards)) {}
 
 void Outbox::begin_turn(const Envelope& message) {
