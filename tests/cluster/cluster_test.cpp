@@ -61,11 +61,23 @@ void expect_one_turn_each(Cluster& cluster, std::vector<Posted> messages,
 
 TEST(Cluster, D232_MessagesDuringFaults_HaveOneTurnEach) {
     const std::size_t count = messages_or_all(60);
-    std::vector<Fault> kinds{Fault::kill, Fault::freeze,  Fault::partition,
-                             Fault::kill, Fault::restart, Fault::crash};
+    std::vector<Fault> kinds{Fault::no_answer, Fault::kill,    Fault::freeze, Fault::partition,
+                             Fault::kill,      Fault::restart, Fault::crash};
     if (is_set("ALL")) kinds.insert(kinds.end(), {Fault::half_open, Fault::unreachable});
     Cluster cluster(seed());
     expect_one_turn_each(cluster, cluster.messages(count, count / 6),
+                         plan(count, rounds_of(kinds, count)));
+}
+
+TEST(Cluster, D232_UpdatesDuringFaults_AreAnsweredOnce) {
+    const std::size_t count = messages_or_all(40);
+    const std::size_t chats = count / 6;
+    std::vector<Fault> kinds{Fault::kill, Fault::freeze, Fault::partition};
+    if (is_set("ALL"))
+        kinds.insert(kinds.end(), {Fault::restart, Fault::crash, Fault::half_open, Fault::kill,
+                                   Fault::unreachable});
+    Cluster cluster(seed(), Database::plain, chats);
+    expect_one_turn_each(cluster, cluster.messages(count, chats),
                          plan(count, rounds_of(kinds, count)));
 }
 
