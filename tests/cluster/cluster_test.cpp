@@ -69,18 +69,6 @@ TEST(Cluster, D232_MessagesDuringFaults_HaveOneTurnEach) {
                          plan(count, rounds_of(kinds, count)));
 }
 
-TEST(Cluster, D232_UpdatesDuringFaults_AreAnsweredOnce) {
-    const std::size_t count = messages_or_all(40);
-    const std::size_t chats = count / 6;
-    std::vector<Fault> kinds{Fault::kill, Fault::freeze, Fault::partition};
-    if (is_set("ALL"))
-        kinds.insert(kinds.end(), {Fault::restart, Fault::crash, Fault::half_open, Fault::kill,
-                                   Fault::unreachable});
-    Cluster cluster(seed(), Database::plain, chats);
-    expect_one_turn_each(cluster, cluster.messages(count, chats),
-                         plan(count, rounds_of(kinds, count)));
-}
-
 TEST(Cluster, D274_MessagesOnFullDisk_HaveOneTurnEach) {
     // The disk is in memory.
     const std::size_t count = std::min<std::size_t>(messages_or_all(40), 10'000);
@@ -130,6 +118,18 @@ TEST(Cluster, D264_GatewayKilledDuringAFreeze_MessagesFollowReturn) {
     const ClusterRecords records = cluster.records();
     EXPECT_TRUE(std::any_of(records.inbound.begin(), records.inbound.end(),
                             [](const InboundRow& row) { return row.is_held; }));
+}
+
+TEST(Cluster, D232_UpdatesDuringFaults_AreAnsweredOnce) {
+    const std::size_t count = messages_or_all(40);
+    const std::size_t chats = count / 6;
+    std::vector<Fault> kinds{Fault::kill, Fault::freeze, Fault::partition};
+    if (is_set("ALL"))
+        kinds.insert(kinds.end(), {Fault::restart, Fault::crash, Fault::half_open, Fault::kill,
+                                   Fault::unreachable});
+    Cluster cluster(seed(), Database::plain, chats);
+    expect_one_turn_each(cluster, cluster.messages(count, chats),
+                         plan(count, rounds_of(kinds, count)));
 }
 
 TEST(Cluster, D227_GatewayFrozenInACall_WritesNothingMore) {
