@@ -289,6 +289,7 @@ Cluster::Cluster(std::uint32_t seed, Database database, std::size_t chats)
         start_all();
         return;
     }
+    if (bot_) lose_answers_of_service();
     if (database == Database::divided) divide();
     const std::string name = name_of(database_);
     std::string socket = server().file(".s.PGSQL.5432");
@@ -332,6 +333,15 @@ std::string Cluster::channel() const {
     return "telegram: {token: \"" + bot_->token() + "\", api_url: \"" + bot_->url() +
            "\", chats: [" + groups + "], webhook: {url: \"https://example.org/telegram\", " +
            listen + "}";
+}
+
+void Cluster::lose_answers_of_service() {
+    using bub::telegram::Fault;
+    bot_->with_api([](bub::telegram::FakeBotApi& api) {
+        api.on_call = [](const std::string& method, std::size_t call) {
+            return method == "sendMessage" && call % 8 == 3 ? Fault::cut_after : Fault::none;
+        };
+    });
 }
 
 void Cluster::divide() {

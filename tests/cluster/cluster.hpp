@@ -221,6 +221,8 @@ private:
 
     /// Returns the configuration of the channel.
     std::string channel() const;
+    /// Closes the connection after some messages of the bot were received, so that it does not know whether they were.
+    void lose_answers_of_service();
     /// Returns an update with a message.
     std::string update_of(const Posted& message);
     /// Reads, at most once in `pause_of_bot`, which updates are neither processed nor held for the operator.

@@ -130,6 +130,13 @@ TEST(Cluster, D232_UpdatesDuringFaults_AreAnsweredOnce) {
     Cluster cluster(seed(), Database::plain, chats);
     expect_one_turn_each(cluster, cluster.messages(count, chats),
                          plan(count, rounds_of(kinds, count)));
+    const ClusterRecords records = cluster.records();
+    const auto has_mark = [](const auto& chat) {
+        return std::any_of(chat.second.begin(), chat.second.end(), [](const std::string& text) {
+            return text.starts_with("(sent again) ");
+        });
+    };
+    EXPECT_TRUE(std::any_of(records.chats->begin(), records.chats->end(), has_mark));
 }
 
 TEST(Cluster, D227_GatewayFrozenInACall_WritesNothingMore) {
