@@ -43,6 +43,8 @@ namespace {
 constexpr std::chrono::milliseconds interval{20};
 /// A client that gets no answer for so long repeats its request elsewhere: the gateway may be frozen.
 constexpr std::chrono::seconds patience{5};
+/// The interval in which clients ask whether an update is processed.
+constexpr std::chrono::milliseconds pause_of_bot{200};
 /// A fault that clients notice has been noticed by so many.
 constexpr std::size_t many_clients = 16;
 
@@ -127,8 +129,10 @@ CountingModel::CountingModel()
               const std::string request = connection.read_request();
               // It has no list of models.
               if (request.empty() || request.starts_with("GET ")) return;
-              const std::string answer = answer_to(request);
-              if (!connection.send(wire::ok(answer, "Content-Type: text/event-stream\r\n"))) return;
+              const std::optional<std::string> answer = answer_to(request);
+              if (!answer) return;
+              if (!connection.send(wire::ok(*answer, "Content-Type: text/event-stream\r\n")))
+                  return;
           }
       }) {}
 
@@ -143,6 +147,11 @@ void CountingModel::hold_after(std::size_t requests) {
 }
 
 void CountingModel::release() { hold_after(0); }
+
+void CountingModel::lose(std::size_t messages) {
+    const std::lock_guard lock(mutex_);
+    to_lose_ += messages;
+}
 
 bool CountingModel::wait_for(std::size_t requests) {
     std::unique_lock lock(mutex_);
@@ -179,12 +188,16 @@ bool is_late_and_called(const Asked& asked, const Json& arguments) {
 
 }  // namespace
 
-std::string CountingModel::answer_to(const std::string& request) {
+std::optional<std::string> CountingModel::answer_to(const std::string& request) {
     const Asked asked(request);
     std::unique_lock lock(mutex_);
     ++requests_;
     changed_.notify_all();
     changed_.wait(lock, [this] { return hold_after_ == 0 || requests_ < hold_after_; });
+    if (to_lose_ > 0 && lost_.insert(asked.text).second) {
+        --to_lose_;
+        return std::nullopt;
+    }
     if (asked.text.starts_with("effect ") && asked.role == "user") {
         const Json arguments = JsonObject{{"key", asked.text.substr(7)}};
         if (!is_late_and_called(asked, arguments))
@@ -204,6 +217,9 @@ bool has_own_mounts() {
                                  ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
     return has_them;
 }
+
+/// Returns the id of the group of a session.
+std::int64_t group_of(const std::string& session) { return -1'000 - std::stoll(session.substr(1)); }
 
 /// Returns the name of a database from its URL.
 std::string name_of(const std::string& url) { return url.substr(url.rfind('/') + 1); }
@@ -270,10 +286,14 @@ void SmallDisk::free() const {
         throw std::runtime_error("the small disk was not freed");
 }
 
-Cluster::Cluster(std::uint32_t seed, Database database)
+Cluster::Cluster(std::uint32_t seed, Database database, std::size_t chats)
     : random_(seed),
       clients_(number_or("CUBEPI_CLUSTER_CLIENTS", 32)),
       count_(database == Database::files ? 1 : size),
+      chats_(chats),
+      bot_(chats == 0
+               ? nullptr
+               : std::make_unique<gateway_tests::FakeBotServer>(std::make_shared<SystemClock>())),
       effects_(homes_.front().path() / "effects"),
       disk_(database == Database::small_disk ? SmallDisk::mount() : nullptr),
       primary_(disk_                              ? disk_->new_server()
@@ -283,10 +303,11 @@ Cluster::Cluster(std::uint32_t seed, Database database)
                     ? std::string()
                     : gateway_tests::new_database(homes_.front(), server())) {
     if (database == Database::files) {
-        homes_.front().configure("{http: {listen: \"127.0.0.1:0\"}, max_waiting: 100}");
+        homes_.front().configure("{" + channel() + ", max_waiting: 100}");
         start_all();
         return;
     }
+    if (bot_) lose_answers_of_service();
     if (database == Database::divided) divide();
     const std::string name = name_of(database_);
     std::string socket = server().file(".s.PGSQL.5432");
@@ -311,8 +332,7 @@ Cluster::Cluster(std::uint32_t seed, Database database)
         const std::string notify = pooler_ ? ", notify_database: \"" + database_ + "\"" : "";
         std::string place = "database: \"" + url + "\"";
         if (!parts_.empty()) place = databases_at(links_.at(index)->directory());
-        homes_.at(index).configure("{http: {listen: \"127.0.0.1:0\"}, max_waiting: 100" + notify +
-                                   "}\n" + place);
+        homes_.at(index).configure("{" + channel() + ", max_waiting: 100" + notify + "}\n" + place);
     }
     if (!parts_.empty()) {
         const auto divided = gateway_tests::run_command(homes_.front(), {"db", "divide"});
@@ -320,6 +340,26 @@ Cluster::Cluster(std::uint32_t seed, Database database)
     }
     start_all();
     for (const std::string& database : databases()) record_takes(database);
+}
+
+std::string Cluster::channel() const {
+    const std::string listen = "listen: \"127.0.0.1:0\"}";
+    if (!bot_) return "http: {" + listen;
+    std::string groups;
+    for (std::size_t chat = 0; chat < chats_; ++chat)
+        groups += (chat == 0 ? "" : ", ") + std::to_string(group_of("s" + std::to_string(chat)));
+    return "telegram: {token: \"" + bot_->token() + "\", api_url: \"" + bot_->url() +
+           "\", chats: [" + groups + "], webhook: {url: \"https://example.org/telegram\", " +
+           listen + "}";
+}
+
+void Cluster::lose_answers_of_service() {
+    using bub::telegram::Fault;
+    bot_->with_api([](bub::telegram::FakeBotApi& api) {
+        api.on_call = [](const std::string& method, std::size_t call) {
+            return method == "sendMessage" && call % 8 == 3 ? Fault::cut_after : Fault::none;
+        };
+    });
 }
 
 void Cluster::divide() {
@@ -367,8 +407,10 @@ void Cluster::start(std::size_t index) {
     print_held(index);
     gateways_.at(index) = std::make_unique<GatewayProcess>(
         homes_.at(index), model_.flags(),
-        std::vector<std::string>{"CUBEPI_TEST_EFFECTS=" + effects_.string(),
-                                 "CUBEPI_TEST_CLOCK_AHEAD=" + std::to_string(index * 3600)});
+        std::vector<std::string>{
+            "CUBEPI_TEST_EFFECTS=" + effects_.string(),
+            "CUBEPI_TEST_CLOCK_AHEAD=" + std::to_string(index * 3600),
+            std::string("TELEGRAM_WEBHOOK_SECRET=") + gateway_tests::webhook_secret});
     ports_.at(index) = gateways_.at(index)->wait_until_running();
 }
 
@@ -381,8 +423,10 @@ std::vector<Posted> Cluster::messages(std::size_t count, std::size_t sessions) c
     std::vector<Posted> all;
     for (std::size_t at = 0; at < count; ++at) {
         Posted& message = all.emplace_back();
-        message.key = "m" + std::to_string(at);
+        // An update has a number.
+        message.key = std::to_string(at + 1);
         message.session = "s" + std::to_string(at % sessions);
+        message.is_update = bot_ != nullptr;
         message.has_effect = at % 3 == 0;
         message.text = message.key;
         if (message.has_effect) message.text = "effect " + message.key;
@@ -414,7 +458,9 @@ Task<> post_until_final(SendCopies send, Posted message, std::chrono::millisecon
             const bool is_held =
                 reply.status == 409 ||
                 reply.body.find("stored until an operator decides") != std::string::npos;
-            if (is_held || (reply.status == 200 && reply.text() == "re: " + message.text)) continue;
+            // A bot sends the answer.
+            const std::string expected = message.is_update ? "" : "re: " + message.text;
+            if (is_held || (reply.status == 200 && reply.text() == expected)) continue;
             wrong.push_back("the client of " + message.key + " received " +
                             std::to_string(reply.status) + ": " + reply.body);
         }
@@ -438,27 +484,36 @@ public:
 
 private:
     Task<> post(const Posted& message, std::vector<std::string>& wrong) {
-        const SendCopies send = [this, &message] {
+        const std::string update = message.is_update ? cluster_.update_of(message) : std::string();
+        const SendCopies send = [this, &message, &update] {
             const std::size_t copies = random_() % 4 == 0 ? 2 : 1;
             std::vector<Task<HttpReply>> requests;
             for (std::size_t copy = 0; copy < copies; ++copy)
-                requests.push_back(attempt(cluster_.any_gateway(random_), message));
+                requests.push_back(attempt(cluster_.any_gateway(random_), message, update));
             return when_all(std::move(requests));
         };
         Task<> posting = post_until_final(send, message, interval, wrong, cluster_.refused_);
         co_await std::move(posting);
+        for (bool waits = message.is_update; waits;
+             waits = cluster_.waiting_updates().contains(message.key))
+            co_await Runtime::standard()->clock->sleep_for(pause_of_bot);
     }
 
-    Task<HttpReply> attempt(std::size_t gateway, const Posted& message) {
+    Task<HttpReply> request(std::uint16_t port, const Posted& message,
+                            const std::string& update) const {
+        if (message.is_update) return gateway_tests::post_update(port, update);
+        JsonObject body{{"session", message.session}, {"text", message.text}, {"user", "olga"}};
+        return gateway_tests::post_message(port, std::move(body), message.key);
+    }
+
+    Task<HttpReply> attempt(std::size_t gateway, const Posted& message, const std::string& update) {
         HttpReply none;
         if (cluster_.unreachable_.at(gateway)) {
             ++cluster_.lost_;
             co_await Runtime::standard()->clock->sleep_for(patience);
             co_return none;
         }
-        JsonObject body{{"session", message.session}, {"text", message.text}, {"user", "olga"}};
-        Task<HttpReply> posting =
-            gateway_tests::post_message(cluster_.ports_.at(gateway), std::move(body), message.key);
+        Task<HttpReply> posting = request(cluster_.ports_.at(gateway), message, update);
         Task<HttpReply> limited =
             with_timeout(*Runtime::standard()->clock, patience, std::move(posting));
         Outcome<HttpReply> reply = co_await outcome_of(std::move(limited));
@@ -493,6 +548,43 @@ std::vector<std::string> Cluster::run(const std::vector<Posted>& messages,
     posted_ += next;
     measure_outages();
     return wrong;
+}
+
+std::string Cluster::update_of(const Posted& message) {
+    const std::int64_t number = std::stoll(message.key);
+    const std::string mention = "@cubepi_bot";
+    JsonObject sent = bot_->with_api([&](bub::telegram::FakeBotApi& api) {
+        // Each one is of another user: messages of one user that follow each other are one prompt.
+        return api.message_of(number, group_of(message.session), mention + "\n" + message.text);
+    });
+    JsonObject entity{{"type", "mention"}, {"offset", 0}, {"length", mention.size()}};
+    sent["entities"] = JsonArray{std::move(entity)};
+    return boost::json::serialize(JsonObject{{"update_id", number}, {"message", std::move(sent)}});
+}
+
+const std::set<std::string>& Cluster::waiting_updates() {
+    const auto begin = std::chrono::steady_clock::now();
+    if (begin - waiting_updates_read_ < pause_of_bot) return waiting_updates_;
+    const std::vector<std::string> keys = read(
+        database_, std::string("SELECT address::json ->> 'inbound_id' FROM"
+                               " bub_delivery_inbound AS i WHERE finished_at IS NULL AND NOT ") +
+                       is_held_sql);
+    waiting_updates_ = {keys.begin(), keys.end()};
+    waiting_updates_read_ = begin;
+    return waiting_updates_;
+}
+
+ClusterRecords Cluster::records() const {
+    ClusterRecords records = read_records(databases(), effects_);
+    records.released = released_;
+    if (!bot_) return records;
+    records.chats.emplace();
+    for (std::size_t chat = 0; chat < chats_; ++chat) {
+        const std::string session = "s" + std::to_string(chat);
+        (*records.chats)[session] = bot_->with_api(
+            [&](bub::telegram::FakeBotApi& api) { return api.texts(group_of(session)); });
+    }
+    return records;
 }
 
 std::string Cluster::messages_of(std::size_t index) const {
@@ -583,6 +675,7 @@ void Cluster::apply(const PlannedFault& fault) {
             pooler_->start();
             break;
         case Fault::failover: fail_over(); break;
+        case Fault::no_answer: model_.lose(many_clients); break;
         case Fault::away:
             model_.release();
             take_database_away();
@@ -728,11 +821,27 @@ std::string Cluster::sizes() const {
 
 void Cluster::restart_all() {
     start_all();
+    extend_tables();
     for (std::size_t index = 0; index < size; ++index) {
         gateways_.at(index)->send(SIGTERM);
         ports_.at(index) = 0;
         EXPECT_EQ(gateways_.at(index)->wait(), 0) << gateways_.at(index)->output();
         start(index);
+    }
+}
+
+void Cluster::extend_tables() const {
+    for (const std::string& database : databases()) {
+        RawPostgres server(database);
+        server.query("SET client_min_messages = warning");
+        for (const auto& [versions, table] :
+             {std::pair("bub_schema", "bub_entries"),
+              std::pair("bub_delivery_schema", "bub_delivery_inbound")}) {
+            server.query(std::string("ALTER TABLE ") + table +
+                         " ADD COLUMN IF NOT EXISTS of_next_version TEXT");
+            server.query(std::string("INSERT INTO ") + versions + " SELECT max(version) + 1 FROM " +
+                         versions);
+        }
     }
 }
 

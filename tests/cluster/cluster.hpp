@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -22,6 +23,7 @@
 #include <cubepi/checkpoint/server_proxy_test.hpp>
 #include <cubepi/core/task.hpp>
 
+#include "../gateway/fake_bot_server.hpp"
 #include "../gateway/gateway_process.hpp"
 #include "../wire/net/raw_server.hpp"
 #include "cluster_records.hpp"
@@ -43,18 +45,23 @@ public:
     std::vector<std::string> flags() const;
     void hold_after(std::size_t requests);
     void release();
+    /// Closes connections without an answer, once for each of so many messages.
+    void lose(std::size_t messages);
     /// Waits until that many requests have arrived. Returns false if end() comes first.
     bool wait_for(std::size_t requests);
     void end();
     bool is_over();
 
 private:
-    std::string answer_to(const std::string& request);
+    /// Returns nothing if the connection is to be closed.
+    std::optional<std::string> answer_to(const std::string& request);
 
     std::mutex mutex_;
     std::condition_variable changed_;
     std::size_t requests_ = 0;
     std::size_t hold_after_ = 0;  ///< 0: never
+    std::size_t to_lose_ = 0;
+    std::set<std::string> lost_;  ///< texts
     bool is_over_ = false;
     wire::RawServer server_;  // last: its handlers use the others
 };
@@ -68,11 +75,12 @@ enum class Fault : std::uint8_t {
     freeze_in_call,  ///< of the gateway in which the call "held" runs, which ends when it continues
     partition,       ///< of a gateway and the database, until others have taken its sessions
     unreachable,  ///< of a gateway and its clients: requests and answers are lost, until some are
-    restart,      ///< of all gateways, one after the other, as for a new version
+    restart,      ///< of all gateways, one after the other, for a new version with newer tables
     full_disk,    ///< that of the database server, until it has refused some writes
     pooler,       ///< PgBouncer is killed and started again
     half_open,    ///< the database has lost the connections of a gateway, which is not notified
     failover,     ///< the database server ends, and its replica takes its place
+    no_answer,    ///< the model closes connections
     away,         ///< one of several databases cannot be used, until it was needed
 };
 
@@ -156,7 +164,10 @@ class Cluster {
 public:
     static constexpr std::size_t size = 3;
 
-    explicit Cluster(std::uint32_t seed, Database database = Database::plain);
+    /// `chats`: the gateways have a bot with so many groups, whose service posts the messages as updates to their webhooks; 0: clients
+    /// post them to the channel http.
+    explicit Cluster(std::uint32_t seed, Database database = Database::plain,
+                     std::size_t chats = 0);
     ~Cluster();
 
     const std::string& database() const noexcept { return database_; }
@@ -170,7 +181,7 @@ public:
     /// Makes messages of `sessions` sessions; each third one has an effect.
     std::vector<Posted> messages(std::size_t count, std::size_t sessions) const;
     /// Posts the messages at random gateways, some of them at two at once, until each is answered or known as finished, while the
-    /// faults happen in order. Returns what clients have received that is wrong.
+    /// faults happen in order. Returns what clients have received that is wrong. An update is posted until a gateway has stored it.
     std::vector<std::string> run(const std::vector<Posted>& messages,
                                  const std::vector<PlannedFault>& faults);
     /// The number of messages that run() has posted: not all of them if the time was over (is_time_over()).
@@ -179,11 +190,7 @@ public:
     std::size_t faults() const noexcept { return happened_; }
     /// Decides as an operator about what is held: releases messages, discards answers. Returns when nothing waits.
     void wait_until_answered();
-    ClusterRecords records() const {
-        ClusterRecords records = read_records(databases(), effects_);
-        records.released = released_;
-        return records;
-    }
+    ClusterRecords records() const;
 
     /// Stops a gateway, waits until its lease has ended and others have taken its sessions, and lets it continue. `meanwhile` is
     /// called when it is stopped.
@@ -212,6 +219,14 @@ private:
         std::string condition = {};  ///< SQL: the rows of received messages that it has delayed
     };
 
+    /// Returns the configuration of the channel.
+    std::string channel() const;
+    /// Closes the connection after some messages of the bot were received, so that it does not know whether they were.
+    void lose_answers_of_service();
+    /// Returns an update with a message.
+    std::string update_of(const Posted& message);
+    /// Reads, at most once in `pause_of_bot`, which updates are neither processed nor held for the operator.
+    const std::set<std::string>& waiting_updates();
     std::size_t any_gateway(std::mt19937& random) const;
     /// Returns the gateway that has a session.
     std::size_t busy() const;
@@ -220,6 +235,8 @@ private:
     /// Prints why the gateway has left messages to the operator, and its errors.
     void print_held(std::size_t index) const;
     void restart_all();
+    /// Changes the tables as the next version of the program may: by additions (D208).
+    void extend_tables() const;
     /// Waits until others have taken the sessions of a gateway.
     void wait_until_taken(std::size_t index);
     /// Returns a gateway in the turn of a message that so many gateways have begun. Waits until there is one.
@@ -250,6 +267,10 @@ private:
     std::mt19937 random_;
     const std::size_t clients_;  ///< the number of messages that are on their way at once
     const std::size_t count_;    ///< of gateways
+    const std::size_t chats_;    ///< of the bot
+    std::unique_ptr<gateway_tests::FakeBotServer> bot_;  ///< null: none
+    std::set<std::string> waiting_updates_;
+    std::chrono::steady_clock::time_point waiting_updates_read_{};
     std::map<std::string, std::vector<double>> delays_;
     std::vector<Outage> outages_;
     std::set<std::int64_t> released_;  ///< messages that wait_until_answered() has released

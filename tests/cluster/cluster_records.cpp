@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include <bub/channel/telegram/message_sender.hpp>
 #include <bub/tape/postgres_tape_store.hpp>
 #include <bub/tape/tape_context.hpp>
 #include <cubepi/agent/transcript.hpp>
@@ -64,6 +65,7 @@ public:
 
     std::vector<std::string> run() {
         check_tapes();
+        if (records_.chats) check_chats(*records_.chats);
         for (const Posted& message : posted_) check_message(message);
         for (const OutboundRow& row : records_.outbound) {
             if (row.state != "sent" && row.state != "failed")
@@ -87,6 +89,7 @@ private:
                 if (!one.is_of_user || found == by_text_.end()) continue;
                 sessions.insert(found->second->session);
                 if (one.is_unknown) unknown_.insert(found->second->key);
+                if (one.is_late) late_.insert(found->second->key);
                 const auto row = rows_.find(found->second->key);
                 // One that is held may have been held before its turn was on the tape.
                 if (one.is_late || row == rows_.end() || was_held(*found->second)) continue;
@@ -95,6 +98,52 @@ private:
                 last = id;
             }
             if (sessions.size() > 1) add("the tape " + name + " has several sessions");
+        }
+    }
+
+    /// Returns the message that a text of a bot answers, null for other texts: notices, and what was shown of an answer.
+    const Posted* answered_by(const std::string& text, bool& is_marked) const {
+        constexpr std::string_view mark = bub::telegram::resent_mark;
+        constexpr std::string_view answer = "re: ";
+        is_marked = text.starts_with(mark);
+        const std::string plain = is_marked ? text.substr(mark.size()) : text;
+        const auto found =
+            plain.starts_with(answer) ? by_text_.find(plain.substr(answer.size())) : by_text_.end();
+        return found == by_text_.end() ? nullptr : found->second;
+    }
+
+    void check_chats(const std::map<std::string, std::vector<std::string>>& chats) {
+        std::map<std::string, std::size_t> plain;   // by key
+        std::map<std::string, std::size_t> marked;  // by key
+        bool is_marked = false;
+        for (const auto& [session, texts] : chats) {
+            for (const std::string& text : texts) {
+                const Posted* const message = answered_by(text, is_marked);
+                if (!message) continue;
+                ++(is_marked ? marked : plain)[message->key];
+                if (message->session != session)
+                    add(message->key + " is answered in the chat " + session);
+            }
+        }
+        for (const auto& [session, texts] : chats) {
+            std::int64_t last = 0;
+            for (const std::string& text : texts) {
+                const Posted* const message = answered_by(text, is_marked);
+                if (!message || marked[message->key] > 0 || late_.contains(message->key)) continue;
+                const auto row = rows_.find(message->key);
+                if (row == rows_.end() || was_held(*message)) continue;
+                const std::int64_t id = row->second.front()->id;
+                if (id < last) add(message->key + " is not answered in the order of arrival");
+                last = id;
+            }
+        }
+        for (const Posted& message : posted_) {
+            const std::size_t unmarked = plain[message.key];
+            if (unmarked > 1)
+                add(message.key + " is answered " + std::to_string(unmarked) +
+                    " times without a mark");
+            if (unmarked + marked[message.key] == 0)
+                add(message.key + " has no answer in its chat");
         }
     }
 
@@ -135,6 +184,7 @@ private:
     std::map<std::int64_t, std::size_t> answers_;                 // by id of a received message
     std::map<std::string, std::size_t> counts_;                   // of texts on all tapes
     std::set<std::string> unknown_;                               // keys
+    std::set<std::string> late_;                                  // keys
     std::vector<std::string> findings_;
 };
 
@@ -146,10 +196,9 @@ namespace {
 void read_database(const std::string& database, std::int64_t first, ClusterRecords& records) {
     RawPostgres server(database);
     const std::vector<std::string> inbound = server.query(
-        "SELECT id, address::json ->> 'inbound_id', finished_at IS NOT NULL,"
-        // As the gateway decides.
-        " EXISTS (SELECT 1 FROM judge_takes AS t WHERE t.id = i.id AND t.begun >= 2 + t.outlived),"
-        " format('%s, owner %s, fence %s, begun %s by %s, received %s, finished %s', state, owner,"
+        std::string("SELECT id, address::json ->> 'inbound_id', finished_at IS NOT NULL, ") +
+        is_held_sql +
+        ", format('%s, owner %s, fence %s, begun %s by %s, received %s, finished %s', state, owner,"
         " fence, begun, begun_by, received_at::time, finished_at::time) || coalesce((SELECT"
         " string_agg(format('; taken by %s at %s with fence %s, begun %s by %s, of which %s live',"
         " t.owner, t.at::time, t.fence, t.begun, t.begun_by, t.outlived), '' ORDER BY t.at) FROM"

@@ -129,6 +129,54 @@ TEST_F(Findings, TapeOfTwoSessions_IsFound) {
     EXPECT_EQ(list, std::vector<std::string>{"the tape tape has several sessions"});
 }
 
+/// The same messages, which a bot has answered.
+class FindingsOfBot : public Findings {
+protected:
+    FindingsOfBot() {
+        records.chats.emplace()["s"] = {"re: one \u2026", "re: one", "a notice", "re: two"};
+    }
+    std::vector<std::string>& texts() { return records.chats->at("s"); }
+};
+
+TEST_F(FindingsOfBot, RightTexts_HaveNone) {
+    EXPECT_EQ(found(), "");
+    texts().emplace_back("(sent again) re: two");
+    EXPECT_EQ(found(), "");
+}
+
+TEST_F(FindingsOfBot, AnswerSentTwiceWithoutMark_IsFound) {
+    texts().emplace_back("re: two");
+    EXPECT_EQ(found(), "k2 is answered 2 times without a mark;");
+    texts().back() = "(sent again) re: two";
+    texts().emplace_back("(sent again) re: two");
+    EXPECT_EQ(found(), "");
+}
+
+TEST_F(FindingsOfBot, MissingAnswer_IsFoundUnlessMarked) {
+    texts().pop_back();
+    EXPECT_EQ(found(), "k2 has no answer in its chat;");
+    texts().emplace_back("(sent again) re: two");
+    EXPECT_EQ(found(), "");
+    records.chats->clear();
+    EXPECT_EQ(found(), "k1 has no answer in its chat;k2 has no answer in its chat;");
+}
+
+TEST_F(FindingsOfBot, OtherOrder_IsFoundUnlessMarked) {
+    texts() = {"re: two", "re: one"};
+    EXPECT_EQ(found(), "k1 is not answered in the order of arrival;");
+    texts().emplace_back("(sent again) re: one");
+    EXPECT_EQ(found(), "");
+    texts().pop_back();
+    records.inbound.front().is_held = true;
+    EXPECT_EQ(found(), "");
+}
+
+TEST_F(FindingsOfBot, AnswerInOtherChat_IsFound) {
+    texts().pop_back();
+    (*records.chats)["t"] = {"re: two"};
+    EXPECT_EQ(found(), "k2 is answered in the chat t;");
+}
+
 /// A client of a gateway with these replies, one list for each time that it sends its request.
 class JudgesClient : public ::testing::Test {
 protected:

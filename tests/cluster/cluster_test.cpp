@@ -61,8 +61,8 @@ void expect_one_turn_each(Cluster& cluster, std::vector<Posted> messages,
 
 TEST(Cluster, D232_MessagesDuringFaults_HaveOneTurnEach) {
     const std::size_t count = messages_or_all(60);
-    std::vector<Fault> kinds{Fault::kill, Fault::freeze,  Fault::partition,
-                             Fault::kill, Fault::restart, Fault::crash};
+    std::vector<Fault> kinds{Fault::no_answer, Fault::kill,    Fault::freeze, Fault::partition,
+                             Fault::kill,      Fault::restart, Fault::crash};
     if (is_set("ALL")) kinds.insert(kinds.end(), {Fault::half_open, Fault::unreachable});
     Cluster cluster(seed());
     expect_one_turn_each(cluster, cluster.messages(count, count / 6),
@@ -118,6 +118,25 @@ TEST(Cluster, D264_GatewayKilledDuringAFreeze_MessagesFollowReturn) {
     const ClusterRecords records = cluster.records();
     EXPECT_TRUE(std::any_of(records.inbound.begin(), records.inbound.end(),
                             [](const InboundRow& row) { return row.is_held; }));
+}
+
+TEST(Cluster, D232_UpdatesDuringFaults_AreAnsweredOnce) {
+    const std::size_t count = messages_or_all(40);
+    const std::size_t chats = count / 6;
+    std::vector<Fault> kinds{Fault::kill, Fault::freeze, Fault::partition};
+    if (is_set("ALL"))
+        kinds.insert(kinds.end(), {Fault::restart, Fault::crash, Fault::half_open, Fault::kill,
+                                   Fault::unreachable});
+    Cluster cluster(seed(), Database::plain, chats);
+    expect_one_turn_each(cluster, cluster.messages(count, chats),
+                         plan(count, rounds_of(kinds, count)));
+    const ClusterRecords records = cluster.records();
+    const auto has_mark = [](const auto& chat) {
+        return std::any_of(chat.second.begin(), chat.second.end(), [](const std::string& text) {
+            return text.starts_with("(sent again) ");
+        });
+    };
+    EXPECT_TRUE(std::any_of(records.chats->begin(), records.chats->end(), has_mark));
 }
 
 TEST(Cluster, D227_GatewayFrozenInACall_WritesNothingMore) {

@@ -269,6 +269,14 @@ Task<HttpReply> post_message(std::uint16_t port, JsonObject message, std::string
     co_return co_await std::move(replying);
 }
 
+Task<HttpReply> post_update(std::uint16_t port, std::string update) {
+    HttpRequest request("POST", url(port, "/telegram"));
+    request.headers.set("x-telegram-bot-api-secret-token", webhook_secret);
+    request.body = std::move(update);
+    Task<HttpReply> replying = reply_to(std::move(request));
+    co_return co_await std::move(replying);
+}
+
 Task<HttpReply> call_channel(std::uint16_t port, std::string method, std::string path,
                              std::string body) {
     return call_with_token(port, std::move(method), std::move(path), token, std::move(body));

@@ -96,6 +96,10 @@ struct HttpReply {
 /// Sends a message through the channel http. An empty key or `traceparent`: none.
 Task<HttpReply> post_message(std::uint16_t port, JsonObject message, std::string key = {},
                              std::string traceparent = {});
+/// The value of TELEGRAM_WEBHOOK_SECRET for post_update().
+inline constexpr const char* webhook_secret = "the-secret";
+/// Posts an update to the webhook of a bot, with the path /telegram, as Telegram does.
+Task<HttpReply> post_update(std::uint16_t port, std::string update);
 /// Sends another request to the channel http, with its token.
 Task<HttpReply> call_channel(std::uint16_t port, std::string method, std::string path,
                              std::string body = {});

@@ -196,6 +196,7 @@ void Debouncer::on_timer() {
 }
 
 void Debouncer::flush() {
+    if (messages_.empty()) return;
     // The active window continues; after it, no state has to be remembered.
     arm(cubepi::deadline_after(last_active_.value_or(clock_.now()), options_.active_window));
     flush_(merge_messages(std::exchange(messages_, {})));

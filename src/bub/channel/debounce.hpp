@@ -61,6 +61,8 @@ public:
     bool add(Envelope message);
     /// Returns what add() would return.
     bool wants(const Envelope& message) const;
+    /// Delivers the collected messages now.
+    void flush();
     /// Removes and returns the collected messages.
     std::vector<Envelope> drain();
     std::size_t waiting() const noexcept { return messages_.size(); }
@@ -72,7 +74,6 @@ private:
     bool in_window(TimePoint now) const;
     void arm(TimePoint deadline);
     void on_timer();
-    void flush();
 
     cubepi::Clock& clock_;
     DebounceOptions options_;

@@ -121,6 +121,20 @@ TEST_F(PostgresDeliveries, D205_SameWebhookAtTwoGateways_IsOneTurn) {
               (Texts{"10", "10"}));
 }
 
+TEST_F(PostgresDeliveries, D205_MessageFromElsewhere_FollowsCollectedOnes) {
+    tables.options.poll = std::chrono::milliseconds(5);
+    Host first(tables.open());
+    Host second(tables.open());
+    for (Host* host : {&first, &second}) host->channel->debounced = true;
+    run(serve_both(first, second, [](Host& a, Host& b) -> Task<> {
+        co_await a.handler(update("one", "one"));
+        co_await b.handler(update("two", "two"));
+        co_await until_sent(a, 2);
+        co_await both_idle(a, b);
+    }));
+    EXPECT_EQ(first.begun, (Texts{"one", "two"}));
+}
+
 TEST_F(PostgresDeliveries, B18_EndDuringFailure_IsRecordedLater) {
     tables.options.poll = std::chrono::milliseconds(5);
     Host first(tables.open());
