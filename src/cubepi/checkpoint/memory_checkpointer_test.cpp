@@ -101,7 +101,7 @@ TEST(ClaimOwner, D50_ProcessFromBeforeLastBoot_IsDead) {
     EXPECT_EQ(owner.description.find("machine:"), std::string::npos) << owner.description;
 }
 
-TEST(ClaimOwner, D50_ProcessOfMachineWithSameName_IsNotReportedDead) {
+TEST(ClaimOwner, D50_OtherMachineWithSameName_IsNotDead) {
     ClaimOwner owner = current_process_owner();
     owner.boot_id = "another boot";
     const std::size_t end = owner.host.find(' ');
