@@ -63,6 +63,15 @@ public:
         add_builtin(std::move(steps), std::move(options));
     }
 
+    void fail_admissions(std::string problem) {
+        Plugin broken;
+        broken.name = "broken";
+        broken.admit_message = [problem](AdmitMessageCall&) -> std::optional<AdmitDecision> {
+            throw std::runtime_error(problem);
+        };
+        framework->add(std::move(broken));
+    }
+
     /// Runs `script` while a manager serves the channel.
     void serve(std::function<Task<>(HttpChannelTest&)> script) {
         ChannelManagerOptions options;
@@ -224,12 +233,7 @@ TEST_F(HttpChannelTest, D98_FailedAdmission_HasTheTextForSenders) {
         return std::string("(error 1)");
     };
     add({"unused"});
-    Plugin broken;
-    broken.name = "broken";
-    broken.admit_message = [](AdmitMessageCall&) -> std::optional<AdmitDecision> {
-        throw std::runtime_error("/srv/secret");
-    };
-    framework->add(std::move(broken));
+    fail_admissions("/srv/secret");
     serve([](HttpChannelTest& t) -> Task<> {
         const Reply reply = co_await t.post(R"({"session": "s1", "text": "Hi"})");
         EXPECT_EQ(reply.status, 503);
@@ -780,12 +784,7 @@ TEST_F(HttpChannelTest, B8_RedeliveredMessageIsRejected_ClientIsAnswered) {
     (void)cubepi::run(log->receive(message_of("k1")));
     deliveries = log;
     add({"never"});
-    Plugin refusing;
-    refusing.name = "refusing";
-    refusing.admit_message = [](AdmitMessageCall&) -> std::optional<AdmitDecision> {
-        throw std::runtime_error("no space");
-    };
-    framework->add(std::move(refusing));
+    fail_admissions("no space");
     serve([](HttpChannelTest& t) -> Task<> {
         const Reply reply =
             co_await t.post(R"({"session": "s1", "text": "Hi"})", with("idempotency-key", "k1"));
