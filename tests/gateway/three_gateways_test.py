@@ -66,5 +66,9 @@ try:
     script.send_signal(signal.SIGINT)
     assert script.wait() == 130
     assert not directory.exists()
+    for number in range(7):
+        with socket.socket() as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind(("127.0.0.1", int(environment["PORT"]) + number))
 finally:
     script.kill()
