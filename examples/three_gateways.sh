@@ -20,6 +20,9 @@ server=$(printf '%s\n' /usr/lib/postgresql/*/bin | sort -V | tail -n 1)
 
 umask 077
 root=$(mktemp -d)
+case $root in
+    *[!A-Za-z0-9/._-]*) rmdir "$root"; fail "the path of temporary files must have letters, digits, '.', '_' and '-' only: TMPDIR=/tmp $0" ;;
+esac
 gateways=
 balancer=
 
@@ -33,7 +36,7 @@ as_server() {
 }
 
 end() {
-    trap '' INT TERM
+    trap '' HUP INT TERM
     # shellcheck disable=SC2086
     [ -z "$gateways$balancer" ] || kill $gateways $balancer 2> /dev/null || true
     wait
@@ -41,6 +44,7 @@ end() {
     rm -rf "$root"
 }
 trap end EXIT
+trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
@@ -51,22 +55,14 @@ if [ "$(id -u)" = 0 ]; then
 fi
 as_server "$server/initdb" -D "$root/server/data" --username=cubepi --auth=trust > "$root/initdb.log"
 as_server "$server/pg_ctl" -D "$root/server/data" -l "$root/server/log" -w start \
-    -o "-c listen_addresses= -c unix_socket_directories=$root/server -c unix_socket_permissions=0777" > /dev/null ||
+    -o "-c listen_addresses= -c unix_socket_directories=$root/server" > /dev/null ||
     fail "PostgreSQL does not start: $(cat "$root/server/log")"
-chmod 711 "$root/server"
 database="postgres://cubepi@/postgres?host=$root/server"
 "$cubepi" db init --tapes "$database" > "$root/init.log" 2>&1 || fail "no tables: $(cat "$root/init.log")"
 
 CUBEPI_HTTP_TOKEN=${CUBEPI_HTTP_TOKEN:-$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')}
 export CUBEPI_HTTP_TOKEN
 configuration=${XDG_CONFIG_HOME:-$HOME/.config}/cubepi/config.yaml
-
-# Runs a command with the directories of gateway $1.
-at_gateway() {
-    home=$root/$1
-    shift
-    XDG_CONFIG_HOME=$home BUB_HOME=$home/bub "$@"
-}
 
 for number in 1 2 3; do
     mkdir -p "$root/$number/cubepi"
@@ -79,7 +75,8 @@ for number in 1 2 3; do
         echo "  status: 127.0.0.1:$((port + 3 + number))"
         echo "  root: $root/work"
     } > "$root/$number/cubepi/config.yaml"
-    at_gateway "$number" "$cubepi" gateway "$@" > "$root/$number.log" 2>&1 &
+    # Without a function or a shell between them, so that $! is the gateway.
+    XDG_CONFIG_HOME=$root/$number BUB_HOME=$root/$number/bub "$cubepi" gateway "$@" > "$root/$number.log" 2>&1 &
     gateways="$gateways $!"
 done
 
@@ -106,7 +103,7 @@ END
 for number in 1 2 3; do
     # shellcheck disable=SC2086
     process=$(echo $gateways | cut -d ' ' -f $number)
-    until at_gateway "$number" "$cubepi" gateway status > /dev/null 2>&1; do
+    until XDG_CONFIG_HOME=$root/$number BUB_HOME=$root/$number/bub "$cubepi" gateway status > /dev/null 2>&1; do
         kill -0 "$process" 2> /dev/null || fail "a gateway has ended: $(cat "$root/$number.log")"
         sleep 0.2
     done

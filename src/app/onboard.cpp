@@ -295,9 +295,9 @@ private:
     bool written_ = false;
 };
 
-/// Runs an onboarding until it ends or the user cancels it.
+/// Runs an onboarding until it ends or the user cancels it. `is_offered`: another command begins after it, if the status is exit_ok.
 template <class T>
-Task<int> carry_out(T& onboarding, Executor executor) {
+Task<int> carry_out(T& onboarding, Executor executor, bool is_offered = false) {
     std::stop_source stop;
     const StopAtSignal signals(executor, stop);
     std::exception_ptr failure;
@@ -308,7 +308,9 @@ Task<int> carry_out(T& onboarding, Executor executor) {
         failure = std::current_exception();
     }
     if (!failure) co_return status;
-    if (onboarding.written()) co_return exit_ok;
+    // The test of what was written is not needed.
+    const int signal = is_offered ? signals.signal() : 0;
+    if (onboarding.written()) co_return signal == 0 ? exit_ok : 128 + signal;
     if (stop.stop_requested()) out() << "\n" << flush_now;
     err() << "cubepi: nothing was written.\n";
     try {
@@ -332,8 +334,9 @@ Task<int> onboard(CommandLine line, bool asks, std::string key) {
         ChannelOnboarding onboarding(*kind, std::move(ui));
         co_return co_await carry_out(onboarding, executor);
     }
+    const bool is_offered = line.verb != Verb::onboard;
     Onboarding onboarding(std::move(line), std::move(ui), std::move(key));
-    co_return co_await carry_out(onboarding, executor);
+    co_return co_await carry_out(onboarding, executor, is_offered);
 }
 
 int refuse(const std::string& text) {

@@ -71,4 +71,5 @@ try:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             one.bind(("127.0.0.1", int(environment["PORT"]) + number))
 finally:
-    script.kill()
+    script.terminate()
+    script.wait()

@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -71,9 +74,9 @@ struct Step {
     std::string answer;
 };
 
-std::vector<Step> steps_to(const ModelServer& server) {
+std::vector<Step> steps_to(const std::string& url) {
     return {{"number [", "#"},
-            {"Base URL", server.url()},
+            {"Base URL", url},
             {"API key", "sk-typed-secret"},
             {"Model: a number", "2"},
             {"Write it?", ""}};
@@ -94,7 +97,7 @@ TEST(Onboard, NewUser_GetsAModelThatAnswers) {
     const Home home;
     const ModelServer server("sk-typed-secret");
     Terminal onboard(home, {"onboard"});
-    answer_steps(onboard, steps_to(server), 5);
+    answer_steps(onboard, steps_to(server.url()), 5);
     EXPECT_EQ(onboard.wait(), 0) << onboard.shown();
     const std::string shown = onboard.shown();
     EXPECT_NE(shown.find("Written."), std::string::npos) << shown;
@@ -164,7 +167,7 @@ TEST(Onboard, Capture_ShowsEveryStep) {
     home.set("NO_COLOR", "1");
     const ModelServer server("sk-typed-secret");
     Terminal onboard(home, {"onboard"});
-    answer_steps(onboard, steps_to(server), 5);
+    answer_steps(onboard, steps_to(server.url()), 5);
     EXPECT_EQ(onboard.wait(), 0) << onboard.shown();
     if (std::getenv("CUBEPI_WRITE_CAPTURE")) {
         std::string text = "$ cubepi onboard\n" + onboard.shown();
@@ -187,7 +190,7 @@ TEST(Onboard, Capture_ShowsEveryStep) {
 
 TEST(Onboard, LeavingEarly_WritesNothingAndSaysSo) {
     const ModelServer server;
-    const std::vector<Step> steps = steps_to(server);
+    const std::vector<Step> steps = steps_to(server.url());
     for (const char* leave : {"\x03", "\x04"}) {
         for (std::size_t count = 0; count < steps.size(); ++count) {
             const Home home;
@@ -208,7 +211,7 @@ TEST(Onboard, No_LeavesTheFileUnchanged) {
     const std::string before = "# mine\nmodel: gpt-x\n";
     write_file(home.config(), before);
     Terminal onboard(home, {"onboard"});
-    const std::vector<Step> steps = steps_to(server);
+    const std::vector<Step> steps = steps_to(server.url());
     answer_steps(onboard, steps, 4);
     onboard.type("n\r");
     EXPECT_EQ(onboard.wait(), 1) << onboard.shown();
@@ -222,7 +225,7 @@ TEST(Onboard, ChatWithoutModel_BeginsAfterIt) {
     Terminal chat(home, {"say hello, please"});
     ASSERT_TRUE(chat.expect("no model: ")) << chat.shown();
     ASSERT_TRUE(chat.answer("Choose one now? [Y/n] > ", "\r")) << chat.shown();
-    answer_steps(chat, steps_to(server), 5);
+    answer_steps(chat, steps_to(server.url()), 5);
     ASSERT_TRUE(chat.expect("Hello from large.")) << chat.shown();
     EXPECT_EQ(chat.shown().find("Next: cubepi chat"), std::string::npos) << chat.shown();
     chat.type("\x04");
@@ -237,6 +240,26 @@ TEST(Onboard, ChatWithoutModel_EndsWhenOfferIsDeclined) {
         EXPECT_EQ(chat.wait(), status) << chat.shown();
         EXPECT_FALSE(std::filesystem::exists(home.config()));
     }
+}
+
+TEST(Onboard, ChatWithoutModel_EndsAtCtrlCDuringTest) {
+    const Home home;
+    std::atomic<int> lists = 0;
+    const wire::RawServer server([&lists](wire::Connection& connection) {
+        while (connection.read_request().starts_with("GET /v1/models")) {
+            // The second request is the test, which gets no answer.
+            if (++lists == 1) (void)connection.send(wire::ok(R"({"data":[{"id":"large"}]})"));
+        }
+    });
+    Terminal chat(home, {"say hello, please"});
+    ASSERT_TRUE(chat.answer("Choose one now? [Y/n] > ", "\r")) << chat.shown();
+    std::vector<Step> steps = steps_to(server.url("/v1"));
+    steps[3].answer = "1";
+    answer_steps(chat, steps, steps.size());
+    ASSERT_TRUE(chat.expect("Written.")) << chat.shown();
+    while (lists < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    chat.type("\x03");
+    EXPECT_EQ(chat.wait(), 130) << chat.shown();
 }
 
 TEST(Onboard, OtherSettings_AreRetained) {

@@ -133,8 +133,8 @@ bool is_dead_owner(const ClaimOwner& owner) {
     if (owner.pid <= 0 || owner.host.empty()) return false;
     const ClaimOwner here = current_process_owner();
     if (owner.host != here.host) return false;
-    // Without an id of the machine it may be another one with the same name.
-    if (owner.boot_id != here.boot_id) return owner.host.find(machine_key) != std::string::npos;
+    // Without an id of the machine it may be another one with the same name, and so may a container, whose id may be that of its image.
+    if (owner.boot_id != here.boot_id) return !machine().empty() && process_space().empty();
     if (owner.pid == here.pid && owner.process_start == here.process_start)
         return ended_owners().contains(owner.owner_id);
     const auto stat = process_stat(owner.pid);

@@ -11,7 +11,7 @@ namespace cubepi {
 ClaimOwner current_process_owner();
 
 /// Returns true if `owner` holds no claim any more: its process on this host ended, became a zombie, or the host was
-/// rebooted (known if it has a machine id); or it is an owner of this process that note_ended_owner() was called for. Returns false for owners elsewhere
+/// rebooted (known if it has a machine id and the process is in no container); or it is an owner of this process that note_ended_owner() was called for. Returns false for owners elsewhere
 /// (another host or process namespace), which only their lease can fence. Thread-safe; reads /proc.
 bool is_dead_owner(const ClaimOwner& owner);
 

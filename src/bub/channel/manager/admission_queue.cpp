@@ -343,8 +343,8 @@ bool AdmissionQueue::is_wanted(const std::string& key, const Envelope& message) 
 
 void AdmissionQueue::resubmit(QueuedMessage message) {
     const LanePtr lane = find_or_add(lane_key(*message.message));
-    // Those that are collected arrived before one that another gateway has stored (D205).
-    if (lane->debouncer) lane->debouncer->flush();
+    // Those that are collected arrived before one that another gateway has stored (D205), but after one whose turn has begun.
+    if (lane->debouncer && !message.begun) lane->debouncer->flush();
     submit(lane, std::move(message));
 }
 
