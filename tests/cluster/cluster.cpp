@@ -565,10 +565,10 @@ std::string Cluster::update_of(const Posted& message) {
 const std::set<std::string>& Cluster::waiting_updates() {
     const auto begin = std::chrono::steady_clock::now();
     if (begin - waiting_updates_read_ < pause_of_bot) return waiting_updates_;
-    const std::vector<std::string> keys = read(
-        database_, std::string("SELECT address::json ->> 'inbound_id' FROM"
-                               " bub_delivery_inbound AS i WHERE finished_at IS NULL AND NOT ") +
-                       is_held_sql);
+    const std::vector<std::string> keys = Reader(database_).read(
+        std::string("SELECT address::json ->> 'inbound_id' FROM bub_delivery_inbound AS i WHERE"
+                    " finished_at IS NULL AND NOT ") +
+        is_held_sql);
     waiting_updates_ = {keys.begin(), keys.end()};
     waiting_updates_read_ = begin;
     return waiting_updates_;
