@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "examples" / "three_gateways.sh"
@@ -37,7 +38,14 @@ def send(url, token, key, body=None):
 
 
 def post(url, token, key):
-    return send(url, token, key, b'{"session": "s1", "user": "ann", "text": "Hello"}')[1]
+    """As a client does, repeats a request that a gateway has not answered."""
+    while True:
+        try:
+            return send(url, token, key, b'{"session": "s1", "user": "ann", "text": "Hello"}')[1]
+        except urllib.error.HTTPError as error:
+            if error.code not in (502, 503, 504):
+                raise
+        time.sleep(0.1)
 
 
 environment = os.environ | {"CUBEPI": sys.argv[1], "PORT": str(free_ports())}

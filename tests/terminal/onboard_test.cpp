@@ -242,7 +242,7 @@ TEST(Onboard, ChatWithoutModel_EndsWhenOfferIsDeclined) {
     }
 }
 
-TEST(Onboard, ChatWithoutModel_EndsAtCtrlCDuringTest) {
+TEST(Onboard, ChatWithoutModel_EndsAtInterruptDuringTest) {
     const Home home;
     std::atomic<int> lists = 0;
     const wire::RawServer server([&lists](wire::Connection& connection) {
