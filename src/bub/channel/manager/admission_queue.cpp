@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <bub/channel/follows_messages.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
@@ -394,6 +395,9 @@ Task<> AdmissionQueue::admit(LanePtr lane, QueuedMessage message) {
     lane->session_id.clear();
     // A channel reads from it whether the message outlives the process.
     message.message->receipts = message.receipts;
+    const std::shared_ptr<Channel> channel = channels_.find(message.message->channel);
+    if (auto* const follower = dynamic_cast<FollowsMessages*>(channel.get()))
+        follower->accept(*message.message);
     Task<AdmitDecision> deciding = decide(lane, message.message);
     Outcome<AdmitDecision> decision = co_await outcome_of(std::move(deciding));
     message.message->receipts.clear();

@@ -145,8 +145,8 @@ private:
     void take_back_unread(Session& session);
     Task<> send_outputs(std::vector<TurnOutput> outputs);
     Task<> finish_stored(SessionPtr session, Waiting stored);
-    Task<> end_turn(SessionPtr session, bool interrupted);
-    Receipts take_back_steered(Session& session, bool accepted_too = false);
+    Task<> end_turn(SessionPtr session, std::shared_ptr<Turn> turn, bool interrupted);
+    std::vector<QueuedMessage> take_back_steered(Session& session, bool accepted_too = false);
 
     ManagerContext& context_;
     const ChannelSet& channels_;
