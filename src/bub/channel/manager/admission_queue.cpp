@@ -349,6 +349,13 @@ void AdmissionQueue::resubmit(QueuedMessage message) {
     submit(lane, std::move(message));
 }
 
+void AdmissionQueue::flush() {
+    // A lane may be removed meanwhile.
+    const auto lanes = lanes_;
+    for (const auto& [key, lane] : lanes)
+        if (lane->debouncer) lane->debouncer->flush();
+}
+
 AdmissionQueue::AdmissionPtr AdmissionQueue::submit(const LanePtr& lane, QueuedMessage message) {
     auto admission = std::make_shared<Admission>();
     message.number = ++context_.arrivals;

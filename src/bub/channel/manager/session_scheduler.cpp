@@ -169,6 +169,8 @@ Task<> SessionScheduler::run(SessionPtr session) {
     const auto found = sessions_.find(session->id);
     const bool idle = session->waiting.empty() && session->unread.empty();
     if (found != sessions_.end() && found->second == session && idle) sessions_.erase(found);
+    // Waiting messages are left to other gateways.
+    if (context_.draining && !idle) context_.left.pulse();
     context_.changed.pulse();
 }
 
@@ -604,6 +606,30 @@ bool SessionScheduler::is_running(const std::string& receipt) const {
                     session.answered.end() ||
                 std::any_of(session.steered.begin(), session.steered.end(), has_receipt));
     });
+}
+
+std::vector<Receipts> SessionScheduler::take_waiting() {
+    std::vector<Receipts> all;
+    for (auto& [id, session] : sessions_) {
+        // Answers of an earlier process are sent before the messages after them are processed.
+        const auto waits_here = [](const Waiting& one) { return one.sent && !one.sent->is_set(); };
+        if (std::any_of(session->waiting.begin(), session->waiting.end(), waits_here)) continue;
+        take_back_unread(*session);
+        Receipts taken;
+        const std::size_t count = std::erase_if(session->waiting, [&taken](const Waiting& one) {
+            append(taken, one.queued.receipts);
+            return !one.queued.receipts.empty();
+        });
+        if (count == 0) continue;
+        context_.remove_waiting(count);
+        if (!session->turn) session->retry = {};
+        session->dropped.pulse();
+        all.push_back(std::move(taken));
+    }
+    std::erase_if(sessions_, [](const auto& entry) {
+        return !entry.second->working && entry.second->waiting.empty();
+    });
+    return all;
 }
 
 Task<> SessionScheduler::drop_waiting(std::string session_id) {

@@ -55,6 +55,8 @@ public:
     bool began_after(const std::string& session_id, std::uint64_t number) const;
     /// Returns true if a turn runs on the message with this receipt.
     bool is_running(const std::string& receipt) const;
+    /// Removes the recorded messages that wait for a turn or for an answer, and returns them, those of each session together.
+    std::vector<Receipts> take_waiting();
     /// Drops the waiting messages of a session.
     Task<> drop_waiting(std::string session_id);
     /// Tells the channel of a message that it was dropped.
