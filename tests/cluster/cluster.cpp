@@ -315,7 +315,13 @@ Cluster::Cluster(std::uint32_t seed, Database database, std::size_t chats)
         pooler_ = std::make_unique<PgBouncer>(server());
         socket = server().file(".s.PGSQL." + std::to_string(PgBouncer::port));
     }
-    if (database == Database::replicated) replica_ = std::make_unique<PostgresServer>(*primary_);
+    if (database == Database::replicated) {
+        replication_ = std::make_unique<ServerProxy>(ServerProxy::Protocol::postgres, socket);
+        // The replica may run as another user.
+        for (const std::string& path : {replication_->directory(), replication_->socket()})
+            std::filesystem::permissions(path, std::filesystem::perms::all);
+        replica_ = std::make_unique<PostgresServer>(*primary_, replication_->directory());
+    }
     for (std::size_t index = 0; index < size; ++index) {
         std::string url;
         if (replica_) {
@@ -674,6 +680,8 @@ void Cluster::apply(const PlannedFault& fault) {
             pooler_->stop(SIGKILL);
             pooler_->start();
             break;
+        case Fault::long_call: outlast_lease(); break;
+        case Fault::replica_away: separate_replica(); break;
         case Fault::failover: fail_over(); break;
         case Fault::no_answer: model_.lose(many_clients); break;
         case Fault::away:
@@ -945,6 +953,34 @@ void Cluster::take_database_away() {
     while (refused_ < enough && !model_.is_over() && std::chrono::steady_clock::now() < deadline)
         pause();
     server.query("ALTER DATABASE " + name + " ALLOW_CONNECTIONS true");
+}
+
+void Cluster::outlast_lease() const {
+    Reader reader(database_);
+    const auto begun = [this] {
+        std::ifstream file(effects_);
+        for (std::string line; std::getline(file, line);)
+            if (line == "held") return true;
+        return false;
+    };
+    while (!begun()) pause();
+    const std::string claim = "SELECT owner, fence FROM bub_delivery_sessions WHERE owner > 0";
+    const std::vector<std::string> before = reader.read(claim);
+    // The default lease is 10 s.
+    const std::string end = reader.read("SELECT clock_timestamp() + interval '12 seconds'").front();
+    reader.wait_for_none("SELECT (clock_timestamp() < '" + end + "')::integer");
+    EXPECT_EQ(reader.read(claim), before) << "the claim of a live gateway was lost";
+    std::ofstream(effects_.string() + ".go");
+}
+
+void Cluster::separate_replica() {
+    replication_->hold();
+    model_.release();
+    Reader reader(database_);
+    reader.wait_for_none(
+        "SELECT count(*) FROM bub_delivery_gateways WHERE lease_until > clock_timestamp()");
+    replication_->release(random_() % 2 == 0);
+    reader.wait_for_none("SELECT 1 - count(*) FROM pg_stat_replication WHERE sync_state = 'sync'");
 }
 
 void Cluster::fail_over() {

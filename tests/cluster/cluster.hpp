@@ -73,15 +73,17 @@ enum class Fault : std::uint8_t {
     freeze_and_kill,  ///< as `freeze`; one that has taken its turns is killed meanwhile
     crash,            ///< of the database server, which recovers
     freeze_in_call,  ///< of the gateway in which the call "held" runs, which ends when it continues
+    long_call,       ///< the call "held" takes longer than the lease of its gateway
     partition,       ///< of a gateway and the database, until others have taken its sessions
     unreachable,  ///< of a gateway and its clients: requests and answers are lost, until some are
     restart,      ///< of all gateways, one after the other, for a new version with newer tables
     full_disk,    ///< that of the database server, until it has refused some writes
     pooler,       ///< PgBouncer is killed and started again
     half_open,    ///< the database has lost the connections of a gateway, which is not notified
-    failover,     ///< the database server ends, and its replica takes its place
-    no_answer,    ///< the model closes connections
-    away,         ///< one of several databases cannot be used, until it was needed
+    replica_away,  ///< of the database server and its replica, until no gateway could renew its lease
+    failover,      ///< the database server ends, and its replica takes its place
+    no_answer,     ///< the model closes connections
+    away,          ///< one of several databases cannot be used, until it was needed
 };
 
 struct PlannedFault {
@@ -251,6 +253,10 @@ private:
     void wait_for_refusals(const std::function<std::size_t()>& refused);
     void start_server_again();
     void take_database_away();
+    /// Waits in the call "held" until its gateway would have lost its session without renewals of the lease.
+    void outlast_lease() const;
+    /// Commits wait for the replica (synchronous_standby_names), and reads do not.
+    void separate_replica();
     /// Creates two more databases, for a part of the sessions each.
     void divide();
     /// Returns the configuration by which a gateway uses the databases through the socket in a directory.
@@ -281,6 +287,8 @@ private:
     const std::filesystem::path effects_;
     std::unique_ptr<SmallDisk> disk_;          ///< that of primary_; null: none
     std::unique_ptr<PostgresServer> primary_;  ///< null: PostgresServer::shared()
+    std::unique_ptr<ServerProxy>
+        replication_;  ///< from the replica to the primary; null: there is none
     std::unique_ptr<PostgresServer> replica_;
     std::string database_;
     std::vector<app::DatabasePart> parts_;  ///< all databases; empty: there is only one

@@ -103,8 +103,9 @@ TEST(Cluster, D258_MessagesForThreeDatabases_HaveOneTurnEach) {
 
 TEST(Cluster, D232_MessagesDuringFailover_HaveOneTurnEach) {
     const std::size_t count = messages_or_all(40);
-    std::vector<Fault> kinds{Fault::failover};
-    if (is_set("ALL")) kinds = {Fault::kill, Fault::failover, Fault::freeze, Fault::kill};
+    std::vector<Fault> kinds{Fault::replica_away, Fault::failover};
+    if (is_set("ALL"))
+        kinds = {Fault::kill, Fault::replica_away, Fault::failover, Fault::freeze, Fault::kill};
     Cluster cluster(seed(), Database::replicated);
     expect_one_turn_each(cluster, cluster.messages(count, count / 6), plan(count, kinds));
 }
@@ -149,6 +150,19 @@ TEST(Cluster, D227_GatewayFrozenInACall_WritesNothingMore) {
     freezing.after = 1;
     freezing.is_in_turns = false;
     expect_one_turn_each(cluster, messages, {freezing});
+}
+
+TEST(Cluster, D227_CallLongerThanLease_RunsOnce) {
+    Cluster cluster(seed());
+    // Those that other gateways receive meanwhile wait for the session.
+    std::vector<Posted> messages = cluster.messages(9, 1);
+    messages.front().text = "effect held";
+    messages.front().key = "held";
+    PlannedFault call;
+    call.fault = Fault::long_call;
+    call.after = 1;
+    call.is_in_turns = false;
+    expect_one_turn_each(cluster, messages, {call});
 }
 
 // The judge finds what would go wrong without a part of the product, which a trigger of the database switches off.

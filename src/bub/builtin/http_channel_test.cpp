@@ -731,6 +731,42 @@ TEST_F(HttpChannelTest, D288_SessionsOfOneChat_AnswerTheirOwnClients) {
     }
 }
 
+TEST_F(HttpChannelTest, D294_MessagesDecidedByAHook_AreAnswered) {
+    cubepi::AsyncEvent begun, over;
+    add({answering_after(begun, over, "first"), "second", "for dora"});
+    Plugin deciding;
+    deciding.name = "deciding";
+    deciding.admit_message = [](AdmitMessageCall& call) -> std::optional<AdmitDecision> {
+        AdmitDecision decision;
+        const std::string sender = sender_of(call.message);
+        if (sender == "bob") decision.action = AdmitAction::steer;
+        if (sender == "carl") decision.action = AdmitAction::drop;
+        return decision;
+    };
+    framework->add(std::move(deciding));
+    Reply ann, bob, carl, dora;
+    serve([&](HttpChannelTest& t) -> Task<> {
+        const cubepi::Executor executor = co_await cubepi::this_executor;
+        cubepi::TaskScope scope(executor);
+        scope.spawn(post_as(t, "ann", "Hi", &ann));
+        co_await begun.wait();
+        scope.spawn(post_as(t, "bob", "Hi", &bob));
+        while (t.manager->snapshot("http:s1").steering_count == 0) co_await cubepi::yield_now();
+        co_await post_as(t, "carl", "Hi", &carl);
+        scope.spawn(post_as(t, "dora", "Hi", &dora));
+        while (t.manager->snapshot("http:s1").pending_count == 0) co_await cubepi::yield_now();
+        over.set();
+        co_await scope.join();
+    });
+    EXPECT_EQ(ann.status, 200) << ann.body;
+    EXPECT_NE(ann.body.find("second"), std::string::npos) << ann.body;
+    EXPECT_EQ(bob.status, 200) << bob.body;
+    EXPECT_EQ(bob.json().at("id"), "bob") << bob.body;
+    EXPECT_EQ(bob.json().at("outputs"), ann.json().at("outputs")) << bob.body;
+    EXPECT_EQ(carl.json().at("ok"), false) << carl.body;
+    EXPECT_EQ(dora.text(0), "for dora") << dora.body;
+}
+
 TEST_F(HttpChannelTest, D288_RejectedMessage_StaysOutOfOtherAnswers) {
     cubepi::AsyncEvent begun, over;
     add({answering_after(begun, over, "for ann")});

@@ -354,6 +354,7 @@ Task<std::size_t> ManagerCore::drain(std::chrono::nanoseconds limit) {
     const std::shared_ptr<ManagerCore> self = shared_from_this();
     context_.draining = true;
     channels_.announce_drain();
+    recovery_.look();
     const Clock::time_point deadline = cubepi::deadline_after(context_.clock().now(), limit);
     Task<> waiting = wait_for_turns();
     (void)co_await cubepi::detail::run_until(context_.clock(), deadline, std::move(waiting));

@@ -79,6 +79,7 @@ enum class DeliveryNote : std::uint8_t {
                ///< that this process did not end in its turn
     held,  ///< an operator has to decide about them, on which a turn has begun; also after the end of this process
     finished,
+    left,  ///< another process is to process them, and this one does not have them any more
     // About answers.
     waiting,  ///< no request with it was made
     trying,   ///< the first request with it is about to be made
@@ -123,6 +124,10 @@ public:
     Task<> finish_stop(std::vector<std::string> ids, StopOutcome outcome) {
         return record(DeliveryNote::finished, std::move(ids), std::string(stop_record(outcome)));
     }
+    /// Leaves messages on which no turn runs here to the other processes that share the log. Without effect if there are none.
+    Task<> leave(std::vector<std::string> ids) {
+        return record(DeliveryNote::left, std::move(ids), {});
+    }
     /// Returns the messages of this process that are not finished, in order of arrival.
     virtual Task<std::vector<StoredInbound>> unfinished() = 0;
     /// Returns those of unfinished() with these ids.
@@ -163,8 +168,8 @@ public:
     /// Returns deliveries of this process recorded as intended but neither confirmed nor failed, oldest first.
     virtual Task<std::vector<Delivery>> unsettled() = 0;
 
-    /// Limits take() to the records of these channels: those of others are left to the processes that serve them. Ignored by a log that
-    /// one process uses alone.
+    /// Limits take() to the records of these channels: those of others are left to the processes that serve them. Without channels
+    /// receive() leaves new messages to other processes, too. Ignored by a log that one process uses alone.
     virtual void serve(std::vector<std::string> channels) { (void)channels; }
     /// Returns the records that this process has to recover. A manager calls it when it begins to serve, and then in each
     /// poll_interval(): for the records of processes that have ended since, and for messages that others have received for

@@ -14,6 +14,7 @@
 #include <bub/channel.hpp>
 #include <bub/channel/channel_manager.hpp>
 #include <bub/channel/delivery_log.hpp>
+#include <bub/channel/follows_messages.hpp>
 #include <bub/channel/sent_file.hpp>
 #include <bub/turn_error.hpp>
 #include <cubepi/core/agent_event.hpp>
@@ -165,6 +166,7 @@ struct HttpChannelOptions {
 /// server-sent events; other requests read messages and sessions, and end turns (docs/guides/bub/http-channel.md). Used on the manager's executor.
 class HttpChannel final : public Channel,
                           public FollowsTurns,
+                          public FollowsMessages,
                           public SettlesDeliveries,
                           public SendsFiles {
 public:
@@ -208,14 +210,14 @@ public:
     /// status of their responses reports.
     Task<> send(Envelope message) override;
     EventStream stream_events(const Envelope& message, EventStream stream) override;
-    Task<std::optional<AdmitDecision>> admit_message(std::string session_id,
-                                                     const Envelope& message,
-                                                     TurnSnapshot turn) override;
     UnsettledPolicy unsettled_policy() const noexcept override { return UnsettledPolicy::hold; }
     /// A client that repeats the request of the message receives the answer of its turn.
     void restore(Envelope& message) override;
+    void accept(const Envelope& message) noexcept override;
     void begin_turn(const Envelope& message) noexcept override;
     void end_turn(const Envelope& message, std::exception_ptr failure) noexcept override;
+    /// The message gets the outputs of the turn.
+    void join_turn(const Envelope& message, const Envelope& turn) noexcept override;
     void postpone_turn(const Envelope& message) noexcept override;
     void drop(const Envelope& message) noexcept override;
     void drain() noexcept override;

@@ -102,6 +102,14 @@ std::string statement_of(DeliveryNote note, const std::string& detail) {
                all_hold + ")";
     };
     const std::string settled = ", settled_at = now(), message = NULL";
+    // A session without unfinished messages belongs to no gateway; the negative number is that of the last one.
+    const std::string freed =
+        ", freed AS (UPDATE bub_delivery_sessions AS s SET owner = -owner WHERE s.key ="
+        " ANY(ARRAY(SELECT session FROM mine)) AND s.owner > 0" +
+        all_hold +
+        " AND NOT EXISTS (SELECT 1 FROM bub_delivery_inbound AS i WHERE i.session = s.key AND"
+        " i.finished_at IS NULL AND i.owner = s.owner AND NOT i.id ="
+        " ANY($1::text[]::bigint[])))";
     std::string changes;
     switch (note) {
         case DeliveryNote::begun:
@@ -133,16 +141,11 @@ std::string statement_of(DeliveryNote note, const std::string& detail) {
                 "0))");
             break;
         case DeliveryNote::finished:
-            // A session without unfinished messages belongs to no gateway; the negative number is that of the last one.
             changes = changed("state = '" + finished_state(detail) +
                               "', finished_at = now(), message = NULL, planned = NULL") +
-                      ", freed AS (UPDATE bub_delivery_sessions AS s SET owner = -owner WHERE s.key"
-                      " = ANY(ARRAY(SELECT session FROM mine)) AND s.owner > 0" +
-                      all_hold +
-                      " AND NOT EXISTS (SELECT 1 FROM bub_delivery_inbound AS i WHERE i.session ="
-                      " s.key AND i.finished_at IS NULL AND i.owner = s.owner AND NOT i.id ="
-                      " ANY($1::text[]::bigint[])))";
+                      freed;
             break;
+        case DeliveryNote::left: changes = changed("owner = 0") + freed; break;
         case DeliveryNote::waiting: changes = changed("state = 'waiting'"); break;
         case DeliveryNote::trying: changes = changed("state = 'intended'"); break;
         case DeliveryNote::resent:
@@ -232,13 +235,15 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
         // A session in which others have unfinished messages is theirs, or is taken with these, in their order. So are messages of this
         // gateway of which it may not know. A request to stop has no order among the messages: the owner of the session stops its turn at
         // once. If the last turns were of this gateway, the end of one of them may still be written (D227), and the fence stays. The
-        // owner is written also if it was this gateway: finish() of its last message, in the same transaction, has released the session.
+        // owner is written also if it was this gateway: finish() of its last message, in the same transaction, has released the session. A
+        // gateway that takes no records stores other messages for those that do (D293).
         batch
             .add(
-                "WITH s AS (SELECT owner, fence, $7 <> 0 AND owner = $2 OR NOT EXISTS (SELECT 1"
-                " FROM bub_delivery_inbound AS i WHERE i.session = $1 AND i.finished_at IS NULL AND"
-                " (i.owner <> $2 OR $8 <> 0)) AS is_ours FROM bub_delivery_sessions WHERE key ="
-                " $1), added AS (INSERT INTO bub_delivery_inbound (id, account, channel, session,"
+                "WITH s AS (SELECT owner, fence, $7 <> 0 AND owner = $2 OR $10 <> 0 AND NOT EXISTS"
+                " (SELECT 1 FROM bub_delivery_inbound AS i WHERE i.session = $1 AND i.finished_at"
+                " IS NULL AND (i.owner <> $2 OR $8 <> 0)) AS is_ours FROM bub_delivery_sessions"
+                " WHERE key = $1), added AS (INSERT INTO bub_delivery_inbound (id, account, "
+                "channel, session,"
                 " owner, fence, state, message, message_key, address) SELECT"
                 " nextval('bub_delivery_ids'), $3, $4, $1, CASE WHEN is_ours THEN $2 ELSE 0 END,"
                 " CASE WHEN is_ours AND abs(owner) <> $2 THEN fence + 1 ELSE fence END, 'waiting',"
@@ -256,7 +261,8 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
             .text(key)
             .integer(is_stop ? 1 : 0)
             .integer(tables->may_have_lost() ? 1 : 0)
-            .text(address);
+            .text(address)
+            .integer(tables->takes_records() ? 1 : 0);
     };
     step->read = [id, owner, tables](const SqlResult& row) {
         if (row.rows() == 0) return;
@@ -438,8 +444,8 @@ DeliveryWritePtr PostgresDeliveryLog::note(DeliveryNote note, const std::vector<
     }
     // Its message may be finished with it, and needs no note of the answer then.
     step->is_last = note == DeliveryNote::sent;
-    const bool is_end = note == DeliveryNote::finished || note == DeliveryNote::sent ||
-                        note == DeliveryNote::failed;
+    const bool is_end = note == DeliveryNote::finished || note == DeliveryNote::left ||
+                        note == DeliveryNote::sent || note == DeliveryNote::failed;
     if (!is_end) return step;
     step->stored = [tables, ids, ends = ends_, wakes = wakes_,
                     keys = tables->keys_of(ids, note == DeliveryNote::finished)] {

@@ -326,6 +326,36 @@ TEST_F(PostgresDeliveries, D205_IdleSession_MovesToReceivingGateway) {
     EXPECT_EQ(tables.query("SELECT fence FROM bub_delivery_sessions"), Texts{"3"});
 }
 
+TEST_F(PostgresDeliveries, D293_LeftMessages_FollowTheRunningTurn) {
+    const LogPtr draining = tables.open();
+    const LogPtr next = tables.open();
+    const std::string one = store(*draining, "one").value();
+    const std::string two = store(*draining, "two").value();
+    run(draining->begin({one}));
+    run(draining->leave({two}));
+    draining->serve({});
+    EXPECT_FALSE(store(*draining, "three"));
+    EXPECT_EQ(taken_by(*next), Texts{});
+    run(draining->leave({two}));  // without effect
+    run(draining->finish({one}));
+    EXPECT_EQ(taken_by(*next), (Texts{"two", "three"}));
+    EXPECT_FALSE(run(draining->receive(from("chat", "2", "other"))));
+    EXPECT_EQ(taken_by(*next), Texts{"other"});
+}
+
+TEST_F(PostgresDeliveries, D293_LeftMessageOfTakenSession_StaysThere) {
+    const LogPtr draining = tables.open();
+    const std::string one = store(*draining, "one").value();
+    tables.expire_leases();
+    const LogPtr next = tables.open();
+    EXPECT_EQ(taken_by(*next), Texts{"one"});
+    EXPECT_THROW(run(draining->leave({one})), SessionTakenError);
+    EXPECT_EQ(tables.query("SELECT count(*) FROM bub_delivery_inbound AS i JOIN"
+                           " bub_delivery_sessions AS s ON s.key = i.session AND s.owner = i.owner"
+                           " WHERE s.owner > 0"),
+              Texts{"1"});
+}
+
 TEST_F(PostgresDeliveries, D227_SessionOfSameGateway_HasTheSameLease) {
     const LogPtr log = tables.open();
     const std::string one = store(*log, "one").value();

@@ -25,13 +25,15 @@ using cubepi::run;
 
 /// One of several gateways.
 struct Host {
-    explicit Host(std::shared_ptr<DeliveryLog> log) {
+    explicit Host(std::shared_ptr<DeliveryLog> log, ChannelManagerOptions options = {}) {
         Plugin plugin;
         plugin.name = "model";
         plugin.run_model = [this](RunModelCall& call) -> Task<std::string> {
             const std::string text = call.prompt.text();
             begun.push_back(text);
             changed.pulse();
+            if (text == failing)
+                throw cubepi::CheckpointerError(cubepi::ErrorCode::storage, "it cannot be read");
             if (held) co_await held->wait();
             co_return "re: " + text;
         };
@@ -48,7 +50,6 @@ struct Host {
             return all;
         };
         framework.add(std::move(plugin));
-        ChannelManagerOptions options;
         options.deliveries = std::move(log);
         manager = std::make_unique<ChannelManager>(framework, std::move(options));
     }
@@ -59,6 +60,7 @@ struct Host {
     MessageHandler handler;
     std::unique_ptr<ChannelManager> manager;
     Texts begun;
+    std::string failing;                       ///< a text whose turns fail, and are tried again
     std::unique_ptr<cubepi::AsyncEvent> held;  ///< the model waits for it
 };
 
@@ -294,6 +296,67 @@ TEST_F(PostgresDeliveries, D205_DrainingGateway_TakesNoRecords) {
     }));
     EXPECT_EQ(left, Texts{"two"});
     EXPECT_EQ(draining.channel->texts(), Texts{"re: one"});
+}
+
+TEST_F(PostgresDeliveries, D293_Drain_MovesMessagesWithoutTurns) {
+    tables.options.poll = std::chrono::milliseconds(5);
+    Host draining(tables.open());
+    Host next(tables.open());
+    draining.held = std::make_unique<cubepi::AsyncEvent>();
+    draining.failing = "again";
+    run(serve_both(draining, next, [](Host& a, Host& b) -> Task<> {
+        const cubepi::Executor executor = co_await cubepi::this_executor;
+        cubepi::TaskScope scope(executor);
+        co_await a.handler(update("one", "one"));
+        co_await a.handler(update("two", "two"));
+        Envelope again = from("chat", "2", "again");
+        again.inbound_id = "again";
+        co_await a.handler(std::move(again));
+        while (a.begun.size() < 2) co_await a.changed.wait();
+        scope.spawn(drain(a));
+        scope.spawn(drain(a));
+        // It waits behind the turn, wherever it arrives.
+        co_await a.handler(update("three", "three"));
+        co_await b.handler(update("four", "four"));
+        co_await until_sent(b, 1);
+        EXPECT_EQ(b.begun, Texts{"again"});
+        a.held->set();
+        co_await until_sent(b, 4);
+        co_await scope.join();
+        co_await b.manager->idle();
+    }));
+    EXPECT_EQ(draining.channel->texts(), Texts{"re: one"});
+    EXPECT_EQ(next.begun, (Texts{"again", "two", "three", "four"}));
+    EXPECT_EQ(tables.query("SELECT count(*), count(finished_at) FROM bub_delivery_inbound"),
+              (Texts{"5", "5"}));
+}
+
+TEST_F(PostgresDeliveries, D293_CollectedMessages_MoveAtOnce) {
+    tables.options.poll = std::chrono::milliseconds(5);
+    ChannelManagerOptions collecting;
+    collecting.debounce.delay = collecting.debounce.max_wait = std::chrono::hours(1);
+    Host draining(tables.open(), std::move(collecting));
+    draining.channel->debounced = true;
+    draining.held = std::make_unique<cubepi::AsyncEvent>();
+    Host next(tables.open());
+    run(serve_both(draining, next, [](Host& a, Host& b) -> Task<> {
+        const cubepi::Executor executor = co_await cubepi::this_executor;
+        cubepi::TaskScope scope(executor);
+        Envelope command = from("chat", "2", ",wait");
+        command.from_operator = true;
+        command.inbound_id = "command";
+        scope.spawn(a.handler(std::move(command)));
+        while (a.begun.empty()) co_await a.changed.wait();
+        co_await a.handler(update("one", "one"));
+        co_await a.handler(update("two", "two"));
+        scope.spawn(drain(a));
+        co_await until_sent(b, 2);
+        a.held->set();
+        co_await scope.join();
+        co_await b.manager->idle();
+    }));
+    EXPECT_EQ(draining.begun, Texts{",wait"});
+    EXPECT_EQ(next.begun, (Texts{"one", "two"}));
 }
 
 TEST_F(PostgresDeliveries, D238_MessageForOtherGateway_WakesIt) {

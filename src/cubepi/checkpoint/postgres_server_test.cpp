@@ -63,11 +63,11 @@ PostgresServer::PostgresServer(const std::filesystem::path& parent) {
     start();
 }
 
-PostgresServer::PostgresServer(PostgresServer& primary) {
+PostgresServer::PostgresServer(PostgresServer& primary, const std::string& directory) {
     make_directory(memory_directory());
     run_program({"pg_basebackup", "-h", primary.socket_directory(), "-U", "cubepi", "-D",
                  file("data"), "-R", "-c", "fast", "--no-sync"});
-    start();
+    start({"-c", "primary_conninfo=host=" + directory + " user=cubepi"});
     RawPostgres server(primary.connection("postgres"));
     server.query("ALTER SYSTEM SET synchronous_standby_names = '*'");
     server.query("SELECT pg_reload_conf()");

@@ -28,8 +28,9 @@ class PostgresServer {
 public:
     /// Initializes a new cluster in a subdirectory of `parent` and starts it. Throws if there is no PostgreSQL on this machine.
     explicit PostgresServer(const std::filesystem::path& parent = memory_directory());
-    /// Copies another one, and becomes its synchronous replica.
-    explicit PostgresServer(PostgresServer& primary);
+    /// Copies another one, and becomes its synchronous replica. `directory`: that of the socket through which it follows the primary,
+    /// which may be a proxy's.
+    PostgresServer(PostgresServer& primary, const std::string& directory);
     ~PostgresServer();
     PostgresServer& operator=(const PostgresServer&) = delete;
 

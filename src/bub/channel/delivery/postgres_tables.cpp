@@ -462,6 +462,11 @@ void DeliveryTables::serve(std::vector<std::string> channels) {
     channels_ = std::move(channels);
 }
 
+bool DeliveryTables::takes_records() const {
+    const std::lock_guard guard(mutex_);
+    return !channels_ || !channels_->empty();
+}
+
 std::optional<DeliveryTables::Taken> DeliveryTables::try_take() {
     const std::int64_t number = number_;
     std::vector<std::string> channels;

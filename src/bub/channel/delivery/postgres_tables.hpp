@@ -139,6 +139,7 @@ public:
     void set_handing_over(bool value) noexcept { is_handing_over_ = value; }
     /// Limits take() to records of these channels, by their stored names.
     void serve(std::vector<std::string> channels);
+    bool takes_records() const;
     /// Registers the gateway if it is not; blocks.
     void enter();
     UnfinishedRecords take();

@@ -742,18 +742,11 @@ EventStream HttpChannel::stream_events(const Envelope& message, EventStream stre
     });
 }
 
-Task<std::optional<AdmitDecision>> HttpChannel::admit_message(std::string session_id,
-                                                              const Envelope& message,
-                                                              TurnSnapshot turn) {
-    (void)session_id;
-    (void)turn;
+void HttpChannel::accept(const Envelope& message) noexcept {
     const ExchangePtr exchange = state_->exchanges->find(message.inbound_id.value_or(""));
-    if (exchange) {
-        exchange->admitted = true;
-        exchange->recorded = !message.receipts.empty();
-    }
-    std::optional<AdmitDecision> undecided;
-    co_return undecided;
+    if (!exchange) return;
+    exchange->admitted = true;
+    exchange->recorded = !message.receipts.empty();
 }
 
 void HttpChannel::restore(Envelope& message) { state_->exchange_of(message)->reopen(); }
@@ -773,6 +766,14 @@ void HttpChannel::end_turn(const Envelope& message, std::exception_ptr failure) 
     } else {
         state_->exchanges->end_turn(exchange, state_->error_of(*exchange, failure));
     }
+}
+
+void HttpChannel::join_turn(const Envelope& message, const Envelope& turn) noexcept {
+    const ExchangePtr exchange = state_->exchanges->find(message.inbound_id.value_or(""));
+    if (!exchange || exchange->done()) return;
+    const ExchangePtr other = state_->exchanges->find(turn.inbound_id.value_or(""));
+    if (other) exchange->end_elsewhere(result_of(*other));
+    state_->exchanges->end_turn(exchange, exchange->error());
 }
 
 void HttpChannel::postpone_turn(const Envelope& message) noexcept {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <bub/channel/follows_messages.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
@@ -348,6 +349,13 @@ void AdmissionQueue::resubmit(QueuedMessage message) {
     submit(lane, std::move(message));
 }
 
+void AdmissionQueue::flush() {
+    // A lane may be removed meanwhile.
+    const auto lanes = lanes_;
+    for (const auto& [key, lane] : lanes)
+        if (lane->debouncer) lane->debouncer->flush();
+}
+
 AdmissionQueue::AdmissionPtr AdmissionQueue::submit(const LanePtr& lane, QueuedMessage message) {
     auto admission = std::make_shared<Admission>();
     message.number = ++context_.arrivals;
@@ -394,6 +402,9 @@ Task<> AdmissionQueue::admit(LanePtr lane, QueuedMessage message) {
     lane->session_id.clear();
     // A channel reads from it whether the message outlives the process.
     message.message->receipts = message.receipts;
+    const std::shared_ptr<Channel> channel = channels_.find(message.message->channel);
+    if (auto* const follower = dynamic_cast<FollowsMessages*>(channel.get()))
+        follower->accept(*message.message);
     Task<AdmitDecision> deciding = decide(lane, message.message);
     Outcome<AdmitDecision> decision = co_await outcome_of(std::move(deciding));
     message.message->receipts.clear();

@@ -40,6 +40,8 @@ public:
     Task<StopOutcome> stop_once(Envelope by);
     /// Accepts a message that an earlier process had accepted.
     void resubmit(QueuedMessage message);
+    /// Admits the messages that are being debounced.
+    void flush();
     /// Cancels the admission of messages of this session.
     void cancel(const std::string& session_id);
     /// Drops all messages at the end of the manager; their records remain.

@@ -177,7 +177,8 @@ bool Deliveries::repeats(const std::exception_ptr& failure) const {
 }
 
 void Deliveries::record_late() {
-    if (is_writing_late_ || (late_sent_.empty() && late_finished_.empty())) return;
+    if (is_writing_late_ || (late_sent_.empty() && late_finished_.empty() && late_left_.empty()))
+        return;
     is_writing_late_ = true;
     context_.spawn(write_late());
 }
@@ -186,11 +187,29 @@ Task<> Deliveries::write_late() {
     const std::shared_ptr<void> alive = context_.keep_alive();
     std::vector<std::string> sent = std::exchange(late_sent_, {});
     auto finished = std::exchange(late_finished_, {});
+    std::vector<Receipts> left = std::exchange(late_left_, {});
     // The records of some may have failed together with those of their messages, which must not be finished first (D272).
     if (!finished.empty()) sent.insert(sent.end(), soon_sent_.begin(), soon_sent_.end());
     for (std::string& id : sent) co_await note_sent(std::move(id));
     for (auto& [receipts, stop] : finished) co_await finish(std::move(receipts), stop);
+    for (Receipts& receipts : left) co_await write_left(std::move(receipts));
     is_writing_late_ = false;
+}
+
+/// Each session by itself: one that another gateway has taken must not prevent the others (D206).
+void Deliveries::leave(std::vector<Receipts> all) {
+    for (const std::string& id : std::exchange(held_, {})) all.emplace_back(1, id);
+    for (Receipts& receipts : all) context_.spawn(write_left(std::move(receipts)));
+}
+
+Task<> Deliveries::write_left(Receipts receipts) {
+    const std::shared_ptr<void> alive = context_.keep_alive();
+    Receipts left = receipts;
+    Task<> writing = write(log(), &DeliveryLog::leave, std::move(left));
+    const Outcome<> written = co_await outcome_of(std::move(writing));
+    // At the end of the manager release() leaves all of them.
+    if (written.cancelled()) written.rethrow();
+    if (!written && repeats(written.failure())) late_left_.push_back(std::move(receipts));
 }
 
 Task<> Deliveries::put_back(Receipts receipts) {
@@ -381,12 +400,12 @@ Task<bool> Deliveries::are_taken(Receipts receipts) {
 
 Task<HeldMessages> Deliveries::held() {
     HeldMessages held;
-    if (!context_.options.deliveries || held_.empty()) co_return held;
+    if (!context_.options.deliveries || (held_.empty() && held_answers_.empty())) co_return held;
     held.inbounds = co_await log().unfinished();
     held.answers = co_await log().unsettled();
-    const auto is_free = [this](const auto& message) { return !held_.contains(message.id); };
-    std::erase_if(held.inbounds, is_free);
-    std::erase_if(held.answers, is_free);
+    std::erase_if(held.inbounds, [this](const auto& one) { return !held_.contains(one.id); });
+    std::erase_if(held.answers,
+                  [this](const auto& one) { return !held_answers_.contains(one.id); });
     co_return held;
 }
 
@@ -431,7 +450,10 @@ Task<> Recovery::begin() {
 
 Task<> Recovery::recover() {
     // No turn begins while the manager drains: others take these records, and this call only renews the lease.
-    if (context_.draining) context_.options.deliveries->serve({});
+    if (context_.draining) {
+        context_.options.deliveries->serve({});
+        if (context_.options.deliveries->poll_interval()) leave_waiting();
+    }
     UnfinishedRecords records = co_await context_.options.deliveries->take();
     fails_ = false;
     deliveries_.record_late();
@@ -495,9 +517,18 @@ Task<> Recovery::watch(std::shared_ptr<GatewayPeers> peers) {
     const std::shared_ptr<void> alive = context_.keep_alive();
     for (;;) {
         co_await peers->wait();
-        woken_ = true;
-        context_.left.pulse();
+        look();
     }
+}
+
+void Recovery::look() {
+    woken_ = true;
+    context_.left.pulse();
+}
+
+void Recovery::leave_waiting() {
+    admission_.flush();
+    deliveries_.leave(sessions_.take_waiting());
 }
 
 void Recovery::note_failure(const std::exception_ptr& failure) {
@@ -674,7 +705,7 @@ void Recovery::resume_deliveries(std::vector<Delivery> all) {
             channel && (delivery.waits || (policy_of(*channel) == UnsettledPolicy::resend &&
                                            delivery.resent < max_resends));
         if (!is_resent) {
-            deliveries_.hold(delivery.id);
+            deliveries_.hold_answer(delivery.id);
             held.add(origin_of(delivery));
             continue;
         }

@@ -51,6 +51,8 @@ public:
     Task<> put_back(Receipts receipts);
     /// Records that these messages wait for an operator.
     Task<> record_hold(Receipts receipts);
+    /// Leaves messages that wait to the other processes that share the log, and those that are held for the operator.
+    void leave(std::vector<Receipts> all);
 
     /// Records the outputs of the turn of `answered` before the first is sent.
     Task<> plan(std::string session_id, std::vector<TurnOutput> outputs, Receipts answered);
@@ -71,10 +73,14 @@ public:
     /// Returns true if any process has messages of the session of `address` to process.
     Task<bool> has_unfinished(Envelope address);
     bool is_held(const std::string& id) const { return held_.contains(id); }
-    /// Holds a message or an answer for the operator.
+    /// Holds a message for the operator.
     void hold(std::string id) { held_.insert(std::move(id)); }
-    /// The operator has decided about it.
-    void unhold(const std::string& id) { held_.erase(id); }
+    void hold_answer(std::string id) { held_answers_.insert(std::move(id)); }
+    /// The operator has decided about the message or the answer.
+    void unhold(const std::string& id) {
+        held_.erase(id);
+        held_answers_.erase(id);
+    }
     Task<HeldMessages> held();
     /// Leaves the records to the next process. Reports a failure to the operator.
     Task<> release();
@@ -92,6 +98,7 @@ private:
     Task<> note_sent_soon(Task<> writing, std::string id);
     void check_sent(const cubepi::Outcome<>& written, std::string id);
     Task<> write_late();
+    Task<> write_left(Receipts receipts);
     /// Returns true if record_late() records what has failed so.
     bool repeats(const std::exception_ptr& failure) const;
     void not_recorded(std::string_view step, const std::exception_ptr& failure,
@@ -99,11 +106,13 @@ private:
 
     ManagerContext& context_;
     const ChannelSet& channels_;
-    std::set<std::string> held_;          // ids of the delivery log
+    std::set<std::string> held_;  // ids of the delivery log
+    std::set<std::string> held_answers_;
     std::set<std::string> not_put_back_;  // whose last turn has ended, which could not be recorded
     std::set<std::string> soon_sent_;  // answers of sent_soon() whose records are not written yet
     std::vector<std::string> late_sent_;
     std::vector<std::pair<Receipts, StopOutcome>> late_finished_;
+    std::vector<Receipts> late_left_;
     bool is_writing_late_ = false;
 };
 
@@ -118,6 +127,8 @@ public:
     Task<> begin();
     /// Sends a held answer, or delivers a held message again together with those that formed one prompt with it.
     Task<> release_held(std::string id);
+    /// Lets a manager that shares its log look at once.
+    void look();
 
 private:
     struct Resends;
@@ -127,6 +138,8 @@ private:
     Task<> poll(std::chrono::nanoseconds interval);
     /// Lets poll() look at once when another process has stored a message for a session of this one.
     Task<> watch(std::shared_ptr<GatewayPeers> peers);
+    /// Leaves the messages that wait for a turn to other gateways.
+    void leave_waiting();
     void note_failure(const std::exception_ptr& failure);
     /// Decides about the answers whose delivery state is unknown. Those that are sent again come before all other work of their
     /// sessions; a channel that cannot send them delays no other channel.

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include <bub/channel/follows_messages.hpp>
 #include <bub/questions.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/error.hpp>
@@ -157,7 +158,7 @@ Task<> SessionScheduler::run(SessionPtr session) {
             // The remaining outputs are in its record.
             if (outcome == TurnOutcome::cut_off) session->answered.clear();
             // Turns interrupted by the end of the manager are run again by the next one.
-            co_await end_turn(session, !context_.open && outcome == TurnOutcome::cancelled);
+            co_await end_turn(session, over, !context_.open && outcome == TurnOutcome::cancelled);
             if (over->stopped) deliveries_.announce_end(*over->message);
             if (over->has_asked) mark_older(*session);
             if (outcome != TurnOutcome::suspended && releases) take_back_unread(*session);
@@ -168,6 +169,8 @@ Task<> SessionScheduler::run(SessionPtr session) {
     const auto found = sessions_.find(session->id);
     const bool idle = session->waiting.empty() && session->unread.empty();
     if (found != sessions_.end() && found->second == session && idle) sessions_.erase(found);
+    // Waiting messages are left to other gateways.
+    if (context_.draining && !idle) context_.left.pulse();
     context_.changed.pulse();
 }
 
@@ -422,15 +425,21 @@ Task<> SessionScheduler::send_outputs(std::vector<TurnOutput> outputs) {
         co_await context_.framework.dispatch_outbound(std::move(output));
 }
 
-Task<> SessionScheduler::end_turn(SessionPtr session, bool interrupted) {
+Task<> SessionScheduler::end_turn(SessionPtr session, std::shared_ptr<Turn> turn,
+                                  bool interrupted) {
     Receipts over = std::exchange(session->answered, {});
-    const Receipts accepted = take_back_steered(*session);
+    const std::vector<QueuedMessage> accepted = take_back_steered(*session);
     if (interrupted) {
         co_await deliveries_.put_back(std::move(over));
-    } else {
-        append(over, accepted);
-        co_await deliveries_.finish(std::move(over));
+        co_return;
     }
+    for (const QueuedMessage& one : accepted) {
+        append(over, one.receipts);
+        const std::shared_ptr<Channel> channel = channels_.find(one.message->channel);
+        auto* const follower = dynamic_cast<FollowsMessages*>(channel.get());
+        if (follower && turn->message) follower->join_turn(*one.message, *turn->message);
+    }
+    co_await deliveries_.finish(std::move(over));
 }
 
 bool SessionScheduler::steer(const std::string& session_id, const QueuedMessage& message,
@@ -450,9 +459,10 @@ bool SessionScheduler::steer(const std::string& session_id, const QueuedMessage&
 }
 
 /// Requeues messages that the turn did not accept, in order of arrival among the other waiting messages; a message that
-/// did not come through the manager (a plugin put it into the inbox) comes last. Returns the receipts of the messages
-/// that the turn accepted; or requeues these as well.
-Receipts SessionScheduler::take_back_steered(Session& session, bool accepted_too) {
+/// did not come through the manager (a plugin put it into the inbox) comes last. Returns the messages that the turn accepted; or
+/// requeues these as well.
+std::vector<QueuedMessage> SessionScheduler::take_back_steered(Session& session,
+                                                               bool accepted_too) {
     std::vector<QueuedMessage> accepted = std::exchange(session.steered, {});
     std::vector<QueuedMessage> returned;
     if (inbox_) {
@@ -464,7 +474,10 @@ Receipts SessionScheduler::take_back_steered(Session& session, bool accepted_too
             });
         }
     }
-    if (accepted_too) std::move(accepted.begin(), accepted.end(), std::back_inserter(returned));
+    if (accepted_too) {
+        std::move(accepted.begin(), accepted.end(), std::back_inserter(returned));
+        accepted.clear();
+    }
     for (QueuedMessage& queued : returned) {
         Waiting waiting;
         waiting.queued = std::move(queued);
@@ -473,10 +486,7 @@ Receipts SessionScheduler::take_back_steered(Session& session, bool accepted_too
     }
     std::sort(session.waiting.begin(), session.waiting.end(),
               [](const Waiting& a, const Waiting& b) { return a.queued.number < b.queued.number; });
-    Receipts receipts;
-    if (accepted_too) return receipts;
-    for (const QueuedMessage& one : accepted) append(receipts, one.receipts);
-    return receipts;
+    return accepted;
 }
 
 bool SessionScheduler::is_full(const std::string& session_id, const Envelope& message) const {
@@ -596,6 +606,30 @@ bool SessionScheduler::is_running(const std::string& receipt) const {
                     session.answered.end() ||
                 std::any_of(session.steered.begin(), session.steered.end(), has_receipt));
     });
+}
+
+std::vector<Receipts> SessionScheduler::take_waiting() {
+    std::vector<Receipts> all;
+    for (auto& [id, session] : sessions_) {
+        // Answers of an earlier process are sent before the messages after them are processed.
+        const auto waits_here = [](const Waiting& one) { return one.sent && !one.sent->is_set(); };
+        if (std::any_of(session->waiting.begin(), session->waiting.end(), waits_here)) continue;
+        take_back_unread(*session);
+        Receipts taken;
+        const std::size_t count = std::erase_if(session->waiting, [&taken](const Waiting& one) {
+            append(taken, one.queued.receipts);
+            return !one.queued.receipts.empty();
+        });
+        if (count == 0) continue;
+        context_.remove_waiting(count);
+        if (!session->turn) session->retry = {};
+        session->dropped.pulse();
+        all.push_back(std::move(taken));
+    }
+    std::erase_if(sessions_, [](const auto& entry) {
+        return !entry.second->working && entry.second->waiting.empty();
+    });
+    return all;
 }
 
 Task<> SessionScheduler::drop_waiting(std::string session_id) {

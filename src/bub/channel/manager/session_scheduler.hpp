@@ -55,6 +55,8 @@ public:
     bool began_after(const std::string& session_id, std::uint64_t number) const;
     /// Returns true if a turn runs on the message with this receipt.
     bool is_running(const std::string& receipt) const;
+    /// Removes the recorded messages that wait for a turn or for an answer, and returns them, those of each session together.
+    std::vector<Receipts> take_waiting();
     /// Drops the waiting messages of a session.
     Task<> drop_waiting(std::string session_id);
     /// Tells the channel of a message that it was dropped.
@@ -145,8 +147,8 @@ private:
     void take_back_unread(Session& session);
     Task<> send_outputs(std::vector<TurnOutput> outputs);
     Task<> finish_stored(SessionPtr session, Waiting stored);
-    Task<> end_turn(SessionPtr session, bool interrupted);
-    Receipts take_back_steered(Session& session, bool accepted_too = false);
+    Task<> end_turn(SessionPtr session, std::shared_ptr<Turn> turn, bool interrupted);
+    std::vector<QueuedMessage> take_back_steered(Session& session, bool accepted_too = false);
 
     ManagerContext& context_;
     const ChannelSet& channels_;
