@@ -433,6 +433,7 @@ std::vector<Posted> Cluster::messages(std::size_t count, std::size_t sessions) c
         message.key = std::to_string(at + 1);
         message.session = "s" + std::to_string(at % sessions);
         message.is_update = bot_ != nullptr;
+        if (!bot_) message.user = "olga";
         message.has_effect = at % 3 == 0;
         message.text = message.key;
         if (message.has_effect) message.text = "effect " + message.key;
@@ -508,7 +509,8 @@ private:
     Task<HttpReply> request(std::uint16_t port, const Posted& message,
                             const std::string& update) const {
         if (message.is_update) return gateway_tests::post_update(port, update);
-        JsonObject body{{"session", message.session}, {"text", message.text}, {"user", "olga"}};
+        JsonObject body{
+            {"session", message.session}, {"text", message.text}, {"user", message.user}};
         return gateway_tests::post_message(port, std::move(body), message.key);
     }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include <bub/channel/http/http_exchange.hpp>
 #include <bub/channel/telegram/message_sender.hpp>
 #include <bub/tape/postgres_tape_store.hpp>
 #include <bub/tape/tape_context.hpp>
@@ -51,13 +52,23 @@ std::vector<std::int64_t> numbers_of(const std::string& list) {
     return numbers;
 }
 
+/// Returns the rows of each message, by its key.
+std::map<std::string, std::vector<const InboundRow*>> rows_by_key(const std::vector<Posted>& posted,
+                                                                  const ClusterRecords& records) {
+    std::map<std::string, std::string> keys;  // by id
+    for (const Posted& message : posted)
+        keys[bub::detail::message_id(message.user, message.key)] = message.key;
+    std::map<std::string, std::vector<const InboundRow*>> rows;
+    for (const InboundRow& row : records.inbound) rows[keys[row.message]].push_back(&row);
+    return rows;
+}
+
 /// The findings about one cluster.
 class Check {
 public:
     Check(const std::vector<Posted>& posted, const ClusterRecords& records)
-        : posted_(posted), records_(records) {
+        : posted_(posted), records_(records), rows_(rows_by_key(posted, records)) {
         for (const Posted& message : posted) by_text_[message.text] = &message;
-        for (const InboundRow& row : records.inbound) rows_[row.key].push_back(&row);
         for (const OutboundRow& row : records.outbound) {
             for (const std::int64_t id : row.answers) ++answers_[id];
         }
@@ -206,7 +217,7 @@ void read_database(const std::string& database, std::int64_t first, ClusterRecor
     for (std::size_t at = 0; at + 4 < inbound.size(); at += 5) {
         InboundRow& row = records.inbound.emplace_back();
         row.id = first + std::stoll(inbound[at]);
-        row.key = inbound[at + 1];
+        row.message = inbound[at + 1];
         row.is_finished = inbound[at + 2] == "t";
         row.is_held = inbound[at + 3] == "t";
         row.details = inbound[at + 4];
@@ -294,9 +305,10 @@ std::string details_of(const std::vector<std::string>& found, const std::vector<
         shown.merge(on_tape);
     }
     shown.merge(keys);
-    for (const InboundRow& row : records.inbound)
-        if (shown.contains(row.key))
-            details += row.key + " is " + std::to_string(row.id) + ": " + row.details + "\n";
+    for (const auto& [key, rows] : rows_by_key(posted, records))
+        for (const InboundRow* const row : rows)
+            if (shown.contains(key))
+                details += key + " is " + std::to_string(row->id) + ": " + row->details + "\n";
     return details;
 }
 

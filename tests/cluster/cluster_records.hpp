@@ -15,17 +15,18 @@ namespace cubepi::cluster_tests {
 
 /// A message of a client.
 struct Posted {
-    std::string key = {};  ///< its id at its platform
+    std::string key = {};  ///< of its request, or its id at its platform
     std::string session = {};
     std::string text = {};  ///< unique; its answer is "re: TEXT"
     bool has_effect = false;
     bool is_update = false;  ///< a bot receives it and sends the answer; the key is a number
+    std::string user = {};   ///< of its request
 };
 
 /// A row of the received messages.
 struct InboundRow {
     std::int64_t id = 0;
-    std::string key = {};
+    std::string message = {};  ///< its id, of its user and key
     bool is_finished = false;
     bool is_held = false;      ///< a gateway that has taken it has left it to the operator (B18)
     std::string details = {};  ///< the row, and each gateway that has taken it

@@ -113,7 +113,8 @@ TEST_F(ThreeDatabases, D258_Sessions_AreAnsweredAtAnyGateway) {
         EXPECT_EQ(post_later(first_port, text, session).get().text(), "re: " + text);
         // The same message at the other one.
         (void)post_later(second_port, text, session).get();
-        const HttpReply known = run(call_channel(second_port, "GET", "/v1/messages/key-" + text));
+        const HttpReply known =
+            run(call_channel(second_port, "GET", "/v1/messages/key-" + text + "?user=olga"));
         EXPECT_TRUE(has(known.body, "re: " + text)) << known.body;
         EXPECT_EQ(model.count(text), 1u);
         EXPECT_EQ(post_later(second_port, "next " + text, session).get().text(),

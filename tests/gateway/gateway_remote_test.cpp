@@ -59,10 +59,15 @@ protected:
         if (user.empty()) return run(call_channel(at, "POST", "/v1/sessions/s1/stop"));
         return run(post_message(at, {{"session", "s1"}, {"text", "/stop"}, {"user", user}}, key));
     }
+    static HttpReply read_message(std::uint16_t at, const std::string& key,
+                                  const std::string& user = "olga") {
+        return run(call_channel(at, "GET", "/v1/messages/" + key + "?user=" + user));
+    }
     /// Reads a message at a gateway until its turn has ended.
-    static JsonObject read_ended(std::uint16_t at, const std::string& id) {
+    static JsonObject read_ended(std::uint16_t at, const std::string& key,
+                                 const std::string& user = "olga") {
         for (;;) {
-            const HttpReply read = run(call_channel(at, "GET", "/v1/messages/" + id));
+            const HttpReply read = read_message(at, key, user);
             if (read.status == 200) return read.json();
             std::this_thread::sleep_for(std::chrono::milliseconds(20));
         }
@@ -163,9 +168,7 @@ TEST_F(RemoteTurn, D96_FinishedBeforeTurnEnds_ReplyIsAwaited) {
     const std::string record =
         "UPDATE bub_delivery_inbound SET state = 'stopped', finished_at = now() ";
     (void)server.query(record + "+ interval '1 hour'");
-    const auto read = [this] {
-        return run(call_channel(second_port, "GET", "/v1/messages/key-a"));
-    };
+    const auto read = [this] { return read_message(second_port, "key-a"); };
     EXPECT_EQ(read().status, 202);
     EXPECT_EQ(read().json().at("state"), "running");
     (void)server.query(record + "- interval '1 hour'");
@@ -206,7 +209,7 @@ TEST_F(RemoteTurn, D265_RefusedStopOfOwner_IsToldEverywhere) {
     EXPECT_EQ(answer.body.find(stopped), std::string::npos) << answer.body;
     (void)server.query("ALTER TABLE bub_hidden RENAME TO bub_delivery_calls");
     for (const std::uint16_t at : {port, second_port}) {
-        const JsonObject read = read_ended(at, "k1");
+        const JsonObject read = read_ended(at, "k1", "bob");
         EXPECT_EQ(read.at("state"), "failed") << read;
         EXPECT_EQ(read.at("error").at("message"), refused) << read;
     }
@@ -216,7 +219,7 @@ TEST_F(RemoteTurn, D265_RefusedStopOfOwner_IsToldEverywhere) {
     // Another process has only the records.
     second.reset();
     start_second();
-    EXPECT_EQ(read_ended(second_port, "k1").at("error").at("message"), refused);
+    EXPECT_EQ(read_ended(second_port, "k1", "bob").at("error").at("message"), refused);
 }
 
 TEST_F(RemoteTurn, D265_RefusedWithdrawal_IsReadElsewhere) {
@@ -227,7 +230,7 @@ TEST_F(RemoteTurn, D265_RefusedWithdrawal_IsReadElsewhere) {
     const HttpReply answer = stop(second_port, "k1", "bob");
     EXPECT_NE(answer.text().find("You may not withdraw this question"), std::string::npos)
         << answer.body;
-    const JsonObject read = read_ended(port, "k1");
+    const JsonObject read = read_ended(port, "k1", "bob");
     EXPECT_EQ(read.at("outputs").at(0).at("text"), Json(answer.text())) << read;
 }
 
@@ -250,7 +253,7 @@ protected:
         (void)model.wait_for("run true", 2);
     }
     static std::string state_at(std::uint16_t at) {
-        const JsonObject read = run(call_channel(at, "GET", "/v1/messages/k1")).json();
+        const JsonObject read = read_message(at, "k1").json();
         EXPECT_EQ(read.contains("error"), false) << read;
         return std::string(read.at("state").as_string());
     }
@@ -397,11 +400,41 @@ TEST_F(RemoteTurn, D262_OtherTextDuringOpenTurn_IsRefused) {
     model.hold("a");
     auto waiting = post_later(port, "a");
     (void)model.wait_for("a");
-    const HttpReply other =
-        run(post_message(second_port, {{"session", "s1"}, {"text", "b"}}, "key-a"));
+    const HttpReply other = run(
+        post_message(second_port, {{"session", "s1"}, {"text", "b"}, {"user", "olga"}}, "key-a"));
     EXPECT_EQ(other.status, 422) << other.body;
     model.release();
     EXPECT_EQ(waiting.get().text(), "re: a");
+}
+
+TEST_F(RemoteTurn, D291_UsersOfOneToken_HaveTheirOwnKeys) {
+    start_first();
+    start_second();
+    const auto say = [](std::uint16_t at, const std::string& user, const std::string& text) {
+        JsonObject message{{"text", text}};
+        if (!user.empty()) message["user"] = user;
+        return run(post_message(at, std::move(message), "k"));
+    };
+    for (const std::string user : {"ann", "bob", ""}) {
+        const std::string text = "of " + user;
+        const HttpReply first_reply = say(port, user, text);
+        EXPECT_EQ(first_reply.text(), "re: " + text) << first_reply.body;
+        wait_until_idle(one);
+        const HttpReply again = say(second_port, user, text);
+        EXPECT_EQ(again.text(), "re: " + text) << again.body;
+        const std::string id(again.json().at("id").as_string());
+        EXPECT_EQ(first_reply.json().at("id"), Json(id));
+        EXPECT_EQ(id == "k", user.empty());
+        EXPECT_EQ(model.count(text), 1u);
+        for (const std::uint16_t at : {port, second_port}) {
+            EXPECT_EQ(say(at, user, "other").status, 422) << user;
+            EXPECT_EQ(read_message(at, "k", user).text(), "re: " + text);
+            const HttpReply by_id = run(call_channel(at, "GET", "/v1/messages/" + id));
+            EXPECT_EQ(by_id.text(), "re: " + text) << by_id.body;
+        }
+    }
+    EXPECT_EQ(read_message(port, "k", "eve").status, 404);
+    EXPECT_EQ(count_of("bub_delivery_inbound"), "3");
 }
 
 TEST_F(RemoteTurn, D253_OwnerKilledBeforeStop_TurnStaysStopped) {
@@ -442,8 +475,10 @@ protected:
         return boost::json::serialize(
             JsonObject{{"threadId", "t"}, {"runId", "r"}, {"messages", JsonArray{message}}});
     }
-    static Client completion(std::uint16_t at, const std::string& text) {
-        const JsonObject body{{"model", "cubepi"}, {"messages", user(text)}};
+    static Client completion(std::uint16_t at, const std::string& text,
+                             const std::string& by = {}) {
+        JsonObject body{{"model", "cubepi"}, {"messages", user(text)}};
+        if (!by.empty()) body["user"] = by;
         return Client(at, "POST /v1/chat/completions", boost::json::serialize(body),
                       "Idempotency-Key: k\r\nConnection: close\r\n");
     }
@@ -483,6 +518,24 @@ TEST_F(RemoteInterface, D262_OtherCompletion_IsRefusedElsewhere) {
     EXPECT_NE(late.find(" 422 "), std::string::npos) << late;
     EXPECT_EQ(model.count("a"), 1u);
     EXPECT_EQ(model.count("b"), 0u);
+}
+
+TEST_F(RemoteInterface, D291_UsersOfOneToken_HaveTheirOwnKeys) {
+    for (const std::string by : {"ann", "bob", ""}) {
+        const std::string text = "of " + by;
+        for (const std::uint16_t at : {port, second_port})
+            completion(at, text, by).read_until("re: " + text);
+        EXPECT_NE(head_of(completion(second_port, "other", by)).find(" 422 "), std::string::npos);
+        EXPECT_EQ(model.count(text), 1u);
+        JsonObject started = boost::json::parse(run_of("thread of " + by)).as_object();
+        if (!by.empty()) started["forwardedProps"] = JsonObject{{"user", by}};
+        for (const std::uint16_t at : {port, second_port}) {
+            const HttpReply ended =
+                run(call_channel(at, "POST", "/v1/ag-ui", boost::json::serialize(started)));
+            EXPECT_NE(ended.body.find("re: thread of " + by), std::string::npos) << ended.body;
+        }
+    }
+    EXPECT_EQ(model.count("other"), 0u);
 }
 
 /// Responses whose requests are repeated with their Idempotency-Key.

@@ -58,11 +58,17 @@ HttpReply ask(std::uint16_t port, const std::string& text, const std::string& us
     return ask_later(port, text, user).get();
 }
 
-/// Reads the message until it has this state.
-HttpReply wait_for_state(std::uint16_t port, const std::string& id, const std::string& state) {
+/// Reads the message with this key.
+HttpReply read_message(std::uint16_t port, const std::string& key,
+                       const std::string& user = "ann") {
+    return get(port, "/v1/messages/" + key + "?user=" + user);
+}
+
+/// Reads the message of ann with this key until it has this state.
+HttpReply wait_for_state(std::uint16_t port, const std::string& key, const std::string& state) {
     HttpReply reply;
     wait_until([&] {
-        reply = get(port, "/v1/messages/" + id);
+        reply = read_message(port, key);
         return state_of(reply) == state;
     });
     return reply;
@@ -92,7 +98,7 @@ TEST(GatewayMessages, D97_MessageInDrain_IsAcceptedWithItsId) {
         gateway.send(SIGTERM);
         const HttpReply waits = two.get();
         EXPECT_EQ(waits.status, 202) << waits.body;
-        EXPECT_EQ(waits.json().at("id"), "key-two");
+        EXPECT_EQ(waits.json().at("id"), read_message(port, "key-two").json().at("id"));
         const HttpReply three = ask(port, "three");
         EXPECT_EQ(three.status, 202) << three.body;
         EXPECT_EQ(state_of(three), "pending");
@@ -119,11 +125,11 @@ TEST(GatewayMessages, D97_AnswerAfterRestart_IsReadById) {
     }
     GatewayProcess gateway(home, model.flags());
     const std::uint16_t port = gateway.wait_until_running();
-    const HttpReply read = get(port, "/v1/messages/key-one");
+    const HttpReply read = read_message(port, "key-one");
     EXPECT_EQ(read.status, 200) << read.body;
     EXPECT_EQ(read.text(), "re: one") << read.body;
     EXPECT_EQ(state_of(read), "answered");
-    const HttpReply command = get(port, "/v1/messages/key-%2Ctape_info");
+    const HttpReply command = read_message(port, "key-%2Ctape_info", "olga");
     EXPECT_NE(command.text().find("entries: "), std::string::npos) << command.body;
     EXPECT_EQ(ask(port, "one").text(), "re: one");
     EXPECT_EQ(ask(port, ",tape_info", "olga").text(), command.text());
@@ -202,11 +208,13 @@ TEST(GatewayMessages, D97_ReleasedMessage_IsReadAndFollowed) {
     EXPECT_EQ(read.text(), "re: one") << read.body;
     // The late message is repeated in the history, under an id with which it is read too.
     const HttpReply history = get(port, "/v1/sessions/s1");
-    EXPECT_NE(history.body.find(R"("message":"key-one+")"), std::string::npos) << history.body;
-    const HttpReply repeated = get(port, "/v1/messages/key-one+");
+    const std::string message(read.json().at("id").as_string());
+    EXPECT_NE(history.body.find("\"message\":\"" + message + "+\""), std::string::npos)
+        << history.body;
+    const HttpReply repeated = get(port, "/v1/messages/" + message + "+");
     EXPECT_EQ(repeated.status, 200) << repeated.body;
     EXPECT_EQ(repeated.text(), "re: one") << repeated.body;
-    EXPECT_EQ(repeated.json().at("id"), "key-one");
+    EXPECT_EQ(repeated.json().at("id"), Json(message));
     EXPECT_EQ(get(port, "/v1/messages/unknown+").status, 404);
 }
 
@@ -216,7 +224,7 @@ TEST(GatewayMessages, D97_AnswerOfInbox_ReachesTheClient) {
         GatewayProcess gateway(home, {"--script", home.script(writes_a_file)});
         const std::uint16_t port = gateway.wait_until_running();
         (void)ask(port, "write");
-        const HttpReply waiting = get(port, "/v1/messages/key-write");
+        const HttpReply waiting = read_message(port, "key-write");
         EXPECT_EQ(state_of(waiting), "waiting") << waiting.body;
         EXPECT_EQ(waiting.json().at("outputs").at(0).at("question").at("question_id"), "c1");
         gateway.kill();
@@ -224,7 +232,7 @@ TEST(GatewayMessages, D97_AnswerOfInbox_ReachesTheClient) {
     const std::string continues = R"({"tokens_per_second": 100000, "answers": ["Done."]})";
     GatewayProcess gateway(home, {"--script", home.script(continues)});
     const std::uint16_t port = gateway.wait_until_running();
-    const HttpReply waiting = get(port, "/v1/messages/key-write");
+    const HttpReply waiting = read_message(port, "key-write");
     EXPECT_EQ(state_of(waiting), "waiting") << waiting.body;
     EXPECT_EQ(run_command(home, {"inbox", "--gateway", "approve", "c1"}).status, 0);
     EXPECT_EQ(wait_for_state(port, "key-write", "answered").text(), "Done.");
@@ -301,15 +309,15 @@ TEST(GatewayStop, D96_StoppedTurn_IsNeverRetried) {
         auto five = ask_later(port, "five");
         (void)model.wait_for("five");
         EXPECT_EQ(ask(port, "/stop", "ann").text(), "The turn was stopped.");
-        EXPECT_EQ(state_of(get(port, "/v1/messages/key-five")), "running")
+        EXPECT_EQ(state_of(read_message(port, "key-five")), "running")
             << "a repeated request does not stop a later turn";
         EXPECT_EQ(call(port, "POST", "/v1/sessions/s1/stop").status, 200);
         gateway.kill();
     }
     GatewayProcess gateway(home, model.flags());
     const std::uint16_t port = gateway.wait_until_running();
-    for (const char* id : {"key-one", "key-three", "key-five"}) {
-        const HttpReply failed = get(port, std::string("/v1/messages/") + id);
+    for (const char* key : {"key-one", "key-three", "key-five"}) {
+        const HttpReply failed = read_message(port, key);
         EXPECT_EQ(state_of(failed), "failed");
         EXPECT_EQ(failed.body.find("technical problem"), std::string::npos) << failed.body;
     }
@@ -331,7 +339,7 @@ TEST(GatewayStop, D96_OtherUser_MayNotStop) {
     (void)model.wait_for("one");
     EXPECT_EQ(ask(port, "/stop", "bob").status, 403);
     EXPECT_EQ(call(port, "POST", "/v1/sessions/s1/stop", R"({"user": "bob"})").status, 403);
-    EXPECT_EQ(state_of(get(port, "/v1/messages/key-one")), "running");
+    EXPECT_EQ(state_of(read_message(port, "key-one")), "running");
     EXPECT_EQ(ask(port, ",stop", "ann").status, 200);
     const HttpReply stopped = one.get();
     EXPECT_EQ(error_of(stopped), "The turn was stopped.");
@@ -369,7 +377,7 @@ TEST(GatewayStop, D96_SuspendedTurn_IsWithdrawn) {
     EXPECT_NE(other.text().find("You may not withdraw this question"), std::string::npos)
         << other.body;
     EXPECT_EQ(call(port, "POST", "/v1/sessions/s1/stop").text(), "The question was withdrawn.");
-    EXPECT_EQ(state_of(get(port, "/v1/messages/key-write")), "failed");
+    EXPECT_EQ(state_of(read_message(port, "key-write")), "failed");
     EXPECT_EQ(state_of(get(port, "/v1/sessions/s1")), "idle");
 }
 

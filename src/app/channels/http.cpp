@@ -146,7 +146,7 @@ Task<HttpServerResponse> post_with_progress(bub::HttpChannel* channel, HttpServe
 Task<McpToolResult> send_message(bub::HttpChannel* channel, UserSessions sessions,
                                  MessageArguments arguments, ToolContext* context) {
     const std::stop_token stop = context->stop_token();
-    const std::string key = context->runtime().ids->next();
+    const std::string id = context->runtime().ids->next();
     JsonObject body;
     body["text"] = std::move(arguments.text);
     std::string session = arguments.session.value_or("");
@@ -156,7 +156,7 @@ Task<McpToolResult> send_message(bub::HttpChannel* channel, UserSessions session
     }
     HttpServerRequest request = request_for(session.empty() ? "" : sessions.full(session), stop);
     request.body = json_text(body);
-    request.headers.set("idempotency-key", key);
+    request.parameters["id"] = id;
     if (const auto& trace = context->run().origin.trace)
         request.headers.set("traceparent", trace->traceparent);
     const auto post = [channel, &request, context](TaskScope& scope) {
@@ -166,7 +166,7 @@ Task<McpToolResult> send_message(bub::HttpChannel* channel, UserSessions session
     const HttpServerResponse posted = co_await std::move(posting);
     // A client that cancels its request does not want the rest of its turn either.
     if (stop.stop_requested()) {
-        Task<bool> stopping = channel->stop_message(key);
+        Task<bool> stopping = channel->stop_message(id);
         (void)co_await std::move(stopping);
     }
     co_return result_of(posted, sessions);

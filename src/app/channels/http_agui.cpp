@@ -155,12 +155,12 @@ Task<HttpServerResponse> OpenAIInterface::run_agent(HttpServerRequest request) {
     submission.with_earlier = true;
     submission.detail = bub::HttpReplyDetail::events;
     submission.context = std::move(asked.context);
-    const std::string key = message_key(request, submission.protocol);
+    const std::string id = message_id(request, submission.protocol, asked.client.user);
     AguiRunHead head;
     head.thread = asked.thread;
     head.run = asked.run;
     constexpr std::size_t mark_size = 24;
-    head.mark = key.substr(key.size() - mark_size);
+    head.mark = id.substr(id.size() - mark_size);
     head.state = std::move(asked.state);
     for (const detail::OpenAIClientTool& tool : asked.client.tools)
         head.client_tools.insert(tool.name);
@@ -170,14 +170,14 @@ Task<HttpServerResponse> OpenAIInterface::run_agent(HttpServerRequest request) {
     for (const AguiAnswer& answer : asked.answers)
         answers.push_back(JsonArray{answer.question, answer.is_cancelled, answer.payload});
     submission.digest = digest_of(asked.client, answers);
-    RunPtr run = runs_.find(key);
+    RunPtr run = runs_.find(id);
     if (run) run->advance();
     // A postponed one may have ended in another process.
     if (run && run->is_postponed()) run = nullptr;
     if (run && run->request == digest)
         co_return events_of(std::move(run), 0, false, request.closed);
     if (run && !asked.answers.empty()) co_return other_run();
-    Task<std::optional<JsonObject>> finding = known_message(key, submission.session);
+    Task<std::optional<JsonObject>> finding = known_message(id, submission.session);
     const std::optional<JsonObject> known = co_await std::move(finding);
     const std::string recorded =
         known ? detail::text_member(*known, bub::request_digest_key) : std::string();
@@ -196,7 +196,6 @@ Task<HttpServerResponse> OpenAIInterface::run_agent(HttpServerRequest request) {
     Task<bub::HttpSubmission> submitting = submit(request, std::move(submission));
     const bub::HttpSubmission submitted = co_await std::move(submitting);
     if (!submitted.reply) co_return submitted.refusal;
-    const std::string id = submitted.reply->id();
     run = runs_.find(id);
     if (!run || run->is_postponed()) {
         run = std::make_shared<AguiRun>(submitted.reply, call_ids(submitted.reply->session()),

@@ -70,15 +70,16 @@ OpenAIInterface::OpenAIInterface(bub::HttpChannel& channel, OpenAIKey key)
       most_turns_(key.most_turns),
       created_(seconds_now()) {}
 
-/// A name of its own, because the client chooses that of its request, not that of a message of another interface.
-std::string OpenAIInterface::message_key(const HttpServerRequest& request,
-                                         std::string_view protocol) const {
+/// An id of its own, because the client chooses that of its request, not that of a message of another interface.
+std::string OpenAIInterface::message_id(const HttpServerRequest& request, std::string_view protocol,
+                                        const std::string& user) const {
     const std::string_view key = request.headers.get("idempotency-key");
-    const std::string name =
-        key.empty()
-            ? Runtime::standard()->ids->next()
-            : detail::sha256_hex(std::string(protocol) + " " + user_ + " " + std::string(key));
-    return "openai-" + name;
+    // A user that the request names is distinguished by its length: the name of a key has no ':'.
+    std::string name = user_;
+    if (user_.empty() && !user.empty()) name = std::to_string(user.size()) + ":" + user;
+    return "openai-" + (key.empty() ? Runtime::standard()->ids->next()
+                                    : detail::sha256_hex(std::string(protocol) + " " + name + " " +
+                                                         std::string(key)));
 }
 
 std::string OpenAIInterface::session_of(const detail::OpenAIClientRequest& request) const {
@@ -114,10 +115,10 @@ Task<JsonArray> OpenAIInterface::open_questions(std::string session) {
     co_return open;
 }
 
-Task<std::optional<JsonObject>> OpenAIInterface::known_message(std::string key,
+Task<std::optional<JsonObject>> OpenAIInterface::known_message(std::string id,
                                                                std::string session) {
     HttpServerRequest reading_request;
-    reading_request.parameters["id"] = std::move(key);
+    reading_request.parameters["id"] = std::move(id);
     Task<HttpServerResponse> reading = channel_->read_message(std::move(reading_request));
     Outcome<HttpServerResponse> read = co_await outcome_of(std::move(reading));
     std::optional<JsonObject> known;
@@ -197,9 +198,9 @@ Task<bub::HttpSubmission> OpenAIInterface::submit(HttpServerRequest from,
     if (!user_.empty()) request.user = user_;
     OpenAIDestination destination = destination_of(request, submission.session, names_);
     std::optional<HttpServerResponse> refusal = destination.refusal;
-    const std::string key = message_key(from, submission.protocol);
+    const std::string id = message_id(from, submission.protocol, request.user);
     if (!refusal && most_turns_ > 0 && runs_.in_progress() + submitting_ >= most_turns_ &&
-        !runs_.find(key)) {
+        !runs_.find(id)) {
         refusal = openai_failure(
             429, "this key has " + std::to_string(most_turns_) + " turns in progress, its limit");
         refusal->headers.set("retry-after", "5");
@@ -208,7 +209,7 @@ Task<bub::HttpSubmission> OpenAIInterface::submit(HttpServerRequest from,
     const Counted submitting_one(submitting_);
     std::optional<bool> is_known = submission.is_known;
     if (!is_known && !refusal && !from.headers.get("idempotency-key").empty()) {
-        Task<std::optional<JsonObject>> finding = known_message(key, destination.session);
+        Task<std::optional<JsonObject>> finding = known_message(id, destination.session);
         const std::optional<JsonObject> known = co_await std::move(finding);
         is_known = known.has_value();
     }
@@ -220,7 +221,7 @@ Task<bub::HttpSubmission> OpenAIInterface::submit(HttpServerRequest from,
         submitted.refusal = std::move(*refusal);
         co_return submitted;
     }
-    std::vector<HttpServerRequest> messages = message_requests(submission, destination, key, from);
+    std::vector<HttpServerRequest> messages = message_requests(submission, destination, id, from);
     if (messages.empty()) {
         submitted.refusal = openai_failure(400, "the request has no message");
         co_return submitted;

@@ -113,14 +113,15 @@ private:
     /// Checks that a run of AG-UI answers the questions of its thread, and adds the answers to its submission.
     Task<std::optional<HttpServerResponse>> check_answers(AguiRequest* asked, AguiRunHead* head,
                                                           OpenAISubmission* submission);
-    /// Returns the Idempotency-Key of the messages of a request.
-    std::string message_key(const HttpServerRequest& request, std::string_view protocol) const;
+    /// Returns the id of the message of a request: that of its Idempotency-Key for this key of the gateway, protocol and user, or a new one.
+    std::string message_id(const HttpServerRequest& request, std::string_view protocol,
+                           const std::string& user) const;
     /// Checks that a request has the outputs of all calls that its session waits for, and removes those that it does not wait for.
-    /// `is_known`: an earlier request with the same key was accepted.
+    /// `is_known`: an earlier request with the same id was accepted.
     Task<std::optional<HttpServerResponse>> check_outputs(OpenAIDestination* destination,
                                                           bool is_known, bool has_approval);
     /// Returns the state of a message and its answer; nothing if it is not known. `session`: that of the message; empty: any.
-    Task<std::optional<JsonObject>> known_message(std::string key, std::string session);
+    Task<std::optional<JsonObject>> known_message(std::string id, std::string session);
     OpenAIRun::CallId call_ids(std::string session) const {
         return [this, session = std::move(session)](std::string_view question) {
             return names_.call_id_of({session, std::string(question)});

@@ -82,7 +82,7 @@ void add_message(const OpenAISubmission& submission, JsonObject& body) {
 }
 
 HttpServerRequest request_of(JsonObject body, const OpenAIClientRequest& request,
-                             const std::string& session, std::string key,
+                             const std::string& session, std::string id,
                              const HttpServerRequest& from) {
     if (!session.empty()) body["session"] = session;
     if (!request.user.empty()) body["user"] = request.user;
@@ -90,7 +90,7 @@ HttpServerRequest request_of(JsonObject body, const OpenAIClientRequest& request
     made.method = "POST";
     made.body = json_text(body);
     made.closed = from.closed;
-    made.headers.set("idempotency-key", std::move(key));
+    made.parameters["id"] = std::move(id);
     const std::string_view caller = from.headers.get("traceparent");
     if (!caller.empty()) made.headers.set("traceparent", std::string(caller));
     return made;
@@ -179,12 +179,12 @@ std::vector<OpenAIOpenCall> open_calls_of(const JsonArray& questions) {
 
 std::vector<HttpServerRequest> message_requests(const OpenAISubmission& submission,
                                                 const OpenAIDestination& destination,
-                                                std::string_view key,
+                                                std::string_view id,
                                                 const HttpServerRequest& from) {
     std::vector<HttpServerRequest> made;
     const std::size_t answers = submission.answers.size() + destination.outputs.size();
     const auto add = [&](JsonObject body, const std::string& of_answer) {
-        std::string own(key);
+        std::string own(id);
         if (made.size() + 1 < answers) own += "-" + of_answer;
         made.push_back(request_of(std::move(body), submission.request, destination.session,
                                   std::move(own), from));

@@ -49,23 +49,22 @@ JsonObject approval_body(const detail::OpenAIClientApproval& approval);
 struct OpenAISubmission {
     detail::OpenAIClientRequest request = {};
     std::string session = {};  ///< that the request names, or of its previous response; empty: none
-    std::string_view protocol = {};  ///< separates the Idempotency-Keys
+    std::string_view protocol = {};  ///< separates the ids of messages
     bool with_earlier = false;       ///< the session does not have what precedes the last message
     bub::HttpReplyDetail detail = bub::HttpReplyDetail::text;
     /// Members of messages that answer questions; they precede the outputs of calls.
     std::vector<JsonObject> answers = {};
     JsonArray context = {};   ///< facts for the model
-    std::string digest = {};  ///< of digest_of(); empty: the key names one request only
+    std::string digest = {};  ///< of digest_of(); empty: the id names one request only
     std::optional<bool> is_known =
-        {};  ///< an earlier request had the same key; absent: not read yet
+        {};  ///< an earlier request had the same id; absent: not read yet
 };
 
 /// Returns the requests to `POST /v1/messages`, whose checks and limits hold for them, for a request of a client: the answers to questions
-/// and to calls, or its last message. The last one has `key`, because its turn has the answer. None if there is no message.
+/// and to calls, or its last message. The last one has `id`, because its turn has the answer. None if there is no message.
 std::vector<HttpServerRequest> message_requests(const OpenAISubmission& submission,
                                                 const OpenAIDestination& destination,
-                                                std::string_view key,
-                                                const HttpServerRequest& from);
+                                                std::string_view id, const HttpServerRequest& from);
 
 /// Returns a digest of what a request has for the agent, its messages and `answers`, by which a repeated one is recognized.
 std::string digest_of(const detail::OpenAIClientRequest& request, const JsonArray& answers);

@@ -258,14 +258,14 @@ TEST(OpenAIRuns, RunOfTheSameMessage_ReplacesIt) {
     EXPECT_TRUE(runs.find("256"));
 }
 
-TEST(OpenAIMessages, LastOfSeveralAnswers_HasTheKey) {
+TEST(OpenAIMessages, LastOfSeveralAnswers_HasTheId) {
     OpenAISubmission submission;
     EXPECT_TRUE(message_requests(submission, {}, "k", {}).empty());
     submission.answers = {JsonObject{{"answer_to", "a"}}, JsonObject{{"answer_to", "b"}}};
     const std::vector<HttpServerRequest> made = message_requests(submission, {}, "k", {});
     ASSERT_EQ(made.size(), 2U);
-    EXPECT_EQ(made[0].headers.get("idempotency-key"), "k-answer-0");
-    EXPECT_EQ(made[1].headers.get("idempotency-key"), "k");
+    EXPECT_EQ(made[0].parameter("id"), "k-answer-0");
+    EXPECT_EQ(made[1].parameter("id"), "k");
 }
 
 }  // namespace

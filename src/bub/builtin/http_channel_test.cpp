@@ -2,8 +2,12 @@
 
 #include <bub/builtin/builtin_test_support.hpp>
 
+#include <array>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <set>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +17,7 @@
 #include <bub/channel/http/http_exchange.hpp>
 #include <bub/channel/http_channel.hpp>
 #include <bub/questions.hpp>
+#include <bub/turn_usage.hpp>
 #include <cubepi/core/agent_event.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
@@ -371,7 +376,6 @@ TEST_F(HttpChannelTest, B18_RepeatedRequest_GetsTheSameAnswer) {
         for (const char* other :
              {R"({"session": "s2", "text": "Hi"})", R"({"\u0073ession": "s2", "text": "Hi"})",
               R"({"text": "Hi"})", R"({"session": "s1", "text": "Delete it"})",
-              R"({"session": "s1", "text": "Hi", "user": "ann"})",
               R"({"session": "s1", "text": "Hi", "answer_to": "q"})"}) {
             const Reply refused = co_await t.post(other, with("idempotency-key", "k1"));
             EXPECT_EQ(refused.status, 422) << other;
@@ -429,7 +433,6 @@ TEST_F(HttpChannelTest, KeyOfAnotherMessage_IsRefused) {
         co_await post(t, R"({"session": "s1", "text": "Hi"})", "k1", 200);
         co_await post(t, R"({"text": "Hi", "session": "s1"})", "k1", 200);
         co_await post(t, R"({"session": "s1", "text": "Ho"})", "k1", 422);
-        co_await post(t, R"({"session": "s1", "text": "Hi", "user": "ann"})", "k1", 422);
         co_await post(t, R"({"session": "s2", "text": "Hi"})", "k1", 422);
         co_await post(t, R"({"s\u0065ssion": "s2", "text": "Hi"})", "k1", 422);
         co_await post(t, R"({"text": "Hi"})", "k1", 422);
@@ -438,6 +441,63 @@ TEST_F(HttpChannelTest, KeyOfAnotherMessage_IsRefused) {
     };
     add({"once", "twice"});
     serve(repeat);
+}
+
+TEST(HttpMessageId, D291_UserAndKey_AreDistinguished) {
+    const std::string long_text(200, '0');
+    std::vector<std::pair<std::string, std::string>> pairs = {{"ann", "k1"}, {"bob", "k1"}};
+    for (const std::string& text :
+         {std::string("a"), std::string("ab"), std::string(":"), std::string("1:a"),
+          std::string("user-"), std::string("a\0b", 3), std::string("a\0", 2),
+          std::string("\xC3\xA4"), long_text, long_text + "0"}) {
+        for (const char* key : {"c", "bc", "b:c", "1:c", "2:bc", "0c"})
+            pairs.emplace_back(text, key);
+    }
+    std::set<std::string> ids;
+    for (const auto& [user, key] : pairs) {
+        const std::string id = detail::message_id(user, key);
+        EXPECT_TRUE(ids.insert(id).second) << user << " " << key;
+        EXPECT_NO_THROW(detail::check_id("message", id));
+        // A client without a user cannot name the message by its id as a key.
+        EXPECT_TRUE(ids.insert(detail::message_id("", id)).second) << id;
+    }
+    for (const std::string& key : {std::string("k1"), std::string("user-17"), long_text})
+        EXPECT_EQ(detail::message_id("", key), key);
+}
+
+TEST_F(HttpChannelTest, D291_UsersOfOneToken_HaveTheirOwnKeys) {
+    add({"for ann", "for bob", "for none", "for a", "for ab"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const auto body_of = [](const std::string& user, const std::string& text) {
+            const std::string member = user.empty() ? "" : R"(, "user": ")" + user + "\"";
+            return R"({"text": ")" + text + "\"" + member + "}";
+        };
+        const std::vector<std::array<std::string, 4>> messages = {
+            {"ann", "ann", "k1", "for ann"},
+            {"b%00b", R"(b\u0000b)", "k1", "for bob"},
+            {"", "", "k1", "for none"},
+            {"a", "a", "bc", "for a"},
+            {"ab", "ab", "c", "for ab"}};
+        for (const auto& [encoded, user, key, text] : messages) {
+            const Reply first = co_await t.post(body_of(user, "Hi"), with("idempotency-key", key));
+            EXPECT_EQ(first.text(0), text) << first.body;
+            const std::string id(first.json().at("id").as_string());
+            EXPECT_EQ(id == key, user.empty());
+            const Reply again = co_await t.post(body_of(user, "Hi"), with("idempotency-key", key));
+            EXPECT_EQ(again.body, first.body);
+            const Reply other = co_await t.post(body_of(user, "Ho"), with("idempotency-key", key));
+            EXPECT_EQ(other.status, 422) << other.body;
+            for (const std::string& path : {key + "?user=" + encoded, id, id + "?user="}) {
+                const Reply read = co_await t.get("/v1/messages/" + path, "Bearer secret");
+                EXPECT_EQ(read.text(0), text) << path << read.body;
+            }
+        }
+        for (const auto& [path, status] :
+             {std::pair("k1?user=eve", 404), std::pair("k1?user=%4", 400)}) {
+            const Reply read = co_await t.get("/v1/messages/" + std::string(path), "Bearer secret");
+            EXPECT_EQ(read.status, status) << path;
+        }
+    });
 }
 
 TEST_F(HttpChannelTest, RememberedReplies_AreBoundedByBytes) {
@@ -700,16 +760,37 @@ cubepi::FauxStep answering_after(cubepi::AsyncEvent& begun, cubepi::AsyncEvent& 
     };
 }
 
-TEST_F(HttpChannelTest, D288_SessionsOfOneChat_AnswerTheirOwnClients) {
-    cubepi::AsyncEvent ann_begun, bob_begun, ann_over, bob_over;
-    add({answering_after(ann_begun, ann_over, "for ann"),
-         answering_after(bob_begun, bob_over, "for bob")});
+Plugin session_of_each_sender() {
     Plugin dividing;
     dividing.name = "dividing";
     dividing.resolve_session = [](ResolveSessionCall& call) -> std::optional<std::string> {
         return "http:s1:" + sender_of(call.message);
     };
-    framework->add(std::move(dividing));
+    return dividing;
+}
+
+TEST_F(HttpChannelTest, D292_FinishedMessage_IsFoundInSessionOfSender) {
+    deliveries = std::make_shared<MemoryDeliveryLog>();
+    add({"for ann"});
+    framework->add(session_of_each_sender());
+    serve([](HttpChannelTest& t) -> Task<> {
+        const Reply reply = co_await t.post(R"({"session": "s1", "user": "ann", "text": "Hi"})");
+        const std::string id(reply.json().at("id").as_string());
+        // A client gets its answer before the record of its message is finished.
+        std::optional<FoundMessage> found;
+        while (!found || found->progress != MessageProgress::finished) {
+            co_await cubepi::yield_now();
+            found = co_await t.manager->find_message("http", id);
+        }
+        EXPECT_EQ(found->session_id, "http:s1:ann");
+    });
+}
+
+TEST_F(HttpChannelTest, D288_SessionsOfOneChat_AnswerTheirOwnClients) {
+    cubepi::AsyncEvent ann_begun, bob_begun, ann_over, bob_over;
+    add({answering_after(ann_begun, ann_over, "for ann"),
+         answering_after(bob_begun, bob_over, "for bob")});
+    framework->add(session_of_each_sender());
     Reply ann;
     Reply bob;
     serve([&](HttpChannelTest& t) -> Task<> {
@@ -927,6 +1008,58 @@ TEST_F(HttpChannelTest, RepetitionOfRefusedRequest_IsRefused) {
     EXPECT_EQ(refused, 3);
 }
 
+Task<> post_closed(HttpChannelTest& t, std::stop_token closed, unsigned& status) {
+    cubepi::HttpServerRequest request;
+    request.body = R"({"session": "s1", "text": "Hi"})";
+    request.headers.set("idempotency-key", "k1");
+    request.closed = std::move(closed);
+    Task<cubepi::HttpServerResponse> posting = t.channel->post_message(std::move(request));
+    const cubepi::HttpServerResponse response = co_await std::move(posting);
+    status = response.status;
+}
+
+TEST_F(HttpChannelTest, RepetitionOfUndecidedRequest_EndsWithItsClient) {
+    add({"never"});
+    cubepi::AsyncEvent decide;
+    cubepi::AsyncEvent asked;
+    Plugin slow;
+    slow.name = "slow";
+    slow.admit_message = [&](AdmitMessageCall&) -> Task<std::optional<AdmitDecision>> {
+        asked.set();
+        co_await decide.wait();
+        throw cubepi::Error(cubepi::ErrorCode::io, "no space");
+    };
+    framework->add(std::move(slow));
+    int refused = 0;
+    unsigned status = 0;
+    serve([&](HttpChannelTest& t) -> Task<> {
+        const cubepi::Executor executor = co_await cubepi::this_executor;
+        cubepi::TaskScope first(executor);
+        cubepi::TaskScope others(executor);
+        first.spawn(post_refused(t, refused, false));
+        co_await asked.wait();
+        std::stop_source closing;
+        others.spawn(post_closed(t, closing.get_token(), status));
+        for (int i = 0; i < 1'000; ++i) co_await cubepi::yield_now();
+        EXPECT_EQ(status, 0u);
+        closing.request_stop();
+        co_await others.join();
+        EXPECT_NE(status, 0u);
+        // So does one that this gateway does not wait for.
+        cubepi::TaskScope draining(executor);
+        status = 0;
+        draining.spawn(post_closed(t, {}, status));
+        for (int i = 0; i < 1'000; ++i) co_await cubepi::yield_now();
+        EXPECT_EQ(status, 0u);
+        t.channel->drain();
+        co_await draining.join();
+        EXPECT_EQ(status, 503u);
+        decide.set();
+        co_await first.join();
+    });
+    EXPECT_EQ(refused, 1);
+}
+
 class FailingRecords final : public HttpSessions {
 public:
     Task<std::optional<JsonObject>> message(std::string) override {
@@ -950,6 +1083,22 @@ TEST_F(HttpChannelTest, B18_UnreadRecordOfStoredMessage_ReturnsItsId) {
         EXPECT_EQ(stored.status, 202) << stored.body;
         const Reply unknown = co_await t.post(body, with("idempotency-key", "k1"));
         EXPECT_EQ(unknown.status, 503) << unknown.body;
+        // Another interface has an id for each message, and a digest if its client has named a key.
+        for (const bool has_key : {false, true}) {
+            cubepi::HttpServerRequest request;
+            request.body = body;
+            request.parameters["id"] = has_key ? "with-key" : "without-key";
+            JsonObject more;
+            if (has_key) more[request_digest_key] = "digest";
+            Task<HttpSubmission> submitting = t.channel->submit_message(
+                std::move(request), HttpReplyDetail::text, std::move(more));
+            const HttpSubmission submitted = co_await std::move(submitting);
+            EXPECT_EQ(submitted.reply == nullptr, has_key);
+            if (!submitted.reply) continue;
+            const std::optional<HttpReplyPart> part = submitted.reply->poll();
+            EXPECT_EQ(part.value().kind, HttpReplyPart::Kind::pending);
+            EXPECT_EQ(part->value.at("id"), "without-key");
+        }
     });
 }
 

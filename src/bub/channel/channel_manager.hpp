@@ -121,7 +121,7 @@ enum class MessageProgress : std::uint8_t {
 struct FoundMessage {
     MessageProgress progress = MessageProgress::finished;
     std::string session_id = {};
-    Envelope message = {};  ///< of a finished one only channel, chat_id and inbound_id
+    Envelope message = {};  ///< of a finished one only its ids, also of the sender
 };
 
 /// The owner of a framework's channels: accepts their messages, admits them, and runs one turn per session at a time,

@@ -197,8 +197,11 @@ bool DeliveryRecords::apply_inbound(const JsonObject& record) {
     const Envelope received = from_stored_form(*message);
     inbound.channel = received.channel.value_or("");
     inbound.chat = received.chat_id.value_or("");
-    const Json* const stop = received.rest.if_contains(stop_key);
-    if (!inbound.key.empty()) remember(inbound.channel, inbound.key, inbound.chat, stop);
+    Remembered remembered;
+    remembered.chat = inbound.chat;
+    remembered.sender = sender_of(received);
+    if (const Json* const stop = received.rest.if_contains(stop_key)) remembered.stop = *stop;
+    if (!inbound.key.empty()) remember(inbound.channel, inbound.key, std::move(remembered));
     return true;
 }
 
@@ -238,9 +241,9 @@ bool DeliveryRecords::apply_to_inbounds(const JsonObject& record) {
 
 void DeliveryRecords::note_stop(const Inbound& inbound, const std::string& result) {
     if (result.empty()) return;
-    std::map<std::string, Json>& stops = channels_[inbound.channel].stops;
-    const auto found = stops.find(inbound.key);
-    if (found != stops.end()) found->second = result;
+    std::map<std::string, Remembered>& messages = channels_[inbound.channel].messages;
+    const auto found = messages.find(inbound.key);
+    if (found != messages.end() && found->second.stop != Json(false)) found->second.stop = result;
 }
 
 bool DeliveryRecords::apply_to_outbound(const JsonObject& record) {
@@ -272,30 +275,32 @@ bool DeliveryRecords::apply_known(const JsonObject& record) {
     const Json* ids = record.if_contains("ids");
     if (!record.contains("known") || !ids || !ids->is_array()) return false;
     const std::string channel = text_member(record, "known");
-    // Files of older versions have no chats.
+    // Files of older versions do not have all of these lists.
     const JsonArray* const chats = cubepi::detail::array_member(record, "chats");
+    const JsonArray* const senders = cubepi::detail::array_member(record, "senders");
     const JsonArray* const stops = cubepi::detail::array_member(record, "stops");
+    const auto text_at = [](const JsonArray* list, std::size_t i) {
+        const bool has_text = list && i < list->size() && (*list)[i].is_string();
+        return has_text ? std::string((*list)[i].get_string()) : std::string();
+    };
     for (std::size_t i = 0; i < ids->get_array().size(); ++i) {
         const Json& id = ids->get_array()[i];
-        const Json* const chat = chats && i < chats->size() ? &(*chats)[i] : nullptr;
-        const Json* const stop = stops && i < stops->size() ? &(*stops)[i] : nullptr;
-        if (id.is_string())
-            remember(channel, std::string(id.get_string()),
-                     chat && chat->is_string() ? std::string(chat->get_string()) : std::string(),
-                     stop && *stop != Json(false) ? stop : nullptr);
+        Remembered message;
+        message.chat = text_at(chats, i);
+        message.sender = text_at(senders, i);
+        if (stops && i < stops->size()) message.stop = (*stops)[i];
+        if (id.is_string()) remember(channel, std::string(id.get_string()), std::move(message));
     }
     return true;
 }
 
 void DeliveryRecords::remember(const std::string& channel, const std::string& inbound_id,
-                               const std::string& chat, const Json* stop) {
+                               Remembered message) {
     Channel& known = channels_[channel];
-    if (!known.chats.emplace(inbound_id, chat).second) return;
-    if (stop) known.stops.emplace(inbound_id, *stop);
+    if (!known.messages.emplace(inbound_id, std::move(message)).second) return;
     known.order.push_back(inbound_id);
     while (known.order.size() > remembered_) {
-        known.chats.erase(known.order.front());
-        known.stops.erase(known.order.front());
+        known.messages.erase(known.order.front());
         known.order.pop_front();
     }
 }
@@ -304,10 +309,11 @@ Envelope DeliveryRecords::finished_message(const std::string& name, const Channe
                                            const std::string& inbound_id) {
     Envelope message;
     message.channel = name;
-    message.chat_id = channel.chats.at(inbound_id);
+    const Remembered& known = channel.messages.at(inbound_id);
+    message.chat_id = known.chat;
     message.inbound_id = inbound_id;
-    const auto stop = channel.stops.find(inbound_id);
-    if (stop != channel.stops.end()) message.rest[stop_key] = stop->second;
+    if (!known.sender.empty()) message.context["sender_id"] = known.sender;
+    if (known.stop != Json(false)) message.rest[stop_key] = known.stop;
     return message;
 }
 
@@ -324,7 +330,7 @@ std::optional<KnownInbound> DeliveryRecords::find(const std::string& channel,
     }
     const auto known = channels_.find(channel);
     if (known == channels_.end()) return found;
-    if (!known->second.chats.contains(inbound_id)) return found;
+    if (!known->second.messages.contains(inbound_id)) return found;
     found.emplace();
     found->message = finished_message(channel, known->second, inbound_id);
     return found;
@@ -389,16 +395,19 @@ std::vector<JsonObject> DeliveryRecords::all() const {
         record["known"] = name;
         JsonArray ids;
         JsonArray chats;
+        JsonArray senders;
         JsonArray stops;
         for (const std::string& id : channel.order) {
+            const Remembered& message = channel.messages.at(id);
             ids.push_back(Json(id));
-            chats.push_back(Json(channel.chats.at(id)));
-            const auto stop = channel.stops.find(id);
-            stops.push_back(stop == channel.stops.end() ? Json(false) : stop->second);
+            chats.push_back(Json(message.chat));
+            senders.push_back(Json(message.sender));
+            stops.push_back(message.stop);
         }
         record["ids"] = std::move(ids);
         record["chats"] = std::move(chats);
-        if (!channel.stops.empty()) record["stops"] = std::move(stops);
+        record["senders"] = std::move(senders);
+        record["stops"] = std::move(stops);
         records.push_back(std::move(record));
     }
     for (const auto& [id, inbound] : inbounds_) {

@@ -52,7 +52,7 @@ std::string_view stop_record(StopOutcome outcome) noexcept;
 /// A message that a delivery log knows by the id of its platform.
 struct KnownInbound {
     std::string id = {};    ///< in the log; empty: the message is finished
-    Envelope message = {};  ///< of a finished one only channel, chat_id, inbound_id and stop_key
+    Envelope message = {};  ///< of a finished one only its ids, also of the sender, and stop_key
     bool runs_elsewhere = false;  ///< a turn of another process has begun on it
 };
 

@@ -217,7 +217,9 @@ TEST_P(DeliveryLogSuite, D42_MessagesOfATurn_StayTogether) {
 
 TEST_P(DeliveryLogSuite, D97_FinishedMessage_IsFound) {
     const auto find = [this](const std::string& id) { return cubepi::run(log->find("chat", id)); };
-    const std::string id = store(*log, "one");
+    Envelope one = update("one", "one");
+    one.context["sender_id"] = "ann";
+    const std::string id = cubepi::run(log->receive(std::move(one))).value();
     EXPECT_EQ(find("one")->id, id);
     EXPECT_EQ(find("one")->message.content_text(), "one");
     cubepi::run(log->finish({id}));
@@ -226,6 +228,7 @@ TEST_P(DeliveryLogSuite, D97_FinishedMessage_IsFound) {
     EXPECT_EQ(find("one")->id, "");
     EXPECT_EQ(find("one")->message.chat_id, "1");
     EXPECT_EQ(find("one")->message.inbound_id, "one");
+    EXPECT_EQ(sender_of(find("one")->message), "ann");
     EXPECT_FALSE(find("one")->message.content);
     EXPECT_FALSE(find("two"));
     EXPECT_FALSE(find(""));

@@ -53,7 +53,7 @@ public:
     explicit FileDeliveryLog(FileDeliveryLogOptions options = {});
     ~FileDeliveryLog() override;
 
-    /// Returns the messages whose ids are remembered although they are finished: channel, chat and id of each.
+    /// Returns the messages whose ids are remembered although they are finished: channel, chat, sender and id of each.
     Task<std::vector<Envelope>> finished();
 
 protected:

@@ -294,6 +294,7 @@ TEST_F(DeliveryFile, D97_FinishedMessage_IsFoundAfterRewrite) {
     cubepi::run(log->finish({id}));
     Envelope stop = from("chat", "1", "/stop");
     stop.inbound_id = "stop";
+    stop.context["sender_id"] = "ann";
     const std::optional<std::string> stored = cubepi::run(log->receive(withdrawal_of(stop)));
     cubepi::run(log->finish({*stored}));
     log.reset();
@@ -301,7 +302,9 @@ TEST_F(DeliveryFile, D97_FinishedMessage_IsFoundAfterRewrite) {
     for (int processes = 0; processes < 2; ++processes) {
         log = open();
         EXPECT_TRUE(find("stop")->message.rest.contains(stop_key));
+        EXPECT_EQ(sender_of(find("stop")->message), "ann");
         EXPECT_FALSE(find("one")->message.rest.contains(stop_key));
+        EXPECT_TRUE(find("one")->message.context.empty());
         log.reset();
     }
     log = open();

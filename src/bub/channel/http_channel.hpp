@@ -179,7 +179,8 @@ public:
     std::uint16_t port() const noexcept;
 
     // For other interfaces: answer a request as the routes `POST /v1/messages`, `GET /v1/sessions/{session}` and
-    // `POST /v1/sessions/{session}/stop` do. The parameter `session` of the request stands for that of the path.
+    // `POST /v1/sessions/{session}/stop` do. The parameter `session` of the request stands for that of the path, and `id` is the id of the
+    // message of an interface that has ids of its own, in place of an Idempotency-Key (D291).
     Task<cubepi::HttpServerResponse> post_message(cubepi::HttpServerRequest request);
     Task<cubepi::HttpServerResponse> read_session(cubepi::HttpServerRequest request);
     Task<cubepi::HttpServerResponse> stop_session(cubepi::HttpServerRequest request);
@@ -189,10 +190,10 @@ public:
     /// Refuses a message that would end a turn.
     Task<HttpSubmission> submit_message(cubepi::HttpServerRequest request, HttpReplyDetail detail,
                                         JsonObject more = {});
-    /// Ends the turn of the message with this Idempotency-Key, or takes the message back if it waits for its turn; other turns of its
+    /// Ends the turn of the message with this id, or takes the message back if it waits for its turn; other turns of its
     /// session continue. Returns false if it is in neither state. `session`: of a message that another gateway may have received;
     /// empty: it is not known.
-    Task<bool> stop_message(std::string key, std::string session = {});
+    Task<bool> stop_message(std::string id, std::string session = {});
 
     // For readers at other gateways (D254).
 

@@ -56,6 +56,8 @@ std::string address_of(const Envelope& message) {
     address.channel = message.channel;
     address.chat_id = message.chat_id;
     address.inbound_id = message.inbound_id;
+    if (const std::string sender = sender_of(message); !sender.empty())
+        address.context["sender_id"] = sender;
     if (message.rest.contains(stop_key)) address.rest[stop_key] = true;
     return json_of(address);
 }

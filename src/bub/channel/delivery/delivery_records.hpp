@@ -61,7 +61,7 @@ public:
     void check_limit() const;
     std::vector<StoredInbound> unfinished() const;
     std::vector<Delivery> unsettled() const;
-    /// Returns channel, chat and id of the finished messages whose ids are remembered, oldest first in each channel.
+    /// Returns channel, chat, sender and id of the finished messages whose ids are remembered, oldest first in each channel.
     std::vector<Envelope> finished() const;
     /// Returns records that recreate this state in a new object.
     std::vector<JsonObject> all() const;
@@ -87,10 +87,15 @@ private:
         std::uint64_t resent = 0;
         bool waits = false;
     };
+    /// The part of a finished message that find() returns.
+    struct Remembered {
+        std::string chat = {};
+        std::string sender = {};
+        Json stop = false;  // the value of stop_key; false: the message has none
+    };
     struct Channel {
         std::deque<std::string> order;
-        std::map<std::string, std::string> chats;  // of the messages, by id
-        std::map<std::string, Json> stops;         // the values of stop_key, by id
+        std::map<std::string, Remembered> messages;  // by id
     };
 
     bool apply_inbound(const JsonObject& record);
@@ -100,8 +105,7 @@ private:
     void apply_part(const JsonObject& record);
     bool apply_to_outbound(const JsonObject& record);
     bool apply_known(const JsonObject& record);
-    void remember(const std::string& channel, const std::string& inbound_id,
-                  const std::string& chat, const Json* stop);
+    void remember(const std::string& channel, const std::string& inbound_id, Remembered message);
     void note_stop(const Inbound& inbound, const std::string& result);
     static Envelope finished_message(const std::string& name, const Channel& channel,
                                      const std::string& inbound_id);

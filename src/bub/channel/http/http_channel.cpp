@@ -21,6 +21,7 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/percent_decoded.hpp>
 #include <cubepi/schema/json_text.hpp>
 
 namespace bub {
@@ -62,6 +63,10 @@ HttpServerResponse refusal_response(const HttpExchange::Refusal& refusal) {
     return HttpServerResponse::error(refusal.status, refusal.text);
 }
 
+HttpServerResponse gateway_ends() {
+    return try_later(503, "the gateway ends; send the message again later");
+}
+
 HttpServerResponse other_message() {
     return HttpServerResponse::error(422, "this Idempotency-Key belongs to another message");
 }
@@ -69,7 +74,7 @@ HttpServerResponse other_message() {
 JsonObject result_of(const HttpExchange& exchange) {
     JsonObject result;
     result["session"] = exchange.chat();
-    result["id"] = exchange.key();
+    result["id"] = exchange.id();
     result["ok"] = exchange.error().empty();
     if (!exchange.error().empty()) {
         JsonObject error;
@@ -109,7 +114,7 @@ Envelope stopped_output() {
 JsonObject pending_message(const HttpExchange& exchange) {
     JsonObject message;
     message["session"] = exchange.chat();
-    message["id"] = exchange.key();
+    message["id"] = exchange.id();
     message["state"] = "pending";
     return message;
 }
@@ -118,6 +123,11 @@ HttpExchange::Refusal not_admitted() {
     HttpExchange::Refusal refusal;
     refusal.text = "the message was dropped before it was accepted";
     return refusal;
+}
+
+/// Returns true while it is not known whether the message is accepted.
+bool is_undecided(const HttpExchange& exchange) {
+    return exchange.submitting && !exchange.running() && !exchange.done() && !exchange.elsewhere;
 }
 
 /// Why the outputs of a message are not awaited any longer.
@@ -198,22 +208,38 @@ Task<> write_events(std::shared_ptr<HttpReply> reply, std::stop_token closed, Re
     }
 }
 
-/// Returns the value of a parameter of the query as a number; nothing if it is absent. Throws Error(parse) if it is not a number.
-std::optional<std::int64_t> number_in(std::string_view query, std::string_view name) {
+/// Returns the value of a parameter of the query; nothing if it is absent.
+std::optional<std::string_view> value_in(std::string_view query, std::string_view name) {
     while (!query.empty()) {
         const std::size_t end = std::min(query.find('&'), query.size());
         const std::string_view one = query.substr(0, end);
         query.remove_prefix(std::min(end + 1, query.size()));
-        if (one.substr(0, one.find('=')) != name) continue;
-        const std::string_view text = one.substr(std::min(name.size() + 1, one.size()));
-        std::int64_t value = 0;
-        const char* const last = text.data() + text.size();
-        const auto [stop, failed] = std::from_chars(text.data(), last, value);
-        if (failed != std::errc() || stop != last || value < 1)
-            throw Error(ErrorCode::parse, "'" + std::string(name) + "' must be a positive number");
-        return value;
+        if (one.substr(0, one.find('=')) == name)
+            return one.substr(std::min(name.size() + 1, one.size()));
     }
     return std::nullopt;
+}
+
+/// Does the same for a number. Throws Error(parse) if the value is not one.
+std::optional<std::int64_t> number_in(std::string_view query, std::string_view name) {
+    const std::optional<std::string_view> text = value_in(query, name);
+    if (!text) return std::nullopt;
+    std::int64_t value = 0;
+    const char* const last = text->data() + text->size();
+    const auto [stop, failed] = std::from_chars(text->data(), last, value);
+    if (failed != std::errc() || stop != last || value < 1)
+        throw Error(ErrorCode::parse, "'" + std::string(name) + "' must be a positive number");
+    return value;
+}
+
+/// Returns the id of the message that a request reads, which names it by its id or, with the parameter `user`, by the key of this user.
+/// Throws Error(parse) if the parameter is not percent-encoded.
+std::string message_in(const HttpServerRequest& request) {
+    const std::string_view given = request.parameter("id");
+    const std::string_view encoded = value_in(request.query, "user").value_or("");
+    const std::optional<std::string> user = cubepi::detail::percent_decoded(encoded);
+    if (!user) throw Error(ErrorCode::parse, "'user' must be percent-encoded");
+    return user->empty() ? std::string(given) : detail::message_id(*user, given);
 }
 
 HttpChannelOptions completed(HttpChannelOptions options) {
@@ -248,7 +274,7 @@ HttpReply::HttpReply(ExchangePtr exchange, std::stop_token draining, std::stop_t
       parts_(exchange_->read_parts()),
       turn_(exchange_->turns()) {}
 
-const std::string& HttpReply::id() const noexcept { return exchange_->key(); }
+const std::string& HttpReply::id() const noexcept { return exchange_->id(); }
 const std::string& HttpReply::session() const noexcept { return exchange_->chat(); }
 bool HttpReply::running() const noexcept { return exchange_->running(); }
 bool HttpReply::done() const noexcept { return exchange_->done(); }
@@ -329,8 +355,10 @@ struct HttpChannel::State {
         return receive(std::move(request), detail::read_stop);
     }
     Task<HttpServerResponse> send(HttpMessage message, HttpServerRequest request);
-    /// Returns the exchange of the message, after the manager has accepted or refused it; null if its key belongs to another message.
-    Task<ExchangePtr> exchange_for(HttpMessage message, HttpReplyDetail detail);
+    /// Returns the exchange of the message, after the manager has accepted or refused it, or when the client of a repeated request or this
+    /// gateway does not wait for that. Null if its key belongs to another message.
+    Task<ExchangePtr> exchange_for(HttpMessage message, HttpReplyDetail detail,
+                                   std::stop_token closed);
     Task<HttpServerResponse> read(HttpServerRequest request);
     Task<HttpServerResponse> read_session(HttpServerRequest request);
     Task<HttpServerResponse> stop_turn(HttpMessage message, HttpServerRequest request);
@@ -365,11 +393,11 @@ ExchangePtr HttpChannel::State::exchange_of(const Envelope& message) const {
 }
 
 ExchangePtr HttpChannel::State::exchange_with(const Envelope& message) const {
-    const std::string key = message.inbound_id.value_or("");
+    const std::string id = message.inbound_id.value_or("");
     ExchangePtr current = exchanges->current(message.chat_id.value_or(""));
-    if (key.empty() || (current && current->key() == key)) return current;
+    if (id.empty() || (current && current->id() == id)) return current;
     // Turns of several sessions may run in a chat, and a message may end without a turn.
-    return exchanges->find(key);
+    return exchanges->find(id);
 }
 
 Task<std::optional<JsonObject>> HttpChannel::State::record_of(std::string id) const {
@@ -410,8 +438,9 @@ Task<HttpServerResponse> HttpChannel::State::receive(HttpServerRequest request, 
     co_return response;
 }
 
-Task<ExchangePtr> HttpChannel::State::exchange_for(HttpMessage message, HttpReplyDetail detail) {
-    ExchangePtr exchange = exchanges->find(message.key);
+Task<ExchangePtr> HttpChannel::State::exchange_for(HttpMessage message, HttpReplyDetail detail,
+                                                   std::stop_token closed) {
+    ExchangePtr exchange = exchanges->find(message.id);
     if (exchange && !exchange->is_of(message)) co_return nullptr;
     if (!exchange) {
         exchange = exchanges->add(message.envelope);
@@ -428,17 +457,19 @@ Task<ExchangePtr> HttpChannel::State::exchange_for(HttpMessage message, HttpRepl
         exchange->detail = std::max(exchange->detail, detail);
     }
     // A message that is refused is refused to each of its clients.
-    while (exchange->submitting && !exchange->running() && !exchange->done())
-        co_await exchange->wait();
+    const Ends ends{closed, draining.get_token(), stopping.get_token()};
+    const std::stop_callback on_close(closed, [exchange] { exchange->wake(); });
+    while (is_undecided(*exchange) && !ends.reached(*exchange)) co_await exchange->wait();
     co_return exchange;
 }
 
 Task<HttpServerResponse> HttpChannel::State::send(HttpMessage message, HttpServerRequest request) {
     const HttpReplyDetail detail =
         accepts_events(request) ? HttpReplyDetail::text : HttpReplyDetail::outputs;
-    Task<ExchangePtr> submitting = exchange_for(std::move(message), detail);
+    Task<ExchangePtr> submitting = exchange_for(std::move(message), detail, request.closed);
     ExchangePtr exchange = co_await std::move(submitting);
     if (!exchange) co_return other_message();
+    if (is_undecided(*exchange) && !exchange->recorded) co_return gateway_ends();
     Task<HttpServerResponse> answering = answer(std::move(exchange), std::move(request));
     HttpServerResponse response = co_await std::move(answering);
     co_return response;
@@ -452,7 +483,7 @@ Task<HttpServerResponse> HttpChannel::State::stop_turn(HttpMessage message,
     message.envelope.channel = name;
     HttpMessage withdrawal = message;
     withdrawal.envelope = withdrawal_of(message.envelope);
-    ExchangePtr exchange = exchanges->find(message.key);
+    ExchangePtr exchange = exchanges->find(message.id);
     // A repeated request does not stop a later turn.
     if (exchange && exchange->is_of(message)) {
         Task<HttpServerResponse> repeating = answer(std::move(exchange), std::move(request));
@@ -488,7 +519,14 @@ Task<HttpServerResponse> HttpChannel::State::reply(Envelope to, Envelope output,
 
 /// Returns the state of a message, and its answer, without waiting for it. The records also know answers that came after the reply.
 Task<HttpServerResponse> HttpChannel::State::read(HttpServerRequest request) {
-    const std::string id(request.parameter("id"));
+    std::string id;
+    std::string problem;
+    try {
+        id = message_in(request);
+    } catch (const Error& error) {
+        problem = error.what();
+    }
+    if (!problem.empty()) co_return HttpServerResponse::error(400, problem);
     std::optional<JsonObject> record = co_await record_of(id);
     const ExchangePtr exchange = exchanges->find(id);
     if (!exchange && !record) {
@@ -584,7 +622,7 @@ Task<HttpServerResponse> HttpChannel::State::answer(ExchangePtr exchange,
     }
     const bool ended = co_await wait_for_end(exchange, std::move(ends));
     if (!ended && exchange->recorded) co_return accepted(pending_message(*exchange));
-    if (!ended) co_return try_later(503, "the gateway ends; send the message again later");
+    if (!ended) co_return gateway_ends();
     if (const auto& refusal = exchange->refusal()) co_return refusal_response(*refusal);
     const Json result = result_of(*exchange);
     co_return HttpServerResponse::json(200, result);
@@ -626,12 +664,15 @@ Task<HttpSubmission> HttpChannel::submit_message(HttpServerRequest request, Http
         co_return submission;
     }
     for (auto& [key, value] : more) message->envelope.rest[key] = std::move(value);
-    Task<ExchangePtr> submitting = state_->exchange_for(std::move(*message), detail);
+    Task<ExchangePtr> submitting =
+        state_->exchange_for(std::move(*message), detail, request.closed);
     ExchangePtr exchange = co_await std::move(submitting);
     if (!exchange) {
         submission.refusal = other_message();
     } else if (const auto& refusal = exchange->refusal()) {
         submission.refusal = refusal_response(*refusal);
+    } else if (is_undecided(*exchange) && !exchange->recorded) {
+        submission.refusal = gateway_ends();
     } else {
         submission.reply = std::make_shared<HttpReply>(
             std::move(exchange), state_->draining.get_token(), state_->stopping.get_token());
@@ -647,8 +688,8 @@ Task<HttpServerResponse> HttpChannel::stop_session(HttpServerRequest request) {
     return state_->receive_stop(std::move(request));
 }
 
-Task<bool> HttpChannel::stop_message(std::string key, std::string session) {
-    const ExchangePtr exchange = state_->exchanges->find(key);
+Task<bool> HttpChannel::stop_message(std::string id, std::string session) {
+    const ExchangePtr exchange = state_->exchanges->find(id);
     if (exchange) session = exchange->chat();
     if (session.empty() || (exchange && exchange->done()) || !state_->options.sessions)
         co_return false;
@@ -657,7 +698,7 @@ Task<bool> HttpChannel::stop_message(std::string key, std::string session) {
     by.chat_id = std::move(session);
     by.is_active = true;
     by.from_operator = true;
-    by.rest[only_message_key] = std::move(key);
+    by.rest[only_message_key] = std::move(id);
     Task<StopOutcome> stopping = state_->options.sessions->stop(std::move(by));
     const StopOutcome outcome = co_await std::move(stopping);
     co_return outcome == StopOutcome::stopped;

@@ -134,18 +134,22 @@ void check_session(std::string_view session) {
 
 namespace {
 
-/// Returns the Idempotency-Key, or a new one.
-std::string key_of(const cubepi::HttpServerRequest& request) {
-    const std::string_view given = request.headers.get("idempotency-key");
-    if (given.empty()) return new_name();
-    check_id("message (Idempotency-Key)", given);
-    return std::string(given);
+constexpr std::string_view user_prefix = "user-";
+constexpr std::size_t digest_size = 64;
+
+/// Returns the id of the message, which is new for a client that names no key.
+std::string id_of(const cubepi::HttpServerRequest& request, std::string_view user) {
+    const std::string_view given = request.parameter("id");
+    const std::string_view key = given.empty() ? request.headers.get("idempotency-key") : given;
+    if (key.empty()) return new_name();
+    check_id("message (Idempotency-Key)", key);
+    return given.empty() ? message_id(user, key) : std::string(given);
 }
 
 /// Returns the session of a message whose client names only its key: always the same, since the session selects the database in which the
 /// key is looked for (D266).
-std::string session_of_key(const std::string& key) {
-    return cubepi::detail::sha256_hex("session of " + key).substr(0, new_name_size);
+std::string session_of_id(const std::string& id) {
+    return cubepi::detail::sha256_hex("session of " + id).substr(0, new_name_size);
 }
 
 /// Returns a message without a text; in a session of its own if the request names none.
@@ -154,18 +158,29 @@ HttpMessage message_of(const cubepi::HttpServerRequest& request, const JsonObjec
     HttpMessage message;
     message.session = session_of(request, body);
     message.has_session = !message.session.empty();
-    message.key = key_of(request);
-    if (!message.has_session) message.session = session_of_key(message.key);
     message.user = text(body, "user", longest_name);
+    message.id = id_of(request, message.user);
+    if (!message.has_session) message.session = session_of_id(message.id);
     Envelope& envelope = message.envelope;
     envelope.chat_id = message.session;
-    envelope.inbound_id = message.key;
+    envelope.inbound_id = message.id;
     envelope.is_active = true;
     envelope.from_operator = !message.user.empty() && access.is_operator(message.user);
     return message;
 }
 
 }  // namespace
+
+std::string message_id(std::string_view user, std::string_view key) {
+    const std::string_view digest = key.substr(std::min(user_prefix.size(), key.size()));
+    const bool is_user_id = key.starts_with(user_prefix) && digest.size() == digest_size &&
+                            digest.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+    if (user.empty() && !is_user_id) return std::string(key);
+    std::string name;
+    for (const std::string_view part : {user, key})
+        name += std::to_string(part.size()) + ":" + std::string(part);
+    return std::string(user_prefix) + cubepi::detail::sha256_hex(name);
+}
 
 HttpMessage read_stop(const cubepi::HttpServerRequest& request, const HttpAccess& access) {
     const JsonObject body = request.body.empty() ? JsonObject() : body_of(request, {"user"});
@@ -428,17 +443,17 @@ void HttpExchange::add_event(const StreamEvent& event, std::size_t limit) {
     if (size > 0) add_part(part, size, limit);
 }
 
-std::shared_ptr<HttpExchange> HttpExchanges::find(const std::string& key) const {
-    const auto found = exchanges_.find(key);
+std::shared_ptr<HttpExchange> HttpExchanges::find(const std::string& id) const {
+    const auto found = exchanges_.find(id);
     return found == exchanges_.end() ? nullptr : found->second;
 }
 
 std::shared_ptr<HttpExchange> HttpExchanges::add(const Envelope& message) {
-    const std::string key = message.inbound_id.value_or("");
+    const std::string id = message.inbound_id.value_or("");
     auto exchange =
-        std::make_shared<HttpExchange>(key, message.chat_id.value_or(""), content_digest(message));
+        std::make_shared<HttpExchange>(id, message.chat_id.value_or(""), content_digest(message));
     exchange->request_digest = cubepi::detail::text_member(message.rest, request_digest_key);
-    if (!key.empty()) exchanges_[key] = exchange;
+    if (!id.empty()) exchanges_[id] = exchange;
     return exchange;
 }
 
@@ -450,7 +465,7 @@ void HttpExchanges::refuse(const std::shared_ptr<HttpExchange>& exchange,
 }
 
 void HttpExchanges::forget(const std::shared_ptr<HttpExchange>& exchange) {
-    const auto found = exchanges_.find(exchange->key());
+    const auto found = exchanges_.find(exchange->id());
     if (found != exchanges_.end() && found->second == exchange) exchanges_.erase(found);
 }
 
@@ -477,19 +492,19 @@ void HttpExchanges::end_turn(const std::shared_ptr<HttpExchange>& exchange, std:
     exchange->end(std::move(error));
     const auto found = current_.find(exchange->chat());
     if (found != current_.end() && found->second == exchange) current_.erase(found);
-    if (exchange->key().empty()) return;
-    ended_.push_back(Ended{exchange->key(), exchange->size()});
+    if (exchange->id().empty()) return;
+    ended_.push_back(Ended{exchange->id(), exchange->size()});
     bytes_ += ended_.back().bytes;
     while (ended_.size() > remembered_ || bytes_ > max_bytes_) {
-        const std::shared_ptr<HttpExchange> oldest = find(ended_.front().key);
-        if (oldest && oldest->done()) exchanges_.erase(ended_.front().key);
+        const std::shared_ptr<HttpExchange> oldest = find(ended_.front().id);
+        if (oldest && oldest->done()) exchanges_.erase(ended_.front().id);
         bytes_ -= ended_.front().bytes;
         ended_.pop_front();
     }
 }
 
 void HttpExchanges::wake_all() {
-    for (const auto& [key, exchange] : exchanges_) exchange->wake();
+    for (const auto& [id, exchange] : exchanges_) exchange->wake();
 }
 
 }  // namespace bub::detail

@@ -27,13 +27,18 @@ using HttpAccess = shared::Access<std::string>;
 struct HttpMessage {
     std::string session = {};
     bool has_session = false;  ///< the client has named the session
-    std::string key = {};      ///< identifies the message when the client repeats the request
+    std::string id = {};       ///< the same when the client repeats the request with its key
     std::string user = {};
     Envelope envelope = {};
 };
 
+/// Returns the id of the message of this user with this Idempotency-Key (D291). An empty user is the program that has the token: then the
+/// id is the key, except that a key in the form of the ids of users gets one of this form, too, so that each id has one user and key.
+std::string message_id(std::string_view user, std::string_view key);
+
 /// Reads a request. Throws Error(parse) with the reason if it is not one. A session or key that is absent is a new one. The path may
-/// have the session; then another one in the body is an error.
+/// have the session; then another one in the body is an error. The parameter `id`, which no path of a client has, is the id of the message of
+/// another interface.
 HttpMessage read_message(const cubepi::HttpServerRequest& request, const HttpAccess& access);
 
 /// Reads a request to end the turn of the session of its path, as a message with the text `/stop`. Its body may be empty or name the
@@ -83,8 +88,8 @@ public:
         std::string text = {};
     };
 
-    HttpExchange(std::string key, std::string chat, std::string digest)
-        : key_(std::move(key)), chat_(std::move(chat)), digest_(std::move(digest)) {}
+    HttpExchange(std::string id, std::string chat, std::string digest)
+        : id_(std::move(id)), chat_(std::move(chat)), digest_(std::move(digest)) {}
 
     /// Another turn on the message follows: a client that asks meanwhile waits for its answer.
     void reopen() noexcept { done_ = false; }
@@ -100,9 +105,9 @@ public:
     /// The message was not accepted.
     void refuse(Refusal refusal);
 
-    const std::string& key() const noexcept { return key_; }
+    const std::string& id() const noexcept { return id_; }
     const std::string& chat() const noexcept { return chat_; }
-    /// Returns true if `message`, with the same key, is the message of this exchange.
+    /// Returns true if `message`, with the same id, is the message of this exchange.
     bool is_of(const HttpMessage& message) const;
     /// The turn has ended.
     bool done() const noexcept { return done_; }
@@ -162,7 +167,7 @@ private:
     template <class Call>
     void for_readers(const Call& call);
 
-    const std::string key_;
+    const std::string id_;
     const std::string chat_;
     const std::string digest_;
     JsonArray outputs_;
@@ -190,7 +195,7 @@ public:
         : remembered_(remembered), max_bytes_(max_bytes) {}
 
     /// Returns null if there is none.
-    std::shared_ptr<HttpExchange> find(const std::string& key) const;
+    std::shared_ptr<HttpExchange> find(const std::string& id) const;
     std::shared_ptr<HttpExchange> add(const Envelope& message);
     /// Ends the exchange of a message that was not accepted. It may be sent again. Does nothing if its turn has begun here: the message
     /// was stored by a call that has failed, and the turn answers it.
@@ -210,16 +215,16 @@ public:
 private:
     /// An exchange that has ended, and its size.
     struct Ended {
-        std::string key = {};
+        std::string id = {};
         std::size_t bytes = 0;
     };
 
     const std::size_t remembered_;
     const std::size_t max_bytes_;
-    std::size_t bytes_ = 0;  // of ended_
-    std::map<std::string, std::shared_ptr<HttpExchange>, std::less<>> exchanges_;
-    std::map<std::string, std::shared_ptr<HttpExchange>, std::less<>> current_;  // by chat
-    std::deque<Ended> ended_;                                                    // oldest first
+    std::size_t bytes_ = 0;                                                        // of ended_
+    std::map<std::string, std::shared_ptr<HttpExchange>, std::less<>> exchanges_;  // by id
+    std::map<std::string, std::shared_ptr<HttpExchange>, std::less<>> current_;    // by chat
+    std::deque<Ended> ended_;                                                      // oldest first
 };
 
 }  // namespace bub::detail

@@ -41,16 +41,16 @@ namespace {
 constexpr std::string_view shared_text_key = "shared_text";
 constexpr std::string_view text_request = "text";
 
-HttpExchange::Refusal known_before(const std::string& key, const std::string& session) {
+HttpExchange::Refusal known_before(const std::string& id, const std::string& session) {
     HttpExchange::Refusal refusal;
     refusal.status = 409;
     // The records of older versions do not name the session.
     refusal.text = session.empty()
-                       ? "a message with the Idempotency-Key '" + key +
+                       ? "the message '" + id +
                              "' was received before; its answer is in the history of its session"
-                       : "the message '" + key + "' of session '" + session +
+                       : "the message '" + id + "' of session '" + session +
                              "' was received before with this Idempotency-Key; GET /v1/messages/" +
-                             key + " returns its state and its answer";
+                             id + " returns its state and its answer";
     return refusal;
 }
 
@@ -111,7 +111,7 @@ Task<> RemoteReplies::follow(ExchangePtr exchange, std::stop_token draining) {
 Task<bool> RemoteReplies::read_record(ExchangePtr exchange) {
     std::optional<JsonObject> record;
     if (options_.sessions) {
-        Task<std::optional<JsonObject>> reading = options_.sessions->message(exchange->key());
+        Task<std::optional<JsonObject>> reading = options_.sessions->message(exchange->id());
         record = co_await std::move(reading);
     }
     // This gateway has taken it meanwhile.
@@ -144,7 +144,7 @@ Task<bool> RemoteReplies::read_record(ExchangePtr exchange) {
         exchange->end_elsewhere(*record);
         exchanges_->forget(exchange);
     } else {
-        exchanges_->refuse(exchange, known_before(exchange->key(), session));
+        exchanges_->refuse(exchange, known_before(exchange->id(), session));
     }
     co_return true;
 }
@@ -169,7 +169,7 @@ Task<> RemoteReplies::read_until_end(ExchangePtr exchange, std::stop_token drain
         // Without a reader of the text little is read before the end is known (D273).
         const std::chrono::milliseconds limit = reads_text(*exchange) ? text_interval : longest;
         Task<bool> waiting =
-            options_.sessions->wait_for_end(exchange->key(), exchange->chat(), limit);
+            options_.sessions->wait_for_end(exchange->id(), exchange->chat(), limit);
         const bool may_be_over = co_await std::move(waiting);
         const bool is_awaited = exchange->waiting > 0 || exchange->has_readers();
         if (exchange->admitted || draining.stop_requested() || !is_awaited) co_return;
@@ -191,7 +191,7 @@ Task<bool> RemoteReplies::read_text(ExchangePtr exchange, bool waits) {
     RemoteText& at = exchange->remote;
     JsonObject request;
     request["about"] = text_request;
-    request["message"] = exchange->key();
+    request["message"] = exchange->id();
     request["turn"] = at.turn;
     request["position"] = at.position;
     request["waits"] = waits;
