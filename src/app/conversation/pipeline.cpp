@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <bub/questions.hpp>
-#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/entry_fields.hpp>
 #include <bub/tape/memory_tape_store.hpp>
 #include <bub/tape/tape_context.hpp>
 #include <cubepi/agent/middleware.hpp>
@@ -314,7 +314,7 @@ Pipeline::Ended Pipeline::move_to(SessionLocation place) {
     return ended;
 }
 
-void Pipeline::tell_model(std::string text) {
+void Pipeline::add_note_for_model(std::string text) {
     for_model_ += (for_model_.empty() ? "" : "; ") + std::move(text);
 }
 

@@ -115,7 +115,7 @@ private:
     void report(const cubepi::RunResult& result);
     Task<> finish();
     void end_suspended(std::vector<cubepi::HitlRequest> requests, bool unread = false);
-    void say_and_end(std::string text);
+    void reply_and_end(std::string text);
     void finish_answer(const cubepi::AssistantMessage& answer);
     Task<> keep_inherited();
     Task<> wait_for_run();
@@ -166,7 +166,7 @@ private:
               const std::shared_ptr<const cubepi::AgentEvent>& source);
     void note_end(const cubepi::HitlRequest& request, std::string_view outcome);
     void note_answer(const cubepi::HitlAnswerEvent& given);
-    void tell_goal(cubepi::AgentEvent end);
+    void report_goal(cubepi::AgentEvent end);
     void translate(const cubepi::AgentEvent& event);
 
     std::shared_ptr<BuiltinCore> core_;
