@@ -485,9 +485,9 @@ Task<> ChatActions::export_to(std::string file) {
     }
     SessionPageHead head;
     head.title = title.empty() ? "Conversation" : title;
-    head.facts = (plan.name.empty() ? "" : plan.name + " · ") +
-                 count_of(static_cast<std::int64_t>(messages.size()), "message") + " · " +
-                 std::filesystem::current_path().string();
+    head.details = (plan.name.empty() ? "" : plan.name + " · ") +
+                   count_of(static_cast<std::int64_t>(messages.size()), "message") + " · " +
+                   std::filesystem::current_path().string();
     const bool as_page = path.extension() == ".html" || path.extension() == ".htm";
     out << (as_page ? session_page(messages, head) : to_markdown(messages, head.title));
     out.close();

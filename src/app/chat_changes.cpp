@@ -328,7 +328,7 @@ struct ChangeActions::State {
             // Attached files follow on lines of their own.
             const std::string& whole = prompts[count - i].text;
             row.text = one_line(visible(whole.substr(0, whole.find('\n'))), longest_prompt);
-            if (files > 0) row.facts = count_of(files, "file");
+            if (files > 0) row.note = count_of(files, "file");
             list.rows.push_back(std::move(row));
         }
         return list;

@@ -171,7 +171,7 @@ Task<int> print_sessions(bool all, bool json) {
 /// A session of this directory that has messages.
 struct StoredSession {
     SavedSessions saved = SavedSessions::here();
-    ListedSession facts = {};
+    ListedSession listed = {};
 };
 
 /// Throws Error(not_found) if there is no such session. One in the database of older versions is copied to its tape.
@@ -180,28 +180,28 @@ Task<StoredSession> open_session(std::string wanted) {
     std::string name = co_await find_session_named(session.saved, std::move(wanted));
     const BroughtToTape brought = co_await session.saved.bring_to_tape(name);
     if (!brought.note.empty()) err() << for_terminal(brought.note) << "\n";
-    session.facts.tape = session.saved.tape_of(name);
-    session.facts.used_at = co_await session.saved.used_at(session.facts.tape);
-    session.facts = co_await load_facts(session.saved.tapes(), std::move(session.facts));
-    if (!session.facts.problem.empty())
-        throw CheckpointerError(ErrorCode::storage, session.facts.problem);
+    session.listed.tape = session.saved.tape_of(name);
+    session.listed.used_at = co_await session.saved.used_at(session.listed.tape);
+    session.listed = co_await load_details(session.saved.tapes(), std::move(session.listed));
+    if (!session.listed.problem.empty())
+        throw CheckpointerError(ErrorCode::storage, session.listed.problem);
     co_return session;
 }
 
-std::string facts_text(const ListedSession& facts) {
-    return facts.name + " · " + count_text(facts.messages) +
-           (facts.messages == 1 ? " message" : " messages") + " · last used " +
-           local_time(facts.used_at) + " · " + facts.workspace;
+std::string details_text(const ListedSession& listed) {
+    return listed.name + " · " + count_text(listed.messages) +
+           (listed.messages == 1 ? " message" : " messages") + " · last used " +
+           local_time(listed.used_at) + " · " + listed.workspace;
 }
 
 Task<int> rename_session(std::string wanted, std::string title) {
     const StoredSession session = co_await open_session(std::move(wanted));
     const std::string stored = clean_title(title);
-    co_await set_session_title(session.saved.tapes(), session.facts.tape, stored);
+    co_await set_session_title(session.saved.tapes(), session.listed.tape, stored);
     if (stored.empty()) {
-        err() << "Removed the title of session " << spelled_out(session.facts.name) << ".\n";
+        err() << "Removed the title of session " << spelled_out(session.listed.name) << ".\n";
     } else {
-        err() << "Session " << spelled_out(session.facts.name) << " has the title '"
+        err() << "Session " << spelled_out(session.listed.name) << " has the title '"
               << for_terminal(stored) << "'.\n";
     }
     co_return exit_ok;
@@ -214,17 +214,17 @@ Task<int> show_session(std::string wanted, std::size_t limit) {
     const StoredSession session = co_await open_session(std::move(wanted));
     MessageList messages;
     if (limit == 0) {
-        messages = co_await read_conversation(session.saved.tapes(), session.facts.tape);
+        messages = co_await read_conversation(session.saved.tapes(), session.listed.tape);
     } else {
-        messages = co_await read_end(session.saved.tapes(), session.facts.tape,
+        messages = co_await read_end(session.saved.tapes(), session.listed.tape,
                                      limit * entries_per_message, shown_bytes);
         if (messages.size() > limit)
             messages =
                 MessageList(messages.end() - static_cast<std::ptrdiff_t>(limit), messages.end());
     }
-    const auto left = session.facts.messages - static_cast<std::int64_t>(messages.size());
-    out() << for_terminal(to_markdown(messages, session.facts.heading()));
-    err() << for_terminal(facts_text(session.facts)) << "\n";
+    const auto left = session.listed.messages - static_cast<std::int64_t>(messages.size());
+    out() << for_terminal(to_markdown(messages, session.listed.heading()));
+    err() << for_terminal(details_text(session.listed)) << "\n";
     if (left > 0) err() << for_terminal(count_text(left)) << " earlier messages: -n 0 shows all\n";
     co_return exit_ok;
 }
@@ -268,18 +268,18 @@ Task<int> export_session(SessionsArguments arguments) {
     }
     const StoredSession session = co_await open_session(std::move(arguments.name));
     const MessageList messages =
-        co_await read_conversation(session.saved.tapes(), session.facts.tape);
+        co_await read_conversation(session.saved.tapes(), session.listed.tape);
     if (arguments.html.empty() && arguments.markdown.empty())
-        out() << for_terminal(to_markdown(messages, session.facts.heading()));
+        out() << for_terminal(to_markdown(messages, session.listed.heading()));
     if (!arguments.html.empty()) {
         SessionPageHead head;
-        head.title = session.facts.heading();
-        head.facts = facts_text(session.facts);
+        head.title = session.listed.heading();
+        head.details = details_text(session.listed);
         write_file(arguments.html, arguments.force, session_page(messages, head));
     }
     if (!arguments.markdown.empty())
         write_file(arguments.markdown, arguments.force,
-                   to_markdown(messages, session.facts.heading()));
+                   to_markdown(messages, session.listed.heading()));
     co_return exit_ok;
 }
 
@@ -417,7 +417,8 @@ Task<std::vector<ListedSession>> list_sessions(SavedSessions saved, SessionsOf w
     co_return sessions;
 }
 
-Task<ListedSession> load_facts(std::shared_ptr<bub::SessionTapeStore> tapes, ListedSession listed) {
+Task<ListedSession> load_details(std::shared_ptr<bub::SessionTapeStore> tapes,
+                                 ListedSession listed) {
     listed.is_loaded = true;
     try {
         const JsonObject state = co_await tapes->read_state(listed.tape);

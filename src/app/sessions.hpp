@@ -12,7 +12,7 @@
 
 namespace cubepi::app {
 
-// Saved sessions as lists show them. A history is never loaded for it: a session's facts are its side state, its position and
+// Saved sessions as lists show them. A history is never loaded for it: a session's details are its side state, its position and
 // its first prompt, read when its row is shown.
 
 /// A row of a list of sessions.
@@ -28,7 +28,7 @@ struct ListedSession {
     std::string first_line = {};   ///< of the first prompt
     std::string forked_from = {};  ///< the name of the session that it continues; empty: none
     std::int64_t messages = 0;
-    std::string problem = {};  ///< why the facts could not be read; empty: they were
+    std::string problem = {};  ///< why the details could not be read; empty: they were
 
     /// The title, or what stands for it: the first line, or the name.
     const std::string& heading() const noexcept;
@@ -50,8 +50,9 @@ Task<> note_fork(std::shared_ptr<bub::TapeStore> tapes, std::string tape, std::s
 /// Lists the sessions of one or of all directories, most recently used first, without reading one of them.
 Task<std::vector<ListedSession>> list_sessions(SavedSessions saved,
                                                SessionsOf which = SessionsOf::everything);
-/// Reads the facts of a listed session. A session that cannot be read has `problem`.
-Task<ListedSession> load_facts(std::shared_ptr<bub::SessionTapeStore> tapes, ListedSession listed);
+/// Reads the details of a listed session. A session that cannot be read has `problem`.
+Task<ListedSession> load_details(std::shared_ptr<bub::SessionTapeStore> tapes,
+                                 ListedSession listed);
 
 /// A search of the messages of one session, which may be long. Another thread may stop it.
 struct MessageSearch {

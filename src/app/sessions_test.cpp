@@ -1,4 +1,4 @@
-// The facts of saved sessions, their titles, and the search of their messages.
+// The details of saved sessions, their titles, and the search of their messages.
 
 #include <gtest/gtest.h>
 
@@ -41,10 +41,10 @@ protected:
             entries.push_back(bub::message_entry(i % 2 == 0 ? "user" : "assistant", texts[i]));
         run(saved.tapes()->append(saved.tape_of(name), std::move(entries), bub::TapeAppend()));
     }
-    ListedSession facts(const SavedSessions& saved, const std::string& name) const {
+    ListedSession details(const SavedSessions& saved, const std::string& name) const {
         ListedSession one;
         one.tape = saved.tape_of(name);
-        return run(load_facts(saved.tapes(), std::move(one)));
+        return run(load_details(saved.tapes(), std::move(one)));
     }
     static std::optional<std::string> search(const SavedSessions& saved, const std::string& name,
                                              const std::string& pattern, bool stopped = false) {
@@ -69,27 +69,27 @@ TEST_F(ListedSessions, List_ReadsNoSession) {
     EXPECT_NE(sessions[0].is_here, sessions[1].is_here);
 }
 
-TEST_F(ListedSessions, Facts_AreTitleFirstLineAndCount) {
+TEST_F(ListedSessions, Details_AreTitleFirstLineAndCount) {
     const SavedSessions saved = in_directory("work");
     add(saved, "work", "plan", {"first line\nsecond", "answer"});
-    ListedSession one = facts(saved, "plan");
+    ListedSession one = details(saved, "plan");
     EXPECT_EQ(one.name, "plan");
     EXPECT_EQ(one.messages, 2);
     EXPECT_EQ(one.heading(), "first line");
     run(set_session_title(saved.tapes(), saved.tape_of("plan"), "  The \x1b[31mplan\nagain "));
-    one = facts(saved, "plan");
+    one = details(saved, "plan");
     EXPECT_EQ(one.title, "The ^[[31mplan again");
     EXPECT_EQ(one.heading(), one.title);
     run(set_session_title(saved.tapes(), saved.tape_of("plan"), " "));
-    EXPECT_EQ(facts(saved, "plan").heading(), "first line");
+    EXPECT_EQ(details(saved, "plan").heading(), "first line");
 }
 
 TEST_F(ListedSessions, Fork_NamesItsSource) {
     const SavedSessions saved = in_directory("work");
     add(saved, "work", "plan-2", {"first line"});
-    EXPECT_EQ(facts(saved, "plan-2").forked_from, "");
+    EXPECT_EQ(details(saved, "plan-2").forked_from, "");
     run(note_fork(saved.tapes(), saved.tape_of("plan-2"), "plan"));
-    EXPECT_EQ(facts(saved, "plan-2").forked_from, "plan");
+    EXPECT_EQ(details(saved, "plan-2").forked_from, "plan");
 }
 
 TEST_F(ListedSessions, OtherTape_HasNoName) {
@@ -97,7 +97,7 @@ TEST_F(ListedSessions, OtherTape_HasNoName) {
     run(saved.tapes()->append("a__b", {bub::message_entry("user", "hi")}, bub::TapeAppend()));
     ListedSession one;
     one.tape = "a__b";
-    EXPECT_EQ(run(load_facts(saved.tapes(), std::move(one))).name, "");
+    EXPECT_EQ(run(load_details(saved.tapes(), std::move(one))).name, "");
 }
 
 TEST_F(ListedSessions, Search_FindsWordsInMessages) {

@@ -480,7 +480,7 @@ std::string session_page(const MessageList& messages, const SessionPageHead& hea
         const std::size_t end = rest.find("}}", at);
         const std::string_view name = rest.substr(at + 2, end - at - 2);
         if (name == "title") page += html_text(head.title);
-        if (name == "facts") page += html_text(head.facts);
+        if (name == "details") page += html_text(head.details);
         if (name == "messages") {
             for (std::size_t i = 0; i < messages.size(); ++i) page += message_html(messages, i);
         }

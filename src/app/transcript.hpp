@@ -83,7 +83,7 @@ std::size_t replay_end(const MessageList& messages, std::size_t columns, std::si
 /// The head of the page of a session.
 struct SessionPageHead {
     std::string title = {};
-    std::string facts = {};  ///< one line below the title
+    std::string details = {};  ///< one line below the title
 };
 
 /// Returns a conversation as an HTML page, complete in one file: without scripts, and loading nothing. All text is escaped; the

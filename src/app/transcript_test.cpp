@@ -35,7 +35,7 @@ MessageList conversation() {
 std::string page() {
     SessionPageHead head;
     head.title = "<title>";
-    head.facts = "plan · 2 messages";
+    head.details = "plan · 2 messages";
     return session_page(conversation(), head);
 }
 

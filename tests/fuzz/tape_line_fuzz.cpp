@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/entry_fields.hpp>
 #include <bub/tape/fork/turn_journal.hpp>
 #include <bub/tape/search/query_filter.hpp>
 #include <bub/tape/tape_context.hpp>
@@ -27,14 +27,14 @@ void check_line(std::string_view line) {
     CUBEPI_FUZZ_CHECK(written.find('\n') == written.size() - 1);
     const std::optional<TapeEntry> again = read_tape_line(written);
     CUBEPI_FUZZ_CHECK(again && *again == *entry);
-    const std::optional<detail::LineFacts> quick = detail::line_facts(written);
+    const std::optional<detail::LineFields> quick = detail::line_fields(written);
     CUBEPI_FUZZ_CHECK(quick.has_value());
-    const detail::EntryFacts full = detail::facts_of(*entry);
+    const detail::EntryFields full = detail::fields_of(*entry);
     CUBEPI_FUZZ_CHECK(quick->id == entry->id);
-    CUBEPI_FUZZ_CHECK(quick->facts.anchor == full.anchor && quick->facts.event == full.event);
-    CUBEPI_FUZZ_CHECK(quick->facts.messages == full.messages);
-    CUBEPI_FUZZ_CHECK(quick->facts.position == full.position);
-    CUBEPI_FUZZ_CHECK(quick->facts.message_ids == full.message_ids);
+    CUBEPI_FUZZ_CHECK(quick->fields.anchor == full.anchor && quick->fields.event == full.event);
+    CUBEPI_FUZZ_CHECK(quick->fields.messages == full.messages);
+    CUBEPI_FUZZ_CHECK(quick->fields.position == full.position);
+    CUBEPI_FUZZ_CHECK(quick->fields.message_ids == full.message_ids);
     const detail::TextSearch search(line.substr(0, 8));
     (void)search.found_in(*entry);
     (void)search.nearness(*entry);

@@ -525,7 +525,7 @@ public:
         std::erase_if(all, [](const ListedSession& one) { return one.tape.empty(); });
         AcpSessionList list;
         for (std::size_t i = first; i < all.size() && i - first < listed_at_once; ++i) {
-            const ListedSession one = co_await load_facts(saved.tapes(), std::move(all[i]));
+            const ListedSession one = co_await load_details(saved.tapes(), std::move(all[i]));
             if (one.name.empty()) continue;
             AcpListedSession listed;
             listed.id = one.name;

@@ -175,7 +175,7 @@ Task<> CliChannel::pick_effort() {
         PickList::Row row;
         row.text = effort;
         row.is_current = effort == current;
-        if (effort == bub::reasoning_efforts.front()) row.facts = "the model decides";
+        if (effort == bub::reasoning_efforts.front()) row.note = "the model decides";
         list.rows.push_back(std::move(row));
     }
     Task<> picking = pick_argument("/effort ", std::move(list));
@@ -192,7 +192,7 @@ Task<> CliChannel::choose_theme(std::string name) {
             PickList::Row row;
             row.text = word;
             row.is_current = theme == window.theme();
-            if (theme == ThemeKind::automatic) row.facts = "by the background of the terminal";
+            if (theme == ThemeKind::automatic) row.note = "by the background of the terminal";
             list.rows.push_back(std::move(row));
         }
         Task<std::string> picking = picked_text(std::move(list));

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <bub/questions.hpp>
-#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/entry_fields.hpp>
 #include <bub/tape/memory_tape_store.hpp>
 #include <bub/tape/tape_context.hpp>
 #include <cubepi/agent/middleware.hpp>

@@ -81,10 +81,10 @@ std::optional<bub::ListedTape> tape_at(const std::string& cursor) {
     return tape;
 }
 
-/// Reads the facts of a tape; nothing if it is not a session of the gateway.
-Task<std::optional<StoredSession>> read_facts(std::shared_ptr<GatewayInstance> instance,
-                                              std::shared_ptr<bub::SessionTapeStore> tapes,
-                                              bub::ListedTape tape) {
+/// Reads the details of a tape; nothing if it is not a session of the gateway.
+Task<std::optional<StoredSession>> read_details(std::shared_ptr<GatewayInstance> instance,
+                                                std::shared_ptr<bub::SessionTapeStore> tapes,
+                                                bub::ListedTape tape) {
     std::optional<StoredSession> found;
     JsonObject state;
     if (tape.state) state = *tape.state;
@@ -137,7 +137,7 @@ ListedTurn listed_turn(const TraceSummary& summary) {
     ListedTurn turn;
     turn.id = summary.id;
     turn.status = status_name(summary.status);
-    turn.facts = facts_text(summary);
+    turn.facts = summary_text(summary);
     turn.input = summary.input;
     turn.start = static_cast<double>(summary.start) / 1e6;
     turn.seconds = static_cast<double>(summary.duration()) / 1e6;
@@ -204,7 +204,7 @@ Task<StoredSessions> GatewayApi::stored(StoredArguments page) {
         const std::vector<bub::ListedTape> listed = co_await std::move(listing);
         std::size_t at = 0;
         for (; at < std::min(listed.size(), count) && result.sessions.size() < limit; ++at) {
-            Task<std::optional<StoredSession>> reading = read_facts(instance, tapes, listed[at]);
+            Task<std::optional<StoredSession>> reading = read_details(instance, tapes, listed[at]);
             Outcome<std::optional<StoredSession>> read = co_await outcome_of(std::move(reading));
             if (read.cancelled()) read.rethrow();
             // A damaged tape does not hide the others; an attempt to open its session reports the error.
@@ -302,7 +302,7 @@ Task<ExportedPage> GatewayApi::export_page(NamedArguments which) {
     const MessageList messages = co_await read_conversation(tape.store(), tape.name());
     SessionPageHead head;
     head.title = which.id;
-    head.facts = std::to_string(messages.size()) + " messages";
+    head.details = std::to_string(messages.size()) + " messages";
     ExportedPage page;
     page.title = which.id;
     page.html = session_page(messages, head);

@@ -171,7 +171,7 @@ bub::LoadedFiles look_at(const Project& project) {
 }
 
 /// The files that the question is about, and what they would do.
-std::string facts_of(const Project& project, const bub::LoadedFiles& files) {
+std::string untrusted_text(const Project& project, const bub::LoadedFiles& files) {
     std::string text = project.root.string();
     if (!files.untrusted.empty()) text += "\nfor the model: " + files.untrusted;
     std::vector<std::string> effects = effects_of_untrusted(project);
@@ -198,12 +198,12 @@ Choices trust_choices() {
 }
 
 /// Returns the key of the answer. The end of the input is a refusal.
-Task<char> ask(std::shared_ptr<Prompter> prompter, std::string facts, bool is_change) {
+Task<char> ask(std::shared_ptr<Prompter> prompter, std::string question, bool is_change) {
     co_await prompter->prepare();
     prompter->say(is_change ? TerminalView("? These files are new or have changed since you "
                                            "trusted this directory:\n")
                             : TerminalView("? This directory has files that act on the chat:\n"));
-    prompter->say(framed(facts, prompter->size().columns));
+    prompter->say(framed(question, prompter->size().columns));
     for (;;) {
         Choices choices = trust_choices();
         const std::optional<Chosen> chosen = co_await prompter->choose(std::move(choices));
@@ -310,9 +310,9 @@ Task<OpenedProject> open_project(TrustSettings settings, std::shared_ptr<Prompte
     opened.files = look_at(opened.project);
     const bool has_more = !opened.project.untrusted.empty() || !opened.files.untrusted.empty();
     if (has_more && prompter && prompter->can_ask()) {
-        std::string facts = facts_of(opened.project, opened.files);
+        std::string question = untrusted_text(opened.project, opened.files);
         const char answer =
-            co_await ask(std::move(prompter), std::move(facts), opened.project.is_trusted);
+            co_await ask(std::move(prompter), std::move(question), opened.project.is_trusted);
         if (answer == 'y') {
             try {
                 record_trust(opened.project);

@@ -154,10 +154,10 @@ std::vector<TerminalText> ListPicker::screen(std::size_t columns, std::size_t ro
         const PickList::Row& row = list_.rows[shown_[i]];
         TerminalText text =
             i == marked_ ? style_.cyan() + "❯ " + style_.bold() : TerminalText("  ");
-        const std::string facts = row.is_current ? "current" : row.facts;
-        text += line_for_terminal(visible(row.text), facts.empty() ? width : width * 3 / 4) +
+        const std::string note = row.is_current ? "current" : row.note;
+        text += line_for_terminal(visible(row.text), note.empty() ? width : width * 3 / 4) +
                 style_.off();
-        if (!facts.empty()) text += style_.dim() + "  " + line_for_terminal(visible(facts), width);
+        if (!note.empty()) text += style_.dim() + "  " + line_for_terminal(visible(note), width);
         made.push_back(shortened(text, width + 2) + style_.off());
     }
     made.resize(rows > 1 ? rows - 1 : 1);

@@ -131,11 +131,11 @@ Task<std::optional<std::size_t>> Prompter::pick(PickList list) {
     std::string text = list.heading + ":\n";
     for (std::size_t i = 0; i < std::min(list.rows.size(), numbered_rows); ++i) {
         const PickList::Row& row = list.rows[i];
-        const std::string facts = row.is_current ? "current" : row.facts;
+        const std::string note = row.is_current ? "current" : row.note;
         std::string number = std::to_string(i + 1);
         number.insert(0, 4 - std::min<std::size_t>(number.size(), 4), ' ');
         text += number + "  " + one_line(visible(row.text), 60) +
-                (facts.empty() ? "" : "  (" + facts + ")") + "\n";
+                (note.empty() ? "" : "  (" + note + ")") + "\n";
     }
     if (list.rows.size() > numbered_rows)
         text += "      and " + std::to_string(list.rows.size() - numbered_rows) + " more\n";

@@ -67,7 +67,7 @@ struct Choices {
 struct PickList {
     struct Row {
         std::string text = {};
-        std::string facts = {};   ///< shown after it
+        std::string note = {};    ///< shown after it
         bool is_current = false;  ///< marked as what is in use
     };
     std::string heading = {};

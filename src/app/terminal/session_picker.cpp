@@ -93,9 +93,9 @@ Task<> make_change(std::shared_ptr<SessionPicker> picker, SessionPicker::Wanted 
 /// Does what the picker wants. A session that cannot be searched has no match.
 Task<> do_work(std::shared_ptr<SessionPicker> picker, SessionPicker::Wanted wanted,
                std::shared_ptr<bub::SessionTapeStore> tapes) {
-    if (wanted.kind == SessionPicker::Wanted::Kind::facts) {
-        ListedSession loaded = co_await load_facts(tapes, std::move(wanted.session));
-        picker->set_facts(wanted.index, std::move(loaded));
+    if (wanted.kind == SessionPicker::Wanted::Kind::details) {
+        ListedSession loaded = co_await load_details(tapes, std::move(wanted.session));
+        picker->set_details(wanted.index, std::move(loaded));
         co_return;
     }
     if (wanted.kind == SessionPicker::Wanted::Kind::conversation) {
@@ -284,8 +284,8 @@ void SessionPicker::closed() {
 
 SessionPicker::Wanted SessionPicker::wanted() {
     Wanted next;
-    const auto facts_of = [&](std::size_t index) {
-        next.kind = Wanted::Kind::facts;
+    const auto details_of = [&](std::size_t index) {
+        next.kind = Wanted::Kind::details;
         next.index = index;
         next.session = rows_[index].session;
         return next;
@@ -300,13 +300,13 @@ SessionPicker::Wanted SessionPicker::wanted() {
     // Rows on the screen are read first.
     const std::vector<std::size_t> visible_rows = shown();
     for (std::size_t i = top_; i < std::min(top_ + page_ + 1, visible_rows.size()); ++i) {
-        if (!rows_[visible_rows[i]].session.is_loaded) return facts_of(visible_rows[i]);
+        if (!rows_[visible_rows[i]].session.is_loaded) return details_of(visible_rows[i]);
     }
     if (filter_.empty()) return next;
     for (; read_ < rows_.size(); ++read_) {
         const Row& row = rows_[read_];
         if (!is_candidate(row)) continue;
-        if (!row.session.is_loaded) return facts_of(read_);
+        if (!row.session.is_loaded) return details_of(read_);
         const bool searched = row.matched == filter_ ||
                               (!row.searched.empty() && cubepi::detail::lower_case(filter_).find(
                                                             row.searched) != std::string::npos);
@@ -324,7 +324,7 @@ SessionPicker::Wanted SessionPicker::wanted() {
     return next;
 }
 
-void SessionPicker::set_facts(std::size_t index, ListedSession loaded) {
+void SessionPicker::set_details(std::size_t index, ListedSession loaded) {
     Row& row = rows_[index];
     row.session = std::move(loaded);
     row.words = cubepi::detail::lower_case(row.session.title + "\n" + row.session.first_line +
@@ -353,7 +353,7 @@ void SessionPicker::set_title(std::size_t index, std::string title, const std::s
     if (!problem.empty()) return;
     ListedSession changed = rows_[index].session;
     changed.title = std::move(title);
-    set_facts(index, std::move(changed));
+    set_details(index, std::move(changed));
 }
 
 /// The row stays in its place, where what is being read has its index.
@@ -385,33 +385,33 @@ void SessionPicker::add_row(std::vector<TerminalText>& rows, const Row& row, boo
     const ListedSession& session = row.session;
     const std::size_t width = columns > 4 ? columns - 3 : 1;
     const std::string heading = !session.is_loaded ? "…" : session.heading();
-    TerminalText facts = for_terminal(
+    TerminalText details = for_terminal(
         age_text(std::chrono::seconds(static_cast<std::int64_t>(options_.now - session.used_at))));
-    if (session.is_loaded) facts += " · " + for_terminal(messages_text(session.messages));
+    if (session.is_loaded) details += " · " + for_terminal(messages_text(session.messages));
     // Its first line is that of the other session.
     if (!session.forked_from.empty())
-        facts +=
+        details +=
             " · " + spelled_out(session.name) + ", fork of " + spelled_out(session.forked_from);
-    if (!session.problem.empty()) facts += " · cannot be read: " + spelled_out(session.problem);
+    if (!session.problem.empty()) details += " · cannot be read: " + spelled_out(session.problem);
     if (!session.is_here && !session.workspace.empty())
-        facts += " · " + spelled_out(session.workspace);
+        details += " · " + spelled_out(session.workspace);
     const bool by_message = !filter_.empty() && row.matched == filter_ && !row.heading_matches;
     if (by_message) {
-        facts += " · " + spelled_out(row.snippet);
+        details += " · " + spelled_out(row.snippet);
     } else if (!session.title.empty() && !session.first_line.empty()) {
-        facts += " · " + spelled_out(session.first_line);
+        details += " · " + spelled_out(session.first_line);
     }
     TerminalText first = marked ? style_.cyan() + "❯ " + style_.bold() : TerminalText("  ");
     if (height > 1) {
         first += line_for_terminal(heading, width);
     } else {
         // One row for all of it: the title has two thirds.
-        first +=
-            line_for_terminal(heading, width * 2 / 3) + style_.off() + style_.dim() + "  " + facts;
+        first += line_for_terminal(heading, width * 2 / 3) + style_.off() + style_.dim() + "  " +
+                 details;
     }
     rows.push_back(shortened(first, columns > 1 ? columns - 1 : 1) + style_.off());
     if (height > 1)
-        rows.push_back(shortened("    " + style_.dim() + facts, columns > 1 ? columns - 1 : 1) +
+        rows.push_back(shortened("    " + style_.dim() + details, columns > 1 ? columns - 1 : 1) +
                        style_.off());
 }
 

@@ -36,7 +36,7 @@ public:
 
     /// The next thing to read, or the change that the user has decided.
     struct Wanted {
-        enum class Kind : std::uint8_t { nothing, facts, messages, conversation, title, removal };
+        enum class Kind : std::uint8_t { nothing, details, messages, conversation, title, removal };
         Kind kind = Kind::nothing;
         std::size_t index = 0;
         ListedSession session = {};
@@ -44,7 +44,7 @@ public:
         std::shared_ptr<MessageSearch> search = {};  ///< messages: stopped when the filter changes
     };
     Wanted wanted();
-    void set_facts(std::size_t index, ListedSession loaded);
+    void set_details(std::size_t index, ListedSession loaded);
     /// Reports the end of a search that was not stopped.
     void set_match(std::size_t index, const MessageSearch& search,
                    std::optional<std::string> snippet);
@@ -78,7 +78,7 @@ private:
     enum class Question : std::uint8_t { none, title, removal };
 
     bool is_candidate(const Row& row) const;
-    /// Applies the filter to a row whose facts or match have changed.
+    /// Applies the filter to a row whose details or match have changed.
     void apply_filter(Row& row) const;
     std::vector<std::size_t> shown() const;
     void change_filter(std::string filter) override;
@@ -114,7 +114,7 @@ private:
 
 /// Lets the user choose a saved session on the whole screen of the console. Nothing: the user chose none, or the console has
 /// ended. `all`: those of other directories are shown from the beginning. `current`: the tape of the session that is open; empty: none.
-/// Facts are read for the rows on the screen, messages only while a filter is set, one session after another; each key stops what it
+/// Details are read for the rows on the screen, messages only while a filter is set, one session after another; each key stops what it
 /// makes obsolete, but not a change that the user has decided: a new title, or a deletion.
 Task<std::optional<ListedSession>> pick_session(std::shared_ptr<Console> console,
                                                 SavedSessions saved, bool all,

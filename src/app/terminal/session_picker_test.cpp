@@ -39,13 +39,13 @@ protected:
         std::size_t count = 0;
         for (;; ++count) {
             SessionPicker::Wanted wanted = picker.wanted();
-            if (wanted.kind != Kind::facts) return count;
+            if (wanted.kind != Kind::details) return count;
             ListedSession loaded = std::move(wanted.session);
             loaded.is_loaded = true;
             loaded.name = "name-" + loaded.tape;
             loaded.first_line = "first line " + loaded.tape;
             loaded.messages = 2;
-            picker.set_facts(wanted.index, std::move(loaded));
+            picker.set_details(wanted.index, std::move(loaded));
         }
     }
     static void set_fork(SessionPicker& picker) {
@@ -55,7 +55,7 @@ protected:
         loaded.name = "plan-2";
         loaded.first_line = "make a plan";
         loaded.forked_from = "plan";
-        picker.set_facts(wanted.index, std::move(loaded));
+        picker.set_details(wanted.index, std::move(loaded));
     }
     static std::string screen(SessionPicker& picker, std::size_t columns = 80,
                               std::size_t rows = 24) {
@@ -102,7 +102,7 @@ TEST_F(Picker, Enter_OpensTheMarkedSession) {
     EXPECT_EQ(picker.chosen()->name, "name-1");
 }
 
-TEST_F(Picker, EnterBeforeFactsAreRead_OpensNothing) {
+TEST_F(Picker, EnterBeforeDetailsAreRead_OpensNothing) {
     SessionPicker picker(sessions(3), Style(), {.now = 4600});
     EXPECT_TRUE(picker.press(key(KeyCode::enter)));
     EXPECT_FALSE(picker.chosen());

@@ -124,14 +124,14 @@ JsonObject page_data(const TraceSet& set, const Trace& trace) {
     data["status"] = status_name(summary.status);
     data["start"] = summary.start;
     data["end"] = summary.end;
-    data["facts"] = facts_text(summary) + (identity.empty() ? "" : ", ") + identity;
+    data["facts"] = summary_text(summary) + (identity.empty() ? "" : ", ") + identity;
     SpanContent all_content(trace);
     JsonArray spans;
     for (std::size_t i = 0; i < trace.spans.size(); ++i) {
         const JsonObject line = set.line_of(trace.spans[i]);
         JsonObject form = span_json(trace.spans[i]);
-        const std::vector<std::string> facts = attribute_lines(trace.spans[i], line);
-        form["facts"] = JsonArray(facts.begin(), facts.end());
+        const std::vector<std::string> attributes = attribute_lines(trace.spans[i], line);
+        form["facts"] = JsonArray(attributes.begin(), attributes.end());
         JsonArray content;
         for (ContentBlock& block : all_content.blocks(i, line, false))
             content.emplace_back(JsonArray{std::move(block.label), std::move(block.text)});

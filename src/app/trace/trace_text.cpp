@@ -172,7 +172,7 @@ std::string sums_text(const TraceSummary& summary) {
     return text + (text.empty() || !summary.cost ? "" : ", ") + cost_text(summary.cost);
 }
 
-std::string facts_text(const TraceSummary& summary) {
+std::string summary_text(const TraceSummary& summary) {
     const std::string sums = sums_text(summary);
     return local_time(static_cast<double>(summary.start) / 1e6) + ", " +
            span_time_text(summary.duration()) + ", " + std::to_string(summary.spans) +

@@ -247,7 +247,7 @@ private:
         };
         print(style().bold() + "trace " + line_for_terminal(summary_.id, longest_id) +
               style().off() + "  " + status_text(style(), summary_.status));
-        print(for_terminal(facts_text(summary_)));
+        print(for_terminal(summary_text(summary_)));
         const std::string identity = identity_text(summary_);
         if (!identity.empty()) print(line_for_terminal(identity, longest_identity));
         out_ << "\n";

@@ -50,7 +50,7 @@ std::string cost_text(const std::optional<double>& cost);
 /// "2565 tokens in, 2048 of them cached, 21 out, $0.0123", as far as they are known.
 std::string sums_text(const TraceSummary& summary);
 /// "2026-11-21 10:00:00 +0000, 1.25s, 4 spans, 2565 tokens in, 21 out, $0.0123".
-std::string facts_text(const TraceSummary& summary);
+std::string summary_text(const TraceSummary& summary);
 /// "session NAME, KEY=VALUE"; may be empty.
 std::string identity_text(const TraceSummary& summary);
 /// The name of a span, also of one that has none.
@@ -120,7 +120,7 @@ private:
     std::unordered_map<std::size_t, Hashes> shown_;  // by the span of the run
 };
 
-/// The facts of a span for `trace view -v`: ids, times, attributes without content, events and links; one line each.
+/// The attributes of a span for `trace view -v`: ids, times, attributes without content, events and links; one line each.
 std::vector<std::string> attribute_lines(const TraceSpan& span, const JsonObject& line);
 
 /// Prints one line for each trace: a table at a terminal, columns separated by tabs on a pipe. `metadata`: the keys of

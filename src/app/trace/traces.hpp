@@ -19,7 +19,7 @@ enum class TraceStatus : std::uint8_t { ok, incomplete, suspended, aborted, erro
 /// "ok", "error", "aborted", "suspended", "incomplete".
 const char* status_name(TraceStatus status) noexcept;
 
-/// The facts of a whole trace.
+/// The summary of a whole trace.
 struct TraceSummary {
     std::string id = {};
     std::size_t spans = 0;

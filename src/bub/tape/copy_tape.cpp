@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/entry_fields.hpp>
 #include <cubepi/core/error.hpp>
 
 namespace bub {

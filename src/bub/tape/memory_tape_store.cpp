@@ -4,7 +4,7 @@
 #include <mutex>
 #include <utility>
 
-#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/entry_fields.hpp>
 #include <bub/tape/support/encoding.hpp>
 #include <bub/tape/tape_store_support.hpp>
 #include <cubepi/core/support/digest.hpp>
@@ -32,12 +32,12 @@ struct StoredTape {
         state = std::move(stored);
     }
     void add(TapeEntry entry) {
-        const detail::EntryFacts facts = detail::facts_of(entry);
+        const detail::EntryFields fields = detail::fields_of(entry);
         const std::size_t at = entries.size();
-        for (const std::string& id : facts.message_ids) index[{TapeKey::message, id}] = at;
-        if (facts.event) index[{TapeKey::event, facts.name}] = at;
-        if (!facts.run_id.empty()) index[{TapeKey::run, facts.run_id}] = at;
-        detail::add_to(info, facts);
+        for (const std::string& id : fields.message_ids) index[{TapeKey::message, id}] = at;
+        if (fields.event) index[{TapeKey::event, fields.name}] = at;
+        if (!fields.run_id.empty()) index[{TapeKey::run, fields.run_id}] = at;
+        detail::add_to(info, fields);
         entries.push_back(std::move(entry));
     }
 };

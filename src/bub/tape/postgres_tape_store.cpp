@@ -10,7 +10,7 @@
 #include <utility>
 
 #include <bub/tape/checkpointer/side_state.hpp>
-#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/entry_fields.hpp>
 #include <bub/tape/postgres/leased_reads.hpp>
 #include <bub/tape/postgres/tape_tables.hpp>
 #include <bub/tape/support/encoding.hpp>

@@ -8,7 +8,7 @@
 
 #include <fcntl.h>
 
-#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/entry_fields.hpp>
 #include <bub/tape/file/descriptor.hpp>
 #include <bub/tape/search/query_filter.hpp>
 #include <cubepi/core/error.hpp>

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/entry_fields.hpp>
 #include <bub/tape/support/encoding.hpp>
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/digest.hpp>
@@ -12,7 +12,7 @@
 #include <cubepi/schema/parse_json.hpp>
 #include <cubepi/schema/python_json.hpp>
 
-// Entries, their lines, and the facts that stores index.
+// Entries, their lines, and the fields that stores index.
 
 namespace bub {
 
@@ -181,7 +181,7 @@ const JsonArray* stored_messages(const TapeEntry& entry) {
     return ours ? array_member(*ours, "messages") : nullptr;
 }
 
-bool EntryFacts::matches(TapeKey key, const std::string& value) const {
+bool EntryFields::matches(TapeKey key, const std::string& value) const {
     switch (key) {
         case TapeKey::message:
             return std::find(message_ids.begin(), message_ids.end(), value) != message_ids.end();
@@ -191,32 +191,32 @@ bool EntryFacts::matches(TapeKey key, const std::string& value) const {
     return false;
 }
 
-EntryFacts facts_of(const TapeEntry& entry) {
-    EntryFacts facts;
-    facts.anchor = entry.kind == entry_kind::anchor;
-    facts.event = entry.kind == entry_kind::event;
-    if (facts.anchor || facts.event) facts.name = string_member(entry.payload, "name");
-    if (facts.event && facts.name == detail::step_event) facts.usage = usage_of(entry.payload);
-    if (facts.event && facts.name == run_event) {
+EntryFields fields_of(const TapeEntry& entry) {
+    EntryFields fields;
+    fields.anchor = entry.kind == entry_kind::anchor;
+    fields.event = entry.kind == entry_kind::event;
+    if (fields.anchor || fields.event) fields.name = string_member(entry.payload, "name");
+    if (fields.event && fields.name == detail::step_event) fields.usage = usage_of(entry.payload);
+    if (fields.event && fields.name == run_event) {
         if (const JsonObject* data = object_member(entry.payload, "data"))
-            facts.run_id = string_member(*data, "run_id");
+            fields.run_id = string_member(*data, "run_id");
     }
-    facts.messages = added_messages(entry);
+    fields.messages = added_messages(entry);
     const JsonArray* messages = stored_messages(entry);
-    if (!messages) return facts;
-    facts.position = integer_member(*object_member(entry.meta, meta_key), "position");
+    if (!messages) return fields;
+    fields.position = integer_member(*object_member(entry.meta, meta_key), "position");
     for (const Json& message : *messages) {
         const JsonObject* object = message.if_object();
         const std::string_view id = object ? string_member(*object, "id") : std::string_view();
-        if (!id.empty()) facts.message_ids.emplace_back(id);
+        if (!id.empty()) fields.message_ids.emplace_back(id);
     }
-    return facts;
+    return fields;
 }
 
-std::optional<LineFacts> line_facts(std::string_view line) {
+std::optional<LineFields> line_fields(std::string_view line) {
     const std::optional<TapeEntry> entry = read_tape_line(line);
     if (!entry) return std::nullopt;
-    return LineFacts{entry->id, facts_of(*entry)};
+    return LineFields{entry->id, fields_of(*entry)};
 }
 
 void assign_id(TapeEntry& entry, std::int64_t& last, bool keep) {
@@ -240,17 +240,17 @@ std::int64_t set_position(TapeEntry& entry, std::int64_t before) {
     return after;
 }
 
-void add_to(TapeInfo& info, const EntryFacts& facts) {
+void add_to(TapeInfo& info, const EntryFields& fields) {
     ++info.entries;
     ++info.entries_since_last_anchor;
-    if (facts.anchor) {
+    if (fields.anchor) {
         ++info.anchors;
-        info.last_anchor = facts.name.empty() ? "-" : facts.name;
+        info.last_anchor = fields.name.empty() ? "-" : fields.name;
         info.entries_since_last_anchor = 0;
     }
-    if (facts.usage) {
-        info.last_token_usage = facts.usage->total;
-        info.last_token_cache_hit_rate = facts.usage->hit_rate();
+    if (fields.usage) {
+        info.last_token_usage = fields.usage->total;
+        info.last_token_cache_hit_rate = fields.usage->hit_rate();
     }
 }
 

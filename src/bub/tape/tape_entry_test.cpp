@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/entry_fields.hpp>
 #include <bub/tape/entry/message_entries.hpp>
 #include <bub/tape/support/encoding.hpp>
 #include <bub/tape/tape_context.hpp>
@@ -102,7 +102,7 @@ TEST(TapeLine, LineThatIsNotAnEntry_IsSkipped) {
           R"({"id": 3, "kind": "m", "payload": "p"})", R"({"id": 3, "kind": "m"})",
           R"({"id": 3, "kind": "m", "payload": {})"}) {
         EXPECT_FALSE(read_tape_line(line)) << line;
-        EXPECT_FALSE(detail::line_facts(line)) << line;
+        EXPECT_FALSE(detail::line_fields(line)) << line;
     }
 }
 
@@ -120,54 +120,54 @@ TEST(TapeLine, PythonExtensionsOfJson_AreRead) {
     const auto read = read_tape_line(R"({"id": 7, "kind": "m", "payload": {"x": NaN}})");
     ASSERT_TRUE(read);
     EXPECT_TRUE(read->payload.at("x").is_null());
-    EXPECT_TRUE(detail::line_facts(R"({"id": 7, "kind": "m", "payload": {"x": NaN}})"));
+    EXPECT_TRUE(detail::line_fields(R"({"id": 7, "kind": "m", "payload": {"x": NaN}})"));
 }
 
 /// The views of a parsed line and of an entry agree.
-std::string facts_text(const char* line) {
-    const auto found = detail::line_facts(line);
+std::string fields_text(const char* line) {
+    const auto found = detail::line_fields(line);
     if (!found) return "none";
-    const detail::EntryFacts& facts = found->facts;
-    std::string text = std::to_string(found->id) + (facts.anchor ? " anchor" : "") +
-                       (facts.event ? " event" : "") + " " + facts.name + facts.run_id + " +" +
-                       std::to_string(facts.messages);
-    if (facts.position) text += " at " + std::to_string(*facts.position);
-    for (const std::string& id : facts.message_ids) text += " " + id;
-    if (facts.usage) text += " " + std::to_string(facts.usage->total) + " tokens";
+    const detail::EntryFields& fields = found->fields;
+    std::string text = std::to_string(found->id) + (fields.anchor ? " anchor" : "") +
+                       (fields.event ? " event" : "") + " " + fields.name + fields.run_id + " +" +
+                       std::to_string(fields.messages);
+    if (fields.position) text += " at " + std::to_string(*fields.position);
+    for (const std::string& id : fields.message_ids) text += " " + id;
+    if (fields.usage) text += " " + std::to_string(fields.usage->total) + " tokens";
     return text;
 }
 
-TEST(TapeLine, FactsOfLine_AreRead) {
-    EXPECT_EQ(facts_text(R"({"id": 1, "kind": "anchor", "payload": {"name": "a"}})"),
+TEST(TapeLine, FieldsOfLine_AreRead) {
+    EXPECT_EQ(fields_text(R"({"id": 1, "kind": "anchor", "payload": {"name": "a"}})"),
               "1 anchor a +0");
     EXPECT_EQ(
-        facts_text(
+        fields_text(
             R"({"id": 2, "kind": "event", "payload": {"name": "run", "data": {"usage": {"total_tokens": 5, "prompt_tokens": 4, "prompt_tokens_details": {"cached_tokens": 1}}}}})"),
         "2 event run +0 5 tokens");
     EXPECT_EQ(
-        facts_text(
+        fields_text(
             R"({"id": 3, "kind": "event", "payload": {"name": "run", "data": {"usage": {"total_tokens": true}}}})"),
         "3 event run +0");
     EXPECT_EQ(
-        facts_text(
+        fields_text(
             R"({"id": 4, "kind": "event", "payload": {"name": "cubepi.run", "data": {"run_id": "r"}}})"),
         "4 event cubepi.runr +0");
     EXPECT_EQ(
-        facts_text(
+        fields_text(
             R"({"id": 5, "kind": "message", "payload": {"role": "user"}, "meta": {"context": false}})"),
         "5  +0");
-    EXPECT_EQ(facts_text(R"({"id": 6, "kind": "tool_result", "payload": {"results": [1, 2]}})"),
+    EXPECT_EQ(fields_text(R"({"id": 6, "kind": "tool_result", "payload": {"results": [1, 2]}})"),
               "6  +2");
     EXPECT_EQ(
-        facts_text(
+        fields_text(
             R"({"id": 7, "kind": "tool_call", "payload": {}, "meta": {"cubepi": {"position": 9, "count": 1, "messages": [{"id": "m1"}, {"id": 4}]}}})"),
         "7  +1 at 9 m1");
     EXPECT_EQ(
-        facts_text(
+        fields_text(
             R"({"id": 8, "kind": "other", "payload": {}, "meta": {"cubepi": {"messages": 3}}})"),
         "8  +0");
     EXPECT_EQ(
-        facts_text(
+        fields_text(
             R"({"id": 8, "id": 9, "kind": "anchor", "kind": "event", "payload": {}, "payload": {"name": "a", "name": "b"}})"),
         "9 event b +0");
 }

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include <bub/tape/checkpointer/side_state.hpp>
-#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/entry_fields.hpp>
 #include <bub/tape/fork/turn_journal.hpp>
 #include <bub/tape/search/query_filter.hpp>
 #include <bub/tape/tape_store_support.hpp>
@@ -37,7 +37,7 @@ Task<void> TapeStore::reset(std::string tape) {
 Task<TapeInfo> TapeStore::info(std::string tape) {
     const auto info = std::make_shared<TapeInfo>();
     std::function<bool(const TapeEntry&)> add = [info](const TapeEntry& entry) {
-        detail::add_to(*info, detail::facts_of(entry));
+        detail::add_to(*info, detail::fields_of(entry));
         return true;
     };
     TapeQuery all;
@@ -61,7 +61,7 @@ void TapeStore::edit_state_later(const std::string& /*tape*/,
 Task<std::optional<TapeEntry>> TapeStore::find(std::string tape, TapeKey key, std::string value) {
     const auto found = std::make_shared<std::optional<TapeEntry>>();
     std::function<bool(const TapeEntry&)> check = [found, key, value](const TapeEntry& entry) {
-        if (!detail::facts_of(entry).matches(key, value)) return true;
+        if (!detail::fields_of(entry).matches(key, value)) return true;
         *found = entry;
         return false;
     };

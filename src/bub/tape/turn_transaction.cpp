@@ -5,7 +5,7 @@
 #include <utility>
 
 #include <bub/tape/checkpointer/side_state.hpp>
-#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/entry_fields.hpp>
 #include <bub/tape/fork/fork_state.hpp>
 #include <bub/tape/turn_lease.hpp>
 #include <cubepi/core/error.hpp>

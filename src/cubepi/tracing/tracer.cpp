@@ -289,7 +289,7 @@ private:
     void on_notice(const Notice& notice, RunTrace::Time now);
     void follow_model();
     void link_to_suspended_run();
-    ToolFacts facts_of(const SharedString& tool_name) const;
+    ToolInfo info_of(const SharedString& tool_name) const;
     void forget_run() noexcept;
 
     const std::shared_ptr<TracerCore> core_;
@@ -372,7 +372,7 @@ void AgentRecorder::record(const AgentEvent& event) {
     } else if (const auto* turn = event.get_if<TurnEndEvent>()) {
         run->end_turn(*turn, now);
     } else if (const auto* started = event.get_if<ToolExecutionStartEvent>()) {
-        run->start_tool(*started, facts_of(started->tool_name), now);
+        run->start_tool(*started, info_of(started->tool_name), now);
     } else if (const auto* ended = event.get_if<ToolExecutionEndEvent>()) {
         run->end_tool(*ended, now);
     } else if (const auto* question = event.get_if<HitlRequestEvent>()) {
@@ -470,13 +470,13 @@ void AgentRecorder::follow_model() {
     model_ = current;
 }
 
-ToolFacts AgentRecorder::facts_of(const SharedString& tool_name) const {
-    ToolFacts facts;
+ToolInfo AgentRecorder::info_of(const SharedString& tool_name) const {
+    ToolInfo info;
     const AgentTool* tool = agent_.state().tools.find(tool_name.str());
-    if (!tool) return facts;
-    facts.description = tool->description;
-    facts.execution_mode = tool->execution_mode.value_or(ExecutionMode::parallel);
-    return facts;
+    if (!tool) return info;
+    info.description = tool->description;
+    info.execution_mode = tool->execution_mode.value_or(ExecutionMode::parallel);
+    return info;
 }
 
 /// Does nothing if `redact` has detached the recorder meanwhile.

@@ -169,13 +169,13 @@ void Outbox::begin_turn(const Envelope& message) {
     auto turn = std::make_shared<Turn>();
     turn->inbound_id = message.inbound_id.value_or("");
     turn->place = target_of(message);
-    if (const JsonObject* facts = cubepi::detail::object_member(message.rest, telegram_key)) {
-        turn->answered_by = cubepi::detail::text_member(*facts, "name");
-        turn->callback_id = cubepi::detail::text_member(*facts, "callback");
-        turn->reply_to = cubepi::detail::integer_member(*facts, "message").value_or(0);
-        turn->question.id = cubepi::detail::integer_member(*facts, "question").value_or(0);
+    if (const JsonObject* origin = cubepi::detail::object_member(message.rest, telegram_key)) {
+        turn->answered_by = cubepi::detail::text_member(*origin, "name");
+        turn->callback_id = cubepi::detail::text_member(*origin, "callback");
+        turn->reply_to = cubepi::detail::integer_member(*origin, "message").value_or(0);
+        turn->question.id = cubepi::detail::integer_member(*origin, "question").value_or(0);
         turn->question.chat =
-            cubepi::detail::integer_member(*facts, "question_chat").value_or(turn->place.chat);
+            cubepi::detail::integer_member(*origin, "question_chat").value_or(turn->place.chat);
     }
     if (turn->answered_by.empty()) turn->answered_by = sender_of(message);
     turns_[message.session_id.value_or("")] = turn;

@@ -181,17 +181,17 @@ std::int64_t id_in(const JsonObject& object, std::string_view key) {
     return member ? integer_member(*member, "id").value_or(0) : 0;
 }
 
-void move_answer(Incoming& incoming, const JsonObject& card, JsonObject& facts) {
+void move_answer(Incoming& incoming, const JsonObject& card, JsonObject& origin) {
     const std::string named = shared::asking_chat(keyboard_of(card));
     std::int64_t chat = 0;
     (void)std::from_chars(named.data(), named.data() + named.size(), chat);
     if (chat <= 0 || incoming.place.chat <= 0) return;
-    facts["question_chat"] = incoming.place.chat;
+    origin["question_chat"] = incoming.place.chat;
     incoming.place = ChatTarget();
     incoming.place.chat = chat;
 }
 
-JsonObject origin_facts(Incoming& incoming, const Access& access, const std::string& name) {
+JsonObject record_origin(Incoming& incoming, const Access& access, const std::string& name) {
     Envelope& envelope = incoming.envelope;
     const ChatTarget& place = incoming.place;
     const std::string chat = std::to_string(place.chat);
@@ -202,12 +202,12 @@ JsonObject origin_facts(Incoming& incoming, const Access& access, const std::str
     envelope.from_operator = access.is_operator(incoming.user);
     envelope.context["sender_id"] = std::to_string(incoming.user);
     envelope.context["private_chat"] = place.chat > 0;
-    JsonObject facts;
-    facts["user"] = incoming.user;
-    facts["chat"] = place.chat;
-    if (place.thread != 0) facts["thread"] = place.thread;
-    facts["name"] = name;
-    return facts;
+    JsonObject origin;
+    origin["user"] = incoming.user;
+    origin["chat"] = place.chat;
+    if (place.thread != 0) origin["thread"] = place.thread;
+    origin["name"] = name;
+    return origin;
 }
 
 namespace {
@@ -272,7 +272,7 @@ bool is_ours(const SlashCommand& command) {
     return answers_questions(command) || command.name == "stop";
 }
 
-/// A message as an object, with the facts that decide about it.
+/// A message as an object, with what decides about it.
 class MessageReader {
 public:
     MessageReader(const JsonObject& message, const Access& access, const BotIdentity& bot,
@@ -311,7 +311,7 @@ private:
     const bool is_edit_;
     std::string text_;
     std::optional<SlashCommand> command_;
-    JsonObject facts_;
+    JsonObject origin_;
     Incoming incoming_;
 };
 
@@ -382,7 +382,7 @@ Incoming MessageReader::read() && {
     if (may_answer && is_reply_to_bot() && access_.approvers().contains(incoming_.user))
         move_answer(incoming_, *replied(), of_question);
     set_origin();
-    facts_.insert(of_question.begin(), of_question.end());
+    origin_.insert(of_question.begin(), of_question.end());
     if (command_ && answers_questions(*command_)) {
         read_command();
     } else if (command_ && is_about_session(*command_) && incoming_.is_addressed) {
@@ -392,15 +392,15 @@ Incoming MessageReader::read() && {
     }
     if (!incoming_.envelope.content) read_text();
     note_answer(incoming_.envelope);
-    incoming_.envelope.rest[telegram_key] = std::move(facts_);
+    incoming_.envelope.rest[telegram_key] = std::move(origin_);
     return end(Kind::message);
 }
 
 void MessageReader::set_origin() {
     incoming_.envelope.is_active = incoming_.is_addressed;
     const std::string name = display_name(*object_member(message_, "from"));
-    facts_ = origin_facts(incoming_, access_, name);
-    if (is_group()) facts_["message"] = integer_member(message_, "message_id").value_or(0);
+    origin_ = record_origin(incoming_, access_, name);
+    if (is_group()) origin_["message"] = integer_member(message_, "message_id").value_or(0);
     incoming_.envelope.context["sender"] = name;
 }
 
@@ -418,7 +418,7 @@ void MessageReader::read_answer_by_reply() {
     if (!question || text_.empty()) return;
     incoming_.envelope.answer = shared::answer_of_reply(*question, text_);
     incoming_.envelope.content = text_;
-    facts_["question"] = card;
+    origin_["question"] = card;
 }
 
 /// Returns the beginning of a message that is answered, and adds its files.
@@ -445,7 +445,7 @@ void MessageReader::read_session_command() {
     if (!rest.content->empty()) *envelope.content += " " + *rest.content;
     if (is_goal && replied() && *rest.content != "clear")
         *envelope.content += "\n" + std::string(cubepi::detail::trimmed(quoted(*replied(), files)));
-    if (!files.empty()) facts_["files"] = std::move(files);
+    if (!files.empty()) origin_["files"] = std::move(files);
 }
 
 void MessageReader::read_text() {
@@ -457,12 +457,12 @@ void MessageReader::read_text() {
     // A comma introduces a command only at the beginning (B11), so a command of an operator stays as it is.
     const bool is_command = text_.starts_with(',');
     if (is_group() && !is_command)
-        *envelope.content = facts_["name"].as_string().c_str() + (": " + *envelope.content);
+        *envelope.content = origin_["name"].as_string().c_str() + (": " + *envelope.content);
     if (replied() && !is_command) *envelope.content = quoted(*replied(), files) + *envelope.content;
-    if (!files.empty()) facts_["files"] = std::move(files);
+    if (!files.empty()) origin_["files"] = std::move(files);
 }
 
-/// Parses the topic of a session id that origin_facts() has made.
+/// Parses the topic of a session id that record_origin() has made.
 std::int64_t thread_of(std::string_view session_id, std::string_view chat) {
     const std::string prefix = "telegram:" + std::string(chat) + ":";
     std::int64_t thread = 0;
@@ -516,9 +516,9 @@ ChatTarget target_of(const Envelope& message) {
         throw cubepi::Error(cubepi::ErrorCode::invalid_argument,
                             "'" + chat + "' is not the id of a Telegram chat");
     }
-    const JsonObject* const facts = object_member(message.rest, telegram_key);
-    place.thread = facts ? integer_member(*facts, "thread").value_or(0)
-                         : thread_of(message.session_id.value_or(""), chat);
+    const JsonObject* const origin = object_member(message.rest, telegram_key);
+    place.thread = origin ? integer_member(*origin, "thread").value_or(0)
+                          : thread_of(message.session_id.value_or(""), chat);
     return place;
 }
 

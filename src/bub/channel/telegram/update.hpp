@@ -58,9 +58,9 @@ shared::Buttons keyboard_of(const JsonObject& message);
 /// Returns the id of the user or chat in the member `key`; 0 if there is none.
 std::int64_t id_in(const JsonObject& object, std::string_view key);
 /// The answer to a question of another chat belongs to the session of that chat.
-void move_answer(Incoming& incoming, const JsonObject& card, JsonObject& facts);
-/// Sets the origin of the envelope; returns the facts about it that are stored.
-JsonObject origin_facts(Incoming& incoming, const Access& access, const std::string& name);
+void move_answer(Incoming& incoming, const JsonObject& card, JsonObject& origin);
+/// Sets the origin of the envelope; returns what is stored of it.
+JsonObject record_origin(Incoming& incoming, const Access& access, const std::string& name);
 
 /// Returns the update_id; nothing if there is none.
 std::optional<std::int64_t> update_id_of(const Json& update);

@@ -84,7 +84,7 @@ MediaType media_type(std::string_view name) {
     return MediaType::document;
 }
 
-const JsonObject* facts_of(const Envelope& message) {
+const JsonObject* origin_of(const Envelope& message) {
     return object_member(message.rest, telegram_key);
 }
 
@@ -489,11 +489,11 @@ std::optional<Envelope> UpdateReceiver::read_button(const JsonObject& query) {
     envelope.is_active = true;
     JsonObject of_question;
     move_answer(incoming, *card, of_question);
-    JsonObject facts = origin_facts(incoming, access_, display_name(*from));
-    facts["question"] = place.id;
-    facts["callback"] = id;
-    facts.insert(of_question.begin(), of_question.end());
-    envelope.rest[telegram_key] = std::move(facts);
+    JsonObject origin = record_origin(incoming, access_, display_name(*from));
+    origin["question"] = place.id;
+    origin["callback"] = id;
+    origin.insert(of_question.begin(), of_question.end());
+    envelope.rest[telegram_key] = std::move(origin);
     return std::move(envelope);
 }
 
@@ -537,8 +537,9 @@ bool UpdateReceiver::is_over(const std::exception_ptr& failure) {
 }
 
 void UpdateReceiver::attach_files(Envelope& message) const {
-    const JsonObject* const facts = facts_of(message);
-    const JsonArray* const files = facts ? cubepi::detail::array_member(*facts, "files") : nullptr;
+    const JsonObject* const origin = origin_of(message);
+    const JsonArray* const files =
+        origin ? cubepi::detail::array_member(*origin, "files") : nullptr;
     if (!files) return;
     message.media.clear();
     for (const Json& one : *files) {
@@ -569,17 +570,17 @@ bool UpdateReceiver::allows_sender(const Envelope& message) const {
 }
 
 bool UpdateReceiver::allows(const Envelope& message) const {
-    const JsonObject* const facts = facts_of(message);
-    if (!facts) return allows_sender(message);
-    const std::int64_t chat = integer_member(*facts, "chat").value_or(0);
-    return access_.allows(integer_member(*facts, "user").value_or(0), chat, chat < 0);
+    const JsonObject* const origin = origin_of(message);
+    if (!origin) return allows_sender(message);
+    const std::int64_t chat = integer_member(*origin, "chat").value_or(0);
+    return access_.allows(integer_member(*origin, "user").value_or(0), chat, chat < 0);
 }
 
 void UpdateReceiver::restore(Envelope& message) const {
-    const JsonObject* const facts = facts_of(message);
-    if (!facts) return;
+    const JsonObject* const origin = origin_of(message);
+    if (!origin) return;
     attach_files(message);
-    message.from_operator = access_.is_operator(integer_member(*facts, "user").value_or(0));
+    message.from_operator = access_.is_operator(integer_member(*origin, "user").value_or(0));
 }
 
 void UpdateReceiver::say(ChatTarget to, std::string text) {

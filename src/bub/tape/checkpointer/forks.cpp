@@ -3,7 +3,7 @@
 #include <utility>
 
 #include <bub/tape/checkpointer/checkpointer_state.hpp>
-#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/entry_fields.hpp>
 #include <bub/tape/fork/turn_journal.hpp>
 #include <bub/tape/tape.hpp>
 #include <bub/tape/tape_context.hpp>

@@ -4,7 +4,7 @@
 
 #include <bub/tape/checkpointer/checkpointer_state.hpp>
 #include <bub/tape/checkpointer/side_state.hpp>
-#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/entry_fields.hpp>
 #include <bub/tape/tape_sidecar.hpp>
 #include <cubepi/checkpoint/support/store_errors.hpp>
 #include <cubepi/core/error.hpp>

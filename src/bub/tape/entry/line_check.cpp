@@ -4,7 +4,7 @@
 #include <utility>
 
 #include <bub/tape/checkpointer/side_state.hpp>
-#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/entry_fields.hpp>
 #include <bub/tape/entry/message_entries.hpp>
 #include <bub/tape/tape_context.hpp>
 #include <cubepi/checkpoint/tables/check.hpp>
@@ -35,16 +35,16 @@ void TapeCheck::add(std::string_view line, std::string_view place) {
 
 void TapeCheck::add_entry(const TapeEntry& entry, std::string_view place) {
     check_id(entry.id, place);
-    const EntryFacts facts = facts_of(entry);
-    if (facts.position && *facts.position < sums_.messages)
+    const EntryFields fields = fields_of(entry);
+    if (fields.position && *fields.position < sums_.messages)
         report_.damage(where_ + ", " + std::string(place),
                        "the number of messages goes back from " + std::to_string(sums_.messages) +
-                           " to " + std::to_string(*facts.position),
+                           " to " + std::to_string(*fields.position),
                        "restore the tape from a backup");
     check_messages(entry, place);
     ++sums_.entries;
-    sums_.messages = facts.position_after(sums_.messages);
-    if (facts.anchor) {
+    sums_.messages = fields.position_after(sums_.messages);
+    if (fields.anchor) {
         ++sums_.anchors;
         since_anchor_.clear();
     }

@@ -8,7 +8,7 @@
 
 #include <boost/json/parse.hpp>
 
-#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/entry_fields.hpp>
 #include <bub/tape/fork/turn_journal.hpp>
 #include <bub/tape/support/encoding.hpp>
 #include <bub/tape/tape_store_support.hpp>

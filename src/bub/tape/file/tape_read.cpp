@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/entry_fields.hpp>
 #include <bub/tape/file/tape_directory.hpp>
 #include <bub/tape/search/query_filter.hpp>
 #include <cubepi/core/error.hpp>
@@ -135,30 +135,30 @@ bool TapeIndexFile::try_write_records() {
 }
 
 void TapeIndexFile::add(std::string_view line, std::uint64_t offset) {
-    const std::optional<LineFacts> found = line_facts(line);
+    const std::optional<LineFields> found = line_fields(line);
     if (!found) return;
-    const EntryFacts& facts = found->facts;
+    const EntryFields& fields = found->fields;
     const auto record = [&](IndexKind kind, std::string_view text) {
         fresh_.push_back({hash_of(text), offset << 4U | static_cast<std::uint64_t>(kind)});
     };
     ++sums_.entries;
     ++sums_.entries_since_anchor;
     sums_.last_id = found->id;
-    sums_.messages = facts.position_after(sums_.messages);
-    if (facts.anchor) {
+    sums_.messages = fields.position_after(sums_.messages);
+    if (fields.anchor) {
         ++sums_.anchors;
         sums_.last_anchor_offset = static_cast<std::int64_t>(offset);
         sums_.entries_since_anchor = 0;
-        record(IndexKind::anchor, facts.name);
+        record(IndexKind::anchor, fields.name);
     }
-    if (facts.event) record(IndexKind::event, facts.name);
-    for (const std::string& id : facts.message_ids) record(IndexKind::message, id);
-    if (!facts.run_id.empty()) record(IndexKind::run, facts.run_id);
-    if (facts.usage) {
+    if (fields.event) record(IndexKind::event, fields.name);
+    for (const std::string& id : fields.message_ids) record(IndexKind::message, id);
+    if (!fields.run_id.empty()) record(IndexKind::run, fields.run_id);
+    if (fields.usage) {
         sums_.has_usage = 1;
-        sums_.usage_total = facts.usage->total;
-        sums_.usage_prompt = facts.usage->prompt.value_or(IndexHeader::none);
-        sums_.usage_cached = facts.usage->cached.value_or(IndexHeader::none);
+        sums_.usage_total = fields.usage->total;
+        sums_.usage_prompt = fields.usage->prompt.value_or(IndexHeader::none);
+        sums_.usage_cached = fields.usage->cached.value_or(IndexHeader::none);
     }
 }
 
@@ -235,8 +235,8 @@ bool may_be_of(std::string_view line, const std::vector<std::string>& kinds) {
 
 bool is_anchor_line(std::string_view line, const std::string* name) {
     if (!may_have(line, "anchor")) return false;
-    const std::optional<LineFacts> found = line_facts(line);
-    return found && found->facts.anchor && (!name || found->facts.name == *name);
+    const std::optional<LineFields> found = line_fields(line);
+    return found && found->fields.anchor && (!name || found->fields.name == *name);
 }
 
 }  // namespace
@@ -334,15 +334,15 @@ TapeDirectory::Tail TapeDirectory::tail_of(const Descriptor& tape, std::uint64_t
         if (!begun) tail.ended = line.ended;
         begun = true;
         if (has_id && end - line.offset > far_enough) return tail;
-        const std::optional<LineFacts> found = line_facts(line.text);
+        const std::optional<LineFields> found = line_fields(line.text);
         if (!found) continue;
         if (!has_id) tail.last_id = found->id;
         has_id = true;
-        if (found->facts.position) {
-            tail.messages = *found->facts.position + since;
+        if (found->fields.position) {
+            tail.messages = *found->fields.position + since;
             return tail;
         }
-        since += found->facts.messages;
+        since += found->fields.messages;
     }
     tail.messages = since;
     return tail;
@@ -387,8 +387,8 @@ TapeInfo TapeDirectory::info(const std::string& name) {
     if (sums.last_anchor_offset != IndexHeader::none) {
         LineReader lines(tape, static_cast<std::uint64_t>(sums.last_anchor_offset), end);
         FileLine line;
-        const auto found = lines.next(line) ? line_facts(line.text) : std::nullopt;
-        info.last_anchor = found && !found->facts.name.empty() ? found->facts.name : "-";
+        const auto found = lines.next(line) ? line_fields(line.text) : std::nullopt;
+        info.last_anchor = found && !found->fields.name.empty() ? found->fields.name : "-";
     }
     if (sums.has_usage != 0) {
         RunUsage usage;
@@ -427,8 +427,8 @@ std::optional<TapeEntry> TapeDirectory::find(const std::string& name, TapeKey ke
                                                    : IndexKind::run;
     const TapePaths paths(options_.directory, name);
     newest_first(paths, tape, end, kind, &value, [&](const FileLine& line) {
-        const std::optional<LineFacts> facts = line_facts(line.text);
-        if (facts && facts->facts.matches(key, value)) found = read_tape_line(line.text);
+        const std::optional<LineFields> fields = line_fields(line.text);
+        if (fields && fields->fields.matches(key, value)) found = read_tape_line(line.text);
         return !found;
     });
     return found;

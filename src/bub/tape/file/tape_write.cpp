@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include <bub/tape/checkpointer/side_state.hpp>
-#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/entry_fields.hpp>
 #include <bub/tape/file/tape_directory.hpp>
 #include <bub/tape/fork/turn_journal.hpp>
 #include <bub/tape/support/encoding.hpp>

@@ -3,7 +3,7 @@
 #include <tuple>
 #include <utility>
 
-#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/entry_fields.hpp>
 #include <bub/tape/fork/fork_state.hpp>
 #include <bub/tape/search/query_filter.hpp>
 #include <cubepi/core/error.hpp>
@@ -193,7 +193,7 @@ Task<TapeInfo> TurnTransaction::info(std::string tape) {
     TapeInfo info;
     if (!own || !own->reset) info = co_await state->parent->info(tape);
     if (!own) co_return info;
-    for (const TapeEntry& entry : own->entries) detail::add_to(info, detail::facts_of(entry));
+    for (const TapeEntry& entry : own->entries) detail::add_to(info, detail::fields_of(entry));
     co_return info;
 }
 
@@ -219,7 +219,7 @@ Task<std::optional<TapeEntry>> TurnTransaction::find(std::string tape, TapeKey k
     if (own) {
         const auto last = std::find_if(
             own->entries.rbegin(), own->entries.rend(),
-            [&](const TapeEntry& entry) { return detail::facts_of(entry).matches(key, value); });
+            [&](const TapeEntry& entry) { return detail::fields_of(entry).matches(key, value); });
         if (last != own->entries.rend()) found = *last;
     }
     if (!found && (!own || !own->reset))

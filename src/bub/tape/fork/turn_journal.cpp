@@ -7,7 +7,7 @@
 
 #include <unistd.h>
 
-#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/entry_fields.hpp>
 #include <bub/tape/entry/message_entries.hpp>
 #include <bub/tape/search/query_filter.hpp>
 #include <bub/tape/support/encoding.hpp>

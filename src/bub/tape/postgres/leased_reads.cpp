@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/entry_fields.hpp>
 
 // The reads of the store of one turn (D269).
 

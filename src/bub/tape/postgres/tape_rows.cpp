@@ -3,7 +3,7 @@
 #include <utility>
 
 #include <bub/tape/checkpointer/side_state.hpp>
-#include <bub/tape/entry/entry_facts.hpp>
+#include <bub/tape/entry/entry_fields.hpp>
 #include <bub/tape/postgres/tape_tables.hpp>
 #include <bub/tape/search/query_filter.hpp>
 #include <bub/tape/support/encoding.hpp>
@@ -142,14 +142,14 @@ void write_tape(SqlBatch& batch, const std::string& tape, const TapeRow& row,
 /// Entries that one statement inserts, with the ids of their messages, which a second one does.
 class EntryRows {
 public:
-    void add(const TapeEntry& entry, const EntryFacts& facts, std::string line) {
+    void add(const TapeEntry& entry, const EntryFields& fields, std::string line) {
         ids_.push_back(std::to_string(entry.id));
         kinds_.push_back(entry.kind);
-        names_.push_back(facts.anchor || facts.event ? key_of(facts.name) : std::string());
-        runs_.push_back(facts.run_id.empty() ? std::string() : key_of(facts.run_id));
+        names_.push_back(fields.anchor || fields.event ? key_of(fields.name) : std::string());
+        runs_.push_back(fields.run_id.empty() ? std::string() : key_of(fields.run_id));
         bytes_ += line.size();
         lines_.push_back(std::move(line));
-        for (const std::string& id : facts.message_ids) {
+        for (const std::string& id : fields.message_ids) {
             message_keys_.push_back(key_of(id));
             message_entries_.push_back(ids_.back());
         }
@@ -218,12 +218,12 @@ TapePosition write_append(SqlBatch& batch, const std::string& tape, TapeRow& row
     EntryRows rows;
     SqlBatch inserts;
     for (const TapeEntry& entry : entries) {
-        const EntryFacts facts = facts_of(entry);
-        add_to(row.info, facts);
+        const EntryFields fields = fields_of(entry);
+        add_to(row.info, fields);
         std::string line = tape_line(entry);
         row.bytes += static_cast<std::int64_t>(line.size());
         line.pop_back();  // the line feed
-        rows.add(entry, facts, std::move(line));
+        rows.add(entry, fields, std::move(line));
         if (rows.is_full()) rows.write(inserts, tape);
     }
     rows.write(inserts, tape);

@@ -429,7 +429,7 @@ void RunTrace::record_failure(SpanData& span, const ErrorInfo* error, std::strin
     span.events.push_back(std::move(event));
 }
 
-void RunTrace::start_tool(const ToolExecutionStartEvent& event, const ToolFacts& facts, Time now) {
+void RunTrace::start_tool(const ToolExecutionStartEvent& event, const ToolInfo& info, Time now) {
     if (!records()) return;
     Tool tool{event.tool_call_id, open(shared_name("execute_tool " + event.tool_name.str()), now)};
     Attributes& attributes = tool.span->attributes;
@@ -438,9 +438,9 @@ void RunTrace::start_tool(const ToolExecutionStartEvent& event, const ToolFacts&
     attributes.add("gen_ai.tool.call.id", event.tool_call_id);
     attributes.add("gen_ai.tool.type", "function");
     attributes.add("cubepi.run_id", run_id_);
-    if (!facts.description.empty()) attributes.add("gen_ai.tool.description", facts.description);
-    if (facts.execution_mode) {
-        const bool sequential = *facts.execution_mode == ExecutionMode::sequential;
+    if (!info.description.empty()) attributes.add("gen_ai.tool.description", info.description);
+    if (info.execution_mode) {
+        const bool sequential = *info.execution_mode == ExecutionMode::sequential;
         attributes.add("cubepi.tool.execution_mode",
                        AttributeValue::of_literal(sequential ? "sequential" : "parallel"));
     }

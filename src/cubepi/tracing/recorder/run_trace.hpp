@@ -84,8 +84,8 @@ struct TraceParent {
     bool remote = false;  ///< the span above is not of this tracer: of another process, for example
 };
 
-/// Facts about a tool of the agent that a recorder needs.
-struct ToolFacts {
+/// Information about a tool of the agent that a recorder needs.
+struct ToolInfo {
     SharedString description = {};
     std::optional<ExecutionMode> execution_mode = {};
 };
@@ -140,7 +140,7 @@ public:
     void start_turn(std::uint32_t turn, Time now);
     void start_message(const Message& message);
     void end_turn(const TurnEndEvent& event, Time now);
-    void start_tool(const ToolExecutionStartEvent& event, const ToolFacts& facts, Time now);
+    void start_tool(const ToolExecutionStartEvent& event, const ToolInfo& info, Time now);
     void end_tool(const ToolExecutionEndEvent& event, Time now);
     void start_question(const HitlRequest& request, Time now);
     void end_question(std::string_view question_id, std::string_view outcome, Time now);

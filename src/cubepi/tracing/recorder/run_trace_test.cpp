@@ -47,7 +47,7 @@ struct TracedRun {
         ToolExecutionStartEvent event;
         event.tool_call_id = std::move(id);
         event.tool_name = "work";
-        run->start_tool(event, ToolFacts(), now);
+        run->start_tool(event, ToolInfo(), now);
     }
     void end_tool(std::string id) const {
         ToolExecutionEndEvent event;

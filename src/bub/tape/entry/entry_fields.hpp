@@ -44,8 +44,8 @@ struct RunUsage {
     std::optional<double> hit_rate() const;
 };
 
-/// The data of an entry for summaries and indexes.
-struct EntryFacts {
+/// The fields of an entry for summaries and indexes.
+struct EntryFields {
     bool anchor = false;
     bool event = false;
     std::string name = {};                      ///< of an anchor or event
@@ -64,15 +64,15 @@ struct EntryFacts {
 /// Converts a line's object to an entry; see read_tape_line.
 std::optional<TapeEntry> entry_of_json(JsonObject object);
 
-EntryFacts facts_of(const TapeEntry& entry);
+EntryFields fields_of(const TapeEntry& entry);
 
-struct LineFacts {
+struct LineFields {
     std::int64_t id = 0;
-    EntryFacts facts = {};
+    EntryFields fields = {};
 };
 
-/// Returns the facts of read_tape_line(line). Returns nothing if the line is not an entry.
-std::optional<LineFacts> line_facts(std::string_view line);
+/// Returns the fields of read_tape_line(line). Returns nothing if the line is not an entry.
+std::optional<LineFields> line_fields(std::string_view line);
 
 /// Sets the entry's id after `last`, which becomes it. `keep`: the entry has one; throws cubepi::StaleAppendError if it is not greater.
 void assign_id(TapeEntry& entry, std::int64_t& last, bool keep);
@@ -83,7 +83,7 @@ std::int64_t set_position(TapeEntry& entry, std::int64_t before);
 const JsonArray* stored_messages(const TapeEntry& entry);
 
 /// Adds an entry to a summary.
-void add_to(TapeInfo& info, const EntryFacts& facts);
+void add_to(TapeInfo& info, const EntryFields& fields);
 
 /// Returns true if the name has exactly one "__", i.e. is not a sidecar's.
 bool is_main_tape(std::string_view name);
