@@ -213,13 +213,13 @@ void ChatActions::begin_session() {
         text += "Resume the previous one: cubepi chat --session " + shell_word(before) +
                 pipeline_.plan().directory_flag + "\n";
     }
-    const auto tell = [&text](std::size_t count, std::string_view what) {
+    const auto add_line = [&text](std::size_t count, std::string_view what) {
         if (count > 0)
             text += "Ended " + count_of(static_cast<std::int64_t>(count), what) +
                     " of the previous one.\n";
     };
-    tell(ended.commands, "background command");
-    tell(ended.agents, "background sub-agent");
+    add_line(ended.commands, "background command");
+    add_line(ended.agents, "background sub-agent");
     renderer_.print(text);
 }
 

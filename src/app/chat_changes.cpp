@@ -394,15 +394,16 @@ void ChangeActions::show(const std::vector<RestoredFile>& files, const std::stri
     renderer_.print(text);
 }
 
-/// Tells the model with the next prompt what the user has done with the files.
-void ChangeActions::tell_model(const std::vector<RestoredFile>& files, std::string_view what) {
+/// Adds a note for the model to the next prompt: what the user has done with the files.
+void ChangeActions::add_note_for_model(const std::vector<RestoredFile>& files,
+                                       std::string_view what) {
     std::string changed;
     for (std::size_t i = 0; i < std::min(files.size(), shown_files); ++i) {
         if (has_changed(files[i]))
             changed += (changed.empty() ? "" : ", ") + visible(files[i].path);
     }
     if (!changed.empty())
-        pipeline_.tell_model("the user has " + std::string(what) + ": " + changed);
+        pipeline_.add_note_for_model("the user has " + std::string(what) + ": " + changed);
 }
 
 Task<> ChangeActions::undo() {
@@ -426,7 +427,7 @@ Task<> ChangeActions::undo() {
     });
     show(files,
          (any ? "Took back the changes of " : "Took back nothing of ") + quoted(last->text) + ":");
-    tell_model(files, "changed these files back");
+    add_note_for_model(files, "changed these files back");
     if (left) passed_.insert(last->runs.front());
     std::string text(not_covered);
     if (any) text += "/redo makes them again; /undo continues with the prompt before.\n";
@@ -453,7 +454,7 @@ Task<> ChangeActions::redo() {
             "There is nothing to redo: no undo, or tools have changed files since.\n");
     passed_.clear();
     show(files, "Made the changes again:");
-    tell_model(files, "made the changes of these files again");
+    add_note_for_model(files, "made the changes of these files again");
 }
 
 Task<> ChangeActions::diff(std::string argument) {
@@ -569,12 +570,12 @@ Task<std::string> ChangeActions::rewind(RewindChoice chosen, std::function<bool(
         show(restored, "Files as they were before " + quoted(text) + ":");
         renderer_.print(not_covered);
     }
-    if (!chosen.conversation) tell_model(restored, "changed these files back");
+    if (!chosen.conversation) add_note_for_model(restored, "changed these files back");
     if (!chosen.conversation) co_return prompt;
     std::string name;
     const bool moved = co_await move(std::move(after), std::move(name), std::move(is_idle));
     if (!moved) {
-        tell_model(restored, "changed these files back");
+        add_note_for_model(restored, "changed these files back");
         co_return prompt;
     }
     if (left_out > 0) {

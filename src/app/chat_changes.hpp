@@ -52,7 +52,7 @@ private:
     Task<State> load();
     Task<std::vector<RestoredFile>> take_back(std::vector<std::string> runs);
     void show(const std::vector<RestoredFile>& files, const std::string& headline);
-    void tell_model(const std::vector<RestoredFile>& files, std::string_view what);
+    void add_note_for_model(const std::vector<RestoredFile>& files, std::string_view what);
     Task<bool> move(std::string after_run, std::string name, std::function<bool()> is_idle);
 
     Pipeline& pipeline_;

@@ -97,7 +97,7 @@ std::vector<std::string> chosen_tapes(const TapeArguments& arguments, const std:
 class Copy {
 public:
     Copy(const TapeArguments& arguments, std::ostream& out, std::ostream& err)
-        : arguments_(arguments), shown_(out), told_(err) {}
+        : arguments_(arguments), shown_(out), err_(err) {}
 
     Task<int> perform() {
         const StorePtr from =
@@ -116,7 +116,7 @@ public:
         std::string name = arguments_.tape;
         if (!arguments_.session.empty()) name = co_await tape_of_session(from, arguments_.session);
         const std::vector<std::string> tapes = chosen_tapes(arguments_, name, all);
-        if (tapes.empty()) told_ << "No tapes in " << for_terminal(from->location()) << ".\n";
+        if (tapes.empty()) err_ << "No tapes in " << for_terminal(from->location()) << ".\n";
         int status = exit_ok;
         std::size_t left = tapes.size();
         for (const std::string& tape : tapes) {
@@ -127,7 +127,7 @@ public:
             --left;
         }
         if (left > 0)
-            told_ << "cubepi: stopped; not copied: " << left << " of " << tapes.size() << "\n";
+            err_ << "cubepi: stopped; not copied: " << left << " of " << tapes.size() << "\n";
         co_return status;
     }
 
@@ -158,12 +158,12 @@ private:
         std::string text = error.what();
         if (error.code() == ErrorCode::invalid_state)
             text += ". To replace it with this one: --force";
-        told_ << "cubepi: " << for_terminal(text) << "\n";
+        err_ << "cubepi: " << for_terminal(text) << "\n";
     }
 
     const TapeArguments& arguments_;
     TerminalStream shown_;
-    TerminalStream told_;
+    TerminalStream err_;
     bool is_unreachable_ = false;  // one of the two places
 };
 
@@ -216,7 +216,7 @@ public:
         : arguments_(std::move(arguments)),
           out_(out),
           shown_(out),
-          told_(err),
+          err_(err),
           store_(arguments_.directory.empty() ? configured_tapes()
                                               : open_tapes(arguments_.directory)) {}
 
@@ -242,7 +242,7 @@ private:
         const std::size_t most = arguments_.limit == 0 ? all : arguments_.limit;
         const std::vector<ListedTape> files =
             co_await store_->newest_tapes_after(std::nullopt, most);
-        if (files.empty()) told_ << "No tapes in " << for_terminal(store_->location()) << ".\n";
+        if (files.empty()) err_ << "No tapes in " << for_terminal(store_->location()) << ".\n";
         int status = exit_ok;
         // Separated by tabs, for scripts.
         for (const ListedTape& file : files) {
@@ -252,7 +252,7 @@ private:
             } catch (const Error& error) {
                 // A failure does not hide the others.
                 const Failure failure = explain(error);
-                told_ << "cubepi: " << for_terminal(failure.text) << "\n";
+                err_ << "cubepi: " << for_terminal(failure.text) << "\n";
                 status = failure.exit_code;
             }
             const std::string entries = info ? std::to_string(info->entries) : "?";
@@ -271,8 +271,8 @@ private:
         if (!arguments_.session.empty()) {
             std::string name = co_await tape_of_session(store_, arguments_.session);
             if (!name.empty()) co_return name;
-            told_ << "cubepi: session '" << for_terminal(arguments_.session)
-                  << "' of this directory has no tape.\n  See all tapes: cubepi tape list\n";
+            err_ << "cubepi: session '" << for_terminal(arguments_.session)
+                 << "' of this directory has no tape.\n  See all tapes: cubepi tape list\n";
             co_return std::string();
         }
         if (!arguments_.tape.empty()) co_return co_await find_named();
@@ -280,7 +280,7 @@ private:
         std::vector<ListedTape> newest = co_await store_->newest_tapes_after(std::nullopt, 1, here);
         if (newest.empty()) newest = co_await store_->newest_tapes_after(std::nullopt, 1);
         if (!newest.empty()) co_return newest.front().name;
-        told_ << "cubepi: no tapes in " << for_terminal(store_->location()) << ".\n";
+        err_ << "cubepi: no tapes in " << for_terminal(store_->location()) << ".\n";
         co_return std::string();
     }
 
@@ -292,10 +292,10 @@ private:
             if (name.starts_with(arguments_.tape)) found.push_back(name);
         }
         if (found.size() == 1) co_return found.front();
-        told_ << "cubepi: "
-              << (found.empty() ? TerminalView("there is no tape '")
-                                : TerminalView("several tapes begin with '"))
-              << for_terminal(arguments_.tape) << "'.\n  See their names: cubepi tape list\n";
+        err_ << "cubepi: "
+             << (found.empty() ? TerminalView("there is no tape '")
+                               : TerminalView("several tapes begin with '"))
+             << for_terminal(arguments_.tape) << "'.\n  See their names: cubepi tape list\n";
         co_return std::string();
     }
 
@@ -343,7 +343,7 @@ private:
         wanted.limit = arguments_.limit == 0 ? static_cast<std::size_t>(-1) : arguments_.limit;
         const std::vector<TapeEntry> found = co_await tape.search(std::move(wanted));
         for (const TapeEntry& entry : found) print(entry);
-        if (found.empty()) told_ << "No entries match.\n";
+        if (found.empty()) err_ << "No entries match.\n";
     }
 
     Task<void> anchors(Tape tape) {
@@ -388,7 +388,7 @@ private:
     const TapeArguments arguments_;
     std::ostream& out_;
     TerminalStream shown_;
-    TerminalStream told_;
+    TerminalStream err_;
     std::shared_ptr<bub::SessionTapeStore> store_;
     std::string from_;  // in UTC, as the entries
     std::string to_;

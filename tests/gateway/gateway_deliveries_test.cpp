@@ -305,13 +305,14 @@ TEST(Outage, D90_UnreachableTelegram_NoticeDelaysNoTurn) {
     (void)gateway.wait_for("gateway.running");
     bot.with_api([](bub::telegram::FakeBotApi& api) { api.say(42, "three"); });
     (void)model.wait_for("three");
-    bool is_told = false;
+    bool is_notified = false;
     bool is_executed = false;
     for (const std::string& text : texts()) {
-        is_told = is_told || text.find("stored until an operator decides") != std::string::npos;
+        is_notified =
+            is_notified || text.find("stored until an operator decides") != std::string::npos;
         is_executed = is_executed || text.find("entries: ") != std::string::npos;
     }
-    EXPECT_TRUE(is_told);
+    EXPECT_TRUE(is_notified);
     EXPECT_FALSE(is_executed);
     const JsonObject held = app::call_gateway(home.socket(), JsonObject{{"command", "held"}});
     EXPECT_EQ(held.at("messages").as_array().size(), 1u) << boost::json::serialize(held);

@@ -314,7 +314,7 @@ Pipeline::Ended Pipeline::move_to(SessionLocation place) {
     return ended;
 }
 
-void Pipeline::tell_model(std::string text) {
+void Pipeline::add_note_for_model(std::string text) {
     for_model_ += (for_model_.empty() ? "" : "; ") + std::move(text);
 }
 

@@ -78,8 +78,8 @@ public:
     /// Returns an input of the user as a message of the channel `cli`. Comma commands are accepted from an operator only
     /// (B11).
     bub::Envelope message(std::string text, bool from_operator);
-    /// Tells the model something with the next prompt.
-    void tell_model(std::string text);
+    /// Adds a note for the model to the next prompt.
+    void add_note_for_model(std::string text);
 
     /// Addresses `message` to the session, which is created and named after its first message if it is new. Throws what the
     /// store throws; the next message tries again.
@@ -125,7 +125,7 @@ private:
     std::function<void(const std::string& name)> on_session_;
     Task<> add_git_state(bub::Envelope& message);
     std::optional<std::string> branch_;  ///< that the model was told; absent: nothing yet
-    std::string for_model_;              // of tell_model(), until the next prompt
+    std::string for_model_;              // of add_note_for_model(), until the next prompt
     bool creating_session_ = false;
     AsyncEvent session_created_;  // or creating it failed, and the next message tries again
     std::weak_ptr<Agent> agent_;  // of the current turn

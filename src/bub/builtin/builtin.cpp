@@ -131,7 +131,7 @@ Task<std::optional<JsonObject>> load_state(CorePtr core, LoadStateCall& call) {
 constexpr std::string_view file_problems_key = "_file_problems";
 
 /// Sends an output of kind `error` to the chat of a message.
-Task<> tell_sender(CorePtr core, const Envelope& message, std::string text) {
+Task<> notify_sender(CorePtr core, const Envelope& message, std::string text) {
     auto made = std::make_shared<Envelope>(std::move(text));
     made->session_id = message.session_id.value_or("unknown");
     made->channel = message.channel.value_or("default");
@@ -162,10 +162,10 @@ Task<std::optional<Prompt>> build_prompt(CorePtr core, BuildPromptCall& call) {
         const std::vector<std::string> problems =
             co_await detail::take_attachments(core, message, std::move(workspace));
         // Once, also if the turn is tried again (D90).
-        const bool was_told = call.message.rest.contains(file_problems_key);
+        const bool was_notified = call.message.rest.contains(file_problems_key);
         if (!problems.empty()) call.message.rest[file_problems_key] = true;
         for (const std::string& problem : problems)
-            if (!was_told) co_await tell_sender(core, call.message, problem);
+            if (!was_notified) co_await notify_sender(core, call.message, problem);
     }
     const auto now = core->runtime().clock->wall();
     std::optional<Prompt> prompt = co_await detail::prompt_of(std::move(message), now);
@@ -361,7 +361,7 @@ Task<> show_error(CorePtr core, OnErrorCall& call) {
     std::string text = describes ? describes(call.error)
                                  : "An error occurred at stage '" + std::string(call.stage) +
                                        "': " + describe(call.error);
-    co_await tell_sender(core, *call.message, std::move(text));
+    co_await notify_sender(core, *call.message, std::move(text));
 }
 
 Task<std::optional<std::string>> system_prompt(CorePtr core, SystemPromptCall& call) {

@@ -316,7 +316,7 @@ TEST_F(PostgresTapeProcesses, B9_ProcessKilledAtAnyStatement_LosesNothingShown) 
         Child child("take_turn", proxy.connection(database));
         ASSERT_EQ(child.read_line(), "ready");
         proxy.before_statement(statement, [&] { child.kill_now(); });
-        child.tell(tape);
+        child.send_line(tape);
         const bool shown = child.read_line() == "shown";
         merged = shown && child.read_line() == "merged";
         child.kill_and_wait();

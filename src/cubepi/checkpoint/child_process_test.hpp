@@ -67,7 +67,7 @@ public:
         if (!line.empty() && line.back() == '\n') line.pop_back();
         return line;
     }
-    void tell(const std::string& line) {
+    void send_line(const std::string& line) {
         fputs((line + "\n").c_str(), input_);
         fflush(input_);
     }
@@ -129,7 +129,7 @@ void append_in_turns(Store& store) {
 }
 
 template <class Store>
-void claim_and_append_when_told(Store& store) {
+void claim_and_append_on_line(Store& store) {
     const ClaimOwner owner = current_process_owner();
     run(store.claim_run("t", "child-run", owner, ClaimKind::new_run));
     say(owner.owner_id);
@@ -147,7 +147,7 @@ inline constexpr int open_questions = 20;
 
 /// Answers all questions, and prints the number of answers that were accepted.
 template <class Store>
-void answer_when_told(Store& store) {
+void answer_on_line(Store& store) {
     run(store.open());
     say("ready");
     const std::string name = read_line();
@@ -173,7 +173,7 @@ inline constexpr int forks_per_process = 20;
 
 /// Forks the thread "t", which other processes do at the same time, and prints the number of forks that it made.
 template <class Store>
-void fork_when_told(Store& store) {
+void fork_on_line(Store& store) {
     run(store.open());
     say("ready");
     const std::string name = read_line();
@@ -215,7 +215,7 @@ void expect_no_forks(Store& store, const std::string& place) {
 
 template <class Store>
 void expect_killed_claim_superseded(Store& store, const std::string& place) {
-    Child child("claim_and_append_when_told", place);
+    Child child("claim_and_append_on_line", place);
     const std::string owner = child.read_line();
     const ClaimOwner ours = current_process_owner();
     Task<ClaimResult> claim = store.claim_run("t", "ours", ours, ClaimKind::new_run);
@@ -235,7 +235,7 @@ void expect_killed_claim_superseded(Store& store, const std::string& place) {
 template <class Store>
 void expect_frozen_process_fenced(Store& store, testing::ManualClock& clock,
                                   const std::string& place) {
-    Child child("claim_and_append_when_told", place);
+    Child child("claim_and_append_on_line", place);
     child.read_line();
     clock.set_wall(std::chrono::system_clock::now() + std::chrono::seconds(61));
     const ClaimOwner ours = current_process_owner();
@@ -243,7 +243,7 @@ void expect_frozen_process_fenced(Store& store, testing::ManualClock& clock,
     EXPECT_TRUE(result.superseded);
     AppendOptions under = AppendOptions().claim("ours", ours.owner_id);
     run(store.append("t", one(user("ours", "ours")), std::move(under)));
-    child.tell("go");
+    child.send_line("go");
     EXPECT_EQ(child.read_line(), "stale");
     EXPECT_EQ(child.wait(), 0);
     EXPECT_EQ(run(store.load("t"))->messages.size(), 1U);
@@ -258,12 +258,12 @@ void expect_one_answer_each(Store& store, const std::string& place) {
         request.created_at = 10;
         run(store.save_pending_request("t", "r", std::move(request)));
     }
-    Child first("answer_when_told", place);
-    Child second("answer_when_told", place);
+    Child first("answer_on_line", place);
+    Child second("answer_on_line", place);
     EXPECT_EQ(first.read_line(), "ready");
     EXPECT_EQ(second.read_line(), "ready");
-    first.tell("anna");
-    second.tell("ben");
+    first.send_line("anna");
+    second.send_line("ben");
     const int anna = std::stoi(first.read_line());
     const int ben = std::stoi(second.read_line());
     EXPECT_EQ(first.wait(), 0);
@@ -286,13 +286,13 @@ void expect_whole_forks(Store& store, const std::string& place) {
         messages.push_back(user(std::to_string(i), "r", "m" + std::to_string(i)));
     run(store.append("t", messages, AppendOptions()));
     run(store.mark_run_complete("t", "r"));
-    Child first("fork_when_told", place);
-    Child second("fork_when_told", place);
-    Child killed("fork_when_told", place);
+    Child first("fork_on_line", place);
+    Child second("fork_on_line", place);
+    Child killed("fork_on_line", place);
     for (Child* child : {&first, &second, &killed}) EXPECT_EQ(child->read_line(), "ready");
-    killed.tell("killed");
-    first.tell("anna");
-    second.tell("ben");
+    killed.send_line("killed");
+    first.send_line("anna");
+    second.send_line("ben");
     killed.kill_and_wait();
     std::map<std::string, int> made;
     made["anna"] = std::stoi(first.read_line());

@@ -27,7 +27,7 @@ std::shared_ptr<SqlCheckpointer> open_store(const std::string& connection) {
     return ServerDatabase::open(options);
 }
 
-void append_when_told(SqlCheckpointer& store) {
+void append_on_line(SqlCheckpointer& store) {
     run(store.open());
     say("ready");
     const std::string thread_id = read_line();
@@ -48,10 +48,10 @@ int kill_at_each_statement(SqlCheckpointer& store, ServerProxy& proxy,
         EXPECT_LT(statement, most_statements);
         if (statement >= most_statements) break;
         const std::string thread_id = "t" + std::to_string(statement);
-        Child child("append_when_told", connection);
+        Child child("append_on_line", connection);
         EXPECT_EQ(child.read_line(), "ready");
         proxy.before_statement(statement, [&] { child.kill_now(); });
-        child.tell(thread_id);
+        child.send_line(thread_id);
         finished = child.read_line() == "stored";
         child.kill_and_wait();
         proxy.before_statement(0, {});
@@ -192,11 +192,11 @@ int check_interchange(SqlCheckpointer& store, const std::string& command) {
 int run_store_child(const std::string& mode, const std::string& connection) {
     using Work = void (*)(SqlCheckpointer&);
     const std::map<std::string, Work> children{
-        {"answer_when_told", answer_when_told<SqlCheckpointer>},
+        {"answer_on_line", answer_on_line<SqlCheckpointer>},
         {"append_in_turns", append_in_turns<SqlCheckpointer>},
-        {"append_when_told", append_when_told},
-        {"claim_and_append_when_told", claim_and_append_when_told<SqlCheckpointer>},
-        {"fork_when_told", fork_when_told<SqlCheckpointer>},
+        {"append_on_line", append_on_line},
+        {"claim_and_append_on_line", claim_and_append_on_line<SqlCheckpointer>},
+        {"fork_on_line", fork_on_line<SqlCheckpointer>},
     };
     const auto child = children.find(mode);
     if (child == children.end()) return 2;

@@ -36,7 +36,7 @@ void append_until_killed(const std::string& path) {
     }
 }
 
-void claim_and_complete_when_told(SQLiteCheckpointer& store) {
+void claim_and_complete_on_line(SQLiteCheckpointer& store) {
     const ClaimOwner owner = current_process_owner();
     run(store.claim_run("t", "child-run", owner, ClaimKind::new_run));
     run(store.append("t", one(user("from the child", "child-run")), AppendOptions()));
@@ -109,9 +109,9 @@ TEST(SQLiteProcesses, D50_FrozenProcessThatWakesUp_IsFenced) {
 TEST(SQLiteProcesses, D50_ProcessWithItsClaim_CanWrite) {
     TempDirectory directory;
     const std::string path = directory.file("sessions.db");
-    Child child("claim_and_append_when_told", path);
+    Child child("claim_and_append_on_line", path);
     child.read_line();
-    child.tell("go");
+    child.send_line("go");
     EXPECT_EQ(child.read_line(), "stored");
 }
 
@@ -122,11 +122,11 @@ TEST(SQLiteProcesses, D50_FrozenProcess_DoesNotCompleteAContinuedRun) {
     auto clock = std::make_shared<testing::ManualClock>();
     options.clock = clock;
     SQLiteCheckpointer store(options);
-    Child child("claim_and_complete_when_told", options.path);
+    Child child("claim_and_complete_on_line", options.path);
     EXPECT_EQ(child.read_line(), "appended");
     clock->set_wall(std::chrono::system_clock::now() + std::chrono::seconds(61));
     run(store.claim_run("t", "child-run", this_process(), ClaimKind::continue_run));
-    child.tell("go");
+    child.send_line("go");
     EXPECT_EQ(child.read_line(), "stale");
     EXPECT_FALSE(run(store.is_run_complete("t", "child-run")));
     AppendOptions under = AppendOptions().claim("child-run", this_process().owner_id);
@@ -138,9 +138,9 @@ TEST(SQLiteProcesses, D50_FrozenProcess_DoesNotCompleteAContinuedRun) {
 TEST(SQLiteProcesses, D50_ProcessWithItsClaim_CompletesItsRun) {
     TempDirectory directory;
     const std::string path = directory.file("sessions.db");
-    Child child("claim_and_complete_when_told", path);
+    Child child("claim_and_complete_on_line", path);
     EXPECT_EQ(child.read_line(), "appended");
-    child.tell("go");
+    child.send_line("go");
     EXPECT_EQ(child.read_line(), "complete");
     EXPECT_TRUE(run(SQLiteCheckpointer(path).is_run_complete("t", "child-run")));
 }
@@ -165,11 +165,11 @@ int run_store_child(const std::string& mode, const std::string& path) {
     if (mode == "append_until_killed") append_until_killed(path);
     using Work = void (*)(SQLiteCheckpointer&);
     const std::map<std::string, Work> children{
-        {"answer_when_told", answer_when_told<SQLiteCheckpointer>},
+        {"answer_on_line", answer_on_line<SQLiteCheckpointer>},
         {"append_in_turns", append_in_turns<SQLiteCheckpointer>},
-        {"claim_and_append_when_told", claim_and_append_when_told<SQLiteCheckpointer>},
-        {"claim_and_complete_when_told", claim_and_complete_when_told},
-        {"fork_when_told", fork_when_told<SQLiteCheckpointer>},
+        {"claim_and_append_on_line", claim_and_append_on_line<SQLiteCheckpointer>},
+        {"claim_and_complete_on_line", claim_and_complete_on_line},
+        {"fork_on_line", fork_on_line<SQLiteCheckpointer>},
     };
     const auto child = children.find(mode);
     if (child == children.end()) return 2;

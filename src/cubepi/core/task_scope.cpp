@@ -89,7 +89,7 @@ struct ScopeChild : std::enable_shared_from_this<ScopeChild> {
     std::shared_ptr<void> keep_alive;
     std::optional<Executor> elsewhere;  // the child's executor if it is not the scope's
     std::exception_ptr result;
-    bool told = false;  // on the scope's executor, the other members on the child's
+    bool cancel_requested = false;  // on the scope's executor, the other members on the child's
     bool started = false;
     bool cancelled = false;
     bool done = false;
@@ -108,7 +108,7 @@ struct ScopeChild : std::enable_shared_from_this<ScopeChild> {
     }
 
     void cancel() {
-        told = true;
+        cancel_requested = true;
         if (!elsewhere) {
             cancel_here();
         } else {
@@ -270,7 +270,7 @@ void ScopeCore::cancel() noexcept {
     for (ScopeChild* child = children_; child;) {
         const std::shared_ptr<ScopeChild> keep_alive = child->shared_from_this();
         const std::size_t before = live_;
-        if (!child->told) child->cancel();
+        if (!child->cancel_requested) child->cancel();
         child = live_ == before ? keep_alive->next : children_;
     }
     emitting_ = false;

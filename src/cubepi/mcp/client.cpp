@@ -149,9 +149,9 @@ Task<JsonObject> McpClient::request(std::string method, JsonObject params) {
 
 Task<> McpClient::roots_changed() {
     const std::shared_ptr<State> state = state_;
-    const bool is_told = state->options.roots && state->is_agreed && !state->info.is_stateless &&
-                         state->transport->is_open();
-    if (is_told)
+    const bool is_notified = state->options.roots && state->is_agreed &&
+                             !state->info.is_stateless && state->transport->is_open();
+    if (is_notified)
         co_await state->transport->notify("notifications/roots/list_changed", JsonObject());
 }
 

@@ -253,7 +253,7 @@ private:
         ErrorInfo error = {};
     };
 
-    struct Untold {
+    struct Unreported {
         std::size_t leg = 0;
         Failover failover = {};
     };
@@ -267,7 +267,7 @@ private:
     bool too_small(std::size_t leg);
     void pass_over(std::size_t leg, Failover::Cause cause, std::string reason, ErrorInfo error);
     template <class Observer, class Seen>
-    Task<> tell(Observer observer, Seen seen, const char* name);
+    Task<> notify(Observer observer, Seen seen, const char* name);
     void ask(std::size_t leg);
 
     void take(StreamEvent event);
@@ -290,7 +290,7 @@ private:
     std::vector<std::size_t> order_;     ///< remaining legs, last one first
     std::vector<std::size_t> deferred_;  ///< those in their cool-down
     std::vector<Failed> failures_;
-    std::vector<Untold> untold_;
+    std::vector<Unreported> unreported_;
     std::optional<std::size_t> chosen_;
     std::optional<StreamEvent> last_failure_;
     std::int64_t largest_refused_ =
@@ -323,7 +323,7 @@ Task<StreamEvent> FallbackSource::next() {
         if (retry_) {
             ModelRetry retry = std::move(*retry_);
             retry_.reset();
-            co_await tell(*chain_->options().on_retry, std::move(retry), "on_retry");
+            co_await notify(*chain_->options().on_retry, std::move(retry), "on_retry");
             continue;
         }
         if (!stream_) {
@@ -347,12 +347,12 @@ Task<StreamEvent> FallbackSource::next() {
 
 Task<> FallbackSource::next_leg() {
     if (!has_chosen_ && !stopped()) choose();
-    while (!untold_.empty() && !stopped()) {
-        Failover failover = std::move(untold_.front().failover);
-        untold_.erase(untold_.begin());
+    while (!unreported_.empty() && !stopped()) {
+        Failover failover = std::move(unreported_.front().failover);
+        unreported_.erase(unreported_.begin());
         queue_.push(MessageAssembler::notice(notice_of(failover)));
         const auto& observer = chain_->options().on_failover;
-        if (observer) co_await tell(*observer, std::move(failover), "on_failover");
+        if (observer) co_await notify(*observer, std::move(failover), "on_failover");
     }
     // The consumer sees the notices before anything is sent, and may abort.
     if (!queue_.empty()) co_return;
@@ -379,10 +379,12 @@ void FallbackSource::choose() {
     has_chosen_ = true;
     if (!chosen_) return;
     // A model that is asked in its cool-down after all was not passed over.
-    std::erase_if(untold_, [this](const Untold& untold) {
-        return untold.leg == *chosen_ && untold.failover.cause == Failover::Cause::cooling_down;
+    std::erase_if(unreported_, [this](const Unreported& unreported) {
+        return unreported.leg == *chosen_ &&
+               unreported.failover.cause == Failover::Cause::cooling_down;
     });
-    for (Untold& untold : untold_) untold.failover.to = chain_->legs()[*chosen_].spec();
+    for (Unreported& unreported : unreported_)
+        unreported.failover.to = chain_->legs()[*chosen_].spec();
 }
 
 std::optional<std::size_t> FallbackSource::take_candidate() {
@@ -442,24 +444,24 @@ bool FallbackSource::too_small(std::size_t leg) {
 
 void FallbackSource::pass_over(std::size_t leg, Failover::Cause cause, std::string reason,
                                ErrorInfo error) {
-    Untold untold;
-    untold.leg = leg;
-    untold.failover.cause = cause;
-    untold.failover.from = chain_->legs()[leg].spec();
-    untold.failover.reason = std::move(reason);
-    untold.failover.error = std::move(error);
-    untold_.push_back(std::move(untold));
+    Unreported unreported;
+    unreported.leg = leg;
+    unreported.failover.cause = cause;
+    unreported.failover.from = chain_->legs()[leg].spec();
+    unreported.failover.reason = std::move(reason);
+    unreported.failover.error = std::move(error);
+    unreported_.push_back(std::move(unreported));
 }
 
 template <class Observer, class Seen>
-Task<> FallbackSource::tell(Observer observer, Seen seen, const char* name) {
+Task<> FallbackSource::notify(Observer observer, Seen seen, const char* name) {
     std::exception_ptr failure;
     try {
         MaybeTask<> outcome = observer(seen);
         if (outcome.is_pending()) {
             std::stop_token token = request_.options.stop_token();
-            Task<> told = std::move(outcome).task();
-            co_await cancel_on(std::move(token), std::move(told));
+            Task<> notifying = std::move(outcome).task();
+            co_await cancel_on(std::move(token), std::move(notifying));
         }
     } catch (...) {
         failure = std::current_exception();

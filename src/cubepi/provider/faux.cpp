@@ -291,8 +291,8 @@ Task<> FauxSource::announce() {
     std::optional<JsonObject> changed = co_await std::move(hook);
     if (changed) payload = std::move(*changed);
     if (!observed_) co_return;
-    Task<std::vector<Notice>> told = observe_request(observed_, RequestPayload(payload));
-    std::vector<Notice> notices = co_await std::move(told);
+    Task<std::vector<Notice>> observing = observe_request(observed_, RequestPayload(payload));
+    std::vector<Notice> notices = co_await std::move(observing);
     for (Notice& notice : notices) notices_.push_back(MessageAssembler::notice(std::move(notice)));
 }
 

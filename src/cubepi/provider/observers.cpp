@@ -168,26 +168,26 @@ public:
         if (!queue_.empty()) co_return queue_.pop();
         std::vector<Notice> notices;
         (void)lists();
-        std::shared_ptr<const ObserverRegistry::Lists> told = lists_;
+        std::shared_ptr<const ObserverRegistry::Lists> observers = lists_;
         if (observed_->build_payload && observed_->announce()) {
             const RequestPayload payload = observed_->payload();
-            co_await notify(told->request, "request", payload, call(), notices);
+            co_await notify(observers->request, "request", payload, call(), notices);
             if (!notices.empty()) co_return first_of(std::move(notices));
         }
         std::optional<StreamEvent> event = source_->ready();
         if (!event) event.emplace(co_await source_->next());
         (void)lists();
-        told = lists_;
+        observers = lists_;
         if (observed_->announce()) {
             const RequestPayload none;
-            co_await notify(told->request, "request", none, call(), notices);
+            co_await notify(observers->request, "request", none, call(), notices);
         }
         note_time(*event);
-        co_await notify(told->chunk, "chunk", *event, call(), notices);
+        co_await notify(observers->chunk, "chunk", *event, call(), notices);
         if (event->is_terminal()) {
             answered_ = true;
             const ProviderOutcome ended = outcome(*event);
-            co_await notify(told->response, "response", ended, call(), notices);
+            co_await notify(observers->response, "response", ended, call(), notices);
         }
         if (notices.empty()) co_return std::move(*event);
         put(std::move(*event), std::move(notices));
@@ -227,13 +227,13 @@ private:
     /// Calls the observers of an event. Replaces it by the first of their notices if it is the last event.
     void notify_now_of(std::optional<StreamEvent>& event) {
         std::vector<Notice> notices;
-        const ObserverRegistry::Lists& told = *lists_;
+        const ObserverRegistry::Lists& observers = *lists_;
         if (observed_->announce())
-            notify_now(told.request, "request", RequestPayload(), call(), notices);
-        notify_now(told.chunk, "chunk", *event, call(), notices);
+            notify_now(observers.request, "request", RequestPayload(), call(), notices);
+        notify_now(observers.chunk, "chunk", *event, call(), notices);
         if (event->is_terminal()) {
             answered_ = true;
-            notify_now(told.response, "response", outcome(*event), call(), notices);
+            notify_now(observers.response, "response", outcome(*event), call(), notices);
         }
         if (notices.empty()) return;
         put(std::move(*event), std::move(notices));

@@ -166,7 +166,7 @@ private:
               const std::shared_ptr<const cubepi::AgentEvent>& source);
     void note_end(const cubepi::HitlRequest& request, std::string_view outcome);
     void note_answer(const cubepi::HitlAnswerEvent& given);
-    void tell_goal(cubepi::AgentEvent end);
+    void report_goal(cubepi::AgentEvent end);
     void translate(const cubepi::AgentEvent& event);
 
     std::shared_ptr<BuiltinCore> core_;

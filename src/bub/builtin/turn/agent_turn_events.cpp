@@ -339,7 +339,7 @@ void AgentTurn::note_answer(const cubepi::HitlAnswerEvent& given) {
 }
 
 /// Tells the user, before the end of the run, that its goal is achieved or given up.
-void AgentTurn::tell_goal(cubepi::AgentEvent end) {
+void AgentTurn::report_goal(cubepi::AgentEvent end) {
     const std::optional<cubepi::GoalState> goal = std::exchange(ended_goal_, std::nullopt);
     if (!goal) return;
     const bool achieved = goal->status == cubepi::GoalStatus::achieved;
@@ -355,7 +355,7 @@ void AgentTurn::tell_goal(cubepi::AgentEvent end) {
 }
 
 void AgentTurn::translate(const cubepi::AgentEvent& event) {
-    if (event.type() == cubepi::AgentEventType::agent_end) tell_goal(event);
+    if (event.type() == cubepi::AgentEventType::agent_end) report_goal(event);
     const auto source = std::make_shared<const cubepi::AgentEvent>(event);
     if (const std::string_view* delta = event.text_delta()) {
         // The texts of a turn's steps are separated in the turn's output (B19).

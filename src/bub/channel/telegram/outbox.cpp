@@ -348,8 +348,8 @@ Task<bool> Outbox::refuse_answer(Envelope message, ProgressPtr progress) {
     if (!callback_id.empty() && !parts.empty()) {
         Task<bool> answering =
             answer_press(api_, std::move(callback_id), std::string(parts.front().text));
-        const bool is_told = co_await std::move(answering);
-        if (is_told) co_return true;
+        const bool is_notified = co_await std::move(answering);
+        if (is_notified) co_return true;
     }
     if (turn->question.chat == 0 || turn->question.chat == turn->place.chat) co_return false;
     ChatTarget card;

@@ -27,9 +27,9 @@ bool RunQuestions::can_ask_again(const HitlOptions& options) const {
 /// Delivers an event. The exception of a listener fails the run when its tools have ended; it is not the fault of the
 /// one who asks.
 template <class E>
-Task<> RunQuestions::tell(E event) {
-    const Outcome<> told = co_await outcome_of(core_.emit(std::move(event)));
-    if (!told.ok() && !listener_failure_) listener_failure_ = told.failure();
+Task<> RunQuestions::emit(E event) {
+    const Outcome<> delivered = co_await outcome_of(core_.emit(std::move(event)));
+    if (!delivered.ok() && !listener_failure_) listener_failure_ = delivered.failure();
 }
 
 void RunQuestions::note_change() {
@@ -48,7 +48,7 @@ Task<> RunQuestions::begin_request(HitlRequest request, std::string asking_call)
     if (on_change) on_change();
     HitlRequestEvent event;
     event.request = std::move(request);
-    co_await tell(std::move(event));
+    co_await emit(std::move(event));
     if (listener_failure_) {
         throw Error(ErrorCode::hitl, "the user was not asked: a listener of the request threw");
     }
@@ -79,7 +79,7 @@ Task<> RunQuestions::end_request(HitlRequest request, std::string asking_call, H
         event.request_id = std::move(request.request_id);
         event.answer = std::move(answer);
         event.cancelled = end == HitlEnd::cancelled;
-        co_await tell(std::move(event));
+        co_await emit(std::move(event));
     } else {
         Notice notice;
         notice.code = "hitl_request_ended";
@@ -93,7 +93,7 @@ Task<> RunQuestions::end_request(HitlRequest request, std::string asking_call, H
         log_notice(core_.runtime().log, notice, core_.info().run_id);
         NoticeEvent event;
         event.notice = std::move(notice);
-        co_await tell(std::move(event));
+        co_await emit(std::move(event));
     }
     note_change();
 }

@@ -89,7 +89,7 @@ private:
         AnswerOrigin origin = {};
     };
     template <class E>
-    Task<> tell(E event);
+    Task<> emit(E event);
 
     RunCore& core_;
     HitlChannel& channel_;

@@ -327,7 +327,7 @@ Task<void> ToolBatch::prepare_with_questions(TaskScope& scope, std::size_t first
         if (call.state != State::received) continue;
         questions.set_asking_call(call.given->id.str());
         call.state = State::preparing;
-        scope.spawn(prepare_and_tell(call));
+        scope.spawn(prepare_and_note_change(call));
         while (is_preparing(call) && !questions.waits(call.given->id.str()))
             co_await questions.change();
     }
@@ -339,7 +339,7 @@ Task<void> ToolBatch::prepare_with_questions(TaskScope& scope, std::size_t first
     co_await scope.join();
 }
 
-Task<void> ToolBatch::prepare_and_tell(Call& call) {
+Task<void> ToolBatch::prepare_and_note_change(Call& call) {
     co_await prepare(call);
     core_.questions()->note_change();
 }
@@ -509,7 +509,7 @@ Task<void> ToolBatch::announce(Call& call) {
     event.tool_call_id = call.call().id;
     event.tool_name = call.call().name;
     event.args = call.call().arguments;
-    return tell(std::move(event));
+    return emit(std::move(event));
 }
 
 /// A call is not made if a listener failed on its start event (D6); the other calls of the batch are.
@@ -615,9 +615,9 @@ Task<void> ToolBatch::update(Call& call, Json partial_result) {
     event.partial_result = std::move(partial_result);
     // A listener that throws fails the run when the batch is over; the tool is not to blame. What ends the tool does
     // not end a listener.
-    Task<void> telling = tell(std::move(event));
+    Task<void> emitting = emit(std::move(event));
     std::function<void()> nothing = [] {};
-    co_await abort_when_cancelled(std::move(telling), std::move(nothing));
+    co_await abort_when_cancelled(std::move(emitting), std::move(nothing));
 }
 
 // After it has ended.
@@ -647,7 +647,7 @@ Task<void> ToolBatch::conclude(Call& call, AgentToolResult result) {
     event.terminate = call.result.terminate.value_or(false);
     event.blocked_by_hook = call.block_reason.has_value();
     event.block_reason = call.block_reason.value_or(std::string());
-    co_await tell(std::move(event));
+    co_await emit(std::move(event));
 }
 
 Task<void> ToolBatch::ask_after(Call& call) {

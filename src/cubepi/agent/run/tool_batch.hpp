@@ -120,7 +120,7 @@ private:
     Task<void> run_others(TaskScope& scope, std::size_t first, Task<void> first_call);
 
     Task<void> prepare(Call& call);
-    Task<void> prepare_and_tell(Call& call);
+    Task<void> prepare_and_note_change(Call& call);
     Task<void> prepare_resolved(Call& call);
     Task<bool> resolve(Call& call);
     bool check(Call& call);
@@ -142,7 +142,7 @@ private:
 
     /// Delivers an event; the exception of a listener is stored until the batch has ended.
     template <class E>
-    Task<void> tell(E event) {
+    Task<void> emit(E event) {
         try {
             MaybeTask<> delivery = core_.deliver(std::move(event));
             if (delivery.is_pending()) co_await std::move(delivery).task();

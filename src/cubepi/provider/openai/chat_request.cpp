@@ -272,8 +272,9 @@ JsonArray openai_chat_messages(const ModelRequest& request, const CapabilityDesc
 WireProtocol::Built build_openai_chat(const ModelRequest& request,
                                       const OpenAIChatSettings& settings) {
     static const std::map<std::string, CapabilityDescriptor> no_overrides;
-    const ProviderCapability told{settings.capability, no_overrides, settings.base_url};
-    const ModelProfile profile = effective_profile(ModelApi::openai_chat, request.model, told);
+    const ProviderCapability configured{settings.capability, no_overrides, settings.base_url};
+    const ModelProfile profile =
+        effective_profile(ModelApi::openai_chat, request.model, configured);
     const CapabilityDescriptor& capability = profile.capability;
     WireProtocol::Built built;
     built.body["model"] = request.model.id;
