@@ -472,7 +472,7 @@ private:
     }
 
     /// Shows a prompt as if it were typed, and runs it.
-    Task<int> say(std::string prompt, std::vector<FauxStep> script) {
+    Task<int> run_prompt(std::string prompt, std::vector<FauxStep> script) {
         out() << style().bold() << "> " << style().off();
         for (const char letter : prompt) {
             out() << for_terminal(std::string(1, letter)) << flush_now;
@@ -485,8 +485,8 @@ private:
     }
 
     /// For prompts that only the user at the keyboard aborts.
-    Task<bool> say_and_finish(std::string prompt, std::vector<FauxStep> script) {
-        const int status = co_await say(std::move(prompt), std::move(script));
+    Task<bool> finish_prompt(std::string prompt, std::vector<FauxStep> script) {
+        const int status = co_await run_prompt(std::move(prompt), std::move(script));
         if (status == exit_aborted) throw_cancelled();
         co_return status == exit_ok;
     }
@@ -495,7 +495,7 @@ private:
 
     Task<void> streamed_markdown() {
         title(1, "An answer, while it arrives");
-        const bool held = co_await say_and_finish("Good morning! What are you?", markdown_scene());
+        const bool held = co_await finish_prompt("Good morning! What are you?", markdown_scene());
         saw(held, "an answer as Markdown, shown while it arrived");
         co_await rest(3000);
     }
@@ -509,7 +509,7 @@ private:
                 together = std::max(together, ++running);
             if (event.type() == AgentEventType::tool_execution_end) --running;
         };
-        const bool held = co_await say_and_finish(
+        const bool held = co_await finish_prompt(
             "What is in this directory, and what do the notes say?", tools_scene());
         watch_ = nullptr;
         saw(held && together == 2, "two tools, run side by side on real files");
@@ -527,8 +527,7 @@ private:
             const auto* end = event.get_if<ToolExecutionEndEvent>();
             if (end && end->tool_name == "write") refused = end->is_error;
         };
-        const bool held =
-            co_await say_and_finish("Make a plan of it in plan.md.", approval_scene());
+        const bool held = co_await finish_prompt("Make a plan of it in plan.md.", approval_scene());
         watch_ = nullptr;
         const std::string plan = file_text(scratch_.workspace() / "plan.md");
         out() << "\n" << style().dim();
@@ -552,12 +551,13 @@ private:
             const std::string_view* text = event.text_delta();
             if (text && (shown += text->size()) > 150) conversation_->pipeline().stop();
         };
-        const int status = co_await say("Tell me a long story about a lighthouse.", abort_scene());
+        const int status =
+            co_await run_prompt("Tell me a long story about a lighthouse.", abort_scene());
         watch_ = nullptr;
         out() << "\n";
         co_await rest(1500);
         const bool held =
-            co_await say_and_finish("Shorter, please: one sentence.", after_abort_scene());
+            co_await finish_prompt("Shorter, please: one sentence.", after_abort_scene());
         saw(held && status == exit_aborted,
             "an answer that was stopped, and the next prompt after it");
         co_await rest(3000);

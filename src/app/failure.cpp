@@ -48,7 +48,7 @@ std::string place(const FailureContext& context) {
     return context.where.empty() ? "the model" : context.where;
 }
 
-Failure say(int exit_code, const std::string& what, const std::string& advice = {}) {
+Failure make_failure(int exit_code, const std::string& what, const std::string& advice = {}) {
     Failure failure;
     failure.text = advice.empty() ? what : what + "\n  " + advice;
     failure.exit_code = exit_code;
@@ -183,14 +183,15 @@ Failure explain_model(const Error& error, const FailureContext& context) {
     const auto* failed = dynamic_cast<const ProviderError*>(&error);
     if (failed) info = failed->info();
     if (!failed && info.code != ErrorCode::auth && !is_network(info.code))
-        return say(exit_failed, error.what());
+        return make_failure(exit_failed, error.what());
     if (info.message == web_page_text) {
-        return say(exit_failed,
-                   place(context) + " answered with a web page instead of the API" +
-                       status_text(info) + ".",
-                   context.advise ? "A proxy, a login page or another service answers there. " +
-                                        address_advice(context)
-                                  : std::string());
+        return make_failure(exit_failed,
+                            place(context) + " answered with a web page instead of the API" +
+                                status_text(info) + ".",
+                            context.advise
+                                ? "A proxy, a login page or another service answers there. " +
+                                      address_advice(context)
+                                : std::string());
     }
     const Explanation explanation = explain_provider(info, context);
     Failure failure;
@@ -224,52 +225,58 @@ std::string place_advice(const std::string& path) {
 Failure explain_locked(const Error& error) {
     const std::string path = path_of(error);
     if (path.empty() || is_of_tapes(path))
-        return say(exit_storage, std::string("cannot write the session now: ") + error.what());
-    return say(exit_storage, "the sessions are locked: another process holds " + path + ".",
-               "Find it: fuser " + shell_word(path) + "; then retry.");
+        return make_failure(exit_storage,
+                            std::string("cannot write the session now: ") + error.what());
+    return make_failure(exit_storage,
+                        "the sessions are locked: another process holds " + path + ".",
+                        "Find it: fuser " + shell_word(path) + "; then retry.");
 }
 
 Failure explain_corrupt(const Error& error) {
     const std::string path = path_of(error);
     if (path.empty() || is_of_tapes(path))
-        return say(exit_storage, std::string("cannot read the session: ") + error.what());
-    return say(exit_storage, std::string("cannot read the sessions: ") + error.what(),
-               "Keep a copy, then check it: sqlite3 " + shell_word(path) +
-                   " 'PRAGMA integrity_check'; to continue without it: mv " + shell_word(path) +
-                   " " + shell_word(path + ".bad"));
+        return make_failure(exit_storage, std::string("cannot read the session: ") + error.what());
+    return make_failure(exit_storage, std::string("cannot read the sessions: ") + error.what(),
+                        "Keep a copy, then check it: sqlite3 " + shell_word(path) +
+                            " 'PRAGMA integrity_check'; to continue without it: mv " +
+                            shell_word(path) + " " + shell_word(path + ".bad"));
 }
 
 Failure explain_full(const Error& error) {
     const std::string path = path_of(error);
     const std::string directory =
         path.empty() ? std::string() : std::filesystem::path(path).parent_path().string();
-    return say(exit_storage, std::string("no space to store the conversation: ") + error.what(),
-               "Check the disk: df -h" + (directory.empty() ? "" : " " + shell_word(directory)) +
-                   "\n  Sessions can still be deleted: cubepi sessions delete NAME");
+    return make_failure(
+        exit_storage, std::string("no space to store the conversation: ") + error.what(),
+        "Check the disk: df -h" + (directory.empty() ? "" : " " + shell_word(directory)) +
+            "\n  Sessions can still be deleted: cubepi sessions delete NAME");
 }
 
 Failure explain_claimed(const Error& error, const FailureContext& context) {
     const auto* claimed = dynamic_cast<const RunAlreadyClaimedError*>(&error);
-    if (!claimed || claimed->owner().empty()) return say(exit_storage, error.what());
+    if (!claimed || claimed->owner().empty()) return make_failure(exit_storage, error.what());
     const std::string session =
         context.session.empty() ? "this session" : "session " + visible(context.session);
-    return say(exit_storage,
-               session + " is in use: " + claimed->owner() + " is in the middle of an answer.",
-               "Wait until it ends and retry, or use another session: --session NAME");
+    return make_failure(
+        exit_storage,
+        session + " is in use: " + claimed->owner() + " is in the middle of an answer.",
+        "Wait until it ends and retry, or use another session: --session NAME");
 }
 
 Failure explain_waiting(const FailureContext& context) {
     const std::string session =
         context.session.empty() ? "this session" : "session " + visible(context.session);
-    return say(exit_waiting, session + " waits for an answer, so the message was not read.",
-               "To see the question and answer it: cubepi inbox");
+    return make_failure(exit_waiting,
+                        session + " waits for an answer, so the message was not read.",
+                        "To see the question and answer it: cubepi inbox");
 }
 
 Failure explain_limit(const Error& error) {
     const auto* reached = dynamic_cast<const LimitReachedError*>(&error);
     const std::string_view limit =
         reached ? std::string_view(reached->limit()) : std::string_view();
-    return say(exit_limited, limit_text(error.what(), limit), std::string(advice_about(limit)));
+    return make_failure(exit_limited, limit_text(error.what(), limit),
+                        std::string(advice_about(limit)));
 }
 
 /// The model's answers do not fit --output-schema.
@@ -288,9 +295,10 @@ Failure explain_schema(const StructuredOutputError& error) {
         for (const SchemaIssue& issue : error.issues())
             text += "\n    " + quoted_text(issue.path + ": " + issue.message);
     }
-    return say(exit_failed, text,
-               "Ask for JSON in the prompt, simplify the schema, or name another model with "
-               "--model.");
+    return make_failure(
+        exit_failed, text,
+        "Ask for JSON in the prompt, simplify the schema, or name another model with "
+        "--model.");
 }
 
 }  // namespace
@@ -321,29 +329,29 @@ Failure explain(const Error& error, const FailureContext& context) {
         answer && answer->failure() == StructuredFailure::invalid)
         return explain_schema(*answer);
     switch (error.code()) {
-        case ErrorCode::cancelled: return say(exit_aborted, "stopped.");
+        case ErrorCode::cancelled: return make_failure(exit_aborted, "stopped.");
         case ErrorCode::limit: return explain_limit(error);
         case ErrorCode::pending_requests: return explain_waiting(context);
         case ErrorCode::storage_locked: return explain_locked(error);
         case ErrorCode::storage_corrupt: return explain_corrupt(error);
         case ErrorCode::storage_full: return explain_full(error);
         case ErrorCode::run_already_claimed: return explain_claimed(error, context);
-        case ErrorCode::stale_append: return say(exit_storage, error.what());
+        case ErrorCode::stale_append: return make_failure(exit_storage, error.what());
         case ErrorCode::storage:
-            return say(exit_storage, error.what(), place_advice(path_of(error)));
+            return make_failure(exit_storage, error.what(), place_advice(path_of(error)));
         case ErrorCode::permission_denied:
             if (const std::string path = path_of(error); !path.empty())
-                return say(exit_storage, error.what(), place_advice(path));
+                return make_failure(exit_storage, error.what(), place_advice(path));
             return explain_model(error, context);
         default: break;
     }
     const bool is_of_store = dynamic_cast<const CheckpointerError*>(&error) != nullptr;
-    if (is_of_store && is_network(error.code())) return say(exit_storage, error.what());
+    if (is_of_store && is_network(error.code())) return make_failure(exit_storage, error.what());
     return explain_model(error, context);
 }
 
 Failure explain(const std::exception_ptr& failure, const FailureContext& context) {
-    if (is_cancellation(failure)) return say(exit_aborted, "stopped.");
+    if (is_cancellation(failure)) return make_failure(exit_aborted, "stopped.");
     try {
         std::rethrow_exception(failure);
     } catch (const EndpointFailed& failed) {
@@ -354,13 +362,13 @@ Failure explain(const std::exception_ptr& failure, const FailureContext& context
         return explain(error, context);
     } catch (const std::filesystem::filesystem_error& error) {
         if (error.code() == std::errc::no_such_file_or_directory && error.path1().empty())
-            return say(exit_failed, "the current directory no longer exists.",
-                       "Change to an existing directory: cd");
-        return say(exit_failed, error.what());
+            return make_failure(exit_failed, "the current directory no longer exists.",
+                                "Change to an existing directory: cd");
+        return make_failure(exit_failed, error.what());
     } catch (const std::exception& error) {
-        return say(exit_failed, error.what());
+        return make_failure(exit_failed, error.what());
     } catch (...) {
-        return say(exit_failed, "unknown exception");
+        return make_failure(exit_failed, "unknown exception");
     }
 }
 
@@ -391,7 +399,7 @@ std::optional<Failure> incomplete_answer(const AssistantMessage& answer) {
         case AnswerEnd::incomplete:
         case AnswerEnd::empty: break;
     }
-    return say(exit_incomplete, answer_end_text(answer) + ".", advice);
+    return make_failure(exit_incomplete, answer_end_text(answer) + ".", advice);
 }
 
 std::optional<Failure> incomplete_answer(const RunResult& result) {

@@ -102,11 +102,11 @@ private:
     std::optional<cubepi::StreamEvent> held_;
 };
 
-Task<> say(cubepi::StreamWriter& out, std::string text) { co_await out.text(text); }
+Task<> write_text(cubepi::StreamWriter& out, std::string text) { co_await out.text(text); }
 
 cubepi::MessageStream answer_with(cubepi::ModelRequest request, std::string text) {
     std::function<Task<>(cubepi::StreamWriter&)> write =
-        [text = std::move(text)](cubepi::StreamWriter& out) { return say(out, text); };
+        [text = std::move(text)](cubepi::StreamWriter& out) { return write_text(out, text); };
     return cubepi::stream_from(std::move(request), std::move(write));
 }
 

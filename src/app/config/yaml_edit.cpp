@@ -81,7 +81,7 @@ bool may_stand_plain(const std::string& text) {
 }
 
 /// Returns whether a file with that text has these values.
-bool says(const std::string& text, const JsonObject& wanted) {
+bool parses_as(const std::string& text, const JsonObject& wanted) {
     try {
         return yaml_values(text) == wanted;
     } catch (const YAML::Exception&) {
@@ -96,13 +96,13 @@ std::string value_text(const Json& value) {
     std::string quoted = json_text(value);
     if (!value.is_string()) return quoted;
     const std::string text(value.get_string());
-    return may_stand_plain(text) && says("k: " + text, {{"k", text}}) ? text : quoted;
+    return may_stand_plain(text) && parses_as("k: " + text, {{"k", text}}) ? text : quoted;
 }
 
 /// A key as written at the beginning of a line.
 std::string key_text(const std::string& key) {
     std::string quoted = json_text(Json(key));
-    return may_stand_plain(key) && says(key + ": 1", {{key, 1}}) ? key : quoted;
+    return may_stand_plain(key) && parses_as(key + ": 1", {{key, 1}}) ? key : quoted;
 }
 
 void emit(std::vector<std::string>& lines, const std::string& key, const Json& value,
@@ -126,7 +126,7 @@ Lines split(const std::string& text) {
     return lines;
 }
 
-bool says_nothing(const std::string& line) {
+bool is_blank_or_comment(const std::string& line) {
     const std::size_t begin = line.find_first_not_of(" \t\r");
     return begin == std::string::npos || line[begin] == '#';
 }
@@ -211,7 +211,7 @@ private:
         if (!possible) return places;
         // Comments before the next key belong to that key.
         for (Place& place : places) {
-            while (place.end > place.begin + 1 && says_nothing(lines_.at(place.end - 1)))
+            while (place.end > place.begin + 1 && is_blank_or_comment(lines_.at(place.end - 1)))
                 --place.end;
         }
         return places;
@@ -273,7 +273,8 @@ private:
              at = line.find(" #", at + 1)) {
             const std::size_t end = line.find_last_not_of(' ', at);
             // Otherwise the character is inside quoted text.
-            if (says(line.substr(0, end + 1), {{place.key, before}})) return line.substr(end + 1);
+            if (parses_as(line.substr(0, end + 1), {{place.key, before}}))
+                return line.substr(end + 1);
         }
         return {};
     }
@@ -295,7 +296,7 @@ std::optional<std::string> edit_lines(const std::string& text, const YAML::Node&
         edits.change_map(node, json_of(node).get_object(), wanted, count);
         if (!edits.possible) return std::nullopt;
         std::string edited = edits.text();
-        if (says(edited, wanted)) return edited;
+        if (parses_as(edited, wanted)) return edited;
     } catch (const YAML::Exception&) {
         return std::nullopt;
     }
@@ -317,7 +318,7 @@ std::string edit_yaml(const std::string& text, const JsonObject& wanted) {
         if (is_comment(line)) fresh += line + "\n";
     }
     for (const std::string& line : lines) fresh += line + "\n";
-    if (!says(fresh, wanted))
+    if (!parses_as(fresh, wanted))
         throw Error(ErrorCode::parse,
                     "a key is longer than 1,000 characters, which YAML does not allow");
     return fresh;

@@ -136,7 +136,7 @@ Task<std::optional<ApproveAnswer>> ApprovalDialog::ask(HitlRequest request) {
         co_return ApproveAnswer();
     co_await prompter_.prepare();
     QuestionView view = view_of(call, style_, prompter_.size());
-    prompter_.say(view.opening());
+    prompter_.print(view.opening());
     // The text refers to this frame.
     struct Withdrawal {
         Prompter& prompter;
@@ -184,8 +184,8 @@ Task<std::optional<ApproveAnswer>> ApprovalDialog::ask(HitlRequest request) {
                         mode_key() + " and edit again, or answer n.");
                 break;
             }
-            case 'v': prompter_.say(view.next_page()); break;
-            case 'w': prompter_.say(view.rest()); break;
+            case 'v': prompter_.print(view.next_page()); break;
+            case 'w': prompter_.print(view.rest()); break;
             default:
                 explain(view.complete()
                             ? TerminalView("Answer y, n, or one of the other letters.")
@@ -212,7 +212,7 @@ void ApprovalDialog::note_accepted(const std::optional<FileChange>& change) cons
 }
 
 void ApprovalDialog::explain(TerminalView text) const {
-    prompter_.say("  " + style_.dim() + text + style_.off() + "\n");
+    prompter_.print("  " + style_.dim() + text + style_.off() + "\n");
 }
 
 /// Returns the new arguments; empty if they were not accepted.
@@ -237,9 +237,9 @@ Task<std::optional<JsonObject>> ApprovalDialog::edit(Call& call, QuestionView& v
     if (problem.empty()) {
         result = std::move(edited.get_object());
     } else {
-        prompter_.say(style_.red() +
-                      framed(problem, prompter_.size().columns, Frame{"  ", "  ┊ "}) +
-                      style_.off());
+        prompter_.print(style_.red() +
+                        framed(problem, prompter_.size().columns, Frame{"  ", "  ┊ "}) +
+                        style_.off());
     }
     co_return result;
 }
@@ -258,7 +258,7 @@ Task<std::string> ApprovalDialog::check_edit(Call& call, QuestionView& view, Jso
     CallPreview preview = co_await approval_.preview(call.preview, call.tool, edited.get_object());
     if (preview.problem.empty()) {
         if (preview.change)
-            prompter_.say(change_text(*preview.change, style_, prompter_.size().columns));
+            prompter_.print(change_text(*preview.change, style_, prompter_.size().columns));
         change = std::move(preview.change);
         co_return problem;
     }
@@ -269,7 +269,7 @@ Task<std::string> ApprovalDialog::check_edit(Call& call, QuestionView& view, Jso
     if (original.change && (!call.change || original.change->diff != call.change->diff)) {
         call.change = std::move(original.change);
         view = view_of(call, style_, prompter_.size());
-        prompter_.say(view.opening());
+        prompter_.print(view.opening());
     }
     co_return problem;
 }

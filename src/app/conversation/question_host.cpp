@@ -204,8 +204,8 @@ TypedAnswer read_typed_answer(const HitlQuestion& question, std::string_view tex
 }
 
 void AskDialog::show_title(TerminalView title, std::string_view text) const {
-    prompter_.say(style_.yellow() + "? " + style_.off() + title + "\n");
-    prompter_.say(framed(text, prompter_.size().columns));
+    prompter_.print(style_.yellow() + "? " + style_.off() + title + "\n");
+    prompter_.print(framed(text, prompter_.size().columns));
 }
 
 void AskDialog::show(const HitlQuestion& question) const {
@@ -219,7 +219,7 @@ void AskDialog::show(const HitlQuestion& question) const {
             line += "  " + style_.dim() + spelled_out(*option.description) + style_.off();
         add_framed(rows, line, prompter_.size().columns);
     }
-    for (const TerminalText& row : rows) prompter_.say(row + "\n");
+    for (const TerminalText& row : rows) prompter_.print(row + "\n");
 }
 
 Task<std::optional<Json>> AskDialog::ask_one(const HitlQuestion& question) {
@@ -235,7 +235,7 @@ Task<std::optional<Json>> AskDialog::ask_one(const HitlQuestion& question) {
             co_return result;
         }
         const std::size_t columns = std::max<std::size_t>(prompter_.size().columns, 20);
-        prompter_.say(framed(wrapped(answer.problem, columns - 4), columns, Frame{"  ", "  "}));
+        prompter_.print(framed(wrapped(answer.problem, columns - 4), columns, Frame{"  ", "  "}));
     }
 }
 
@@ -268,7 +268,7 @@ Task<std::optional<bool>> AskDialog::confirm(ConfirmRequest request) {
         if (chosen->key == 'n') result = false;
         if (result) co_return result;
         const TerminalText hint = choices.hint();
-        prompter_.say("  " + hint + "\n");
+        prompter_.print("  " + hint + "\n");
     }
 }
 

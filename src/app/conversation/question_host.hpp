@@ -42,7 +42,7 @@ public:
 
     bool can_ask() const override { return prompter_->can_ask(); }
     Task<> prepare() override;
-    void say(TerminalView text) override { prompter_->say(text); }
+    void print(TerminalView text) override { prompter_->print(text); }
     void set_question(std::function<TerminalText(ScreenSize)> text) override {
         prompter_->set_question(std::move(text));
     }

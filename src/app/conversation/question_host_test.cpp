@@ -31,7 +31,7 @@ using std::chrono::seconds;
 /// Answers when it is told to.
 class WaitingPrompter final : public Prompter {
 public:
-    void say(TerminalView) override {}
+    void print(TerminalView) override {}
     Task<std::optional<std::string>> read(TerminalText, std::string) override {
         ++asked;
         co_await answered.wait();

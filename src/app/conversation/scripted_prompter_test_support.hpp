@@ -16,7 +16,7 @@ class ScriptedPrompter final : public Prompter {
 public:
     explicit ScriptedPrompter(std::deque<std::string> list) : answers(std::move(list)) {}
 
-    void say(TerminalView text) override { shown += text.str(); }
+    void print(TerminalView text) override { shown += text.str(); }
     void withdraw() override { ++withdrawn; }
     Task<std::optional<std::string>> read(TerminalText prompt, std::string) override {
         shown += prompt.str();

@@ -244,7 +244,7 @@ Task<std::size_t> pick_model(std::shared_ptr<Prompter> prompter, std::string que
     question += '\n';
     for (std::size_t i = 0; i < models.size(); ++i)
         question += "  " + std::to_string(i + 1) + "  " + one_line(visible(models[i]), 70) + "\n";
-    prompter->say(for_terminal(question));
+    prompter->print(for_terminal(question));
     for (;;) {
         const std::optional<std::string> answer =
             co_await prompter->read(TerminalView("number or name > "));
@@ -255,7 +255,7 @@ Task<std::size_t> pick_model(std::shared_ptr<Prompter> prompter, std::string que
         } catch (const Error& error) {
             problem = error.what();
         }
-        prompter->say(for_terminal(problem) + "\n");
+        prompter->print(for_terminal(problem) + "\n");
     }
 }
 
@@ -485,7 +485,7 @@ Task<> add_project(SessionPlan& plan, TrustSettings trust, std::shared_ptr<Promp
 Task<bool> ask_consent(std::shared_ptr<Prompter> prompter, std::string effect) {
     if (!prompter->can_ask()) co_return false;
     co_await prompter->prepare();
-    prompter->say(framed(effect, prompter->size().columns));
+    prompter->print(framed(effect, prompter->size().columns));
     for (;;) {
         Choices choices;
         choices.text = TerminalView("run it?");

@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t shown_at_once = 15;
 constexpr const char* other_server = "Another OpenAI-compatible server (Chat Completions)";
 
-[[noreturn]] void say_with_flags(const std::string& what) {
+[[noreturn]] void throw_usage_error(const std::string& what) {
     throw Error(ErrorCode::invalid_argument, "onboard: " + what);
 }
 
@@ -130,7 +130,7 @@ private:
         if (!ui_) {
             provider_ = now.provider;
             if (provider_.empty())
-                say_with_flags(
+                throw_usage_error(
                     ask_for_flag("nothing is configured; name one with --provider or "
                                  "--base-url."));
             co_return;
@@ -183,7 +183,7 @@ private:
     Task<> ask_address() {
         if (!flags_.base_url.empty()) {
             url_ = flags_.base_url;
-            if (!is_url(url_)) say_with_flags("'" + url_ + "' is not an http(s) URL");
+            if (!is_url(url_)) throw_usage_error("'" + url_ + "' is not an http(s) URL");
             co_return;
         }
         std::string default_value;
@@ -269,8 +269,8 @@ private:
         const bool wants_none = known && known->local && endpoint_.api_key.empty();
         if (!ui_) {
             if (endpoint_.needs_key && endpoint_.api_key.empty()) {
-                say_with_flags(ask_for_flag("there is no key for " + provider_ + ": " +
-                                            endpoint_.key_variable + " is not set."));
+                throw_usage_error(ask_for_flag("there is no key for " + provider_ + ": " +
+                                               endpoint_.key_variable + " is not set."));
             }
             co_return;
         }
@@ -290,8 +290,8 @@ private:
     void take_variable(const std::string& name) {
         const auto found = input_.sources.environment.find(name);
         if (found == input_.sources.environment.end())
-            say_with_flags("--api-key-env: the variable " + name + " is not set\n  export " + name +
-                           "=...");
+            throw_usage_error("--api-key-env: the variable " + name + " is not set\n  export " +
+                              name + "=...");
         endpoint_.api_key = found->second;
         endpoint_.from.api_key = name;
         endpoint_.key_variable = name;
@@ -353,7 +353,7 @@ private:
         if (!ui_) {
             model_ = default_value;
             if (model_.empty())
-                say_with_flags(
+                throw_usage_error(
                     ask_for_flag("name a model with --model; 'cubepi models' lists "
                                  "them."));
             co_return;

@@ -200,16 +200,16 @@ Choices trust_choices() {
 /// Returns the key of the answer. The end of the input is a refusal.
 Task<char> ask(std::shared_ptr<Prompter> prompter, std::string question, bool is_change) {
     co_await prompter->prepare();
-    prompter->say(is_change ? TerminalView("? These files are new or have changed since you "
-                                           "trusted this directory:\n")
-                            : TerminalView("? This directory has files that act on the chat:\n"));
-    prompter->say(framed(question, prompter->size().columns));
+    prompter->print(is_change ? TerminalView("? These files are new or have changed since you "
+                                             "trusted this directory:\n")
+                              : TerminalView("? This directory has files that act on the chat:\n"));
+    prompter->print(framed(question, prompter->size().columns));
     for (;;) {
         Choices choices = trust_choices();
         const std::optional<Chosen> chosen = co_await prompter->choose(std::move(choices));
         if (!chosen) co_return 'n';
         if (chosen->key != 0) co_return chosen->key;
-        prompter->say(
+        prompter->print(
             framed("Answer y (trust what the files contain now), o (for this chat only) or n "
                    "(do not load them); Esc is n, Ctrl-C ends the program.",
                    prompter->size().columns, Frame{"  ", "  "}));

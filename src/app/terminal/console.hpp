@@ -75,8 +75,8 @@ public:
     static void set_escape_timeout(std::chrono::milliseconds timeout);
 
     /// Prints text above the prompt. It may end in the middle of a line, which a later call continues.
-    void print(TerminalView text, Flow flow = Flow::prose);
-    void say(TerminalView text) override { print(text); }
+    void print(TerminalView text) override { print(text, Flow::prose); }
+    void print(TerminalView text, Flow flow);
     ScreenSize size() const override { return {columns(), rows()}; }
     /// Ends an incomplete line.
     void end_line();

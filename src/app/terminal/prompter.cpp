@@ -115,7 +115,7 @@ Task<char> choose_key(std::shared_ptr<Prompter> prompter, Choices choices) {
         const std::optional<Chosen> chosen = co_await prompter->choose(std::move(asked));
         if (!chosen) co_return '\0';
         if (chosen->key != 0) co_return chosen->key;
-        prompter->say("  " + choices.hint() + "\n");
+        prompter->print("  " + choices.hint() + "\n");
     }
 }
 
@@ -139,7 +139,7 @@ Task<std::optional<std::size_t>> Prompter::pick(PickList list) {
     }
     if (list.rows.size() > numbered_rows)
         text += "      and " + std::to_string(list.rows.size() - numbered_rows) + " more\n";
-    say(for_terminal(text));
+    print(for_terminal(text));
     std::optional<std::size_t> picked;
     for (;;) {
         TerminalText prompt("number (Enter: none) > ");
@@ -154,8 +154,8 @@ Task<std::optional<std::size_t>> Prompter::pick(PickList list) {
             picked = index - 1;
             co_return picked;
         }
-        say("  '" + spelled_out(number) + "' is not a number from 1 to " +
-            TerminalText::number(list.rows.size()) + ".\n");
+        print("  '" + spelled_out(number) + "' is not a number from 1 to " +
+              TerminalText::number(list.rows.size()) + ".\n");
     }
 }
 
@@ -261,11 +261,11 @@ bool LinePrompter::can_ask() const {
 
 bool LinePrompter::last_was_block() const noexcept { return state_->block; }
 
-void LinePrompter::say(TerminalView text) { out() << text << flush_now; }
+void LinePrompter::print(TerminalView text) { out() << text << flush_now; }
 
 void LinePrompter::withdraw() {
     if (state_->console) return state_->console->withdraw();
-    if (state_->reading) say("\n");
+    if (state_->reading) print("\n");
 }
 
 ScreenSize LinePrompter::size() const {
@@ -276,7 +276,7 @@ ScreenSize LinePrompter::size() const {
 void LinePrompter::remember(const std::string& input) { state_->history.add(input); }
 
 void LinePrompter::show_again() {
-    if (state_->reading) say("\n" + state_->prompt);
+    if (state_->reading) print("\n" + state_->prompt);
 }
 
 Console& LinePrompter::State::open_console() {
@@ -316,7 +316,7 @@ Task<std::optional<std::string>> LinePrompter::read(TerminalText prompt, std::st
     }
     co_await Runtime::standard()->clock->sleep_for(question_hold);
     if (in_foreground(STDIN_FILENO)) tcflush(STDIN_FILENO, TCIFLUSH);
-    if (!prefill.empty()) say("  " + spelled_out(prefill) + "  (Enter keeps this)\n");
+    if (!prefill.empty()) print("  " + spelled_out(prefill) + "  (Enter keeps this)\n");
     answer = co_await next_input(std::move(prompt));
     if (answer && answer->empty()) answer = std::move(prefill);
     co_return answer;
@@ -369,7 +369,7 @@ Task<std::optional<std::string>> LinePrompter::next_input(TerminalText prompt) {
         state.watch_continued();
     }
     state.prompt = std::move(prompt);
-    say(state.prompt);
+    print(state.prompt);
     std::exception_ptr failure;
     try {
         result = co_await state.read_block();

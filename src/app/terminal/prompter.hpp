@@ -83,7 +83,7 @@ public:
     virtual bool can_ask() const { return true; }
     /// Called before the text of a question: waits until all earlier output is shown.
     virtual Task<> prepare() { co_return; }
-    virtual void say(TerminalView text) = 0;
+    virtual void print(TerminalView text) = 0;
     virtual ScreenSize size() const { return {}; }
     /// Returns the answer without its line end; empty at the end of the input. `prefill` can be edited. Keys that
     /// were typed before the prompt appears are discarded, and it appears after question_hold, so that no key
@@ -159,7 +159,7 @@ public:
     Task<std::optional<std::string>> next_input(TerminalText prompt);
     /// False while another job has the terminal.
     bool can_ask() const override;
-    void say(TerminalView text) override;
+    void print(TerminalView text) override;
     void withdraw() override;
     ScreenSize size() const override;
     /// Returns whether the last input was a pasted block of lines.

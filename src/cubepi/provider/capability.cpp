@@ -150,7 +150,7 @@ std::vector<Notice> apply_temperature(JsonObject& payload, const TemperatureSpec
 }
 
 bool asks_to_reason(const JsonObject& payload, bool fallback) {
-    const auto says = [](const Json* value) -> std::optional<bool> {
+    const auto is_enabled = [](const Json* value) -> std::optional<bool> {
         if (!value || value->is_null()) return std::nullopt;
         if (value->is_bool()) return value->get_bool();
         if (!value->is_string()) return true;
@@ -164,7 +164,7 @@ bool asks_to_reason(const JsonObject& payload, bool fallback) {
     for (const Json* value : {payload.if_contains("reasoning_effort"),
                               member("reasoning", "effort"), member("reasoning", "enabled"),
                               member("thinking", "type"), payload.if_contains("enable_thinking")}) {
-        if (const std::optional<bool> reasons = says(value)) return *reasons;
+        if (const std::optional<bool> reasons = is_enabled(value)) return *reasons;
     }
     return fallback;
 }

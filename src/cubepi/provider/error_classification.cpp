@@ -185,14 +185,14 @@ bool may_be_overflow(int status) {
     return status == 0 || status == 400 || status == 413 || status == 422 || status >= 500;
 }
 
-bool says_content_filter(std::string_view text) {
+bool names_content_filter(std::string_view text) {
     return has(text, "content_filter") || has(text, "content filter") ||
            has(text, "content management policy") || has(text, "content policy") ||
            has(text, "content_policy") || has(text, "responsible ai") ||
            has(text, "responsible_ai") || has(text, "safety system") || has(text, "safety_system");
 }
 
-bool says_unknown_model(std::string_view text) {
+bool names_unknown_model(std::string_view text) {
     if (!has(text, "model")) return false;
     for (const std::string_view word :
          {"not found", "does not exist", "not exist", "not a valid model", "unknown model",
@@ -459,10 +459,10 @@ ErrorInfo classify_failure(const EndpointFailure& failure,
         info.code = ErrorCode::context_length;
     } else if (has(kind, "content_filter") || has(kind, "content_policy") ||
                has(kind, "responsible_ai") || has(kind, "moderation_blocked") ||
-               says_content_filter(text)) {
+               names_content_filter(text)) {
         info.code = ErrorCode::content_filtered;
     } else if (has(kind, "model_not_found") ||
-               ((status == 404 || status == 400 || status == 0) && says_unknown_model(text))) {
+               ((status == 404 || status == 400 || status == 0) && names_unknown_model(text))) {
         info.code = ErrorCode::model_not_found;
     } else if (status == 400 && names_invalid_key(text)) {
         info.code = ErrorCode::auth;

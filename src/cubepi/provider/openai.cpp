@@ -124,7 +124,7 @@ Notice dropped(const std::string& why) {
     return notice;
 }
 
-bool says(const EndpointFailure& failure, std::string_view code, std::string_view words) {
+bool matches(const EndpointFailure& failure, std::string_view code, std::string_view words) {
     return failure.code == code || failure.message.find(words) != std::string::npos;
 }
 
@@ -289,7 +289,7 @@ void ResponsesCall::finish_body(JsonObject& body) const {
 
 std::string ResponsesCall::build_differently(const EndpointFailure& failure) const {
     if (refers_ && may_refer_ &&
-        (says(failure, "previous_response_not_found", "Previous response") ||
+        (matches(failure, "previous_response_not_found", "Previous response") ||
          failure.status == 404)) {
         may_refer_ = false;
         return "The endpoint no longer has the response that the request continued; "

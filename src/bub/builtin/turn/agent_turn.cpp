@@ -240,7 +240,7 @@ Task<> AgentTurn::answer_task() {
     if (!problem.empty()) co_return refuse_answer(std::move(problem), !of_run.empty());
     state_.replace(std::make_shared<AcceptedAnswer>(std::move(accepted)));
     if (!of_run.empty()) state_.replace(std::make_shared<QuestionsRemain>());
-    say_and_end("The sub-agent has the answer.");
+    reply_and_end("The sub-agent has the answer.");
 }
 
 /// The answer may have been received before, by a process that died (D42).
@@ -333,7 +333,7 @@ Task<> AgentTurn::start_agent() {
         const bool is_new = !plan_.is_subagent && !plan_.answer && run_id_.empty();
         if (is_new) {
             const std::string refused = co_await submit(message);
-            if (!refused.empty()) co_return say_and_end(refused);
+            if (!refused.empty()) co_return reply_and_end(refused);
         }
         if (!message_id_.empty()) message = std::move(message).with_id(message_id_);
         if (const std::string digest = request_digest(plan_.message); !digest.empty()) {
@@ -473,7 +473,7 @@ bool AgentTurn::continue_answer(const std::vector<cubepi::HitlRequest>& open,
     if (earlier_answer_->superseded && !earlier_answer_->answered) {
         // Later turns have seen the results of its run, which ends in the middle of the tape (D90).
         for (const std::string& text : earlier_answer_->texts) repeat(text);
-        say_and_end(
+        reply_and_end(
             "Your answer was received. Its turn was interrupted, and the conversation has "
             "continued since.");
     } else if (!open.empty()) {
@@ -595,7 +595,7 @@ void AgentTurn::end_suspended(std::vector<cubepi::HitlRequest> requests, bool un
     state_.replace(std::make_shared<OpenQuestions>(std::move(open)));
 }
 
-void AgentTurn::say_and_end(std::string text) {
+void AgentTurn::reply_and_end(std::string text) {
     status_ = TurnStatus::ok;
     over_ = true;
     JsonObject data;

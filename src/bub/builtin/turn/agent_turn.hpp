@@ -115,7 +115,7 @@ private:
     void report(const cubepi::RunResult& result);
     Task<> finish();
     void end_suspended(std::vector<cubepi::HitlRequest> requests, bool unread = false);
-    void say_and_end(std::string text);
+    void reply_and_end(std::string text);
     void finish_answer(const cubepi::AssistantMessage& answer);
     Task<> keep_inherited();
     Task<> wait_for_run();

@@ -308,7 +308,7 @@ Task<> AgentTurn::withdraw(std::vector<cubepi::HitlRequest> open) {
                  : "No question waits for an answer.";
     const std::string done = open.empty() ? nothing : "The question was withdrawn.";
     if (was_stop) co_await record_stop(done);
-    say_and_end(done);
+    reply_and_end(done);
 }
 
 /// Records what a request to stop was answered, for a client that reads the message later.
@@ -328,7 +328,7 @@ Task<> AgentTurn::resume_expired(std::vector<cubepi::HitlRequest> open, cubepi::
                                  cubepi::PromptOptions how) {
     const std::vector<cubepi::HitlRequest> expired = co_await open_questions(true);
     if (closes_run_) {
-        say_and_end("The time to answer the question is over.");
+        reply_and_end("The time to answer the question is over.");
         co_return;
     }
     if (open.empty() && !expired.empty()) {
@@ -378,7 +378,7 @@ Task<> AgentTurn::close_expired() {
 void AgentTurn::refuse_answer(std::string reason, bool questions_remain) {
     state_.replace(std::make_shared<RefusedAnswer>());
     if (questions_remain) state_.replace(std::make_shared<QuestionsRemain>());
-    say_and_end(std::move(reason));
+    reply_and_end(std::move(reason));
 }
 
 /// B25.

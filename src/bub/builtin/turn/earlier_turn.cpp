@@ -119,7 +119,7 @@ void read_answers(EarlierTurn& turn, const cubepi::MessageList& messages,
     }
 }
 
-bool says_complete(const std::optional<TapeEntry>& run) {
+bool is_complete_run(const std::optional<TapeEntry>& run) {
     const JsonObject* data = data_of(run);
     return data && cubepi::detail::string_member(*data, "status") == "complete";
 }
@@ -208,7 +208,7 @@ Task<std::optional<EarlierTurn>> find_earlier_turn(Tape tape, std::string input_
     if (input.ids.empty()) co_return found;
     found = co_await read_turn(tape, input);
     const std::optional<TapeEntry> run = co_await store->find_run(tape.name(), found->run_id);
-    if (!says_complete(run)) co_return found;
+    if (!is_complete_run(run)) co_return found;
     // Its last messages may have been written since they were read.
     if (!found->answered) found = co_await read_turn(tape, input);
     found->answered = true;

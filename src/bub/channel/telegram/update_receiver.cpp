@@ -433,7 +433,7 @@ std::optional<Envelope> UpdateReceiver::take_message(const JsonObject& update) {
         case Incoming::Kind::unknown_user:
         case Incoming::Kind::unknown_group: refuse(incoming); break;
         case Incoming::Kind::greeting:
-            say(incoming.place, "Hello! Send a message to begin.");
+            send_text(incoming.place, "Hello! Send a message to begin.");
             break;
         case Incoming::Kind::message:
             attach_files(incoming.envelope);
@@ -583,7 +583,7 @@ void UpdateReceiver::restore(Envelope& message) const {
     message.from_operator = access_.is_operator(integer_member(*origin, "user").value_or(0));
 }
 
-void UpdateReceiver::say(ChatTarget to, std::string text) {
+void UpdateReceiver::send_text(ChatTarget to, std::string text) {
     JsonObject parameters;
     parameters["chat_id"] = to.chat;
     if (to.thread != 0) parameters["message_thread_id"] = to.thread;
@@ -602,13 +602,13 @@ void UpdateReceiver::refuse(const Incoming& incoming) {
     log_refusal(incoming);
     if (incoming.kind == Incoming::Kind::unknown_user) {
         if (refused_.add(incoming.user))
-            say(incoming.place, "You are not allowed to use this bot. Your id is " + user +
-                                    ": its operator can add it to the users.");
+            send_text(incoming.place, "You are not allowed to use this bot. Your id is " + user +
+                                          ": its operator can add it to the users.");
     } else if (incoming.is_addressed && access_.is_listed(incoming.user)) {
         if (refused_.add(incoming.place.chat))
-            say(incoming.place, "This group is not allowed to use the bot. Its id is " +
-                                    std::to_string(incoming.place.chat) +
-                                    ": the bot's operator can add it to the chats.");
+            send_text(incoming.place, "This group is not allowed to use the bot. Its id is " +
+                                          std::to_string(incoming.place.chat) +
+                                          ": the bot's operator can add it to the chats.");
     }
 }
 

@@ -121,7 +121,7 @@ private:
     std::optional<Envelope> read_button(const JsonObject& query);
     void log_refusal(const Incoming& incoming) const;
     void refuse(const Incoming& incoming);
-    void say(ChatTarget to, std::string text);
+    void send_text(ChatTarget to, std::string text);
     void warn(const std::string& text) const;
     /// `trouble` is empty when it is over; `shown` is the one that problem() returns.
     void report(const char* what, std::string trouble, std::string& shown);

@@ -248,7 +248,7 @@ private:
         return most;
     }
 
-    void say_lowered(std::int64_t answer, std::int64_t budget, std::int64_t limit) {
+    void add_lowered_notice(std::int64_t answer, std::int64_t budget, std::int64_t limit) {
         built_.notices.push_back(request_changed(
             "The limit of " + std::to_string(answer) + " tokens for the answer and " +
                 std::to_string(budget) + " for thinking was lowered to " + std::to_string(limit) +
@@ -283,7 +283,7 @@ private:
         std::int64_t limit = answer + budget;
         if (const std::int64_t most = ceiling(); most > 0 && limit > most) {
             limit = most;
-            if (request_.model.max_tokens) say_lowered(answer, budget, limit);
+            if (request_.model.max_tokens) add_lowered_notice(answer, budget, limit);
         }
         built_.body["max_tokens"] = limit;
         if (budget <= 0 || limit - budget >= least_answer) {
