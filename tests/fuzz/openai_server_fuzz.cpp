@@ -22,8 +22,8 @@ using namespace cubepi::detail;
 
 namespace {
 
-OpenAIAnswerHead head() {
-    OpenAIAnswerHead made;
+OpenAIReplyHead head() {
+    OpenAIReplyHead made;
     made.id = "id";
     made.model = "m";
     return made;

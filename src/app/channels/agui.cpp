@@ -267,7 +267,7 @@ std::string date_text(double seconds) {
     return std::string(text, static_cast<std::size_t>(size));
 }
 
-JsonObject usage_json(const detail::OpenAIAnswerUsage& usage) {
+JsonObject usage_json(const detail::OpenAIReplyUsage& usage) {
     JsonObject made;
     made["inputTokens"] = usage.input;
     made["outputTokens"] = usage.output;
@@ -592,7 +592,7 @@ void AguiRun::fail(std::string_view message, std::string_view code) {
     write("RUN_ERROR", {{"message", message}, {"code", code}});
 }
 
-void AguiRun::end(const OpenAIAnswerEnd& end) {
+void AguiRun::end(const OpenAIReplyEnd& end) {
     using Status = detail::OpenAIResponseStatus;
     end_message();
     // The events remain in memory, what a client has sent does not.

@@ -95,7 +95,7 @@ private:
     void end_message() override;
     bool question(const JsonObject& request) override;
     void call(std::string_view question, const bub::ClientCall& call) override;
-    void end(const OpenAIAnswerEnd& end) override;
+    void end(const OpenAIReplyEnd& end) override;
     void postponed() override;
     void reasoning(std::string_view text) override;
     void event(const AgentEvent& event) override;

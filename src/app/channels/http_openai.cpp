@@ -29,9 +29,9 @@ namespace cubepi::app {
 
 namespace {
 
-using detail::OpenAIAnswerHead;
 using detail::OpenAIClientMessage;
 using detail::OpenAIClientRequest;
+using detail::OpenAIReplyHead;
 using detail::OpenAIResponseStatus;
 
 /// WebSockets of all keys at a time: the requests of other clients need the rest of the channel's.
@@ -192,7 +192,7 @@ Task<HttpServerResponse> OpenAIInterface::complete_chat(HttpServerRequest reques
     const std::string key = submitted.reply->id();
     RunPtr run = runs_.find(key);
     if (!run) {
-        OpenAIAnswerHead head;
+        OpenAIReplyHead head;
         head.id = "chatcmpl-" + key;
         head.model = gateway_agent_name;
         head.created = seconds_now();
@@ -285,7 +285,7 @@ Task<HttpServerResponse> OpenAIInterface::respond(HttpServerRequest request,
     if (last && !asked.stores) *last = {unstored, submitted.reply->session()};
     RunPtr run = runs_.find(key);
     if (!run) {
-        OpenAIAnswerHead head;
+        OpenAIReplyHead head;
         head.model = gateway_agent_name;
         head.created = seconds_now();
         head.id = unstored;
@@ -329,7 +329,7 @@ Task<HttpServerResponse> OpenAIInterface::compact(HttpServerRequest request) {
     if (asked.messages.empty()) {
         // The session shortens what the model receives of it when that is necessary.
         detail::OpenAIResponsesWriter writer({}, {});
-        writer.set_usage(detail::OpenAIAnswerUsage());
+        writer.set_usage(detail::OpenAIReplyUsage());
         made["usage"] = writer.response().at("usage");
     } else {
         OpenAIClientMessage summarize;
@@ -350,7 +350,7 @@ Task<HttpServerResponse> OpenAIInterface::compact(HttpServerRequest request) {
         RunPtr run = runs_.find(name.message);
         if (!run) {
             run = std::make_shared<OpenAIResponseRun>(submitted.reply, call_ids(name.session),
-                                                      OpenAIAnswerHead(), JsonObject());
+                                                      OpenAIReplyHead(), JsonObject());
             runs_.add(name.message, run, false);
         }
         Task<HttpServerResponse> awaiting = await_response(run, false, request.closed);
@@ -382,7 +382,7 @@ Task<HttpServerResponse> OpenAIInterface::read_record(OpenAIResponseName name, s
     boost::system::error_code failed;
     const Json body = boost::json::parse(found.body, failed);
     if (found.status >= 400 || failed || !body.is_object()) co_return unknown_response(id);
-    OpenAIAnswerHead head;
+    OpenAIReplyHead head;
     head.id = std::move(id);
     head.model = gateway_agent_name;
     head.created = name.created;

@@ -31,8 +31,8 @@ std::string error_text(const JsonObject& reply) {
     return error ? text_member(*error, "message") : std::string();
 }
 
-std::optional<cubepi::detail::OpenAIAnswerUsage> usage_of(const JsonObject& reply) {
-    std::optional<cubepi::detail::OpenAIAnswerUsage> usage;
+std::optional<cubepi::detail::OpenAIReplyUsage> usage_of(const JsonObject& reply) {
+    std::optional<cubepi::detail::OpenAIReplyUsage> usage;
     const JsonObject* const used = object_member(reply, bub::usage_key);
     if (!used) return usage;
     const auto count = [used](std::string_view name) {
@@ -46,8 +46,8 @@ std::optional<cubepi::detail::OpenAIAnswerUsage> usage_of(const JsonObject& repl
     return usage;
 }
 
-OpenAIAnswerEnd end_of(const JsonObject& reply) {
-    OpenAIAnswerEnd end;
+OpenAIReplyEnd end_of(const JsonObject& reply) {
+    OpenAIReplyEnd end;
     end.usage = usage_of(reply);
     const Json* const ok = reply.if_contains("ok");
     if (ok && *ok == Json(false)) {
@@ -93,7 +93,7 @@ std::optional<std::string> bytes_of(std::string_view hex) {
 
 }  // namespace
 
-void OpenAIAnswer::take(const HttpReplyPart& part, OpenAIAnswerSink& sink) {
+void OpenAIReply::take(const HttpReplyPart& part, OpenAIReplySink& sink) {
     switch (part.kind) {
         case HttpReplyPart::Kind::text:
             open_ += part.text;
@@ -116,7 +116,7 @@ void OpenAIAnswer::take(const HttpReplyPart& part, OpenAIAnswerSink& sink) {
     }
 }
 
-void OpenAIAnswer::take_reply(const JsonObject& reply, OpenAIAnswerSink& sink) {
+void OpenAIReply::take_reply(const JsonObject& reply, OpenAIReplySink& sink) {
     if (const Json* const outputs = reply.if_contains("outputs"); outputs && outputs->is_array()) {
         for (const Json& output : outputs->get_array())
             if (output.is_object()) take_output(output.get_object(), sink);
@@ -124,7 +124,7 @@ void OpenAIAnswer::take_reply(const JsonObject& reply, OpenAIAnswerSink& sink) {
     take_end(reply, sink);
 }
 
-void OpenAIAnswer::take_output(const JsonObject& output, OpenAIAnswerSink& sink) {
+void OpenAIReply::take_output(const JsonObject& output, OpenAIReplySink& sink) {
     const std::string text = text_member(output, "text");
     if (text_member(output, "kind") == bub::envelope_kind::error) {
         problems_.push_back(text);
@@ -139,7 +139,7 @@ void OpenAIAnswer::take_output(const JsonObject& output, OpenAIAnswerSink& sink)
 }
 
 /// Returns false for a question that is a text to the client.
-bool OpenAIAnswer::take_question(const JsonObject& question, OpenAIAnswerSink& sink) {
+bool OpenAIReply::take_question(const JsonObject& question, OpenAIReplySink& sink) {
     end_message(sink);
     const std::optional<bub::ClientCall> call = bub::client_call_of(question);
     if (!call) return sink.question(question);
@@ -149,12 +149,12 @@ bool OpenAIAnswer::take_question(const JsonObject& question, OpenAIAnswerSink& s
 }
 
 /// Ends the open message, if there is one.
-void OpenAIAnswer::end_message(OpenAIAnswerSink& sink) {
+void OpenAIReply::end_message(OpenAIReplySink& sink) {
     if (!open_.empty()) sink.end_message();
     open_.clear();
 }
 
-void OpenAIAnswer::take_text(std::string_view text, OpenAIAnswerSink& sink) {
+void OpenAIReply::take_text(std::string_view text, OpenAIReplySink& sink) {
     if (!open_.empty() && text.starts_with(open_)) {
         text.remove_prefix(open_.size());
     } else if (!open_.empty() && std::string_view(open_).ends_with(text)) {
@@ -167,8 +167,8 @@ void OpenAIAnswer::take_text(std::string_view text, OpenAIAnswerSink& sink) {
     open_.clear();
 }
 
-void OpenAIAnswer::take_end(const JsonObject& reply, OpenAIAnswerSink& sink) {
-    OpenAIAnswerEnd end = end_of(reply);
+void OpenAIReply::take_end(const JsonObject& reply, OpenAIReplySink& sink) {
+    OpenAIReplyEnd end = end_of(reply);
     if (has_calls_ && end.status == OpenAIResponseStatus::completed) end.finish = "tool_calls";
     end_message(sink);
     // The other ends say why by themselves.
@@ -277,7 +277,7 @@ detail::OpenAIClientCall OpenAIRun::client_call(std::string_view question,
 }
 
 OpenAIResponseRun::OpenAIResponseRun(std::shared_ptr<bub::HttpReply> reply, CallId call_id,
-                                     detail::OpenAIAnswerHead head, JsonObject request)
+                                     detail::OpenAIReplyHead head, JsonObject request)
     : OpenAIRun(std::move(reply), std::move(call_id)),
       writer_(std::move(head), std::move(request)) {
     writer_.begin(events_);
@@ -301,7 +301,7 @@ void OpenAIResponseRun::call(std::string_view question, const bub::ClientCall& c
     writer_.add_call(client_call(question, call), events_);
 }
 
-void OpenAIResponseRun::end(const OpenAIAnswerEnd& end) {
+void OpenAIResponseRun::end(const OpenAIReplyEnd& end) {
     if (end.usage) writer_.set_usage(*end.usage);
     // The records do not have it.
     if (reply() && end.status == OpenAIResponseStatus::completed) {
@@ -318,7 +318,7 @@ void OpenAIResponseRun::postponed() {
 }
 
 OpenAIChatRun::OpenAIChatRun(std::shared_ptr<bub::HttpReply> reply, CallId call_id,
-                             detail::OpenAIAnswerHead head, bool includes_usage)
+                             detail::OpenAIReplyHead head, bool includes_usage)
     : OpenAIRun(std::move(reply), std::move(call_id)), writer_(std::move(head), includes_usage) {}
 
 void OpenAIChatRun::text(std::string_view text) {
@@ -332,7 +332,7 @@ void OpenAIChatRun::call(std::string_view question, const bub::ClientCall& call)
     writer_.add_call(client_call(question, call), events_.emplace_back());
 }
 
-void OpenAIChatRun::end(const OpenAIAnswerEnd& end) {
+void OpenAIChatRun::end(const OpenAIReplyEnd& end) {
     end_ = end;
     if (end.usage) writer_.set_usage(*end.usage);
     if (is_failure()) {

@@ -20,17 +20,17 @@
 namespace cubepi::app {
 
 /// How an answer has ended.
-struct OpenAIAnswerEnd {
+struct OpenAIReplyEnd {
     detail::OpenAIResponseStatus status = detail::OpenAIResponseStatus::completed;
     std::string reason = {};      ///< why it is incomplete, or the text of its failure
     std::string finish = "stop";  ///< the `finish_reason` of Chat Completions
-    std::optional<detail::OpenAIAnswerUsage> usage = {};
+    std::optional<detail::OpenAIReplyUsage> usage = {};
 };
 
 /// Receives an answer as a client of OpenAI's protocols is to see it.
-class OpenAIAnswerSink {
+class OpenAIReplySink {
 public:
-    virtual ~OpenAIAnswerSink() = default;
+    virtual ~OpenAIReplySink() = default;
     /// A part of the text of the open message; begins one if there is none.
     virtual void text(std::string_view text) = 0;
     virtual void end_message() = 0;
@@ -38,7 +38,7 @@ public:
     virtual bool question(const JsonObject& request) = 0;
     /// A call of a tool of the client. `question`: the name of the question for its output.
     virtual void call(std::string_view question, const bub::ClientCall& call) = 0;
-    virtual void end(const OpenAIAnswerEnd& end) = 0;
+    virtual void end(const OpenAIReplyEnd& end) = 0;
     /// The turn will not end in this process.
     virtual void postponed() = 0;
 
@@ -51,20 +51,20 @@ public:
 };
 
 /// Converts the reply of the channel http to an answer: the text that was streamed is completed by the outputs, which may repeat it.
-class OpenAIAnswer {
+class OpenAIReply {
 public:
-    void take(const bub::HttpReplyPart& part, OpenAIAnswerSink& sink);
+    void take(const bub::HttpReplyPart& part, OpenAIReplySink& sink);
     /// Takes a whole reply, as `GET /v1/messages/{id}` returns it.
-    void take_reply(const JsonObject& reply, OpenAIAnswerSink& sink);
+    void take_reply(const JsonObject& reply, OpenAIReplySink& sink);
     /// There are no further parts.
     bool ended() const noexcept { return ended_; }
 
 private:
-    void take_output(const JsonObject& output, OpenAIAnswerSink& sink);
-    bool take_question(const JsonObject& question, OpenAIAnswerSink& sink);
-    void end_message(OpenAIAnswerSink& sink);
-    void take_text(std::string_view text, OpenAIAnswerSink& sink);
-    void take_end(const JsonObject& reply, OpenAIAnswerSink& sink);
+    void take_output(const JsonObject& output, OpenAIReplySink& sink);
+    bool take_question(const JsonObject& question, OpenAIReplySink& sink);
+    void end_message(OpenAIReplySink& sink);
+    void take_text(std::string_view text, OpenAIReplySink& sink);
+    void take_end(const JsonObject& reply, OpenAIReplySink& sink);
 
     std::string open_;                   // text of the open message
     std::vector<std::string> problems_;  // outputs of kind `error`
@@ -106,7 +106,7 @@ private:
 };
 
 /// An answer while it is made, as the server-sent events of its protocol, which any number of clients may read from any position.
-class OpenAIRun : protected OpenAIAnswerSink {
+class OpenAIRun : protected OpenAIReplySink {
 public:
     /// `reply` may be null: complete() has the whole reply. `call_id` returns the id of a call by the name of the question for its output.
     using CallId = std::function<std::string(std::string_view question)>;
@@ -143,7 +143,7 @@ protected:
 private:
     std::shared_ptr<bub::HttpReply> reply_;
     CallId call_id_;
-    OpenAIAnswer answer_;
+    OpenAIReply answer_;
     std::size_t counted_ = 0;  // events in bytes_
     std::size_t bytes_ = 0;
     bool is_postponed_ = false;
@@ -153,7 +153,7 @@ private:
 class OpenAIResponseRun final : public OpenAIRun {
 public:
     OpenAIResponseRun(std::shared_ptr<bub::HttpReply> reply, CallId call_id,
-                      detail::OpenAIAnswerHead head, JsonObject request);
+                      detail::OpenAIReplyHead head, JsonObject request);
 
     HttpServerResponse response() const override;
     /// An event with the response as it is now.
@@ -167,7 +167,7 @@ private:
     void end_message() override { writer_.end_message(events_); }
     bool question(const JsonObject& request) override;
     void call(std::string_view question, const bub::ClientCall& call) override;
-    void end(const OpenAIAnswerEnd& end) override;
+    void end(const OpenAIReplyEnd& end) override;
     void postponed() override;
 
     detail::OpenAIResponsesWriter writer_;
@@ -177,7 +177,7 @@ private:
 class OpenAIChatRun final : public OpenAIRun {
 public:
     OpenAIChatRun(std::shared_ptr<bub::HttpReply> reply, CallId call_id,
-                  detail::OpenAIAnswerHead head, bool includes_usage);
+                  detail::OpenAIReplyHead head, bool includes_usage);
 
     HttpServerResponse response() const override;
     std::string last_event(std::int64_t) const override { return {}; }
@@ -187,12 +187,12 @@ private:
     void end_message() override { is_after_message_ = !whole_.empty(); }
     bool question(const JsonObject&) override { return false; }
     void call(std::string_view question, const bub::ClientCall& call) override;
-    void end(const OpenAIAnswerEnd& end) override;
+    void end(const OpenAIReplyEnd& end) override;
     void postponed() override;
     bool is_failure() const;
 
     detail::OpenAIChatWriter writer_;
-    OpenAIAnswerEnd end_;
+    OpenAIReplyEnd end_;
     std::string whole_;
     bool is_after_message_ = false;
 };

@@ -16,7 +16,7 @@ using bub::HttpReplyPart;
 using detail::OpenAIResponseStatus;
 
 /// Writes down what it receives: "text|" for a message, "[tool]" for an approval.
-class Recorder final : public OpenAIAnswerSink {
+class Recorder final : public OpenAIReplySink {
 public:
     explicit Recorder(bool has_approvals) : has_approvals_(has_approvals) {}
     void text(std::string_view text) override { received += text; }
@@ -32,17 +32,17 @@ public:
         received += "[" + call.name + " " + std::string(question) + " " +
                     boost::json::serialize(call.arguments) + "]";
     }
-    void end(const OpenAIAnswerEnd& end) override { ended = end; }
+    void end(const OpenAIReplyEnd& end) override { ended = end; }
     void postponed() override { received += "postponed"; }
 
     std::string received;
-    OpenAIAnswerEnd ended;
+    OpenAIReplyEnd ended;
 
 private:
     bool has_approvals_;
 };
 
-class OpenAIAnswerTest : public ::testing::Test {
+class OpenAIReplyTest : public ::testing::Test {
 protected:
     void take(HttpReplyPart::Kind kind, std::string text, JsonObject value) {
         HttpReplyPart part;
@@ -59,11 +59,11 @@ protected:
         take(HttpReplyPart::Kind::done, {}, std::move(reply));
     }
 
-    OpenAIAnswer answer;
+    OpenAIReply answer;
     Recorder sink{true};
 };
 
-TEST_F(OpenAIAnswerTest, OutputThatWasStreamed_IsNotRepeated) {
+TEST_F(OpenAIReplyTest, OutputThatWasStreamed_IsNotRepeated) {
     stream("Two ");
     stream("tickets.");
     output("Two tickets.");
@@ -73,27 +73,27 @@ TEST_F(OpenAIAnswerTest, OutputThatWasStreamed_IsNotRepeated) {
     EXPECT_TRUE(answer.ended());
 }
 
-TEST_F(OpenAIAnswerTest, OutputOfSlowClient_CompletesTheText) {
+TEST_F(OpenAIReplyTest, OutputOfSlowClient_CompletesTheText) {
     stream("Two ");
     output("Two tickets.");
     EXPECT_EQ(sink.received, "Two tickets.|");
 }
 
-TEST_F(OpenAIAnswerTest, TextBeforeACall_IsNotRepeated) {
+TEST_F(OpenAIReplyTest, TextBeforeACall_IsNotRepeated) {
     stream("Let me see.");
     stream("Two tickets.");
     output("Two tickets.");
     EXPECT_EQ(sink.received, "Let me see.Two tickets.|");
 }
 
-TEST_F(OpenAIAnswerTest, OtherOutput_IsAMessageOfItsOwn) {
+TEST_F(OpenAIReplyTest, OtherOutput_IsAMessageOfItsOwn) {
     stream("Let me see.");
     output("Two tickets.");
     output("And one more.");
     EXPECT_EQ(sink.received, "Let me see.|Two tickets.|And one more.|");
 }
 
-TEST_F(OpenAIAnswerTest, TurnThatIsTriedAgain_BeginsAnotherMessage) {
+TEST_F(OpenAIReplyTest, TurnThatIsTriedAgain_BeginsAnotherMessage) {
     stream("Two ti");
     take(HttpReplyPart::Kind::restart, {}, {});
     stream("Two tickets.");
@@ -101,7 +101,7 @@ TEST_F(OpenAIAnswerTest, TurnThatIsTriedAgain_BeginsAnotherMessage) {
     EXPECT_EQ(sink.received, "Two ti|Two tickets.|");
 }
 
-TEST_F(OpenAIAnswerTest, Failure_HasItsTextOnce) {
+TEST_F(OpenAIReplyTest, Failure_HasItsTextOnce) {
     output("failed (3f09)", "error");
     end({{"ok", false}, {"error", JsonObject{{"message", "failed (3f09)"}}}});
     EXPECT_EQ(sink.received, "");
@@ -109,30 +109,30 @@ TEST_F(OpenAIAnswerTest, Failure_HasItsTextOnce) {
     EXPECT_EQ(sink.ended.reason, "failed (3f09)");
 }
 
-TEST_F(OpenAIAnswerTest, NoticeOfACompleteTurn_IsAMessage) {
+TEST_F(OpenAIReplyTest, NoticeOfACompleteTurn_IsAMessage) {
     output("The session waits for an answer.", "error");
     end();
     EXPECT_EQ(sink.received, "The session waits for an answer.|");
 }
 
-TEST_F(OpenAIAnswerTest, StoppedTurn_IsCancelled) {
+TEST_F(OpenAIReplyTest, StoppedTurn_IsCancelled) {
     end({{"ok", false}, {"error", JsonObject{{"message", bub::stopped_text}}}});
     EXPECT_EQ(sink.ended.status, OpenAIResponseStatus::cancelled);
 }
 
-TEST_F(OpenAIAnswerTest, IncompleteAnswer_HasItsReason) {
+TEST_F(OpenAIReplyTest, IncompleteAnswer_HasItsReason) {
     output("Two ti");
     output("cut off", "error");
     end({{"ok", true}, {"finish", "cut_off"}});
     EXPECT_EQ(sink.received, "Two ti|");
     EXPECT_EQ(sink.ended.status, OpenAIResponseStatus::incomplete);
     EXPECT_EQ(sink.ended.finish, "length");
-    OpenAIAnswer other;
+    OpenAIReply other;
     other.take_reply({{"ok", true}, {"finish", "refused"}}, sink);
     EXPECT_EQ(sink.ended.finish, "content_filter");
 }
 
-TEST_F(OpenAIAnswerTest, Approval_IsTextWithoutAForm) {
+TEST_F(OpenAIReplyTest, Approval_IsTextWithoutAForm) {
     const JsonObject question{
         {"request_id", "3f09c2a71b"},
         {"payload",
@@ -144,12 +144,12 @@ TEST_F(OpenAIAnswerTest, Approval_IsTextWithoutAForm) {
     answer.take_reply(reply, sink);
     EXPECT_EQ(sink.received, "[shell 3f09c2a71b]");
     Recorder plain(false);
-    OpenAIAnswer other;
+    OpenAIReply other;
     other.take_reply(reply, plain);
     EXPECT_EQ(plain.received, "Run it?|");
 }
 
-TEST_F(OpenAIAnswerTest, D214_CallOfTheClient_EndsTheAnswer) {
+TEST_F(OpenAIReplyTest, D214_CallOfTheClient_EndsTheAnswer) {
     const JsonObject call{{"name", "clock"}, {"arguments", JsonObject{{"zone", "UTC"}}}};
     const JsonObject question{{"request_id", "3f09c2a71b"},
                               {"payload", JsonObject{{"kind", "ask"}, {"client_call", call}}}};
@@ -164,7 +164,7 @@ TEST_F(OpenAIAnswerTest, D214_CallOfTheClient_EndsTheAnswer) {
     EXPECT_EQ(sink.ended.usage->reasoning, 0);
 }
 
-TEST_F(OpenAIAnswerTest, TurnThatIsTriedAgain_ForgetsItsCalls) {
+TEST_F(OpenAIReplyTest, TurnThatIsTriedAgain_ForgetsItsCalls) {
     const JsonObject call{{"name", "clock"}, {"arguments", JsonObject()}};
     const JsonObject question{{"request_id", "3f09c2a71b"},
                               {"payload", JsonObject{{"kind", "ask"}, {"client_call", call}}}};
@@ -175,7 +175,7 @@ TEST_F(OpenAIAnswerTest, TurnThatIsTriedAgain_ForgetsItsCalls) {
     EXPECT_EQ(sink.ended.finish, "stop");
 }
 
-TEST_F(OpenAIAnswerTest, TurnOfTheNextProcess_IsPostponed) {
+TEST_F(OpenAIReplyTest, TurnOfTheNextProcess_IsPostponed) {
     take(HttpReplyPart::Kind::pending, {}, {});
     EXPECT_EQ(sink.received, "postponed");
     EXPECT_TRUE(answer.ended());
@@ -225,7 +225,7 @@ TEST(OpenAIResponseNames, D214_IdOfACall_IsNotAResponse) {
 
 std::shared_ptr<OpenAIRun> response_run() {
     const auto call_id = [](std::string_view question) { return std::string(question); };
-    return std::make_shared<OpenAIResponseRun>(nullptr, call_id, detail::OpenAIAnswerHead(),
+    return std::make_shared<OpenAIResponseRun>(nullptr, call_id, detail::OpenAIReplyHead(),
                                                JsonObject());
 }
 

@@ -201,7 +201,7 @@ Task<std::vector<std::string>> HttpExchange::look_up(std::string host) {
 }
 
 Task<std::vector<std::string>> HttpExchange::addresses(std::string host) {
-    detail::NameCache::Answer known = names->find(host);
+    detail::NameCache::Lookup known = names->find(host);
     if (known.refresh) {
         auto job = [names = names, host] {
             try {

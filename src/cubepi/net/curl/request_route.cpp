@@ -247,16 +247,16 @@ bool NameCache::fresh_locked(const Entry& entry) const {
     return !entry.addresses.empty() && clock_->now() - entry.since < fresh_for;
 }
 
-NameCache::Answer NameCache::find(const std::string& host) {
-    Answer answer;
+NameCache::Lookup NameCache::find(const std::string& host) {
+    Lookup lookup;
     const std::lock_guard lock(mutex_);
     const auto found = entries_.find(host);
-    if (found == entries_.end()) return answer;
+    if (found == entries_.end()) return lookup;
     Entry& entry = found->second;
-    if (entry.addresses.empty() || clock_->now() - entry.since >= usable_for) return answer;
-    answer.addresses = beginning_with(entry.addresses, entry.first);
-    answer.refresh = !fresh_locked(entry) && !std::exchange(entry.refreshing, true);
-    return answer;
+    if (entry.addresses.empty() || clock_->now() - entry.since >= usable_for) return lookup;
+    lookup.addresses = beginning_with(entry.addresses, entry.first);
+    lookup.refresh = !fresh_locked(entry) && !std::exchange(entry.refreshing, true);
+    return lookup;
 }
 
 std::vector<std::string> NameCache::resolve(const std::string& host) {

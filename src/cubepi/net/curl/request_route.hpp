@@ -75,11 +75,11 @@ class NameCache {
 public:
     NameCache(std::shared_ptr<Clock> clock, Resolver resolver);
 
-    struct Answer {
+    struct Lookup {
         std::vector<std::string> addresses;  ///< empty: resolve now
         bool refresh = false;                ///< call resolve() soon
     };
-    Answer find(const std::string& host);
+    Lookup find(const std::string& host);
 
     /// Resolves on the calling thread, which may take long, and caches the result. Rethrows exceptions of the resolver.
     std::vector<std::string> resolve(const std::string& host);

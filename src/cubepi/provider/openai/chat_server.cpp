@@ -68,7 +68,7 @@ OpenAIClientRequest read_openai_chat_request(std::string_view text) {
 
 namespace {
 
-JsonObject usage_json(const OpenAIAnswerUsage& usage) {
+JsonObject usage_json(const OpenAIReplyUsage& usage) {
     JsonObject made;
     made["prompt_tokens"] = usage.input;
     made["completion_tokens"] = usage.output;

@@ -96,7 +96,7 @@ JsonObject text_part(std::string_view text) {
     return part;
 }
 
-JsonObject usage_json(const OpenAIAnswerUsage& usage) {
+JsonObject usage_json(const OpenAIReplyUsage& usage) {
     JsonObject made;
     made["input_tokens"] = usage.input;
     made["input_tokens_details"] = JsonObject{{"cached_tokens", usage.cached}};

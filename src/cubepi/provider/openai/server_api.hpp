@@ -116,14 +116,14 @@ JsonObject openai_error(unsigned status, std::string_view message, std::string_v
                         std::string_view member = {});
 
 /// Identifies an answer to the client.
-struct OpenAIAnswerHead {
+struct OpenAIReplyHead {
     std::string id = {};
     std::string model = {};
     std::int64_t created = 0;  ///< Unix seconds
 };
 
 /// The tokens of an answer.
-struct OpenAIAnswerUsage {
+struct OpenAIReplyUsage {
     std::int64_t input = 0;
     std::int64_t cached = 0;  ///< part of `input`
     std::int64_t output = 0;
@@ -134,13 +134,13 @@ struct OpenAIAnswerUsage {
 class OpenAIChatWriter {
 public:
     /// `includes_usage`: of the request (`stream_options`).
-    explicit OpenAIChatWriter(OpenAIAnswerHead head, bool includes_usage = false)
+    explicit OpenAIChatWriter(OpenAIReplyHead head, bool includes_usage = false)
         : head_(std::move(head)), includes_usage_(includes_usage) {}
 
     /// Returns the whole answer, with the calls that were added. `finish` is a finish_reason: "stop".
     JsonObject completion(std::string_view text, std::string_view finish) const;
     /// Sets the usage of the answer before its end.
-    void set_usage(const OpenAIAnswerUsage& usage) { usage_ = usage; }
+    void set_usage(const OpenAIReplyUsage& usage) { usage_ = usage; }
 
     // Each appends server-sent events. The first text or call begins the answer.
     void add_text(std::string_view text, std::string& out);
@@ -156,9 +156,9 @@ private:
     JsonObject chunk(JsonArray choices) const;
     void append_delta(JsonObject delta, Json finish, std::string& out) const;
 
-    OpenAIAnswerHead head_;
+    OpenAIReplyHead head_;
     JsonArray calls_;
-    std::optional<OpenAIAnswerUsage> usage_;
+    std::optional<OpenAIReplyUsage> usage_;
     bool includes_usage_;
     bool has_begun_ = false;
 };
@@ -178,7 +178,7 @@ enum class OpenAIResponseStatus : std::uint8_t {
 class OpenAIResponsesWriter {
 public:
     /// `request` has members of the response that repeat the request: `previous_response_id`, `store`, `background`, `metadata`.
-    OpenAIResponsesWriter(OpenAIAnswerHead head, JsonObject request)
+    OpenAIResponsesWriter(OpenAIReplyHead head, JsonObject request)
         : head_(std::move(head)), request_(std::move(request)) {}
 
     // Each appends events to `out`, one per element; the caller may discard them.
@@ -193,7 +193,7 @@ public:
     /// Adds a call of a tool of the client (`function_call`).
     void add_call(const OpenAIClientCall& call, std::vector<std::string>& out);
     /// Sets the usage of the response before its end.
-    void set_usage(const OpenAIAnswerUsage& usage) { usage_ = usage; }
+    void set_usage(const OpenAIReplyUsage& usage) { usage_ = usage; }
     /// Sets the time of the end of the response, in Unix seconds.
     void set_completed(std::int64_t seconds) { completed_ = seconds; }
     /// Ends the response. `reason`: why it is incomplete ("max_output_tokens"), or the text of its failure.
@@ -213,11 +213,11 @@ private:
     JsonObject message_item(std::string_view status) const;
     JsonObject at_text() const;
 
-    OpenAIAnswerHead head_;
+    OpenAIReplyHead head_;
     JsonObject request_;
     OpenAIResponseStatus status_ = OpenAIResponseStatus::in_progress;
     JsonArray output_;
-    std::optional<OpenAIAnswerUsage> usage_;
+    std::optional<OpenAIReplyUsage> usage_;
     std::string text_;
     std::string reason_;
     std::int64_t sequence_ = 0;

@@ -35,8 +35,8 @@ std::string responses(const std::string& input, const std::string& more = {}) {
     return R"({"model":"cubepi","input":)" + input + more + "}";
 }
 
-OpenAIAnswerHead head(const std::string& id) {
-    OpenAIAnswerHead made;
+OpenAIReplyHead head(const std::string& id) {
+    OpenAIReplyHead made;
     made.id = id;
     made.model = "cubepi";
     made.created = 5;
