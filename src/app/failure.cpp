@@ -44,7 +44,7 @@ std::string limit_text(std::string text, std::string_view limit) {
     return text;
 }
 
-std::string place(const FailureContext& context) {
+std::string endpoint_text(const FailureContext& context) {
     return context.where.empty() ? "the model" : context.where;
 }
 
@@ -129,7 +129,7 @@ std::string timeout_advice(const std::string& message) {
 
 /// The most common failures, each with the next command (docs/errors.md).
 Explanation explain_provider(const ErrorInfo& info, const FailureContext& context) {
-    const std::string to = place(context);
+    const std::string to = endpoint_text(context);
     const std::string status = status_text(info);
     switch (info.code) {
         case ErrorCode::auth:
@@ -185,13 +185,13 @@ Failure explain_model(const Error& error, const FailureContext& context) {
     if (!failed && info.code != ErrorCode::auth && !is_network(info.code))
         return make_failure(exit_failed, error.what());
     if (info.message == web_page_text) {
-        return make_failure(exit_failed,
-                            place(context) + " answered with a web page instead of the API" +
-                                status_text(info) + ".",
-                            context.advise
-                                ? "A proxy, a login page or another service answers there. " +
-                                      address_advice(context)
-                                : std::string());
+        return make_failure(
+            exit_failed,
+            endpoint_text(context) + " answered with a web page instead of the API" +
+                status_text(info) + ".",
+            context.advise ? "A proxy, a login page or another service answers there. " +
+                                 address_advice(context)
+                           : std::string());
     }
     const Explanation explanation = explain_provider(info, context);
     Failure failure;
@@ -217,7 +217,7 @@ bool is_of_tapes(const std::string& path) {
     return std::mismatch(tapes.begin(), tapes.end(), file.begin(), file.end()).first == tapes.end();
 }
 
-std::string place_advice(const std::string& path) {
+std::string storage_advice(const std::string& path) {
     if (path.empty() || !is_of_tapes(path)) return {};
     return "Sessions are stored there; to store them elsewhere: export BUB_HOME=/path/to/directory";
 }
@@ -338,10 +338,10 @@ Failure explain(const Error& error, const FailureContext& context) {
         case ErrorCode::run_already_claimed: return explain_claimed(error, context);
         case ErrorCode::stale_append: return make_failure(exit_storage, error.what());
         case ErrorCode::storage:
-            return make_failure(exit_storage, error.what(), place_advice(path_of(error)));
+            return make_failure(exit_storage, error.what(), storage_advice(path_of(error)));
         case ErrorCode::permission_denied:
             if (const std::string path = path_of(error); !path.empty())
-                return make_failure(exit_storage, error.what(), place_advice(path));
+                return make_failure(exit_storage, error.what(), storage_advice(path));
             return explain_model(error, context);
         default: break;
     }

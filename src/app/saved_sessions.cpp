@@ -423,8 +423,8 @@ Task<bool> SavedSessions::is_on_tape(std::string name) {
 
 Task<BroughtToTape> SavedSessions::bring_to_tape(std::string name) {
     BroughtToTape brought;
-    const bool settled = co_await is_on_tape(name);
-    if (settled || !has_database()) co_return brought;
+    const bool on_tape = co_await is_on_tape(name);
+    if (on_tape || !has_database()) co_return brought;
     const std::shared_ptr<SQLiteCheckpointer> source = co_await open_database(true);
     const bool known = co_await has_thread(source, name);
     if (!known) co_return brought;

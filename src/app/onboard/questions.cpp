@@ -187,13 +187,13 @@ private:
             co_return;
         }
         std::string default_value;
-        bool settled = false;
+        bool has_known_url = false;
         if (!provider_.empty()) {
             const KnownProvider* known = known_provider(provider_);
             default_value = find_endpoint(input_.sources, provider_).base_url;
-            settled = known && !known->local && default_value == known->base_url;
+            has_known_url = known && !known->local && default_value == known->base_url;
         }
-        if (!ui_ || settled) {
+        if (!ui_ || has_known_url) {
             url_ = default_value;
             co_return;
         }

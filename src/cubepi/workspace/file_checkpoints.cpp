@@ -137,7 +137,7 @@ struct FileCheckpoints::State {
     }
 
     /// Finds out whether the last change of a file was made whose process was killed. While the journal is held.
-    void settle_interrupted(Workspace& workspace) {
+    void record_interrupted(Workspace& workspace) {
         std::map<std::string, const ChangeRecord*> last;
         for (const ChangeRecord& record : journal.records()) {
             if (record.root == workspace.root() && record.applied.value_or(true))
@@ -253,7 +253,7 @@ std::vector<std::string> FileCheckpoints::take_problems() {
 
 std::vector<PromptChanges> FileCheckpoints::prompts(Workspace& workspace) {
     const CheckpointJournal::Hold hold(state_->journal, false);
-    state_->settle_interrupted(workspace);
+    state_->record_interrupted(workspace);
     const std::vector<ChangeRecord>& records = state_->journal.records();
     const std::set<std::uint64_t> active = active_in(records);
     std::vector<PromptChanges> prompts;
@@ -375,7 +375,7 @@ std::vector<RestoredFile> FileCheckpoints::undo(Workspace& workspace,
     std::vector<Step> steps;
     {
         const CheckpointJournal::Hold hold(state_->journal, false);
-        state_->settle_interrupted(workspace);
+        state_->record_interrupted(workspace);
         for (const auto& changes : state_->changes_of(workspace.root(), prompts))
             steps.push_back(step_back(changes));
     }
@@ -389,7 +389,7 @@ std::vector<RestoredFile> FileCheckpoints::redo(Workspace& workspace) {
     std::vector<Step> steps;
     {
         const CheckpointJournal::Hold hold(state_->journal, false);
-        state_->settle_interrupted(workspace);
+        state_->record_interrupted(workspace);
         // The undos that no change has followed, newest last.
         std::vector<std::vector<const ChangeRecord*>> undos;
         for (const ChangeRecord& record : state_->journal.records()) {

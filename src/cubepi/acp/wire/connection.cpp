@@ -269,7 +269,7 @@ struct Insertion {
     JsonArray content;
     std::string id;  ///< of the message; empty: it is not inserted
     std::exception_ptr failure;
-    AsyncEvent settled;
+    AsyncEvent done;
 };
 
 /// The result of a request, and what follows its response.
@@ -554,7 +554,7 @@ private:
         };
         running_[key] = open->session;
         scope_->spawn(work(open, std::move(prompt), insertion));
-        co_await insertion->settled.wait();
+        co_await insertion->done.wait();
         if (insertion->failure) std::rethrow_exception(insertion->failure);
         JsonObject result;
         result["messageId"] = insertion->id;
@@ -562,11 +562,11 @@ private:
     }
 
     static void inserted(ConnectedEditor& editor, Insertion& insertion, const std::string& id) {
-        if (insertion.settled.is_set()) return;
+        if (insertion.done.is_set()) return;
         insertion.id = id.empty() ? "message-" + random_id() : id;
         editor.update(insertion.session,
                       detail::user_message_update(insertion.id, std::move(insertion.content)));
-        insertion.settled.set();
+        insertion.done.set();
     }
 
     /// Runs a prompt of version 2 to its end.
@@ -594,7 +594,7 @@ private:
             insertion->failure = ended.failure();
         }
         if (!insertion->id.empty()) insertion->failure = nullptr;
-        insertion->settled.set();
+        insertion->done.set();
         editor_->end_work(insertion->session, std::move(idle));
     }
 

@@ -127,7 +127,7 @@ private:
     void end_aborted();
     void close();
 
-    void settle_failure();
+    void handle_failure();
     bool build_differently(const CallFailure& failure);
     std::string omit_refused(const EndpointFailure& failure);
     ErrorInfo classify(const CallFailure& failure) const;
@@ -210,7 +210,7 @@ Task<StreamEvent> HttpStreamSource::next() {
         std::optional<StreamEvent> event = ready();
         if (event) co_return std::move(*event);
         if (failure_) {
-            settle_failure();
+            handle_failure();
             continue;
         }
         co_await guarded_step();
@@ -433,7 +433,7 @@ void HttpStreamSource::close() {
 
 // After a failed attempt: build another request, retry, or give up.
 
-void HttpStreamSource::settle_failure() {
+void HttpStreamSource::handle_failure() {
     CallFailure failure = std::move(*failure_);
     failure_.reset();
     if (failure.endpoint) {

@@ -43,7 +43,7 @@ public:
         return counts;
     }
     void report_losses() noexcept override {
-        if (settled_.exchange(true)) return;
+        if (losses_reported_.exchange(true)) return;
         failed_ += exporting_.exchange(0);
         reporter_.ended(counts(), detail::retry_reason_of(*exporter_));
     }
@@ -60,7 +60,7 @@ private:
     std::atomic<std::size_t> exporting_ = 0;
     std::atomic<std::uint64_t> exported_ = 0;
     std::atomic<std::uint64_t> failed_ = 0;
-    std::atomic<bool> settled_ = false;
+    std::atomic<bool> losses_reported_ = false;
 };
 
 Task<> MetricLane::serve() {

@@ -83,14 +83,14 @@ private:
     std::size_t bytes_ = 0;      // in the queue and being exported
     std::size_t exporting_ = 0;  // spans
     std::size_t wake_at_ = 1;    // the number of spans at which add() wakes the thread
-    bool settled_ = false;
+    bool losses_reported_ = false;
 };
 
 void SpanLane::add(std::shared_ptr<const SpanData> span, std::size_t bytes) noexcept {
     bool due = false;
     {
         const std::lock_guard lock(mutex_);
-        if (settled_ || is_closing() || !push(std::move(span), bytes)) return drop();
+        if (losses_reported_ || is_closing() || !push(std::move(span), bytes)) return drop();
         due = wake_at_ != never && (queue_.size() >= wake_at_ || bytes_ >= batch_bytes_);
         if (due) wake_at_ = never;
     }
@@ -132,7 +132,7 @@ void SpanLane::report_losses() noexcept {
     std::deque<Entry> discarded;  // destroyed after the lock
     {
         const std::lock_guard lock(mutex_);
-        if (std::exchange(settled_, true)) return;
+        if (std::exchange(losses_reported_, true)) return;
         discarded.swap(queue_);
         failed_ += std::exchange(exporting_, 0);
     }

@@ -117,7 +117,7 @@ std::optional<ChangeRecord> record_in(const JsonObject& json) {
     return record;
 }
 
-std::string settled_line(std::uint64_t number, bool applied) {
+std::string outcome_line(std::uint64_t number, bool applied) {
     return json_text(JsonObject{{"settled", number}, {"applied", applied}}) + "\n";
 }
 
@@ -228,10 +228,10 @@ void CheckpointJournal::take_line(std::string_view line) {
     const Json json = boost::json::parse(line, failed);
     const JsonObject* const object = failed ? nullptr : json.if_object();
     if (!object) return;
-    if (const auto settled = integer_member(*object, "settled")) {
+    if (const auto number = integer_member(*object, "settled")) {
         // Among the newest, as a rule.
         const auto found = std::find_if(records_.rbegin(), records_.rend(), [&](const auto& one) {
-            return one.number == static_cast<std::uint64_t>(*settled);
+            return one.number == static_cast<std::uint64_t>(*number);
         });
         if (found != records_.rend()) found->applied = flag_member(*object, "applied");
     } else if (const auto dropped = integer_member(*object, "dropped")) {
@@ -344,7 +344,7 @@ void CheckpointJournal::record_outcome(std::uint64_t number, bool applied) noexc
                                         [&](const auto& one) { return one.number == number; });
         if (found == records_.rend()) return;
         found->applied = applied;
-        append(settled_line(number, applied), false);
+        append(outcome_line(number, applied), false);
     } catch (const std::exception&) {
         // The next reader compares the file with the record.
     }
