@@ -550,9 +550,15 @@ std::vector<std::string> Cluster::run(const std::vector<Posted>& messages,
         model_.end();
     });
     // On this thread: the server of the database ends with the thread that has started it.
-    for (const PlannedFault& fault : faults) apply(fault);
+    std::string failure;
+    try {
+        for (const PlannedFault& fault : faults) apply(fault);
+    } catch (const std::exception& error) {
+        failure = error.what();
+    }
     start_all();
     posting.join();
+    if (!failure.empty()) wrong.push_back("a fault could not be applied: " + failure);
     posted_ += next;
     measure_outages();
     return wrong;

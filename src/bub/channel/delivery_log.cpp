@@ -598,12 +598,12 @@ Task<std::optional<std::string>> RecordedDeliveryLog::receive(Envelope message) 
 Task<> RecordedDeliveryLog::record(DeliveryNote note, std::vector<std::string> ids,
                                    std::string detail) {
     // A held message is one with another turn whose end is not recorded.
-    constexpr std::array keys{"begun",   "back",   "begun", "done", "",
+    constexpr std::array keys{"begun",   "back",   "begun", "done", "",      "",
                               "waiting", "trying", "again", "sent", "failed"};
     auto make = [note, key = keys.at(static_cast<std::size_t>(note)), ids = std::move(ids),
                  detail = std::move(detail)](DeliveryRecords&) {
         std::optional<JsonObject> nothing;
-        if (note == DeliveryNote::left) return nothing;
+        if (note == DeliveryNote::left || note == DeliveryNote::answer_left) return nothing;
         JsonObject about = DeliveryRecords::about(key, ids);
         if (note == DeliveryNote::failed) about["reason"] = detail;
         if (note == DeliveryNote::finished && !detail.empty()) about[stop_key] = detail;

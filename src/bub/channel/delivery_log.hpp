@@ -81,9 +81,10 @@ enum class DeliveryNote : std::uint8_t {
     finished,
     left,  ///< another process is to process them, and this one does not have them any more
     // About answers.
-    waiting,  ///< no request with it was made
-    trying,   ///< the first request with it is about to be made
-    resent,   ///< it is about to be sent again
+    answer_left,  ///< another process is to decide about them
+    waiting,      ///< no request with it was made
+    trying,       ///< the first request with it is about to be made
+    resent,       ///< it is about to be sent again
     sent,
     failed,  ///< the channel reported a failure, or it is no longer wanted
 };

@@ -87,7 +87,7 @@ std::string is_later_sql() {
 /// Returns the statement of a note about records with the ids $1 and the fences $2. $3 is the number of this gateway, or the reason of
 /// failed answers; $4 is the id of the first message of a turn, whose mark is $5, or the marks of the turns that have begun.
 std::string statement_of(DeliveryNote note, const std::string& detail) {
-    const char* const table = note >= DeliveryNote::waiting ? outbound : inbound;
+    const char* const table = note >= DeliveryNote::answer_left ? outbound : inbound;
     const std::string all_hold = std::string(" AND ") + all_hold_sql;
     const auto changed = [&](const std::string& changes, const std::string& condition = {}) {
         return ", changed AS (UPDATE " + std::string(table) + " AS r SET " + changes +
@@ -148,6 +148,7 @@ std::string statement_of(DeliveryNote note, const std::string& detail) {
                       freed;
             break;
         case DeliveryNote::left: changes = changed("owner = 0") + freed; break;
+        case DeliveryNote::answer_left: changes = changed("owner = 0"); break;
         case DeliveryNote::waiting: changes = changed("state = 'waiting'"); break;
         case DeliveryNote::trying: changes = changed("state = 'intended'"); break;
         case DeliveryNote::resent:
@@ -234,8 +235,8 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
     step->write = [tables, session, key = step->message_key, body = json_of(message),
                    address = address_of(message), is_stop = message.rest.contains(stop_key),
                    channel = channel_name(message.channel.value_or(""))](SqlBatch& batch) {
-        // A session in which others have unfinished messages is theirs, or is taken with these, in their order. So are messages of this
-        // gateway of which it may not know. A request to stop has no order among the messages: the owner of the session stops its turn at
+        // A session in which others have unfinished messages, or answers that are not sent yet, is theirs, or is taken with these, in
+        // their order. So are those of this gateway of which it may not know. A request to stop has no order among the messages: the owner of the session stops its turn at
         // once. If the last turns were of this gateway, the end of one of them may still be written (D227), and the fence stays. The
         // owner is written also if it was this gateway: finish() of its last message, in the same transaction, has released the session. A
         // gateway that takes no records stores other messages for those that do (D293).
@@ -243,8 +244,10 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
             .add(
                 "WITH s AS (SELECT owner, fence, $7 <> 0 AND owner = $2 OR $10 <> 0 AND NOT EXISTS"
                 " (SELECT 1 FROM bub_delivery_inbound AS i WHERE i.session = $1 AND i.finished_at"
-                " IS NULL AND (i.owner <> $2 OR $8 <> 0)) AS is_ours FROM bub_delivery_sessions"
-                " WHERE key = $1), added AS (INSERT INTO bub_delivery_inbound (id, account, "
+                " IS NULL AND (i.owner <> $2 OR $8 <> 0)) AND NOT EXISTS (SELECT 1 FROM"
+                " bub_delivery_outbound AS o WHERE o.session = $1 AND o.settled_at IS NULL AND"
+                " (o.owner <> $2 OR $8 <> 0)) AS is_ours FROM bub_delivery_sessions WHERE key ="
+                " $1), added AS (INSERT INTO bub_delivery_inbound (id, account, "
                 "channel, session,"
                 " owner, fence, state, message, message_key, address) SELECT"
                 " nextval('bub_delivery_ids'), $3, $4, $1, CASE WHEN is_ours THEN $2 ELSE 0 END,"
@@ -447,7 +450,8 @@ DeliveryWritePtr PostgresDeliveryLog::note(DeliveryNote note, const std::vector<
     // Its message may be finished with it, and needs no note of the answer then.
     step->is_last = note == DeliveryNote::sent;
     const bool is_end = note == DeliveryNote::finished || note == DeliveryNote::left ||
-                        note == DeliveryNote::sent || note == DeliveryNote::failed;
+                        note == DeliveryNote::answer_left || note == DeliveryNote::sent ||
+                        note == DeliveryNote::failed;
     if (!is_end) return step;
     step->stored = [tables, ids, ends = ends_, wakes = wakes_,
                     keys = tables->keys_of(ids, note == DeliveryNote::finished)] {

@@ -343,6 +343,56 @@ TEST_F(PostgresDeliveries, D293_LeftMessages_FollowTheRunningTurn) {
     EXPECT_EQ(taken_by(*next), Texts{"other"});
 }
 
+TEST_F(PostgresDeliveries, D205_MessageBehindUnsentAnswer_WaitsForItsGateway) {
+    const LogPtr sending = tables.open();
+    const LogPtr other = tables.open();
+    const std::string one = store(*sending, "one").value();
+    run(sending->begin({one}));
+    const std::string answer = run(sending->intend(from("chat", "1", "re: one"), {one}));
+    run(sending->finish({one}));
+    EXPECT_FALSE(store(*other, "two")) << "its answer would be sent before that of the first";
+    EXPECT_EQ(taken_by(*other), Texts{});
+    const UnfinishedRecords taken = run(sending->take());
+    ASSERT_EQ(texts_of(taken.inbounds), Texts{"two"});
+    run(sending->finish({taken.inbounds.front().id}));
+    EXPECT_FALSE(store(*other, "three"));
+    EXPECT_EQ(taken_by(*other), Texts{});
+    run(sending->sent(answer));
+    EXPECT_EQ(taken_by(*other), Texts{"three"});
+}
+
+TEST_F(PostgresDeliveries, D205_MessageBehindAnswerOfEndedGateway_FollowsIt) {
+    const LogPtr sending = tables.open();
+    const std::string one = store(*sending, "one").value();
+    run(sending->begin({one}));
+    (void)run(sending->intend(from("chat", "1", "re: one"), {one}));
+    run(sending->finish({one}));
+    tables.expire_leases();
+    const LogPtr other = tables.open();
+    EXPECT_FALSE(store(*other, "two"));
+    const UnfinishedRecords taken = run(other->take());
+    EXPECT_EQ(taken.answers.size(), 1U);
+    EXPECT_EQ(taken.inbounds.size(), 1U);
+}
+
+TEST_F(PostgresDeliveries, D293_LeftAnswer_GoesWithItsSession) {
+    const LogPtr draining = tables.open();
+    const LogPtr next = tables.open();
+    const std::string one = store(*draining, "one").value();
+    run(draining->begin({one}));
+    const std::string answer = run(draining->intend(from("chat", "1", "re: one"), {one}));
+    run(draining->finish({one}));
+    draining->serve({});
+    EXPECT_FALSE(store(*draining, "two"));
+    EXPECT_EQ(taken_by(*next), Texts{});
+    run(draining->record(DeliveryNote::answer_left, {answer}, ""));
+    const UnfinishedRecords taken = run(next->take());
+    EXPECT_EQ(taken.answers.size(), 1U);
+    EXPECT_EQ(taken.inbounds.size(), 1U);
+    run(draining->sent(answer));  // without effect
+    EXPECT_EQ(run(next->unsettled()).size(), 1U);
+}
+
 TEST_F(PostgresDeliveries, D293_LeftMessageOfTakenSession_StaysThere) {
     const LogPtr draining = tables.open();
     const std::string one = store(*draining, "one").value();

@@ -485,7 +485,7 @@ std::optional<DeliveryTables::Taken> DeliveryTables::try_take() {
             "millisecond' WHERE number = $1 RETURNING number")
         .integer(number)
         .number(static_cast<double>(options_.lease.count()));
-    // Sessions that another gateway locks are left to the next call. Arrays and subqueries that return one value, in place of joins: each
+    // Sessions that another gateway locks are left to the next call, those whose answers one is still sending to that one. Arrays and subqueries that return one value, in place of joins: each
     // statement reads what is unfinished first, whatever the planner knows of the tables, and never all sessions.
     plan.reads
         .add(
@@ -497,7 +497,10 @@ std::optional<DeliveryTables::Taken> DeliveryTables::try_take() {
             " UNION SELECT session FROM bub_delivery_outbound WHERE account = $1 AND"
             " settled_at IS NULL AND " +
             is_ended_sql("owner") + " AND " + is_served_sql("channel") + ")) AND owner <> $2 AND " +
-            is_ended_sql("owner") + " ORDER BY key FOR UPDATE SKIP LOCKED))")
+            is_ended_sql("owner") +
+            " AND NOT EXISTS (SELECT 1 FROM bub_delivery_outbound AS o WHERE o.session = key AND"
+            " o.settled_at IS NULL AND o.owner <> $2 AND NOT " +
+            is_ended_sql("o.owner") + ") ORDER BY key FOR UPDATE SKIP LOCKED))")
         .text(options_.account)
         .integer(number)
         .texts(channels)

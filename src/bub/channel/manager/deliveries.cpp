@@ -32,6 +32,11 @@ Task<> write(DeliveryLog& log, Task<> (DeliveryLog::*record)(Ids), Ids ids) {
     co_await (log.*record)(std::move(ids));
 }
 
+Task<> write_note(DeliveryLog& log, DeliveryNote note, Receipts ids) {
+    std::string nothing;
+    co_await log.record(note, std::move(ids), std::move(nothing));
+}
+
 Task<> write_finished(DeliveryLog& log, Receipts ids, StopOutcome stop) {
     co_await log.finish_stop(std::move(ids), stop);
 }
@@ -187,29 +192,31 @@ Task<> Deliveries::write_late() {
     const std::shared_ptr<void> alive = context_.keep_alive();
     std::vector<std::string> sent = std::exchange(late_sent_, {});
     auto finished = std::exchange(late_finished_, {});
-    std::vector<Receipts> left = std::exchange(late_left_, {});
+    auto left = std::exchange(late_left_, {});
     // The records of some may have failed together with those of their messages, which must not be finished first (D272).
     if (!finished.empty()) sent.insert(sent.end(), soon_sent_.begin(), soon_sent_.end());
     for (std::string& id : sent) co_await note_sent(std::move(id));
     for (auto& [receipts, stop] : finished) co_await finish(std::move(receipts), stop);
-    for (Receipts& receipts : left) co_await write_left(std::move(receipts));
+    for (auto& [note, receipts] : left) co_await write_left(note, std::move(receipts));
     is_writing_late_ = false;
 }
 
 /// Each session by itself: one that another gateway has taken must not prevent the others (D206).
 void Deliveries::leave(std::vector<Receipts> all) {
     for (const std::string& id : std::exchange(held_, {})) all.emplace_back(1, id);
-    for (Receipts& receipts : all) context_.spawn(write_left(std::move(receipts)));
+    for (Receipts& receipts : all)
+        context_.spawn(write_left(DeliveryNote::left, std::move(receipts)));
+    for (const std::string& id : std::exchange(held_answers_, {}))
+        context_.spawn(write_left(DeliveryNote::answer_left, Receipts(1, id)));
 }
 
-Task<> Deliveries::write_left(Receipts receipts) {
+Task<> Deliveries::write_left(DeliveryNote note, Receipts receipts) {
     const std::shared_ptr<void> alive = context_.keep_alive();
-    Receipts left = receipts;
-    Task<> writing = write(log(), &DeliveryLog::leave, std::move(left));
+    Task<> writing = write_note(log(), note, receipts);
     const Outcome<> written = co_await outcome_of(std::move(writing));
     // At the end of the manager release() leaves all of them.
     if (written.cancelled()) written.rethrow();
-    if (!written && repeats(written.failure())) late_left_.push_back(std::move(receipts));
+    if (!written && repeats(written.failure())) late_left_.emplace_back(note, std::move(receipts));
 }
 
 Task<> Deliveries::put_back(Receipts receipts) {

@@ -51,7 +51,7 @@ public:
     Task<> put_back(Receipts receipts);
     /// Records that these messages wait for an operator.
     Task<> record_hold(Receipts receipts);
-    /// Leaves messages that wait to the other processes that share the log, and those that are held for the operator.
+    /// Leaves messages that wait to the other processes that share the log, and what is held for the operator.
     void leave(std::vector<Receipts> all);
 
     /// Records the outputs of the turn of `answered` before the first is sent.
@@ -98,7 +98,7 @@ private:
     Task<> note_sent_soon(Task<> writing, std::string id);
     void check_sent(const cubepi::Outcome<>& written, std::string id);
     Task<> write_late();
-    Task<> write_left(Receipts receipts);
+    Task<> write_left(DeliveryNote note, Receipts receipts);
     /// Returns true if record_late() records what has failed so.
     bool repeats(const std::exception_ptr& failure) const;
     void not_recorded(std::string_view step, const std::exception_ptr& failure,
@@ -112,7 +112,7 @@ private:
     std::set<std::string> soon_sent_;  // answers of sent_soon() whose records are not written yet
     std::vector<std::string> late_sent_;
     std::vector<std::pair<Receipts, StopOutcome>> late_finished_;
-    std::vector<Receipts> late_left_;
+    std::vector<std::pair<DeliveryNote, Receipts>> late_left_;
     bool is_writing_late_ = false;
 };
 
