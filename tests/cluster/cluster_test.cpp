@@ -122,8 +122,8 @@ TEST(Cluster, D264_GatewayKilledDuringAFreeze_MessagesFollowReturn) {
 }
 
 TEST(Cluster, D232_UpdatesDuringFaults_AreAnsweredOnce) {
-    // The rate of a bot limits the answers to 30 in a second.
-    const std::size_t count = std::min<std::size_t>(messages_or_all(40), 5'000);
+    // The rate of a bot limits the answers to 15 in a second.
+    const std::size_t count = std::min<std::size_t>(messages_or_all(40), 2'000);
     const std::size_t chats = count / 6;
     std::vector<Fault> kinds{Fault::kill, Fault::freeze, Fault::partition};
     if (is_set("ALL"))
