@@ -842,10 +842,68 @@ TEST_F(HttpChannelTest, D294_MessagesDecidedByAHook_AreAnswered) {
     EXPECT_EQ(ann.status, 200) << ann.body;
     EXPECT_NE(ann.body.find("second"), std::string::npos) << ann.body;
     EXPECT_EQ(bob.status, 200) << bob.body;
-    EXPECT_EQ(bob.json().at("id"), "bob") << bob.body;
+    EXPECT_EQ(bob.json().at("id"), Json(detail::message_id("bob", "bob"))) << bob.body;
     EXPECT_EQ(bob.json().at("outputs"), ann.json().at("outputs")) << bob.body;
     EXPECT_EQ(carl.json().at("ok"), false) << carl.body;
     EXPECT_EQ(dora.text(0), "for dora") << dora.body;
+}
+
+TEST_F(HttpChannelTest, D294_MessageThatSteered_IsAnsweredAfterQuit) {
+    cubepi::AsyncEvent begun, over, begun2, over2;
+    add({answering_after(begun, over, "first"), answering_after(begun2, over2, "second")});
+    Plugin deciding;
+    deciding.name = "deciding";
+    deciding.admit_message = [](AdmitMessageCall& call) -> std::optional<AdmitDecision> {
+        std::optional<AdmitDecision> decision;
+        if (sender_of(call.message) == "bob") {
+            decision.emplace();
+            decision->action = AdmitAction::steer;
+        }
+        return decision;
+    };
+    framework->add(std::move(deciding));
+    Reply ann, bob, olga;
+    serve([&](HttpChannelTest& t) -> Task<> {
+        const cubepi::Executor executor = co_await cubepi::this_executor;
+        cubepi::TaskScope scope(executor);
+        scope.spawn(post_as(t, "ann", "Hi", &ann));
+        co_await begun.wait();
+        scope.spawn(post_as(t, "bob", "Hi", &bob));
+        while (t.manager->snapshot("http:s1").steering_count == 0) co_await cubepi::yield_now();
+        over.set();
+        co_await begun2.wait();
+        scope.spawn(post_as(t, "olga", ",quit", &olga));
+        co_await scope.join();
+    });
+    EXPECT_EQ(bob.status, 200) << bob.body;
+    EXPECT_EQ(bob.json().at("ok"), false) << bob.body;
+}
+
+TEST_F(HttpChannelTest, D294_MessageThatSteeredForgottenTurn_HasAnError) {
+    channel_options.max_remembered_bytes = 10;
+    cubepi::AsyncEvent begun, over;
+    add({answering_after(begun, over, "first"), "second"});
+    Plugin deciding;
+    deciding.name = "deciding";
+    deciding.admit_message = [](AdmitMessageCall& call) -> std::optional<AdmitDecision> {
+        AdmitDecision decision;
+        if (sender_of(call.message) == "bob") decision.action = AdmitAction::steer;
+        return decision;
+    };
+    framework->add(std::move(deciding));
+    Reply ann, bob;
+    serve([&](HttpChannelTest& t) -> Task<> {
+        const cubepi::Executor executor = co_await cubepi::this_executor;
+        cubepi::TaskScope scope(executor);
+        scope.spawn(post_as(t, "ann", "Hi", &ann));
+        co_await begun.wait();
+        scope.spawn(post_as(t, "bob", "Hi", &bob));
+        while (t.manager->snapshot("http:s1").steering_count == 0) co_await cubepi::yield_now();
+        over.set();
+        co_await scope.join();
+    });
+    EXPECT_EQ(bob.json().at("ok"), false) << bob.body;
+    EXPECT_NE(bob.body.find("together with one"), std::string::npos) << bob.body;
 }
 
 TEST_F(HttpChannelTest, D288_RejectedMessage_StaysOutOfOtherAnswers) {

@@ -600,6 +600,7 @@ Task<> RecordedDeliveryLog::record(DeliveryNote note, std::vector<std::string> i
     // A held message is one with another turn whose end is not recorded.
     constexpr std::array keys{"begun",   "back",   "begun", "done", "",      "",
                               "waiting", "trying", "again", "sent", "failed"};
+    static_assert(keys.size() == static_cast<std::size_t>(DeliveryNote::failed) + 1);
     auto make = [note, key = keys.at(static_cast<std::size_t>(note)), ids = std::move(ids),
                  detail = std::move(detail)](DeliveryRecords&) {
         std::optional<JsonObject> nothing;

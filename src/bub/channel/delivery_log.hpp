@@ -79,7 +79,7 @@ enum class DeliveryNote : std::uint8_t {
                ///< that this process did not end in its turn
     held,  ///< an operator has to decide about them, on which a turn has begun; also after the end of this process
     finished,
-    left,  ///< another process is to process them, and this one does not have them any more
+    left,  ///< no turn on them runs here, and another process that shares the log is to process them. Without one they stay
     // About answers.
     answer_left,  ///< another process is to decide about them
     waiting,      ///< no request with it was made
@@ -124,10 +124,6 @@ public:
     /// at another gateway.
     Task<> finish_stop(std::vector<std::string> ids, StopOutcome outcome) {
         return record(DeliveryNote::finished, std::move(ids), std::string(stop_record(outcome)));
-    }
-    /// Leaves messages on which no turn runs here to the other processes that share the log. Without effect if there are none.
-    Task<> leave(std::vector<std::string> ids) {
-        return record(DeliveryNote::left, std::move(ids), {});
     }
     /// Returns the messages of this process that are not finished, in order of arrival.
     virtual Task<std::vector<StoredInbound>> unfinished() = 0;

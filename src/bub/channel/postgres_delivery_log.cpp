@@ -221,7 +221,8 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
     tables->check_limit();
     const std::shared_ptr<GatewayWakes> wakes = wakes_;
     auto id = std::make_shared<std::optional<std::string>>();
-    auto owner = std::make_shared<std::int64_t>(0);  // another gateway that is to process it
+    auto owner = std::make_shared<std::int64_t>(
+        0);  // another gateway that is to process it, or was the last one of the session
     auto step = std::make_shared<DeliveryWrite>();
     const std::string session = tables->session_key(message);
     step->sessions = {session};
@@ -277,7 +278,7 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
         // failed, whose records take() returns in their order.
         const bool is_new = row.boolean(0, 4) || (!tables->has_failed() && !tables->knows(record));
         if (is_ours && is_new) *id = record;
-        if (!is_ours) *owner = row.integer(0, 3);
+        if (!is_ours) *owner = std::abs(row.integer(0, 3));
     };
     step->stored = [id, owner, wakes, tables, session, key] {
         if (*id) tables->note(**id, session, key);

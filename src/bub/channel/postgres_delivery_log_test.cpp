@@ -332,11 +332,11 @@ TEST_F(PostgresDeliveries, D293_LeftMessages_FollowTheRunningTurn) {
     const std::string one = store(*draining, "one").value();
     const std::string two = store(*draining, "two").value();
     run(draining->begin({one}));
-    run(draining->leave({two}));
+    run(draining->record(DeliveryNote::left, {two}, ""));
     draining->serve({});
     EXPECT_FALSE(store(*draining, "three"));
     EXPECT_EQ(taken_by(*next), Texts{});
-    run(draining->leave({two}));  // without effect
+    run(draining->record(DeliveryNote::left, {two}, ""));  // without effect
     run(draining->finish({one}));
     EXPECT_EQ(taken_by(*next), (Texts{"two", "three"}));
     EXPECT_FALSE(run(draining->receive(from("chat", "2", "other"))));
@@ -393,13 +393,49 @@ TEST_F(PostgresDeliveries, D293_LeftAnswer_GoesWithItsSession) {
     EXPECT_EQ(run(next->unsettled()).size(), 1U);
 }
 
+TEST_F(PostgresDeliveries, D293_SessionOfResentAnswer_IsLeft) {
+    const LogPtr ended = tables.open();
+    const std::string one = store(*ended, "one").value();
+    run(ended->begin({one}));
+    (void)run(ended->intend(from("chat", "1", "re: one"), {one}));
+    run(ended->finish({one}));
+    tables.expire_leases();
+    const LogPtr draining = tables.open();
+    const UnfinishedRecords taken = run(draining->take());
+    ASSERT_EQ(taken.answers.size(), 1U);
+    run(draining->sent(taken.answers.front().id));
+    draining->serve({});
+    EXPECT_FALSE(store(*draining, "two"));
+    const LogPtr next = tables.open();
+    EXPECT_EQ(taken_by(*next), Texts{"two"});
+}
+
+TEST_F(PostgresDeliveries, D293_HeldAnswerOfEndedGateway_IsLeft) {
+    const LogPtr ended = tables.open();
+    const std::string one = store(*ended, "one").value();
+    run(ended->begin({one}));
+    (void)run(ended->intend(from("chat", "1", "re: one"), {one}));
+    run(ended->finish({one}));
+    tables.expire_leases();
+    const LogPtr draining = tables.open();
+    const UnfinishedRecords taken = run(draining->take());
+    ASSERT_EQ(taken.answers.size(), 1U);
+    draining->serve({});
+    EXPECT_FALSE(store(*draining, "two"));
+    run(draining->record(DeliveryNote::answer_left, {taken.answers.front().id}, ""));
+    const LogPtr next = tables.open();
+    const UnfinishedRecords moved = run(next->take());
+    EXPECT_EQ(moved.answers.size(), 1U);
+    EXPECT_EQ(texts_of(moved.inbounds), Texts{"two"});
+}
+
 TEST_F(PostgresDeliveries, D293_LeftMessageOfTakenSession_StaysThere) {
     const LogPtr draining = tables.open();
     const std::string one = store(*draining, "one").value();
     tables.expire_leases();
     const LogPtr next = tables.open();
     EXPECT_EQ(taken_by(*next), Texts{"one"});
-    EXPECT_THROW(run(draining->leave({one})), SessionTakenError);
+    EXPECT_THROW(run(draining->record(DeliveryNote::left, {one}, "")), SessionTakenError);
     EXPECT_EQ(tables.query("SELECT count(*) FROM bub_delivery_inbound AS i JOIN"
                            " bub_delivery_sessions AS s ON s.key = i.session AND s.owner = i.owner"
                            " WHERE s.owner > 0"),

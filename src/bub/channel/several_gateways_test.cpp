@@ -260,6 +260,24 @@ Task<> serve_and_drain(Host& host, std::function<Task<>()> script) {
 
 Task<> drain(Host& host) { (void)co_await host.manager->drain(std::chrono::hours(1)); }
 
+/// Waits until each gateway has looked for records several times.
+Task<> several_looks(Deliveries& tables) {
+    constexpr int looks = 5;
+    for (int look = 0; look < looks; ++look) {
+        const std::string leases =
+            "SELECT lease_until FROM bub_delivery_gateways WHERE lease_until > clock_timestamp() "
+            "ORDER BY number";
+        const Texts before = tables.query(leases);
+        const auto is_renewed = [&] {
+            const Texts now = tables.query(leases);
+            return std::equal(now.begin(), now.end(), before.begin(), before.end(),
+                              std::not_equal_to<>());
+        };
+        while (!is_renewed())
+            co_await cubepi::Runtime::standard()->clock->sleep_for(std::chrono::milliseconds(1));
+    }
+}
+
 TEST_F(PostgresDeliveries, D205_DrainingGateway_TakesNoRecords) {
     tables.options.poll = std::chrono::milliseconds(5);
     Host draining(tables.open());
@@ -357,6 +375,137 @@ TEST_F(PostgresDeliveries, D293_CollectedMessages_MoveAtOnce) {
     }));
     EXPECT_EQ(draining.begun, Texts{",wait"});
     EXPECT_EQ(next.begun, (Texts{"one", "two"}));
+}
+
+TEST_F(PostgresDeliveries, D293_CollectedMessage_MovesAlsoIfManyWait) {
+    tables.options.poll = std::chrono::milliseconds(5);
+    ChannelManagerOptions collecting;
+    collecting.debounce.delay = collecting.debounce.max_wait = std::chrono::hours(1);
+    collecting.max_waiting_in_all = 1;
+    Host draining(tables.open(), std::move(collecting));
+    draining.channel->debounced = true;
+    draining.held = std::make_unique<cubepi::AsyncEvent>();
+    Host next(tables.open());
+    run(serve_both(draining, next, [this](Host& a, Host& b) -> Task<> {
+        const cubepi::Executor executor = co_await cubepi::this_executor;
+        cubepi::TaskScope scope(executor);
+        Envelope command = from("chat", "2", ",wait");
+        command.from_operator = true;
+        command.inbound_id = "command";
+        scope.spawn(a.handler(command));
+        while (a.begun.empty()) co_await a.changed.wait();
+        co_await a.handler(update("one", "one"));
+        command.inbound_id = "more";
+        co_await a.handler(command);
+        scope.spawn(drain(a));
+        while (tables
+                   .query("SELECT count(*) FROM bub_delivery_inbound WHERE owner = 0 OR"
+                          " finished_at IS NOT NULL")
+                   .front() < "2")
+            co_await cubepi::Runtime::standard()->clock->sleep_for(std::chrono::milliseconds(5));
+        a.held->set();
+        co_await scope.join();
+        while (b.begun.size() < 2) co_await b.changed.wait();
+        co_await b.manager->idle();
+    }));
+    EXPECT_NE(std::find(next.begun.begin(), next.begun.end(), "one"), next.begun.end());
+}
+
+TEST_F(PostgresDeliveries, D293_SessionOfTwoChats_FollowsItsTurn) {
+    tables.options.poll = std::chrono::milliseconds(5);
+    Host draining(tables.open());
+    Host next(tables.open());
+    for (Host* host : {&draining, &next}) {
+        Plugin family;
+        family.name = "family";
+        family.resolve_session = [](ResolveSessionCall&) -> std::optional<std::string> {
+            return "family";
+        };
+        host->framework.add(std::move(family));
+    }
+    draining.held = std::make_unique<cubepi::AsyncEvent>();
+    run(serve_both(draining, next, [this](Host& a, Host& b) -> Task<> {
+        const cubepi::Executor executor = co_await cubepi::this_executor;
+        cubepi::TaskScope scope(executor);
+        co_await a.handler(update("one", "one"));
+        while (a.begun.empty()) co_await a.changed.wait();
+        Envelope other = from("chat", "2", "two");
+        other.inbound_id = "two";
+        co_await a.handler(std::move(other));
+        scope.spawn(drain(a));
+        co_await several_looks(tables);
+        EXPECT_EQ(b.begun, Texts{}) << "two turns of a session run at the same time";
+        a.held->set();
+        co_await scope.join();
+        co_await until_sent(b, 1);
+        co_await b.manager->idle();
+    }));
+}
+
+TEST_F(PostgresDeliveries, D293_AnswerThatIsBeingReleased_IsNotLeft) {
+    tables.options.poll = std::chrono::milliseconds(5);
+    const LogPtr ended = tables.open();
+    const std::string one = store(*ended, "one").value();
+    run(ended->begin({one}));
+    (void)run(ended->intend(from("chat", "1", "re: one"), {one}));
+    run(ended->finish({one}));
+    tables.expire_leases();
+    Host draining(tables.open());
+    draining.held = std::make_unique<cubepi::AsyncEvent>();
+    run(serve_and_drain(draining, [&]() -> Task<> {
+        const cubepi::Executor executor = co_await cubepi::this_executor;
+        cubepi::TaskScope scope(executor);
+        Envelope wait = from("chat", "2", "wait");
+        wait.inbound_id = "wait";
+        co_await draining.handler(std::move(wait));
+        while (draining.begun.empty()) co_await draining.changed.wait();
+        const HeldMessages held = co_await draining.manager->held();
+        EXPECT_EQ(held.answers.size(), 1U);
+        draining.channel->on_send = Trouble::hangs;
+        cubepi::TaskScope releasing(executor);
+        releasing.spawn(draining.manager->release_held(held.answers.front().id));
+        while (draining.channel->sends == 0) co_await cubepi::yield_now();
+        scope.spawn(drain(draining));
+        co_await several_looks(tables);
+        EXPECT_EQ(
+            tables.query("SELECT owner > 0 FROM bub_delivery_outbound WHERE settled_at IS NULL"),
+            Texts{"t"});
+        draining.channel->on_send = Trouble::none;
+        releasing.cancel();
+        draining.held->set();
+        const cubepi::Outcome<> released = co_await cubepi::outcome_of(releasing.join());
+        const cubepi::Outcome<> over = co_await cubepi::outcome_of(scope.join());
+    }));
+}
+
+TEST_F(PostgresDeliveries, D293_StoppedSend_DoesNotKeepTheSession) {
+    tables.options.poll = std::chrono::milliseconds(5);
+    Host draining(tables.open());
+    Host next(tables.open());
+    run(serve_both(draining, next, [](Host& a, Host& b) -> Task<> {
+        const cubepi::Executor executor = co_await cubepi::this_executor;
+        cubepi::TaskScope scope(executor);
+        a.channel->on_send = Trouble::hangs;
+        co_await a.handler(update("one", "one"));
+        while (a.channel->sends == 0) co_await cubepi::yield_now();
+        a.channel->on_send = Trouble::none;
+        Envelope stop = update("/stop", "stop");
+        stop.from_operator = true;
+        co_await a.handler(std::move(stop));
+        co_await a.manager->idle();
+        a.held = std::make_unique<cubepi::AsyncEvent>();
+        Envelope wait = from("chat", "2", "wait");
+        wait.inbound_id = "wait";
+        co_await a.handler(std::move(wait));
+        while (a.begun.size() < 2) co_await a.changed.wait();
+        scope.spawn(drain(a));
+        co_await b.handler(update("two", "two"));
+        while (b.begun.empty()) co_await b.changed.wait();
+        a.held->set();
+        co_await scope.join();
+        co_await until_sent(b, 1);
+        co_await b.manager->idle();
+    }));
 }
 
 TEST_F(PostgresDeliveries, D238_MessageForOtherGateway_WakesIt) {

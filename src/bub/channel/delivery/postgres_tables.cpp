@@ -497,7 +497,9 @@ std::optional<DeliveryTables::Taken> DeliveryTables::try_take() {
             " UNION SELECT session FROM bub_delivery_outbound WHERE account = $1 AND"
             " settled_at IS NULL AND " +
             is_ended_sql("owner") + " AND " + is_served_sql("channel") + ")) AND owner <> $2 AND " +
-            is_ended_sql("owner") +
+            "(" + is_ended_sql("owner") +
+            " OR NOT EXISTS (SELECT 1 FROM bub_delivery_inbound AS i WHERE i.session = key AND"
+            " i.finished_at IS NULL AND i.owner = bub_delivery_sessions.owner))"
             " AND NOT EXISTS (SELECT 1 FROM bub_delivery_outbound AS o WHERE o.session = key AND"
             " o.settled_at IS NULL AND o.owner <> $2 AND NOT " +
             is_ended_sql("o.owner") + ") ORDER BY key FOR UPDATE SKIP LOCKED))")

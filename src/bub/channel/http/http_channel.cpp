@@ -813,8 +813,13 @@ void HttpChannel::join_turn(const Envelope& message, const Envelope& turn) noexc
     const ExchangePtr exchange = state_->exchanges->find(message.inbound_id.value_or(""));
     if (!exchange || exchange->done()) return;
     const ExchangePtr other = state_->exchanges->find(turn.inbound_id.value_or(""));
-    if (other) exchange->end_elsewhere(result_of(*other));
-    state_->exchanges->end_turn(exchange, exchange->error());
+    std::string error =
+        "the message was answered together with one whose reply is not stored any more";
+    if (other) {
+        exchange->end_elsewhere(result_of(*other));
+        error = exchange->error();
+    }
+    state_->exchanges->end_turn(exchange, std::move(error));
 }
 
 void HttpChannel::postpone_turn(const Envelope& message) noexcept {

@@ -144,13 +144,15 @@ Task<std::optional<std::string>> Deliveries::receive(Envelope message) {
     return log().receive(std::move(message));
 }
 
+/// Records the ends of turns that could not be recorded before: otherwise one process would count twice.
+Task<> Deliveries::put_back_late(Receipts receipts) {
+    std::erase_if(receipts, [this](const std::string& id) { return not_put_back_.erase(id) == 0; });
+    co_await put_back(std::move(receipts));
+}
+
 Task<bool> Deliveries::begin(Receipts receipts) {
     if (receipts.empty()) co_return true;
-    // Otherwise one process would count twice.
-    Receipts late;
-    std::copy_if(receipts.begin(), receipts.end(), std::back_inserter(late),
-                 [this](const std::string& id) { return not_put_back_.erase(id) > 0; });
-    co_await put_back(std::move(late));
+    co_await put_back_late(receipts);
     for (;;) {
         Receipts messages = receipts;
         Task<> writing = write(log(), &DeliveryLog::begin, std::move(messages));
@@ -212,6 +214,7 @@ void Deliveries::leave(std::vector<Receipts> all) {
 
 Task<> Deliveries::write_left(DeliveryNote note, Receipts receipts) {
     const std::shared_ptr<void> alive = context_.keep_alive();
+    co_await put_back_late(receipts);
     Task<> writing = write_note(log(), note, receipts);
     const Outcome<> written = co_await outcome_of(std::move(writing));
     // At the end of the manager release() leaves all of them.
@@ -313,7 +316,8 @@ Task<> Deliveries::send_tracked(std::shared_ptr<Channel> channel, Envelope messa
 Task<> Deliveries::deliver(std::shared_ptr<Channel> channel, Envelope message, std::string id) {
     Task<> sending = send_tracked(channel, std::move(message), id, SendProgress::State::fresh);
     const Outcome<> sent = co_await outcome_of(std::move(sending));
-    // After a cancellation during the call, the delivery state is unknown.
+    // After a cancellation during the call, the delivery state is unknown: if this process does not end, its operator decides.
+    if (sent.cancelled() && context_.open && !id.empty()) hold_answer(id);
     if (sent.cancelled() || id.empty()) sent.rethrow();
     if (id.empty()) co_return;
     if (sent && context_.open && log().poll_interval()) {
@@ -534,6 +538,8 @@ void Recovery::look() {
 }
 
 void Recovery::leave_waiting() {
+    deliveries_.leave(sessions_.take_waiting());
+    // The queues are not full any more.
     admission_.flush();
     deliveries_.leave(sessions_.take_waiting());
 }
@@ -754,8 +760,12 @@ Task<> Recovery::release_held(std::string id) {
         const std::shared_ptr<Channel> channel = channels_.find_output(delivery.message);
         if (!channel)
             throw Error(ErrorCode::not_found, "the channel of answer " + id + " is not running");
-        co_await deliveries_.resend(channel, std::move(delivery));
+        // So that it is not left to another gateway meanwhile.
         deliveries_.unhold(id);
+        Task<> sending = deliveries_.resend(channel, std::move(delivery));
+        const Outcome<> sent = co_await outcome_of(std::move(sending));
+        if (!sent) deliveries_.hold_answer(id);
+        sent.rethrow();
         co_return;
     }
     const auto wanted = std::find_if(all.inbounds.begin(), all.inbounds.end(),

@@ -98,6 +98,7 @@ private:
     Task<> note_sent_soon(Task<> writing, std::string id);
     void check_sent(const cubepi::Outcome<>& written, std::string id);
     Task<> write_late();
+    Task<> put_back_late(Receipts receipts);
     Task<> write_left(DeliveryNote note, Receipts receipts);
     /// Returns true if record_late() records what has failed so.
     bool repeats(const std::exception_ptr& failure) const;

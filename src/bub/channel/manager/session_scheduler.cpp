@@ -614,17 +614,28 @@ std::vector<Receipts> SessionScheduler::take_waiting() {
         // Answers of an earlier process are sent before the messages after them are processed.
         const auto waits_here = [](const Waiting& one) { return one.sent && !one.sent->is_set(); };
         if (std::any_of(session->waiting.begin(), session->waiting.end(), waits_here)) continue;
+        // A hook may map chats to one session: for the log they are several, of which another process could take one while a turn runs.
+        const std::shared_ptr<Turn>& turn = session->turn;
+        const std::string here =
+            turn && turn->message ? default_session(*turn->message) : std::string();
+        const auto is_elsewhere = [&here](const Waiting& one) {
+            return !one.queued.message || default_session(*one.queued.message) != here;
+        };
+        if (turn && std::any_of(session->waiting.begin(), session->waiting.end(), is_elsewhere))
+            continue;
         take_back_unread(*session);
-        Receipts taken;
+        std::map<std::string, Receipts> taken;  // by session of the log
         const std::size_t count = std::erase_if(session->waiting, [&taken](const Waiting& one) {
-            append(taken, one.queued.receipts);
-            return !one.queued.receipts.empty();
+            if (one.queued.receipts.empty()) return false;
+            const std::shared_ptr<Envelope>& message = one.queued.message;
+            append(taken[message ? default_session(*message) : std::string()], one.queued.receipts);
+            return true;
         });
         if (count == 0) continue;
         context_.remove_waiting(count);
         if (!session->turn) session->retry = {};
         session->dropped.pulse();
-        all.push_back(std::move(taken));
+        for (auto& [chat, receipts] : taken) all.push_back(std::move(receipts));
     }
     std::erase_if(sessions_, [](const auto& entry) {
         return !entry.second->working && entry.second->waiting.empty();
@@ -639,8 +650,10 @@ Task<> SessionScheduler::drop_waiting(std::string session_id) {
     const SessionPtr session = find(session_id);
     if (!session) co_return;
     Receipts dropped;
-    for (const QueuedMessage& one : std::exchange(session->steered, {}))
+    for (const QueuedMessage& one : std::exchange(session->steered, {})) {
         append(dropped, one.receipts);
+        announce_drop(*one.message);
+    }
     take_back_unread(*session);
     for (const Waiting& waiting : session->waiting) {
         append(dropped, waiting.queued.receipts);
