@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -307,6 +308,8 @@ Cluster::Cluster(std::uint32_t seed, Database database, std::size_t chats)
         start_all();
         return;
     }
+    if (const char* const other = std::getenv("CUBEPI_CLUSTER_OTHER"))
+        homes_.at(1).use_program(other);
     if (bot_) lose_answers_of_service();
     if (database == Database::divided) divide();
     const std::string name = name_of(database_);

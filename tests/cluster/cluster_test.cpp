@@ -1,6 +1,7 @@
 // Three gateways, one database, and clients that repeat themselves (D232), during faults of gateways, of the network and of the server.
 // ALL=1: 10,000 messages in each test, or CUBEPI_CLUSTER_MESSAGES, until the time CUBEPI_CLUSTER_END. CUBEPI_CLUSTER_CLIENTS clients (32),
-// and the faults once for each CUBEPI_CLUSTER_ROUND messages (1,000).
+// and the faults once for each CUBEPI_CLUSTER_ROUND messages (1,000). CUBEPI_CLUSTER_OTHER: cubepi_cluster_test of another version, whose
+// program is the second of the gateways.
 
 #include <gtest/gtest.h>
 

@@ -46,7 +46,7 @@ int status_of(int wait_status) {
 /// Starts this program as `cubepi`; its output goes to `output`.
 pid_t start(const GatewayHome& home, std::vector<std::string> words,
             std::vector<std::string> variables, int output) {
-    words.insert(words.begin(), {"/proc/self/exe", "--program"});
+    words.insert(words.begin(), {home.program(), "--program"});
     // Model servers on the local machine must not influence the tests.
     variables.insert(variables.begin(),
                      {"HOME=" + home.path().string(), "LANG=C.UTF-8", "PATH=/usr/bin:/bin",
@@ -64,7 +64,7 @@ pid_t start(const GatewayHome& home, std::vector<std::string> words,
     posix_spawn_file_actions_adddup2(&actions, output, 2);
     pid_t pid = -1;
     const int failed =
-        posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, argv.data(), envp.data());
+        posix_spawn(&pid, home.program().c_str(), &actions, nullptr, argv.data(), envp.data());
     posix_spawn_file_actions_destroy(&actions);
     if (failed != 0) throw std::runtime_error("the program was not started");
     return pid;

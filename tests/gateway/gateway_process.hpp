@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <cubepi/core/clock.hpp>
@@ -34,9 +35,13 @@ public:
     void configure(const std::string& gateway) const;
     /// Writes a script for the offline model; returns its path.
     std::string script(const std::string& json) const;
+    /// Another build of the tests, whose `cubepi` the processes with this home execute: of another version.
+    void use_program(std::string path) { program_ = std::move(path); }
+    const std::string& program() const noexcept { return program_; }
 
 private:
     std::filesystem::path path_;
+    std::string program_ = "/proc/self/exe";
 };
 
 /// A process of `cubepi gateway`, or of another command that serves. Its model echoes ("re: TEXT"), unless the arguments have --script or --base-url. Killed with its
