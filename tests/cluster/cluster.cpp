@@ -436,7 +436,7 @@ std::vector<Posted> Cluster::messages(std::size_t count, std::size_t sessions) c
         message.key = std::to_string(at + 1);
         message.session = "s" + std::to_string(at % sessions);
         message.is_update = bot_ != nullptr;
-        if (!bot_) message.user = "olga";
+        if (!bot_ && !std::getenv("CUBEPI_CLUSTER_OTHER")) message.user = "olga";
         message.has_effect = at % 3 == 0;
         message.text = message.key;
         if (message.has_effect) message.text = "effect " + message.key;
