@@ -208,21 +208,9 @@ Task<> write_events(std::shared_ptr<HttpReply> reply, std::stop_token closed, Re
     }
 }
 
-/// Returns the value of a parameter of the query; nothing if it is absent.
-std::optional<std::string_view> value_in(std::string_view query, std::string_view name) {
-    while (!query.empty()) {
-        const std::size_t end = std::min(query.find('&'), query.size());
-        const std::string_view one = query.substr(0, end);
-        query.remove_prefix(std::min(end + 1, query.size()));
-        if (one.substr(0, one.find('=')) == name)
-            return one.substr(std::min(name.size() + 1, one.size()));
-    }
-    return std::nullopt;
-}
-
-/// Does the same for a number. Throws Error(parse) if the value is not one.
+/// Returns the number that is the value of a parameter of the query; nothing if it is absent. Throws Error(parse) if the value is not one.
 std::optional<std::int64_t> number_in(std::string_view query, std::string_view name) {
-    const std::optional<std::string_view> text = value_in(query, name);
+    const std::optional<std::string_view> text = cubepi::detail::query_value(query, name);
     if (!text) return std::nullopt;
     std::int64_t value = 0;
     const char* const last = text->data() + text->size();
@@ -236,7 +224,8 @@ std::optional<std::int64_t> number_in(std::string_view query, std::string_view n
 /// Throws Error(parse) if the parameter is not percent-encoded.
 std::string message_in(const HttpServerRequest& request) {
     const std::string_view given = request.parameter("id");
-    const std::string_view encoded = value_in(request.query, "user").value_or("");
+    const std::string_view encoded =
+        cubepi::detail::query_value(request.query, "user").value_or("");
     const std::optional<std::string> user = cubepi::detail::percent_decoded(encoded);
     if (!user) throw Error(ErrorCode::parse, "'user' must be percent-encoded");
     return user->empty() ? std::string(given) : detail::message_id(*user, given);
