@@ -90,10 +90,11 @@ std::string OpenAIInterface::session_of(const detail::OpenAIClientRequest& reque
 Task<> OpenAIInterface::abandon(RunPtr run) {
     const ReplyPtr reply = run->reply();
     // Another client may ask for the same answer meanwhile.
-    while (reply && !reply->done() && !reply->lost() && run->readers == 0) {
+    while (reply && !reply->done() && run->readers == 0) {
         std::string id = reply->id();
-        const bool has_ended = co_await channel_->stop_message(std::move(id));
-        if (has_ended) co_return;
+        const bool has_ended = co_await channel_->stop_message(std::move(id), reply->session());
+        // Another gateway may run the turn of a reply that is lost here.
+        if (has_ended || reply->lost()) co_return;
         // The message is on its way to its turn.
         co_await reply->wait(std::stop_token());
     }

@@ -190,10 +190,10 @@ public:
     /// Refuses a message that would end a turn.
     Task<HttpSubmission> submit_message(cubepi::HttpServerRequest request, HttpReplyDetail detail,
                                         JsonObject more = {});
-    /// Ends the turn of the message with this id, or takes the message back if it waits for its turn; other turns of its
-    /// session continue. Returns false if it is in neither state. `session`: of a message that another gateway may have received;
-    /// empty: it is not known.
-    Task<bool> stop_message(std::string id, std::string session = {});
+    /// Ends the turn of the message with this id in this session, or takes the message back if it waits for its turn, also at another
+    /// gateway; other turns of the session continue. Returns false if it is in neither state, and at the end of the channel, which closes the
+    /// connections of clients itself.
+    Task<bool> stop_message(std::string id, std::string session);
 
     // For readers at other gateways (D254).
 

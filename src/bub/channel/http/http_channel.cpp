@@ -679,9 +679,8 @@ Task<HttpServerResponse> HttpChannel::stop_session(HttpServerRequest request) {
 
 Task<bool> HttpChannel::stop_message(std::string id, std::string session) {
     const ExchangePtr exchange = state_->exchanges->find(id);
-    if (exchange) session = exchange->chat();
-    if (session.empty() || (exchange && exchange->done()) || !state_->options.sessions)
-        co_return false;
+    const bool ends = state_->stopping.stop_requested();
+    if ((exchange && exchange->done()) || !state_->options.sessions || ends) co_return false;
     Envelope by("/stop");
     by.channel = state_->name;
     by.chat_id = std::move(session);
