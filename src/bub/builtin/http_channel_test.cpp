@@ -17,6 +17,7 @@
 #include <bub/channel/http/http_exchange.hpp>
 #include <bub/channel/http_channel.hpp>
 #include <bub/questions.hpp>
+#include <bub/session_tape.hpp>
 #include <bub/turn_usage.hpp>
 #include <cubepi/core/agent_event.hpp>
 #include <cubepi/core/event_signal.hpp>
@@ -463,6 +464,13 @@ TEST(HttpMessageId, D291_UserAndKey_AreDistinguished) {
     }
     for (const std::string& key : {std::string("k1"), std::string("user-17"), long_text})
         EXPECT_EQ(detail::message_id("", key), key);
+    // Nor the records that a tape derives from it.
+    for (const std::string& key : {std::string("k1"), detail::message_id("ann", "k1")}) {
+        for (const std::string& derived : {plugin_answer_id(key), next_message_id(key)}) {
+            EXPECT_TRUE(is_derived_id(derived));
+            EXPECT_FALSE(is_derived_id(detail::message_id("", derived)));
+        }
+    }
 }
 
 TEST_F(HttpChannelTest, D291_UsersOfOneToken_HaveTheirOwnKeys) {
@@ -497,6 +505,39 @@ TEST_F(HttpChannelTest, D291_UsersOfOneToken_HaveTheirOwnKeys) {
             const Reply read = co_await t.get("/v1/messages/" + std::string(path), "Bearer secret");
             EXPECT_EQ(read.status, status) << path;
         }
+    });
+}
+
+TEST_F(HttpChannelTest, D291_KeyWithAnswerSuffix_IsAnotherMessage) {
+    add({"for none", "for ann", "for suffix", "for plain"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const std::string id = detail::message_id("ann", "k1");
+        const std::string none = R"({"session": "s1", "text": "FORGED"})";
+        const Reply first = co_await t.post(none, with("idempotency-key", id + "/answer"));
+        EXPECT_EQ(first.text(0), "for none") << first.body;
+        const std::string ann = R"({"session": "s1", "user": "ann", "text": "Hi"})";
+        const Reply reply = co_await t.post(ann, with("idempotency-key", "k1"));
+        EXPECT_EQ(reply.text(0), "for ann") << reply.body;
+        const Reply suffix = co_await t.post(none, with("idempotency-key", "k1/answer"));
+        EXPECT_EQ(suffix.text(0), "for suffix") << suffix.body;
+        const Reply plain = co_await t.post(none, with("idempotency-key", "k1"));
+        EXPECT_EQ(plain.text(0), "for plain") << plain.body;
+    });
+}
+
+TEST_F(HttpChannelTest, D291_KeyWithPlus_IsAnotherMessage) {
+    remember_one();
+    add({"for ann", "for none", "never"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const std::string id = detail::message_id("ann", "k1");
+        const std::string ann = R"({"session": "s1", "user": "ann", "text": "Hi"})";
+        const Reply reply = co_await t.post(ann, with("idempotency-key", "k1"));
+        EXPECT_EQ(reply.text(0), "for ann") << reply.body;
+        const std::string none = R"({"session": "s1", "text": "Other"})";
+        const Reply first = co_await t.post(none, with("idempotency-key", id + "+"));
+        EXPECT_EQ(first.text(0), "for none") << first.body;
+        const Reply again = co_await t.post(ann, with("idempotency-key", "k1"));
+        EXPECT_EQ(again.text(0), "for ann") << again.body;
     });
 }
 

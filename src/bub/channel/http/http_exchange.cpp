@@ -6,6 +6,7 @@
 
 #include <bub/channel/http_channel.hpp>
 #include <bub/questions.hpp>
+#include <bub/session_tape.hpp>
 #include <bub/turn_span.hpp>
 #include <bub/turn_usage.hpp>
 #include <cubepi/core/error.hpp>
@@ -175,7 +176,7 @@ std::string message_id(std::string_view user, std::string_view key) {
     const std::string_view digest = key.substr(std::min(user_prefix.size(), key.size()));
     const bool is_user_id = key.starts_with(user_prefix) && digest.size() == digest_size &&
                             digest.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-    if (user.empty() && !is_user_id) return std::string(key);
+    if (user.empty() && !is_user_id && !is_derived_id(key)) return std::string(key);
     std::string name;
     for (const std::string_view part : {user, key})
         name += std::to_string(part.size()) + ":" + std::string(part);

@@ -33,7 +33,8 @@ struct HttpMessage {
 };
 
 /// Returns the id of the message of this user with this Idempotency-Key (D291). An empty user is the program that has the token: then the
-/// id is the key, except that a key in the form of the ids of users gets one of this form, too, so that each id has one user and key.
+/// id is the key, except that a key in the form of the ids of users, or of those that a tape derives (is_derived_id()), gets one of the first form,
+/// too, so that each id has one user and key.
 std::string message_id(std::string_view user, std::string_view key);
 
 /// Reads a request. Throws Error(parse) with the reason if it is not one. A session or key that is absent is a new one. The path may
