@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <exception>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -464,6 +465,17 @@ bool is_session_taken(const std::exception_ptr& failure) noexcept {
         std::rethrow_exception(failure);
     } catch (const SessionTakenError&) {
         return true;
+    } catch (...) {
+        return false;
+    }
+}
+
+bool excludes_message(const std::exception_ptr& failure, std::string_view session_id) {
+    if (!failure) return false;
+    try {
+        std::rethrow_exception(failure);
+    } catch (const MessageUnreadError& error) {
+        return error.excludes(session_id);
     } catch (...) {
         return false;
     }
