@@ -131,7 +131,8 @@ struct Envelope {
     std::optional<bool> from_operator;
     /// The platform's id of this message (Telegram: its update_id). A channel manager that has stored a message with
     /// this id does not accept it a second time (B18), and the builtin agent treats all deliveries of it as one user
-    /// message (D42). Absent: each message is new. Of an outbound message: that of the message that it answers (D288).
+    /// message (D42). is_derived_id() says which ids a channel must not use. Absent: each message is new. Of an outbound message: that of the
+    /// message that it answers (D288).
     std::optional<std::string> inbound_id;
     /// Set by the channel manager. The sequence number of the arrival, while the message waits in a debouncer or a steering
     /// inbox; 0: none. The delivery log's ids of this message and of those merged into it, also during its turn; empty: the

@@ -64,7 +64,24 @@ void expect_lookups(const TurnState& state, std::vector<TapeLookup> lookups) {
     if (reads) reads->expect(std::move(lookups), {});
 }
 
-std::string plugin_answer_id(const std::string& input_id) { return input_id + "/answer"; }
+namespace {
+
+constexpr std::string_view answer_suffix = "/answer";
+constexpr std::string_view repetition_suffix = "+";
+
+}  // namespace
+
+std::string plugin_answer_id(const std::string& input_id) {
+    return input_id + std::string(answer_suffix);
+}
+
+std::string next_message_id(const std::string& message_id) {
+    return message_id + std::string(repetition_suffix);
+}
+
+bool is_derived_id(std::string_view id) noexcept {
+    return id.ends_with(answer_suffix) || id.ends_with(repetition_suffix);
+}
 
 std::string shared_tape_name(std::string_view name_space, std::string_view session_id) {
     return cubepi::detail::sha256_hex(name_space).substr(0, 16) + "__" +

@@ -41,6 +41,11 @@ void expect_lookups(const TurnState& state, std::vector<TapeLookup> lookups);
 
 /// Returns the id of the message with which the kernel records a plugin's answer to an input.
 std::string plugin_answer_id(const std::string& input_id);
+/// Returns the id under which the same input is repeated: after a hand-off in its turn (D42), and when it is late (D90).
+std::string next_message_id(const std::string& message_id);
+/// Returns true if the id has the form of one of these. A channel must not use such an Envelope::inbound_id: it could name the answer or the
+/// repetition of another message.
+bool is_derived_id(std::string_view id) noexcept;
 
 /// Returns the name of the tape of a session on every host with this namespace: 16 hex digits of the SHA-256 of the namespace, "__",
 /// and 32 of that of the session id.

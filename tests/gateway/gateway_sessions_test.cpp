@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -136,6 +137,42 @@ TEST(GatewayMessages, D97_AnswerAfterRestart_IsReadById) {
     EXPECT_EQ(get(port, "/v1/messages/unknown").status, 404);
     EXPECT_EQ(run(http_get(port, "/v1/messages/key-one")).status, 401);
     EXPECT_EQ(model.count("one"), 1u);
+}
+
+/// Replaces an id in the records and tapes below a directory.
+void replace_id(const std::filesystem::path& directory, const std::string& id,
+                const std::string& other) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
+        if (!entry.is_regular_file()) continue;
+        std::ifstream file(entry.path(), std::ios::binary);
+        std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+        if (text.find('\0') != text.npos || text.find(id) == text.npos) continue;
+        for (std::size_t at = 0; (at = text.find(id, at)) != text.npos;)
+            text.replace(at, id.size(), other);
+        std::ofstream(entry.path(), std::ios::binary) << text;
+    }
+}
+
+TEST(GatewayMessages, D291_MessageOfEarlierVersion_IsRepeatedOnce) {
+    const GatewayHome home;
+    EchoModel model;
+    {
+        GatewayProcess gateway(home, model.flags());
+        const HttpReply reply = ask(gateway.wait_until_running(), "one");
+        gateway.kill();
+        // The earlier version had the key as id.
+        const std::string id(reply.json().at("id").as_string());
+        replace_id(home.path(), id, "key-one");
+    }
+    GatewayProcess gateway(home, model.flags());
+    const std::uint16_t port = gateway.wait_until_running();
+    const HttpReply again = ask(port, "one");
+    EXPECT_EQ(again.text(), "re: one") << again.body;
+    EXPECT_EQ(again.json().at("id"), "key-one");
+    EXPECT_EQ(get(port, "/v1/messages/key-one").text(), "re: one");
+    EXPECT_EQ(model.count("one"), 1u);
+    EXPECT_EQ(ask(port, "one", "bob").text(), "re: one");
+    EXPECT_EQ(model.count("one"), 2u);
 }
 
 TEST(GatewayMessages, D97_MessageWithoutAnswer_ShowsItsState) {

@@ -150,11 +150,10 @@ Task<McpToolResult> send_message(bub::HttpChannel* channel, UserSessions session
     JsonObject body;
     body["text"] = std::move(arguments.text);
     std::string session = arguments.session.value_or("");
-    if (!sessions.user.empty()) {
-        body["user"] = sessions.user;
-        if (session.empty()) session = context->runtime().ids->next();
-    }
-    HttpServerRequest request = request_for(session.empty() ? "" : sessions.full(session), stop);
+    if (session.empty()) session = context->runtime().ids->next();
+    session = sessions.full(session);
+    if (!sessions.user.empty()) body["user"] = sessions.user;
+    HttpServerRequest request = request_for(session, stop);
     request.body = json_text(body);
     request.parameters["id"] = id;
     if (const auto& trace = context->run().origin.trace)
@@ -166,7 +165,7 @@ Task<McpToolResult> send_message(bub::HttpChannel* channel, UserSessions session
     const HttpServerResponse posted = co_await std::move(posting);
     // A client that cancels its request does not want the rest of its turn either.
     if (stop.stop_requested()) {
-        Task<bool> stopping = channel->stop_message(id);
+        Task<bool> stopping = channel->stop_message(id, session);
         (void)co_await std::move(stopping);
     }
     co_return result_of(posted, sessions);

@@ -17,6 +17,7 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/percent_decoded.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/provider/openai/server_api.hpp>
 #include <cubepi/schema/json_text.hpp>
@@ -45,18 +46,6 @@ constexpr std::string_view summary_request =
 HttpServerResponse unknown_response(std::string_view id) {
     return openai_failure(404,
                           "Response with id '" + std::string(id.substr(0, 100)) + "' not found.");
-}
-
-/// Returns the value of a parameter of the query; empty if it is absent.
-std::string_view query_value(std::string_view query, std::string_view name) {
-    while (!query.empty()) {
-        const std::size_t end = std::min(query.find('&'), query.size());
-        const std::string_view one = query.substr(0, end);
-        query.remove_prefix(std::min(end + 1, query.size()));
-        if (one.starts_with(name) && one.substr(name.size()).starts_with('='))
-            return one.substr(name.size() + 1);
-    }
-    return {};
 }
 
 /// WebSockets of a key at a time: the others need some, too.
@@ -189,16 +178,16 @@ Task<HttpServerResponse> OpenAIInterface::complete_chat(HttpServerRequest reques
     Task<bub::HttpSubmission> submitting = submit(request, std::move(submission));
     const bub::HttpSubmission submitted = co_await std::move(submitting);
     if (!submitted.reply) co_return submitted.refusal;
-    const std::string key = submitted.reply->id();
-    RunPtr run = runs_.find(key);
+    const std::string id = submitted.reply->id();
+    RunPtr run = runs_.find(id);
     if (!run) {
         OpenAIReplyHead head;
-        head.id = "chatcmpl-" + key;
+        head.id = "chatcmpl-" + id;
         head.model = gateway_agent_name;
         head.created = seconds_now();
         run = std::make_shared<OpenAIChatRun>(submitted.reply, call_ids(submitted.reply->session()),
                                               std::move(head), read.request.includes_usage);
-        runs_.add(key, run, false);
+        runs_.add(id, run, false);
     }
     if (read.request.streams) co_return events_of(std::move(run), 0, false, request.closed);
     Task<HttpServerResponse> awaiting = await_response(std::move(run), false, request.closed);
@@ -279,11 +268,11 @@ Task<HttpServerResponse> OpenAIInterface::respond(HttpServerRequest request,
     Task<bub::HttpSubmission> submitting = submit(request, std::move(submission));
     const bub::HttpSubmission submitted = co_await std::move(submitting);
     if (!submitted.reply) co_return submitted.refusal;
-    const std::string key = submitted.reply->id();
+    const std::string id = submitted.reply->id();
     // An id that names nothing: the response cannot be read, and is continued on its connection only.
-    const std::string unstored = "resp_" + detail::hex_of(key);
+    const std::string unstored = "resp_" + detail::hex_of(id);
     if (last && !asked.stores) *last = {unstored, submitted.reply->session()};
-    RunPtr run = runs_.find(key);
+    RunPtr run = runs_.find(id);
     if (!run) {
         OpenAIReplyHead head;
         head.model = gateway_agent_name;
@@ -291,14 +280,14 @@ Task<HttpServerResponse> OpenAIInterface::respond(HttpServerRequest request,
         head.id = unstored;
         if (asked.stores) {
             OpenAIResponseName name;
-            name.message = key;
+            name.message = id;
             name.session = submitted.reply->session();
             name.created = head.created;
             head.id = names_.id_of(name);
         }
         run = std::make_shared<OpenAIResponseRun>(
             submitted.reply, call_ids(submitted.reply->session()), head, repeated(asked));
-        runs_.add(key, run, asked.in_background);
+        runs_.add(id, run, asked.in_background);
     }
     if (asked.streams) co_return events_of(std::move(run), 0, asked.in_background, request.closed);
     if (asked.in_background) {
@@ -404,9 +393,10 @@ Task<HttpServerResponse> OpenAIInterface::read_response(HttpServerRequest reques
     std::string id(request.parameter("id"));
     const std::optional<OpenAIResponseName> name = names_.read(id);
     if (!name) co_return unknown_response(id);
-    const bool streams = query_value(request.query, "stream") == "true";
+    const bool streams = detail::query_value(request.query, "stream") == "true";
     std::int64_t after = -1;
-    if (const std::string_view text = query_value(request.query, "starting_after"); !text.empty()) {
+    const std::string_view text = detail::query_value(request.query, "starting_after").value_or("");
+    if (!text.empty()) {
         const char* const last = text.data() + text.size();
         const auto [end, failed] = std::from_chars(text.data(), last, after);
         constexpr std::int64_t most = std::int64_t{1} << 40U;

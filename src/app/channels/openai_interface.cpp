@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <exception>
 #include <utility>
 
-#include <bub/channel/divided_delivery_log.hpp>
+#include <bub/channel/delivery_log.hpp>
 #include <bub/turn_usage.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
@@ -22,18 +21,6 @@ using ReplyPtr = std::shared_ptr<bub::HttpReply>;
 
 /// The key of `metadata` that names the session of a request.
 constexpr std::string_view session_key = "session";
-
-/// Returns true if a message of the session is not known, although not all databases could be read (D258).
-bool is_excluded(const std::exception_ptr& failure, const std::string& session) {
-    if (!failure || session.empty()) return false;
-    try {
-        std::rethrow_exception(failure);
-    } catch (const bub::MessageUnreadError& error) {
-        return error.excludes("http:" + session);
-    } catch (...) {
-        return false;
-    }
-}
 
 /// A response of the channel http in the form of this interface.
 HttpServerResponse refusal_of(const HttpServerResponse& refused) {
@@ -90,10 +77,11 @@ std::string OpenAIInterface::session_of(const detail::OpenAIClientRequest& reque
 Task<> OpenAIInterface::abandon(RunPtr run) {
     const ReplyPtr reply = run->reply();
     // Another client may ask for the same answer meanwhile.
-    while (reply && !reply->done() && !reply->lost() && run->readers == 0) {
+    while (reply && !reply->done() && run->readers == 0) {
         std::string id = reply->id();
-        const bool has_ended = co_await channel_->stop_message(std::move(id));
-        if (has_ended) co_return;
+        const bool has_ended = co_await channel_->stop_message(std::move(id), reply->session());
+        // Another gateway may run the turn of a reply that is lost here.
+        if (has_ended || reply->lost()) co_return;
         // The message is on its way to its turn.
         co_await reply->wait(std::stop_token());
     }
@@ -122,7 +110,8 @@ Task<std::optional<JsonObject>> OpenAIInterface::known_message(std::string id,
     Task<HttpServerResponse> reading = channel_->read_message(std::move(reading_request));
     Outcome<HttpServerResponse> read = co_await outcome_of(std::move(reading));
     std::optional<JsonObject> known;
-    if (is_excluded(read.failure(), session)) co_return known;
+    if (!session.empty() && bub::excludes_message(read.failure(), "http:" + session))
+        co_return known;
     read.rethrow();
     const HttpServerResponse& found = read.value();
     boost::system::error_code failed;

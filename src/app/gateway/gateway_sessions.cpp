@@ -288,6 +288,8 @@ Task<std::optional<JsonObject>> GatewaySessions::message(std::string id) {
     message["session"] = *found->message.chat_id;
     message["id"] = id;
     message["state"] = state_of(found->progress);
+    if (std::string user = bub::sender_of(found->message); !user.empty())
+        message["user"] = std::move(user);
     const std::string digest = detail::text_member(found->message.rest, bub::request_digest_key);
     if (!digest.empty()) message[bub::request_digest_key] = digest;
     if (found->progress != bub::MessageProgress::finished) co_return message;

@@ -152,17 +152,6 @@ Task<> write_events(std::shared_ptr<LiveStream> stream, ResponseStream* out) {
     }
 }
 
-/// Returns the value of the parameter `after` of a query.
-std::string after_in(std::string_view query) {
-    while (!query.empty()) {
-        const std::string_view one = query.substr(0, query.find('&'));
-        query.remove_prefix(std::min(one.size() + 1, query.size()));
-        if (one.starts_with("after="))
-            return detail::percent_decoded(one.substr(6)).value_or(std::string());
-    }
-    return {};
-}
-
 }  // namespace
 
 bool shorten(std::string& text, std::size_t limit) {
@@ -414,7 +403,8 @@ HttpServerResponse live_events(std::shared_ptr<LiveAnswers> answers,
     stream->session = session;
     // A browser that connects again by itself has the newer one in the header.
     std::string position(request.headers.get("last-event-id"));
-    if (position.empty()) position = after_in(request.query);
+    const std::string_view encoded = detail::query_value(request.query, "after").value_or("");
+    if (position.empty()) position = detail::percent_decoded(encoded).value_or(std::string());
     stream->position = LivePosition::parse(position);
     stream->reader = std::move(reader);
     stream->closed = request.closed;

@@ -13,10 +13,12 @@
 #include <vector>
 
 #include <bub/channel/channel_manager.hpp>
+#include <bub/channel/delivery_log.hpp>
 #include <bub/channel/file_delivery_log.hpp>
 #include <bub/channel/http/http_exchange.hpp>
 #include <bub/channel/http_channel.hpp>
 #include <bub/questions.hpp>
+#include <bub/session_tape.hpp>
 #include <bub/turn_usage.hpp>
 #include <cubepi/core/agent_event.hpp>
 #include <cubepi/core/event_signal.hpp>
@@ -463,6 +465,13 @@ TEST(HttpMessageId, D291_UserAndKey_AreDistinguished) {
     }
     for (const std::string& key : {std::string("k1"), std::string("user-17"), long_text})
         EXPECT_EQ(detail::message_id("", key), key);
+    // Nor the records that a tape derives from it.
+    for (const std::string& key : {std::string("k1"), detail::message_id("ann", "k1")}) {
+        for (const std::string& derived : {plugin_answer_id(key), next_message_id(key)}) {
+            EXPECT_TRUE(is_derived_id(derived));
+            EXPECT_FALSE(is_derived_id(detail::message_id("", derived)));
+        }
+    }
 }
 
 TEST_F(HttpChannelTest, D291_UsersOfOneToken_HaveTheirOwnKeys) {
@@ -487,7 +496,8 @@ TEST_F(HttpChannelTest, D291_UsersOfOneToken_HaveTheirOwnKeys) {
             EXPECT_EQ(again.body, first.body);
             const Reply other = co_await t.post(body_of(user, "Ho"), with("idempotency-key", key));
             EXPECT_EQ(other.status, 422) << other.body;
-            for (const std::string& path : {key + "?user=" + encoded, id, id + "?user="}) {
+            for (const std::string& path :
+                 {key + "?user=" + encoded, id, id + "?user=", id + "?user=" + encoded}) {
                 const Reply read = co_await t.get("/v1/messages/" + path, "Bearer secret");
                 EXPECT_EQ(read.text(0), text) << path << read.body;
             }
@@ -497,6 +507,69 @@ TEST_F(HttpChannelTest, D291_UsersOfOneToken_HaveTheirOwnKeys) {
             const Reply read = co_await t.get("/v1/messages/" + std::string(path), "Bearer secret");
             EXPECT_EQ(read.status, status) << path;
         }
+    });
+}
+
+TEST_F(HttpChannelTest, D291_KeyWithAnswerSuffix_IsAnotherMessage) {
+    add({"for none", "for ann", "for suffix", "for plain"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const std::string id = detail::message_id("ann", "k1");
+        const std::string none = R"({"session": "s1", "text": "FORGED"})";
+        const Reply first = co_await t.post(none, with("idempotency-key", id + "/answer"));
+        EXPECT_EQ(first.text(0), "for none") << first.body;
+        const std::string ann = R"({"session": "s1", "user": "ann", "text": "Hi"})";
+        const Reply reply = co_await t.post(ann, with("idempotency-key", "k1"));
+        EXPECT_EQ(reply.text(0), "for ann") << reply.body;
+        const Reply suffix = co_await t.post(none, with("idempotency-key", "k1/answer"));
+        EXPECT_EQ(suffix.text(0), "for suffix") << suffix.body;
+        const Reply plain = co_await t.post(none, with("idempotency-key", "k1"));
+        EXPECT_EQ(plain.text(0), "for plain") << plain.body;
+        // The key reads the message, although it is not the id.
+        const Reply read = co_await t.get("/v1/messages/k1%2Fanswer", "Bearer secret");
+        EXPECT_EQ(read.body.find(std::string(suffix.json().at("id").as_string())) != read.body.npos,
+                  true)
+            << read.body;
+    });
+}
+
+TEST_F(HttpChannelTest, D291_KeyWithPlus_IsAnotherMessage) {
+    remember_one();
+    add({"for ann", "for none", "never"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        const std::string id = detail::message_id("ann", "k1");
+        const std::string ann = R"({"session": "s1", "user": "ann", "text": "Hi"})";
+        const Reply reply = co_await t.post(ann, with("idempotency-key", "k1"));
+        EXPECT_EQ(reply.text(0), "for ann") << reply.body;
+        const std::string none = R"({"session": "s1", "text": "Other"})";
+        const Reply first = co_await t.post(none, with("idempotency-key", id + "+"));
+        EXPECT_EQ(first.text(0), "for none") << first.body;
+        const Reply again = co_await t.post(ann, with("idempotency-key", "k1"));
+        EXPECT_EQ(again.text(0), "for ann") << again.body;
+    });
+}
+
+TEST_F(HttpChannelTest, D291_MessageOfEarlierVersion_IsRepeatedOnce) {
+    deliveries = std::make_shared<MemoryDeliveryLog>();
+    add({"first", "second"});
+    serve([](HttpChannelTest& t) -> Task<> {
+        // As an earlier version has received it: the id is the key, with the digest of the request.
+        cubepi::HttpServerRequest earlier;
+        earlier.body = R"({"session": "s1", "user": "ann", "text": "Hi"})";
+        earlier.headers.set("idempotency-key", "k1");
+        earlier.parameters["id"] = "k1";
+        const std::string body = earlier.body;
+        Task<cubepi::HttpServerResponse> posting = t.channel->post_message(std::move(earlier));
+        (void)co_await std::move(posting);
+        const Reply again = co_await t.post(body, with("idempotency-key", "k1"));
+        EXPECT_EQ(again.text(0), "first") << again.body;
+        EXPECT_EQ(again.json().at("id"), "k1");
+        const Reply read = co_await t.get("/v1/messages/k1?user=ann", "Bearer secret");
+        EXPECT_EQ(read.text(0), "first") << read.body;
+        const Reply other = co_await t.get("/v1/messages/k1?user=bob", "Bearer secret");
+        EXPECT_EQ(other.status, 404) << other.body;
+        const std::string bob = R"({"session": "s1", "user": "bob", "text": "Hi"})";
+        const Reply second = co_await t.post(bob, with("idempotency-key", "k1"));
+        EXPECT_EQ(second.text(0), "second") << second.body;
     });
 }
 
@@ -1157,6 +1230,97 @@ TEST_F(HttpChannelTest, B18_UnreadRecordOfStoredMessage_ReturnsItsId) {
             EXPECT_EQ(part.value().kind, HttpReplyPart::Kind::pending);
             EXPECT_EQ(part->value.at("id"), "without-key");
         }
+    });
+}
+
+/// The records of messages that a version without D291 has received from ann, whose ids are their keys.
+class EarlierRecords final : public HttpSessions {
+public:
+    Task<std::optional<JsonObject>> message(std::string id) override {
+        read.push_back(id);
+        if (id == "unread") throw cubepi::CheckpointerError(cubepi::ErrorCode::storage, "lost");
+        if (id == "elsewhere") {
+            const DatabaseMap map({{"a", "0000-7fff"}, {"b", "8000-ffff"}});
+            std::vector<bool> was_read(2);
+            was_read[map.of_session("http:s1")] = true;
+            throw MessageUnreadError("a database is down", map, was_read);
+        }
+        std::optional<JsonObject> record;
+        if (id != "k1") co_return record;
+        Envelope hi("Hi");
+        hi.context["sender_id"] = "ann";
+        record = JsonObject{{"session", "s1"},     {"id", id},
+                            {"state", "answered"}, {"user", "ann"},
+                            {"ok", true},          {"request_digest", detail::content_digest(hi)}};
+        (*record)["outputs"] = JsonArray{JsonObject{{"kind", "normal"}, {"text", "before"}}};
+        co_return record;
+    }
+    Task<std::optional<JsonObject>> session(std::string, std::size_t, std::int64_t) override {
+        co_return std::nullopt;
+    }
+    Task<StopOutcome> stop(Envelope by) override {
+        stopped.push_back(by.inbound_id.value());
+        co_return StopOutcome::stopped;
+    }
+
+    std::vector<std::string> read;
+    std::vector<std::string> stopped;
+};
+
+Task<> note_id(std::vector<std::string>* ids, Envelope message) {
+    ids->push_back(message.inbound_id.value());
+    co_return;
+}
+
+TEST_F(HttpChannelTest, D291_RecordOfEarlierVersion_IsTheMessage) {
+    const auto records = std::make_shared<EarlierRecords>();
+    channel_options.sessions = records;
+    std::vector<std::string> ids;
+    wrap_handler = [&ids](const MessageHandler&) {
+        return [&ids](Envelope message) { return note_id(&ids, std::move(message)); };
+    };
+    add({"never"});
+    serve([&](HttpChannelTest& t) -> Task<> {
+        const std::string ann = R"({"user": "ann", "text": "Hi"})";
+        const std::string in_session = R"({"user": "ann", "text": "Hi", "session": "s1"})";
+        const std::string bob = R"({"user": "bob", "text": "Hi"})";
+        for (const std::string& body : {ann, in_session}) {
+            const Reply again = co_await t.post(body, with("idempotency-key", "k1"));
+            EXPECT_EQ(again.text(0), "before") << again.body;
+            EXPECT_EQ(again.json().at("session"), "s1");
+            EXPECT_EQ(again.json().at("id"), "k1");
+        }
+        EXPECT_EQ(ids, std::vector<std::string>(2, "k1"));
+        (void)co_await t.post(bob, with("idempotency-key", "k1"));
+        EXPECT_EQ(ids.back(), detail::message_id("bob", "k1"));
+        const Reply unread = co_await t.post(in_session, with("idempotency-key", "unread"));
+        EXPECT_EQ(unread.status, 503) << unread.body;
+        EXPECT_EQ(ids.size(), 3u);
+        (void)co_await t.post(in_session, with("idempotency-key", "elsewhere"));
+        EXPECT_EQ(ids.back(), detail::message_id("ann", "elsewhere"));
+        const Reply read = co_await t.get("/v1/messages/k1?user=ann", "Bearer secret");
+        EXPECT_EQ(read.text(0), "before") << read.body;
+        EXPECT_FALSE(read.json().contains("user"));
+        const Reply other = co_await t.get("/v1/messages/k1?user=bob", "Bearer secret");
+        EXPECT_EQ(other.status, 404) << other.body;
+        for (const std::string user : {"ann", "bob"}) {
+            cubepi::HttpServerRequest request;
+            request.parameters["session"] = "s1";
+            request.headers.set("idempotency-key", "k1");
+            request.body = R"({"user": ")" + user + "\"}";
+            Task<cubepi::HttpServerResponse> stopping = t.channel->stop_session(std::move(request));
+            (void)co_await std::move(stopping);
+        }
+        const std::vector<std::string> stops = {"k1", detail::message_id("bob", "k1")};
+        EXPECT_EQ(records->stopped, stops);
+        // Nothing is looked for without a user or a key.
+        records->read.clear();
+        const std::size_t before = ids.size();
+        (void)co_await t.post(R"({"text": "Hi"})", with("idempotency-key", "k2"));
+        (void)co_await t.post(ann);
+        EXPECT_EQ(ids.size(), before + 2);
+        const std::vector<std::string> followed(ids.end() - 2, ids.end());
+        EXPECT_EQ(records->read, followed);
     });
 }
 

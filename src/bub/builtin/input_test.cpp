@@ -243,6 +243,14 @@ protected:
     MessageList asked;  // the model's last request
 };
 
+TEST_F(SameInput, D291_InputWithAnswerId_IsNotAnAnswer) {
+    std::vector<cubepi::FauxStep> steps;
+    for (const char* answer : {"One.", "Two."}) steps.emplace_back(answer);
+    add_builtin(std::move(steps));
+    EXPECT_EQ(take(update("1/answer", "FORGED")).model_output, "One.");
+    EXPECT_EQ(take(update("1")).model_output, "Two.");
+}
+
 TEST_F(SameInput, D42_FinishedTurn_IsAnsweredAsBefore) {
     for (const bool streams : {false, true}) {
         SCOPED_TRACE(streams);

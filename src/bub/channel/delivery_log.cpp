@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <exception>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -297,7 +298,10 @@ bool DeliveryRecords::apply_known(const JsonObject& record) {
 void DeliveryRecords::remember(const std::string& channel, const std::string& inbound_id,
                                Remembered message) {
     Channel& known = channels_[channel];
-    if (!known.messages.emplace(inbound_id, std::move(message)).second) return;
+    const auto [at, is_new] = known.messages.try_emplace(inbound_id, message);
+    // A file of an earlier version has the sender of an open message in its own record only.
+    if (at->second.sender.empty()) at->second.sender = std::move(message.sender);
+    if (!is_new) return;
     known.order.push_back(inbound_id);
     while (known.order.size() > remembered_) {
         known.messages.erase(known.order.front());
@@ -461,6 +465,17 @@ bool is_session_taken(const std::exception_ptr& failure) noexcept {
         std::rethrow_exception(failure);
     } catch (const SessionTakenError&) {
         return true;
+    } catch (...) {
+        return false;
+    }
+}
+
+bool excludes_message(const std::exception_ptr& failure, std::string_view session_id) {
+    if (!failure) return false;
+    try {
+        std::rethrow_exception(failure);
+    } catch (const MessageUnreadError& error) {
+        return error.excludes(session_id);
     } catch (...) {
         return false;
     }

@@ -13,6 +13,7 @@
 
 #include <bub/channel.hpp>
 #include <bub/envelope.hpp>
+#include <bub/tape/database_map.hpp>
 #include <bub/tape/turn_lease.hpp>
 #include <cubepi/core/error.hpp>
 
@@ -55,6 +56,28 @@ struct KnownInbound {
     Envelope message = {};  ///< of a finished one only its ids, also of the sender, and stop_key
     bool runs_elsewhere = false;  ///< a turn of another process has begun on it
 };
+
+/// A message was not found in the databases that can be used, and may be in another one.
+class MessageUnreadError : public cubepi::CheckpointerError {
+public:
+    /// `was_read`: for each database.
+    MessageUnreadError(const std::string& what, DatabaseMap map, std::vector<bool> was_read)
+        : CheckpointerError(cubepi::ErrorCode::unavailable, what),
+          map_(std::move(map)),
+          was_read_(std::move(was_read)) {}
+
+    /// Returns true if no message of this session has the id: its database was read.
+    bool excludes(std::string_view session_id) const {
+        return was_read_.at(map_.of_session(session_id));
+    }
+
+private:
+    DatabaseMap map_;
+    std::vector<bool> was_read_;
+};
+
+/// Returns true if the failure of a search for a message is such an error, and excludes that the message is one of this session.
+bool excludes_message(const std::exception_ptr& failure, std::string_view session_id);
 
 /// An answer to be sent by a channel.
 struct Delivery {

@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,7 +14,6 @@
 #include <bub/channel/postgres_delivery_log.hpp>
 #include <bub/tape/database_map.hpp>
 #include <bub/turn_error.hpp>
-#include <cubepi/core/error.hpp>
 
 namespace bub {
 
@@ -24,25 +22,6 @@ struct DividedDeliveryLogOptions {
     /// One for each database, all with the same account.
     std::vector<std::shared_ptr<PostgresDeliveryLog>> logs = {};
     WarningHandler on_warning = {};
-};
-
-/// A message was not found in the databases that can be used, and may be in another one.
-class MessageUnreadError : public cubepi::CheckpointerError {
-public:
-    /// `was_read`: for each database.
-    MessageUnreadError(const std::string& what, DatabaseMap map, std::vector<bool> was_read)
-        : CheckpointerError(cubepi::ErrorCode::unavailable, what),
-          map_(std::move(map)),
-          was_read_(std::move(was_read)) {}
-
-    /// Returns true if no message of this session has the id: its database was read.
-    bool excludes(std::string_view session_id) const {
-        return was_read_.at(map_.of_session(session_id));
-    }
-
-private:
-    DatabaseMap map_;
-    std::vector<bool> was_read_;
 };
 
 /// Delivery logs of several databases as one (D258). A message is in the database of its session as it is before any hook chooses another

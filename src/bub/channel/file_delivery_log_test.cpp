@@ -315,6 +315,22 @@ TEST_F(DeliveryFile, D97_FinishedMessage_IsFoundAfterRewrite) {
     EXPECT_FALSE(cubepi::run(log->find("other", "one")));
 }
 
+TEST_F(DeliveryFile, D292_OpenMessageOfEarlierVersion_HasItsSender) {
+    std::filesystem::create_directories(options.directory);
+    // As an earlier version has rewritten it while the message waited.
+    set_bytes(
+        "{\"deliveries\": 1, \"next\": 2}\n{\"known\": \"chat\", \"ids\": [\"one\"], \"chats\": "
+        "[\"1\"]}\n"
+        "{\"in\": 1, \"at\": \"\", \"message\": {\"inbound_id\": \"one\", \"answer\": null,"
+        " \"fields\": {\"content\": \"one\", \"channel\": \"chat\", \"chat_id\": \"1\","
+        " \"context\": {\"sender_id\": \"ann\"}}}}\n");
+    std::unique_ptr<FileDeliveryLog> log = open();
+    const auto open_one = cubepi::run(log->find("chat", "one"));
+    EXPECT_EQ(sender_of(open_one->message), "ann");
+    cubepi::run(log->finish({open_one->id}));
+    EXPECT_EQ(sender_of(cubepi::run(log->find("chat", "one"))->message), "ann");
+}
+
 TEST_F(DeliveryFile, B14_TooManyUnsettledRecords_AreRefused) {
     options.max_open = 2;
     const auto log = open();

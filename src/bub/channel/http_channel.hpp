@@ -29,6 +29,7 @@ public:
     virtual ~HttpSessions() = default;
     /// Returns {session, id, state} of a message, with ok, error, finish and outputs as a reply has them if its turn has ended; nothing
     /// if there is no such message. `state`: pending, running, held, waiting (for the answer to a question), answered or failed.
+    /// `user`: of its sender, if the records have it; clients do not receive it.
     virtual Task<std::optional<JsonObject>> message(std::string id) = 0;
     /// Returns {session, state, waiting, questions, messages, before} of a session: its newest `limit` messages, oldest first, before
     /// the entry `before` (0: the end). Nothing if there is no such session.
@@ -190,10 +191,10 @@ public:
     /// Refuses a message that would end a turn.
     Task<HttpSubmission> submit_message(cubepi::HttpServerRequest request, HttpReplyDetail detail,
                                         JsonObject more = {});
-    /// Ends the turn of the message with this id, or takes the message back if it waits for its turn; other turns of its
-    /// session continue. Returns false if it is in neither state. `session`: of a message that another gateway may have received;
-    /// empty: it is not known.
-    Task<bool> stop_message(std::string id, std::string session = {});
+    /// Ends the turn of the message with this id in this session, or takes the message back if it waits for its turn, also at another
+    /// gateway; other turns of the session continue. Returns false if it is in neither state, and at the end of the channel, which closes the
+    /// connections of clients itself.
+    Task<bool> stop_message(std::string id, std::string session);
 
     // For readers at other gateways (D254).
 

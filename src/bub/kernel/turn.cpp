@@ -10,6 +10,7 @@
 #include <bub/tape/tape_checkpointer.hpp>
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/schema/json_text.hpp>
 
@@ -248,7 +249,9 @@ Task<bool> Turn::answer_again() {
     if (name.empty()) co_return false;
     const std::optional<TapeEntry> entry =
         co_await store->find_message_entry(name, plugin_answer_id(input_id_));
-    if (!entry) co_return false;
+    // A message with this id may also be an input.
+    if (!entry || cubepi::detail::text_member(entry->payload, "role") != "assistant")
+        co_return false;
     std::string text = text_of(entry->payload.at("content"));
     result.state.mark_recorded();
     co_await take_text(std::move(text));

@@ -6,6 +6,7 @@
 
 #include <bub/builtin/client_tools.hpp>
 #include <bub/builtin/tools/subagent_tool.hpp>
+#include <bub/session_tape.hpp>
 #include <bub/tape/prompt_context.hpp>
 #include <bub/tape/turn_lease.hpp>
 #include <bub/turn_span.hpp>

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <bub/builtin/recorded_reply.hpp>
+#include <bub/session_tape.hpp>
 #include <bub/tape/tape_context.hpp>
 #include <bub/turn_error.hpp>
 #include <bub/turn_usage.hpp>
@@ -71,8 +72,6 @@ Task<Tail> read_tail(std::shared_ptr<TapeStore> store, std::string tape, std::in
 const JsonObject* data_of(const std::optional<TapeEntry>& event) noexcept {
     return event ? cubepi::detail::object_member(event->payload, "data") : nullptr;
 }
-
-std::string next_message_id(const std::string& message_id) { return message_id + "+"; }
 
 namespace {
 

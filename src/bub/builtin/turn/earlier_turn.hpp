@@ -55,9 +55,6 @@ struct EarlierAnswer : EarlierTurn {
 /// Returns nothing if the newest answer on the tape is another one.
 Task<std::optional<EarlierAnswer>> find_earlier_answer(Tape tape, std::string input_id);
 
-/// Returns the id under which the same input is repeated: after a hand-off in its turn (D42), and when it is late (D90).
-std::string next_message_id(const std::string& message_id);
-
 /// The id of the prompt of a sub-agent that inherits the conversation begins so. It is not an input of its own.
 inline constexpr std::string_view inherited_prefix = "inherited/";
 

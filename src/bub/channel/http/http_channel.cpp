@@ -9,8 +9,10 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <bub/channel/debounce.hpp>
+#include <bub/channel/delivery_log.hpp>
 #include <bub/channel/http/http_exchange.hpp>
 #include <bub/channel/http/remote_replies.hpp>
 #include <bub/questions.hpp>
@@ -41,6 +43,7 @@ using detail::is_open;
 using ExchangePtr = std::shared_ptr<HttpExchange>;
 
 constexpr std::string_view waiting_state = "waiting";
+constexpr std::string_view user_key = "user";
 constexpr std::size_t longest_page = 200;
 
 /// Returns the state that a client sees while no record says more.
@@ -208,21 +211,9 @@ Task<> write_events(std::shared_ptr<HttpReply> reply, std::stop_token closed, Re
     }
 }
 
-/// Returns the value of a parameter of the query; nothing if it is absent.
-std::optional<std::string_view> value_in(std::string_view query, std::string_view name) {
-    while (!query.empty()) {
-        const std::size_t end = std::min(query.find('&'), query.size());
-        const std::string_view one = query.substr(0, end);
-        query.remove_prefix(std::min(end + 1, query.size()));
-        if (one.substr(0, one.find('=')) == name)
-            return one.substr(std::min(name.size() + 1, one.size()));
-    }
-    return std::nullopt;
-}
-
-/// Does the same for a number. Throws Error(parse) if the value is not one.
+/// Returns the number that is the value of a parameter of the query; nothing if it is absent. Throws Error(parse) if the value is not one.
 std::optional<std::int64_t> number_in(std::string_view query, std::string_view name) {
-    const std::optional<std::string_view> text = value_in(query, name);
+    const std::optional<std::string_view> text = cubepi::detail::query_value(query, name);
     if (!text) return std::nullopt;
     std::int64_t value = 0;
     const char* const last = text->data() + text->size();
@@ -232,14 +223,25 @@ std::optional<std::int64_t> number_in(std::string_view query, std::string_view n
     return value;
 }
 
-/// Returns the id of the message that a request reads, which names it by its id or, with the parameter `user`, by the key of this user.
-/// Throws Error(parse) if the parameter is not percent-encoded.
-std::string message_in(const HttpServerRequest& request) {
-    const std::string_view given = request.parameter("id");
-    const std::string_view encoded = value_in(request.query, "user").value_or("");
-    const std::optional<std::string> user = cubepi::detail::percent_decoded(encoded);
+/// Returns the user whose message a request reads; empty: none. Throws Error(parse) if the parameter is not percent-encoded.
+std::string user_in(const HttpServerRequest& request) {
+    const std::string_view encoded =
+        cubepi::detail::query_value(request.query, "user").value_or("");
+    std::optional<std::string> user = cubepi::detail::percent_decoded(encoded);
     if (!user) throw Error(ErrorCode::parse, "'user' must be percent-encoded");
-    return user->empty() ? std::string(given) : detail::message_id(*user, given);
+    return std::move(*user);
+}
+
+/// Returns the session of the record of a message that a version without D291 has received; empty if it is not this message. The digest of its
+/// request has the sender; a request to stop has none.
+std::string earlier_session(const JsonObject& record, const HttpMessage& message) {
+    using cubepi::detail::text_member;
+    const bool stops = is_stop(message.envelope);
+    const std::string_view key = stops ? user_key : request_digest_key;
+    const std::string asked =
+        stops ? message.user : text_member(message.envelope.rest, request_digest_key);
+    const bool is_same = !asked.empty() && text_member(record, key) == asked;
+    return is_same ? text_member(record, "session") : std::string();
 }
 
 HttpChannelOptions completed(HttpChannelOptions options) {
@@ -359,6 +361,10 @@ struct HttpChannel::State {
     /// gateway does not wait for that. Null if its key belongs to another message.
     Task<ExchangePtr> exchange_for(HttpMessage message, HttpReplyDetail detail,
                                    std::stop_token closed);
+    /// Looks for the message under its id of a version without D291, and sets this id. Otherwise a request that is repeated after the update
+    /// would be a second message. Returns a refusal if that is not known. Can be removed when 90 days have passed since the last gateway was
+    /// updated, with HttpMessage::earlier_id.
+    Task<std::optional<HttpExchange::Refusal>> find_earlier(HttpMessage* message);
     Task<HttpServerResponse> read(HttpServerRequest request);
     Task<HttpServerResponse> read_session(HttpServerRequest request);
     Task<HttpServerResponse> stop_turn(HttpMessage message, HttpServerRequest request);
@@ -440,6 +446,13 @@ Task<HttpServerResponse> HttpChannel::State::receive(HttpServerRequest request, 
 
 Task<ExchangePtr> HttpChannel::State::exchange_for(HttpMessage message, HttpReplyDetail detail,
                                                    std::stop_token closed) {
+    Task<std::optional<HttpExchange::Refusal>> finding = find_earlier(&message);
+    std::optional<HttpExchange::Refusal> refusal = co_await std::move(finding);
+    if (refusal) {
+        auto refused = std::make_shared<HttpExchange>(message.id, message.session, std::string());
+        refused->refuse(std::move(*refusal));
+        co_return refused;
+    }
     ExchangePtr exchange = exchanges->find(message.id);
     if (exchange && !exchange->is_of(message)) co_return nullptr;
     if (!exchange) {
@@ -463,6 +476,36 @@ Task<ExchangePtr> HttpChannel::State::exchange_for(HttpMessage message, HttpRepl
     co_return exchange;
 }
 
+Task<std::optional<HttpExchange::Refusal>> HttpChannel::State::find_earlier(HttpMessage* message) {
+    std::optional<HttpExchange::Refusal> refusal;
+    const std::string id = std::exchange(message->earlier_id, {});
+    if (id.empty() || exchanges->find(message->id)) co_return refusal;
+    const ExchangePtr known = exchanges->find(id);
+    std::string session;
+    if (known && known->is_of(*message)) session = known->chat();
+    if (!known) {
+        // That of the key was another one, which may be in another database.
+        const std::string expected =
+            message->has_session ? message->session : detail::session_of_id(id);
+        Task<std::optional<JsonObject>> reading = record_of(id);
+        Outcome<std::optional<JsonObject>> read = co_await cubepi::outcome_of(std::move(reading));
+        if (read.cancelled()) read.rethrow();
+        if (!read && !excludes_message(read.failure(), name + ":" + expected))
+            refusal = rejected(read.failure(), options.failure_text);
+        // A text with suffixes may also be found as the repetition of another id.
+        std::optional<JsonObject> record;
+        if (read) record = std::move(read).value();
+        if (record && cubepi::detail::text_member(*record, "id") == id)
+            session = earlier_session(*record, *message);
+    }
+    if (session.empty() || (message->has_session && message->session != session)) co_return refusal;
+    message->id = id;
+    message->session = session;
+    message->envelope.inbound_id = id;
+    message->envelope.chat_id = session;
+    co_return refusal;
+}
+
 Task<HttpServerResponse> HttpChannel::State::send(HttpMessage message, HttpServerRequest request) {
     const HttpReplyDetail detail =
         accepts_events(request) ? HttpReplyDetail::text : HttpReplyDetail::outputs;
@@ -480,6 +523,9 @@ Task<HttpServerResponse> HttpChannel::State::stop_turn(HttpMessage message,
                                                        HttpServerRequest request) {
     if (!options.sessions)
         co_return HttpServerResponse::error(404, "this channel cannot stop turns");
+    Task<std::optional<HttpExchange::Refusal>> finding = find_earlier(&message);
+    const std::optional<HttpExchange::Refusal> refusal = co_await std::move(finding);
+    if (refusal) co_return refusal_response(*refusal);
     message.envelope.channel = name;
     HttpMessage withdrawal = message;
     withdrawal.envelope = withdrawal_of(message.envelope);
@@ -519,22 +565,36 @@ Task<HttpServerResponse> HttpChannel::State::reply(Envelope to, Envelope output,
 
 /// Returns the state of a message, and its answer, without waiting for it. The records also know answers that came after the reply.
 Task<HttpServerResponse> HttpChannel::State::read(HttpServerRequest request) {
-    std::string id;
+    std::string user;
     std::string problem;
     try {
-        id = message_in(request);
+        user = user_in(request);
     } catch (const Error& error) {
         problem = error.what();
     }
     if (!problem.empty()) co_return HttpServerResponse::error(400, problem);
-    std::optional<JsonObject> record = co_await record_of(id);
-    const ExchangePtr exchange = exchanges->find(id);
+    // With a user the text is a key, or the id of a message of this user; without one an id, or a key that is not its id.
+    std::string given(request.parameter("id"));
+    std::vector<std::string> ids{detail::message_id(user, given)};
+    if (ids.front() != given) ids.insert(user.empty() ? ids.begin() : ids.end(), given);
+    std::optional<JsonObject> record;
+    ExchangePtr exchange;
+    for (std::size_t i = 0; i < ids.size() && !exchange && !record; ++i) {
+        record = co_await record_of(ids[i]);
+        exchange = exchanges->find(ids[i]);
+        std::string sender = exchange ? exchange->user : std::string();
+        if (record && !exchange) sender = cubepi::detail::text_member(*record, user_key);
+        if (i == 0 || sender == user) continue;
+        record.reset();
+        exchange.reset();
+    }
     if (!exchange && !record) {
         co_return HttpServerResponse::error(
             404,
             "no message with this id is known; the gateway remembers the last 1,000 finished ones, "
             "with a database those of 90 days");
     }
+    if (record) record->erase(user_key);
     std::string state(exchange ? state_of(*exchange) : std::string_view());
     if (record) state = record->at("state").as_string().c_str();
     const bool has_reply = exchange && exchange->done() &&
@@ -690,9 +750,8 @@ Task<HttpServerResponse> HttpChannel::stop_session(HttpServerRequest request) {
 
 Task<bool> HttpChannel::stop_message(std::string id, std::string session) {
     const ExchangePtr exchange = state_->exchanges->find(id);
-    if (exchange) session = exchange->chat();
-    if (session.empty() || (exchange && exchange->done()) || !state_->options.sessions)
-        co_return false;
+    const bool ends = state_->stopping.stop_requested();
+    if ((exchange && exchange->done()) || !state_->options.sessions || ends) co_return false;
     Envelope by("/stop");
     by.channel = state_->name;
     by.chat_id = std::move(session);

@@ -6,6 +6,7 @@
 
 #include <bub/channel/http_channel.hpp>
 #include <bub/questions.hpp>
+#include <bub/session_tape.hpp>
 #include <bub/turn_span.hpp>
 #include <bub/turn_usage.hpp>
 #include <cubepi/core/error.hpp>
@@ -137,19 +138,15 @@ namespace {
 constexpr std::string_view user_prefix = "user-";
 constexpr std::size_t digest_size = 64;
 
-/// Returns the id of the message, which is new for a client that names no key.
-std::string id_of(const cubepi::HttpServerRequest& request, std::string_view user) {
+/// Sets the id of the message, which is new for a client that names no key.
+void set_id(HttpMessage& message, const cubepi::HttpServerRequest& request) {
     const std::string_view given = request.parameter("id");
     const std::string_view key = given.empty() ? request.headers.get("idempotency-key") : given;
-    if (key.empty()) return new_name();
-    check_id("message (Idempotency-Key)", key);
-    return given.empty() ? message_id(user, key) : std::string(given);
-}
-
-/// Returns the session of a message whose client names only its key: always the same, since the session selects the database in which the
-/// key is looked for (D266).
-std::string session_of_id(const std::string& id) {
-    return cubepi::detail::sha256_hex("session of " + id).substr(0, new_name_size);
+    message.id = key.empty() ? new_name() : std::string(key);
+    check_id("message (Idempotency-Key)", message.id);
+    if (key.empty() || !given.empty()) return;
+    message.id = message_id(message.user, key);
+    if (message.id != key) message.earlier_id = key;
 }
 
 /// Returns a message without a text; in a session of its own if the request names none.
@@ -159,7 +156,7 @@ HttpMessage message_of(const cubepi::HttpServerRequest& request, const JsonObjec
     message.session = session_of(request, body);
     message.has_session = !message.session.empty();
     message.user = text(body, "user", longest_name);
-    message.id = id_of(request, message.user);
+    set_id(message, request);
     if (!message.has_session) message.session = session_of_id(message.id);
     Envelope& envelope = message.envelope;
     envelope.chat_id = message.session;
@@ -171,11 +168,15 @@ HttpMessage message_of(const cubepi::HttpServerRequest& request, const JsonObjec
 
 }  // namespace
 
+std::string session_of_id(const std::string& id) {
+    return cubepi::detail::sha256_hex("session of " + id).substr(0, new_name_size);
+}
+
 std::string message_id(std::string_view user, std::string_view key) {
     const std::string_view digest = key.substr(std::min(user_prefix.size(), key.size()));
     const bool is_user_id = key.starts_with(user_prefix) && digest.size() == digest_size &&
                             digest.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-    if (user.empty() && !is_user_id) return std::string(key);
+    if (user.empty() && !is_user_id && !is_derived_id(key)) return std::string(key);
     std::string name;
     for (const std::string_view part : {user, key})
         name += std::to_string(part.size()) + ":" + std::string(part);
@@ -452,6 +453,7 @@ std::shared_ptr<HttpExchange> HttpExchanges::add(const Envelope& message) {
     const std::string id = message.inbound_id.value_or("");
     auto exchange =
         std::make_shared<HttpExchange>(id, message.chat_id.value_or(""), content_digest(message));
+    exchange->user = sender_of(message);
     exchange->request_digest = cubepi::detail::text_member(message.rest, request_digest_key);
     if (!id.empty()) exchanges_[id] = exchange;
     return exchange;

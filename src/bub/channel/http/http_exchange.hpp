@@ -28,13 +28,20 @@ struct HttpMessage {
     std::string session = {};
     bool has_session = false;  ///< the client has named the session
     std::string id = {};       ///< the same when the client repeats the request with its key
+    /// The id that versions without D291 made of its key; empty: the same. For HttpChannel::State::find_earlier().
+    std::string earlier_id = {};
     std::string user = {};
     Envelope envelope = {};
 };
 
 /// Returns the id of the message of this user with this Idempotency-Key (D291). An empty user is the program that has the token: then the
-/// id is the key, except that a key in the form of the ids of users gets one of this form, too, so that each id has one user and key.
+/// id is the key, except that a key in the form of the ids of users, or of those that a tape derives (is_derived_id()), gets one of the first form,
+/// too, so that each id has one user and key.
 std::string message_id(std::string_view user, std::string_view key);
+
+/// Returns the session of a message whose client names only its key: always the same, since the session selects the database in which the
+/// key is looked for (D266).
+std::string session_of_id(const std::string& id);
 
 /// Reads a request. Throws Error(parse) with the reason if it is not one. A session or key that is absent is a new one. The path may
 /// have the session; then another one in the body is an error. The parameter `id`, which no path of a client has, is the id of the message of
@@ -152,6 +159,7 @@ public:
     bool admitted = false;    ///< the manager has decided about the message
     bool recorded = false;    ///< the message is in the delivery log, and outlives the process
     bool elsewhere = false;   ///< the reply does not come to this exchange
+    std::string user = {};    ///< of the message; empty: none
     std::string request_digest = {};  ///< of the message (request_digest_key); empty: none
     std::size_t waiting =
         0;  ///< clients that wait for the end of the turn, without those that read its parts

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,6 +30,17 @@ inline std::optional<std::string> percent_decoded(std::string_view text) {
         i += 2;
     }
     return decoded;
+}
+
+/// Returns the value of a parameter of the query of a URL, as it is encoded; nothing if it is absent.
+inline std::optional<std::string_view> query_value(std::string_view query, std::string_view name) {
+    while (!query.empty()) {
+        const std::string_view one = query.substr(0, query.find('&'));
+        query.remove_prefix(std::min(one.size() + 1, query.size()));
+        if (one.substr(0, one.find('=')) == name)
+            return one.substr(std::min(name.size() + 1, one.size()));
+    }
+    return std::nullopt;
 }
 
 /// Encodes all bytes but letters, digits and "-._~" (RFC 3986), so that the text is one segment of a path.
