@@ -65,7 +65,7 @@ try:
     assert len(processes) == 3 and directory.is_dir()
     assert post(url, token, "m1")["outputs"]
     # Otherwise the others wait for the lease of a gateway that has not recorded the end of the turn.
-    while send(url + "/m1", token, "m1")[0] != 200:
+    while send(url + "/m1?user=ann", token, "m1")[0] != 200:
         time.sleep(0.1)
     for process in processes[:2]:
         os.kill(process, signal.SIGKILL)

@@ -233,9 +233,9 @@ public:
         co_return id;
     }
     Task<> record(DeliveryNote what, std::vector<std::string> ids, std::string reason) override {
-        constexpr std::array names{"begin ",  "put_back ",     "hold ",  "finish ",
-                                   "leave ",  "leave_answer ", "wait ",  "try ",
-                                   "resend ", "sent ",         "failed "};
+        constexpr std::array names{"begin ",  "put_back ",    "hold ",  "finish ",
+                                   "leave ",  "hold_answer ", "wait ",  "try ",
+                                   "resend ", "sent ",        "failed "};
         static_assert(names.size() == static_cast<std::size_t>(DeliveryNote::failed) + 1);
         note(names.at(static_cast<std::size_t>(what)) + join(ids));
         co_await inner->record(what, std::move(ids), std::move(reason));

@@ -619,7 +619,7 @@ Task<> RecordedDeliveryLog::record(DeliveryNote note, std::vector<std::string> i
     auto make = [note, key = keys.at(static_cast<std::size_t>(note)), ids = std::move(ids),
                  detail = std::move(detail)](DeliveryRecords&) {
         std::optional<JsonObject> nothing;
-        if (note == DeliveryNote::left || note == DeliveryNote::answer_left) return nothing;
+        if (note == DeliveryNote::left || note == DeliveryNote::answer_held) return nothing;
         JsonObject about = DeliveryRecords::about(key, ids);
         if (note == DeliveryNote::failed) about["reason"] = detail;
         if (note == DeliveryNote::finished && !detail.empty()) about[stop_key] = detail;

@@ -86,6 +86,8 @@ struct Delivery {
     std::string date = {};
     std::uint64_t resent = 0;  ///< number of times it was resent
     bool waits = false;        ///< no request with it was made (SendProgress)
+    bool is_held =
+        false;  ///< an operator has to decide about it; recorded by a log that processes share
 };
 
 /// The records of ended processes that this one has to recover.
@@ -104,7 +106,7 @@ enum class DeliveryNote : std::uint8_t {
     finished,
     left,  ///< no turn on them runs here, and another process that shares the log is to process them. Without one they stay
     // About answers.
-    answer_left,  ///< another process is to decide about them
+    answer_held,  ///< an operator has to decide about them
     waiting,      ///< no request with it was made
     trying,       ///< the first request with it is about to be made
     resent,       ///< it is about to be sent again

@@ -227,7 +227,8 @@ Task<std::vector<std::optional<T>>> DividedDeliveryLog::read_usable(
         if (found[i]) all[databases[i]] = std::move(found[i]).value();
         if (!found[i]) failure = found[i].failure();
         // As after a failure to store: the next search does not wait for this database.
-        if (!found[i] && !found[i].cancelled()) note(databases[i], failure);
+        if (!found[i] && cause_of(found[i].failure()) == FailureCause::outage)
+            note(databases[i], failure);
         was_read = was_read || found[i].ok();
     }
     if (failure && !was_read) std::rethrow_exception(failure);

@@ -87,7 +87,7 @@ std::string is_later_sql() {
 /// Returns the statement of a note about records with the ids $1 and the fences $2. $3 is the number of this gateway, or the reason of
 /// failed answers; $4 is the id of the first message of a turn, whose mark is $5, or the marks of the turns that have begun.
 std::string statement_of(DeliveryNote note, const std::string& detail) {
-    const char* const table = note >= DeliveryNote::answer_left ? outbound : inbound;
+    const char* const table = note >= DeliveryNote::answer_held ? outbound : inbound;
     const std::string all_hold = std::string(" AND ") + all_hold_sql;
     const auto changed = [&](const std::string& changes, const std::string& condition = {}) {
         return ", changed AS (UPDATE " + std::string(table) + " AS r SET " + changes +
@@ -148,7 +148,7 @@ std::string statement_of(DeliveryNote note, const std::string& detail) {
                       freed;
             break;
         case DeliveryNote::left: changes = changed("owner = 0") + freed; break;
-        case DeliveryNote::answer_left: changes = changed("owner = 0"); break;
+        case DeliveryNote::answer_held: changes = changed("state = 'held'") + freed; break;
         case DeliveryNote::waiting: changes = changed("state = 'waiting'"); break;
         case DeliveryNote::trying: changes = changed("state = 'intended'"); break;
         case DeliveryNote::resent:
@@ -156,7 +156,7 @@ std::string statement_of(DeliveryNote note, const std::string& detail) {
             changes = changed("state = 'intended', resent = resent + 1");
             break;
         case DeliveryNote::sent:
-            changes = answered("answered = true") + changed("state = 'sent'" + settled);
+            changes = answered("answered = true") + changed("state = 'sent'" + settled) + freed;
             break;
         case DeliveryNote::failed:
             // The last part was not sent after all.
@@ -164,13 +164,20 @@ std::string statement_of(DeliveryNote note, const std::string& detail) {
                       changed(
                           "state = 'failed', reason = CASE WHEN reason LIKE 'moved %' THEN"
                           " reason ELSE $3 END" +
-                          settled);
+                          settled) +
+                      freed;
             break;
     }
     // With the id of an answer to the turn.
     const bool is_begin = note == DeliveryNote::begun;
     return mine_sql(table) + changes +
            (is_begin ? " SELECT holds, nextval('bub_delivery_ids') FROM mine" : select_holds_sql);
+}
+
+/// The caller of a take() must not get messages of a session before those of other callers that precede them in it: so messages that are received
+/// meanwhile are stored behind them.
+std::shared_ptr<DeliveryTables::Barrier> barrier_of(const std::shared_ptr<DeliveryTables>& tables) {
+    return std::make_shared<DeliveryTables::Barrier>(tables);
 }
 
 }  // namespace
@@ -246,8 +253,9 @@ Task<std::optional<std::string>> PostgresDeliveryLog::receive(Envelope message) 
                 "WITH s AS (SELECT owner, fence, $7 <> 0 AND owner = $2 OR $10 <> 0 AND NOT EXISTS"
                 " (SELECT 1 FROM bub_delivery_inbound AS i WHERE i.session = $1 AND i.finished_at"
                 " IS NULL AND (i.owner <> $2 OR $8 <> 0)) AND NOT EXISTS (SELECT 1 FROM"
-                " bub_delivery_outbound AS o WHERE o.session = $1 AND o.settled_at IS NULL AND"
-                " (o.owner <> $2 OR $8 <> 0)) AS is_ours FROM bub_delivery_sessions WHERE key ="
+                " bub_delivery_outbound AS o WHERE o.session = $1 AND " +
+                std::string(is_being_sent_sql) +
+                " AND (o.owner <> $2 OR $8 <> 0)) AS is_ours FROM bub_delivery_sessions WHERE key ="
                 " $1), added AS (INSERT INTO bub_delivery_inbound (id, account, "
                 "channel, session,"
                 " owner, fence, state, message, message_key, address) SELECT"
@@ -354,7 +362,10 @@ Task<> PostgresDeliveryLog::adopt(Delivery answer) {
     const std::string origin =
         "moved " + cubepi::detail::sha256_hex(answer.id + "\n" + answer.date + "\n" + body);
     step->write = [session, body, origin, account = tables->options().account,
-                   channel = channel_name(destination_of(answer.message)), waits = answer.waits,
+                   channel = channel_name(destination_of(answer.message)),
+                   state = answer.is_held ? "held"
+                           : answer.waits ? "waiting"
+                                          : "intended",
                    resent = static_cast<std::int64_t>(answer.resent)](SqlBatch& batch) {
         batch
             .add(
@@ -365,7 +376,7 @@ Task<> PostgresDeliveryLog::adopt(Delivery answer) {
             .text(session)
             .text(account)
             .text(channel)
-            .text(waits ? "waiting" : "intended")
+            .text(state)
             .text(body)
             .integer(resent)
             .text(origin);
@@ -451,8 +462,7 @@ DeliveryWritePtr PostgresDeliveryLog::note(DeliveryNote note, const std::vector<
     // Its message may be finished with it, and needs no note of the answer then.
     step->is_last = note == DeliveryNote::sent;
     const bool is_end = note == DeliveryNote::finished || note == DeliveryNote::left ||
-                        note == DeliveryNote::answer_left || note == DeliveryNote::sent ||
-                        note == DeliveryNote::failed;
+                        note == DeliveryNote::sent || note == DeliveryNote::failed;
     if (!is_end) return step;
     step->stored = [tables, ids, ends = ends_, wakes = wakes_,
                     keys = tables->keys_of(ids, note == DeliveryNote::finished)] {
@@ -691,7 +701,9 @@ void PostgresDeliveryLog::serve(std::vector<std::string> channels) {
 
 Task<UnfinishedRecords> PostgresDeliveryLog::take() {
     const std::shared_ptr<DeliveryTables> tables = tables_;
-    auto work = [tables] { return tables->exclusively([tables] { return tables->take(); }); };
+    auto work = [tables, barrier = barrier_of(tables)] {
+        return tables->exclusively(barrier, [tables] { return tables->take(); });
+    };
     Task<UnfinishedRecords> taking = cubepi::offload(thread_, std::move(work));
     UnfinishedRecords records = co_await std::move(taking);
     co_return records;
@@ -706,25 +718,26 @@ void PostgresDeliveryLog::begin_take(std::function<void()> ended) {
         if (taking->is_running || taking->result) return;
         taking->is_running = true;
     }
-    thread_.post([tables = tables_, taking, ended = std::move(ended)] {
-        cubepi::Outcome<UnfinishedRecords> outcome{std::exception_ptr()};
-        try {
-            UnfinishedRecords records = tables->exclusively([&tables] {
-                tables->set_handing_over(true);
-                return tables->take();
-            });
-            outcome = cubepi::Outcome<UnfinishedRecords>(std::move(records));
-        } catch (...) {
-            outcome = cubepi::Outcome<UnfinishedRecords>(std::current_exception());
-        }
-        {
-            const std::lock_guard lock(taking->mutex);
-            taking->result.emplace(std::move(outcome));
-            taking->number = tables->number();
-            taking->is_running = false;
-        }
-        ended();
-    });
+    thread_.post(
+        [tables = tables_, taking, barrier = barrier_of(tables_), ended = std::move(ended)] {
+            cubepi::Outcome<UnfinishedRecords> outcome{std::exception_ptr()};
+            try {
+                UnfinishedRecords records = tables->exclusively(barrier, [&tables] {
+                    tables->set_handing_over(true);
+                    return tables->take();
+                });
+                outcome = cubepi::Outcome<UnfinishedRecords>(std::move(records));
+            } catch (...) {
+                outcome = cubepi::Outcome<UnfinishedRecords>(std::current_exception());
+            }
+            {
+                const std::lock_guard lock(taking->mutex);
+                taking->result.emplace(std::move(outcome));
+                taking->number = tables->number();
+                taking->is_running = false;
+            }
+            ended();
+        });
 }
 
 std::optional<cubepi::Outcome<UnfinishedRecords>> PostgresDeliveryLog::taken() {
@@ -745,7 +758,9 @@ std::optional<std::chrono::nanoseconds> PostgresDeliveryLog::poll_interval() con
 
 Task<> PostgresDeliveryLog::release() {
     const std::shared_ptr<DeliveryTables> tables = tables_;
-    auto work = [tables] { tables->exclusively([tables] { tables->release(); }); };
+    auto work = [tables, barrier = barrier_of(tables)] {
+        tables->exclusively(barrier, [tables] { tables->release(); });
+    };
     co_await cubepi::offload(thread_, std::move(work));
 }
 

@@ -375,22 +375,22 @@ TEST_F(PostgresDeliveries, D205_MessageBehindAnswerOfEndedGateway_FollowsIt) {
     EXPECT_EQ(taken.inbounds.size(), 1U);
 }
 
-TEST_F(PostgresDeliveries, D293_LeftAnswer_GoesWithItsSession) {
-    const LogPtr draining = tables.open();
+TEST_F(PostgresDeliveries, D205_HeldAnswer_DoesNotKeepItsSession) {
+    const LogPtr holding = tables.open();
+    const std::string one = store(*holding, "one").value();
+    run(holding->begin({one}));
+    const std::string answer = run(holding->intend(from("chat", "1", "re: one"), {one}));
+    run(holding->finish({one}));
+    run(holding->record(DeliveryNote::answer_held, {answer}, ""));
     const LogPtr next = tables.open();
-    const std::string one = store(*draining, "one").value();
-    run(draining->begin({one}));
-    const std::string answer = run(draining->intend(from("chat", "1", "re: one"), {one}));
-    run(draining->finish({one}));
-    draining->serve({});
-    EXPECT_FALSE(store(*draining, "two"));
-    EXPECT_EQ(taken_by(*next), Texts{});
-    run(draining->record(DeliveryNote::answer_left, {answer}, ""));
-    const UnfinishedRecords taken = run(next->take());
-    EXPECT_EQ(taken.answers.size(), 1U);
-    EXPECT_EQ(taken.inbounds.size(), 1U);
-    run(draining->sent(answer));  // without effect
-    EXPECT_EQ(run(next->unsettled()).size(), 1U);
+    EXPECT_TRUE(store(*next, "two"));
+    const std::vector<Delivery> held = run(holding->unsettled());
+    ASSERT_EQ(held.size(), 1U);
+    EXPECT_TRUE(held.front().is_held);
+    run(holding->resend(answer));
+    EXPECT_FALSE(run(holding->unsettled()).front().is_held);
+    run(holding->sent(answer));
+    EXPECT_TRUE(run(holding->unsettled()).empty());
 }
 
 TEST_F(PostgresDeliveries, D293_SessionOfResentAnswer_IsLeft) {
@@ -410,7 +410,7 @@ TEST_F(PostgresDeliveries, D293_SessionOfResentAnswer_IsLeft) {
     EXPECT_EQ(taken_by(*next), Texts{"two"});
 }
 
-TEST_F(PostgresDeliveries, D293_HeldAnswerOfEndedGateway_IsLeft) {
+TEST_F(PostgresDeliveries, D293_SessionOfHeldAnswer_IsLeft) {
     const LogPtr ended = tables.open();
     const std::string one = store(*ended, "one").value();
     run(ended->begin({one}));
@@ -422,11 +422,14 @@ TEST_F(PostgresDeliveries, D293_HeldAnswerOfEndedGateway_IsLeft) {
     ASSERT_EQ(taken.answers.size(), 1U);
     draining->serve({});
     EXPECT_FALSE(store(*draining, "two"));
-    run(draining->record(DeliveryNote::answer_left, {taken.answers.front().id}, ""));
+    run(draining->record(DeliveryNote::answer_held, {taken.answers.front().id}, ""));
     const LogPtr next = tables.open();
-    const UnfinishedRecords moved = run(next->take());
-    EXPECT_EQ(moved.answers.size(), 1U);
-    EXPECT_EQ(texts_of(moved.inbounds), Texts{"two"});
+    EXPECT_EQ(taken_by(*next), Texts{"two"});
+    tables.expire_leases();
+    const LogPtr last = tables.open();
+    const UnfinishedRecords moved = run(last->take());
+    ASSERT_EQ(moved.answers.size(), 1U);
+    EXPECT_TRUE(moved.answers.front().is_held);
 }
 
 TEST_F(PostgresDeliveries, D293_LeftMessageOfTakenSession_StaysThere) {
@@ -463,11 +466,12 @@ TEST_F(PostgresDeliveries, D227_SessionOfSameGateway_HasTheSameLease) {
     EXPECT_EQ(other->lease({four}), (TurnLease{lease->session, lease->fence + 1}));
 }
 
-/// Executes calls of a log in one transaction: they are queued while its thread waits for a lock.
-void together(const Deliveries& tables, DeliveryLog& log, std::vector<Task<>> calls) {
+/// Executes calls of a log in one transaction: they are queued while its thread waits for a lock, of these rows, in `first`.
+void together(const Deliveries& tables, const std::string& locked,
+              const std::function<void()>& first, std::vector<Task<>> calls) {
     RawPostgres blocking(tables.server.connection(tables.database));
-    (void)blocking.query("BEGIN; SELECT 1 FROM bub_delivery_gateways FOR UPDATE");
-    std::thread taking([&log] { (void)run(log.take()); });
+    (void)blocking.query("BEGIN; SELECT 1 FROM " + locked + " FOR UPDATE");
+    std::thread waiting(first);
     while (tables.query("SELECT count(*) FROM pg_locks WHERE NOT granted").front() == "0")
         std::this_thread::yield();
     calls.push_back([](RawPostgres& held) -> Task<> {
@@ -475,12 +479,37 @@ void together(const Deliveries& tables, DeliveryLog& log, std::vector<Task<>> ca
         co_return;
     }(blocking));
     run(cubepi::when_all(std::move(calls)));
-    taking.join();
+    waiting.join();
+}
+
+void together(const Deliveries& tables, DeliveryLog& log, std::vector<Task<>> calls) {
+    together(tables, "bub_delivery_gateways", [&log] { (void)run(log.take()); }, std::move(calls));
 }
 
 Task<> receive(DeliveryLog& log, Envelope message) {
     const std::optional<std::string> id = co_await log.receive(std::move(message));
     EXPECT_TRUE(id);
+}
+
+TEST_F(PostgresDeliveries, D205_MessageReceivedDuringTake_FollowsTakenOnes) {
+    const LogPtr log = tables.open();
+    const LogPtr other = tables.open();
+    other->serve({});
+    EXPECT_FALSE(store(*other, "one"));
+    const std::string busy = run(log->receive(from("chat", "2", "busy"))).value();
+    UnfinishedRecords taken;
+    std::vector<Task<>> calls;
+    calls.push_back([](DeliveryLog& to, UnfinishedRecords& records) -> Task<> {
+        records = co_await to.take();
+    }(*log, taken));
+    // Its caller would get it after those that the call before has taken, and that follow it.
+    calls.push_back(receive(*log, update("two", "two")));
+    together(
+        tables,
+        "bub_delivery_sessions WHERE key IN (SELECT session FROM bub_delivery_inbound WHERE owner "
+        "> 0)",
+        [&] { run(log->begin({busy})); }, std::move(calls));
+    EXPECT_EQ(texts_of(taken.inbounds), Texts{"one"});
 }
 
 TEST_F(PostgresDeliveries, D205_MessageDuringEndOfLast_KeepsTheSession) {

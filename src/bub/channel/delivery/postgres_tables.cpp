@@ -54,7 +54,8 @@ constexpr const char* inbound_columns =
     " (SELECT count(*) FROM bub_delivery_gateways AS g WHERE g.number = ANY(i.begun_by) AND"
     " g.lease_until > clock_timestamp())";
 constexpr const char* outbound_columns =
-    "o.id, o.fence, o.session, o.message, {epoch o.intended_at}, o.resent, o.state = 'waiting'";
+    "o.id, o.fence, o.session, o.message, {epoch o.intended_at}, o.resent, o.state = 'waiting',"
+    " o.state = 'held'";
 
 JsonObject object_of(std::string_view text) {
     try {
@@ -497,11 +498,9 @@ std::optional<DeliveryTables::Taken> DeliveryTables::try_take() {
             " UNION SELECT session FROM bub_delivery_outbound WHERE account = $1 AND"
             " settled_at IS NULL AND " +
             is_ended_sql("owner") + " AND " + is_served_sql("channel") + ")) AND owner <> $2 AND " +
-            "(" + is_ended_sql("owner") +
-            " OR NOT EXISTS (SELECT 1 FROM bub_delivery_inbound AS i WHERE i.session = key AND"
-            " i.finished_at IS NULL AND i.owner = bub_delivery_sessions.owner))"
-            " AND NOT EXISTS (SELECT 1 FROM bub_delivery_outbound AS o WHERE o.session = key AND"
-            " o.settled_at IS NULL AND o.owner <> $2 AND NOT " +
+            is_ended_sql("owner") +
+            " AND NOT EXISTS (SELECT 1 FROM bub_delivery_outbound AS o WHERE o.session = key AND " +
+            std::string(is_being_sent_sql) + " AND o.owner <> $2 AND NOT " +
             is_ended_sql("o.owner") + ") ORDER BY key FOR UPDATE SKIP LOCKED))")
         .text(options_.account)
         .integer(number)
@@ -635,6 +634,7 @@ std::vector<Delivery> read_answers(const SqlResult& rows, RecordSessions* sessio
         delivery.date = date_of(rows.number(row, 4));
         delivery.resent = static_cast<std::uint64_t>(rows.integer(row, 5));
         delivery.waits = rows.boolean(row, 6);
+        delivery.is_held = rows.boolean(row, 7);
     }
     sort_by_id(found);
     return found;

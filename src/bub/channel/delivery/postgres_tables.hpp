@@ -200,6 +200,10 @@ inline constexpr std::int64_t marks_of_gateway = std::int64_t{1} << 20U;
 /// Its column `holds` is false for one that another gateway has taken, and `is_open` for one that is over. It finds them by their ids
 /// only: with a condition on the end, the server would read all unfinished records, because there are few when it makes the plan.
 std::string mine_sql(const char* table);
+/// An SQL condition: o is an answer to a message that is not sent yet, and is not held for an operator. Later answers of the session wait for
+/// it.
+inline constexpr const char* is_being_sent_sql =
+    "o.settled_at IS NULL AND o.state <> 'held' AND o.answers <> '{}'";
 /// An SQL condition: no other gateway has taken one of `mine`.
 inline constexpr const char* all_hold_sql = "NOT EXISTS (SELECT 1 FROM mine WHERE NOT holds)";
 /// The end of the statement, whose result check_fence() reads.

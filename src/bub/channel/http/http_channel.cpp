@@ -232,15 +232,12 @@ std::string user_in(const HttpServerRequest& request) {
     return std::move(*user);
 }
 
-/// Returns the session of the record of a message that a version without D291 has received; empty if it is not this message. The digest of its
-/// request has the sender; a request to stop has none.
+/// Returns the session of the record of a message that a version without D291 has received; empty if it is not this message. The digest of
+/// its request has the sender.
 std::string earlier_session(const JsonObject& record, const HttpMessage& message) {
     using cubepi::detail::text_member;
-    const bool stops = is_stop(message.envelope);
-    const std::string_view key = stops ? user_key : request_digest_key;
-    const std::string asked =
-        stops ? message.user : text_member(message.envelope.rest, request_digest_key);
-    const bool is_same = !asked.empty() && text_member(record, key) == asked;
+    const std::string digest = text_member(message.envelope.rest, request_digest_key);
+    const bool is_same = !digest.empty() && text_member(record, request_digest_key) == digest;
     return is_same ? text_member(record, "session") : std::string();
 }
 
@@ -523,9 +520,6 @@ Task<HttpServerResponse> HttpChannel::State::stop_turn(HttpMessage message,
                                                        HttpServerRequest request) {
     if (!options.sessions)
         co_return HttpServerResponse::error(404, "this channel cannot stop turns");
-    Task<std::optional<HttpExchange::Refusal>> finding = find_earlier(&message);
-    const std::optional<HttpExchange::Refusal> refusal = co_await std::move(finding);
-    if (refusal) co_return refusal_response(*refusal);
     message.envelope.channel = name;
     HttpMessage withdrawal = message;
     withdrawal.envelope = withdrawal_of(message.envelope);

@@ -184,7 +184,7 @@ bool Deliveries::repeats(const std::exception_ptr& failure) const {
 }
 
 void Deliveries::record_late() {
-    if (is_writing_late_ || (late_sent_.empty() && late_finished_.empty() && late_left_.empty()))
+    if (is_writing_late_ || (late_sent_.empty() && late_finished_.empty() && late_notes_.empty()))
         return;
     is_writing_late_ = true;
     context_.spawn(write_late());
@@ -194,12 +194,12 @@ Task<> Deliveries::write_late() {
     const std::shared_ptr<void> alive = context_.keep_alive();
     std::vector<std::string> sent = std::exchange(late_sent_, {});
     auto finished = std::exchange(late_finished_, {});
-    auto left = std::exchange(late_left_, {});
+    auto notes = std::exchange(late_notes_, {});
     // The records of some may have failed together with those of their messages, which must not be finished first (D272).
     if (!finished.empty()) sent.insert(sent.end(), soon_sent_.begin(), soon_sent_.end());
     for (std::string& id : sent) co_await note_sent(std::move(id));
     for (auto& [receipts, stop] : finished) co_await finish(std::move(receipts), stop);
-    for (auto& [note, receipts] : left) co_await write_left(note, std::move(receipts));
+    for (auto& [note, ids] : notes) co_await write_soon(note, std::move(ids));
     is_writing_late_ = false;
 }
 
@@ -207,19 +207,24 @@ Task<> Deliveries::write_late() {
 void Deliveries::leave(std::vector<Receipts> all) {
     for (const std::string& id : std::exchange(held_, {})) all.emplace_back(1, id);
     for (Receipts& receipts : all)
-        context_.spawn(write_left(DeliveryNote::left, std::move(receipts)));
-    for (const std::string& id : std::exchange(held_answers_, {}))
-        context_.spawn(write_left(DeliveryNote::answer_left, Receipts(1, id)));
+        context_.spawn(write_soon(DeliveryNote::left, std::move(receipts)));
 }
 
-Task<> Deliveries::write_left(DeliveryNote note, Receipts receipts) {
+void Deliveries::hold_answer(std::string id) {
+    if (log().poll_interval())
+        context_.spawn(write_soon(DeliveryNote::answer_held, Receipts(1, id)));
+    held_answers_.insert(std::move(id));
+}
+
+/// Records a note of a log that processes share, in the background.
+Task<> Deliveries::write_soon(DeliveryNote note, Receipts ids) {
     const std::shared_ptr<void> alive = context_.keep_alive();
-    co_await put_back_late(receipts);
-    Task<> writing = write_note(log(), note, receipts);
+    co_await put_back_late(ids);
+    Task<> writing = write_note(log(), note, ids);
     const Outcome<> written = co_await outcome_of(std::move(writing));
     // At the end of the manager release() leaves all of them.
     if (written.cancelled()) written.rethrow();
-    if (!written && repeats(written.failure())) late_left_.emplace_back(note, std::move(receipts));
+    if (!written && repeats(written.failure())) late_notes_.emplace_back(note, std::move(ids));
 }
 
 Task<> Deliveries::put_back(Receipts receipts) {
@@ -331,8 +336,9 @@ Task<> Deliveries::deliver(std::shared_ptr<Channel> channel, Envelope message, s
         co_await note_sent(std::move(id));
         co_return;
     }
-    Task<> writing = write_failed(log(), std::move(id), describe(sent.failure()));
+    Task<> writing = write_failed(log(), id, describe(sent.failure()));
     const Outcome<> written = co_await outcome_of(std::move(writing));
+    if (!written && context_.open) hold_answer(std::move(id));
     if (!written)
         not_recorded("failed", written.failure(), "could not record that an answer was not sent");
     sent.rethrow();
@@ -714,9 +720,9 @@ void Recovery::resume_deliveries(std::vector<Delivery> all) {
     std::map<std::string, std::shared_ptr<Resends>> sessions;
     for (Delivery& delivery : all) {
         const std::shared_ptr<Channel> channel = channels_.find_output(delivery.message);
-        const bool is_resent =
-            channel && (delivery.waits || (policy_of(*channel) == UnsettledPolicy::resend &&
-                                           delivery.resent < max_resends));
+        const bool is_resent = channel && !delivery.is_held &&
+                               (delivery.waits || (policy_of(*channel) == UnsettledPolicy::resend &&
+                                                   delivery.resent < max_resends));
         if (!is_resent) {
             deliveries_.hold_answer(delivery.id);
             held.add(origin_of(delivery));
@@ -740,15 +746,18 @@ Task<> Recovery::resend_all(std::shared_ptr<Channel> channel, std::vector<Resend
     co_await context_.ready.wait();
     for (auto& [answer, session] : answers) {
         const std::string origin = origin_of(answer);
+        const std::string id = answer.id;
         Task<> sending = deliveries_.resend(channel, std::move(answer));
         const Outcome<> sent = co_await cubepi::outcome_of(std::move(sending));
         if (sent.cancelled()) sent.rethrow();
         // The delivery state is still unknown.
-        if (!sent)
+        if (!sent) {
+            deliveries_.hold_answer(id);
             context_.warn(
                 "recovery.resend_failed",
                 {{"channel", channel->name()}, {"error", cubepi::logged_error(sent.failure())}},
                 "answer " + origin + " could not be sent again: " + describe(sent.failure()));
+        }
         if (--session->remaining == 0) session->done->set();
     }
 }

@@ -51,7 +51,7 @@ public:
     Task<> put_back(Receipts receipts);
     /// Records that these messages wait for an operator.
     Task<> record_hold(Receipts receipts);
-    /// Leaves messages that wait to the other processes that share the log, and what is held for the operator.
+    /// Leaves messages that wait to the other processes that share the log, and those that are held for the operator.
     void leave(std::vector<Receipts> all);
 
     /// Records the outputs of the turn of `answered` before the first is sent.
@@ -75,7 +75,8 @@ public:
     bool is_held(const std::string& id) const { return held_.contains(id); }
     /// Holds a message for the operator.
     void hold(std::string id) { held_.insert(std::move(id)); }
-    void hold_answer(std::string id) { held_answers_.insert(std::move(id)); }
+    /// Holds an answer for the operator. Later answers of the session do not wait for it.
+    void hold_answer(std::string id);
     /// The operator has decided about the message or the answer.
     void unhold(const std::string& id) {
         held_.erase(id);
@@ -99,7 +100,7 @@ private:
     void check_sent(const cubepi::Outcome<>& written, std::string id);
     Task<> write_late();
     Task<> put_back_late(Receipts receipts);
-    Task<> write_left(DeliveryNote note, Receipts receipts);
+    Task<> write_soon(DeliveryNote note, Receipts ids);
     /// Returns true if record_late() records what has failed so.
     bool repeats(const std::exception_ptr& failure) const;
     void not_recorded(std::string_view step, const std::exception_ptr& failure,
@@ -113,7 +114,7 @@ private:
     std::set<std::string> soon_sent_;  // answers of sent_soon() whose records are not written yet
     std::vector<std::string> late_sent_;
     std::vector<std::pair<Receipts, StopOutcome>> late_finished_;
-    std::vector<std::pair<DeliveryNote, Receipts>> late_left_;
+    std::vector<std::pair<DeliveryNote, Receipts>> late_notes_;
     bool is_writing_late_ = false;
 };
 
