@@ -59,6 +59,15 @@ inline std::optional<std::string> store(DeliveryLog& log, const std::string& tex
     return cubepi::run(log.receive(update(text, text)));
 }
 
+/// Stores "one" and the answer to it, which is not sent, and ends the turn. Returns the id of the answer.
+inline std::string leave_unsent(DeliveryLog& log) {
+    const std::string one = store(log, "one").value();
+    cubepi::run(log.begin({one}));
+    std::string answer = cubepi::run(log.intend(from("chat", "1", "re: one"), {one}));
+    cubepi::run(log.finish({one}));
+    return answer;
+}
+
 inline Texts texts_of(const std::vector<StoredInbound>& inbounds) {
     Texts texts;
     for (const StoredInbound& one : inbounds) texts.push_back(one.message.content_text());

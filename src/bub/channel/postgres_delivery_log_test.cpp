@@ -346,10 +346,7 @@ TEST_F(PostgresDeliveries, D293_LeftMessages_FollowTheRunningTurn) {
 TEST_F(PostgresDeliveries, D205_MessageBehindUnsentAnswer_WaitsForItsGateway) {
     const LogPtr sending = tables.open();
     const LogPtr other = tables.open();
-    const std::string one = store(*sending, "one").value();
-    run(sending->begin({one}));
-    const std::string answer = run(sending->intend(from("chat", "1", "re: one"), {one}));
-    run(sending->finish({one}));
+    const std::string answer = leave_unsent(*sending);
     EXPECT_FALSE(store(*other, "two")) << "its answer would be sent before that of the first";
     EXPECT_EQ(taken_by(*other), Texts{});
     const UnfinishedRecords taken = run(sending->take());
@@ -363,10 +360,7 @@ TEST_F(PostgresDeliveries, D205_MessageBehindUnsentAnswer_WaitsForItsGateway) {
 
 TEST_F(PostgresDeliveries, D205_MessageBehindAnswerOfEndedGateway_FollowsIt) {
     const LogPtr sending = tables.open();
-    const std::string one = store(*sending, "one").value();
-    run(sending->begin({one}));
-    (void)run(sending->intend(from("chat", "1", "re: one"), {one}));
-    run(sending->finish({one}));
+    (void)leave_unsent(*sending);
     tables.expire_leases();
     const LogPtr other = tables.open();
     EXPECT_FALSE(store(*other, "two"));
@@ -377,10 +371,7 @@ TEST_F(PostgresDeliveries, D205_MessageBehindAnswerOfEndedGateway_FollowsIt) {
 
 TEST_F(PostgresDeliveries, D205_HeldAnswer_DoesNotKeepItsSession) {
     const LogPtr holding = tables.open();
-    const std::string one = store(*holding, "one").value();
-    run(holding->begin({one}));
-    const std::string answer = run(holding->intend(from("chat", "1", "re: one"), {one}));
-    run(holding->finish({one}));
+    const std::string answer = leave_unsent(*holding);
     run(holding->record(DeliveryNote::answer_held, {answer}, ""));
     const LogPtr next = tables.open();
     EXPECT_TRUE(store(*next, "two"));
@@ -395,10 +386,7 @@ TEST_F(PostgresDeliveries, D205_HeldAnswer_DoesNotKeepItsSession) {
 
 TEST_F(PostgresDeliveries, D293_SessionOfResentAnswer_IsLeft) {
     const LogPtr ended = tables.open();
-    const std::string one = store(*ended, "one").value();
-    run(ended->begin({one}));
-    (void)run(ended->intend(from("chat", "1", "re: one"), {one}));
-    run(ended->finish({one}));
+    (void)leave_unsent(*ended);
     tables.expire_leases();
     const LogPtr draining = tables.open();
     const UnfinishedRecords taken = run(draining->take());
@@ -412,10 +400,7 @@ TEST_F(PostgresDeliveries, D293_SessionOfResentAnswer_IsLeft) {
 
 TEST_F(PostgresDeliveries, D293_SessionOfHeldAnswer_IsLeft) {
     const LogPtr ended = tables.open();
-    const std::string one = store(*ended, "one").value();
-    run(ended->begin({one}));
-    (void)run(ended->intend(from("chat", "1", "re: one"), {one}));
-    run(ended->finish({one}));
+    (void)leave_unsent(*ended);
     tables.expire_leases();
     const LogPtr draining = tables.open();
     const UnfinishedRecords taken = run(draining->take());
