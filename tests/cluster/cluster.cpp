@@ -652,7 +652,13 @@ void Cluster::apply(const PlannedFault& fault) {
             freeze(index, [this] { model_.release(); });
             break;
         case Fault::freeze_and_kill: {
-            const std::size_t first = in_turns(1);
+            std::size_t first = in_turns(1);
+            // A turn that ends in this moment is not begun again.
+            for (;; first = in_turns(1)) {
+                gateways_.at(first)->send(SIGSTOP);
+                if (is_in_turns(first, 1)) break;
+                gateways_.at(first)->send(SIGCONT);
+            }
             freeze(first, [this, first] { kill_successor(first); });
             break;
         }
@@ -721,17 +727,23 @@ void Cluster::freeze(std::size_t index, const std::function<void()>& meanwhile) 
     frozen.send(SIGCONT);
 }
 
+bool Cluster::is_in_turns(std::size_t index, std::size_t begun) const {
+    const std::vector<std::string> found = Reader(database_).read(
+        "SELECT EXISTS (SELECT 1 FROM bub_delivery_inbound AS i JOIN bub_delivery_gateways AS g ON"
+        " g.number = i.owner WHERE g.pid = " +
+        std::to_string(gateways_.at(index)->pid()) +
+        " AND i.finished_at IS NULL AND (SELECT count(*) FROM unnest(i.begun_by) AS b WHERE b > 0)"
+        " = " +
+        std::to_string(begun) +
+        " AND NOT EXISTS (SELECT 1 FROM bub_delivery_outbound AS o WHERE i.id ="
+        " ANY(o.answers)))");
+    return found.at(0) == "t";
+}
+
 std::size_t Cluster::in_turns(std::size_t begun) const {
-    Reader reader(database_);
-    for (;;) {
-        const std::vector<std::string> pids = reader.read(
-            "SELECT g.pid FROM bub_delivery_inbound AS i JOIN bub_delivery_gateways AS g ON"
-            " g.number = i.owner WHERE i.finished_at IS NULL AND (SELECT count(*) FROM"
-            " unnest(i.begun_by) AS b WHERE b > 0) = " +
-            std::to_string(begun));
-        for (std::size_t index = 0; index < size && !pids.empty(); ++index)
-            if (std::to_string(gateways_.at(index)->pid()) == pids.front()) return index;
-        pause();
+    for (;; pause()) {
+        for (std::size_t index = 0; index < size; ++index)
+            if (is_in_turns(index, begun)) return index;
     }
 }
 

@@ -241,7 +241,9 @@ private:
     void extend_tables() const;
     /// Waits until others have taken the sessions of a gateway.
     void wait_until_taken(std::size_t index);
-    /// Returns a gateway in the turn of a message that so many gateways have begun. Waits until there is one.
+    /// Returns true if a gateway has the turn of a message that so many gateways have begun, and that is not answered yet.
+    bool is_in_turns(std::size_t index, std::size_t begun) const;
+    /// Returns such a gateway. Waits until there is one.
     std::size_t in_turns(std::size_t begun) const;
     /// Kills a gateway in turns that it has taken from this one, and waits until the messages after these have been answered.
     void kill_successor(std::size_t index);
