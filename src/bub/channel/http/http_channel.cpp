@@ -14,6 +14,7 @@
 #include <bub/channel/debounce.hpp>
 #include <bub/channel/delivery_log.hpp>
 #include <bub/channel/http/http_exchange.hpp>
+#include <bub/channel/http/http_reply.hpp>
 #include <bub/channel/http/remote_replies.hpp>
 #include <bub/questions.hpp>
 #include <bub/turn_error.hpp>
@@ -24,7 +25,6 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/percent_decoded.hpp>
-#include <cubepi/schema/json_text.hpp>
 
 namespace bub {
 
@@ -40,6 +40,10 @@ using detail::HttpExchange;
 using detail::HttpExchanges;
 using detail::HttpMessage;
 using detail::is_open;
+using detail::pending_message;
+using detail::ReplyEnds;
+using detail::result_of;
+using detail::write_events;
 using ExchangePtr = std::shared_ptr<HttpExchange>;
 
 constexpr std::string_view waiting_state = "waiting";
@@ -74,21 +78,6 @@ HttpServerResponse other_message() {
     return HttpServerResponse::error(422, "this Idempotency-Key belongs to another message");
 }
 
-JsonObject result_of(const HttpExchange& exchange) {
-    JsonObject result;
-    result["session"] = exchange.chat();
-    result["id"] = exchange.id();
-    result["ok"] = exchange.error().empty();
-    if (!exchange.error().empty()) {
-        JsonObject error;
-        error["message"] = exchange.error();
-        result["error"] = std::move(error);
-    }
-    if (!exchange.finish().empty()) result["finish"] = exchange.finish();
-    result["outputs"] = exchange.outputs();
-    return result;
-}
-
 HttpExchange::Refusal rejected(const std::exception_ptr& failure, const FailureText& text_of) {
     HttpExchange::Refusal refusal;
     refusal.text = "the message was not accepted: " + text_of(failure);
@@ -114,14 +103,6 @@ Envelope stopped_output() {
     return output;
 }
 
-JsonObject pending_message(const HttpExchange& exchange) {
-    JsonObject message;
-    message["session"] = exchange.chat();
-    message["id"] = exchange.id();
-    message["state"] = "pending";
-    return message;
-}
-
 HttpExchange::Refusal not_admitted() {
     HttpExchange::Refusal refusal;
     refusal.text = "the message was dropped before it was accepted";
@@ -132,18 +113,6 @@ HttpExchange::Refusal not_admitted() {
 bool is_undecided(const HttpExchange& exchange) {
     return exchange.submitting && !exchange.running() && !exchange.done() && !exchange.elsewhere;
 }
-
-/// Why the outputs of a message are not awaited any longer.
-struct Ends {
-    std::stop_token closed;    ///< the client has closed the connection
-    std::stop_token draining;  ///< no further turn begins
-    std::stop_token stopping;  ///< the channel ends
-
-    bool reached(const HttpExchange& exchange) const {
-        return closed.stop_requested() || stopping.stop_requested() || exchange.elsewhere ||
-               (draining.stop_requested() && !exchange.running());
-    }
-};
 
 /// Counts a client that waits.
 class Waiter {
@@ -158,7 +127,7 @@ private:
 };
 
 /// Waits until the turn of the message has ended. Returns false if it will not end here, or the client does not wait.
-Task<bool> wait_for_end(ExchangePtr exchange, Ends ends) {
+Task<bool> wait_for_end(ExchangePtr exchange, ReplyEnds ends) {
     const std::stop_callback on_close(ends.closed, [exchange] { exchange->wake(); });
     const Waiter waiter(*exchange);
     while (!exchange->done()) {
@@ -166,49 +135,6 @@ Task<bool> wait_for_end(ExchangePtr exchange, Ends ends) {
         co_await exchange->wait();
     }
     co_return true;
-}
-
-std::string event_text(std::string_view name, const JsonObject& data) {
-    return cubepi::server_sent_event(name, cubepi::json_text(data));
-}
-
-std::string delta_event(const std::string& text) {
-    JsonObject data;
-    data["text"] = text;
-    return event_text("delta", data);
-}
-
-/// Writes the text as it is generated, then each output, then the result.
-Task<> write_events(std::shared_ptr<HttpReply> reply, std::stop_token closed, ResponseStream& out) {
-    for (;;) {
-        std::optional<HttpReplyPart> part = reply->poll();
-        if (!part) {
-            if (closed.stop_requested()) co_return;
-            co_await reply->wait(closed);
-            continue;
-        }
-        using Kind = HttpReplyPart::Kind;
-        const bool is_last = part->kind == Kind::done || part->kind == Kind::pending;
-        std::string event;
-        switch (part->kind) {
-            case Kind::text: event = delta_event(part->text); break;
-            case Kind::reasoning:
-            case Kind::event:
-            case Kind::restart: continue;
-            case Kind::output: event = event_text("message", part->value); break;
-            case Kind::done:
-                part->value.erase("outputs");
-                part->value.erase(usage_key);
-                event = event_text("done", part->value);
-                break;
-            case Kind::pending:
-                if (part->value.empty()) co_return;
-                event = event_text("pending", part->value);
-                break;
-        }
-        co_await out.write(std::move(event));
-        if (is_last) co_return;
-    }
 }
 
 /// Returns the number that is the value of a parameter of the query; nothing if it is absent. Throws Error(parse) if the value is not one.
@@ -265,59 +191,6 @@ bool accepts_events(const HttpServerRequest& request) {
 }
 
 }  // namespace
-
-HttpReply::HttpReply(ExchangePtr exchange, std::stop_token draining, std::stop_token stopping)
-    : exchange_(std::move(exchange)),
-      draining_(std::move(draining)),
-      stopping_(std::move(stopping)),
-      parts_(exchange_->read_parts()),
-      turn_(exchange_->turns()) {}
-
-const std::string& HttpReply::id() const noexcept { return exchange_->id(); }
-const std::string& HttpReply::session() const noexcept { return exchange_->chat(); }
-bool HttpReply::running() const noexcept { return exchange_->running(); }
-bool HttpReply::done() const noexcept { return exchange_->done(); }
-bool HttpReply::lost() const noexcept {
-    return !done() && Ends{{}, draining_, stopping_}.reached(*exchange_);
-}
-
-std::optional<HttpReplyPart> HttpReply::poll() {
-    using Kind = HttpReplyPart::Kind;
-    if (ended_) return std::nullopt;
-    HttpReplyPart part;
-    // A turn that is tried again has outputs of its own.
-    if (const std::size_t before = std::exchange(turn_, exchange_->turns()); before != turn_) {
-        outputs_ = 0;
-        if (before > 0) {
-            part.kind = Kind::restart;
-            return part;
-        }
-    }
-    if (std::optional<HttpReplyPart> streamed = parts_->take()) return streamed;
-    if (outputs_ < exchange_->outputs().size()) {
-        part.kind = Kind::output;
-        part.value = exchange_->outputs().at(outputs_++).as_object();
-    } else if (exchange_->done()) {
-        part.kind = Kind::done;
-        part.value = result_of(*exchange_);
-        if (!exchange_->usage().empty()) part.value[usage_key] = exchange_->usage();
-        ended_ = true;
-    } else if (lost()) {
-        part.kind = Kind::pending;
-        if (exchange_->recorded) part.value = pending_message(*exchange_);
-        ended_ = true;
-    } else {
-        return std::nullopt;
-    }
-    return part;
-}
-
-Task<> HttpReply::wait(std::stop_token closed) {
-    const ExchangePtr exchange = exchange_;
-    const std::stop_callback on_close(closed, [exchange] { exchange->wake(); });
-    if (closed.stop_requested()) co_return;
-    co_await exchange->wait();
-}
 
 struct HttpChannel::State {
     State(HttpChannelOptions given, MessageHandler accept)
@@ -467,7 +340,7 @@ Task<ExchangePtr> HttpChannel::State::exchange_for(HttpMessage message, HttpRepl
         exchange->detail = std::max(exchange->detail, detail);
     }
     // A message that is refused is refused to each of its clients.
-    const Ends ends{closed, draining.get_token(), stopping.get_token()};
+    const ReplyEnds ends{closed, draining.get_token(), stopping.get_token()};
     const std::stop_callback on_close(closed, [exchange] { exchange->wake(); });
     while (is_undecided(*exchange) && !ends.reached(*exchange)) co_await exchange->wait();
     co_return exchange;
@@ -515,7 +388,7 @@ Task<HttpServerResponse> HttpChannel::State::send(HttpMessage message, HttpServe
     co_return response;
 }
 
-/// Ends the turn of the session; without one, the message withdraws the session's questions.
+/// ReplyEnds the turn of the session; without one, the message withdraws the session's questions.
 Task<HttpServerResponse> HttpChannel::State::stop_turn(HttpMessage message,
                                                        HttpServerRequest request) {
     if (!options.sessions)
@@ -664,7 +537,7 @@ Task<> HttpChannel::State::submit(ExchangePtr exchange, Envelope envelope) {
 
 Task<HttpServerResponse> HttpChannel::State::answer(ExchangePtr exchange,
                                                     HttpServerRequest request) {
-    Ends ends{request.closed, draining.get_token(), stopping.get_token()};
+    ReplyEnds ends{request.closed, draining.get_token(), stopping.get_token()};
     if (const auto& refusal = exchange->refusal()) co_return refusal_response(*refusal);
     if (accepts_events(request)) {
         auto reply = std::make_shared<HttpReply>(exchange, ends.draining, ends.stopping);
