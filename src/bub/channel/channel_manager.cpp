@@ -12,8 +12,8 @@
 #include <vector>
 
 #include <bub/channel/manager/admission_queue.hpp>
-#include <bub/channel/manager/deliveries.hpp>
 #include <bub/channel/manager/manager_context.hpp>
+#include <bub/channel/manager/recovery.hpp>
 #include <bub/channel/manager/session_scheduler.hpp>
 #include <bub/channel/turn_shards.hpp>
 #include <cubepi/core/cancellation.hpp>
