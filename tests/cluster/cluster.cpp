@@ -15,10 +15,7 @@
 #include <string_view>
 #include <utility>
 
-#include <sched.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
-#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -209,16 +206,6 @@ std::optional<std::string> CountingModel::answer_to(const std::string& request) 
 
 namespace {
 
-/// So much of it is in memory as is used.
-constexpr const char* whole_size = "size=4g,mode=755";
-
-/// The file systems that this process mounts are not those of others, and end with it.
-bool has_own_mounts() {
-    static const bool has_them = ::unshare(CLONE_NEWNS) == 0 &&
-                                 ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
-    return has_them;
-}
-
 /// Returns the id of the group of a session.
 std::int64_t group_of(const std::string& session) { return -1'000 - std::stoll(session.substr(1)); }
 
@@ -247,48 +234,9 @@ bool has_ended(int pid) {
 
 }  // namespace
 
-std::unique_ptr<SmallDisk> SmallDisk::mount() {
-    std::string path = (std::filesystem::temp_directory_path() / "cubepi-disk-XXXXXX").string();
-    if (!mkdtemp(path.data())) throw std::runtime_error("no temporary directory");
-    if (has_own_mounts() &&
-        ::mount("none", path.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, whole_size) == 0)
-        return std::unique_ptr<SmallDisk>(new SmallDisk(std::move(path)));
-    std::filesystem::remove(path);
-    std::cout << "this process may not mount a small disk: rows are refused instead\n";
-    return nullptr;
-}
-
-SmallDisk::~SmallDisk() {
-    (void)::umount2(path_.c_str(), MNT_DETACH);
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
-}
-
-std::unique_ptr<PostgresServer> SmallDisk::new_server() const {
-    return std::make_unique<PostgresServer>(path_);
-}
-
-void SmallDisk::fill() const {
-    constexpr unsigned long flags = MS_REMOUNT | MS_NOSUID | MS_NODEV;
-    // Between two calls more may be used.
-    for (int attempts = 0; attempts < 1'000; ++attempts) {
-        struct statvfs now{};
-        if (::statvfs(path_.c_str(), &now) != 0) break;
-        const std::string size =
-            "size=" + std::to_string((now.f_blocks - now.f_bfree) * now.f_frsize);
-        if (::mount(nullptr, path_.c_str(), nullptr, flags, size.c_str()) == 0) return;
-    }
-    throw std::runtime_error("the small disk was not filled");
-}
-
-void SmallDisk::free() const {
-    constexpr unsigned long flags = MS_REMOUNT | MS_NOSUID | MS_NODEV;
-    if (::mount(nullptr, path_.c_str(), nullptr, flags, whole_size) != 0)
-        throw std::runtime_error("the small disk was not freed");
-}
-
 Cluster::Cluster(std::uint32_t seed, Database database, std::size_t chats)
-    : random_(seed),
+    : network_(database == Database::network ? ServerNetwork::make(size) : nullptr),
+      random_(seed),
       clients_(number_or("CUBEPI_CLUSTER_CLIENTS", 32)),
       count_(database == Database::files ? 1 : size),
       chats_(chats),
@@ -298,6 +246,7 @@ Cluster::Cluster(std::uint32_t seed, Database database, std::size_t chats)
       effects_(homes_.front().path() / "effects"),
       disk_(database == Database::small_disk ? SmallDisk::mount() : nullptr),
       primary_(disk_                              ? disk_->new_server()
+               : network_                         ? network_->new_server()
                : database == Database::replicated ? std::make_unique<PostgresServer>()
                                                   : nullptr),
       database_(database == Database::files
@@ -333,6 +282,8 @@ Cluster::Cluster(std::uint32_t seed, Database database, std::size_t chats)
             url = gateway_tests::database_url(hosts, name) + "?target_session_attrs=read-write";
         } else if (database == Database::direct) {
             url = database_;
+        } else if (network_) {
+            url = gateway_tests::database_url(ServerNetwork::server_at(index), name);
         } else {
             links_.at(index) =
                 std::make_unique<ServerProxy>(ServerProxy::Protocol::postgres, socket);
@@ -670,12 +621,10 @@ void Cluster::apply(const PlannedFault& fault) {
             server().stop(SIGKILL);
             server().start();
             break;
+        case Fault::power_loss: lose_power(); break;
         case Fault::partition:
             start_all();
-            links_.at(index)->hold();
-            model_.release();
-            wait_until_taken(index);
-            links_.at(index)->release(random_() % 2 == 0);
+            separate_from_database(index);
             break;
         case Fault::half_open:
             start_all();
@@ -876,6 +825,25 @@ void Cluster::extend_tables() const {
     }
 }
 
+void Cluster::separate_from_database(std::size_t index) {
+    const bool is_connected_again = random_() % 2 == 0;
+    if (network_) {
+        network_->separate(index);
+    } else {
+        links_.at(index)->hold();
+    }
+    model_.release();
+    wait_until_taken(index);
+    if (!network_) return links_.at(index)->release(!is_connected_again);
+    if (!is_connected_again) {
+        // The gateway is not notified of the ends of its connections.
+        RawPostgres(database_).query(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE client_addr = '" +
+            ServerNetwork::gateway_at(index) + "'");
+    }
+    network_->join(index);
+}
+
 void Cluster::separate_from_clients(std::size_t index) {
     start_all();
     const std::size_t enough = lost_ + many_clients;
@@ -1004,6 +972,18 @@ void Cluster::separate_replica() {
         "SELECT count(*) FROM bub_delivery_gateways WHERE lease_until > clock_timestamp()");
     replication_->release(random_() % 2 == 0);
     reader.wait_for_none("SELECT 1 - count(*) FROM pg_stat_replication WHERE sync_state = 'sync'");
+}
+
+void Cluster::lose_power() {
+    // A process that may not make a network.
+    if (!network_) {
+        server().stop(SIGKILL);
+        return server().start();
+    }
+    const double begin = now();
+    network_->lose_power(server());
+    outages_.push_back({"from the loss of the server's host to the first finished turn", begin,
+                        "finished_at > to_timestamp(" + std::to_string(now()) + ")"});
 }
 
 void Cluster::fail_over() {

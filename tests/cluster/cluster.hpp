@@ -28,6 +28,7 @@
 #include "../wire/net/raw_server.hpp"
 #include "cluster_records.hpp"
 #include "config/config_file.hpp"
+#include "server_host.hpp"
 
 namespace cubepi::cluster_tests {
 
@@ -72,6 +73,7 @@ enum class Fault : std::uint8_t {
     freeze,           ///< of a gateway, until others have taken its sessions
     freeze_and_kill,  ///< as `freeze`; one that has taken its turns is killed meanwhile
     crash,            ///< of the database server, which recovers
+    power_loss,       ///< of the host of the database server, whose connections have no end
     freeze_in_call,  ///< of the gateway in which the call "held" runs, which ends when it continues
     long_call,       ///< the call "held" takes longer than the lease of its gateway
     partition,       ///< of a gateway and the database, until others have taken its sessions
@@ -100,6 +102,7 @@ enum class Database : std::uint8_t {
     replicated,  ///< a second server as a synchronous replica
     divided,     ///< three databases
     small_disk,  ///< a server on a file system of its own, if this process may mount one
+    network,     ///< TCP through a network that loses packets, if this process may make one
     files,       ///< none: one gateway with files
 };
 
@@ -129,27 +132,6 @@ struct ClusterTime {
         return {gateways - other.gateways, server - other.server, clients - other.clients,
                 model - other.model};
     }
-};
-
-/// A file system of its own, in memory, that can be full. It ends with this process.
-class SmallDisk {
-public:
-    /// Returns null if this process may not mount file systems.
-    static std::unique_ptr<SmallDisk> mount();
-    ~SmallDisk();
-    SmallDisk(const SmallDisk&) = delete;
-    SmallDisk& operator=(const SmallDisk&) = delete;
-
-    /// Starts a server whose files are all here.
-    std::unique_ptr<PostgresServer> new_server() const;
-    /// Reduces its size to what is used.
-    void fill() const;
-    void free() const;
-
-private:
-    explicit SmallDisk(std::string path) : path_(std::move(path)) {}
-
-    const std::string path_;
 };
 
 /// Sends the request of a message, once or several times, and returns the replies.
@@ -247,6 +229,8 @@ private:
     std::size_t in_turns(std::size_t begun) const;
     /// Kills a gateway in turns that it has taken from this one, and waits until the messages after these have been answered.
     void kill_successor(std::size_t index);
+    /// A gateway and the database, until others have taken its sessions.
+    void separate_from_database(std::size_t index);
     void separate_from_clients(std::size_t index);
     void fill_disk();
     /// As a full disk, for a process that may not mount one: an error for each new row.
@@ -264,6 +248,7 @@ private:
     /// Returns the configuration by which a gateway uses the databases through the socket in a directory.
     std::string databases_at(const std::string& directory) const;
     void fail_over();
+    void lose_power();
     /// An SQL condition: the gateway has the message, which is not finished.
     std::string messages_of(std::size_t index) const;
     /// Decides about what a gateway holds. Throws Error if it cannot answer.
@@ -272,6 +257,7 @@ private:
     void measure_outages();
     PostgresServer& server() const { return primary_ ? *primary_ : PostgresServer::shared(); }
 
+    const std::unique_ptr<ServerNetwork> network_;  ///< null: none
     std::mt19937 random_;
     const std::size_t clients_;  ///< the number of messages that are on their way at once
     const std::size_t count_;    ///< of gateways

@@ -6,12 +6,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <iostream>
+#include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include <cubepi/checkpoint/postgres_checkpointer.hpp>
 #include <cubepi/checkpoint/postgres_server_test.hpp>
+#include <cubepi/core/run.hpp>
 
 #include "cluster.hpp"
 #include "cluster_options.hpp"
@@ -77,6 +82,16 @@ TEST(Cluster, D274_MessagesOnFullDisk_HaveOneTurnEach) {
     std::vector<Fault> kinds{Fault::full_disk, Fault::kill};
     if (is_set("ALL")) kinds.insert(kinds.end(), {Fault::full_disk, Fault::crash});
     Cluster cluster(seed(), Database::small_disk);
+    expect_one_turn_each(cluster, cluster.messages(count, count / 6),
+                         plan(count, rounds_of(kinds, count)));
+}
+
+TEST(Cluster, D298_MessagesWithLostPackets_HaveOneTurnEach) {
+    const std::size_t count = messages_or_all(40);
+    std::vector<Fault> kinds{Fault::power_loss, Fault::partition};
+    if (is_set("ALL"))
+        kinds.insert(kinds.end(), {Fault::kill, Fault::partition, Fault::power_loss});
+    Cluster cluster(seed(), Database::network);
     expect_one_turn_each(cluster, cluster.messages(count, count / 6),
                          plan(count, rounds_of(kinds, count)));
 }
@@ -165,6 +180,27 @@ TEST(Cluster, D227_CallLongerThanLease_RunsOnce) {
     call.after = 1;
     call.is_in_turns = false;
     expect_one_turn_each(cluster, messages, {call});
+}
+
+TEST(ServerNetwork, D298_QueryOfLostServer_IsSentAgain) {
+    const std::unique_ptr<ServerNetwork> network = ServerNetwork::make(1);
+    if (!network) return;
+    const std::unique_ptr<PostgresServer> server = network->new_server();
+    const std::string database = server->create_database();
+    PostgresOptions options;
+    options.connection = "host=" + ServerNetwork::server_at(0) + " user=cubepi dbname=" + database;
+    options.lock_timeout = options.query_timeout;
+    PostgresCheckpointer store(options);
+    RawPostgres other(server->connection(database));
+    other.query("BEGIN; LOCK TABLE cubepi_threads");
+    std::thread reading([&store] { EXPECT_NO_THROW(cubepi::run(store.load("t"))); });
+    RawPostgres watcher(server->connection("postgres"));
+    while (watcher.query("SELECT count(*) FROM pg_locks WHERE NOT granted").front() == "0")
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    // Otherwise it is sent again, by which the end of the server would be noticed.
+    ServerNetwork::wait_until_received();
+    network->lose_power(*server);
+    reading.join();
 }
 
 // The judge finds what would go wrong without a part of the product, which a trigger of the database switches off.

@@ -194,7 +194,8 @@ std::map<std::string, std::string> PgParameters::with_addresses(
     values["client_encoding"] = "UTF8";
     if (effective("application_name").empty()) values["fallback_application_name"] = "cubepi";
     // A cancellation has no other limit if the network loses what is sent.
-    if (effective("tcp_user_timeout").empty()) values["tcp_user_timeout"] = "10000";
+    for (const auto& [key, limit] : host_limits)
+        if (effective(key).empty()) values[key] = limit;
     // Kerberos would look for a ticket server with blocking calls.
     if (!given_.contains("gssencmode") && !std::getenv("PGGSSENCMODE"))
         values["gssencmode"] = "disable";

@@ -1,15 +1,22 @@
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <cubepi/sql/support/connection.hpp>
 #include <cubepi/sql/support/driver.hpp>
 
 namespace cubepi::detail {
+
+/// How long a host that does not answer is waited for, unless the connection string has other values: at most ten seconds for what was
+/// sent, and for an answer to a query that it has received before it lost its power, or its network.
+inline constexpr std::array<std::pair<const char*, const char*>, 3> host_limits{
+    {{"tcp_user_timeout", "10000"}, {"keepalives_idle", "5"}, {"keepalives_interval", "5"}}};
 
 /// The parameters of a connection. Immutable.
 class PgParameters {

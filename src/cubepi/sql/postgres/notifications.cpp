@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <libpq-fe.h>
 #include <poll.h>
@@ -30,8 +31,6 @@ constexpr int retry_ms = 1'000;
 constexpr std::size_t most_pending = 1'000;
 /// In one statement.
 constexpr std::size_t most_together = 100;
-/// Of a host that does not answer, unless the connection string has another one; then libpq tries the next host.
-constexpr const char* host_limit_ms = "10000";
 /// Of an attempt to connect.
 constexpr std::chrono::seconds connect_limit{60};
 
@@ -90,10 +89,18 @@ bool PostgresNotifications::State::wait(int socket, short events, int limit_ms) 
 }
 
 Connection PostgresNotifications::State::connect() const {
-    const std::array<const char*, 5> keys{"tcp_user_timeout", "dbname", "application_name",
-                                          "client_encoding", nullptr};
-    const std::array<const char*, 5> values{host_limit_ms, connection.c_str(),
-                                            "cubepi notifications", "UTF8", nullptr};
+    std::vector<const char*> keys;
+    std::vector<const char*> values;
+    const auto add = [&](const char* key, const char* value) {
+        keys.push_back(key);
+        values.push_back(value);
+    };
+    // The connection string, which follows, may have others.
+    for (const auto& [key, limit] : detail::host_limits) add(key, limit);
+    add("dbname", connection.c_str());
+    add("application_name", "cubepi notifications");
+    add("client_encoding", "UTF8");
+    add(nullptr, nullptr);
     const auto deadline = std::chrono::steady_clock::now() + connect_limit;
     Connection made(PQconnectStartParams(keys.data(), values.data(), 1));
     PostgresPollingStatusType state = PGRES_POLLING_WRITING;
