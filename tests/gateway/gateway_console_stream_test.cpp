@@ -45,12 +45,15 @@ public:
             "GET", "http://127.0.0.1:" + std::to_string(browser.port) + browser.base + path);
         if (!browser.cookie.empty()) request.headers.set("cookie", browser.cookie);
         if (!last_id.empty()) request.headers.set("last-event-id", last_id);
-        thread_ = std::thread([this, request = std::move(request)]() mutable {
-            try {
-                run(cancel_on(stop_.get_token(), read(this, std::move(request))));
-            } catch (...) {
-                // The end of the connection.
-            }
+        thread_ = std::thread([this, request = std::move(request)] {
+            // As a browser: a gateway whose clock is fast does not wait long for a request.
+            do {
+                try {
+                    run(cancel_on(stop_.get_token(), read(this, request)));
+                } catch (...) {
+                    // The end of the connection.
+                }
+            } while (status() == 0 && !stop_.stop_requested());
             const std::lock_guard lock(mutex_);
             has_ended_ = true;
         });
