@@ -980,10 +980,10 @@ void Cluster::lose_power() {
         server().stop(SIGKILL);
         return server().start();
     }
-    const double begin = now();
     network_->lose_power(server());
-    outages_.push_back({"from the loss of the server's host to the first finished turn", begin,
-                        "finished_at > to_timestamp(" + std::to_string(now()) + ")"});
+    outages_.push_back(
+        {"from the start of a host that had lost its power to the first finished turn", now(),
+         "true"});
 }
 
 void Cluster::fail_over() {

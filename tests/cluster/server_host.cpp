@@ -56,10 +56,14 @@ std::vector<std::string> unacknowledged() {
     std::getline(file, line);
     while (std::getline(file, line)) {
         std::istringstream words(line);
+        std::string number;
+        std::string from;
+        std::string to;
+        std::string state;
         std::string queues;
-        // The number, both addresses, the state, and both queues.
-        for (int field = 0; field < 5; ++field) words >> queues;
-        all.push_back(queues.substr(0, queues.find(':')));
+        words >> number >> from >> to >> state >> queues;
+        const bool has_ended = state == "06";  // TIME_WAIT
+        if (!has_ended) all.push_back(queues.substr(0, queues.find(':')));
     }
     return all;
 }
@@ -164,6 +168,7 @@ std::unique_ptr<PostgresServer> ServerNetwork::new_server() const {
             << "host all all 10.77.0.0/16 trust\n";
         // Of lose_power(): the ends of connections are not repeated for long.
         std::ofstream("/proc/sys/net/ipv4/tcp_orphan_retries") << 1;
+        std::ofstream("/proc/sys/net/ipv4/tcp_fin_timeout") << 1;
         start(*server);
     });
     return server;
