@@ -35,17 +35,14 @@ class OpenAIInterface;
 class Reader {
 public:
     Reader(OpenAIInterface& interface, std::string message);
-    Reader(Reader&& other) noexcept
-        : interface_(std::exchange(other.interface_, nullptr)),
-          message_(std::move(other.message_)) {}
-    Reader& operator=(Reader&&) = delete;
+    Reader(const Reader&) = delete;
+    Reader& operator=(const Reader&) = delete;
     ~Reader() { leave(); }
-    const std::string& message() const noexcept { return message_; }
     void leave();
 
 private:
     OpenAIInterface* interface_;
-    std::string message_;
+    const std::string message_;
 };
 
 /// A request of a client whose message was accepted, or why it was not.

@@ -1245,6 +1245,7 @@ public:
     }
     Task<StopOutcome> stop(Envelope by) override {
         EXPECT_EQ(by.rest.at(only_message_key), "m1");
+        EXPECT_EQ(sender_of(by), "ann") << "a hook may choose the session by it";
         co_return ++stops < attempts ? StopOutcome::idle : StopOutcome::stopped;
     }
 
@@ -1264,7 +1265,7 @@ TEST_F(HttpChannelTest, D215_MessageFoundLate_IsStoppedWhenFound) {
     add({"never"});
     serve([&](HttpChannelTest& t) -> Task<> {
         cubepi::HttpServerRequest request;
-        request.body = R"({"session": "s1", "text": "Hi"})";
+        request.body = R"({"session": "s1", "text": "Hi", "user": "ann"})";
         request.parameters["id"] = "m1";
         Task<HttpSubmission> submitting =
             t.channel->submit_message(std::move(request), HttpReplyDetail::outputs);

@@ -569,6 +569,8 @@ Task<> HttpChannel::State::stop_message(std::string id, std::string session, IsA
     by.from_operator = true;
     ExchangePtr exchange = exchanges->find(id);
     by.rest[only_message_key] = std::move(id);
+    // A hook may have chosen the session by the user.
+    if (exchange && !exchange->user.empty()) by.context["sender_id"] = exchange->user;
     // From now on, and not from its first step: a message that another gateway processes is followed meanwhile.
     auto waiter = exchange ? std::make_shared<Waiter>(exchange) : nullptr;
     return stop_until_over(std::move(exchange), std::move(waiter), std::move(by),
