@@ -394,7 +394,7 @@ Task<HttpServerResponse> HttpChannel::State::send(HttpMessage message, HttpServe
     co_return response;
 }
 
-/// ReplyEnds the turn of the session; without one, the message withdraws the session's questions.
+/// Ends the turn of the session; without one, the message withdraws the session's questions.
 Task<HttpServerResponse> HttpChannel::State::stop_turn(HttpMessage message,
                                                        HttpServerRequest request) {
     if (!options.sessions)
