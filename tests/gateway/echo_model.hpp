@@ -70,6 +70,11 @@ public:
         held_.clear();
         changed_.notify_all();
     }
+    void release(const std::string& text) {
+        const std::lock_guard lock(mutex_);
+        held_.erase(text);
+        changed_.notify_all();
+    }
     /// Waits until the model was asked this that many times; returns the body of the last request.
     std::string wait_for(const std::string& text, std::size_t times = 1) {
         std::unique_lock lock(mutex_);

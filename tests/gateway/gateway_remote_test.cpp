@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
@@ -1006,6 +1007,90 @@ TEST_F(RemoteChat, D253_StopAtOtherWebhook_EndsTheTurn) {
     wait_until_idle(two);
     say(1, 4, "/stop");
     wait_for_text(nothing_runs);
+}
+
+/// The service does not answer the calls that send messages until release().
+class SilentService {
+public:
+    explicit SilentService(FakeBotServer& bot) : bot_(bot) {
+        bot.with_api([this](bub::telegram::FakeBotApi& api) {
+            api.on_call = [this](const std::string& method, std::size_t) {
+                return method == "sendMessage" ? wait() : bub::telegram::Fault::none;
+            };
+        });
+    }
+    ~SilentService() {
+        release();
+        bot_.with_api([](bub::telegram::FakeBotApi& api) { api.on_call = nullptr; });
+    }
+    SilentService(const SilentService&) = delete;
+    SilentService& operator=(const SilentService&) = delete;
+    void wait_for_call() {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return called_; });
+    }
+    /// The service has not executed the call.
+    void release() {
+        const std::lock_guard lock(mutex_);
+        released_ = true;
+        changed_.notify_all();
+    }
+
+private:
+    bub::telegram::Fault wait() {
+        std::unique_lock lock(mutex_);
+        if (released_) return bub::telegram::Fault::none;
+        called_ = true;
+        changed_.notify_all();
+        changed_.wait(lock, [this] { return released_; });
+        return bub::telegram::Fault::cut_before;
+    }
+
+    FakeBotServer& bot_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool called_ = false;
+    bool released_ = false;
+};
+
+TEST_F(RemoteChat, B18_AnswerOfStoppedTurn_IsHeldAndDecided) {
+    for (const bool releases : {true, false}) {
+        const std::string text = releases ? "one" : "two";
+        const std::int64_t update = releases ? 1 : 3;
+        {
+            SilentService silent(bot);
+            say(0, update, text);
+            silent.wait_for_call();
+            const CommandResult stopping = operate({"stop", "telegram:42"});
+            EXPECT_EQ(stopping.status, 0) << stopping.output;
+            wait_until(
+                [this] { return operate({"held"}).output.find("nswer") != std::string::npos; });
+        }
+        wait_for_text(stopped);
+        const std::string held = operate({"held"}).output;
+        const JsonObject list = call(two, "held");
+        const JsonArray& answers = list.at("answers").as_array();
+        ASSERT_EQ(answers.size(), 1u) << boost::json::serialize(list) << held;
+        const std::string id(answers[0].at("id").as_string());
+        EXPECT_NE(held.find(id), std::string::npos) << held;
+        // The session does not wait for the operator.
+        say(1, update + 1, "after " + text);
+        wait_for_text("re: after " + text);
+        const CommandResult decided = operate({releases ? "release" : "discard", id});
+        EXPECT_EQ(decided.status, 0) << decided.output;
+        EXPECT_TRUE(call(two, "held").at("answers").as_array().empty());
+        EXPECT_TRUE(call(one, "held").at("answers").as_array().empty());
+    }
+    const std::vector<std::string> sent =
+        bot.with_api([](bub::telegram::FakeBotApi& api) { return api.texts(42); });
+    const auto count = [&sent](const std::string& part) {
+        return std::count_if(sent.begin(), sent.end(), [&part](const std::string& one) {
+            return one.find(part) != std::string::npos;
+        });
+    };
+    EXPECT_EQ(count("re: one"), 1);
+    EXPECT_EQ(count("re: two"), 0);
+    EXPECT_EQ(model.count("one"), 1u);
 }
 
 }  // namespace

@@ -47,6 +47,8 @@ public:
         return buffer_.substr(buffer_.find("\r\n\r\n") + 4);
     }
     void close() { socket_.close(); }
+    /// Leaves as close() does, but can still read what the server does then.
+    void leave() { socket_.shutdown(boost::asio::ip::tcp::socket::shutdown_send); }
     /// Returns the bytes that were read.
     const std::string& text() const { return buffer_; }
 

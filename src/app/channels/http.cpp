@@ -137,25 +137,28 @@ Task<> show_progress(ToolContext* context) {
 Task<HttpServerResponse> post_with_progress(bub::HttpChannel* channel, HttpServerRequest request,
                                             ToolContext* context, TaskScope& scope) {
     scope.spawn(show_progress(context));
+    const std::stop_token closed = request.closed;
+    const std::string id(request.parameter("id"));
+    const std::string session(request.parameter("session"));
     Task<HttpServerResponse> posting = channel->post_message(std::move(request));
     HttpServerResponse posted = co_await std::move(posting);
+    // A client that cancels its request does not want the rest of its turn either.
+    if (closed.stop_requested()) channel->abandon_message(id, session);
     scope.cancel();
     co_return posted;
 }
 
 Task<McpToolResult> send_message(bub::HttpChannel* channel, UserSessions sessions,
                                  MessageArguments arguments, ToolContext* context) {
-    const std::stop_token stop = context->stop_token();
-    const std::string id = context->runtime().ids->next();
     JsonObject body;
     body["text"] = std::move(arguments.text);
     std::string session = arguments.session.value_or("");
     if (session.empty()) session = context->runtime().ids->next();
     session = sessions.full(session);
     if (!sessions.user.empty()) body["user"] = sessions.user;
-    HttpServerRequest request = request_for(session, stop);
+    HttpServerRequest request = request_for(std::move(session), context->stop_token());
     request.body = json_text(body);
-    request.parameters["id"] = id;
+    request.parameters["id"] = context->runtime().ids->next();
     if (const auto& trace = context->run().origin.trace)
         request.headers.set("traceparent", trace->traceparent);
     const auto post = [channel, &request, context](TaskScope& scope) {
@@ -163,11 +166,6 @@ Task<McpToolResult> send_message(bub::HttpChannel* channel, UserSessions session
     };
     Task<HttpServerResponse> posting = with_task_scope(post);
     const HttpServerResponse posted = co_await std::move(posting);
-    // A client that cancels its request does not want the rest of its turn either.
-    if (stop.stop_requested()) {
-        Task<bool> stopping = channel->stop_message(id, session);
-        (void)co_await std::move(stopping);
-    }
     co_return result_of(posted, sessions);
 }
 

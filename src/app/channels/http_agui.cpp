@@ -170,12 +170,13 @@ Task<HttpServerResponse> OpenAIInterface::run_agent(HttpServerRequest request) {
     for (const AguiAnswer& answer : asked.answers)
         answers.push_back(JsonArray{answer.question, answer.is_cancelled, answer.payload});
     submission.digest = digest_of(asked.client, answers);
+    const auto reader = std::make_shared<Reader>(*this, id);
     RunPtr run = runs_.find(id);
     if (run) run->advance();
     // A postponed one may have ended in another process.
     if (run && run->is_postponed()) run = nullptr;
     if (run && run->request == digest)
-        co_return events_of(std::move(run), 0, false, request.closed);
+        co_return events_of(std::move(run), reader, 0, request.closed);
     if (run && !asked.answers.empty()) co_return other_run();
     Task<std::optional<JsonObject>> finding = known_message(id, submission.session);
     const std::optional<JsonObject> known = co_await std::move(finding);
@@ -193,7 +194,7 @@ Task<HttpServerResponse> OpenAIInterface::run_agent(HttpServerRequest request) {
     }
     if (refusal) co_return *refusal;
     submission.request = std::move(asked.client);
-    Task<bub::HttpSubmission> submitting = submit(request, std::move(submission));
+    Task<bub::HttpSubmission> submitting = submit_as(id, request, std::move(submission));
     const bub::HttpSubmission submitted = co_await std::move(submitting);
     if (!submitted.reply) co_return submitted.refusal;
     run = runs_.find(id);
@@ -204,7 +205,7 @@ Task<HttpServerResponse> OpenAIInterface::run_agent(HttpServerRequest request) {
         // A client that repeats it finds the run as it was, also when its questions were answered.
         runs_.add(id, run, true);
     }
-    co_return events_of(std::move(run), 0, false, request.closed);
+    co_return events_of(std::move(run), reader, 0, request.closed);
 }
 
 }  // namespace cubepi::app

@@ -175,8 +175,9 @@ Task<HttpServerResponse> OpenAIInterface::complete_chat(HttpServerRequest reques
     submission.session = session_of(read.request);
     submission.protocol = "chat";
     submission.with_earlier = submission.session.empty();
-    Task<bub::HttpSubmission> submitting = submit(request, std::move(submission));
-    const bub::HttpSubmission submitted = co_await std::move(submitting);
+    Task<OpenAISubmitted> submitting = submit(request, std::move(submission));
+    const OpenAISubmitted made = co_await std::move(submitting);
+    const bub::HttpSubmission& submitted = made.message;
     if (!submitted.reply) co_return submitted.refusal;
     const std::string id = submitted.reply->id();
     RunPtr run = runs_.find(id);
@@ -189,8 +190,8 @@ Task<HttpServerResponse> OpenAIInterface::complete_chat(HttpServerRequest reques
                                               std::move(head), read.request.includes_usage);
         runs_.add(id, run, false);
     }
-    if (read.request.streams) co_return events_of(std::move(run), 0, false, request.closed);
-    Task<HttpServerResponse> awaiting = await_response(std::move(run), false, request.closed);
+    if (read.request.streams) co_return events_of(std::move(run), made.reader, 0, request.closed);
+    Task<HttpServerResponse> awaiting = await_response(std::move(run), made.reader, request.closed);
     HttpServerResponse response = co_await std::move(awaiting);
     co_return response;
 }
@@ -265,8 +266,9 @@ Task<HttpServerResponse> OpenAIInterface::respond(HttpServerRequest request,
     submission.protocol = "responses";
     submission.with_earlier = true;
     if (asked.approval) submission.answers.push_back(approval_body(*asked.approval));
-    Task<bub::HttpSubmission> submitting = submit(request, std::move(submission));
-    const bub::HttpSubmission submitted = co_await std::move(submitting);
+    Task<OpenAISubmitted> submitting = submit(request, std::move(submission));
+    const OpenAISubmitted made = co_await std::move(submitting);
+    const bub::HttpSubmission& submitted = made.message;
     if (!submitted.reply) co_return submitted.refusal;
     const std::string id = submitted.reply->id();
     // An id that names nothing: the response cannot be read, and is continued on its connection only.
@@ -289,12 +291,14 @@ Task<HttpServerResponse> OpenAIInterface::respond(HttpServerRequest request,
             submitted.reply, call_ids(submitted.reply->session()), head, repeated(asked));
         runs_.add(id, run, asked.in_background);
     }
-    if (asked.streams) co_return events_of(std::move(run), 0, asked.in_background, request.closed);
+    // Also if another client waits for it, which has joined it or was the first.
+    if (asked.in_background) run->is_in_background = true;
+    if (asked.streams) co_return events_of(std::move(run), made.reader, 0, request.closed);
     if (asked.in_background) {
         run->advance();
         co_return run->response();
     }
-    Task<HttpServerResponse> awaiting = await_response(std::move(run), false, request.closed);
+    Task<HttpServerResponse> awaiting = await_response(std::move(run), made.reader, request.closed);
     HttpServerResponse response = co_await std::move(awaiting);
     co_return response;
 }
@@ -330,8 +334,9 @@ Task<HttpServerResponse> OpenAIInterface::compact(HttpServerRequest request) {
         submission.session = std::move(session);
         submission.protocol = "compact";
         submission.with_earlier = true;
-        Task<bub::HttpSubmission> submitting = submit(request, std::move(submission));
-        const bub::HttpSubmission submitted = co_await std::move(submitting);
+        Task<OpenAISubmitted> submitting = submit(request, std::move(submission));
+        const OpenAISubmitted summarizing = co_await std::move(submitting);
+        const bub::HttpSubmission& submitted = summarizing.message;
         if (!submitted.reply) co_return submitted.refusal;
         name.message = submitted.reply->id();
         name.session = submitted.reply->session();
@@ -342,7 +347,7 @@ Task<HttpServerResponse> OpenAIInterface::compact(HttpServerRequest request) {
                                                       OpenAIReplyHead(), JsonObject());
             runs_.add(name.message, run, false);
         }
-        Task<HttpServerResponse> awaiting = await_response(run, false, request.closed);
+        Task<HttpServerResponse> awaiting = await_response(run, summarizing.reader, request.closed);
         const HttpServerResponse response = co_await std::move(awaiting);
         const Json body = boost::json::parse(response.body);
         if (response.status >= 400) co_return response;
@@ -409,10 +414,12 @@ Task<HttpServerResponse> OpenAIInterface::read_response(HttpServerRequest reques
     if (run && !run->is_postponed()) {
         if (!streams) co_return run->response();
         const auto from = static_cast<std::size_t>(after + 1);
-        co_return events_of(std::move(run), from, true, request.closed);
+        auto reader = std::make_shared<Reader>(*this, name->message);
+        co_return events_of(std::move(run), std::move(reader), from, request.closed);
     }
     if (streams) {
         auto elsewhere = std::make_shared<RemoteEvents>();
+        elsewhere->reader = std::make_shared<Reader>(*this, name->message);
         elsewhere->name = *name;
         elsewhere->id = id;
         elsewhere->next = static_cast<std::size_t>(after + 1);
@@ -427,23 +434,25 @@ Task<HttpServerResponse> OpenAIInterface::read_response(HttpServerRequest reques
     co_return response;
 }
 
+namespace {
+
+Task<bool> is_closed(std::stop_token closed) { co_return closed.stop_requested(); }
+
+}  // namespace
+
 Task<HttpServerResponse> OpenAIInterface::cancel_response(HttpServerRequest request) {
     std::string id(request.parameter("id"));
     const std::optional<OpenAIResponseName> name = names_.read(id);
     if (!name) co_return unknown_response(id);
-    // The message may be on its way to its turn.
     const RunPtr run = runs_.find(name->message);
-    const std::shared_ptr<bub::HttpReply> reply = run ? run->reply() : nullptr;
-    for (bool stopped = false; !stopped;) {
-        std::string message = name->message;
-        stopped = co_await channel_->stop_message(std::move(message), name->session);
-        if (stopped || !reply || reply->done() || reply->lost()) break;
-        if (request.closed.stop_requested()) break;
-        co_await reply->wait(request.closed);
-    }
+    const auto has_left = [closed = request.closed]() -> Task<bool> { return is_closed(closed); };
+    std::string message = name->message;
+    Task<> stopping = channel_->stop_message(std::move(message), name->session, has_left);
+    co_await std::move(stopping);
     if (run) {
         // The turn ends soon after.
-        Task<HttpServerResponse> awaiting = await_response(run, true, request.closed);
+        auto reader = std::make_shared<Reader>(*this, name->message);
+        Task<HttpServerResponse> awaiting = await_response(run, std::move(reader), request.closed);
         HttpServerResponse response = co_await std::move(awaiting);
         co_return response;
     }
@@ -472,11 +481,11 @@ struct Keyed {
     std::shared_ptr<OpenAIInterface> interface;
 };
 
-Task<std::optional<JsonObject>> events_of_any(std::shared_ptr<std::vector<Keyed>> all,
+Task<std::optional<JsonObject>> answer_of_any(std::shared_ptr<std::vector<Keyed>> all,
                                               JsonObject request) {
     std::optional<JsonObject> found;
     for (std::size_t i = 0; i < all->size() && !found; ++i) {
-        Task<std::optional<JsonObject>> asking = (*all)[i].interface->events_for(request);
+        Task<std::optional<JsonObject>> asking = (*all)[i].interface->answer_elsewhere(request);
         found = co_await std::move(asking);
     }
     co_return found;
@@ -505,10 +514,10 @@ void add_openai_interface(HttpRoutes& routes, bub::HttpChannel& channel, OpenAIR
         };
         routes.add(method, pattern, answer, most);
     };
+    channel.add_answers(
+        [all](JsonObject request) { return answer_of_any(all, std::move(request)); });
     if (offered.ag_ui) add("POST", "/v1/ag-ui", &OpenAIInterface::run_agent);
     if (!offered.openai) return;
-    channel.add_answers(
-        [all](JsonObject request) { return events_of_any(all, std::move(request)); });
     add("GET", "/v1/models", &OpenAIInterface::list_models);
     add("GET", "/v1/models/{model}", &OpenAIInterface::read_model);
     add("POST", "/v1/chat/completions", &OpenAIInterface::complete_chat);

@@ -41,6 +41,7 @@ HttpServerResponse refusal_of(const HttpServerResponse& refused) {
 }
 
 constexpr std::string_view response_request = "response";
+constexpr std::string_view readers_request = "readers";
 
 }  // namespace
 
@@ -74,17 +75,43 @@ std::string OpenAIInterface::session_of(const detail::OpenAIClientRequest& reque
     return session.empty() || user_.empty() ? session : user_ + ":" + session;
 }
 
-Task<> OpenAIInterface::abandon(RunPtr run) {
-    const ReplyPtr reply = run->reply();
+Reader::Reader(OpenAIInterface& interface, std::string message)
+    : interface_(&interface), message_(std::move(message)) {
+    ++interface_->readers_[message_];
+}
+
+void Reader::leave() {
+    OpenAIInterface* const interface = std::exchange(interface_, nullptr);
+    if (!interface) return;
+    const auto found = interface->readers_.find(message_);
+    if (--found->second > 0) return;
+    interface->readers_.erase(found);
+    interface->abandon(message_);
+}
+
+void OpenAIInterface::abandon(const std::string& message) {
+    const RunPtr run = runs_.find(message);
+    // A client that has its answer, or knows that it follows later, leaves nothing.
+    if (!run || run->ended()) return;
+    channel_->abandon_message(message, run->reply()->session(),
+                              [this, message] { return is_read(message); });
+}
+
+Task<bool> OpenAIInterface::is_read(std::string message) {
     // Another client may ask for the same answer meanwhile.
-    while (reply && !reply->done() && run->readers == 0) {
-        std::string id = reply->id();
-        const bool has_ended = co_await channel_->stop_message(std::move(id), reply->session());
-        // Another gateway may run the turn of a reply that is lost here.
-        if (has_ended || reply->lost()) co_return;
-        // The message is on its way to its turn.
-        co_await reply->wait(std::stop_token());
-    }
+    if (is_read_here(message)) co_return true;
+    JsonObject request;
+    request["about"] = readers_request;
+    request["message"] = message;
+    Task<std::optional<JsonObject>> asking =
+        channel_->ask_elsewhere(std::move(request), std::string());
+    const std::optional<JsonObject> answer = co_await std::move(asking);
+    co_return answer.has_value() || is_read_here(message);
+}
+
+bool OpenAIInterface::is_read_here(const std::string& message) const {
+    const RunPtr run = runs_.find(message);
+    return readers_.contains(message) || (run && run->is_in_background && !run->ended());
 }
 
 Task<JsonArray> OpenAIInterface::open_questions(std::string session) {
@@ -180,14 +207,23 @@ Task<bub::HttpSubmission> OpenAIInterface::submit_all(std::vector<HttpServerRequ
     co_return submitted;
 }
 
-Task<bub::HttpSubmission> OpenAIInterface::submit(HttpServerRequest from,
-                                                  OpenAISubmission submission) {
+Task<OpenAISubmitted> OpenAIInterface::submit(HttpServerRequest from, OpenAISubmission submission) {
+    OpenAISubmitted submitted;
+    std::string id = message_id(from, submission.protocol, submission.request.user);
+    submitted.reader = std::make_shared<Reader>(*this, id);
+    Task<bub::HttpSubmission> submitting =
+        submit_as(std::move(id), std::move(from), std::move(submission));
+    submitted.message = co_await std::move(submitting);
+    co_return submitted;
+}
+
+Task<bub::HttpSubmission> OpenAIInterface::submit_as(std::string id, HttpServerRequest from,
+                                                     OpenAISubmission submission) {
     bub::HttpSubmission submitted;
     detail::OpenAIClientRequest& request = submission.request;
     if (!user_.empty()) request.user = user_;
     OpenAIDestination destination = destination_of(request, submission.session, names_);
     std::optional<HttpServerResponse> refusal = destination.refusal;
-    const std::string id = message_id(from, submission.protocol, request.user);
     if (!refusal && most_turns_ > 0 && runs_.in_progress() + submitting_ >= most_turns_ &&
         !runs_.find(id)) {
         refusal = openai_failure(
@@ -229,8 +265,7 @@ Task<bub::HttpSubmission> OpenAIInterface::submit(HttpServerRequest from,
 }
 
 Task<> OpenAIInterface::write_events(std::shared_ptr<Reader> reader, RunPtr run, std::size_t from,
-                                     bool keeps_running, std::stop_token closed,
-                                     ResponseStream* out) {
+                                     std::stop_token closed, ResponseStream* out) {
     for (;;) {
         run->advance();
         if (from < run->events().size()) {
@@ -242,47 +277,46 @@ Task<> OpenAIInterface::write_events(std::shared_ptr<Reader> reader, RunPtr run,
         } else if (run->ended()) {
             std::string last;
             if (run->is_postponed()) last = run->last_event(static_cast<std::int64_t>(from));
-            reader->leave();
             if (!last.empty()) co_await out->write(std::move(last));
-            co_return;
+            break;
         } else if (closed.stop_requested()) {
             break;
         } else {
             co_await run->reply()->wait(closed);
         }
     }
+    // The next request of the connection begins without it.
     reader->leave();
-    if (keeps_running) co_return;
-    Task<> ending = abandon(run);
-    co_await std::move(ending);
 }
 
-HttpServerResponse OpenAIInterface::events_of(RunPtr run, std::size_t from, bool keeps_running,
-                                              std::stop_token closed) {
-    // It waits from now on, and not from the first event: another client may leave meanwhile.
-    auto reader = std::make_shared<Reader>(run);
-    auto write = [this, reader = std::move(reader), run = std::move(run), from, keeps_running,
-                  closed](ResponseStream& out) {
-        return write_events(reader, run, from, keeps_running, closed, &out);
-    };
+HttpServerResponse OpenAIInterface::events_of(RunPtr run, std::shared_ptr<Reader> reader,
+                                              std::size_t from, std::stop_token closed) {
+    auto write = [this, reader = std::move(reader), run = std::move(run), from, closed](
+                     ResponseStream& out) { return write_events(reader, run, from, closed, &out); };
     return HttpServerResponse::events(std::move(write));
 }
 
-Task<HttpServerResponse> OpenAIInterface::await_response(RunPtr run, bool keeps_running,
+Task<HttpServerResponse> OpenAIInterface::await_response(RunPtr run, std::shared_ptr<Reader> reader,
                                                          std::stop_token closed) {
-    Reader reader(run);
     for (;;) {
         run->advance();
         if (run->ended()) co_return run->response();
         if (closed.stop_requested()) break;
         co_await run->reply()->wait(closed);
     }
-    reader.leave();
-    if (!keeps_running) {
-        Task<> ending = abandon(run);
-        co_await std::move(ending);
-    }
+    reader->leave();
     co_return openai_failure(503, "the client has closed the connection");
+}
+
+Task<std::optional<JsonObject>> OpenAIInterface::answer_elsewhere(JsonObject request) {
+    const std::string about = detail::text_member(request, "about");
+    std::optional<JsonObject> answer;
+    if (about == readers_request && is_read_here(detail::text_member(request, "message")))
+        answer.emplace();
+    if (about != response_request) co_return answer;
+    Task<std::optional<JsonObject>> reading = events_for(std::move(request));
+    answer = co_await std::move(reading);
+    co_return answer;
 }
 
 // Streams of responses that another gateway holds, whose events have the numbers that their readers continue from (D254).
@@ -291,7 +325,6 @@ Task<std::optional<JsonObject>> OpenAIInterface::events_for(JsonObject request) 
     constexpr std::chrono::seconds longest_wait{1};
     constexpr std::size_t longest_piece = std::size_t{64} << 10U;
     std::optional<JsonObject> answer;
-    if (detail::text_member(request, "about") != response_request) co_return answer;
     const auto name = names_.read(detail::text_member(request, "response"));
     const RunPtr run = name ? runs_.find(name->message) : nullptr;
     if (!run) co_return answer;

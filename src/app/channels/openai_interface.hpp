@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -26,19 +28,27 @@ using RunPtr = std::shared_ptr<OpenAIRun>;
 /// Returns the time in Unix seconds.
 std::int64_t seconds_now();
 
-/// A client that waits for an answer.
+class OpenAIInterface;
+
+/// A client that waits for the answer to a message, from its request on. The turn ends with the last one that leaves before the answer is
+/// complete, at whichever gateways they are (D215).
 class Reader {
 public:
-    explicit Reader(RunPtr run) : run_(std::move(run)) { ++run_->readers; }
-    Reader(Reader&& other) noexcept : run_(std::exchange(other.run_, nullptr)) {}
-    Reader& operator=(Reader&&) = delete;
+    Reader(OpenAIInterface& interface, std::string message);
+    Reader(const Reader&) = delete;
+    Reader& operator=(const Reader&) = delete;
     ~Reader() { leave(); }
-    void leave() noexcept {
-        if (const RunPtr run = std::exchange(run_, nullptr)) --run->readers;
-    }
+    void leave();
 
 private:
-    RunPtr run_;
+    OpenAIInterface* interface_;
+    const std::string message_;
+};
+
+/// A request of a client whose message was accepted, or why it was not.
+struct OpenAISubmitted {
+    bub::HttpSubmission message = {};
+    std::shared_ptr<Reader> reader = {};
 };
 
 /// One more, until its end.
@@ -78,12 +88,15 @@ public:
     Task<HttpServerResponse> cancel_response(HttpServerRequest request);
     /// Answers a run of AG-UI.
     Task<HttpServerResponse> run_agent(HttpServerRequest request);
-    /// Returns events of a response that a client reads at another gateway (D254); nothing if this one does not hold them.
-    Task<std::optional<JsonObject>> events_for(JsonObject request);
+    /// Answers this interface of another gateway: whether a message has readers here, or with the events of a response (D254). Nothing if
+    /// it has none, or is not held here.
+    Task<std::optional<JsonObject>> answer_elsewhere(JsonObject request);
 
 private:
+    Task<std::optional<JsonObject>> events_for(JsonObject request);
     /// How far the events of a response that another gateway holds were read.
     struct RemoteEvents {
+        std::shared_ptr<Reader> reader = {};
         OpenAIResponseName name = {};
         std::string id = {};
         std::string gateway = {};  ///< its number; empty: all are asked
@@ -104,7 +117,9 @@ private:
     /// Returns the session that a request names; empty: none.
     std::string session_of(const detail::OpenAIClientRequest& request) const;
     /// Submits the messages of a request.
-    Task<bub::HttpSubmission> submit(HttpServerRequest from, OpenAISubmission submission);
+    Task<OpenAISubmitted> submit(HttpServerRequest from, OpenAISubmission submission);
+    Task<bub::HttpSubmission> submit_as(std::string id, HttpServerRequest from,
+                                        OpenAISubmission submission);
     Task<bub::HttpSubmission> submit_all(std::vector<HttpServerRequest> messages,
                                          bub::HttpReplyDetail detail, JsonObject members,
                                          std::stop_token closed);
@@ -127,14 +142,18 @@ private:
             return names_.call_id_of({session, std::string(question)});
         };
     }
-    /// Ends the turn of a message that no client waits for any longer.
-    Task<> abandon(RunPtr run);
-    /// `keeps_running`: a client that disconnects does not end the turn.
+    /// The last reader of a message here has left.
+    void abandon(const std::string& message);
+    /// Returns true if a client waits for the answer to a message here or at another gateway. One that does not reply has none.
+    Task<bool> is_read(std::string message);
+    /// A response in the background is for clients that come later.
+    bool is_read_here(const std::string& message) const;
     Task<> write_events(std::shared_ptr<Reader> reader, RunPtr run, std::size_t from,
-                        bool keeps_running, std::stop_token closed, ResponseStream* out);
-    HttpServerResponse events_of(RunPtr run, std::size_t from, bool keeps_running,
+                        std::stop_token closed, ResponseStream* out);
+    HttpServerResponse events_of(RunPtr run, std::shared_ptr<Reader> reader, std::size_t from,
                                  std::stop_token closed);
-    Task<HttpServerResponse> await_response(RunPtr run, bool keeps_running, std::stop_token closed);
+    Task<HttpServerResponse> await_response(RunPtr run, std::shared_ptr<Reader> reader,
+                                            std::stop_token closed);
     Task<HttpServerResponse> read_record(OpenAIResponseName name, std::string id,
                                          std::optional<std::int64_t> stream_after);
 
@@ -143,6 +162,8 @@ private:
     const std::string user_;  // of all messages; empty: the requests name users
     const std::size_t most_turns_;
     OpenAIRuns runs_;
+    friend class Reader;
+    std::map<std::string, std::size_t, std::less<>> readers_;  // by message
     std::size_t submitting_ = 0;  // requests whose run is not in runs_ yet
     std::size_t sockets_ = 0;     // WebSockets that are open
     std::int64_t created_;

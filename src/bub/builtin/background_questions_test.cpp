@@ -164,17 +164,33 @@ TEST_F(BackgroundQuestions, D128_Question_IsShownOnceInItsChat) {
     EXPECT_FALSE(is_written());
 }
 
-TEST_F(BackgroundQuestions, D183_FailedTurn_AnotherOneShowsTheQuestion) {
-    start();
+/// The stages of a turn that may fail, each by a plugin that is asked before the builtin one, or after it.
+class FailedQuestions : public BackgroundQuestions,
+                        public testing::WithParamInterface<std::pair<const char*, bool>> {};
+
+TEST_P(FailedQuestions, D183_FailedTurn_AnotherOneShowsTheQuestion) {
     bool fails = true;
+    const auto fail_in = [&fails](const Envelope& message) {
+        if (fails && message.rest.contains(task_results_key))
+            throw cubepi::Error(cubepi::ErrorCode::unavailable, "it is down");
+    };
+    const auto [stage, is_after] = GetParam();
     Plugin failing;
     failing.name = "failing";
-    failing.run_model = [&fails](RunModelCall& call) -> Task<std::optional<std::string>> {
-        if (fails && call.message.rest.contains(task_results_key))
-            throw cubepi::Error(cubepi::ErrorCode::unavailable, "the model is down");
-        co_return std::nullopt;
-    };
+    if (std::string_view(stage) == "render") {
+        failing.render_outbound = [fail_in](RenderOutboundCall& call) -> EnvelopeBatch {
+            fail_in(call.message);
+            return {};
+        };
+    } else {
+        failing.run_model = [fail_in](RunModelCall& call) -> Task<std::optional<std::string>> {
+            fail_in(call.message);
+            co_return std::nullopt;
+        };
+    }
+    if (!is_after) start();
     framework->add(std::move(failing));
+    if (is_after) start();
     const auto next = [&]() -> Task<cubepi::Outcome<TurnResult>> {
         while (delivered.empty()) co_await changed.wait();
         Envelope message = delivered.front();
@@ -199,6 +215,10 @@ TEST_F(BackgroundQuestions, D183_FailedTurn_AnotherOneShowsTheQuestion) {
     run(script());
     EXPECT_FALSE(is_written());
 }
+
+INSTANTIATE_TEST_SUITE_P(Stages, FailedQuestions,
+                         testing::Values(std::pair("model", false), std::pair("render", false),
+                                         std::pair("render", true)));
 
 TEST_F(BackgroundQuestions, D128_CancelledTask_HasNoQuestion) {
     start();

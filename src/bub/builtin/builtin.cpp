@@ -98,7 +98,36 @@ std::vector<TapeLookup> lookups_of(const Envelope& message) {
     return lookups;
 }
 
+/// A turn that receives results of sub-agents, and shows the questions of those in the background.
+struct ResultsTurn {
+    std::string session_id = {};
+    Envelope message;
+    std::vector<cubepi::HitlRequest> shown = {};
+};
+
+/// A turn that fails, also while a plugin renders its outputs, may have shown nothing: another one, without the model, shows the questions.
+Task<> end_results_turn(CorePtr core, std::shared_ptr<ResultsTurn> turn,
+                        std::exception_ptr failure) {
+    const auto agents = core->options().agents->find(turn->session_id);
+    if (agents && !failure) agents->note_shown(turn->shown);
+    const auto& deliver = core->options().deliver_results;
+    Envelope& again = turn->message;
+    if (!agents || !failure || !deliver || !agents->has_new_questions() ||
+        again.rest.contains(detail::questions_only_key))
+        co_return;
+    again.inbound_id.reset();
+    again.rest[detail::questions_only_key] = true;
+    deliver(std::move(again));
+}
+
 Task<std::optional<JsonObject>> load_state(CorePtr core, LoadStateCall& call) {
+    if (detail::is_results_message(call.message)) {
+        auto turn = std::make_shared<ResultsTurn>(ResultsTurn{call.session_id, call.message});
+        call.state.replace(turn);
+        call.state.at_end([core, turn](std::exception_ptr failure) {
+            return end_results_turn(core, turn, std::move(failure));
+        });
+    }
     if (call.message.lifespan) {
         auto open = std::make_shared<OpenLifespan>(call.message.lifespan);
         call.state.replace(open);
@@ -240,22 +269,7 @@ Task<std::optional<std::string>> answer_text(CorePtr core, RunModelCall& call) {
     co_return co_await cubepi::with_cleanup(std::move(reading), close_stream(stream));
 }
 
-/// A turn that fails shows nothing: another one, without the model, shows the questions of sub-agents that it was to show.
-void show_questions_later(const CorePtr& core, const SaveStateCall& call) {
-    const auto& deliver = core->options().deliver_results;
-    if (!call.error || !deliver || !detail::is_results_message(call.message) ||
-        call.message.rest.contains(detail::questions_only_key))
-        return;
-    const auto agents = core->options().agents->find(call.session_id);
-    if (!agents || !agents->has_new_questions()) return;
-    Envelope again = call.message;
-    again.inbound_id.reset();
-    again.rest[detail::questions_only_key] = true;
-    deliver(std::move(again));
-}
-
 Task<> save_state(CorePtr core, SaveStateCall& call) {
-    show_questions_later(core, call);
     auto open = call.state.service<OpenLifespan>();
     if (open && open->lifespan) co_await close_lifespan(std::move(open), call.error);
 }
@@ -289,10 +303,11 @@ Envelope unread_notice(const RenderOutboundCall& call, const OpenQuestions& open
 std::vector<cubepi::HitlRequest> task_questions(const CorePtr& core,
                                                 const RenderOutboundCall& call) {
     const auto agents = core->options().agents->find(call.session_id);
-    if (!agents || !detail::is_results_message(call.message)) return {};
-    std::vector<cubepi::HitlRequest> questions = agents->take_new_questions();
+    const auto turn = call.state.service<ResultsTurn>();
+    if (!agents || !turn) return {};
+    turn->shown = agents->new_questions();
     core->options().agents->note_questions(call.session_id, agents->questions->pending());
-    return questions;
+    return turn->shown;
 }
 
 /// The form of usage_key.

@@ -1233,6 +1233,54 @@ TEST_F(HttpChannelTest, B18_UnreadRecordOfStoredMessage_ReturnsItsId) {
     });
 }
 
+/// The records of a message that another gateway finds late.
+class LateRecords final : public HttpSessions {
+public:
+    Task<std::optional<JsonObject>> message(std::string) override {
+        JsonObject record{{"session", "s1"}, {"state", stops < attempts ? "pending" : "failed"}};
+        co_return record;
+    }
+    Task<std::optional<JsonObject>> session(std::string, std::size_t, std::int64_t) override {
+        co_return std::nullopt;
+    }
+    Task<StopOutcome> stop(Envelope by) override {
+        EXPECT_EQ(by.rest.at(only_message_key), "m1");
+        EXPECT_EQ(sender_of(by), "ann") << "a hook may choose the session by it";
+        co_return ++stops < attempts ? StopOutcome::idle : StopOutcome::stopped;
+    }
+
+    static constexpr int attempts = 3;
+    int stops = 0;
+};
+
+Task<bool> note_question(int* asked) {
+    ++*asked;
+    co_return true;
+}
+
+TEST_F(HttpChannelTest, D215_MessageFoundLate_IsStoppedWhenFound) {
+    const auto records = std::make_shared<LateRecords>();
+    channel_options.sessions = records;
+    wrap_handler = [](const MessageHandler&) { return store_for_another_gateway; };
+    add({"never"});
+    serve([&](HttpChannelTest& t) -> Task<> {
+        cubepi::HttpServerRequest request;
+        request.body = R"({"session": "s1", "text": "Hi", "user": "ann"})";
+        request.parameters["id"] = "m1";
+        Task<HttpSubmission> submitting =
+            t.channel->submit_message(std::move(request), HttpReplyDetail::outputs);
+        const HttpSubmission submitted = co_await std::move(submitting);
+        int asked = 0;
+        const auto is_awaited = [&asked] { return note_question(&asked); };
+        t.channel->abandon_message("m1", "s1", is_awaited);
+        while (asked == 0) co_await cubepi::yield_now();
+        t.channel->abandon_message("m1", "s1");
+        while (!submitted.reply->done()) co_await submitted.reply->wait(std::stop_token());
+        EXPECT_EQ(records->stops, LateRecords::attempts);
+        EXPECT_EQ(asked, 1);
+    });
+}
+
 /// The records of messages that a version without D291 has received from ann, whose ids are their keys.
 class EarlierRecords final : public HttpSessions {
 public:

@@ -132,6 +132,34 @@ TEST_F(DividedDeliveries, D258_Message_IsInTheDatabaseOfItsSession) {
     EXPECT_TRUE(run(log->unfinished()).empty());
 }
 
+TEST_F(DividedDeliveries, D205_MessageBehindUnsentAnswer_WaitsForItsGateway) {
+    const LogPtr sending = databases.open();
+    const LogPtr other = databases.open();
+    const auto only_id = [](const UnfinishedRecords& taken) {
+        EXPECT_EQ(taken.inbounds.size(), 1U);
+        return taken.inbounds.empty() ? std::string() : taken.inbounds.front().id;
+    };
+    for (std::size_t at = 0; at < 3; ++at) {
+        const std::string chat = session_in(at);
+        const auto receive = [&](DeliveryLog& log, const std::string& id) {
+            return run(log.receive(message(chat, std::to_string(at) + id)));
+        };
+        const std::string one = receive(*sending, "one").value();
+        run(sending->begin({one}));
+        const std::string answer = run(sending->intend(from("http", chat, "re: one"), {one}));
+        run(sending->finish({one}));
+        EXPECT_FALSE(receive(*other, "two")) << "its answer would be sent before that of the first";
+        EXPECT_TRUE(run(other->take()).inbounds.empty());
+        run(sending->finish({only_id(run(sending->take()))}));
+        EXPECT_FALSE(receive(*other, "three"));
+        EXPECT_TRUE(run(other->take()).inbounds.empty());
+        run(sending->sent_soon(answer));
+        const std::string three = only_id(run(other->take()));
+        EXPECT_TRUE(three.starts_with(databases.map.name(at) + ":")) << three;
+        run(other->finish({three}));
+    }
+}
+
 TEST_F(DividedDeliveries, D258_ForeignIds_HaveNoEffect) {
     const LogPtr log = databases.open();
     const auto id = run(log->receive(message(session_in(1), "m")));

@@ -191,10 +191,15 @@ public:
     /// Refuses a message that would end a turn.
     Task<HttpSubmission> submit_message(cubepi::HttpServerRequest request, HttpReplyDetail detail,
                                         JsonObject more = {});
+    /// Returns true if the answer to a message is awaited by another client than the one that has left, or that cancels it.
+    using IsAwaited = std::function<Task<bool>()>;
     /// Ends the turn of the message with this id in this session, or takes the message back if it waits for its turn, also at another
-    /// gateway; other turns of the session continue. Returns false if it is in neither state, and at the end of the channel, which closes the
-    /// connections of clients itself.
-    Task<bool> stop_message(std::string id, std::string session);
+    /// gateway; other turns of the session continue. Returns when that is done, when the message is over, when `is_awaited` returns true, and
+    /// at the end of the channel, which closes the connections of clients itself. Waits for a message that is on its way to its turn, if it
+    /// has arrived at this gateway.
+    Task<> stop_message(std::string id, std::string session, IsAwaited is_awaited = {});
+    /// The same in the background, for a client that has left: another gateway may take longer than its request may last.
+    void abandon_message(std::string id, std::string session, IsAwaited is_awaited = {});
 
     // For readers at other gateways (D254).
 

@@ -549,22 +549,19 @@ void AgentsOfSession::begin_prompt() {
     owner->counts = prompt;
 }
 
-std::vector<cubepi::HitlRequest> AgentsOfSession::take_new_questions() {
+std::vector<cubepi::HitlRequest> AgentsOfSession::new_questions() const {
     std::vector<cubepi::HitlRequest> found = questions->pending();
-    std::set<std::string> open;
-    for (const cubepi::HitlRequest& one : found) open.insert(one.request_id);
     std::erase_if(found,
                   [&](const auto& one) { return shown_questions_.contains(one.request_id); });
-    // Those that are over are forgotten.
-    shown_questions_ = std::move(open);
     return found;
 }
 
-bool AgentsOfSession::has_new_questions() const {
-    const std::vector<cubepi::HitlRequest> open = questions->pending();
-    return std::any_of(open.begin(), open.end(), [this](const auto& one) {
-        return !shown_questions_.contains(one.request_id);
-    });
+void AgentsOfSession::note_shown(const std::vector<cubepi::HitlRequest>& shown) {
+    std::set<std::string> open;
+    for (const cubepi::HitlRequest& one : questions->pending()) open.insert(one.request_id);
+    for (const cubepi::HitlRequest& one : shown) shown_questions_.insert(one.request_id);
+    // Those that are over are forgotten.
+    std::erase_if(shown_questions_, [&](const std::string& id) { return !open.contains(id); });
 }
 
 Task<Json> TaskQuestionChannel::request(cubepi::HitlPayload payload, cubepi::HitlOptions options) {

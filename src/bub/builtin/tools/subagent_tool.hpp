@@ -33,9 +33,10 @@ struct AgentsOfSession {
     /// Called at the prompt of a user: the number and the money of sub-agents count from here. Turns that receive results belong to the
     /// same prompt, else sub-agents could start each other without end.
     void begin_prompt();
-    /// Returns the open questions that no turn has shown, and counts them as shown.
-    std::vector<cubepi::HitlRequest> take_new_questions();
-    bool has_new_questions() const;
+    /// Returns the open questions that no turn has shown.
+    std::vector<cubepi::HitlRequest> new_questions() const;
+    bool has_new_questions() const { return !new_questions().empty(); }
+    void note_shown(const std::vector<cubepi::HitlRequest>& shown);
 
     const cubepi::SubagentLimits limits;
     const std::shared_ptr<cubepi::detail::SubagentOwner> owner;  ///< limits those that run

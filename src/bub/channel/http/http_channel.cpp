@@ -25,6 +25,8 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/percent_decoded.hpp>
+#include <cubepi/core/task_scope.hpp>
+#include <cubepi/core/timeout.hpp>
 
 namespace bub {
 
@@ -117,19 +119,19 @@ bool is_undecided(const HttpExchange& exchange) {
 /// Counts a client that waits.
 class Waiter {
 public:
-    explicit Waiter(HttpExchange& exchange) : exchange_(exchange) { ++exchange_.waiting; }
-    ~Waiter() { --exchange_.waiting; }
+    explicit Waiter(ExchangePtr exchange) : exchange_(std::move(exchange)) { ++exchange_->waiting; }
+    ~Waiter() { --exchange_->waiting; }
     Waiter(const Waiter&) = delete;
     Waiter& operator=(const Waiter&) = delete;
 
 private:
-    HttpExchange& exchange_;
+    const ExchangePtr exchange_;
 };
 
 /// Waits until the turn of the message has ended. Returns false if it will not end here, or the client does not wait.
 Task<bool> wait_for_end(ExchangePtr exchange, ReplyEnds ends) {
     const std::stop_callback on_close(ends.closed, [exchange] { exchange->wake(); });
-    const Waiter waiter(*exchange);
+    const Waiter waiter(exchange);
     while (!exchange->done()) {
         if (ends.reached(*exchange)) co_return false;
         co_await exchange->wait();
@@ -241,6 +243,9 @@ struct HttpChannel::State {
     Task<HttpServerResponse> reply(Envelope to, Envelope output, HttpServerRequest request);
     Task<> submit(ExchangePtr exchange, Envelope envelope);
     Task<HttpServerResponse> answer(ExchangePtr exchange, HttpServerRequest request);
+    Task<> stop_message(std::string id, std::string session, IsAwaited is_awaited);
+    Task<> stop_until_over(ExchangePtr exchange, std::shared_ptr<const Waiter> waiting, Envelope by,
+                           IsAwaited is_awaited);
     Task<std::optional<JsonObject>> record_of(std::string id) const;
     std::string error_of(const HttpExchange& exchange, const std::exception_ptr& failure) const;
 
@@ -256,6 +261,7 @@ struct HttpChannel::State {
     std::stop_token manager_ends;
     std::vector<AnswerElsewhere> answers;
     detail::RemoteReplies remote;
+    std::optional<cubepi::BackgroundScope> leaving;  // since start(): of abandon_message()
 };
 
 ExchangePtr HttpChannel::State::exchange_of(const Envelope& message) const {
@@ -388,7 +394,7 @@ Task<HttpServerResponse> HttpChannel::State::send(HttpMessage message, HttpServe
     co_return response;
 }
 
-/// ReplyEnds the turn of the session; without one, the message withdraws the session's questions.
+/// Ends the turn of the session; without one, the message withdraws the session's questions.
 Task<HttpServerResponse> HttpChannel::State::stop_turn(HttpMessage message,
                                                        HttpServerRequest request) {
     if (!options.sessions)
@@ -555,6 +561,47 @@ Task<HttpServerResponse> HttpChannel::State::answer(ExchangePtr exchange,
     co_return HttpServerResponse::json(200, result);
 }
 
+Task<> HttpChannel::State::stop_message(std::string id, std::string session, IsAwaited is_awaited) {
+    Envelope by("/stop");
+    by.channel = name;
+    by.chat_id = std::move(session);
+    by.is_active = true;
+    by.from_operator = true;
+    ExchangePtr exchange = exchanges->find(id);
+    by.rest[only_message_key] = std::move(id);
+    // A hook may have chosen the session by the user.
+    if (exchange && !exchange->user.empty()) by.context["sender_id"] = exchange->user;
+    // From now on, and not from its first step: a message that another gateway processes is followed meanwhile.
+    auto waiter = exchange ? std::make_shared<Waiter>(exchange) : nullptr;
+    return stop_until_over(std::move(exchange), std::move(waiter), std::move(by),
+                           std::move(is_awaited));
+}
+
+Task<> HttpChannel::State::stop_until_over(ExchangePtr exchange,
+                                           std::shared_ptr<const Waiter> waiting, Envelope by,
+                                           IsAwaited is_awaited) {
+    constexpr std::chrono::milliseconds shortest{200};
+    constexpr std::chrono::milliseconds longest{5'000};
+    const ReplyEnds ends{{}, draining.get_token(), stopping.get_token()};
+    cubepi::Clock& clock = *cubepi::Runtime::standard()->clock;
+    for (std::chrono::milliseconds interval = shortest;;
+         interval = std::min(longest, 2 * interval)) {
+        const bool is_over = stopping.stop_requested() || (exchange && exchange->done());
+        if (!options.sessions || is_over) co_return;
+        if (is_awaited) {
+            Task<bool> asking = is_awaited();
+            const bool awaited = co_await std::move(asking);
+            if (awaited) co_return;
+        }
+        Task<StopOutcome> ending = options.sessions->stop(by);
+        const StopOutcome outcome = co_await std::move(ending);
+        if (outcome == StopOutcome::stopped || !exchange || ends.reached(*exchange)) co_return;
+        // It is on its way to its turn, here or at the gateway of its session, which looks for messages in intervals.
+        const auto next = cubepi::deadline_after(clock.now(), interval);
+        (void)co_await cubepi::detail::run_until(clock, next, exchange->wait());
+    }
+}
+
 HttpChannel::HttpChannel(HttpChannelOptions options, MessageHandler handler)
     : state_(std::make_unique<State>(completed(std::move(options)), std::move(handler))) {
     if (const auto& add = state_->options.add_routes) add(state_->routes, *this);
@@ -615,19 +662,14 @@ Task<HttpServerResponse> HttpChannel::stop_session(HttpServerRequest request) {
     return state_->receive_stop(std::move(request));
 }
 
-Task<bool> HttpChannel::stop_message(std::string id, std::string session) {
-    const ExchangePtr exchange = state_->exchanges->find(id);
-    const bool ends = state_->stopping.stop_requested();
-    if ((exchange && exchange->done()) || !state_->options.sessions || ends) co_return false;
-    Envelope by("/stop");
-    by.channel = state_->name;
-    by.chat_id = std::move(session);
-    by.is_active = true;
-    by.from_operator = true;
-    by.rest[only_message_key] = std::move(id);
-    Task<StopOutcome> stopping = state_->options.sessions->stop(std::move(by));
-    const StopOutcome outcome = co_await std::move(stopping);
-    co_return outcome == StopOutcome::stopped;
+Task<> HttpChannel::stop_message(std::string id, std::string session, IsAwaited is_awaited) {
+    return state_->stop_message(std::move(id), std::move(session), std::move(is_awaited));
+}
+
+void HttpChannel::abandon_message(std::string id, std::string session, IsAwaited is_awaited) {
+    if (!state_->leaving || state_->stopping.stop_requested()) return;
+    state_->leaving->spawn(
+        state_->stop_message(std::move(id), std::move(session), std::move(is_awaited)));
 }
 
 Task<std::optional<JsonObject>> HttpChannel::answer_elsewhere(JsonObject request) {
@@ -660,15 +702,17 @@ std::uint16_t HttpChannel::port() const noexcept { return state_->routes.port();
 
 Task<> HttpChannel::start(std::stop_token stopping) {
     state_->manager_ends = std::move(stopping);
+    const cubepi::Executor executor = co_await cubepi::this_executor;
+    state_->leaving.emplace(executor, [](const std::exception_ptr&) {});
     state_->routes.serve();
     for (cubepi::HttpRoutes& routes : state_->interfaces) routes.serve();
-    co_return;
 }
 
 Task<> HttpChannel::stop() {
     state_->stopping.request_stop();
     state_->exchanges->wake_all();
     co_await state_->remote.close();
+    if (state_->leaving) co_await state_->leaving->close();
     // Together less than ChannelManagerOptions::stop_limit.
     constexpr std::chrono::milliseconds together{8000};
     const std::chrono::nanoseconds limit = together / (state_->interfaces.size() + 1);
