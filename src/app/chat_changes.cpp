@@ -1,7 +1,6 @@
 #include "chat_changes.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -17,6 +16,7 @@
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/process/environment.hpp>
@@ -512,9 +512,8 @@ Task<std::optional<RewindChoice>> ChangeActions::choose(std::string number) {
         if (!picked) co_return chosen;
         index = *picked + 1;
     } else {
-        const char* const end = number.data() + number.size();
-        const auto parsed = std::from_chars(number.data(), end, index);
-        if (parsed.ec != std::errc() || parsed.ptr != end || index < 1 || index > count) {
+        index = detail::parsed_number<std::size_t>(number).value_or(0);
+        if (index < 1 || index > count) {
             renderer_.problem("'" + visible(number) + "' is not a number from 1 to " +
                               std::to_string(count));
             co_return chosen;

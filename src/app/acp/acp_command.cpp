@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +24,7 @@
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/run.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/hitl/in_memory_channel.hpp>
 #include <cubepi/schema/json_convert.hpp>
@@ -515,11 +515,9 @@ public:
     /// Lists the sessions of one directory: only there are names unique.
     Task<AcpSessionList> list(std::string directory, std::string cursor) override {
         if (directory.empty()) directory = std::filesystem::current_path().string();
-        std::size_t first = 0;
-        const char* const end = cursor.data() + cursor.size();
-        const auto parsed = std::from_chars(cursor.data(), end, first);
-        if (!cursor.empty() && (parsed.ec != std::errc() || parsed.ptr != end))
-            refuse("`cursor` is not one of a list of sessions");
+        const auto parsed = detail::parsed_number<std::size_t>(cursor);
+        if (!cursor.empty() && !parsed) refuse("`cursor` is not one of a list of sessions");
+        const std::size_t first = parsed.value_or(0);
         SavedSessions saved(configured_tapes(), sessions_path(), canonical(directory));
         std::vector<ListedSession> all = co_await list_sessions(saved, SessionsOf::directory);
         std::erase_if(all, [](const ListedSession& one) { return one.tape.empty(); });

@@ -1,7 +1,6 @@
 #include "http_openai.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +16,7 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/core/support/percent_decoded.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/provider/openai/server_api.hpp>
@@ -402,10 +402,9 @@ Task<HttpServerResponse> OpenAIInterface::read_response(HttpServerRequest reques
     std::int64_t after = -1;
     const std::string_view text = detail::query_value(request.query, "starting_after").value_or("");
     if (!text.empty()) {
-        const char* const last = text.data() + text.size();
-        const auto [end, failed] = std::from_chars(text.data(), last, after);
+        after = detail::parsed_number<std::int64_t>(text).value_or(-1);
         constexpr std::int64_t most = std::int64_t{1} << 40U;
-        if (failed != std::errc() || end != last || after < 0 || after > most)
+        if (after < 0 || after > most)
             co_return openai_failure(400, "'starting_after' must be a number", {},
                                      "starting_after");
     }

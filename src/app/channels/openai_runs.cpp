@@ -15,6 +15,7 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/schema/json_text.hpp>
 
 namespace cubepi::app {
@@ -82,11 +83,9 @@ std::optional<std::string> bytes_of(std::string_view hex) {
     if (hex.size() % 2 != 0) return std::nullopt;
     std::string bytes;
     for (std::size_t i = 0; i < hex.size(); i += 2) {
-        unsigned value = 0;
-        const char* const last = hex.data() + i + 2;
-        const auto [end, failed] = std::from_chars(hex.data() + i, last, value, 16);
-        if (failed != std::errc() || end != last) return std::nullopt;
-        bytes += static_cast<char>(value);
+        const auto value = detail::parsed_number<unsigned>(hex.substr(i, 2), 16);
+        if (!value) return std::nullopt;
+        bytes += static_cast<char>(*value);
     }
     return bytes;
 }

@@ -1,7 +1,6 @@
 #include "gateway_settings.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
@@ -11,6 +10,7 @@
 
 #include <bub/close_matches.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/net/http_server.hpp>
 
 #include "../channels/channel_kinds.hpp"
@@ -182,9 +182,10 @@ std::optional<ListenAddress> parse_address(const std::string& text) {
     ListenAddress address;
     const std::size_t colon = text.rfind(':');
     if (colon == std::string::npos || colon == 0) return std::nullopt;
-    const char* const end = text.data() + text.size();
-    const auto [stop, failed] = std::from_chars(text.data() + colon + 1, end, address.port);
-    if (failed != std::errc() || stop != end) return std::nullopt;
+    const auto port =
+        detail::parsed_number<std::uint16_t>(std::string_view(text).substr(colon + 1));
+    if (!port) return std::nullopt;
+    address.port = *port;
     address.host = text.substr(0, colon);
     if (address.host.starts_with('[') && address.host.ends_with(']'))
         address.host = address.host.substr(1, address.host.size() - 2);

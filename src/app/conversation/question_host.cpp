@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <exception>
 #include <utility>
 #include <vector>
@@ -12,6 +11,7 @@
 #include <cubepi/core/cancellation.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/error_code_of.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/core/task_scope.hpp>
 
@@ -35,11 +35,8 @@ bool equal_ignoring_case(std::string_view left, std::string_view right) {
 /// The value of the option with this number, label or value.
 std::optional<std::string> option_named(const std::vector<HitlOption>& options,
                                         std::string_view text) {
-    std::size_t number = 0;
-    const char* const end = text.data() + text.size();
-    const auto parsed = std::from_chars(text.data(), end, number);
-    if (parsed.ec == std::errc() && parsed.ptr == end && number >= 1 && number <= options.size())
-        return options[number - 1].value;
+    const std::size_t number = detail::parsed_number<std::size_t>(text).value_or(0);
+    if (number >= 1 && number <= options.size()) return options[number - 1].value;
     for (const HitlOption& option : options) {
         if (equal_ignoring_case(option.label, text) || equal_ignoring_case(option.value, text))
             return option.value;

@@ -1,7 +1,6 @@
 #include "session.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
@@ -25,6 +24,7 @@
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/lower_case.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/core/task.hpp>
 #include <cubepi/hitl/ask_user_tool.hpp>
@@ -217,11 +217,8 @@ void add_tools(AgentOptions& options, const bub::TurnContext& turn, const Toolbo
 std::size_t model_named(const std::string& answer, const std::vector<std::string>& models) {
     const auto exact = std::find(models.begin(), models.end(), answer);
     if (exact != models.end()) return static_cast<std::size_t>(exact - models.begin());
-    std::size_t number = 0;
-    const char* const end = answer.data() + answer.size();
-    const auto parsed = std::from_chars(answer.data(), end, number);
-    if (parsed.ec == std::errc() && parsed.ptr == end && number >= 1 && number <= models.size())
-        return number - 1;
+    const std::size_t number = detail::parsed_number<std::size_t>(answer).value_or(0);
+    if (number >= 1 && number <= models.size()) return number - 1;
     std::vector<std::size_t> found;
     for (std::size_t i = 0; i < models.size() && !answer.empty(); ++i) {
         if (detail::lower_case(models[i]).find(detail::lower_case(answer)) != std::string::npos)

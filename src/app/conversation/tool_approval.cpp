@@ -1,18 +1,17 @@
 #include "tool_approval.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <filesystem>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/support/digest.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/mcp/protocol.hpp>
 #include <cubepi/schema/json_convert.hpp>
 #include <cubepi/schema/json_text.hpp>
@@ -322,11 +321,8 @@ std::string permissions_text(const std::vector<Permission>& list) {
 
 Permission permission_named(const std::vector<Permission>& list, std::string_view name,
                             std::string_view how) {
-    std::size_t number = 0;
-    const char* const end = name.data() + name.size();
-    const auto parsed = std::from_chars(name.data(), end, number);
-    if (parsed.ec == std::errc() && parsed.ptr == end && number >= 1 && number <= list.size())
-        return list[number - 1];
+    const std::size_t number = detail::parsed_number<std::size_t>(name).value_or(0);
+    if (number >= 1 && number <= list.size()) return list[number - 1];
     for (const Permission& one : list) {
         if (one.rule.text() == name || one.text() == name) return one;
     }

@@ -1,7 +1,6 @@
 #include "gateway.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -25,6 +24,7 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/schema/json_convert.hpp>
@@ -59,12 +59,7 @@ std::string_view variable(const char* name) {
 }
 
 std::optional<std::int64_t> number_in(const char* name) {
-    const std::string_view text = variable(name);
-    std::int64_t value = 0;
-    const char* const end = text.data() + text.size();
-    const auto [stop, failed] = std::from_chars(text.data(), end, value);
-    if (failed != std::errc() || stop != end) return std::nullopt;
-    return value;
+    return detail::parsed_number<std::int64_t>(variable(name));
 }
 
 // The protocol between a service and systemd (sd_notify(3)): assignments in a datagram to the socket $NOTIFY_SOCKET.

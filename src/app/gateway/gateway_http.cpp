@@ -1,7 +1,6 @@
 #include "gateway_http.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -14,6 +13,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/outcome.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/core/support/percent_decoded.hpp>
 #include <cubepi/mcp/resource_server.hpp>
 #include <cubepi/workspace/files/content.hpp>
@@ -151,10 +151,7 @@ std::string ascii_name(std::string_view name) {
 }
 
 std::int64_t number_of(std::string_view text) {
-    std::int64_t value = -1;
-    const char* const last = text.data() + text.size();
-    const auto [end, failed] = std::from_chars(text.data(), last, value);
-    return failed == std::errc() && end == last ? value : -1;
+    return detail::parsed_number<std::int64_t>(text).value_or(-1);
 }
 
 Task<HttpServerResponse> file_answer(Task<SentFile> reading, Secure secure) {

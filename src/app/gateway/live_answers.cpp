@@ -1,7 +1,6 @@
 #include "live_answers.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <optional>
 #include <string_view>
@@ -12,6 +11,7 @@
 #include <bub/envelope.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/digest.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/core/support/percent_decoded.hpp>
 #include <cubepi/core/timeout.hpp>
 #include <cubepi/net/utf8.hpp>
@@ -52,14 +52,6 @@ std::optional<std::string_view> after(std::string_view text, std::size_t begin,
     text.remove_prefix(position - begin);
     if (!text.empty() && is_continuation(text.front())) return std::nullopt;
     return text;
-}
-
-std::optional<std::size_t> number_in(std::string_view text) {
-    std::size_t value = 0;
-    const char* const last = text.data() + text.size();
-    const auto [end, failed] = std::from_chars(text.data(), last, value);
-    if (failed != std::errc() || end != last) return std::nullopt;
-    return value;
 }
 
 constexpr std::size_t longest_session = 1'024;
@@ -171,8 +163,10 @@ LivePosition LivePosition::parse(const std::string& text) {
     if (text.size() > longest || second == std::string::npos || second == 0) return position;
     const std::size_t first = text.rfind('.', second - 1);
     if (first == std::string::npos) return position;
-    const auto of_text = number_in(std::string_view(text).substr(first + 1, second - first - 1));
-    const auto of_thinking = number_in(std::string_view(text).substr(second + 1));
+    const auto of_text = detail::parsed_number<std::size_t>(
+        std::string_view(text).substr(first + 1, second - first - 1));
+    const auto of_thinking =
+        detail::parsed_number<std::size_t>(std::string_view(text).substr(second + 1));
     if (!of_text || !of_thinking) return position;
     position.answer = text.substr(0, first);
     position.text = *of_text;

@@ -1,7 +1,6 @@
 #include "mcp_login.hpp"
 
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -21,6 +20,7 @@
 #include <cubepi/core/offload.hpp>
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/core/task_scope.hpp>
@@ -151,10 +151,7 @@ std::optional<std::uint16_t> own_port(std::string_view uri) {
     if (!uri.starts_with(local_host) || !uri.ends_with(callback_path)) return std::nullopt;
     const std::string_view digits =
         uri.substr(local_host.size(), uri.size() - local_host.size() - callback_path.size());
-    std::uint16_t port = 0;
-    const auto [end, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-    if (failed != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
-    return port;
+    return detail::parsed_number<std::uint16_t>(digits);
 }
 
 bool has_state(std::string_view query, const std::string& state) {

@@ -1,6 +1,5 @@
 #include "mcp_serve.hpp"
 
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
@@ -9,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -24,6 +22,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/event_signal.hpp>
 #include <cubepi/core/run.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/core/task_scope.hpp>
 #include <cubepi/mcp/client_channel.hpp>
 #include <cubepi/mcp/resource_server.hpp>
@@ -124,10 +123,9 @@ HttpServerOptions options_at(const std::string& address) {
                                       ? std::string_view()
                                       : std::string_view(address).substr(colon + 1);
     HttpServerOptions options;
-    const auto [end, failed] =
-        std::from_chars(port.data(), port.data() + port.size(), options.port);
-    const bool is_port = !port.empty() && failed == std::errc() && end == port.data() + port.size();
-    if (!is_port || (host != "127.0.0.1" && host != "localhost" && host != "[::1]")) {
+    const auto number = detail::parsed_number<std::uint16_t>(port);
+    options.port = number.value_or(0);
+    if (!number || (host != "127.0.0.1" && host != "localhost" && host != "[::1]")) {
         throw Error(
             ErrorCode::invalid_argument,
             "--listen: '" + address +

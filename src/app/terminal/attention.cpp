@@ -1,9 +1,10 @@
 #include "attention.hpp"
 
 #include <array>
-#include <charconv>
 #include <optional>
 #include <utility>
+
+#include <cubepi/core/support/parsed_number.hpp>
 
 #include "job_control.hpp"
 
@@ -22,13 +23,10 @@ std::optional<double> background_of(std::string_view report) {
     double brightness = 0;
     for (const double weight : weights) {
         const std::string_view digits = report.substr(0, report.find('/'));
-        unsigned value = 0;
-        const char* const end = digits.data() + digits.size();
-        const auto parsed = std::from_chars(digits.data(), end, value, 16);
-        if (digits.empty() || digits.size() > 4 || parsed.ec != std::errc() || parsed.ptr != end)
-            return std::nullopt;
+        const std::optional<unsigned> value = detail::parsed_number<unsigned>(digits, 16);
+        if (!value || digits.size() > 4) return std::nullopt;
         const double most = static_cast<double>((1U << (4 * digits.size())) - 1);
-        brightness += weight * value / most;
+        brightness += weight * *value / most;
         report.remove_prefix(std::min(digits.size() + 1, report.size()));
     }
     return brightness;

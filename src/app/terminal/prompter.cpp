@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <exception>
 #include <string>
@@ -21,6 +20,7 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/lower_case.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 
 #include "console.hpp"
@@ -146,11 +146,8 @@ Task<std::optional<std::size_t>> Prompter::pick(PickList list) {
         const std::optional<std::string> answer = co_await read(std::move(prompt));
         const std::string_view number = detail::trimmed(answer ? *answer : std::string_view());
         if (number.empty()) co_return picked;
-        std::size_t index = 0;
-        const char* const end = number.data() + number.size();
-        const auto parsed = std::from_chars(number.data(), end, index);
-        if (parsed.ec == std::errc() && parsed.ptr == end && index >= 1 &&
-            index <= list.rows.size()) {
+        const std::size_t index = detail::parsed_number<std::size_t>(number).value_or(0);
+        if (index >= 1 && index <= list.rows.size()) {
             picked = index - 1;
             co_return picked;
         }

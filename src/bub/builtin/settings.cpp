@@ -3,7 +3,6 @@
 #include <yaml-cpp/yaml.h>
 
 #include <cctype>
-#include <charconv>
 #include <cstdlib>
 #include <utility>
 
@@ -11,6 +10,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/lower_case.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/core/support/posix_file.hpp>
 
 extern char** environ;
@@ -26,11 +26,8 @@ using cubepi::detail::lower_case;
 }
 
 std::int64_t number(const std::string& where, const std::string& text) {
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || value <= 0) {
-        refuse(where, "a number above 0");
-    }
+    const std::int64_t value = cubepi::detail::parsed_number<std::int64_t>(text).value_or(0);
+    if (value <= 0) refuse(where, "a number above 0");
     return value;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <exception>
 #include <limits>
 #include <optional>
@@ -15,6 +14,7 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/runtime.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 
 namespace bub::detail {
 
@@ -27,11 +27,7 @@ using cubepi::detail::text_member;
 constexpr std::uint64_t version = 1;
 
 std::optional<std::uint64_t> number_of(const std::string& id) {
-    std::uint64_t number = 0;
-    const char* const end = id.data() + id.size();
-    const auto [stop, error] = std::from_chars(id.data(), end, number);
-    if (error != std::errc() || stop != end) return std::nullopt;
-    return number;
+    return cubepi::detail::parsed_number<std::uint64_t>(id);
 }
 
 std::optional<std::uint64_t> number_of(const Json* value) {

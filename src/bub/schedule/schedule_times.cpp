@@ -16,6 +16,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/lower_case.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 
 // Time zones are those of the system's tzdata, as read by the library date, on which std::chrono's are modeled: libstdc++ has them
 // from GCC 14 only.
@@ -72,12 +73,10 @@ int number_in(const Field& field, std::string_view word, std::string_view whole)
     const std::string lower = cubepi::detail::lower_case(word);
     const std::size_t at = lower.size() == 3 ? field.names.find(lower) : std::string_view::npos;
     if (at != std::string_view::npos && at % 3 == 0) return static_cast<int>(at / 3) + field.least;
-    int value = -1;
-    const char* const end = word.data() + word.size();
-    const auto [stop, failed] = std::from_chars(word.data(), end, value);
-    if (failed != std::errc() || stop != end || value < field.least || value > field.most)
+    const std::optional<int> value = cubepi::detail::parsed_number<int>(word);
+    if (!value || *value < field.least || *value > field.most)
         refuse(field, word.empty() ? whole : word);
-    return value;
+    return *value;
 }
 
 std::vector<std::string_view> split(std::string_view text, std::string_view separators) {

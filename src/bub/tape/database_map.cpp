@@ -1,12 +1,12 @@
 #include <bub/tape/database_map.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <optional>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/digest.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 
 namespace bub {
 
@@ -27,12 +27,8 @@ cubepi::Error invalid(const std::string& what) {
 }
 
 std::optional<std::uint32_t> position_in(std::string_view text) {
-    std::uint32_t value = 0;
     if (text.size() < digits) return std::nullopt;
-    const char* const end = text.data() + digits;
-    const auto [stop, failed] = std::from_chars(text.data(), end, value, 16);
-    if (failed != std::errc() || stop != end) return std::nullopt;
-    return value;
+    return cubepi::detail::parsed_number<std::uint32_t>(text.substr(0, digits), 16);
 }
 
 std::string text_of(std::uint32_t position) {

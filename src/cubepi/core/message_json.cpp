@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -10,11 +9,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/json.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 
 namespace cubepi {
@@ -73,11 +72,9 @@ double number_in(std::string_view written, std::string_view key) {
                              is_digit(text[i - 1]) && is_digit(text[i + 1]);
         if (!between) digits += text[i];
     }
-    double number = 0;
-    const char* const end = digits.data() + digits.size();
-    const auto [stop, error] = std::from_chars(digits.data(), end, number);
-    if (digits.empty() || error != std::errc() || stop != end) refuse_key(key, "a number");
-    return number;
+    const std::optional<double> number = detail::parsed_number<double>(digits);
+    if (!number) refuse_key(key, "a number");
+    return *number;
 }
 
 std::int64_t nearest_integer(double value) {

@@ -1,13 +1,13 @@
 #include <cubepi/net/retry.hpp>
 
 #include <cubepi/core/number_text.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/net/network_error.hpp>
 
 #include <curl/curl.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <ctime>
 #include <string_view>
@@ -20,12 +20,10 @@ using std::chrono::milliseconds;
 /// Converts a number of `unit`s to a delay. Excessive numbers are clamped, so that they cannot overflow.
 std::optional<milliseconds> parse_wait(std::string_view text, double unit_ms) {
     text = detail::trimmed(text, " \t");
-    double number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-    if (!std::isfinite(number) || number < 0) return std::nullopt;
+    const std::optional<double> number = detail::parsed_number<double>(text);
+    if (!number || !std::isfinite(*number) || *number < 0) return std::nullopt;
     constexpr double year_ms = 365.0 * 24 * 3600 * 1000;
-    return milliseconds(static_cast<std::int64_t>(std::ceil(std::min(number * unit_ms, year_ms))));
+    return milliseconds(static_cast<std::int64_t>(std::ceil(std::min(*number * unit_ms, year_ms))));
 }
 
 RetryDecision no_retry(std::string reason) {

@@ -1,4 +1,5 @@
 #include <cubepi/core/support/lower_case.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/provider/error_classification.hpp>
 
 #include <algorithm>
@@ -266,20 +267,15 @@ void read_failure_value(const Json& value, EndpointFailure& failure) {
 std::optional<double> read_seconds(const HttpHeaders& headers, std::string_view name, double unit) {
     const std::string* value = headers.find(name);
     if (!value) return std::nullopt;
-    double number = 0;
-    const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), number);
+    const std::optional<double> number = detail::parsed_number<double>(*value);
     // "nan" and "inf" are numbers for a parser, and no JSON that could be stored.
-    const bool whole = error == std::errc() && end == value->data() + value->size();
-    if (!whole || !std::isfinite(number) || number < 0) return std::nullopt;
-    return number * unit;
+    if (!number || !std::isfinite(*number) || *number < 0) return std::nullopt;
+    return *number * unit;
 }
 
 std::optional<int> status_of_code(const std::string& code) {
-    int status = 0;
-    const auto [end, error] = std::from_chars(code.data(), code.data() + code.size(), status);
-    if (error != std::errc() || end != code.data() + code.size() || status < 400 || status > 599)
-        return std::nullopt;
-    return status;
+    const std::optional<int> status = detail::parsed_number<int>(code);
+    return status && *status >= 400 && *status <= 599 ? status : std::nullopt;
 }
 
 /// Google reports a wrong key with status 400.

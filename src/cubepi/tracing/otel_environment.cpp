@@ -2,7 +2,6 @@
 #include <cubepi/tracing/otel_environment.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -17,6 +16,7 @@
 
 #include <cubepi/core/http_transport.hpp>
 #include <cubepi/core/number_text.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/core/support/percent_decoded.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 #include <cubepi/net/utf8.hpp>
@@ -103,12 +103,8 @@ VariableType<T> word_variable(std::vector<std::pair<std::string, T>> words, T de
 constexpr std::int64_t largest = std::numeric_limits<std::int32_t>::max();
 
 std::optional<std::int64_t> integer(std::string_view text, std::int64_t least) {
-    std::int64_t value = 0;
-    const char* const end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, value);
-    if (error != std::errc() || stop != end || value < least || value > largest)
-        return std::nullopt;
-    return value;
+    const auto value = detail::parsed_number<std::int64_t>(text);
+    return value && *value >= least && *value <= largest ? value : std::nullopt;
 }
 
 std::optional<std::string> VariableReader::text(std::string_view name) const {
@@ -435,11 +431,8 @@ double read_ratio(VariableReader& reader) {
     type.default_value = 1;
     type.expected = "a number from 0 to 1";
     type.parse = [](std::string_view text) -> std::optional<double> {
-        double value = 0;
-        const char* const end = text.data() + text.size();
-        const auto [stop, error] = std::from_chars(text.data(), end, value);
-        if (error != std::errc() || stop != end || !(value >= 0 && value <= 1)) return std::nullopt;
-        return value;
+        const auto value = detail::parsed_number<double>(text);
+        return value && *value >= 0 && *value <= 1 ? value : std::nullopt;
     };
     type.show = [](const double& value) { return number_text(value); };
     return reader.read({"OTEL_TRACES_SAMPLER_ARG"}, type);

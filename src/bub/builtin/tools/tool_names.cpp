@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <utility>
 
 #include <bub/close_matches.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 
 namespace bub::detail {
 
@@ -65,11 +65,8 @@ std::string_view without_namespace(std::string_view name) {
 Json one_more(const Json& value) {
     if (value.is_int64()) return value.get_int64() + 1;
     if (!value.is_string()) return value;
-    const std::string_view text = value.get_string();
-    std::int64_t number = 0;
-    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (failed != std::errc() || end != text.data() + text.size()) return value;
-    return Json(std::to_string(number + 1));
+    const auto number = cubepi::detail::parsed_number<std::int64_t>(value.get_string());
+    return number ? Json(std::to_string(*number + 1)) : value;
 }
 
 std::string guidance(std::string_view name, const std::vector<std::string>& names) {

@@ -13,6 +13,7 @@
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/lower_case.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 
 namespace bub::telegram {
@@ -29,10 +30,8 @@ using Kind = Incoming::Kind;
 std::set<std::int64_t> ids_of(const std::vector<std::string>& texts, const char* list) {
     std::set<std::int64_t> ids;
     for (const std::string& text : texts) {
-        std::int64_t id = 0;
-        const char* const end = text.data() + text.size();
-        const auto [stop, failed] = std::from_chars(text.data(), end, id);
-        if (failed != std::errc() || stop != end || id == 0) {
+        const std::int64_t id = cubepi::detail::parsed_number<std::int64_t>(text).value_or(0);
+        if (id == 0) {
             throw cubepi::Error(cubepi::ErrorCode::invalid_argument,
                                 "the channel telegram needs numbers in '" + std::string(list) +
                                     "', not '" + text +
@@ -510,9 +509,9 @@ Incoming read_message(const JsonObject& update, const Access& access, const BotI
 ChatTarget target_of(const Envelope& message) {
     ChatTarget place;
     const std::string chat = message.chat_id.value_or("");
-    const char* const end = chat.data() + chat.size();
-    const auto [stop, failed] = std::from_chars(chat.data(), end, place.chat);
-    if (failed != std::errc() || stop != end) {
+    const auto number = cubepi::detail::parsed_number<std::int64_t>(chat);
+    place.chat = number.value_or(0);
+    if (!number) {
         throw cubepi::Error(cubepi::ErrorCode::invalid_argument,
                             "'" + chat + "' is not the id of a Telegram chat");
     }

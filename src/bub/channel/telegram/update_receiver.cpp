@@ -1,7 +1,6 @@
 #include <bub/channel/telegram/update_receiver.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <utility>
 
@@ -13,6 +12,7 @@
 #include <cubepi/core/outcome.hpp>
 #include <cubepi/core/support/error_code_of.hpp>
 #include <cubepi/core/support/json_member.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 
 namespace bub::telegram {
 
@@ -31,10 +31,7 @@ using cubepi::detail::text_member;
 
 /// Returns 0 for a text that is not an id.
 std::int64_t id_in(const std::string& text) {
-    std::int64_t id = 0;
-    const char* const end = text.data() + text.size();
-    const auto [stop, failed] = std::from_chars(text.data(), end, id);
-    return failed == std::errc() && stop == end ? id : 0;
+    return cubepi::detail::parsed_number<std::int64_t>(text).value_or(0);
 }
 
 constexpr std::chrono::seconds poll_time{50};

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -22,6 +21,7 @@
 #include <bub/tape/file/tape_directory.hpp>
 #include <cubepi/checkpoint/support/requests.hpp>
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 
 // The marks of pending requests, and the inbox of all tapes, which is read by them.
 
@@ -51,10 +51,9 @@ std::string hex_of(double time) {
 }
 
 std::optional<double> parse_hex(std::string_view text) {
-    std::uint64_t bits = 0;
-    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), bits, 16);
-    if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) return std::nullopt;
-    const auto time = std::bit_cast<double>(bits);
+    const auto bits = cubepi::detail::parsed_number<std::uint64_t>(text, 16);
+    if (!bits) return std::nullopt;
+    const auto time = std::bit_cast<double>(*bits);
     if (std::isnan(time)) return std::nullopt;
     return time;
 }

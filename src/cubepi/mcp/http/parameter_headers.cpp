@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
 #include <set>
 #include <utility>
@@ -11,6 +10,7 @@
 #include <cubepi/core/support/base64.hpp>
 #include <cubepi/core/support/json_member.hpp>
 #include <cubepi/core/support/lower_case.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/net/utf8.hpp>
 #include <cubepi/schema/json_text.hpp>
 
@@ -136,13 +136,6 @@ std::optional<std::string> header_text(const Json& value) {
     return std::nullopt;
 }
 
-std::optional<double> number_of(std::string_view text) {
-    double number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-    return number;
-}
-
 int sextet(char c) {
     if (c >= 'A' && c <= 'Z') return c - 'A';
     if (c >= 'a' && c <= 'z') return c - 'a' + 26;
@@ -216,8 +209,9 @@ std::string check_parameter_headers(const HttpHeaders& headers,
         if (!decoded) return "the header " + name + " is not encoded correctly";
         if (!expected) return "the header " + name + " has no argument";
         if (*decoded == *expected) continue;
-        const bool is_equal_number = value->is_number() && number_of(*decoded) &&
-                                     number_of(*decoded) == number_of(*expected);
+        const bool is_equal_number =
+            value->is_number() && parsed_number<double>(*decoded) &&
+            parsed_number<double>(*decoded) == parsed_number<double>(*expected);
         if (!is_equal_number) return "the header " + name + " differs from its argument";
     }
     return {};

@@ -1,9 +1,9 @@
 #include <cubepi/mcp/server/replay.hpp>
 
 #include <algorithm>
-#include <charconv>
-#include <system_error>
 #include <vector>
+
+#include <cubepi/core/support/parsed_number.hpp>
 
 namespace cubepi::detail {
 
@@ -12,13 +12,6 @@ namespace {
 /// Of one answer: notifications that are stored, and ended answers of a session.
 constexpr std::size_t max_notifications = 256;
 constexpr std::size_t max_ended = 32;
-
-std::optional<std::uint64_t> number_in(std::string_view text) {
-    std::uint64_t number = 0;
-    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (failed != std::errc() || end != text.data() + text.size()) return std::nullopt;
-    return number;
-}
 
 }  // namespace
 
@@ -122,8 +115,8 @@ std::pair<std::shared_ptr<McpReplay>, std::uint64_t> McpReplays::find(
     std::string_view event_id) const {
     const std::size_t end = event_id.find('-');
     if (end == std::string_view::npos) return {};
-    const std::optional<std::uint64_t> id = number_in(event_id.substr(0, end));
-    const std::optional<std::uint64_t> number = number_in(event_id.substr(end + 1));
+    const auto id = parsed_number<std::uint64_t>(event_id.substr(0, end));
+    const auto number = parsed_number<std::uint64_t>(event_id.substr(end + 1));
     if (!id || !number) return {};
     const auto found = replays_.find(*id);
     if (found == replays_.end()) return {};

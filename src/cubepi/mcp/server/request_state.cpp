@@ -26,17 +26,6 @@ namespace {
 
 constexpr std::size_t mac_digits = 64;
 
-std::string hexadecimal(const unsigned char* bytes, std::size_t size) {
-    constexpr std::string_view digits = "0123456789abcdef";
-    std::string text;
-    text.reserve(2 * size);
-    for (std::size_t i = 0; i < size; ++i) {
-        text += digits[bytes[i] >> 4U];
-        text += digits[bytes[i] & 15U];
-    }
-    return text;
-}
-
 std::string mac_of(const std::string& key, std::string_view text) {
     std::array<unsigned char, EVP_MAX_MD_SIZE> mac = {};
     unsigned size = 0;
@@ -44,7 +33,7 @@ std::string mac_of(const std::string& key, std::string_view text) {
     if (!HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), bytes, text.size(),
               mac.data(), &size))
         throw std::bad_alloc();
-    return hexadecimal(mac.data(), size);
+    return hex_of(std::string_view(reinterpret_cast<const char*>(mac.data()), size));
 }
 
 [[noreturn]] void refuse_state() {
@@ -134,10 +123,10 @@ std::string mcp_request_digest(std::string_view method, std::string_view target,
 }
 
 std::string random_secret(std::size_t bytes) {
-    std::vector<unsigned char> random(bytes);
-    if (RAND_bytes(random.data(), static_cast<int>(random.size())) != 1)
+    std::string random(bytes, '\0');
+    if (RAND_bytes(reinterpret_cast<unsigned char*>(random.data()), static_cast<int>(bytes)) != 1)
         throw Error(ErrorCode::io, "the system has no random numbers");
-    return hexadecimal(random.data(), random.size());
+    return hex_of(random);
 }
 
 }  // namespace cubepi::detail

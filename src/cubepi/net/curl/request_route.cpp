@@ -13,6 +13,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/lower_case.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/net/network_error.hpp>
 #include <cubepi/net/public_address.hpp>
 
@@ -89,10 +90,7 @@ std::optional<Address> parse_address(const std::string& text) {
 bool address_matches(std::string_view entry, const Address& host) {
     int bits = host.bits;
     if (const std::size_t slash = entry.find('/'); slash != std::string_view::npos) {
-        const std::string_view number = entry.substr(slash + 1);
-        const auto [end, error] =
-            std::from_chars(number.data(), number.data() + number.size(), bits);
-        if (error != std::errc() || end != number.data() + number.size()) return false;
+        bits = parsed_number<int>(entry.substr(slash + 1)).value_or(-1);
         if (bits < 0 || bits > host.bits) return false;
         entry = entry.substr(0, slash);
     }

@@ -1,7 +1,6 @@
 #include <cubepi/net/server/server_core.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <optional>
 #include <utility>
@@ -11,6 +10,7 @@
 
 #include <cubepi/core/error.hpp>
 #include <cubepi/core/support/lower_case.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/core/support/trimmed.hpp>
 
 namespace cubepi::detail {
@@ -200,9 +200,10 @@ AddressRanges::AddressRanges(const std::vector<std::string>& ranges) {
         range.bits = most;
         bool is_valid = !failed && text.find('%') == std::string::npos;
         if (is_valid && slash != std::string::npos) {
-            const char* const end = text.data() + text.size();
-            const auto read = std::from_chars(text.data() + slash + 1, end, range.bits);
-            is_valid = read.ec == std::errc() && read.ptr == end && range.bits <= most;
+            const auto bits =
+                parsed_number<decltype(range.bits)>(std::string_view(text).substr(slash + 1));
+            range.bits = bits.value_or(0);
+            is_valid = bits && *bits <= most;
         }
         if (!is_valid)
             throw Error(ErrorCode::invalid_argument,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <cubepi/core/error.hpp>
+#include <cubepi/core/support/parsed_number.hpp>
 #include <cubepi/net/public_address.hpp>
 #include <cubepi/sql/support/mysql.hpp>
 
@@ -168,10 +169,8 @@ void MyParameters::read_authority(std::string_view text) {
     text.remove_prefix(is_ipv6 ? end + 1 : end);
     if (text.empty()) return;
     text.remove_prefix(1);
-    const auto read = std::from_chars(text.data(), text.data() + text.size(), port);
-    if (read.ec != std::errc() || read.ptr != text.data() + text.size() || port == 0 ||
-        port > 65535)
-        refuse("the port is not a number from 1 to 65535");
+    port = parsed_number<decltype(port)>(text).value_or(0);
+    if (port == 0 || port > 65535) refuse("the port is not a number from 1 to 65535");
 }
 
 void MyParameters::read_parameters(std::string_view text) {

@@ -35,13 +35,7 @@ void put_bytes(JsonObject& to, std::string_view key, const std::string& bytes) {
         to[key] = bytes;
         return;
     }
-    constexpr std::string_view digits = "0123456789abcdef";
-    std::string text;
-    for (const char c : bytes) {
-        text += digits[static_cast<unsigned char>(c) >> 4];
-        text += digits[static_cast<unsigned char>(c) & 15];
-    }
-    to[std::string(key) + std::string(hex_suffix)] = std::move(text);
+    to[std::string(key) + std::string(hex_suffix)] = hex_of(bytes);
 }
 
 std::string get_bytes(const JsonObject& from, std::string_view key) {
